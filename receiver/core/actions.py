@@ -1,0 +1,143 @@
+"""Decisions, the actions that follow from them and what became of those."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+
+
+class Verdict(StrEnum):
+    """What a rule did to the target."""
+
+    WANTS = "wants"  # a source of a wanted size
+    ALLOWS = "allows"  # a guardrail with nothing to object
+    LIMITS = "limits"  # a guardrail that left part of the change
+    HOLDS = "holds"  # a guardrail that left none of it
+    NOTES = "notes"  # evidence that moved nothing
+
+
+class Change(StrEnum):
+    """Which way a decision goes."""
+
+    GROW = "grow"
+    SHRINK = "shrink"
+    HOLD = "hold"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Which rule spoke, what it left of the target (nodes), and one sentence."""
+
+    rule: str
+    verdict: Verdict
+    target: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The size a pool should have at *at*, and every reason in order; the last reason's target is *target*.
+
+    *present* and *target* are node counts; *candidates* the instance ids that may go, soonest first;
+    *reconsider_at* the first moment at which this answer can change unaided.
+    """
+
+    pool: str
+    at: datetime
+    present: int
+    target: int
+    reasons: tuple[Reason, ...]
+    candidates: tuple[str, ...] = ()
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    reconsider_at: datetime | None = None
+
+    @property
+    def change(self) -> Change:
+        """Grow, shrink or hold."""
+        if self.target > self.present:
+            return Change.GROW
+        return Change.SHRINK if self.target < self.present else Change.HOLD
+
+    @property
+    def verdicts(self) -> tuple[tuple[str, str], ...]:
+        """The (rule, verdict) pairs: a decision is stored anew when these or the target change."""
+        return tuple((r.rule, r.verdict.value) for r in self.reasons)
+
+    @property
+    def deciding(self) -> Reason:
+        """The reason that settled it: the first that held or the last that moved the target."""
+        for reason in self.reasons:
+            if reason.verdict is Verdict.HOLDS:
+                return reason
+        moving = [r for r in self.reasons if r.verdict in (Verdict.WANTS, Verdict.LIMITS)]
+        return moving[-1] if moving else self.reasons[-1]
+
+
+class ActionKind(StrEnum):
+    """Grow asks Civo for an absolute count; retire deletes named instances."""
+
+    GROW = "grow"
+    RETIRE = "retire"
+
+
+class VictimStage(StrEnum):
+    """How far the retirement of one instance has come; each is one visible thing."""
+
+    CHOSEN = "chosen"
+    CORDONED = "cordoned"
+    DELETED = "deleted"  # the DELETE was accepted; the instance may still be listed
+    GONE = "gone"
+    SPARED = "spared"  # something landed on it, or it is no longer wanted: uncordoned and left
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Victim:
+    """One instance on its way out. *since* is when it reached *stage*."""
+
+    instance: str
+    node: str
+    stage: VictimStage = VictimStage.CHOSEN
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """A decision made executable: an absolute target or named victims, and an id that the same facts give again.
+
+    *from_count* and *to_count* are node counts at Civo; *reserved_usd* what the budget keeps aside for it
+    until it is closed.
+    """
+
+    id: str
+    pool: str
+    kind: ActionKind
+    opened_at: datetime
+    from_count: int
+    to_count: int
+    victims: tuple[Victim, ...] = ()
+    decision: int | None = None
+    reserved_usd: Decimal = Decimal(0)
+    attempts: int = 0
+    retry_at: datetime | None = None
+    last_error: str = ""
+
+
+class OutcomeKind(StrEnum):
+    """How an action ended."""
+
+    CONFIRMED = "confirmed"
+    WITHDRAWN = "withdrawn"  # no longer wanted before it took effect
+    SUPERSEDED = "superseded"  # someone else moved the count meanwhile
+    FAILED = "failed"  # the cloud refused; the pool backs off
+    OBSERVED = "observed"  # observe mode: nothing was written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of an action, in one sentence."""
+
+    kind: OutcomeKind
+    at: datetime
+    detail: str

@@ -1,0 +1,51 @@
+"""What the ledger remembers that a step needs, as values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+
+from receiver.core.actions import Action
+from receiver.core.model import Backoff
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLife:
+    """One instance's life as paid for: *created_at* as Civo says, *gone_at* when it was seen to be gone.
+
+    *price_usd_per_hour* is the price in force when it was first seen (None: unknown). *idle_since* is when
+    its last GPU pod was seen to be gone, None while busy or never usable.
+    """
+
+    instance: str
+    pool: str
+    name: str
+    size: str
+    created_at: datetime
+    price_usd_per_hour: Decimal | None = None
+    gone_at: datetime | None = None
+    usable_at: datetime | None = None
+    idle_since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolMemory:
+    """What a pool did last. *required* is the last count read from Civo."""
+
+    required: int = 0
+    last_grow_at: datetime | None = None
+    last_shrink_at: datetime | None = None
+    backoff: Backoff | None = None
+    open_action: Action | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Everything a step needs from before it."""
+
+    pools: Mapping[str, PoolMemory] = field(default_factory=dict)
+    lives: tuple[NodeLife, ...] = ()  # living, and gone since the month began
+    grown_last_hour: int = 0
+    removed_last_hour: int = 0
+    heartbeat_at: datetime | None = None
+    deliveries: tuple[int, ...] = ()  # remembered and not considered yet

@@ -1,0 +1,142 @@
+"""What the operator allows: pools, bounds, budget, billing and limits, as values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Decimal
+from enum import StrEnum
+
+from receiver.core.windows import Window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taint:
+    """A node taint; *effect* is NoSchedule, PreferNoSchedule or NoExecute."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """A Civo node pool of one size that we may resize, known even at zero nodes.
+
+    *id* is Civo's pool id (the node label ``kubernetes.civo.com/civo-node-pool``), *name* what people
+    call it. *resources* is what one node offers (GPU resource name to whole units). *price_usd_per_hour*
+    is USD per node-hour, None when unknown: then the pool cannot grow. Durations bound the guardrails
+    named after them; *utilization_high* and *utilization_low* are ratios 0-1.
+    """
+
+    id: str
+    name: str
+    size: str
+    resources: Mapping[str, int]
+    max_nodes: int
+    price_usd_per_hour: Decimal | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    min_nodes: int = 0
+    standby_nodes: int = 0
+    grow_cooldown: timedelta = timedelta(seconds=30)
+    shrink_cooldown: timedelta = timedelta(minutes=5)
+    utilization_high: float = 0.70
+    utilization_low: float = 0.50
+    idle_for: timedelta = timedelta(minutes=10)
+    provision_timeout: timedelta = timedelta(minutes=20)
+    windows: tuple[Window, ...] = ()
+
+    @property
+    def gpus_per_node(self) -> int:
+        """GPUs (or MIG slices, or time-sliced replicas) that one node offers."""
+        return sum(self.resources.values())
+
+    @property
+    def offered_labels(self) -> Mapping[str, str]:
+        """Every label a node of this pool carries: the configured ones and those that the platform sets.
+
+        Civo's node label holds the pool id (facts: node-agent and Cluster Autoscaler read it); the GPU
+        operator sets ``nvidia.com/gpu.present``.
+        """
+        return {
+            "kubernetes.io/os": "linux",
+            "kubernetes.io/arch": "amd64",
+            "node.kubernetes.io/instance-type": self.size,
+            "kubernetes.civo.com/civo-node-size": self.size,
+            "kubernetes.civo.com/civo-node-pool": self.id,
+            "nvidia.com/gpu.present": "true",
+            **self.labels,
+        }
+
+
+class Rounding(StrEnum):
+    """How a node's life becomes paid units: every started one, or whole ones but at least one."""
+
+    CEIL = "ceil"
+    FLOOR_MIN_ONE = "floor_min_one"
+
+
+class Anchor(StrEnum):
+    """Where paid units begin: at the instance's creation, or on the clock."""
+
+    INSTANCE = "instance"
+    CLOCK = "clock"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Billing:
+    """How the cloud charges: *granularity* is one paid unit (Civo: an hour), *removal_margin* how long
+    before the next one an idle node may go."""
+
+    granularity: timedelta = timedelta(hours=1)
+    rounding: Rounding = Rounding.CEIL
+    anchor: Anchor = Anchor.INSTANCE
+    removal_margin: timedelta = timedelta(minutes=5)
+
+    @property
+    def by_the_hour(self) -> bool:
+        """True when an idle node is free until its paid unit ends, so that removal is timed to that."""
+        return self.granularity > timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """A month's allowance in USD; the *_at* fields are ratios of it (0-1); the month is that of *timezone*."""
+
+    monthly_usd: Decimal
+    timezone: str = "UTC"
+    warn_at: Decimal = Decimal("0.5")
+    hold_at: Decimal = Decimal("0.8")
+    stop_at: Decimal = Decimal("1.0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds over all pools together: GPUs that may exist, nodes bought and removed per hour."""
+
+    max_gpus: int | None = None
+    max_growth_per_hour: int | None = None
+    max_removals_per_hour: int | None = None
+
+
+class Fallback(StrEnum):
+    """What may still grow pools while Prometheus is silent."""
+
+    NONE = "none"
+    KUBERNETES = "kubernetes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """Everything the operator said. *budget* None means that no budget was set."""
+
+    pools: tuple[Pool, ...]
+    budget: Budget | None = None
+    billing: Billing = field(default_factory=Billing)
+    limits: Limits = field(default_factory=Limits)
+    fallback: Fallback = Fallback.NONE
+    heartbeat_interval: timedelta = timedelta(minutes=1)
+
+    def pool(self, name_or_id: str) -> Pool | None:
+        """Return the pool that people or alerts call *name_or_id*, or None."""
+        return next((p for p in self.pools if name_or_id in (p.id, p.name)), None)
