@@ -1,0 +1,55 @@
+"""A GPU cloud and its Kubernetes cluster as a pure, deterministic state machine (no I/O, no clock of its own)."""
+
+from receiver.replay.world.config import (
+    GANG_ANNOTATION,
+    GPU,
+    POOL_LABEL,
+    Behaviour,
+    Job,
+    Pdb,
+    PodSpec,
+    Timings,
+    WorldConfig,
+    WorldPool,
+)
+from receiver.replay.world.faults import Faults
+from receiver.replay.world.objects import (
+    VM,
+    Change,
+    Charge,
+    FinishedJob,
+    GpuSample,
+    Kill,
+    PoolAtCivo,
+    Refused,
+    WorldEvent,
+    WorldNode,
+    WorldPod,
+)
+from receiver.replay.world.world import World
+
+__all__ = [
+    "GANG_ANNOTATION",
+    "GPU",
+    "POOL_LABEL",
+    "VM",
+    "Behaviour",
+    "Change",
+    "Charge",
+    "Faults",
+    "FinishedJob",
+    "GpuSample",
+    "Job",
+    "Kill",
+    "Pdb",
+    "PodSpec",
+    "PoolAtCivo",
+    "Refused",
+    "Timings",
+    "World",
+    "WorldConfig",
+    "WorldEvent",
+    "WorldNode",
+    "WorldPod",
+    "WorldPool",
+]

@@ -1,0 +1,179 @@
+"""What a simulated world is made of: pools, timings, and one switch for each thing nobody documents about Civo."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Literal
+
+from receiver.core.model import Requirement, Toleration
+from receiver.core.policy import Taint
+
+GANG_ANNOTATION = "gpu-autoscaler.io/gang"
+POOL_LABEL = "kubernetes.civo.com/civo-node-pool"
+GPU = "nvidia.com/gpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldPool:
+    """A node pool as created at Civo. *resources* is what one node offers once its driver runs (GPU resource
+    name to whole units), *count* the nodes that exist, ready and usable, when the world begins.
+
+    The defaults are the published row of ``an.g1.l40s.kube.x1`` (12 vCPU, 96 GB, 200 GB, one L40S). *gpus* is
+    the number of physical GPUs per node where *resources* does not tell (MIG, time-slicing).
+    """
+
+    id: str
+    size: str
+    resources: Mapping[str, int]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    count: int = 0
+    cpu_cores: int = 12
+    ram_mb: int = 98304
+    disk_gb: int = 200
+    gpu_type: str = "nvidia.com/AD102GL_L40S"
+    model_name: str = "NVIDIA L40S"
+    mig: bool = False
+    gpus: int | None = None
+
+    @property
+    def gpu_units(self) -> int:
+        """Physical GPUs of one node: what stock is counted in."""
+        if self.gpus is not None:
+            return self.gpus
+        return self.resources.get(GPU, 1 if self.resources else 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timings:
+    """How long things take. *jitter* is a ratio: each duration is drawn from d*(1-jitter) to d*(1+jitter).
+
+    Build, boot and driver follow published figures where there are any (GPU build 2-10 min is an assumption,
+    driver 3-7 min is generic for the GPU operator).
+    """
+
+    create: timedelta = timedelta(0)  # PUT -> the instance is listed
+    build: timedelta = timedelta(seconds=120)  # BUILDING -> ACTIVE
+    boot: timedelta = timedelta(seconds=20)  # ACTIVE -> node Ready (the node object is there, NotReady, half-way)
+    driver: timedelta = timedelta(seconds=180)  # Ready -> GPU allocatable
+    image_pull: timedelta = timedelta(seconds=5)  # bound -> running
+    warmup: timedelta = timedelta(seconds=10)  # running -> the GPU is busy
+    delete: timedelta = timedelta(seconds=20)  # DELETING -> gone
+    node_lingers: timedelta = timedelta(seconds=10)  # the node object outlives its VM by this
+    terminate: timedelta = timedelta(seconds=2)  # a pod asked to go -> gone
+    label_lag: timedelta = timedelta(0)  # pool labels show on the node this long after it registered
+    quota_lag: timedelta = timedelta(seconds=180)  # gone -> quota usage falls
+    schedule: timedelta = timedelta(milliseconds=200)  # pod created -> the scheduler tries it
+    fill_retry: timedelta = timedelta(seconds=30)  # Civo tries again to build what a pool lacks
+    finished_lingers: timedelta | None = None  # a finished pod's object goes after this; None keeps it
+    jitter: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behaviour:
+    """The switches for what is unknown at Civo. *decrement* is when the required count falls after an instance
+    was deleted by id: at once, that long later, or never (then Civo builds a replacement)."""
+
+    list_zero_pools: bool = False
+    list_count: Literal["desired", "actual"] = "desired"
+    decrement: Literal["at_once", "never"] | timedelta = "at_once"
+    partial_fill: bool = False  # a growth that fits only partly is taken and filled up later, not refused
+    rescale_conflict: bool = False  # a second resize while one is under way is refused
+    taints_null_wipes: bool = True  # read by the HTTP face: `taints: null` clears the pool's taints
+    scaling_status: bool = False  # the cluster shows SCALING while a pool changes
+    victims_by_age: Literal["oldest", "newest"] = "oldest"
+    rounding: Literal["ceil", "floor_min_one"] = "ceil"
+    granularity: timedelta = timedelta(hours=1)
+    billed_until: Literal["gone", "delete"] = "gone"  # the later one is the careful assumption
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldConfig:
+    """A world at its beginning.
+
+    *stock* is the GPU units per size that can be bought beyond the initial nodes (None or absent: endless).
+    *quota* are account limits by bare name (``instance_count``, ``cpu_core``, ``ram_mb``, ``disk_gb``; absent:
+    endless), *quota_used_elsewhere* what other things of the account hold. *price* is USD per node-hour by
+    size. *journal_limit* bounds the changes kept for watches.
+    """
+
+    pools: tuple[WorldPool, ...]
+    cluster_id: str = "c1a55e5e-0000-4000-8000-000000000001"
+    cluster_name: str = "demo"
+    region: str = "lon1"
+    timings: Timings = field(default_factory=Timings)
+    behaviour: Behaviour = field(default_factory=Behaviour)
+    stock: Mapping[str, int | None] = field(default_factory=dict)
+    quota: Mapping[str, int] = field(default_factory=dict)
+    quota_used_elsewhere: Mapping[str, int] = field(default_factory=dict)
+    price: Mapping[str, Decimal] = field(default_factory=dict)
+    seed: int = 0
+    packing: Literal["most_allocated", "first_fit"] = "most_allocated"
+    journal_limit: int = 50_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pdb:
+    """A PodDisruptionBudget: at least *min_available* running pods of *namespace* matching *selector* stay."""
+
+    namespace: str
+    selector: Mapping[str, str]
+    min_available: int
+    name: str = "pdb"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodSpec:
+    """A pod as somebody creates it. *requests* are GPU resources (empty for a CPU pod), *duration* the run time
+    (None: it runs until it is deleted), *gpu_util* the activity ratio 0-1 of each of its GPUs.
+
+    A pod with a controller (*owner_kind* other than empty) that is lost or deleted comes back under a new name,
+    except a DaemonSet's. *node* binds it directly, as a DaemonSet's pod is. *gang_size* is how many pods of the
+    gang must exist before any is placed.
+    """
+
+    namespace: str
+    name: str
+    requests: Mapping[str, int] = field(default_factory=dict)
+    duration: timedelta | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    affinity: tuple[tuple[Requirement, ...], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    priority: int = 0
+    owner_kind: str = ""
+    owner_name: str = ""
+    gated: bool = False
+    gang_size: int = 1
+    gpu_util: float = 0.9
+    node: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A Kubernetes Job that asks for GPUs: *pods* pods of *gpus_per_pod* units of *resource*, each running for
+    *duration*. *gang* declares them to belong together (placed whole or not at all)."""
+
+    id: str
+    submit_at: datetime
+    duration: timedelta
+    pods: int = 1
+    gpus_per_pod: int = 1
+    namespace: str = "default"
+    team: str = ""
+    gang: bool = False
+    resource: str = GPU
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    affinity: tuple[tuple[Requirement, ...], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    priority: int = 0
+    gpu_util: float = 0.9
+
+    @property
+    def gpus(self) -> int:
+        """GPU units that the whole job asks for."""
+        return self.pods * self.gpus_per_pod

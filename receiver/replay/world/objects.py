@@ -1,0 +1,248 @@
+"""The values a world shows: instances, nodes, pods, changes, charges, and the one way it says no."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from receiver.core.model import Requirement, Toleration
+from receiver.core.policy import Taint
+
+NOT_GPU = frozenset({"cpu", "memory"})
+
+
+class Refused(Exception):
+    """Civo's or Kubernetes' refusal: *code* and *status* as the HTTP face answers, *reason* a sentence."""
+
+    def __init__(self, code: str, status: int, reason: str, details: str = "") -> None:
+        super().__init__(f"{code} ({status}): {reason}")
+        self.code = code
+        self.status = status
+        self.reason = reason
+        self.details = details
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class VM:
+    """One instance over its whole life. *created_at* is when it was ordered, which is when billing begins;
+    *deleted_at* when its deletion was accepted, *gone_at* when Civo stopped listing it."""
+
+    id: str
+    hostname: str
+    pool: str
+    size: str
+    created_at: datetime
+    status: str = "BUILDING"
+    listed: bool = False
+    active_at: datetime | None = None
+    ready_at: datetime | None = None
+    usable_at: datetime | None = None
+    deleted_at: datetime | None = None
+    gone_at: datetime | None = None
+
+    @property
+    def provider_id(self) -> str:
+        """The node's ``spec.providerID``."""
+        return f"civo://{self.id}"
+
+    @property
+    def living(self) -> bool:
+        """True until its deletion was accepted."""
+        return self.deleted_at is None
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class PoolAtCivo:
+    """A pool as Civo keeps it. *instances* are the listed ones, *coming* those ordered and not listed yet.
+
+    *required* is the count asked for; *late_decrements* how much of it is about to be taken off again.
+    """
+
+    id: str
+    size: str
+    required: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    instances: list[VM] = field(default_factory=list)
+    coming: list[VM] = field(default_factory=list)
+    late_decrements: int = 0
+
+    @property
+    def living(self) -> list[VM]:
+        """The instances that are not being deleted, listed or not."""
+        return [vm for vm in (*self.instances, *self.coming) if vm.living]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldNode:
+    """A Kubernetes node as it was at *version*. *allocatable* has ``cpu`` (cores), ``memory`` (MiB) and, once the
+    driver runs, the GPU resources. *taints* include those that Kubernetes sets itself."""
+
+    name: str
+    instance: str
+    provider_id: str
+    pool: str
+    created_at: datetime
+    uid: str
+    ready: bool = False
+    ready_since: datetime | None = None
+    unschedulable: bool = False
+    allocatable: Mapping[str, int] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    version: int = 0
+
+    @property
+    def gpus(self) -> Mapping[str, int]:
+        """The GPU resources alone."""
+        return {r: n for r, n in self.allocatable.items() if r not in NOT_GPU}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldPod:
+    """A pod as it was at *version*.
+
+    *scheduled* is its PodScheduled condition: None before the scheduler tried it, False with *reason*
+    (``Unschedulable`` or ``SchedulingGated``) and *message*, True once bound; *scheduled_since* is the
+    condition's lastTransitionTime. *deletion_at* is its deletionTimestamp. *duration* None runs on.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    created_at: datetime
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    requests: Mapping[str, int] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    affinity: tuple[tuple[Requirement, ...], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    priority: int = 0
+    owner_kind: str = ""
+    owner_name: str = ""
+    gang: str | None = None
+    gang_size: int = 1
+    gated: bool = False
+    duration: timedelta | None = None
+    gpu_util: float = 0.9
+    node: str | None = None
+    phase: str = "Pending"
+    scheduled: bool | None = None
+    scheduled_since: datetime | None = None
+    reason: str = ""
+    message: str = ""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    deletion_at: datetime | None = None
+    version: int = 0
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return (self.namespace, self.name)
+
+    @property
+    def gpus(self) -> int:
+        """GPU units asked for."""
+        return sum(self.requests.values())
+
+    @property
+    def over(self) -> bool:
+        """True when it has terminated."""
+        return self.phase in ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldEvent:
+    """A Kubernetes Event on an object; *namespace* and *name* are the object's."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    reason: str
+    message: str
+    type: str = "Normal"
+    component: str = ""
+    at: datetime
+    id: str
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One visible change: *kind* is Pod, Node or Event, *verb* ADDED, MODIFIED or DELETED, *key* ``name`` or
+    ``namespace/name``, *obj* the object as it was then."""
+
+    version: int
+    kind: str
+    verb: str
+    key: str
+    obj: WorldNode | WorldPod | WorldEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """One record of ``GET /v2/charges``: hours and no money. *to* is None while the instance runs."""
+
+    id: int
+    code: str
+    label: str
+    frm: datetime
+    to: datetime | None
+    num_hours: float
+    size: str
+    instance: str
+    pool: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill:
+    """A pod that lost its node: *ran* is how long it had run, *by* what took the node."""
+
+    at: datetime
+    namespace: str
+    name: str
+    node: str
+    instance: str
+    gpus: int
+    ran: timedelta
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedJob:
+    """A job whose pods have all succeeded. *started_at* is when its last pod first ran, *restarts* how many
+    pods were lost on the way."""
+
+    id: str
+    submitted_at: datetime
+    started_at: datetime
+    finished_at: datetime
+    gpus: int
+    team: str = ""
+    restarts: int = 0
+
+    @property
+    def wait(self) -> timedelta:
+        """From submission until all of it had run for the first time."""
+        return self.started_at - self.submitted_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSample:
+    """What one GPU reports: *util* ratio 0-1, memory in MiB, power in W, temperature in Celsius; *pod* is who
+    holds it (namespace, name), or None."""
+
+    node: str
+    pool: str
+    index: int
+    uuid: str
+    resource: str
+    model_name: str
+    util: float
+    memory_used: int
+    memory_free: int
+    power: float
+    temperature: float
+    pod: tuple[str, str] | None = None
