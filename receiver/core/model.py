@@ -239,11 +239,15 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceState:
-    """Whether a source answered, when, and if not, why. *configured* False means nobody asked for it."""
+    """Whether a source answered, when, and if not, why. *configured* False means nobody asked for it.
+
+    *at* is when it was asked (for the heartbeat: last heard), *since* when *up* last changed.
+    """
 
     source: Source
     up: bool
     at: datetime | None = None
+    since: datetime | None = None
     detail: str = ""
     configured: bool = True
 

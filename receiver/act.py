@@ -1,0 +1,203 @@
+"""Carry out an action in small idempotent sub-steps, one visible thing per victim and step.
+
+Every sub-step may be repeated after a crash: growth asks for an absolute count that is re-read first, a
+removal names its instance and looks before it deletes.
+"""
+
+import hashlib
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from receiver.core.actions import Action, ActionKind, Outcome, OutcomeKind, Victim, VictimStage
+from receiver.core.decide import LOOK_AGAIN_AFTER
+from receiver.core.model import Backoff, Node, PoolState, Stage
+from receiver.ports import Cloud, Cluster, Did, TryLater, WontWork
+
+FIRST_RETRY = timedelta(seconds=2)
+LONGEST_RETRY = timedelta(minutes=1)
+FIRST_BACKOFF = timedelta(minutes=1)
+LONGEST_BACKOFF = timedelta(minutes=30)
+COUNT_MUST_FALL_WITHIN = timedelta(minutes=15)
+POLL_DELETED = timedelta(seconds=5)
+FINISHED = (VictimStage.GONE, VictimStage.SPARED)
+
+
+class WriterLostError(Exception):
+    """We are no longer the one writer; nothing more may be written outside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hands:
+    """What an action may write to. *may_write* is asked before each outside write."""
+
+    cloud: Cloud
+    cluster: Cluster | None
+    may_write: Callable[[], bool]
+
+    def ready(self) -> None:
+        """Raise WriterLostError unless we still are the one writer."""
+        if not self.may_write():
+            raise WriterLostError("another loop writes, or our parent process is gone")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far an action came: *outcome* None means that it stays open and is looked at again at *again_at*."""
+
+    action: Action
+    outcome: Outcome | None = None
+    backoff: Backoff | None = None
+    again_at: datetime | None = None
+
+
+def settled(action: Action, state: PoolState, now: datetime) -> Outcome | None:
+    """Return how an open action ended, judged by the look alone, or None while it is under way."""
+    if action.kind is ActionKind.GROW:
+        if state.required < action.to_count:
+            return None
+        detail = f"Civo is asked for {state.required} nodes"
+        return Outcome(kind=OutcomeKind.CONFIRMED, at=now, detail=detail)
+    if any(v.stage not in (*FINISHED, VictimStage.DELETED) for v in action.victims):
+        return None
+    deleted = {v.instance for v in action.victims if v.stage is not VictimStage.SPARED}
+    if not deleted:
+        return Outcome(kind=OutcomeKind.WITHDRAWN, at=now, detail="every chosen node is wanted again")
+    still_there = deleted & {n.instance for n in state.nodes if n.stage is not Stage.DELETING}
+    if still_there or state.required > len(state.living):
+        return None  # a replacement may be coming, or the count is late: growth would start from a wrong number
+    return Outcome(kind=OutcomeKind.CONFIRMED, at=now, detail=f"{len(deleted)} nodes removed, {state.required} left")
+
+
+def carry_out(action: Action, state: PoolState, wanted: Collection[str], hands: Hands, now: datetime) -> Progress:
+    """Do the next sub-step of *action*. *wanted* are the instances that the present decision still lets go."""
+    if action.retry_at is not None and now < action.retry_at:
+        return Progress(action=action, again_at=action.retry_at)
+    try:
+        if action.kind is ActionKind.GROW:
+            return _grow(action, hands, now)
+        return _retire(action, state, wanted, hands, now)
+    except TryLater as error:
+        return _later(action, error, now)
+    except WontWork as error:
+        detail = f"{error.code}: {error}"
+        outcome = Outcome(kind=OutcomeKind.FAILED, at=now, detail=detail)
+        return Progress(action=action, outcome=outcome, backoff=next_backoff(action, state.backoff, detail, now))
+
+
+def next_backoff(action: Action, last: Backoff | None, reason: str, now: datetime) -> Backoff:
+    """The pool's next back-off: doubling from 1 to 30 minutes, spread by up to a tenth so pools do not retry as one."""
+    failures = (last.failures if last else 0) + 1
+    base = min(FIRST_BACKOFF * 2 ** min(failures - 1, 10), LONGEST_BACKOFF)
+    spread = hashlib.sha256(action.id.encode()).digest()[0] / 255 * 0.1
+    return Backoff(failures=failures, until=now + base * (1 + spread), reason=reason)
+
+
+def _later(action: Action, error: TryLater, now: datetime) -> Progress:
+    attempts = action.attempts + 1
+    wait = min(FIRST_RETRY * 2 ** min(attempts - 1, 10), LONGEST_RETRY)
+    retry_at = now + max(wait, error.delay or timedelta(0))
+    waiting = replace(action, attempts=attempts, retry_at=retry_at, last_error=f"{error.code}: {error}")
+    return Progress(action=waiting, again_at=retry_at)
+
+
+def _grow(action: Action, hands: Hands, now: datetime) -> Progress:
+    hands.ready()
+    receipt = hands.cloud.resize(action.pool, decided_on=action.from_count, target=action.to_count)
+    kind = {
+        Did.DONE: OutcomeKind.CONFIRMED,
+        Did.ALREADY: OutcomeKind.CONFIRMED,
+        Did.DIFFERS: OutcomeKind.SUPERSEDED,
+        Did.OBSERVED: OutcomeKind.OBSERVED,
+    }[receipt.did]
+    if receipt.did is Did.DONE and (receipt.required is None or receipt.required < action.to_count):
+        return Progress(action=action, again_at=now + POLL_DELETED)  # accepted, not visible yet: the look confirms
+    return Progress(action=action, outcome=Outcome(kind=kind, at=now, detail=receipt.sentence))
+
+
+def _retire(action: Action, state: PoolState, wanted: Collection[str], hands: Hands, now: datetime) -> Progress:
+    if hands.cluster is None:
+        raise WontWork("nodes are only removed where Kubernetes can be asked", code="no_kubernetes")
+    nodes = {n.instance: n for n in state.nodes}
+    victims: list[Victim] = []
+    trouble: TryLater | None = None
+    for number, victim in enumerate(action.victims):
+        try:
+            after = _retire_one(victim, nodes.get(victim.instance), victim.instance in wanted, action, hands, now)
+        except TryLater as error:  # one node that must wait does not keep the others
+            after, trouble = victim, error
+        except WontWork as error:
+            so_far = replace(action, victims=(*victims, *action.victims[number:]))
+            return _give_up(so_far, state, str(error), now)
+        if after is None:
+            outcome = Outcome(kind=OutcomeKind.OBSERVED, at=now, detail=f"would remove {_names(action)}")
+            return Progress(action=action, outcome=outcome)
+        victims.append(after)
+    moved = replace(action, victims=tuple(victims), retry_at=None)
+    ended = settled(moved, state, now)
+    if ended is not None:
+        return Progress(action=moved, outcome=ended)
+    if trouble is not None:
+        return _later(moved, trouble, now)
+    late = [v for v in victims if v.stage is VictimStage.DELETED and now - (v.since or now) > COUNT_MUST_FALL_WITHIN]
+    if late:
+        detail = (
+            f"the count of {state.required} did not fall within {COUNT_MUST_FALL_WITHIN} of removing {_names(moved)}"
+        )
+        return _give_up(moved, state, detail, now)
+    return Progress(action=moved, again_at=_look_again_at(moved, now))
+
+
+def _give_up(action: Action, state: PoolState, detail: str, now: datetime) -> Progress:
+    outcome = Outcome(kind=OutcomeKind.FAILED, at=now, detail=detail)
+    return Progress(action=action, outcome=outcome, backoff=next_backoff(action, state.backoff, detail, now))
+
+
+def _names(action: Action) -> str:
+    return ", ".join(v.node for v in action.victims)
+
+
+def _look_again_at(action: Action, now: datetime) -> datetime:
+    cordoned = [v.since + LOOK_AGAIN_AFTER for v in action.victims if v.stage is VictimStage.CORDONED and v.since]
+    return max(now + timedelta(milliseconds=100), min([now + POLL_DELETED, *cordoned]))
+
+
+def _retire_one(
+    victim: Victim, node: Node | None, wanted: bool, action: Action, hands: Hands, now: datetime
+) -> Victim | None:
+    """Take one victim one visible thing further; None in observe mode.
+
+    chosen -> cordoned -> (5 s) drained, looked at once more and deleted. Anything that speaks for the node
+    on the way spares it.
+    """
+    cluster = hands.cluster
+    assert cluster is not None
+    if victim.stage in (*FINISHED, VictimStage.DELETED):
+        return victim
+    if node is None or node.stage is Stage.DELETING:
+        return replace(victim, stage=VictimStage.DELETED, since=now)  # a crash came between the DELETE and our note
+    if not wanted or node.busy:
+        return _spare(victim, node, action, hands, now)
+    hands.ready()
+    if victim.stage is VictimStage.CHOSEN:
+        receipt = cluster.cordon(node.name, action.id)
+        if receipt.did is Did.OBSERVED:
+            return None
+        if receipt.did is Did.DIFFERS:
+            return replace(victim, stage=VictimStage.SPARED, since=now)
+        return replace(victim, stage=VictimStage.CORDONED, since=now)
+    if victim.since is not None and now - victim.since < LOOK_AGAIN_AFTER:
+        return victim
+    if cluster.drain(node.name).did is Did.DIFFERS or cluster.gpu_pods_on(node.name):
+        return _spare(victim, node, action, hands, now)
+    hands.ready()
+    hands.cloud.retire(action.pool, victim.instance)
+    return replace(victim, stage=VictimStage.DELETED, since=now)
+
+
+def _spare(victim: Victim, node: Node, action: Action, hands: Hands, now: datetime) -> Victim:
+    assert hands.cluster is not None
+    if victim.stage is VictimStage.CORDONED or node.cordoned_for == action.id:
+        hands.ready()
+        hands.cluster.uncordon(node.name)
+    return replace(victim, stage=VictimStage.SPARED, since=now)

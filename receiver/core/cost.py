@@ -1,0 +1,80 @@
+"""Node lives as money: paid units, what a month has cost, when the next unit begins."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+from receiver.core.memory import NodeLife
+from receiver.core.policy import Anchor, Billing, Rounding
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def unit_price(price_usd_per_hour: Decimal, billing: Billing) -> Decimal:
+    """USD for one paid unit: the hourly price times the granularity in hours."""
+    seconds = Decimal(billing.granularity // timedelta(microseconds=1)) / Decimal(1_000_000)
+    return price_usd_per_hour * seconds / Decimal(3600)
+
+
+def _begins(created: datetime, number: int, billing: Billing) -> datetime:
+    """When paid unit *number* (0 is the first) of a node created at *created* begins."""
+    if number == 0 or billing.anchor is Anchor.INSTANCE:
+        return created + number * billing.granularity
+    return _clock_floor(created, billing) + number * billing.granularity
+
+
+def _clock_floor(at: datetime, billing: Billing) -> datetime:
+    return EPOCH + ((at - EPOCH) // billing.granularity) * billing.granularity
+
+
+def _begun_before(created: datetime, at: datetime, billing: Billing) -> int:
+    """How many paid units of a node created at *created* have begun strictly before *at*."""
+    if at <= created:
+        return 0
+    start = created if billing.anchor is Anchor.INSTANCE else _clock_floor(created, billing)
+    return -((start - at) // billing.granularity)  # ceiling division
+
+
+def next_unit_at(created: datetime, now: datetime, billing: Billing) -> datetime:
+    """The first moment after *now* at which a node created at *created* starts another paid unit."""
+    if now < created:
+        return created
+    start = created if billing.anchor is Anchor.INSTANCE else _clock_floor(created, billing)
+    return start + ((now - start) // billing.granularity + 1) * billing.granularity
+
+
+def units(life: NodeLife, now: datetime, billing: Billing) -> int:
+    """Paid units of *life* until *now*.
+
+    A living node's started unit counts whole. Civo's billing page says hours are rounded up; one sample
+    of its charges API looks like max(1, floor), which FLOOR_MIN_ONE applies to nodes that are gone.
+    """
+    end = min(life.gone_at, now) if life.gone_at is not None else now
+    if life.gone_at is None:
+        return max(1, _begun_before(life.created_at, end + timedelta(microseconds=1), billing))
+    if billing.rounding is Rounding.FLOOR_MIN_ONE:
+        return max(1, (end - life.created_at) // billing.granularity)
+    return max(1, _begun_before(life.created_at, end, billing))
+
+
+def units_since(life: NodeLife, since: datetime, now: datetime, billing: Billing) -> int:
+    """Paid units of *life* that began at or after *since*: a unit belongs to the month it begins in."""
+    total = units(life, now, billing)
+    return total - min(total, _begun_before(life.created_at, since, billing))
+
+
+def spend(
+    lives: Iterable[NodeLife], since: datetime, now: datetime, billing: Billing
+) -> tuple[Decimal, tuple[str, ...]]:
+    """USD of all *lives* for units begun since *since*, and the sizes without a price: those are not counted as 0."""
+    usd = Decimal(0)
+    unpriced: set[str] = set()
+    for life in lives:
+        count = units_since(life, since, now, billing)
+        if life.price_usd_per_hour is None:
+            if count:
+                unpriced.add(life.size)
+            continue
+        usd += count * unit_price(life.price_usd_per_hour, billing)
+    return usd, tuple(sorted(unpriced))

@@ -1,0 +1,217 @@
+"""Decide how many nodes a pool should have, and say why. Pure: the same values give the same decision."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from receiver.core.actions import ActionKind, Decision, Reason, Verdict, VictimStage
+from receiver.core.assign import Wanted, floor_gives_way
+from receiver.core.cost import next_unit_at
+from receiver.core.guardrails import Case, apply
+from receiver.core.model import CordonedBy, Node, PoolState, Signal, SignalAction, Source, Stage
+from receiver.core.policy import Policy, Pool
+from receiver.core.windows import next_change
+
+SAFETY_MINIMUM = timedelta(seconds=60)  # a node this fresh from work is not judged idle, whatever the paid hour says
+NOTED = (SignalAction.SCALE_UP, SignalAction.SCALE_DOWN, SignalAction.HOLD, SignalAction.FALLBACK)
+
+
+def decide(state: PoolState, wanted: Wanted, signals: Sequence[Signal], policy: Policy, now: datetime) -> Decision:
+    """Return the size that the pool of *state* should have at *now*, with every reason in order.
+
+    Pending demand beats removal, because a missing GPU costs more than an idle one. With nothing wanted the
+    answer is to hold. Raises KeyError when the policy does not name the pool.
+    """
+    pool = policy.pool(state.pool)
+    if pool is None:
+        raise KeyError(state.pool)
+    mine = tuple(s for s in signals if s.pool in (None, pool.id))
+    case = Case(pool=pool, state=state, wanted=wanted, signals=mine, policy=policy, now=now)
+    reasons = [_note(s, state.required) for s in mine if s.action in NOTED]
+    due = removable(case)
+    sources = _sources_of_size(case, due)
+    reasons += sources
+    target = sources[-1].target if sources else state.required
+    if target == state.required and not sources:
+        reasons.append(_nothing_to_do(case))
+    reasons += apply(target, case)
+    final = reasons[-1].target
+    return Decision(
+        pool=pool.id,
+        at=now,
+        present=state.required,
+        target=final,
+        reasons=tuple(reasons),
+        candidates=tuple(n.instance for n in due),
+        evidence=_evidence(case),
+        reconsider_at=_reconsider_at(case),
+    )
+
+
+def _note(signal: Signal, present: int) -> Reason:
+    said = {
+        SignalAction.SCALE_UP: "look for growth",
+        SignalAction.SCALE_DOWN: "look for nodes that may go",
+        SignalAction.HOLD: "busy nodes stay where they are",
+        SignalAction.FALLBACK: "activity is unknown: pod counts decide",
+    }[signal.action]
+    return Reason(rule=signal.action.value, verdict=Verdict.NOTES, target=present, detail=f"{signal.alertname}: {said}")
+
+
+def _sources_of_size(case: Case, due: Sequence[Node]) -> list[Reason]:
+    """The sources of a wanted size, growth before removal; each reason's target builds on the one before."""
+    wanted, target = case.wanted, case.present
+    found = [Reason(rule=h.rule, verdict=Verdict.NOTES, target=target, detail=h.detail) for h in wanted.held]
+    asked = (
+        ("demand", wanted.for_demand, _asking(wanted)),
+        ("floor", wanted.for_floor, f"at least {wanted.bounds.min_nodes} nodes"),
+        ("standby", wanted.for_standby, f"{wanted.bounds.standby_nodes} spare nodes"),
+    )
+    for rule, count, detail in asked:
+        if count > 0:
+            target += count
+            found.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target, detail=detail))
+    if target == case.present and due:
+        target -= len(due)
+        names = ", ".join(n.name for n in due)
+        found.append(Reason(rule="idle_nodes", verdict=Verdict.WANTS, target=target, detail=_why_due(case, names)))
+    return found
+
+
+def _asking(wanted: Wanted) -> str:
+    names = [w.key for w in wanted.asking]
+    gpus = sum(w.gpus for w in wanted.asking)
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{gpus} GPUs wait for {', '.join(names[:3])}{more}: {wanted.for_demand} more nodes"
+
+
+def _why_due(case: Case, names: str) -> str:
+    if case.policy.billing.by_the_hour:
+        return f"{names}: no GPU pod, and the next paid unit begins within {case.policy.billing.removal_margin}"
+    return f"{names}: no GPU pod for {case.pool.idle_for}"
+
+
+def _nothing_to_do(case: Case) -> Reason:
+    """Say in one sentence why the size stays, when no source wants another."""
+    wanted, idle = case.wanted, [n for n in case.state.nodes if n.idle_since is not None]
+    on_the_way = len(case.state.of(Stage.BUILDING, Stage.BOOTING, Stage.INSTALLING)) + case.state.unlisted
+    if wanted.settled and on_the_way:
+        detail = f"{wanted.waiting_gpus} GPUs wait and {on_the_way} nodes are on their way for them"
+    elif wanted.settled:
+        detail = (
+            f"{', '.join(wanted.settled[:3])} would fit a usable node as configured: see why it is not placed there"
+        )
+    elif idle and case.policy.billing.by_the_hour:
+        soonest = min(_removal_moment(n, case.pool, case.policy, case.now) for n in idle)
+        detail = f"{len(idle)} idle nodes are paid for; the first may go at {soonest:%H:%M:%S} UTC"
+    elif idle:
+        detail = f"{len(idle)} idle nodes, none for {case.pool.idle_for} yet"
+    elif case.firing(SignalAction.SCALE_DOWN) and case.state.nodes:
+        detail = "utilization is low, but every node runs a GPU pod: nothing may go"
+    else:
+        detail = "nothing waits and nothing idles"
+    return Reason(rule="nothing_wanted", verdict=Verdict.NOTES, target=case.present, detail=detail)
+
+
+def removable(case: Case) -> tuple[Node, ...]:
+    """The idle nodes whose moment has come, soonest paid unit first; a pool's spare nodes are left."""
+    action = case.state.open_action
+    open_victims = {v.instance for v in action.victims} if action and action.kind is ActionKind.RETIRE else set()
+    due = [
+        n
+        for n in case.state.nodes
+        if _may_go(n, case) and _removal_moment(n, case.pool, case.policy, case.now) <= case.now
+    ]
+    if open_victims:
+        due = [n for n in due if n.instance in open_victims]
+    due.sort(key=lambda n: (next_unit_at(n.created_at, case.now, case.policy.billing), n.name))
+    spare = sum(1 for n in case.state.of(Stage.USABLE) if not n.busy and n.instance not in case.wanted.needed)
+    keep = 0 if floor_gives_way(case.wanted) else case.wanted.bounds.standby_nodes
+    return tuple(due[: max(0, spare - keep)])
+
+
+def _may_go(node: Node, case: Case) -> bool:
+    """True when nothing but time keeps *node*: it is usable, idle, ours to take and nobody waits for it."""
+    return (
+        node.stage is Stage.USABLE
+        and not node.busy
+        and node.idle_since is not None
+        and node.cordoned_by is not CordonedBy.SOMEONE
+        and not node.protected
+        and not node.hosts
+        and node.instance not in case.wanted.needed
+    )
+
+
+def _removal_moment(node: Node, pool: Pool, policy: Policy, now: datetime) -> datetime:
+    """When *node*, idle since `idle_since`, may go if it stays idle: a margin before its next paid unit, or
+    after `idle_for` where every second is billed."""
+    since = node.idle_since or now
+    if not policy.billing.by_the_hour:
+        return since + pool.idle_for
+    rested = since + min(SAFETY_MINIMUM, pool.idle_for)
+    moment = next_unit_at(node.created_at, now, policy.billing) - policy.billing.removal_margin
+    return max(rested, moment)
+
+
+def _evidence(case: Case) -> dict[str, Any]:
+    """What the decision rests on, JSON-able; stored with it."""
+    wanted = case.wanted
+    return {
+        "woken_by": list(wanted.deliveries),
+        "counted_by": "kubernetes" if case.up(Source.KUBERNETES) else "kube-state-metrics",
+        "activity": "gpu activity" if case.up(Source.DCGM) else "pod counts",
+        "utilization": case.state.utilization,
+        "waiting_gpus": wanted.waiting_gpus,
+        "asking": [w.key for w in wanted.asking[:20]],
+        "asking_since": min((w.since for w in wanted.asking), default=case.now).isoformat(),
+        "signals": [
+            {"alertname": s.alertname, "action": s.action.value, "fingerprint": s.fingerprint} for s in case.signals
+        ],
+        "nodes": {n.name: n.stage.value for n in case.state.nodes},
+        "sources": {
+            s.source.value: {"up": s.up, "at": s.at.isoformat() if s.at else None, "detail": s.detail}
+            for s in wanted.sources.values()
+        },
+        "budget": None
+        if wanted.budget is None
+        else {
+            "month": wanted.budget.month,
+            "stage": wanted.budget.stage.value,
+            "spent_usd": str(wanted.budget.spent),
+            "reserved_usd": str(wanted.budget.reserved),
+            "available_usd": str(wanted.budget.available),
+        },
+    }
+
+
+def _reconsider_at(case: Case) -> datetime | None:
+    """The first moment after now at which the answer can change without anything happening."""
+    return min((m for m in _moments(case) if m > case.now), default=None)
+
+
+def _moments(case: Case) -> Iterable[datetime]:
+    state, pool = case.state, case.pool
+    if state.last_grow_at:
+        yield state.last_grow_at + pool.grow_cooldown
+    if state.last_shrink_at and not case.policy.billing.by_the_hour:
+        yield state.last_shrink_at + pool.shrink_cooldown
+    if state.backoff:
+        yield state.backoff.until
+    for node in state.nodes:
+        if node.stage is Stage.USABLE and node.idle_since is not None:
+            yield _removal_moment(node, pool, case.policy, case.now)
+            yield next_unit_at(node.created_at, case.now, case.policy.billing)
+        elif node.stage in (Stage.BUILDING, Stage.BOOTING, Stage.INSTALLING):
+            yield node.created_at + pool.provision_timeout + timedelta(microseconds=1)
+    change = next_change(pool.windows, case.now)
+    if change is not None:
+        yield change
+    if state.open_action is not None and state.open_action.retry_at is not None:
+        yield state.open_action.retry_at
+    for victim in state.open_action.victims if state.open_action else ():
+        if victim.stage is VictimStage.CORDONED and victim.since is not None:
+            yield victim.since + LOOK_AGAIN_AFTER
+
+
+LOOK_AGAIN_AFTER = timedelta(seconds=5)  # between our cordon and the last look: a pod bound meanwhile becomes visible

@@ -1,0 +1,227 @@
+"""The rules that may hold a change back, each named after what it upholds.
+
+A guardrail gets the target so far and returns the target it leaves, which lies between the present size and
+the one it was given, with a verdict and one sentence. It can stop a change, never start or enlarge one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from receiver.core.actions import ActionKind, Reason, Verdict
+from receiver.core.assign import Wanted, floor_gives_way
+from receiver.core.model import PoolState, Signal, SignalAction, Source, Stage
+from receiver.core.policy import Fallback, Policy, Pool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What a guardrail may look at."""
+
+    pool: Pool
+    state: PoolState
+    wanted: Wanted
+    signals: tuple[Signal, ...]  # those of this pool or of every pool
+    policy: Policy
+    now: datetime
+
+    @property
+    def present(self) -> int:
+        """The size to hold."""
+        return self.state.required
+
+    def up(self, source: Source) -> bool:
+        """True when *source* answered."""
+        found = self.wanted.sources.get(source)
+        return found is not None and found.up
+
+    def why(self, source: Source) -> str:
+        """What is known about *source*."""
+        found = self.wanted.sources.get(source)
+        return f"{source.value}: {found.detail or 'no answer'}" if found else f"{source.value}: never asked"
+
+    def firing(self, action: SignalAction) -> Signal | None:
+        """The first firing signal of *action*, or None."""
+        return next((s for s in self.signals if s.action is action), None)
+
+
+Left = tuple[int, str]  # the target a guardrail leaves, and why
+Guardrail = Callable[[int, Case], Left | None]
+
+
+def sources_answer(target: int, case: Case) -> Left | None:
+    """No change without eyes: which sources must answer differs for growing and shrinking (docs/guardrails.md)."""
+    for source in (Source.CIVO, Source.STORE):
+        if not case.up(source):
+            return case.present, f"no change while {case.why(source)}"
+    if target > case.present:
+        if not case.up(Source.PROMETHEUS) and case.policy.fallback is not Fallback.KUBERNETES:
+            return case.present, f"no growth while {case.why(Source.PROMETHEUS)} (fallback: kubernetes would allow it)"
+        if not case.up(Source.KUBERNETES) and not case.up(Source.PROMETHEUS):
+            return case.present, "no growth while neither Kubernetes nor Prometheus tells the demand"
+        return None
+    for source in (Source.KUBERNETES, Source.PROMETHEUS, Source.HEARTBEAT, Source.ALERTMANAGER):
+        found = case.wanted.sources.get(source)
+        optional = source is Source.ALERTMANAGER and found is not None and not found.configured
+        if not optional and not case.up(source):
+            return case.present, f"no removal while {case.why(source)}"
+    return None
+
+
+def price_is_known(target: int, case: Case) -> Left | None:
+    """An unknown price stays unknown and blocks growth."""
+    if target > case.present and case.pool.price_usd_per_hour is None:
+        return case.present, f"size {case.pool.size} has no price: add price_usd_per_hour to the pool"
+    return None
+
+
+def within_budget(target: int, case: Case) -> Left | None:
+    """Growth must be covered: spent, the next paid unit of every running node and the new nodes' first."""
+    budget = case.wanted.budget
+    if target <= case.present or budget is None:
+        return None
+    left = case.present + case.wanted.within_budget
+    if left >= target:
+        return None
+    spent = f"USD {budget.spent:.2f} of {budget.monthly:.2f} spent in {budget.month}"
+    if budget.unpriced:
+        return left, f"spend is unknown: no price for {', '.join(budget.unpriced)}"
+    if budget.stage.value in ("hold", "stop"):
+        line = budget.hold_at if budget.stage.value == "hold" else budget.stop_at
+        return left, f"budget {budget.stage.value} at {line:.0%}: {spent}"
+    return (
+        left,
+        f"{spent} and {budget.reserved:.2f} reserved: USD {budget.available:.2f} covers {left - case.present} nodes",
+    )
+
+
+def within_maximum(target: int, case: Case) -> Left | None:
+    """A pool never exceeds its maximum, nor that of an open window."""
+    if target <= case.present:
+        return None
+    left = max(case.present, min(case.wanted.bounds.max_nodes, case.present + case.wanted.within_maximum))
+    if left >= target:
+        return None
+    names = case.wanted.bounds.names
+    return left, f"at most {case.wanted.bounds.max_nodes} nodes" + (f" (window {', '.join(names)})" if names else "")
+
+
+def within_limits(target: int, case: Case) -> Left | None:
+    """All pools together stay within max_gpus, max_growth_per_hour and max_removals_per_hour."""
+    limits = case.policy.limits
+    if target < case.present:
+        left = case.wanted.removals_left
+        if left is None or case.present - left <= target:
+            return None
+        return case.present - left, f"at most {limits.max_removals_per_hour} removals an hour"
+    left = case.present + case.wanted.within_limits
+    if target == case.present or left >= target:
+        return None
+    return left, f"limits: max_gpus {limits.max_gpus}, max_growth_per_hour {limits.max_growth_per_hour}"
+
+
+def not_frozen(_target: int, case: Case) -> Left | None:
+    """A firing alert with action freeze stops every change."""
+    signal = case.firing(SignalAction.FREEZE)
+    return (case.present, f"{signal.alertname} fires: freeze") if signal else None
+
+
+def not_silenced(_target: int, case: Case) -> Left | None:
+    """A silence in Alertmanager that names the pool pauses it."""
+    return (case.present, case.state.silenced_by) if case.state.silenced_by else None
+
+
+def growth_is_not_paused(target: int, case: Case) -> Left | None:
+    """A firing alert with action pause_scale_up stops growth."""
+    signal = case.firing(SignalAction.PAUSE_SCALE_UP)
+    return (case.present, f"{signal.alertname} fires: pause_scale_up") if signal and target > case.present else None
+
+
+def not_backing_off(target: int, case: Case) -> Left | None:
+    """A pool that was refused is not asked again until its back-off ends."""
+    backoff = case.state.backoff
+    if target <= case.present or backoff is None or case.now >= backoff.until:
+        return None
+    return (
+        case.present,
+        f"backing off until {backoff.until:%H:%M:%S} UTC after {backoff.failures} failures: {backoff.reason}",
+    )
+
+
+def provisioning_works(target: int, case: Case) -> Left | None:
+    """While a node of the pool is stuck on its way, no further one is bought."""
+    if target <= case.present:
+        return None
+    stuck = [
+        n.name
+        for n in case.state.of(Stage.BUILDING, Stage.BOOTING, Stage.INSTALLING)
+        if case.now - n.created_at > case.pool.provision_timeout
+    ]
+    if not stuck:
+        return None
+    return case.present, f"{', '.join(stuck)} did not become usable in {case.pool.provision_timeout}; look there first"
+
+
+def cooled_down(target: int, case: Case) -> Left | None:
+    """A pool that changed a moment ago is left alone for its cooldown, per direction.
+
+    Where hours are billed as started, removal is timed to the paid hour and the shrink cooldown does not apply.
+    """
+    if target > case.present:
+        last, cooldown, way = case.state.last_grow_at, case.pool.grow_cooldown, "grow"
+    elif case.policy.billing.by_the_hour:
+        return None
+    else:
+        last, cooldown, way = case.state.last_shrink_at, case.pool.shrink_cooldown, "shrink"
+    if last is None or case.now >= last + cooldown:
+        return None
+    return case.present, f"cooldown.{way} until {last + cooldown:%H:%M:%S} UTC"
+
+
+def one_change_at_a_time(target: int, case: Case) -> Left | None:
+    """An open removal is finished before the pool grows, and before other nodes are chosen."""
+    action = case.state.open_action
+    if action is None or (target > case.present) == (action.kind is ActionKind.GROW):
+        return None
+    return case.present, f"action {action.id} is open"
+
+
+def above_the_floor(target: int, case: Case) -> Left | None:
+    """A pool does not shrink below its minimum, unless the budget stop says so."""
+    floor = case.wanted.bounds.min_nodes
+    if target >= case.present or target >= floor or floor_gives_way(case.wanted):
+        return None
+    return min(case.present, floor), f"at least {floor} nodes"
+
+
+GUARDRAILS: tuple[Guardrail, ...] = (
+    sources_answer,
+    price_is_known,
+    within_budget,
+    within_maximum,
+    within_limits,
+    not_frozen,
+    not_silenced,
+    growth_is_not_paused,
+    above_the_floor,
+    not_backing_off,
+    provisioning_works,
+    cooled_down,
+    one_change_at_a_time,
+)
+
+
+def apply(target: int, case: Case) -> list[Reason]:
+    """Run every guardrail over *target* and return their reasons in order; the last one's target is what is left."""
+    reasons: list[Reason] = []
+    for guardrail in GUARDRAILS:
+        rule = guardrail.__name__
+        verdict, detail = Verdict.ALLOWS, ""
+        left = guardrail(target, case) if target != case.present else None
+        if left is not None:
+            low, high = sorted((target, case.present))
+            allowed = min(max(left[0], low), high)  # the law: between the present size and the wanted one
+            verdict = Verdict.HOLDS if allowed == case.present else Verdict.LIMITS
+            target, detail = allowed, left[1]
+        reasons.append(Reason(rule=rule, verdict=verdict, target=target, detail=detail))
+    return reasons

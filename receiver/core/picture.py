@@ -1,0 +1,153 @@
+"""The picture that pages, API and metrics show: one step's facts and decisions as JSON-able values."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from receiver.core.actions import Action, Decision
+from receiver.core.assign import Assignment, Wanted
+from receiver.core.budget import BudgetView
+from receiver.core.cost import next_unit_at
+from receiver.core.model import ON_ITS_WAY, Facts, Node, PoolState, Stage
+from receiver.core.policy import Policy, Pool
+from receiver.core.tell import why
+
+
+def picture(
+    facts: Facts,
+    assignment: Assignment,
+    decisions: Mapping[str, Decision],
+    numbers: Mapping[str, int],
+    policy: Policy,
+    mode: str,
+) -> dict[str, Any]:
+    """Return the whole picture of one step; *numbers* are the stored decisions' row numbers by pool."""
+    return {
+        "at": _when(facts.at),
+        "mode": mode,
+        "pools": [
+            _pool(p, facts.pool(p.id), assignment.pools[p.id], decisions[p.id], numbers[p.id], policy, facts, mode)
+            for p in policy.pools
+        ],
+        "budget": _budget(assignment.budget),
+        "sources": [
+            {
+                "source": s.source.value,
+                "up": s.up,
+                "at": _when(s.at),
+                "since": _when(s.since),
+                "detail": s.detail,
+                "configured": s.configured,
+            }
+            for s in facts.sources.values()
+        ],
+        "signals": [
+            {
+                "alertname": s.alertname,
+                "action": s.action.value,
+                "pool": s.pool,
+                "starts_at": _when(s.starts_at),
+                "fingerprint": s.fingerprint,
+            }
+            for s in facts.signals
+        ],
+        "misfits": [
+            {"workload": m.workload.key, "gpus": m.workload.gpus, "detail": m.detail} for m in assignment.misfits
+        ],
+    }
+
+
+def _when(moment: datetime | None) -> str | None:
+    return moment.isoformat() if moment else None
+
+
+def _pool(
+    pool: Pool,
+    state: PoolState,
+    wanted: Wanted,
+    decision: Decision,
+    number: int,
+    policy: Policy,
+    facts: Facts,
+    mode: str,
+) -> dict[str, Any]:
+    usable = state.of(Stage.USABLE)
+    price = pool.price_usd_per_hour
+    return {
+        "name": pool.name,
+        "pool": pool.id,
+        "size": pool.size,
+        "mode": mode,
+        "required": state.required,
+        "ready": len(usable),
+        "building": len(state.of(*ON_ITS_WAY)) + state.unlisted,
+        "busy": sum(1 for n in usable if n.busy),
+        "idle": sum(1 for n in usable if not n.busy),
+        "unknown": len(state.of(Stage.UNKNOWN, Stage.BROKEN)),
+        "pending_gpus": wanted.waiting_gpus,
+        "wanted": state.required + wanted.new_nodes,
+        "min_nodes": wanted.bounds.min_nodes,
+        "max_nodes": wanted.bounds.max_nodes,
+        "gpus_per_node": pool.gpus_per_node,
+        "price_usd_per_hour": None if price is None else str(price),
+        "utilization": state.utilization,
+        "utilization_high": pool.utilization_high,
+        "utilization_low": pool.utilization_low,
+        "because": why(decision),
+        "verdict": decision.change.value,
+        "decision": number,
+        "reconsider_at": _when(decision.reconsider_at),
+        "cooldown_until": _when(_cooldown(state.last_grow_at, pool.grow_cooldown, facts.at)),
+        "backoff": None
+        if state.backoff is None or state.backoff.until <= facts.at
+        else {"until": _when(state.backoff.until), "reason": state.backoff.reason, "failures": state.backoff.failures},
+        "silenced_by": state.silenced_by,
+        "open_action": None if state.open_action is None else _action(state.open_action),
+        "nodes": [_node(n, policy, facts.at) for n in state.nodes],
+    }
+
+
+def _cooldown(last: datetime | None, cooldown: timedelta, now: datetime) -> datetime | None:
+    return last + cooldown if last is not None and last + cooldown > now else None
+
+
+def _action(action: Action) -> dict[str, Any]:
+    return {
+        "id": action.id,
+        "kind": action.kind.value,
+        "from": action.from_count,
+        "to": action.to_count,
+        "opened_at": _when(action.opened_at),
+        "victims": [{"node": v.node, "stage": v.stage.value} for v in action.victims],
+        "last_error": action.last_error,
+    }
+
+
+def _node(node: Node, policy: Policy, now: datetime) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "instance": node.instance,
+        "stage": node.stage.value,
+        "created_at": _when(node.created_at),
+        "idle_since": _when(node.idle_since),
+        "pods": [p.key for p in node.pods],
+        "paid_until": _when(next_unit_at(node.created_at, now, policy.billing)),
+        "cordoned_by": node.cordoned_by.value if node.cordoned_by else None,
+    }
+
+
+def _budget(budget: BudgetView | None) -> dict[str, Any] | None:
+    if budget is None:
+        return None
+    return {
+        "month": budget.month,
+        "monthly_usd": str(budget.monthly),
+        "spent_usd": str(budget.spent),
+        "reserved_usd": str(budget.reserved),
+        "ratio": float(budget.ratio),
+        "stage": budget.stage.value,
+        "warn_at": float(budget.warn_at),
+        "hold_at": float(budget.hold_at),
+        "stop_at": float(budget.stop_at),
+        "unpriced": list(budget.unpriced),
+    }

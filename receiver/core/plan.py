@@ -1,0 +1,43 @@
+"""Make a decision executable: an absolute count or named victims, under an id that the same decision gives again."""
+
+from decimal import Decimal
+
+from receiver.core.actions import Action, ActionKind, Change, Decision, Victim
+from receiver.core.cost import unit_price
+from receiver.core.model import PoolState
+from receiver.core.policy import Policy
+
+
+def plan(decision: Decision, state: PoolState, policy: Policy) -> Action | None:
+    """Return the action that *decision* asks for, or None to hold.
+
+    Growth is one absolute count. Shrinking never lowers the count at the cloud, which would let it choose
+    a victim: it names the instances, soonest paid hour first.
+    """
+    pool = policy.pool(decision.pool)
+    if pool is None or decision.change is Change.HOLD:
+        return None
+    stamp = f"{pool.name}-{decision.at:%Y%m%dT%H%M%S.%fZ}"
+    if decision.change is Change.GROW:
+        new_nodes = decision.target - decision.present
+        price = pool.price_usd_per_hour
+        return Action(
+            id=f"{stamp}-grow-{decision.present}-to-{decision.target}",
+            pool=pool.id,
+            kind=ActionKind.GROW,
+            opened_at=decision.at,
+            from_count=decision.present,
+            to_count=decision.target,
+            reserved_usd=Decimal(0) if price is None else new_nodes * unit_price(price, policy.billing),
+        )
+    names = {n.instance: n.name for n in state.nodes}
+    chosen = decision.candidates[: decision.present - decision.target]
+    return Action(
+        id=f"{stamp}-retire-{len(chosen)}",
+        pool=pool.id,
+        kind=ActionKind.RETIRE,
+        opened_at=decision.at,
+        from_count=decision.present,
+        to_count=decision.present - len(chosen),
+        victims=tuple(Victim(instance=i, node=names[i], since=decision.at) for i in chosen),
+    )

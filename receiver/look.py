@@ -1,0 +1,307 @@
+"""Ask every source once and join what they say into one `Facts` value.
+
+Promises not to decide and not to write. A source that fails becomes a SourceState that says so; what it
+would have told is unknown, never zero.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from receiver.core.actions import ActionKind, VictimStage
+from receiver.core.budget import month_of
+from receiver.core.cost import spend
+from receiver.core.memory import Memory, NodeLife, PoolMemory
+from receiver.core.model import (
+    CordonedBy,
+    Facts,
+    Node,
+    Pod,
+    PodPhase,
+    PoolState,
+    Source,
+    SourceState,
+    Spend,
+    Stage,
+)
+from receiver.core.policy import Policy, Pool
+from receiver.core.signals import signals_from, silenced_pools
+from receiver.ports import (
+    CORDON_ANNOTATION,
+    PROTECT_ANNOTATION,
+    Alarms,
+    Cloud,
+    CloudPool,
+    Cluster,
+    ClusterFacts,
+    ClusterNode,
+    Instance,
+    Store,
+    Telemetry,
+    TelemetryFacts,
+    TryLater,
+    WontWork,
+)
+
+T = TypeVar("T")
+MISSED_HEARTBEATS = 3
+PAYLOAD_LIFE = timedelta(
+    minutes=4, seconds=30
+)  # 2 x repeat_interval (2m) + group_interval (30s) of rules/alertmanager.yml
+COVERAGE_NEEDED = 0.8  # share of usable nodes whose GPUs must report before their activity is believed
+POD_HOLDS_NODE = (PodPhase.STARTING, PodPhase.RUNNING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Where `look` asks. None means that the operator configured no such source."""
+
+    cloud: Cloud
+    cluster: Cluster | None
+    telemetry: Telemetry
+    alarms: Alarms | None
+    store: Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """The facts, and what the ledger should keep of them: node lives and required counts."""
+
+    facts: Facts
+    lives: tuple[NodeLife, ...]
+    required: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What each source said (None: it did not answer), for joining."""
+
+    cloud: Mapping[str, CloudPool] | None
+    cluster: ClusterFacts | None
+    telemetry: TelemetryFacts | None
+    memory: Memory
+    lives: Mapping[str, NodeLife]
+    silenced: Mapping[str, str]
+
+
+def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
+    """Return what is true at *now*. Raises TryLater only when the store cannot be read."""
+    month = month_of(now, policy.budget.timezone if policy.budget else "UTC")
+    memory = sources.store.memory(now, month.start)
+    states: dict[Source, SourceState] = {Source.STORE: SourceState(source=Source.STORE, up=True, at=now)}
+    cloud = _ask(Source.CIVO, sources.cloud.look, states, now)
+    cluster = _ask(Source.KUBERNETES, sources.cluster.look if sources.cluster else None, states, now)
+    telemetry = _ask(Source.PROMETHEUS, sources.telemetry.look, states, now)
+    alarms = _ask(Source.ALERTMANAGER, sources.alarms.look if sources.alarms else None, states, now)
+    _judge_prometheus(telemetry, states, now)
+    _judge_heartbeat(memory, policy, states, now)
+
+    lives = _lives(cloud, cluster, memory, policy, now)
+    usd, unpriced = spend(lives, month.start, now, policy.billing)
+    alerts = [*(alarms.alerts if alarms else ())]
+    if alarms is None:
+        alerts += sources.store.remembered_alerts(now - PAYLOAD_LIFE)
+    seen = _Seen(
+        cloud=cloud,
+        cluster=cluster,
+        telemetry=telemetry,
+        memory=memory,
+        lives={life.instance: life for life in lives},
+        silenced=silenced_pools(alarms.silences if alarms else (), policy),
+    )
+    pools = tuple(_pool_state(p, seen) for p in policy.pools)
+    _judge_dcgm(pools, telemetry, states, now)
+    _date_changes(states, sources.store, now)
+    facts = Facts(
+        at=now,
+        pools=pools,
+        waiting=_waiting(cluster, telemetry),
+        signals=signals_from(alerts, policy),
+        sources=states,
+        spend=Spend(month=month.name, usd=usd, unpriced=unpriced),
+        grown_last_hour=memory.grown_last_hour,
+        removed_last_hour=memory.removed_last_hour,
+        deliveries=memory.deliveries,
+    )
+    required = {p.id: cloud[p.id].required for p in policy.pools if p.id in cloud} if cloud is not None else {}
+    return Looked(facts=facts, lives=lives, required=required)
+
+
+def _ask(
+    source: Source, question: Callable[[], T] | None, states: dict[Source, SourceState], now: datetime
+) -> T | None:
+    if question is None:
+        states[source] = SourceState(source=source, up=False, detail="not configured", configured=False)
+        return None
+    try:
+        answer = question()
+    except (TryLater, WontWork) as error:
+        states[source] = SourceState(source=source, up=False, at=now, detail=str(error))
+        return None
+    states[source] = SourceState(source=source, up=True, at=now)
+    return answer
+
+
+def _judge_prometheus(telemetry: TelemetryFacts | None, states: dict[Source, SourceState], now: datetime) -> None:
+    """Prometheus counts as up only while it evaluates our rules: an answer without them is silence, not calm."""
+    if telemetry is not None and not telemetry.rules_alive:
+        detail = "it answers, but GpuAutoscalerHeartbeat does not fire there: are the rules loaded?"
+        states[Source.PROMETHEUS] = SourceState(source=Source.PROMETHEUS, up=False, at=now, detail=detail)
+
+
+def _judge_heartbeat(memory: Memory, policy: Policy, states: dict[Source, SourceState], now: datetime) -> None:
+    heard = memory.heartbeat_at
+    late = heard is None or now - heard > MISSED_HEARTBEATS * policy.heartbeat_interval
+    detail = "" if not late else ("none heard yet" if heard is None else f"the last one came at {heard:%H:%M:%S} UTC")
+    states[Source.HEARTBEAT] = SourceState(source=Source.HEARTBEAT, up=not late, at=heard, detail=detail)
+
+
+def _judge_dcgm(
+    pools: Sequence[PoolState], telemetry: TelemetryFacts | None, states: dict[Source, SourceState], now: datetime
+) -> None:
+    """DCGM is up when every pool with usable nodes reports activity for enough of them."""
+    blind = [
+        p.pool
+        for p in pools
+        if p.of(Stage.USABLE) and (telemetry is None or telemetry.coverage.get(p.pool, 0.0) < COVERAGE_NEEDED)
+    ]
+    detail = f"no activity reported for pools {', '.join(blind)}" if blind else ""
+    states[Source.DCGM] = SourceState(source=Source.DCGM, up=not blind, at=now, detail=detail)
+
+
+def _date_changes(states: dict[Source, SourceState], store: Store, now: datetime) -> None:
+    """Set `since` of every state: when it last went up or down, as the step before this one saw it."""
+    before = store.snapshot()
+    said = {s["source"]: s for s in before[0].get("sources", [])} if before else {}
+    for source, state in states.items():
+        old = said.get(source.value)
+        same = old is not None and old.get("up") == state.up and old.get("since")
+        states[source] = replace(state, since=datetime.fromisoformat(old["since"]) if old and same else now)
+
+
+def _waiting(cluster: ClusterFacts | None, telemetry: TelemetryFacts | None) -> tuple[Pod, ...]:
+    """Pods that may be demand: from Kubernetes, or as kube-state-metrics knows them when it cannot be asked."""
+    if cluster is not None:
+        return tuple(p for p in cluster.pods if p.phase is PodPhase.WAITING)
+    return telemetry.waiting if telemetry is not None else ()
+
+
+def _lives(
+    cloud: Mapping[str, CloudPool] | None,
+    cluster: ClusterFacts | None,
+    memory: Memory,
+    policy: Policy,
+    now: datetime,
+) -> tuple[NodeLife, ...]:
+    """Bring the node lives of the ledger up to date with what Civo lists now."""
+    known = {life.instance: life for life in memory.lives}
+    if cloud is None:
+        return memory.lives
+    nodes = {n.instance: n for n in cluster.nodes} if cluster else {}
+    held = _nodes_held(cluster)
+    listed: dict[str, NodeLife] = {}
+    for pool in policy.pools:
+        for instance in cloud[pool.id].instances if pool.id in cloud else ():
+            old = known.get(instance.id)
+            usable = _stage(instance, nodes.get(instance.id), cluster is not None, pool) is Stage.USABLE
+            idle = usable and instance.hostname not in held
+            listed[instance.id] = NodeLife(
+                instance=instance.id,
+                pool=pool.id,
+                name=instance.hostname,
+                size=pool.size,
+                created_at=old.created_at if old else instance.created_at,
+                price_usd_per_hour=old.price_usd_per_hour
+                if old and old.price_usd_per_hour is not None
+                else pool.price_usd_per_hour,
+                usable_at=(old.usable_at if old else None) or (now if usable else None),
+                idle_since=((old.idle_since if old else None) or now) if idle else None,
+            )
+    gone = [
+        life if life.gone_at else replace(life, gone_at=now, idle_since=None)
+        for life in memory.lives
+        if life.instance not in listed
+    ]
+    return (*listed.values(), *gone)
+
+
+def _nodes_held(cluster: ClusterFacts | None) -> frozenset[str]:
+    """Names of the nodes that a GPU pod holds, running or about to."""
+    return frozenset(p.node for p in cluster.pods if p.node) if cluster else frozenset()
+
+
+def _stage(instance: Instance, node: ClusterNode | None, cluster_answers: bool, pool: Pool) -> Stage:
+    """How far an instance has come. Civo's undocumented statuses are broken, not busy and not idle."""
+    if instance.status == "DELETING":
+        return Stage.DELETING
+    if instance.status in ("BUILDING", "BUILD_PENDING"):
+        return Stage.BUILDING
+    if instance.status != "ACTIVE":
+        return Stage.BROKEN
+    if not cluster_answers:
+        return Stage.UNKNOWN
+    if node is None or not node.ready:
+        return Stage.BOOTING
+    offered = all(node.allocatable.get(r, 0) > 0 for r in pool.resources)
+    return Stage.USABLE if offered else Stage.INSTALLING
+
+
+def _pool_state(pool: Pool, seen: _Seen) -> PoolState:
+    past = seen.memory.pools.get(pool.id, PoolMemory())
+    nodes = {n.instance: n for n in seen.cluster.nodes} if seen.cluster else {}
+    found = seen.cloud.get(pool.id) if seen.cloud is not None else None
+    required = past.required if seen.cloud is None else (found.required if found else 0)
+    instances = found.instances if found else ()
+    return PoolState(
+        pool=pool.id,
+        required=required,
+        nodes=tuple(_node(i, nodes.get(i.id), pool, seen.cluster, seen.lives.get(i.id), past) for i in instances),
+        open_action=past.open_action,
+        last_grow_at=past.last_grow_at,
+        last_shrink_at=past.last_shrink_at,
+        backoff=past.backoff,
+        utilization=seen.telemetry.utilization.get(pool.id) if seen.telemetry else None,
+        silenced_by=seen.silenced.get(pool.id),
+    )
+
+
+def _node(
+    instance: Instance,
+    node: ClusterNode | None,
+    pool: Pool,
+    cluster: ClusterFacts | None,
+    life: NodeLife | None,
+    past: PoolMemory,
+) -> Node:
+    stage = _stage(instance, node, cluster is not None, pool)
+    if stage is Stage.BOOTING and life is not None and life.usable_at is not None:
+        stage = Stage.BROKEN  # it was usable before: a node that went NotReady is not on its way
+    cordoned_for = node.annotations.get(CORDON_ANNOTATION) if node else None
+    cordoned_by = None
+    if node is not None and node.unschedulable:
+        cordoned_by = CordonedBy.US if cordoned_for else CordonedBy.SOMEONE
+    pods = tuple(p for p in cluster.pods if p.node == instance.hostname) if cluster else ()
+    return Node(
+        name=instance.hostname,
+        instance=instance.id,
+        stage=Stage.DELETING if _is_deleted(instance.id, past) else stage,
+        created_at=instance.created_at,
+        allocatable=dict(node.allocatable) if node else {},
+        pods=pods,
+        idle_since=life.idle_since if life and stage is Stage.USABLE and not pods else None,
+        cordoned_by=cordoned_by,
+        cordoned_for=cordoned_for,
+        protected=node is not None and node.annotations.get(PROTECT_ANNOTATION, "false").lower() != "false",
+        hosts=node.hosts if node else (),
+        labels=dict(node.labels) if node else {},
+        taints=node.taints if node else (),
+    )
+
+
+def _is_deleted(instance: str, past: PoolMemory) -> bool:
+    """True when our own DELETE of *instance* was accepted, whatever Civo's list still says."""
+    action = past.open_action
+    if action is None or action.kind is not ActionKind.RETIRE:
+        return False
+    return any(v.instance == instance and v.stage is VictimStage.DELETED for v in action.victims)

@@ -1,0 +1,176 @@
+"""One thread, one step at a time: woken by a webhook, by a moment a decision named, or by the tick.
+
+It steps only while it is the one writer. The wake flag is cleared before a step, so that what arrives during
+one is never lost.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import Protocol
+
+import structlog
+
+from receiver.act import WriterLostError
+from receiver.ports import Clock, TryLater
+from receiver.reconcile import Stepped
+
+log = structlog.get_logger("receiver")
+
+LOCK_RETRY_SECONDS = 1.0
+AFTER_ERROR_SECONDS = 5.0
+SHORTEST_WAIT_SECONDS = 0.1
+LONGEST_CALL = timedelta(seconds=45)  # the sum of the timeouts that one slow source can cost a step
+
+
+class Writer(Protocol):
+    """The right to be the one loop that writes."""
+
+    def try_acquire(self) -> bool:
+        """Take the right if nobody has it; True when it is ours."""
+
+    def held(self) -> bool:
+        """True while it is ours and our parent process lives."""
+
+    def release(self) -> None:
+        """Give it up."""
+
+
+class StepTimer(Protocol):
+    """Where the loop counts itself (`receiver.metrics.Instruments`)."""
+
+    def stepped(self, seconds: float, *, failed: bool) -> None:
+        """Count one step that took *seconds*."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """How the loop does at this moment (docs/http-api.md, /healthz)."""
+
+    state: str
+    beat_age: timedelta
+    fresh: timedelta
+    steps: int
+    errors: int
+
+
+class Loop(threading.Thread):
+    """Run *step* for as long as we are the one writer."""
+
+    def __init__(
+        self, step: Callable[[datetime], Stepped], writer: Writer, clock: Clock, tick: timedelta, timer: StepTimer
+    ) -> None:
+        super().__init__(name="loop", daemon=True)
+        self._step, self._writer, self._clock, self._tick, self._timer = step, writer, clock, tick, timer
+        self._woken = threading.Event()
+        self._stopping = threading.Event()
+        self._beat_at = monotonic()
+        self._state = "starting"
+        self._steps = 0
+        self._errors = 0
+
+    def wake(self) -> None:
+        """Step as soon as possible; returns at once."""
+        self._woken.set()
+
+    def stop(self, timeout: float = 15.0) -> None:
+        """End after the step under way, at most *timeout* seconds later, and give up the right to write."""
+        self._stopping.set()
+        self._woken.set()
+        if self.is_alive():
+            self.join(timeout)
+        self._writer.release()
+
+    def health(self) -> Health:
+        """Return the loop's heartbeat for /healthz."""
+        return Health(
+            state="stopped" if self._stopping.is_set() else self._state,
+            beat_age=timedelta(seconds=monotonic() - self._beat_at),
+            fresh=3 * self._tick + LONGEST_CALL,
+            steps=self._steps,
+            errors=self._errors,
+        )
+
+    @property
+    def leading(self) -> bool:
+        """True while this loop is the one that writes."""
+        return self._state == "leading" and self._writer.held()
+
+    def run(self) -> None:
+        """The thread's body."""
+        while not self._stopping.is_set():
+            self._beat_at = monotonic()
+            if not self._take_the_lead():
+                self._stopping.wait(LOCK_RETRY_SECONDS)
+                continue
+            self._woken.clear()
+            wait = self._step_once()
+            self._beat_at = monotonic()
+            self._woken.wait(wait)
+
+    def _take_the_lead(self) -> bool:
+        if self._writer.held() or self._writer.try_acquire():
+            if self._state != "leading":
+                log.info("leading", detail="this process is the one that writes")
+            self._state = "leading"
+            return True
+        if self._state != "waiting":
+            log.info("waiting", detail="another loop holds the store's writer lock; webhooks are answered meanwhile")
+        self._state = "waiting"
+        return False
+
+    def _step_once(self) -> float:
+        """Run one step; return how many seconds to wait for a wake-up."""
+        began = monotonic()
+        failed = True
+        wait = min(AFTER_ERROR_SECONDS, self._tick.total_seconds())
+        try:
+            stepped = self._step(self._clock.now())
+            failed = False
+            wait = self._until(stepped.reconsider_at)
+        except WriterLostError as error:
+            self._writer.release()
+            log.error("stopped writing", error=str(error))
+        except TryLater as error:
+            log.error("step failed", error=str(error), code=error.code)
+        except Exception:  # the loop outlives any bug in a step: the next look starts from the world again
+            log.exception("step failed")
+        self._steps += 1
+        self._errors += failed
+        self._timer.stepped(monotonic() - began, failed=failed)
+        return wait
+
+    def _until(self, moment: datetime | None) -> float:
+        tick = self._tick.total_seconds()
+        if moment is None:
+            return tick
+        return min(tick, max(SHORTEST_WAIT_SECONDS, (moment - self._clock.now()).total_seconds()))
+
+
+class Courier(threading.Thread):
+    """Deliver notices beside the loop, so that a bad destination never delays scaling."""
+
+    def __init__(self, deliver: Callable[[datetime], int], loop: Loop, clock: Clock, every: float = 1.0) -> None:
+        super().__init__(name="courier", daemon=True)
+        self._deliver, self._loop, self._clock, self._every = deliver, loop, clock, every
+        self._stopping = threading.Event()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """End after the delivery under way, at most *timeout* seconds later."""
+        self._stopping.set()
+        if self.is_alive():
+            self.join(timeout)
+
+    def run(self) -> None:
+        """The thread's body: only the leader delivers, so that nothing is told twice."""
+        while not self._stopping.wait(self._every):
+            if not self._loop.leading:
+                continue
+            try:
+                self._deliver(self._clock.now())
+            except TryLater as error:
+                log.warning("notices wait", error=str(error))
+            except Exception:  # a broken destination must not end the courier
+                log.exception("notices failed")
