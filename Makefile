@@ -1,0 +1,68 @@
+# Everything a checkout needs, on a machine with Python 3.11 or newer: no root, nothing installed outside
+# this directory. `make` alone lists the targets.
+
+# The first Python that is new enough; name another with `make PYTHON=/path/to/python`.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
+
+VENV := .venv/bin
+BIN := .build/bin
+KEEP ?=
+
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench lint rules format lock clean python venv binaries
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: venv binaries ## watch it work: simulator, Prometheus, Alertmanager, the autoscaler (KEEP=1 leaves them running)
+	@KEEP=$(KEEP) $(VENV)/python -m demo
+
+test: venv binaries lint rules ## everything that must hold: lint, types, rules, then the test suite
+	@echo "== pytest"
+	@$(VENV)/python -m pytest -q
+
+bench: venv binaries ## measure: latency from alert to decision, and replays against other policies
+	@$(VENV)/python -m benchmarks
+
+lint: venv ## ruff, formatting, mypy, import direction
+	@echo "== ruff check"
+	@$(VENV)/ruff check -q .
+	@echo "== ruff format"
+	@$(VENV)/ruff format -q --check .
+	@echo "== mypy"
+	@$(VENV)/mypy
+	@echo "== import direction"
+	@$(VENV)/lint-imports
+
+rules: binaries ## the Prometheus rules, their tests, and the example configurations
+	@echo "== rules"
+	@$(BIN)/promtool check rules --lint=all --lint-fatal rules/*.rules.yaml
+	@$(BIN)/promtool check config rules/prometheus.yml
+	@$(BIN)/amtool check-config rules/alertmanager.yml
+	@$(BIN)/promtool test rules tests/rules/*.test.yaml
+
+format: venv ## put imports and layout in order
+	@$(VENV)/ruff check -q --fix-only .
+	@$(VENV)/ruff format .
+
+lock: ## work out requirements/*.lock anew from pyproject.toml (needs uv)
+	@command -v uv >/dev/null || { echo "make lock needs uv (https://docs.astral.sh/uv)" >&2; exit 1; }
+	uv pip compile --universal --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
+		--no-header pyproject.toml --group dev --extra postgres -o requirements/dev.lock
+	uv pip compile --universal --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
+		--no-header pyproject.toml --extra postgres -o requirements/run.lock
+
+clean: ## remove everything that was made or fetched
+	rm -rf .build .venv *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer was not found; name one: make PYTHON=/path/to/python" >&2; exit 1; }
+
+venv: python
+	@$(PYTHON) -m tools.make_venv
+
+binaries: python
+	@$(PYTHON) -m tools.fetch_binaries

@@ -1,0 +1,113 @@
+"""Make .venv with exactly what requirements/dev.lock names, and the checkout itself in editable form.
+
+Run as ``python3 -m tools.make_venv`` from the checkout with the Python the environment shall have; quick
+when nothing changed. Where Python came without ensurepip (Debian without python3-venv), pip is taken from
+the distribution's package, unpacked under .build.
+"""
+
+import fcntl
+import hashlib
+import importlib.util
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tools.private_apt import AptFailed, fetch
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / ".build"
+VENV = ROOT / ".venv"
+STAMP = VENV / "made-from"
+OLDEST = (3, 11)
+
+
+class NotMade(Exception):
+    """The environment could not be made; the text says why and what to do."""
+
+
+def main() -> int:
+    """Bring .venv up to date. Returns the exit code."""
+    BUILD.mkdir(exist_ok=True)
+    with (BUILD / "venv.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            bring_up_to_date()
+        except NotMade as error:
+            print(error, file=sys.stderr)
+            return 1
+    return 0
+
+
+def bring_up_to_date() -> None:
+    """Install what changed since the last time: everything when the lock did, else only the checkout."""
+    locked = "lock " + _digest(ROOT / "requirements" / "dev.lock")
+    project = "project " + _digest(ROOT / "pyproject.toml")
+    made_from = STAMP.read_text().splitlines() if STAMP.is_file() else []
+    if made_from == [locked, project] and _runs():
+        return
+    if sys.version_info < OLDEST:
+        raise NotMade(f"Python {sys.version.split()[0]} is too old: 3.11 or newer is needed (make PYTHON=python3.12)")
+    STAMP.unlink(missing_ok=True)
+    if not _runs():
+        _create()
+    pip = _pip()
+    if made_from[:1] != [locked]:
+        print("installing requirements/dev.lock into .venv", flush=True)
+        _install([*pip, "install", "-q", "--require-hashes", "-r", str(ROOT / "requirements" / "dev.lock")])
+    print("installing the checkout into .venv", flush=True)
+    _install([*pip, "install", "-q", "--no-deps", "--no-build-isolation", "-e", str(ROOT)])
+    STAMP.write_text(f"{locked}\n{project}\n")
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _python() -> Path:
+    return VENV / "bin" / "python"
+
+
+def _runs() -> bool:
+    """True when .venv has a Python that starts and is new enough."""
+    asks = f"import sys; sys.exit(sys.version_info < {OLDEST})"
+    try:
+        return subprocess.run([_python(), "-c", asks], capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
+def _create() -> None:
+    print(f"creating .venv with Python {sys.version.split()[0]}", flush=True)
+    shutil.rmtree(VENV, ignore_errors=True)
+    bare = [] if importlib.util.find_spec("ensurepip") else ["--without-pip"]
+    if subprocess.run([sys.executable, "-m", "venv", *bare, str(VENV)]).returncode != 0:
+        raise NotMade(f"{sys.executable} -m venv failed: install your distribution's python3-venv package")
+
+
+def _pip() -> list[str]:
+    """The command that runs pip inside .venv. Raises NotMade."""
+    has_pip = subprocess.run([_python(), "-m", "pip", "--version"], capture_output=True).returncode == 0
+    if has_pip:
+        return [str(_python()), "-m", "pip"]
+    unpacked = BUILD / "pip"
+    try:
+        if not list(unpacked.rglob("pip-*.whl")):
+            print("fetching pip (this Python came without ensurepip)", flush=True)
+            fetch(["python3-pip-whl"], BUILD / "apt", unpacked)
+        wheel = next(unpacked.rglob("pip-*.whl"))
+    except (AptFailed, StopIteration) as error:
+        raise NotMade(
+            f"This Python came without ensurepip, and pip could not be fetched: {error or 'no wheel in the package'}\n"
+            "Install python3-venv (Debian, Ubuntu), or name another Python: make PYTHON=python3.12"
+        ) from error
+    return [str(_python()), str(wheel / "pip")]  # a wheel is a zip file that Python can run
+
+
+def _install(command: list[str]) -> None:
+    if subprocess.run([*command, "--disable-pip-version-check", "--no-input"], cwd=ROOT).returncode != 0:
+        raise NotMade("pip failed, see above; the environment is incomplete and the next run starts over")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""Debian packages without root: apt with lists and a cache of its own, unpacked beside the checkout.
+
+Nothing on the machine changes: no package is installed, no service starts, no hook of the machine's
+apt configuration runs, and the machine's own lists and cache are neither read nor written.
+"""
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+TIMEOUT_SECONDS = 600
+
+# `apt-get update` would run the machine's own hooks, which clean caches or wake other services.
+_NO_HOOKS = """\
+#clear APT::Update::Pre-Invoke;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+"""
+
+
+class AptFailed(Exception):
+    """apt or dpkg is missing, or did not deliver; the text says which and why."""
+
+
+def fetch(packages: Sequence[str], state: Path, into: Path) -> None:
+    """Download *packages* from the machine's apt sources and unpack them into the directory *into*.
+
+    *state* keeps apt's lists and downloads; it is created when missing. Dependencies are not followed.
+    Raises AptFailed.
+    """
+    for tool in ("apt-get", "dpkg"):
+        if shutil.which(tool) is None:
+            raise AptFailed(f"{tool} is not on this machine")
+    for part in ("lists/partial", "cache/archives/partial"):
+        (state / part).mkdir(parents=True, exist_ok=True)
+    hooks = state / "no-hooks.conf"
+    hooks.write_text(_NO_HOOKS)
+    options = ["-q", "-c", str(hooks)] + [
+        part
+        for setting in (
+            f"Dir::State::lists={state / 'lists'}",
+            f"Dir::Cache={state / 'cache'}",
+            "Dir::State::status=/dev/null",
+            "Debug::NoLocking=1",
+            "APT::Sandbox::User=",  # as root apt would drop to a user that may not enter the checkout
+            "Acquire::Retries=3",
+            "Acquire::http::Timeout=60",
+        )
+        for part in ("-o", setting)
+    ]
+    # Some third-party source may be down while ours is not: only the download decides.
+    updated = _run(["apt-get", *options, "update"], cwd=state)
+    with tempfile.TemporaryDirectory(dir=state) as downloads:
+        got = _run(["apt-get", *options, "download", *packages], cwd=Path(downloads))
+        debs = sorted(Path(downloads).glob("*.deb"))
+        if got.returncode != 0 or len(debs) < len(packages):
+            raise AptFailed(_last_words(got) or _last_words(updated) or "apt-get download brought nothing")
+        into.mkdir(parents=True, exist_ok=True)
+        for deb in debs:
+            unpacked = _run(["dpkg", "-x", str(deb), str(into)], cwd=state)
+            if unpacked.returncode != 0:
+                raise AptFailed(_last_words(unpacked))
+
+
+def _run(command: Sequence[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise AptFailed(f"{command[0]}: {error}") from error
+
+
+def _last_words(result: subprocess.CompletedProcess[str]) -> str:
+    """The errors a failed command ended with, in one line."""
+    errors = [line for line in result.stderr.splitlines() if line.startswith(("E:", "dpkg"))]
+    return " ".join(errors[-2:] or result.stderr.splitlines()[-1:])
