@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from receiver.core.model import Requirement, Toleration
 from receiver.core.policy import Taint
+from receiver.replay.world.config import WorldPool
 
 NOT_GPU = frozenset({"cpu", "memory"})
 
@@ -30,6 +31,7 @@ class VM:
     hostname: str
     pool: str
     size: str
+    spec: WorldPool
     created_at: datetime
     status: str = "BUILDING"
     listed: bool = False
@@ -52,13 +54,15 @@ class VM:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PoolAtCivo:
-    """A pool as Civo keeps it. *instances* are the listed ones, *coming* those ordered and not listed yet.
+    """A pool as Civo keeps it, made of nodes like *spec*.
 
-    *required* is the count asked for; *late_decrements* how much of it is about to be taken off again.
+    *instances* are the listed ones, *coming* those ordered and not listed yet. *required* is the
+    count asked for; *late_decrements* how much of it is about to be taken off again.
     """
 
     id: str
     size: str
+    spec: WorldPool
     required: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()

@@ -5,8 +5,16 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from receiver.core.policy import Taint
+from receiver.replay.world.activity import Activity
+from receiver.replay.world.agenda import Agenda
+from receiver.replay.world.billing import Books
+from receiver.replay.world.cloud import Cloud, Dice
+from receiver.replay.world.cluster import Cluster
 from receiver.replay.world.config import Job, Pdb, PodSpec, WorldConfig, WorldPool
 from receiver.replay.world.faults import Faults
+from receiver.replay.world.jobs import Jobs
+from receiver.replay.world.journal import Journal
+from receiver.replay.world.nodes import Nodes
 from receiver.replay.world.objects import (
     VM,
     Change,
@@ -19,6 +27,7 @@ from receiver.replay.world.objects import (
     WorldNode,
     WorldPod,
 )
+from receiver.replay.world.pods import Pods
 
 
 class World:
@@ -30,163 +39,188 @@ class World:
     def __init__(self, config: WorldConfig, start: datetime) -> None:
         self.config = config
         self.faults = Faults()
-        self.pdbs: list[Pdb] = []
-        raise NotImplementedError
+        self._agenda = agenda = Agenda(start)
+        self._journal = Journal(config.journal_limit)
+        self._cluster = cluster = Cluster(agenda, self._journal)
+        self._activity = Activity(agenda)
+        self._jobs = Jobs()
+        self._books = Books(config.behaviour, config.price)
+        self._dice = dice = Dice(config.seed, config.timings.jitter)
+        first_fit = config.packing == "first_fit"
+        self._pods = Pods(cluster, agenda, config.timings, dice, self._activity, self._jobs, first_fit=first_fit)
+        self._nodes = Nodes(
+            cluster, agenda, config.timings, dice, self.faults, self._activity, self._pods, config.region
+        )
+        self._cloud = Cloud(config, agenda, self.faults, dice, self._books, self._nodes)
+
+    @property
+    def pdbs(self) -> list[Pdb]:
+        """PodDisruptionBudgets; append to it."""
+        return self._pods.pdbs
 
     # --- the clock ---
 
     @property
     def now(self) -> datetime:
         """The world's time, UTC."""
-        raise NotImplementedError
+        return self._agenda.now
 
     def advance(self, to: datetime) -> None:
         """Let everything happen up to and including *to*. Raises ValueError when *to* lies in the past."""
-        raise NotImplementedError
+        self._agenda.advance(to)
 
     def next_event_at(self) -> datetime | None:
         """When something changes unaided, or None."""
-        raise NotImplementedError
+        return self._agenda.next_at()
 
     # --- Civo ---
 
     @property
     def pools(self) -> Mapping[str, PoolAtCivo]:
         """Every pool that Civo keeps a required count for, by id; those at zero too."""
-        raise NotImplementedError
+        return self._cloud.pools
 
     @property
     def lives(self) -> Sequence[VM]:
         """Every instance that ever was, oldest first."""
-        raise NotImplementedError
+        return self._cloud.lives
 
     @property
     def cluster_status(self) -> str:
         """ACTIVE, or SCALING while a pool changes and Behaviour.scaling_status says so."""
-        raise NotImplementedError
+        return "SCALING" if self.config.behaviour.scaling_status and self._cloud.changing else "ACTIVE"
 
     def listed_count(self, pool: str) -> int:
         """The ``count`` that a pool list shows (Behaviour.list_count)."""
-        raise NotImplementedError
+        found = self._cloud.pool(pool)
+        return found.required if self.config.behaviour.list_count == "desired" else len(found.instances)
 
     def resize(self, pool: str, count: int) -> None:
         """PUT a pool's count (absolute)."""
-        raise NotImplementedError
+        self._cloud.resize(pool, count)
 
     def relabel(
         self, pool: str, *, labels: Mapping[str, str] | None = None, taints: tuple[Taint, ...] | None = None
     ) -> None:
         """PUT a pool's labels or taints; living nodes take them over too. None leaves them."""
-        raise NotImplementedError
+        self._cloud.relabel(pool, labels, taints)
 
     def delete_instance(self, pool: str, instance: str) -> None:
         """DELETE one instance by id. Unknown: 404 ``database_cluster_pool_instance_not_found``."""
-        raise NotImplementedError
+        self._cloud.delete_instance(pool, instance)
 
     def recycle(self, hostname: str) -> None:
         """Replace one node: same count, new instance, new name, no drain."""
-        raise NotImplementedError
+        self._cloud.recycle(hostname)
 
     def create_pool(self, pool: WorldPool) -> None:
         """POST a new pool; its *count* is ordered, not there at once."""
-        raise NotImplementedError
+        self._cloud.create_pool(pool)
 
     def delete_pool(self, pool: str) -> None:
         """DELETE a pool with all its instances."""
-        raise NotImplementedError
+        self._cloud.delete_pool(pool)
 
     def replace_pools(self, counts: Mapping[str, int]) -> None:
         """PUT the cluster with a full list of pools: those not listed are deleted."""
-        raise NotImplementedError
+        for pool in [p for p in self._cloud.pools if p not in counts]:
+            self._cloud.delete_pool(pool)
+        for pool, count in counts.items():
+            self._cloud.resize(pool, count)
 
     def quota_usage(self) -> Mapping[str, int]:
         """Account usage by bare name: instance_count, cpu_core, ram_mb, disk_gb."""
-        raise NotImplementedError
+        return dict(self._cloud.accounts.usage)
 
     def charges(self, frm: datetime, to: datetime) -> list[Charge]:
         """Records that overlap the window, unclipped. Over 31 days: 400 ``parameter_date_range_too_long``."""
-        raise NotImplementedError
+        return self._books.charges(self._cloud.lives, frm, to, self.now)
 
-    def paid(self, now: datetime | None = None) -> Decimal:
-        """USD for every started unit of every instance so far; sizes without a price count nothing."""
-        raise NotImplementedError
+    def paid(self, at: datetime | None = None) -> Decimal:
+        """USD for every started unit of every instance, up to now or, if nothing changes until then, up to a later
+        *at*; sizes without a price count nothing."""
+        return self._books.paid(at or self.now)
 
     def paid_gpu_seconds(self) -> float:
         """GPU-seconds that are paid for so far, rounded as billed."""
-        raise NotImplementedError
+        return self._books.paid_gpu_seconds(self.now)
 
     # --- Kubernetes ---
 
     @property
     def version(self) -> int:
         """Grows with every visible change of the cluster (resourceVersion)."""
-        raise NotImplementedError
+        return self._journal.version
 
     @property
     def nodes(self) -> Mapping[str, WorldNode]:
         """Node objects by name."""
-        raise NotImplementedError
+        return self._cluster.nodes
 
     @property
     def pods(self) -> Mapping[tuple[str, str], WorldPod]:
         """Pod objects by (namespace, name), finished ones included."""
-        raise NotImplementedError
+        return self._cluster.pods
 
     @property
     def active_pods(self) -> Mapping[tuple[str, str], WorldPod]:
         """The pods that have not terminated."""
-        raise NotImplementedError
+        return self._cluster.active
 
     @property
     def journal(self) -> Sequence[Change]:
         """The changes still kept, oldest first."""
-        raise NotImplementedError
+        return self._journal
 
     @property
     def oldest_version(self) -> int:
         """Changes up to this version were compacted away."""
-        raise NotImplementedError
+        return self._journal.oldest_version
 
     def changes_since(self, version: int, kind: str | None = None) -> list[Change]:
         """Changes after *version*. Raises Refused(status=410) when some of them were compacted away."""
-        raise NotImplementedError
+        return self._journal.since(version, kind)
 
     def compact(self, before_version: int) -> None:
         """Forget changes older than *before_version*."""
-        raise NotImplementedError
+        self._journal.compact(before_version)
 
     @property
     def events(self) -> Sequence[WorldEvent]:
         """Kubernetes Events, oldest first."""
-        raise NotImplementedError
+        return self._cluster.events
 
     def submit(self, job: Job) -> list[WorldPod]:
         """Create a job's pods now, whatever its *submit_at*."""
-        raise NotImplementedError
+        return [self._pods.add(spec) for spec in self._jobs.pods_of(job, self.now)]
 
     def submit_later(self, jobs: Iterable[Job]) -> None:
         """Submit each job at its *submit_at* (now, when that has passed)."""
-        raise NotImplementedError
+        for job in jobs:
+            self._agenda.at(job.submit_at, self.submit, job)
 
     def cancel_job(self, job_id: str) -> None:
         """Delete a job's pods for good."""
-        raise NotImplementedError
+        self._jobs.cancel(job_id)
+        mine = [k for k, p in self._cluster.active.items() if p.owner_kind == "Job" and p.owner_name == job_id]
+        for key in mine:
+            self._pods.delete(key, for_good=True)
 
     def add_pod(self, spec: PodSpec) -> WorldPod:
         """Create one pod. An existing name: 409 ``AlreadyExists``."""
-        raise NotImplementedError
+        return self._pods.add(spec)
 
     def ungate(self, namespace: str, name: str) -> None:
         """Remove a pod's scheduling gate."""
-        raise NotImplementedError
+        self._pods.ungate((namespace, name))
 
     def delete_pod(self, namespace: str, name: str) -> None:
         """Ask a pod to go (graceful); a controller's pod comes back. Unknown: 404."""
-        raise NotImplementedError
+        self._pods.delete((namespace, name))
 
     def evict(self, namespace: str, name: str) -> None:
         """As delete_pod, but 429 when a PodDisruptionBudget forbids it."""
-        raise NotImplementedError
+        self._pods.evict((namespace, name))
 
     def patch_node(
         self,
@@ -198,11 +232,13 @@ class World:
         taints: Sequence[Taint] | None = None,
     ) -> WorldNode:
         """Change a node; a value of None removes the key. Unknown: 404."""
-        raise NotImplementedError
+        return self._nodes.patch(name, unschedulable, labels, annotations, taints)
 
     def delete_node(self, name: str) -> None:
         """Delete the node object: its VM stays, billed, and the pool's count with it."""
-        raise NotImplementedError
+        instance = self._cluster.node(name).instance
+        vm = next((v for v in self._cloud.lives if v.id == instance), None)
+        self._nodes.delete_object(vm, name)
 
     def record_event(
         self,
@@ -217,29 +253,42 @@ class World:
         component: str = "",
     ) -> WorldEvent:
         """Keep a Kubernetes Event."""
-        raise NotImplementedError
+        return self._cluster.record(
+            WorldEvent(
+                kind=kind,
+                namespace=namespace,
+                name=name,
+                uid=uid,
+                reason=reason,
+                message=message,
+                type=type_,
+                component=component,
+                at=self.now,
+                id=f"{name}.{self._dice.word(16)}",
+            )
+        )
 
     # --- GPU activity and facts for assertions ---
 
     def gpu_samples(self) -> list[GpuSample]:
         """What every GPU reports now (GPUs of nodes whose driver runs)."""
-        raise NotImplementedError
+        return list(self._activity.samples())
 
     def utilization(self, pool: str, window: timedelta = timedelta(minutes=5)) -> float | None:
         """A pool's GPU activity (ratio), averaged over GPUs and *window*; None without GPUs in it."""
-        raise NotImplementedError
+        return self._activity.average(pool, window)
 
     @property
     def gpu_seconds(self) -> float:
         """GPU-seconds that running pods have held so far."""
-        raise NotImplementedError
+        return self._activity.gpu_seconds()
 
     @property
     def kills(self) -> Sequence[Kill]:
         """GPU pods that lost their node to a deletion."""
-        raise NotImplementedError
+        return self._pods.kills
 
     @property
     def finished(self) -> Sequence[FinishedJob]:
         """Jobs whose pods have all succeeded."""
-        raise NotImplementedError
+        return self._jobs.finished

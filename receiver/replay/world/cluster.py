@@ -1,0 +1,119 @@
+"""What the Kubernetes API server keeps: nodes, pods, events, and a version for every change."""
+
+from dataclasses import replace
+from typing import Any
+
+from receiver.replay.world.agenda import Agenda
+from receiver.replay.world.journal import Journal
+from receiver.replay.world.objects import Refused, WorldEvent, WorldNode, WorldPod
+
+Key = tuple[str, str]
+
+
+class Cluster:
+    """Objects are immutable; a change puts a new one in place. *used* is what bound pods hold, by node."""
+
+    def __init__(self, agenda: Agenda, journal: Journal) -> None:
+        self.agenda = agenda
+        self.journal = journal
+        self.nodes: dict[str, WorldNode] = {}
+        self.pods: dict[Key, WorldPod] = {}
+        self.active: dict[Key, WorldPod] = {}  # those that have not terminated
+        self.pods_on: dict[str, dict[Key, None]] = {}
+        self.used: dict[str, dict[str, int]] = {}
+        self.events: list[WorldEvent] = []
+
+    # --- nodes ---
+
+    def node(self, name: str) -> WorldNode:
+        """Return a node. Raises Refused (404)."""
+        try:
+            return self.nodes[name]
+        except KeyError:
+            raise Refused("NotFound", 404, f'nodes "{name}" not found') from None
+
+    def add_node(self, node: WorldNode) -> WorldNode:
+        """Put a new node in place."""
+        node = replace(node, version=self.journal.next_version())
+        self.nodes[node.name] = node
+        self.journal.note("Node", "ADDED", node.name, node)
+        return node
+
+    def change_node(self, node: WorldNode, **changes: Any) -> WorldNode:
+        """Put *node* with *changes* in its place."""
+        node = replace(node, version=self.journal.next_version(), **changes)
+        self.nodes[node.name] = node
+        self.journal.note("Node", "MODIFIED", node.name, node)
+        return node
+
+    def drop_node(self, name: str) -> None:
+        """Remove a node object."""
+        node = replace(self.nodes.pop(name), version=self.journal.next_version())
+        self.journal.note("Node", "DELETED", name, node)
+
+    # --- pods ---
+
+    def pod(self, key: Key) -> WorldPod:
+        """Return a pod. Raises Refused (404)."""
+        try:
+            return self.pods[key]
+        except KeyError:
+            raise Refused("NotFound", 404, f'pods "{key[1]}" not found in namespace "{key[0]}"') from None
+
+    def living(self, key: Key, uid: str) -> WorldPod | None:
+        """Return the pod if it is still the one of *uid* and has not terminated."""
+        pod = self.active.get(key)
+        return pod if pod is not None and pod.uid == uid else None
+
+    def add_pod(self, pod: WorldPod) -> WorldPod:
+        """Put a new pod in place."""
+        pod = replace(pod, version=self.journal.next_version())
+        self.pods[pod.key] = self.active[pod.key] = pod
+        self.journal.note("Pod", "ADDED", f"{pod.namespace}/{pod.name}", pod)
+        return pod
+
+    def change_pod(self, pod: WorldPod, **changes: Any) -> WorldPod:
+        """Put *pod* with *changes* in its place."""
+        pod = replace(pod, version=self.journal.next_version(), **changes)
+        self.pods[pod.key] = pod
+        if pod.over:
+            self.active.pop(pod.key, None)
+        else:
+            self.active[pod.key] = pod
+        self.journal.note("Pod", "MODIFIED", f"{pod.namespace}/{pod.name}", pod)
+        return pod
+
+    def drop_pod(self, key: Key) -> None:
+        """Remove a pod object."""
+        pod = replace(self.pods.pop(key), version=self.journal.next_version())
+        self.active.pop(key, None)
+        self.journal.note("Pod", "DELETED", f"{pod.namespace}/{pod.name}", pod)
+
+    def occupy(self, pod: WorldPod, node: str) -> None:
+        """*pod* holds its GPUs on *node* from now on."""
+        self.pods_on.setdefault(node, {})[pod.key] = None
+        used = self.used.setdefault(node, {})
+        for resource, count in pod.requests.items():
+            used[resource] = used.get(resource, 0) + count
+
+    def vacate(self, pod: WorldPod) -> bool:
+        """*pod* holds nothing any more; False when it held nothing before."""
+        here = self.pods_on.get(pod.node or "", {})
+        if pod.key not in here or pod.node is None:
+            return False
+        del here[pod.key]
+        used = self.used[pod.node]
+        for resource, count in pod.requests.items():
+            used[resource] -= count
+        if not here:
+            del self.pods_on[pod.node], self.used[pod.node]
+        return True
+
+    # --- events ---
+
+    def record(self, event: WorldEvent) -> WorldEvent:
+        """Keep an Event."""
+        event = replace(event, version=self.journal.next_version())
+        self.events.append(event)
+        self.journal.note("Event", "ADDED", f"{event.namespace}/{event.id}", event)
+        return event

@@ -1,0 +1,103 @@
+"""Jobs: the pods they are made of, and when they are done."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from receiver.replay.world.config import GANG_ANNOTATION, Job, PodSpec
+from receiver.replay.world.objects import FinishedJob, WorldPod
+
+INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
+NAME_LABEL = "batch.kubernetes.io/job-name"
+
+
+@dataclass(slots=True)
+class _Course:
+    job: Job
+    submitted_at: datetime
+    running: set[str] = field(default_factory=set)  # indexes that have run at least once
+    done: set[str] = field(default_factory=set)
+    started_at: datetime | None = None
+    restarts: int = 0
+
+
+class Jobs:
+    """Follows jobs from submission to their last pod's success."""
+
+    def __init__(self) -> None:
+        self._courses: dict[str, _Course] = {}
+        self.finished: list[FinishedJob] = []
+
+    def pods_of(self, job: Job, now: datetime) -> Iterable[PodSpec]:
+        """Begin to follow *job* and return what its pods are. Raises ValueError for an id that is in use."""
+        if job.id in self._courses:
+            raise ValueError(f"job {job.id!r} was submitted before")
+        self._courses[job.id] = _Course(job, now)
+        labels = {**job.labels, NAME_LABEL: job.id}
+        if job.team:
+            labels.setdefault("team", job.team)
+        annotations = dict(job.annotations)
+        if job.gang:
+            annotations.setdefault(GANG_ANNOTATION, job.id)
+        for index in range(job.pods):
+            yield PodSpec(
+                namespace=job.namespace,
+                name=f"{job.id}-{index}",
+                requests={job.resource: job.gpus_per_pod} if job.gpus_per_pod else {},
+                duration=job.duration,
+                labels={**labels, INDEX_LABEL: str(index)},
+                annotations=annotations,
+                node_selector=job.node_selector,
+                affinity=job.affinity,
+                tolerations=job.tolerations,
+                priority=job.priority,
+                owner_kind="Job",
+                owner_name=job.id,
+                gang_size=job.pods if job.gang else 1,
+                gpu_util=job.gpu_util,
+            )
+
+    def ran(self, pod: WorldPod, now: datetime) -> None:
+        """*pod* began to run."""
+        course = self._of(pod)
+        if course is not None and course.started_at is None:
+            course.running.add(pod.labels.get(INDEX_LABEL, pod.name))
+            if len(course.running) >= course.job.pods:
+                course.started_at = now
+
+    def succeeded(self, pod: WorldPod, now: datetime) -> None:
+        """*pod* is done; the job with it when it was the last."""
+        course = self._of(pod)
+        if course is None:
+            return
+        course.done.add(pod.labels.get(INDEX_LABEL, pod.name))
+        if len(course.done) >= course.job.pods:
+            del self._courses[course.job.id]
+            self.finished.append(
+                FinishedJob(
+                    id=course.job.id,
+                    submitted_at=course.submitted_at,
+                    started_at=course.started_at or now,
+                    finished_at=now,
+                    gpus=course.job.gpus,
+                    team=course.job.team,
+                    restarts=course.restarts,
+                )
+            )
+
+    def comes_back(self, pod: WorldPod) -> bool:
+        """Count a lost pod of a job; False when the job was cancelled, so that no pod replaces it."""
+        if pod.owner_kind != "Job":
+            return True
+        course = self._of(pod)
+        if course is None:
+            return False
+        course.restarts += 1
+        return True
+
+    def cancel(self, job_id: str) -> None:
+        """Stop to follow a job."""
+        self._courses.pop(job_id, None)
+
+    def _of(self, pod: WorldPod) -> _Course | None:
+        return self._courses.get(pod.owner_name) if pod.owner_kind == "Job" else None

@@ -1,0 +1,221 @@
+"""From an instance to a node that takes GPU pods, and back."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from receiver.core.policy import Taint
+from receiver.replay.world.activity import Activity
+from receiver.replay.world.agenda import Agenda
+from receiver.replay.world.cloud import Dice
+from receiver.replay.world.cluster import Cluster
+from receiver.replay.world.config import POOL_LABEL, Timings
+from receiver.replay.world.faults import Faults
+from receiver.replay.world.objects import VM, PoolAtCivo, WorldNode
+from receiver.replay.world.pods import Pods
+
+NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
+UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+KUBELET_KEEPS_MIB = 2048
+
+
+class Nodes:
+    """What Civo's instances become in Kubernetes (the Ground that Cloud stands on)."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        agenda: Agenda,
+        timings: Timings,
+        dice: Dice,
+        faults: Faults,
+        activity: Activity,
+        pods: Pods,
+        region: str,
+    ) -> None:
+        self._cluster = cluster
+        self._agenda = agenda
+        self._timings = timings
+        self._dice = dice
+        self._faults = faults
+        self._activity = activity
+        self._pods = pods
+        self._region = region
+        self._by_instance: dict[str, str] = {}  # node names
+
+    # --- coming up ---
+
+    def machine_active(self, vm: VM, pool: PoolAtCivo, *, at_once: bool = False) -> None:
+        """*vm* runs: its node registers half-way through the boot time, NotReady, and is Ready at its end."""
+        if at_once:
+            self._register(vm, pool)
+            self._ready(vm, at_once=True)
+            return
+        boot = self._dice.spread(self._timings.boot)
+        self._agenda.after(boot / 2, self._register, vm, pool)
+        self._agenda.after(boot, self._ready, vm)
+
+    def _register(self, vm: VM, pool: PoolAtCivo) -> None:
+        if not vm.living:
+            return
+        late = bool(self._timings.label_lag)
+        node = WorldNode(
+            name=vm.hostname,
+            instance=vm.id,
+            provider_id=vm.provider_id,
+            pool=pool.id,
+            created_at=self._agenda.now,
+            uid=self._dice.uuid(),
+            allocatable={"cpu": vm.spec.cpu_cores, "memory": max(0, vm.spec.ram_mb - KUBELET_KEEPS_MIB)},
+            labels={**self._platform_labels(vm), **({} if late else _pool_labels(pool))},
+            taints=with_automatic(pool.taints, ready=False, unschedulable=False),
+        )
+        self._by_instance[vm.id] = vm.hostname
+        self._cluster.add_node(node)
+        self._pods.scheduler.node_changed(node.name)
+        if late:
+            self._agenda.after(self._timings.label_lag, self._label, vm, pool)
+
+    def _ready(self, vm: VM, *, at_once: bool = False) -> None:
+        node = self._node_of(vm)
+        if not vm.living or node is None:
+            return
+        vm.ready_at = self._agenda.now
+        self._change(
+            node,
+            ready=True,
+            ready_since=self._agenda.now,
+            taints=with_automatic(node.taints, ready=True, unschedulable=node.unschedulable),
+        )
+        if not vm.spec.resources:
+            vm.usable_at = self._agenda.now
+        elif at_once:
+            self._driver(vm)
+        elif not self._faults.takes_gpu_never(vm.pool):
+            self._agenda.after(self._dice.spread(self._timings.driver), self._driver, vm)
+
+    def _driver(self, vm: VM) -> None:
+        node = self._node_of(vm)
+        if not vm.living or node is None:
+            return
+        vm.usable_at = self._agenda.now
+        gpu_labels = {
+            "nvidia.com/gpu.present": "true",
+            "nvidia.com/gpu.count": str(vm.spec.gpu_units),
+            "nvidia.com/gpu.product": vm.spec.model_name.replace(" ", "-"),
+        }
+        self._change(
+            node,
+            allocatable={**node.allocatable, **vm.spec.resources},
+            labels={**node.labels, **gpu_labels},
+        )
+        self._activity.node_up(node.name, vm)
+
+    def _label(self, vm: VM, pool: PoolAtCivo) -> None:
+        node = self._node_of(vm)
+        if node is not None:
+            self._change(node, labels={**node.labels, **_pool_labels(pool)})
+
+    def pool_relabelled(self, pool: PoolAtCivo) -> None:
+        """Bring the pool's labels and taints to its living nodes."""
+        for vm in pool.living:
+            node = self._node_of(vm)
+            if node is not None:
+                taints = with_automatic(pool.taints, ready=node.ready, unschedulable=node.unschedulable)
+                self._change(node, labels={**node.labels, **_pool_labels(pool)}, taints=taints)
+
+    # --- going down ---
+
+    def machine_dies(self, vm: VM, by: str) -> None:
+        """*vm* is switched off: its node is NotReady and everything on it stops."""
+        node = self._node_of(vm)
+        if node is None:
+            return
+        self._activity.node_down(node.name)
+        self._pods.node_died(node.name, vm, by)
+        taints = with_automatic(node.taints, ready=False, unschedulable=node.unschedulable)
+        self._change(node, ready=False, ready_since=None, taints=taints)
+
+    def machine_gone(self, vm: VM) -> None:
+        """The node object outlives its VM a little."""
+        if self._node_of(vm) is not None:
+            self._agenda.after(self._timings.node_lingers, self._drop, vm)
+
+    def _drop(self, vm: VM) -> None:
+        name = self._by_instance.pop(vm.id, None)
+        if name is not None and name in self._cluster.nodes:
+            self._cluster.drop_node(name)
+            self._pods.node_removed(name)
+            self._pods.scheduler.node_changed(name)
+
+    def health(self, vm: VM) -> tuple[bool, bool]:
+        """Whether the node is Ready, and whether it is cordoned."""
+        node = self._node_of(vm)
+        return (False, False) if node is None else (node.ready, node.unschedulable)
+
+    # --- what people and the product do to nodes ---
+
+    def patch(
+        self,
+        name: str,
+        unschedulable: bool | None,
+        labels: Mapping[str, str | None] | None,
+        annotations: Mapping[str, str | None] | None,
+        taints: Sequence[Taint] | None,
+    ) -> WorldNode:
+        """Change a node. Raises Refused (404)."""
+        node = self._cluster.node(name)
+        closed = node.unschedulable if unschedulable is None else unschedulable
+        wanted: dict[str, Any] = {
+            "unschedulable": closed,
+            "labels": _merged(node.labels, labels),
+            "annotations": _merged(node.annotations, annotations),
+            "taints": with_automatic(node.taints if taints is None else taints, ready=node.ready, unschedulable=closed),
+        }
+        changes = {k: v for k, v in wanted.items() if v != getattr(node, k)}
+        return self._change(node, **changes) if changes else node
+
+    def delete_object(self, vm: VM | None, name: str) -> None:
+        """Delete the node object alone: the VM stays and is billed. Raises Refused (404)."""
+        self._cluster.node(name)
+        if vm is not None:
+            self._activity.node_down(name)
+            self._pods.node_died(name, vm, "delete_node")
+            self._by_instance.pop(vm.id, None)
+        self._cluster.drop_node(name)
+        self._pods.node_removed(name)
+        self._pods.scheduler.node_changed(name)
+
+    def _change(self, node: WorldNode, **changes: Any) -> WorldNode:
+        changed = self._cluster.change_node(node, **changes)
+        self._pods.scheduler.node_changed(node.name)
+        return changed
+
+    def _node_of(self, vm: VM) -> WorldNode | None:
+        return self._cluster.nodes.get(self._by_instance.get(vm.id, ""))
+
+    def _platform_labels(self, vm: VM) -> Mapping[str, str]:
+        return {
+            "kubernetes.io/hostname": vm.hostname,
+            "kubernetes.io/os": "linux",
+            "kubernetes.io/arch": "amd64",
+            "node.kubernetes.io/instance-type": vm.size,
+            "topology.kubernetes.io/region": self._region,
+        }
+
+
+def with_automatic(taints: Iterable[Taint], *, ready: bool, unschedulable: bool) -> tuple[Taint, ...]:
+    """Return *taints* with those that Kubernetes itself sets for a node in this state, and no stale ones."""
+    kept = tuple(t for t in taints if t not in (NOT_READY, UNSCHEDULABLE))
+    return kept + ((UNSCHEDULABLE,) if unschedulable else ()) + (() if ready else (NOT_READY,))
+
+
+def _pool_labels(pool: PoolAtCivo) -> Mapping[str, str]:
+    return {
+        POOL_LABEL: pool.id,
+        "kubernetes.civo.com/civo-node-size": pool.size,
+        **pool.labels,
+    }
+
+
+def _merged(have: Mapping[str, str], changes: Mapping[str, str | None] | None) -> Mapping[str, str]:
+    return {k: v for k, v in {**have, **(changes or {})}.items() if v is not None}

@@ -1,0 +1,236 @@
+"""The lives of pods: created, tried, bound, running, done, evicted, or lost with their node."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from receiver.replay.world.activity import Activity
+from receiver.replay.world.agenda import Agenda
+from receiver.replay.world.cloud import Dice
+from receiver.replay.world.cluster import Cluster, Key
+from receiver.replay.world.config import GANG_ANNOTATION, Pdb, PodSpec, Timings
+from receiver.replay.world.jobs import Jobs
+from receiver.replay.world.objects import VM, Kill, Refused, WorldPod
+from receiver.replay.world.scheduler import Scheduler
+
+
+class Pods:
+    """Moves pods along. A pod lost with its node, evicted or deleted comes back when a controller owns it."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        agenda: Agenda,
+        timings: Timings,
+        dice: Dice,
+        activity: Activity,
+        jobs: Jobs,
+        *,
+        first_fit: bool,
+    ) -> None:
+        self._cluster = cluster
+        self._agenda = agenda
+        self._timings = timings
+        self._dice = dice
+        self._activity = activity
+        self._jobs = jobs
+        self.scheduler = Scheduler(cluster, agenda, self._bind, first_fit=first_fit)
+        self.pdbs: list[Pdb] = []
+        self.kills: list[Kill] = []
+        self._specs: dict[Key, PodSpec] = {}
+        self._origins: dict[Key, tuple[str, int]] = {}  # first name, how often it came back
+        self._lost: set[str] = set()  # uids of pods whose node died under them
+
+    # --- coming ---
+
+    def add(self, spec: PodSpec, origin: tuple[str, int] | None = None) -> WorldPod:
+        """Create a pod. Raises Refused (409) when the name is taken."""
+        key = (spec.namespace, spec.name)
+        if key in self._cluster.pods:
+            raise Refused("AlreadyExists", 409, f'pods "{spec.name}" already exists')
+        now = self._agenda.now
+        pod = self._cluster.add_pod(
+            WorldPod(
+                namespace=spec.namespace,
+                name=spec.name,
+                uid=self._dice.uuid(),
+                created_at=now,
+                labels=dict(spec.labels),
+                annotations=dict(spec.annotations),
+                requests={r: n for r, n in spec.requests.items() if n},
+                node_selector=dict(spec.node_selector),
+                affinity=spec.affinity,
+                tolerations=spec.tolerations,
+                priority=spec.priority,
+                owner_kind=spec.owner_kind,
+                owner_name=spec.owner_name,
+                gang=spec.annotations.get(GANG_ANNOTATION) or None,
+                gang_size=spec.gang_size,
+                gated=spec.gated,
+                duration=spec.duration,
+                gpu_util=spec.gpu_util,
+                scheduled=False if spec.gated else None,
+                scheduled_since=now if spec.gated else None,
+                reason="SchedulingGated" if spec.gated else "",
+                message="Scheduling is blocked due to non-empty scheduling gates" if spec.gated else "",
+            )
+        )
+        self._specs[key] = spec
+        self._origins[key] = origin or (spec.name, 0)
+        if spec.node is not None:
+            self._bind(pod, spec.node)
+        elif not spec.gated:
+            self._agenda.after(self._timings.schedule, self._tried, key, pod.uid)
+        return self._cluster.pods[key]
+
+    def ungate(self, key: Key) -> None:
+        """Remove the scheduling gate."""
+        pod = self._cluster.pod(key)
+        if pod.gated:
+            self._cluster.change_pod(pod, gated=False, scheduled=None, scheduled_since=None, reason="", message="")
+            self._agenda.after(self._timings.schedule, self._tried, key, pod.uid)
+
+    def _tried(self, key: Key, uid: str) -> None:
+        pod = self._cluster.living(key, uid)
+        if pod is not None and pod.node is None:
+            self.scheduler.enqueue(pod)
+
+    def _bind(self, pod: WorldPod, node: str) -> None:
+        self._cluster.change_pod(
+            pod, node=node, scheduled=True, scheduled_since=self._agenda.now, reason="", message=""
+        )
+        self._cluster.occupy(pod, node)
+        self._activity.hold(pod, node)
+        self._agenda.after(self._dice.spread(self._timings.image_pull), self._start, pod.key, pod.uid)
+
+    def _start(self, key: Key, uid: str) -> None:
+        pod = self._cluster.living(key, uid)
+        if pod is None or uid in self._lost or pod.deletion_at is not None:
+            return
+        pod = self._cluster.change_pod(pod, phase="Running", started_at=self._agenda.now)
+        self._activity.run(pod)
+        self._jobs.ran(pod, self._agenda.now)
+        self._agenda.after(self._timings.warmup, self._warm, key, uid)
+        if pod.duration is not None:
+            self._agenda.after(pod.duration, self._finish, key, uid)
+
+    def _warm(self, key: Key, uid: str) -> None:
+        pod = self._cluster.living(key, uid)
+        if pod is not None and uid not in self._lost:
+            self._activity.warm(pod)
+
+    # --- going ---
+
+    def _finish(self, key: Key, uid: str) -> None:
+        pod = self._cluster.living(key, uid)
+        if pod is None or uid in self._lost or pod.deletion_at is not None:
+            return
+        self._activity.stop(pod)
+        pod = self._cluster.change_pod(pod, phase="Succeeded", finished_at=self._agenda.now)
+        self._free(pod)
+        self._jobs.succeeded(pod, self._agenda.now)
+        if self._timings.finished_lingers is not None:
+            self._agenda.after(self._timings.finished_lingers, self._collect, key, uid)
+
+    def delete(self, key: Key, *, for_good: bool = False) -> None:
+        """Ask a pod to go; *for_good* keeps its controller from replacing it. Raises Refused (404)."""
+        pod = self._cluster.pod(key)
+        if for_good:
+            self._specs.pop(key, None)
+        if pod.over or pod.node is None:
+            self._remove(key, pod.uid)
+        elif pod.deletion_at is None:
+            self._cluster.change_pod(pod, deletion_at=self._agenda.now + self._timings.terminate)
+            self._agenda.after(self._timings.terminate, self._remove, key, pod.uid)
+
+    def evict(self, key: Key) -> None:
+        """As `delete`. Raises Refused (429) when a PodDisruptionBudget forbids it."""
+        pod = self._cluster.pod(key)
+        if pod.phase == "Running" and pod.deletion_at is None:
+            for pdb in self.pdbs:
+                if _covers(pdb, pod) and self._healthy(pdb) - 1 < pdb.min_available:
+                    raise Refused(
+                        "TooManyRequests",
+                        429,
+                        "Cannot evict pod as it would violate the pod's disruption budget.",
+                        f"The disruption budget {pdb.name} needs {pdb.min_available} healthy pods",
+                    )
+        self.delete(key)
+
+    def _healthy(self, pdb: Pdb) -> int:
+        return sum(
+            1
+            for p in self._cluster.active.values()
+            if p.phase == "Running" and p.deletion_at is None and p.uid not in self._lost and _covers(pdb, p)
+        )
+
+    def _collect(self, key: Key, uid: str) -> None:
+        pod = self._cluster.pods.get(key)
+        if pod is not None and pod.uid == uid:
+            self._drop(pod)
+
+    def _remove(self, key: Key, uid: str) -> None:
+        pod = self._cluster.pods.get(key)
+        if pod is None or pod.uid != uid:
+            return
+        if pod.phase == "Running" and uid not in self._lost:
+            self._activity.stop(pod)
+        self._lost.discard(uid)
+        self.scheduler.forget(pod)
+        if not pod.over:
+            self._free(pod)
+        spec, (first, times) = self._specs.get(key), self._origins[key]
+        self._drop(pod)
+        returns = pod.owner_kind not in ("", "DaemonSet") and not pod.over
+        if spec is not None and returns and self._jobs.comes_back(pod):
+            again = _renamed(spec, f"{first}-r{times + 1}")
+            self.add(again, (first, times + 1))
+
+    def _drop(self, pod: WorldPod) -> None:
+        self._specs.pop(pod.key, None)
+        self._origins.pop(pod.key, None)
+        self._cluster.drop_pod(pod.key)
+
+    def _free(self, pod: WorldPod) -> None:
+        self._activity.release(pod)
+        if self._cluster.vacate(pod) and pod.node is not None:
+            self.scheduler.room_changed(pod.node)
+
+    # --- with their node ---
+
+    def node_died(self, node: str, vm: VM, by: str) -> None:
+        """Everything on *node* stops at once; the pod objects stay until the node object goes."""
+        now = self._agenda.now
+        for key in list(self._cluster.pods_on.get(node, ())):
+            pod = self._cluster.pods[key]
+            if pod.uid in self._lost:
+                continue
+            if pod.phase == "Running":
+                self._activity.stop(pod)
+            self._lost.add(pod.uid)
+            if pod.owner_kind == "DaemonSet" or pod.deletion_at is not None:
+                continue
+            self.kills.append(
+                Kill(
+                    at=now,
+                    namespace=pod.namespace,
+                    name=pod.name,
+                    node=node,
+                    instance=vm.id,
+                    gpus=pod.gpus,
+                    ran=now - pod.started_at if pod.started_at else timedelta(0),
+                    by=by,
+                )
+            )
+
+    def node_removed(self, node: str) -> None:
+        """The node object is gone: its pods are collected, and come back elsewhere."""
+        for key in list(self._cluster.pods_on.get(node, ())):
+            self._remove(key, self._cluster.pods[key].uid)
+
+
+def _covers(pdb: Pdb, pod: WorldPod) -> bool:
+    return pdb.namespace == pod.namespace and all(pod.labels.get(k) == v for k, v in pdb.selector.items())
+
+
+def _renamed(spec: PodSpec, name: str) -> PodSpec:
+    return replace(spec, name=name, node=None)
