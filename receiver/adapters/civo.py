@@ -1,0 +1,178 @@
+"""Civo's Kubernetes API behind the port `Cloud`.
+
+Promises never to lower a count, never to PUT the cluster, never to send a write twice, and to keep the key
+and the answers (they carry passwords and a kubeconfig) out of every message.
+"""
+
+import re
+from datetime import datetime
+from typing import NoReturn
+
+import requests
+from requests.auth import AuthBase
+
+from receiver.adapters.civo_errors import GONE, refusal
+from receiver.adapters.civo_shapes import cloud_pools, required_pools
+from receiver.adapters.sessions import quick_session, retry_after, shown, wire_failure
+from receiver.clock import SystemClock
+from receiver.ports import CloudPool, Did, Receipt, TryLater, WontWork
+
+IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # an id must not be able to change the path it stands in
+
+
+class _Bearer(AuthBase):
+    """Sets the key as an auth hook: that outranks ~/.netrc, and the session itself holds no key."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers["Authorization"] = f"bearer {self._key}"
+        return request
+
+
+class CivoCloud:
+    """The node pools of one Civo cluster.
+
+    *timeouts* are (connect, read) seconds. Raises ValueError for a key or id that cannot be sent.
+    """
+
+    def __init__(
+        self,
+        api_url: str,
+        api_key: str,
+        region: str,
+        cluster_id: str,
+        session: requests.Session | None = None,
+        timeouts: tuple[float, float] = (5, 30),
+    ) -> None:
+        self.region = region
+        self.cluster_id = cluster_id.strip()
+        if not IDENTIFIER.fullmatch(self.cluster_id):
+            raise ValueError("CIVO_CLUSTER_ID is empty or holds characters that no id has")
+        self._url = api_url.strip().rstrip("/")
+        self._key = api_key.strip()
+        if not re.fullmatch(r"[!-~]+", self._key):
+            raise ValueError("CIVO_API_KEY is empty or holds characters that no key has")
+        self._session = session or quick_session()
+        self._timeouts = timeouts
+        self._clock = SystemClock()
+
+    def __repr__(self) -> str:
+        return f"CivoCloud({shown(self._url)!r}, region={self.region!r}, cluster_id={self.cluster_id!r})"
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._session.close()
+
+    def ping(self) -> None:
+        """Raise TryLater or WontWork unless URL, key, region and cluster id work together."""
+        required_pools(self._cluster())
+
+    def look(self) -> dict[str, CloudPool]:
+        """Return every pool of the cluster by id, those at zero nodes included."""
+        path = f"{self._cluster_path}/instances"
+        return dict(cloud_pools(self._cluster(), lambda: self._send("GET", path, "list the instances"), self._now()))
+
+    def resize(self, pool: str, *, decided_on: int, target: int) -> Receipt:
+        """Ask for *target* nodes unless Civo is there already or moved on; see `Cloud.resize`."""
+        path = f"{self._cluster_path}/pools/{_identifier(pool, 'the pool id')}"
+        required = self._required(pool)
+        if required >= target:
+            sentence = f"Civo is asked for {required} nodes already, {target} were wanted; nothing was sent"
+            return Receipt(did=Did.ALREADY, sentence=sentence, required=required)
+        if required != decided_on:
+            sentence = f"Civo is asked for {required} nodes, the decision was made on {decided_on}; nothing was sent"
+            return Receipt(did=Did.DIFFERS, sentence=sentence, required=required)
+        body = {"count": target, "region": self.region}
+        self._send("PUT", path, f"take the request for {target} nodes in pool {pool}", body)
+        try:
+            after = self._required(pool)
+        except (TryLater, WontWork) as error:
+            sentence = f"asked Civo for {target} nodes instead of {required}; the count could not be read back: {error}"
+            return Receipt(did=Did.DONE, sentence=sentence)
+        sentence = f"asked Civo for {target} nodes instead of {required}"
+        if after != target:
+            sentence += f"; Civo's count now reads {after}"
+        return Receipt(did=Did.DONE, sentence=sentence, required=after)
+
+    def retire(self, pool: str, instance: str) -> Receipt:
+        """Delete one named instance; Civo lowers the required count by itself."""
+        pool_id, instance_id = _identifier(pool, "the pool id"), _identifier(instance, "the instance id")
+        path = f"{self._cluster_path}/pools/{pool_id}/instances/{instance_id}"
+        try:
+            self._send("DELETE", path, f"delete instance {instance}")
+        except WontWork as error:
+            if error.code in GONE or (error.code == "http_404" and self._is_gone(instance)):
+                return Receipt(did=Did.ALREADY, sentence=f"instance {instance} is gone already")
+            raise
+        return Receipt(did=Did.DONE, sentence=f"asked Civo to delete instance {instance}")
+
+    @property
+    def _cluster_path(self) -> str:
+        return f"/v2/kubernetes/clusters/{self.cluster_id}"
+
+    def _cluster(self) -> object:
+        return self._send("GET", self._cluster_path, "show the cluster")
+
+    def _required(self, pool: str) -> int:
+        wanted = required_pools(self._cluster()).get(pool)
+        if wanted is None:
+            detail = f"the cluster {self.cluster_id} has no pool {pool}: check civo_pool_id in the configuration"
+            raise WontWork(detail, code="database_cluster_pool_not_found")
+        return wanted.count
+
+    def _is_gone(self, instance: str) -> bool:
+        """A 404 without Civo's code may come from a wrong URL too: the instance is gone if the pools do not list it."""
+        return all(instance != i.id for p in self.look().values() for i in p.instances)
+
+    def _send(self, method: str, path: str, doing: str, body: dict[str, object] | None = None) -> object:
+        """Send one request and return its decoded answer.
+
+        Errors are raised ``from None``: those of requests and json hold the request's key and the answer's text.
+        """
+        try:
+            response = self._session.request(
+                method,
+                self._url + path,
+                params={"region": self.region},
+                json=body,
+                headers={"Accept": "application/json", "Content-Type": "application/json"},
+                auth=_Bearer(self._key),
+                timeout=self._timeouts,
+                allow_redirects=False,
+            )
+        except (requests.exceptions.InvalidURL, requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema):
+            raise WontWork(f"CIVO_API_URL {shown(self._url)} is no URL that works", code="bad_url") from None
+        except (requests.RequestException, OSError, ValueError) as error:
+            self._fail(error, doing)
+        return self._decoded(response, method, doing)
+
+    def _decoded(self, response: requests.Response, method: str, doing: str) -> object:
+        try:
+            decoded: object = response.json()
+        except ValueError:
+            decoded = None
+        if response.status_code >= 300:
+            delay = retry_after(response.headers, self._now())
+            raise refusal(response.status_code, decoded, doing, delay, self._key)
+        if decoded is None and not (method == "DELETE" and not response.content):
+            detail = f"Civo was asked to {doing} and answered {response.status_code} without readable JSON"
+            raise TryLater(detail, code="malformed")
+        return decoded
+
+    def _fail(self, error: Exception, doing: str) -> NoReturn:
+        code, phrase = wire_failure(error)
+        raise TryLater(f"Civo at {shown(self._url)} was asked to {doing}: {phrase}", code=code) from None
+
+    def _now(self) -> datetime:
+        return self._clock.now()
+
+
+def _identifier(text: str, what: str) -> str:
+    """Return *text* if it can stand in a path. Raises WontWork otherwise."""
+    if not IDENTIFIER.fullmatch(text):
+        raise WontWork(f"{what} is empty or holds characters that no id has", code="bad_id")
+    return text
