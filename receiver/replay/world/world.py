@@ -167,6 +167,10 @@ class World:
         """The pods that have not terminated."""
         return self._cluster.active
 
+    def pods_on(self, node: str) -> list[WorldPod]:
+        """The pods bound to *node* that have not terminated."""
+        return [self._cluster.pods[key] for key in self._cluster.pods_on.get(node, ())]
+
     @property
     def journal(self) -> Sequence[Change]:
         """The changes still kept, oldest first."""
@@ -277,6 +281,10 @@ class World:
     def utilization(self, pool: str, window: timedelta = timedelta(minutes=5)) -> float | None:
         """A pool's GPU activity (ratio), averaged over GPUs and *window*; None without GPUs in it."""
         return self._activity.average(pool, window)
+
+    def gpus(self, pool: str) -> int:
+        """GPUs of a pool that report now: those of nodes whose driver runs."""
+        return self._activity.gpus(pool)
 
     @property
     def gpu_seconds(self) -> float:

@@ -1,0 +1,134 @@
+"""Prometheus and Alertmanager over a World: what our recording and alert rules would say, without either."""
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from receiver.core.model import UNASSIGNED, Pod, PodPhase
+from receiver.core.signals import COMPONENT, HEARTBEAT_ALERT, Alert, Silence
+from receiver.ports import AlarmFacts, TelemetryFacts
+from receiver.replay.switches import Switches
+from receiver.replay.world.config import POOL_LABEL
+from receiver.replay.world.objects import WorldPod
+from receiver.replay.world.world import World
+
+HIGH_FOR = timedelta(minutes=5)
+LOW_FOR = timedelta(minutes=10)
+YOUNG = timedelta(minutes=9)  # a pool seen for less has too few samples to be called idle
+
+
+def waiting_pods(world: World) -> list[WorldPod]:
+    """The GPU pods that kube-state-metrics shows as unschedulable, without DaemonSets'."""
+    return [
+        p
+        for p in world.active_pods.values()
+        if p.requests and p.node is None and p.reason == "Unschedulable" and p.owner_kind != "DaemonSet"
+    ]
+
+
+def pool_hint(pod: WorldPod) -> str:
+    """The pool that the rules work out: the one that its node selector names, else ``unassigned``."""
+    return pod.node_selector.get(POOL_LABEL, UNASSIGNED)
+
+
+class WorldTelemetry(Switches):
+    """Prometheus, answered by a World: utilization is the 5-minute average over a pool's GPUs."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def look(self) -> TelemetryFacts:
+        """Return the latest values; no utilization and no coverage while `telemetry_gone`."""
+        self.called("look")
+        world = self._world
+        with_gpus = [p for p in world.pools if world.gpus(p)]
+        gone = world.faults.telemetry_gone
+        found = {p: world.utilization(p) for p in with_gpus} if not gone else {}
+        return TelemetryFacts(
+            utilization={p: value for p, value in found.items() if value is not None},
+            coverage=dict.fromkeys(with_gpus, 0.0 if gone else 1.0),
+            waiting=tuple(_waiting(p) for p in waiting_pods(world)),
+            rules_alive=not world.faults.rules_dead,
+        )
+
+
+class WorldAlarms(Switches):
+    """Alertmanager with our alert rules behind it. *silences* and *extra* alerts are a test's to set.
+
+    *high* and *low* are the utilization ratios of the rules; *utilization* False leaves those two rules out.
+    """
+
+    def __init__(self, world: World, *, utilization: bool = True, high: float = 0.70, low: float = 0.50) -> None:
+        super().__init__()
+        self._world = world
+        self._utilization = utilization
+        self._high = high
+        self._low = low
+        self._since: dict[tuple[str, str], datetime] = {}
+        self.silences: list[Silence] = []
+        self.extra: list[Alert] = []
+
+    def look(self) -> AlarmFacts:
+        """Return what fires and is not silenced, and the silences."""
+        self.called("look")
+        firing: dict[tuple[str, str], str] = {}
+        if not self._world.faults.rules_dead:
+            firing[HEARTBEAT_ALERT, ""] = "heartbeat"
+            pending = {pool_hint(p) for p in waiting_pods(self._world)}
+            firing.update({("GpuPodsPending", pool): "scale_up" for pool in sorted(pending)})
+            if self._utilization and not self._world.faults.telemetry_gone:
+                firing.update(self._by_utilization(pending))
+        self._since = {key: self._since.get(key, self._world.now) for key in firing}
+        alerts = [self._alert(name, pool, action) for (name, pool), action in firing.items()]
+        live = tuple(s for s in self.silences if s.ends_at > self._world.now)
+        heard = (a for a in (*alerts, *self.extra) if not any(_silences(s, a) for s in live))
+        return AlarmFacts(alerts=tuple(heard), silences=live)
+
+    def _by_utilization(self, pending: set[str]) -> Mapping[tuple[str, str], str]:
+        world = self._world
+        firing = {}
+        for pool in world.pools:
+            if not world.gpus(pool):
+                continue
+            short, long = world.utilization(pool, HIGH_FOR), world.utilization(pool, LOW_FOR)
+            if short is not None and short > self._high:
+                firing["GpuPoolHighUtilization", pool] = "hold"
+            quiet = not pending & {pool, UNASSIGNED}
+            if long is not None and long < self._low and quiet and self._seen_for(pool) >= YOUNG:
+                firing["GpuPoolLowUtilization", pool] = "scale_down"
+        return firing
+
+    def _seen_for(self, pool: str) -> timedelta:
+        since = [vm.usable_at for vm in self._world.pools[pool].instances if vm.living and vm.usable_at]
+        return self._world.now - min(since) if since else timedelta(0)
+
+    def _alert(self, name: str, pool: str, action: str) -> Alert:
+        labels = {
+            "alertname": name,
+            "component": COMPONENT,
+            "namespace": "gpu-autoscaler",
+            "action": action,
+            "severity": "none" if action == "heartbeat" else "warning",
+        }
+        if pool:
+            labels["pool"] = pool
+        told = "\n".join(f"{k}={v}" for k, v in sorted(labels.items()))
+        fingerprint = hashlib.sha256(told.encode()).hexdigest()[:16]
+        return Alert(fingerprint=fingerprint, labels=labels, starts_at=self._since[name, pool])
+
+
+def _waiting(pod: WorldPod) -> Pod:
+    return Pod(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        requests=pod.requests,
+        phase=PodPhase.WAITING,
+        created_at=pod.created_at,
+        pool_hint=pool_hint(pod),
+    )
+
+
+def _silences(silence: Silence, alert: Alert) -> bool:
+    return all(m.matches(alert.labels) for m in silence.matchers)
