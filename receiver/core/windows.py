@@ -1,6 +1,14 @@
 """Wall-clock windows in a named zone, in the vocabulary of Alertmanager's time_intervals."""
 
+from calendar import monthrange
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+HORIZON = timedelta(days=8)  # a weekly window opens or closes within it; a rarer one is looked at again later
+_STEP = timedelta(hours=6)  # no zone changes its offset twice within it
+_SECOND = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,3 +29,127 @@ class Window:
     min_nodes: int | None = None
     max_nodes: int | None = None
     standby_nodes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """The bounds in force at one moment, in nodes, and the *names* of the windows that are open then."""
+
+    min_nodes: int
+    max_nodes: int
+    standby_nodes: int
+    names: tuple[str, ...] = ()
+
+
+def is_open(window: Window, at: datetime) -> bool:
+    """True when the wall clock of the window's zone shows a moment of *window* at *at* (timezone-aware).
+
+    What the clock shows decides: a range inside the hour that a zone skips does not open that day, and one
+    inside the hour that it repeats opens twice.
+    """
+    there = at.astimezone(ZoneInfo(window.location))
+    weekday = there.isoweekday() % 7
+    return (
+        _within(window.times, there.hour * 60 + there.minute, end_exclusive=True)
+        and _within(window.weekdays, weekday)
+        and _on_day(window.days_of_month, there.date())
+        and _within(window.months, there.month)
+        and _within(window.years, there.year)
+    )
+
+
+def next_change(windows: Iterable[Window], at: datetime) -> datetime | None:
+    """Return the first moment after *at* (UTC) at which one of *windows* opens or closes.
+
+    None when none does within 8 days.
+    """
+    changes = [change for window in windows if (change := _change_of(window, at)) is not None]
+    return min(changes, default=None)
+
+
+def bounds_at(min_nodes: int, max_nodes: int, standby_nodes: int, windows: Sequence[Window], at: datetime) -> Bounds:
+    """Return the bounds in force at *at*, given a pool's own bounds and its *windows*.
+
+    What an open window states stands in the place of the pool's own number. Several open windows combine:
+    the lowest maximum, the highest minimum, the highest standby. The pool's own maximum is never exceeded,
+    and a maximum cuts minimum and standby: a ceiling goes before a floor.
+    """
+    opened = [window for window in windows if is_open(window, at)]
+    ceiling = min([max_nodes, *(w.max_nodes for w in opened if w.max_nodes is not None)])
+    floor = max((w.min_nodes for w in opened if w.min_nodes is not None), default=min_nodes)
+    standby = max((w.standby_nodes for w in opened if w.standby_nodes is not None), default=standby_nodes)
+    return Bounds(
+        min_nodes=min(floor, ceiling),
+        max_nodes=ceiling,
+        standby_nodes=min(standby, ceiling),
+        names=tuple(window.name for window in opened),
+    )
+
+
+def _within(ranges: Sequence[tuple[int, int]], value: int, *, end_exclusive: bool = False) -> bool:
+    if not ranges:
+        return True
+    return any(start <= value < end if end_exclusive else start <= value <= end for start, end in ranges)
+
+
+def _on_day(ranges: Sequence[tuple[int, int]], day: date) -> bool:
+    """True when *day* lies in one of *ranges*; a negative day counts from the end of that month (-1 is the last)."""
+    length = monthrange(day.year, day.month)[1]
+    placed = [tuple(d if d > 0 else length + 1 + d for d in span) for span in ranges]
+    return not placed or any(start <= day.day <= end for start, end in placed)
+
+
+def _change_of(window: Window, at: datetime) -> datetime | None:
+    before = is_open(window, at)
+    return next((moment for moment in _candidates(window, at) if is_open(window, moment) is not before), None)
+
+
+def _candidates(window: Window, at: datetime) -> list[datetime]:
+    """Every moment in (at, at + 8 days] at which *window* can change, in order.
+
+    These are the midnights and range ends of the wall clock, and the moments at which the zone changes its
+    offset: the clock may jump into or out of a range there.
+    """
+    start = at.astimezone(UTC)
+    end = start + HORIZON
+    minutes = {0, *(minute % 1440 for span in window.times for minute in span)}
+    moments = {*_wall_moments(window, minutes, start), *_offset_changes(ZoneInfo(window.location), start, end)}
+    return sorted(moment for moment in moments if start < moment <= end)
+
+
+def _wall_moments(window: Window, minutes: Iterable[int], start: datetime) -> Iterator[datetime]:
+    zone = ZoneInfo(window.location)
+    first = start.astimezone(zone).date() - timedelta(days=1)
+    wanted = [time(*divmod(minute, 60)) for minute in minutes]
+    for offset in range(HORIZON.days + 4):
+        day = first + timedelta(days=offset)
+        for clock in wanted:
+            wall = datetime.combine(day, clock, tzinfo=zone)
+            yield wall.astimezone(UTC)
+            yield wall.replace(fold=1).astimezone(UTC)  # the second time, in the night that repeats an hour
+
+
+def _offset_changes(zone: ZoneInfo, start: datetime, end: datetime) -> Iterator[datetime]:
+    """The moments in (start, end] from which *zone* has another offset than just before."""
+    low = start.replace(microsecond=0)
+    while low < end:
+        high = min(low + _STEP, end + _SECOND)
+        if _offset(zone, low) != _offset(zone, high):
+            yield _boundary(zone, low, high)
+        low = high
+
+
+def _boundary(zone: ZoneInfo, low: datetime, high: datetime) -> datetime:
+    old = _offset(zone, low)
+    while high - low > _SECOND:
+        middle = low + (high - low) // 2
+        if _offset(zone, middle) == old:
+            low = middle
+        else:
+            high = middle
+    # Offsets change on whole seconds, and halving leaves fractions of one.
+    return high.replace(microsecond=0)
+
+
+def _offset(zone: ZoneInfo, moment: datetime) -> timedelta | None:
+    return moment.astimezone(zone).utcoffset()
