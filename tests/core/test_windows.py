@@ -99,6 +99,14 @@ def test_a_range_in_the_hour_that_is_repeated_opens_both_times() -> None:
     ]
 
 
+def test_the_second_time_of_a_repeated_hour_closes_a_window_too() -> None:
+    window = Window(name="fold", location="Europe/London", times=((60, 90),))
+    changes = [utc("2026-10-24T23:00")]
+    while len(changes) < 5:
+        changes.append(next_change([window], changes[-1]) or changes[-1])
+    assert [f"{change:%H:%M}" for change in changes[1:]] == ["00:00", "00:30", "01:00", "01:30"]
+
+
 def test_a_night_window_ends_at_seven_on_the_wall_through_both_changes() -> None:
     window = Window(name="nights", location="Europe/London", times=NIGHTS)
     assert next_change([window], utc("2026-03-28T22:00")) == utc("2026-03-29T06:00")  # a short night
