@@ -67,12 +67,13 @@ class Decision:
 
     @property
     def deciding(self) -> Reason:
-        """The reason that settled it: the first that held or the last that moved the target."""
+        """The reason that settled it: the first that held, else the last that moved the target, else the last note."""
         for reason in self.reasons:
             if reason.verdict is Verdict.HOLDS:
                 return reason
         moving = [r for r in self.reasons if r.verdict in (Verdict.WANTS, Verdict.LIMITS)]
-        return moving[-1] if moving else self.reasons[-1]
+        notes = [r for r in self.reasons if r.verdict is Verdict.NOTES and r.detail]
+        return (moving or notes or list(self.reasons))[-1]
 
 
 class ActionKind(StrEnum):

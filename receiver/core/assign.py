@@ -96,6 +96,7 @@ class _Bin:
     pool: str
     instance: str | None
     free: dict[str, int]
+    rank: int = 2  # 0 usable, 1 on its way, 2 not listed yet: what helps sooner is filled first, in every pool
     used: bool = False
     allowed: bool = True  # False: wanted, but a check leaves it out, so it must not attract other work
 
@@ -180,7 +181,7 @@ def assign(facts: Facts, policy: Policy) -> Assignment:
         if not fitting:
             misfits.append(Misfit(workload=workload, detail=why_nowhere(workload, policy.pools)))
             continue
-        fitting.sort(key=lambda x: (x.blocked or _is_full(x), _price_per_gpu(x.pool), x.pool.name))
+        fitting.sort(key=lambda x: (_price_per_gpu(x.pool), x.pool.name))
         if workload.gang:
             _place_gang(workload, fitting, allowance)
         else:
@@ -222,10 +223,10 @@ def _capacity(pool: Pool, state: PoolState, facts: Facts) -> Iterable[_Bin]:
     going = _deleted_victims(state)
     usable = [n for n in state.of(Stage.USABLE) if n.cordoned_by is not CordonedBy.SOMEONE and n.instance not in going]
     for node in sorted(usable, key=lambda n: (sum(n.free.values()), n.name)):
-        yield _Bin(pool=pool.id, instance=node.instance, free=dict(node.free))
+        yield _Bin(pool=pool.id, instance=node.instance, free=dict(node.free), rank=0)
     for node in state.living:
         if _is_coming(node, pool, facts):
-            yield _Bin(pool=pool.id, instance=node.instance, free=dict(pool.resources))
+            yield _Bin(pool=pool.id, instance=node.instance, free=dict(pool.resources), rank=1)
     for _ in range(state.unlisted):
         yield _Bin(pool=pool.id, instance=None, free=dict(pool.resources))
 
@@ -258,14 +259,15 @@ def _new_bin(ledger: _Ledger) -> _Bin:
 
 def _place_pod(workload: Workload, fitting: Sequence[_Ledger], allowance: _Allowance) -> None:
     pod = workload.pods[0]
-    for ledger in fitting:
-        for room in ledger.bins:
-            if room.allowed and take(room.free, pod.requests):
-                room.used = True
-                ledger.waiting_gpus += workload.gpus
-                ledger.settled.append(workload.key)
-                return
-    chosen = next((x for x in fitting if allowance.passes(x, 1) == len(RULES)), fitting[0])
+    rooms = sorted(((x, b) for x in fitting for b in x.bins if b.allowed), key=lambda xb: xb[1].rank)
+    for ledger, room in rooms:
+        if take(room.free, pod.requests):
+            room.used = True
+            ledger.waiting_gpus += workload.gpus
+            ledger.settled.append(workload.key)
+            return
+    open_first = sorted(fitting, key=lambda x: x.blocked or _is_full(x))  # stable: cheapest first within each
+    chosen = next((x for x in open_first if allowance.passes(x, 1) == len(RULES)), open_first[0])
     chosen.waiting_gpus += workload.gpus
     chosen.asking.append(workload)
     if any(not room.allowed and take(room.free, pod.requests) for room in chosen.bins):
@@ -280,7 +282,7 @@ def _place_pod(workload: Workload, fitting: Sequence[_Ledger], allowance: _Allow
 def _place_gang(workload: Workload, fitting: Sequence[_Ledger], allowance: _Allowance) -> None:
     """Put all pods of a gang into one pool, or none anywhere: half a gang holds GPUs and computes nothing."""
     refusal: tuple[_Ledger, int, int] | None = None
-    for ledger in fitting:
+    for ledger in sorted(fitting, key=lambda x: x.blocked or _is_full(x)):
         trial = [replace(b, free=dict(b.free)) for b in ledger.bins if b.allowed]
         opened = _fill(trial, workload.pods, ledger)
         passed = allowance.passes(ledger, opened) if opened else len(RULES)

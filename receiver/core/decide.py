@@ -8,7 +8,7 @@ from receiver.core.actions import ActionKind, Decision, Reason, Verdict, VictimS
 from receiver.core.assign import Wanted, floor_gives_way
 from receiver.core.cost import next_unit_at
 from receiver.core.guardrails import Case, apply
-from receiver.core.model import CordonedBy, Node, PoolState, Signal, SignalAction, Source, Stage
+from receiver.core.model import ON_ITS_WAY, CordonedBy, Node, PoolState, Signal, SignalAction, Source, Stage
 from receiver.core.policy import Policy, Pool
 from receiver.core.windows import next_change
 
@@ -202,8 +202,10 @@ def _moments(case: Case) -> Iterable[datetime]:
         if node.stage is Stage.USABLE and node.idle_since is not None:
             yield _removal_moment(node, pool, case.policy, case.now)
             yield next_unit_at(node.created_at, case.now, case.policy.billing)
-        elif node.stage in (Stage.BUILDING, Stage.BOOTING, Stage.INSTALLING):
+        elif node.stage in (*ON_ITS_WAY, Stage.UNKNOWN):
             yield node.created_at + pool.provision_timeout + timedelta(microseconds=1)
+        if case.wanted.budget is not None and node.stage is not Stage.DELETING:
+            yield next_unit_at(node.created_at, case.now, case.policy.billing)  # the spend rises then
     change = next_change(pool.windows, case.now)
     if change is not None:
         yield change

@@ -1,0 +1,127 @@
+"""Valid values with defaults, so that a test says only what matters to it."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from receiver.core.actions import Decision
+from receiver.core.assign import Assignment, assign
+from receiver.core.decide import decide
+from receiver.core.model import (
+    Facts,
+    Node,
+    Pod,
+    PodPhase,
+    PoolState,
+    Signal,
+    SignalAction,
+    Source,
+    SourceState,
+    Spend,
+    Stage,
+)
+from receiver.core.policy import Billing, Policy, Pool
+
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+GPU = "nvidia.com/gpu"
+EVERY_SECOND = Billing(granularity=timedelta(seconds=1), removal_margin=timedelta(0))
+
+
+def a_pool(name: str = "l40s", **changes: Any) -> Pool:
+    """A pool of one-GPU nodes at USD 1.29 an hour, at most 8."""
+    given: dict[str, Any] = {
+        "id": f"{name}-id",
+        "name": name,
+        "size": "an.g1.l40s.kube.x1",
+        "resources": {GPU: 1},
+        "max_nodes": 8,
+        "price_usd_per_hour": Decimal("1.29"),
+    }
+    return Pool(**{**given, **changes})
+
+
+def a_policy(*pools: Pool, **changes: Any) -> Policy:
+    """A policy over *pools* (one L40S pool when none is given), without a budget."""
+    return Policy(pools=pools or (a_pool(),), **changes)
+
+
+def a_pod(name: str = "train", gpus: int = 1, **changes: Any) -> Pod:
+    """A waiting pod of namespace ml that asks for whole GPUs."""
+    given: dict[str, Any] = {
+        "namespace": "ml",
+        "name": name,
+        "uid": f"uid-{name}",
+        "requests": {GPU: gpus},
+        "phase": PodPhase.WAITING,
+        "created_at": NOW - timedelta(seconds=10),
+    }
+    return Pod(**{**given, **changes})
+
+
+def a_node(name: str = "n1", **changes: Any) -> Node:
+    """A usable, empty one-GPU node created 20 minutes ago and idle for 15."""
+    given: dict[str, Any] = {
+        "name": name,
+        "instance": f"i-{name}",
+        "stage": Stage.USABLE,
+        "created_at": NOW - timedelta(minutes=20),
+        "allocatable": {GPU: 1},
+        "idle_since": NOW - timedelta(minutes=15),
+    }
+    return Node(**{**given, **changes})
+
+
+def a_busy_node(name: str = "n1", **changes: Any) -> Node:
+    """A usable node whose GPU a running pod holds."""
+    pod = a_pod(f"on-{name}", phase=PodPhase.RUNNING, node=name)
+    return a_node(name, **{"pods": (pod,), "idle_since": None, **changes})
+
+
+def a_state(*nodes: Node, pool: str = "l40s-id", **changes: Any) -> PoolState:
+    """A pool with *nodes*, as many as Civo was asked for."""
+    return PoolState(**{"pool": pool, "required": len(nodes), "nodes": nodes, **changes})
+
+
+def all_up(*down: Source) -> Mapping[Source, SourceState]:
+    """Every source answers, but for those named."""
+    return {s: SourceState(source=s, up=s not in down, at=NOW, detail="down" if s in down else "") for s in Source}
+
+
+def a_signal(action: SignalAction, pool: str | None = "l40s-id", **changes: Any) -> Signal:
+    """A firing alert."""
+    given = {
+        "action": action,
+        "alertname": f"Gpu-{action}",
+        "fingerprint": f"f-{action}",
+        "starts_at": NOW,
+        "pool": pool,
+    }
+    return Signal(**{**given, **changes})
+
+
+def facts(*states: PoolState, waiting: Iterable[Pod] = (), **changes: Any) -> Facts:
+    """What one step knows."""
+    given: dict[str, Any] = {
+        "at": NOW,
+        "pools": states,
+        "waiting": tuple(waiting),
+        "signals": (),
+        "sources": all_up(),
+        "spend": Spend(month="2026-11", usd=Decimal(0)),
+    }
+    return Facts(**{**given, **changes})
+
+
+def run(found: Facts, policy: Policy) -> tuple[Assignment, dict[str, Decision]]:
+    """Assign and decide as a step does; decisions by pool name."""
+    assignment = assign(found, policy)
+    decisions = {
+        p.name: decide(found.pool(p.id), assignment.pools[p.id], found.signals, policy, found.at) for p in policy.pools
+    }
+    return assignment, decisions
+
+
+def rules(decision: Decision, *verdicts: str) -> list[str]:
+    """Names of the rules that spoke with one of *verdicts*."""
+    return [r.rule for r in decision.reasons if r.verdict.value in verdicts]

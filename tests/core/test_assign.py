@@ -1,0 +1,293 @@
+"""Which pools get how many nodes for what waits."""
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
+from receiver.core.actions import Action, ActionKind
+from receiver.core.demand import workloads
+from receiver.core.model import (
+    Backoff,
+    CordonedBy,
+    Node,
+    PodPhase,
+    Requirement,
+    SignalAction,
+    Source,
+    Spend,
+    Stage,
+    Toleration,
+)
+from receiver.core.policy import Budget, Limits, Taint
+from tests.core.builders import (
+    GPU,
+    NOW,
+    a_busy_node,
+    a_node,
+    a_pod,
+    a_policy,
+    a_pool,
+    a_signal,
+    a_state,
+    all_up,
+    facts,
+    rules,
+    run,
+)
+
+COMING = (Stage.BUILDING, Stage.BOOTING, Stage.INSTALLING)
+
+
+def coming(stage: Stage, name: str = "n1") -> Node:
+    return a_node(name, stage=stage, allocatable={}, idle_since=None, created_at=NOW - timedelta(minutes=2))
+
+
+def test_forty_one_gpu_pods_want_exactly_forty_nodes() -> None:
+    pods = [a_pod(f"p{n}") for n in range(40)]
+    assignment, _ = run(facts(a_state(), waiting=pods), a_policy(a_pool(max_nodes=100)))
+    assert assignment.pools["l40s-id"].new_nodes == 40
+
+
+@pytest.mark.parametrize("stage", COMING)
+def test_a_node_on_its_way_is_not_asked_for_again(stage: Stage) -> None:
+    _, decisions = run(facts(a_state(coming(stage)), waiting=[a_pod()]), a_policy())
+    assert decisions["l40s"].target == 1
+
+
+def test_a_node_that_civo_does_not_list_yet_is_not_asked_for_again() -> None:
+    _, decisions = run(facts(a_state(required=1), waiting=[a_pod()]), a_policy())
+    assert decisions["l40s"].target == 1
+
+
+def test_pods_share_a_node_that_offers_several_gpus() -> None:
+    pool = a_pool(resources={GPU: 8})
+    pods = [a_pod("a", 4), a_pod("b", 2), a_pod("c", 2), a_pod("d", 1)]
+    assignment, _ = run(facts(a_state(), waiting=pods), a_policy(pool))
+    assert assignment.pools[pool.id].new_nodes == 2
+
+
+def test_free_gpus_of_a_usable_node_are_filled_before_a_node_is_bought() -> None:
+    node = a_busy_node(allocatable={GPU: 2})
+    assignment, _ = run(facts(a_state(node), waiting=[a_pod()]), a_policy(a_pool(resources={GPU: 2})))
+    wanted = assignment.pools["l40s-id"]
+    assert (wanted.new_nodes, wanted.needed) == (0, frozenset({"i-n1"}))
+
+
+def test_a_usable_node_that_the_scheduler_ignores_stops_the_buying_and_says_so() -> None:
+    _, decisions = run(facts(a_state(a_node()), waiting=[a_pod()]), a_policy())
+    decision = decisions["l40s"]
+    assert decision.target == 1
+    assert "would fit a usable node" in decision.deciding.detail
+
+
+def test_a_cordon_of_somebody_else_takes_the_node_out_of_the_capacity() -> None:
+    node = a_node(cordoned_by=CordonedBy.SOMEONE)
+    _, decisions = run(facts(a_state(node), waiting=[a_pod()]), a_policy())
+    assert decisions["l40s"].target == 2
+
+
+def test_a_node_cordoned_by_us_serves_the_pod_that_arrived_meanwhile() -> None:
+    node = a_node(cordoned_by=CordonedBy.US)
+    assignment, decisions = run(facts(a_state(node), waiting=[a_pod()]), a_policy())
+    assert decisions["l40s"].target == 1
+    assert assignment.pools["l40s-id"].needed == {"i-n1"}
+
+
+def test_the_cheapest_pool_per_gpu_gets_the_pod() -> None:
+    small = a_pool("small", price_usd_per_hour=Decimal("1.29"))
+    large = a_pool("large", resources={GPU: 8}, price_usd_per_hour=Decimal("8.00"))
+    _, decisions = run(
+        facts(a_state(pool="small-id"), a_state(pool="large-id"), waiting=[a_pod()]), a_policy(small, large)
+    )
+    assert (decisions["small"].target, decisions["large"].target) == (0, 1)
+
+
+def test_a_pool_that_backs_off_leaves_the_pod_to_the_next_one() -> None:
+    cheap, dear = a_pool("cheap"), a_pool("dear", price_usd_per_hour=Decimal(9))
+    out = Backoff(failures=1, until=NOW + timedelta(minutes=1), reason="gpu_count_exceeded")
+    found = facts(a_state(pool="cheap-id", backoff=out), a_state(pool="dear-id"), waiting=[a_pod()])
+    _, decisions = run(found, a_policy(cheap, dear))
+    assert (decisions["cheap"].target, decisions["dear"].target) == (0, 1)
+
+
+def test_a_full_pool_leaves_the_pod_to_the_next_one() -> None:
+    cheap, dear = a_pool("cheap", max_nodes=1), a_pool("dear", price_usd_per_hour=Decimal(9))
+    found = facts(a_state(a_busy_node(), pool="cheap-id"), a_state(pool="dear-id"), waiting=[a_pod()])
+    _, decisions = run(found, a_policy(cheap, dear))
+    assert (decisions["cheap"].target, decisions["dear"].target) == (1, 1)
+
+
+def test_a_frozen_pool_leaves_the_pod_to_the_next_one() -> None:
+    cheap, dear = a_pool("cheap"), a_pool("dear", price_usd_per_hour=Decimal(9))
+    found = facts(
+        a_state(pool="cheap-id"),
+        a_state(pool="dear-id"),
+        waiting=[a_pod()],
+        signals=(a_signal(SignalAction.FREEZE, "cheap-id"),),
+    )
+    _, decisions = run(found, a_policy(cheap, dear))
+    assert (decisions["cheap"].target, decisions["dear"].target) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("pod", "why"),
+    [
+        pytest.param(a_pod(gpus=16), "asks for 16 nvidia.com/gpu, a node offers 1", id="too many GPUs for a node"),
+        pytest.param(a_pod(node_selector={"gpu": "h100"}), "node selector wants gpu=h100", id="selector"),
+        pytest.param(
+            a_pod(affinity=((Requirement(key="zone", operator="In", values=("b",)),),)),
+            "affinity wants zone",
+            id="affinity",
+        ),
+        pytest.param(
+            a_pod(requests={"nvidia.com/mig-1g.10gb": 1}), "1 nvidia.com/mig-1g.10gb, a node offers 0", id="MIG"
+        ),
+    ],
+)
+def test_a_pod_that_no_pool_fits_is_told_with_the_reason_and_buys_nothing(pod, why) -> None:  # type: ignore[no-untyped-def] # ids above carry the types
+    assignment, decisions = run(facts(a_state(), waiting=[pod]), a_policy())
+    assert decisions["l40s"].target == 0
+    assert why in assignment.misfits[0].detail
+
+
+def test_a_taint_of_the_pool_keeps_out_pods_that_do_not_tolerate_it() -> None:
+    pool = a_pool(taints=(Taint(key="gpu", value="true"),))
+    tolerant = a_pod("tolerant", tolerations=(Toleration(key="gpu", operator="Exists"),))
+    assignment, decisions = run(facts(a_state(), waiting=[tolerant, a_pod("not")]), a_policy(pool))
+    assert decisions["l40s"].target == 1
+    assert [m.workload.key for m in assignment.misfits] == ["ml/not"]
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pytest.param(a_pod(daemon=True), id="DaemonSet pod"),
+        pytest.param(a_pod(terminating=True), id="terminating pod"),
+        pytest.param(a_pod(namespace="gpu-operator"), id="validation pod of the GPU operator"),
+        pytest.param(a_pod(phase=PodPhase.OTHER), id="gated pod"),
+        pytest.param(a_pod(phase=PodPhase.STARTING, node="n9"), id="pod that pulls its image"),
+    ],
+)
+def test_no_demand_comes_from_a(pod) -> None:  # type: ignore[no-untyped-def] # ids above carry the types
+    assert workloads([pod]) == ()
+
+
+def gang(count: int) -> list:  # type: ignore[type-arg] # of pods
+    return [a_pod(f"rank{n}", gang="ml/train") for n in range(count)]
+
+
+def test_a_gang_gets_all_its_nodes_in_one_decision() -> None:
+    _, decisions = run(facts(a_state(), waiting=gang(4)), a_policy())
+    assert decisions["l40s"].target == 4
+
+
+def test_a_gang_that_the_maximum_cannot_hold_buys_nothing_and_says_so() -> None:
+    _, decisions = run(facts(a_state(), waiting=gang(4)), a_policy(a_pool(max_nodes=3)))
+    assert decisions["l40s"].target == 0
+    assert "gangs_whole" in rules(decisions["l40s"], "notes")
+
+
+def test_a_gang_that_the_budget_cannot_pay_whole_buys_nothing() -> None:
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(5)))  # 3 first hours fit, 4 do not
+    _, decisions = run(facts(a_state(), waiting=gang(4)), policy)
+    assert decisions["l40s"].target == 0
+
+
+def test_a_small_pod_is_served_while_a_gang_waits_for_room() -> None:
+    _, decisions = run(facts(a_state(), waiting=[*gang(4), a_pod("alone")]), a_policy(a_pool(max_nodes=3)))
+    assert decisions["l40s"].target == 1
+
+
+def test_a_gang_goes_to_the_pool_that_can_hold_it_whole() -> None:
+    cheap, dear = a_pool("cheap", max_nodes=2), a_pool("dear", price_usd_per_hour=Decimal(9))
+    found = facts(a_state(pool="cheap-id"), a_state(pool="dear-id"), waiting=gang(4))
+    _, decisions = run(found, a_policy(cheap, dear))
+    assert (decisions["cheap"].target, decisions["dear"].target) == (0, 4)
+
+
+def test_two_pools_do_not_spend_the_same_last_dollar() -> None:
+    one, two = a_pool("one", labels={"kind": "1"}), a_pool("two", labels={"kind": "2"})
+    pods = [a_pod("a", node_selector={"kind": "1"}), a_pod("b", node_selector={"kind": "2"})]
+    policy = a_policy(one, two, budget=Budget(monthly_usd=Decimal("2.00")))  # one first hour of 1.29
+    _, decisions = run(facts(a_state(pool="one-id"), a_state(pool="two-id"), waiting=pods), policy)
+    assert decisions["one"].target + decisions["two"].target == 1
+
+
+def test_higher_priority_is_served_first_when_the_budget_serves_one() -> None:
+    pods = [a_pod("low", node_selector={"kind": "1"}), a_pod("high", node_selector={"kind": "2"}, priority=100)]
+    one, two = a_pool("one", labels={"kind": "1"}), a_pool("two", labels={"kind": "2"})
+    policy = a_policy(one, two, budget=Budget(monthly_usd=Decimal("2.00")))
+    _, decisions = run(facts(a_state(pool="one-id"), a_state(pool="two-id"), waiting=pods), policy)
+    assert (decisions["one"].target, decisions["two"].target) == (0, 1)
+
+
+def test_the_reservation_counts_the_next_hour_of_every_running_node() -> None:
+    nodes = [a_busy_node("n1"), a_busy_node("n2")]
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(10)))
+    spent = Spend(month="2026-11", usd=Decimal("6.20"))  # 10 - 6.20 - 2 x 1.29 = 1.22 < 1.29
+    _, decisions = run(facts(a_state(*nodes), waiting=[a_pod()], spend=spent), policy)
+    assert decisions["l40s"].target == 2
+    assert decisions["l40s"].deciding.rule == "within_budget"
+
+
+def test_open_growth_is_reserved_until_it_shows_at_civo() -> None:
+    action = Action(
+        id="a",
+        pool="one-id",
+        kind=ActionKind.GROW,
+        opened_at=NOW,
+        from_count=0,
+        to_count=1,
+        reserved_usd=Decimal("1.29"),
+    )
+    one, two = a_pool("one", labels={"kind": "1"}), a_pool("two", labels={"kind": "2"})
+    policy = a_policy(one, two, budget=Budget(monthly_usd=Decimal("2.00")))
+    found = facts(
+        a_state(pool="one-id", open_action=action), a_state(pool="two-id"), waiting=[a_pod(node_selector={"kind": "2"})]
+    )
+    _, decisions = run(found, policy)
+    assert decisions["two"].target == 0
+
+
+def test_a_size_without_a_price_makes_the_spend_unknown_and_stops_growth() -> None:
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(1000)))
+    spend = Spend(month="2026-11", usd=Decimal(0), unpriced=("an.g1.b200.kube.x8",))
+    _, decisions = run(facts(a_state(), waiting=[a_pod()], spend=spend), policy)
+    assert decisions["l40s"].target == 0
+    assert "an.g1.b200.kube.x8" in decisions["l40s"].deciding.detail
+
+
+def test_max_gpus_holds_over_all_pools_together() -> None:
+    one, two = a_pool("one", labels={"kind": "1"}), a_pool("two", labels={"kind": "2"})
+    pods = [a_pod("a", node_selector={"kind": "1"}), a_pod("b", node_selector={"kind": "2"})]
+    found = facts(a_state(a_busy_node(), pool="one-id"), a_state(pool="two-id"), waiting=pods)
+    _, decisions = run(found, a_policy(one, two, limits=Limits(max_gpus=2)))
+    assert decisions["one"].target + decisions["two"].target == 2
+
+
+def test_growth_per_hour_counts_what_was_bought_before() -> None:
+    found = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(5)], grown_last_hour=3)
+    _, decisions = run(found, a_policy(limits=Limits(max_growth_per_hour=5)))
+    assert decisions["l40s"].target == 2
+
+
+def test_standby_is_kept_beyond_need_and_dropped_first_by_the_budget() -> None:
+    pool = a_pool(standby_nodes=1)
+    _, rich = run(facts(a_state(), waiting=[a_pod()]), a_policy(pool))
+    _, poor = run(facts(a_state(), waiting=[a_pod()]), a_policy(pool, budget=Budget(monthly_usd=Decimal("1.30"))))
+    assert (rich["l40s"].target, poor["l40s"].target) == (2, 1)
+
+
+def test_the_floor_is_held_without_any_demand() -> None:
+    _, decisions = run(facts(a_state()), a_policy(a_pool(min_nodes=2)))
+    assert decisions["l40s"].target == 2
+
+
+def test_without_kubernetes_demand_comes_from_kube_state_metrics_with_its_pool_hint() -> None:
+    one, two = a_pool("one"), a_pool("two", price_usd_per_hour=Decimal(9))
+    pod = a_pod(pool_hint="two-id")
+    found = facts(a_state(pool="one-id"), a_state(pool="two-id"), waiting=[pod], sources=all_up(Source.KUBERNETES))
+    _, decisions = run(found, a_policy(one, two))
+    assert (decisions["one"].target, decisions["two"].target) == (0, 1)
+    assert decisions["two"].evidence["counted_by"] == "kube-state-metrics"

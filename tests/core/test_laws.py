@@ -1,0 +1,367 @@
+"""Laws of the core over random worlds: what must hold whatever the facts, the policy and the signals are."""
+
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from itertools import pairwise
+
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from receiver.core.actions import Action, ActionKind, Change, Decision, Victim, VictimStage
+from receiver.core.assign import assign
+from receiver.core.cost import unit_price
+from receiver.core.decide import decide
+from receiver.core.model import (
+    Backoff,
+    CordonedBy,
+    Facts,
+    Node,
+    Pod,
+    PodPhase,
+    PoolState,
+    Signal,
+    SignalAction,
+    Source,
+    SourceState,
+    Spend,
+    Stage,
+)
+from receiver.core.plan import plan
+from receiver.core.policy import Billing, Budget, Fallback, Limits, Policy, Pool
+from tests.core.builders import GPU, NOW, a_pool, a_signal, run
+
+LAWS = settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
+POOLS = ("one", "two")
+ago = st.integers(0, 5400).map(lambda s: NOW - timedelta(seconds=s))
+
+
+@st.composite
+def nodes(draw: st.DrawFn, pool: Pool, number: int) -> Node:
+    name = f"{pool.name}-{number}"
+    stage = draw(st.sampled_from([Stage.USABLE] * 5 + list(Stage)))
+    count = draw(st.sampled_from([0, 0, 1])) if stage is Stage.USABLE else 0
+    pod = Pod(
+        namespace="ml",
+        name=f"on-{name}",
+        uid=name,
+        requests={GPU: 1},
+        phase=PodPhase.RUNNING,
+        created_at=NOW,
+        node=name,
+    )
+    idle = stage is Stage.USABLE and not count and draw(st.booleans())
+    created = draw(ago)
+    return Node(
+        name=name,
+        instance=f"i-{name}",
+        stage=stage,
+        created_at=created,
+        allocatable=dict(pool.resources) if stage is Stage.USABLE else {},
+        pods=(pod,) * count,
+        idle_since=draw(ago) if idle else None,
+        cordoned_by=draw(st.sampled_from([None, None, None, CordonedBy.US, CordonedBy.SOMEONE])),
+        protected=draw(st.sampled_from([False] * 5 + [True])),
+        hosts=draw(st.sampled_from([()] * 5 + [("prometheus-0",)])),
+    )
+
+
+@st.composite
+def pools(draw: st.DrawFn, name: str) -> Pool:
+    maximum = draw(st.integers(0, 6))
+    return a_pool(
+        name,
+        resources={GPU: draw(st.sampled_from([1, 2, 8]))},
+        max_nodes=maximum,
+        min_nodes=draw(st.integers(0, min(maximum, 1))),
+        standby_nodes=draw(st.sampled_from([0, 0, 0, 1])),
+        labels={"pool": name},
+        price_usd_per_hour=draw(st.sampled_from([Decimal("1.29"), Decimal("10.32"), None])),
+    )
+
+
+@st.composite
+def states(draw: st.DrawFn, pool: Pool, calm: bool) -> PoolState:
+    found = tuple(draw(nodes(pool, n)) for n in range(draw(st.integers(0, 4))))
+    living = sum(1 for n in found if n.stage is not Stage.DELETING)
+    required = max(0, living + draw(st.sampled_from([0, 0, 0, 1, -1])))
+    action = None
+    usable = [n for n in found if n.stage is Stage.USABLE]
+    if usable and not calm and draw(st.booleans()):
+        stage = draw(st.sampled_from([VictimStage.CHOSEN, VictimStage.CORDONED, VictimStage.DELETED]))
+        victim = Victim(instance=usable[0].instance, node=usable[0].name, stage=stage, since=draw(ago))
+        action = Action(
+            id="a",
+            pool=pool.id,
+            kind=ActionKind.RETIRE,
+            opened_at=NOW,
+            from_count=required,
+            to_count=0,
+            victims=(victim,),
+        )
+    backoff = Backoff(failures=1, until=NOW + timedelta(seconds=draw(st.integers(-60, 60))), reason="out of stock")
+    return PoolState(
+        pool=pool.id,
+        required=required,
+        nodes=found,
+        open_action=action,
+        last_grow_at=None if calm else draw(st.none() | ago),
+        last_shrink_at=None if calm else draw(st.none() | ago),
+        backoff=None if calm else draw(st.sampled_from([None, None, backoff])),
+        silenced_by=None if calm else draw(st.sampled_from([None, None, None, "silenced by ops"])),
+    )
+
+
+@st.composite
+def waiting_pods(draw: st.DrawFn, number: int) -> Pod:
+    selector = draw(st.sampled_from([{}, {}, {"pool": "one"}, {"pool": "two"}, {"pool": "three"}]))
+    return Pod(
+        namespace="ml",
+        name=f"p{number}",
+        uid=f"u{number}",
+        requests={GPU: draw(st.sampled_from([1, 1, 2, 8]))},
+        phase=PodPhase.WAITING,
+        created_at=draw(ago),
+        node_selector=selector,
+        priority=draw(st.sampled_from([0, 0, 10])),
+        gang=draw(st.sampled_from([None, None, "ml/g1", "ml/g2"])),
+    )
+
+
+@st.composite
+def signals(draw: st.DrawFn, actions: list[SignalAction]) -> tuple[Signal, ...]:
+    chosen = draw(st.lists(st.sampled_from(actions), max_size=2, unique=True)) if actions else []
+    return tuple(a_signal(a, draw(st.sampled_from([None, "one-id", "two-id"]))) for a in chosen)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[Facts, Policy]:
+    """Facts and a policy. Half of the worlds are calm: nothing but the law under test holds them back."""
+    calm = draw(st.booleans())
+    chosen = tuple(draw(pools(name)) for name in POOLS)
+    down = () if calm else draw(st.lists(st.sampled_from(list(Source)), max_size=1))
+    budget = draw(
+        st.none() | st.sampled_from([Decimal(5), Decimal(30), Decimal(1000)]).map(lambda m: Budget(monthly_usd=m))
+    )
+    policy = Policy(
+        pools=chosen,
+        budget=budget,
+        billing=Billing(granularity=draw(st.sampled_from([timedelta(hours=1), timedelta(seconds=1)]))),
+        limits=Limits(
+            max_gpus=draw(st.none() | st.integers(0, 20)),
+            max_growth_per_hour=draw(st.none() | st.integers(0, 6)),
+            max_removals_per_hour=draw(st.none() | st.integers(0, 3)),
+        ),
+        fallback=draw(st.sampled_from(list(Fallback))),
+    )
+    spent = Decimal(draw(st.integers(0, 110))) / 100 * (budget.monthly_usd if budget else Decimal(0))
+    found = Facts(
+        at=NOW,
+        pools=tuple(draw(states(p, calm)) for p in chosen),
+        waiting=tuple(draw(waiting_pods(n)) for n in range(draw(st.integers(0, 6)))),
+        signals=() if calm else draw(signals(list(SignalAction))),
+        sources={s: SourceState(source=s, up=s not in down, at=NOW) for s in Source},
+        spend=Spend(month="2026-11", usd=spent),
+        grown_last_hour=draw(st.integers(0, 3)),
+        removed_last_hour=draw(st.integers(0, 3)),
+    )
+    return found, policy
+
+
+World = tuple[Facts, Policy]
+
+
+def decided(world: World) -> list[tuple[Pool, PoolState, Decision]]:
+    found, policy = world
+    _, decisions = run(found, policy)
+    return [(p, found.pool(p.id), decisions[p.name]) for p in policy.pools]
+
+
+@LAWS
+@given(worlds())
+def test_only_idle_usable_nodes_that_are_ours_to_take_may_go(world: World) -> None:
+    for _, state, decision in decided(world):
+        by_instance = {n.instance: n for n in state.nodes}
+        assert decision.present - decision.target <= len(decision.candidates)
+        for instance in decision.candidates:
+            node = by_instance[instance]
+            assert not node.pods
+            assert node.idle_since is not None
+            assert node.stage is Stage.USABLE
+            assert node.cordoned_by is not CordonedBy.SOMEONE
+            assert not node.protected
+            assert not node.hosts
+
+
+@LAWS
+@given(worlds())
+def test_no_pool_is_asked_beyond_its_maximum(world: World) -> None:
+    for pool, _, decision in decided(world):
+        assert decision.target <= max(decision.present, pool.max_nodes)
+
+
+@LAWS
+@given(worlds())
+def test_all_pools_together_stay_within_the_limits(world: World) -> None:
+    found, policy = world
+    gpus = existing = grown = 0
+    for pool, state, decision in decided(world):
+        nodes_there = max(state.required, len(state.living))
+        existing += nodes_there * pool.gpus_per_node
+        growth = max(0, decision.target - decision.present)
+        gpus += (nodes_there + growth) * pool.gpus_per_node
+        grown += growth
+    limits = policy.limits
+    if limits.max_gpus is not None:
+        assert gpus <= max(existing, limits.max_gpus)
+    if limits.max_growth_per_hour is not None and grown:
+        assert grown + found.grown_last_hour <= limits.max_growth_per_hour
+
+
+@LAWS
+@given(worlds())
+def test_removals_of_a_pool_stay_within_the_hourly_limit(world: World) -> None:
+    found, policy = world
+    for _, _, decision in decided(world):
+        removed = max(0, decision.present - decision.target)
+        if policy.limits.max_removals_per_hour is not None and removed:
+            assert removed + found.removed_last_hour <= policy.limits.max_removals_per_hour
+
+
+@LAWS
+@given(worlds())
+def test_growth_is_covered_by_the_reservation(world: World) -> None:
+    found, policy = world
+    budget = policy.budget
+    assume(budget is not None)
+    assert budget is not None
+    cost = running = Decimal(0)
+    grew = False
+    for pool, state, decision in decided(world):
+        growth = max(0, decision.target - decision.present)
+        grew = grew or growth > 0
+        if growth:
+            assert pool.price_usd_per_hour is not None
+        if pool.price_usd_per_hour is not None:
+            price = unit_price(pool.price_usd_per_hour, policy.billing)
+            cost += growth * price
+            running += max(state.required, len(state.living)) * price
+    if grew:
+        assert found.spend.usd < budget.monthly_usd * budget.hold_at
+        assert found.spend.usd + running + cost <= budget.monthly_usd * budget.stop_at
+
+
+@LAWS
+@given(worlds())
+def test_the_same_facts_give_the_same_decision(world: World) -> None:
+    assert [d for _, _, d in decided(world)] == [d for _, _, d in decided(world)]
+
+
+@LAWS
+@given(worlds())
+def test_the_last_reason_leaves_the_target_and_guardrails_only_move_towards_the_present_size(world: World) -> None:
+    for _, _, decision in decided(world):
+        assert decision.reasons[-1].target == decision.target
+        guarded = [r for r in decision.reasons if r.verdict.value in ("allows", "limits", "holds")]
+        for before, after in pairwise(guarded):
+            low, high = sorted((decision.present, before.target))
+            assert low <= after.target <= high
+
+
+@LAWS
+@given(worlds(), st.sampled_from([SignalAction.SCALE_UP]), st.sampled_from([None, "one-id", "two-id"]))
+def test_no_growth_signal_lowers_a_target(world: World, action: SignalAction, pool: str | None) -> None:
+    found, policy = world
+    more = replace(found, signals=(*found.signals, a_signal(action, pool, fingerprint="extra")))
+    for (_, _, without), (_, _, with_it) in zip(decided(world), decided((more, policy)), strict=True):
+        assert with_it.target >= without.target
+
+
+@LAWS
+@given(
+    worlds(),
+    st.sampled_from([SignalAction.SCALE_DOWN, SignalAction.PAUSE_SCALE_UP]),
+    st.sampled_from([None, "one-id", "two-id"]),
+)
+def test_no_shrink_signal_raises_the_target_of_its_pool(world: World, action: SignalAction, pool: str | None) -> None:
+    found, policy = world
+    more = replace(found, signals=(*found.signals, a_signal(action, pool, fingerprint="extra")))
+    assignment = assign(
+        found, policy
+    )  # the same assignment: a pause may move work to another pool, never raise its own
+    for p in policy.pools:
+        if pool not in (None, p.id):
+            continue
+        wanted, state = assignment.pools[p.id], found.pool(p.id)
+        without = decide(state, wanted, found.signals, policy, NOW)
+        with_it = decide(state, wanted, more.signals, policy, NOW)
+        assert with_it.target <= max(without.target, state.required)
+        assert not (with_it.target > without.target and without.target >= state.required)
+
+
+@LAWS
+@given(worlds())
+def test_what_was_asked_for_once_is_not_asked_for_again(world: World) -> None:
+    found, policy = world
+    policy = replace(policy, pools=tuple(replace(p, standby_nodes=0) for p in policy.pools))
+    assume(all(s.required >= len(s.living) for s in found.pools))  # else Civo is about to take a node away itself
+    first = decided((found, policy))
+    assume(not any(r.verdict.value in ("limits", "holds") for _, _, d in first for r in d.reasons))
+    grown = replace(found, pools=tuple(replace(s, required=max(s.required, d.target)) for _, s, d in first))
+    for _, _, second in decided((grown, policy)):
+        assert second.change is not Change.GROW
+
+
+@LAWS
+@given(worlds())
+def test_a_gang_is_bought_for_whole_or_not_at_all(world: World) -> None:
+    found, policy = world
+    only_gangs = replace(found, waiting=tuple(p for p in found.waiting if p.gang == "ml/g1"))
+    policy = replace(policy, pools=tuple(replace(p, min_nodes=0, standby_nodes=0) for p in policy.pools))
+    for pool, state, decision in decided((only_gangs, policy)):
+        if decision.change is not Change.GROW:
+            continue
+        free = sorted(sum(n.free.values()) for n in state.of(Stage.USABLE) if n.cordoned_by is not CordonedBy.SOMEONE)
+        coming = [
+            n for n in state.living if n.stage in (Stage.BUILDING, Stage.BOOTING, Stage.INSTALLING, Stage.UNKNOWN)
+        ]
+        room = sum(free) + (len(coming) + state.unlisted + decision.target - decision.present) * pool.gpus_per_node
+        assert room >= sum(p.gpus for p in only_gangs.waiting)
+
+
+@LAWS
+@given(worlds())
+def test_the_answer_does_not_change_before_the_moment_the_decision_names(world: World) -> None:
+    found, policy = world
+    decisions = decided(world)  # one step decides for all pools: the earliest moment of any of them counts
+    until = min((d.reconsider_at for _, _, d in decisions if d.reconsider_at), default=NOW + timedelta(hours=2))
+    for pool, state, decision in decisions:
+        for share in (0.01, 0.5, 0.99):
+            later = NOW + (until - NOW) * share
+            if later <= NOW or later >= until:
+                continue
+            assignment = assign(replace(found, at=later), policy)
+            again = decide(state, assignment.pools[pool.id], found.signals, policy, later)
+            assert again.target == decision.target, (later, decision.reconsider_at)
+
+
+@LAWS
+@given(worlds())
+def test_a_plan_does_exactly_what_was_decided(world: World) -> None:
+    _, policy = world
+    for _, state, decision in decided(world):
+        action = plan(decision, state, policy)
+        if decision.change is Change.HOLD:
+            assert action is None
+            continue
+        assert action is not None
+        if decision.change is Change.GROW:
+            assert (action.kind, action.to_count) == (ActionKind.GROW, decision.target)
+            assert not action.victims
+        else:
+            assert action.kind is ActionKind.RETIRE
+            assert [v.instance for v in action.victims] == list(
+                decision.candidates[: decision.present - decision.target]
+            )
