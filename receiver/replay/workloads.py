@@ -30,6 +30,7 @@ COLUMNS = (
 NEEDED = COLUMNS[:6]
 LONGEST_SECONDS = 10 * 365 * 86400
 SHOWN = 20
+TOLERATES_GPU_TAINT = (Toleration(key="gpu", operator="Exists"),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,7 @@ class JobDefaults:
 
     namespace: str = "replay"
     node_selector: Mapping[str, str] = field(default_factory=dict)
-    tolerations: tuple[Toleration, ...] = (Toleration(operator="Exists"),)
+    tolerations: tuple[Toleration, ...] = TOLERATES_GPU_TAINT
     gpu_util: float = 0.9
 
 
@@ -233,7 +234,7 @@ def _demo_jobs(start: datetime, plan: DemoPlan) -> Iterator[Job]:
             namespace=plan.namespace,
             team=team,
             node_selector=selector or {},
-            tolerations=(Toleration(operator="Exists"),),
+            tolerations=TOLERATES_GPU_TAINT,
             gpu_util=plan.gpu_util,
         )
 

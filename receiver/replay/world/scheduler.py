@@ -31,7 +31,7 @@ class Scheduler:
         self._first_fit = first_fit
         self._waiting: dict[Key, tuple[Order, Signature]] = {}
         self._fresh: dict[Key, None] = {}
-        self._open: dict[str, None] = {}  # nodes that take pods and have some GPU free
+        self._open: dict[str, None] = {}  # Ready nodes with some GPU free
         self._matches: dict[str, dict[Signature, bool]] = {}
         self._gangs: dict[Gang, dict[Key, None]] = {}  # waiting members
         self._started_gangs: set[Gang] = set()
@@ -78,8 +78,7 @@ class Scheduler:
     def _open_or_close(self, name: str) -> None:
         node = self._cluster.nodes.get(name)
         used = self._cluster.used.get(name, {})
-        takes = node is not None and node.ready and not node.unschedulable
-        if node is not None and takes and any(count > used.get(r, 0) for r, count in node.gpus.items()):
+        if node is not None and node.ready and any(count > used.get(r, 0) for r, count in node.gpus.items()):
             self._open[name] = None
         else:
             self._open.pop(name, None)
@@ -171,8 +170,7 @@ class Scheduler:
         known = self._matches.setdefault(node.name, {})
         if signature not in known:
             known[signature] = (
-                node.ready
-                and not node.unschedulable
+                node.ready  # a cordon is a taint too, and lets in whoever tolerates everything
                 and untolerated(node.taints, pod.tolerations) is None
                 and selects(node.labels, pod.node_selector, pod.affinity)
             )
@@ -192,7 +190,7 @@ class Scheduler:
         reasons: Counter[str] = Counter()
         for node in self._cluster.nodes.values():
             taint = untolerated(node.taints, pod.tolerations)
-            if node.unschedulable:
+            if taint is not None and node.unschedulable:
                 reasons["node(s) were unschedulable"] += 1
             elif taint is not None:
                 reasons[f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"] += 1
