@@ -38,7 +38,7 @@ lint: venv ## ruff, formatting, mypy, import direction
 
 rules: binaries ## the Prometheus rules, their tests, and the example configurations
 	@echo "== rules"
-	@$(BIN)/promtool check rules --lint=all --lint-fatal rules/*.rules.yaml
+	@$(BIN)/promtool check rules --lint=all --lint-fatal rules/*.yaml
 	@$(BIN)/promtool check config rules/prometheus.yml
 	@$(BIN)/amtool check-config rules/alertmanager.yml
 	@$(BIN)/promtool test rules tests/rules/*.test.yaml
