@@ -79,10 +79,9 @@ class Books:
         return records
 
     def _usd(self, vm: VM, until: datetime) -> Decimal:
-        hours = Decimal(self.units(vm, until)) * (
-            Decimal(int(self._behaviour.granularity / timedelta(microseconds=1))) / Decimal(3_600_000_000)
-        )
-        return hours * self._price.get(vm.size, Decimal(0))
+        price = self._price.get(vm.size, Decimal(0))
+        microseconds = self._behaviour.granularity // timedelta(microseconds=1)
+        return price * self.units(vm, until) * microseconds / 3_600_000_000  # divided last, so that cents stay exact
 
     def _gpu_seconds(self, vm: VM, until: datetime) -> float:
         seconds = (self.units(vm, until) * self._behaviour.granularity).total_seconds()

@@ -1,0 +1,113 @@
+"""Whatever happens in whatever order, the world stays possible."""
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from receiver.replay.world import GPU, Behaviour, PodSpec, Refused, Timings, World
+from tests.replay.builders import L40S, job, pool, seconds, vms, world
+
+
+@dataclass
+class Op:
+    """Something that somebody does to the world; *pick* chooses among what is there."""
+
+    name: str
+    pick: int
+    amount: int
+
+
+OPS = st.builds(
+    Op,
+    name=st.sampled_from(
+        ["resize", "delete", "recycle", "submit", "gang", "cordon", "evict", "pod", "node", "stuck", "wait"]
+    ),
+    pick=st.integers(0, 20),
+    amount=st.integers(0, 5),
+)
+BEHAVIOURS = st.builds(
+    Behaviour,
+    decrement=st.sampled_from(["at_once", "never", timedelta(seconds=45)]),
+    partial_fill=st.booleans(),
+    rescale_conflict=st.booleans(),
+    victims_by_age=st.sampled_from(["oldest", "newest"]),
+)
+
+
+T = TypeVar("T")
+
+
+def _at(items: list[T], pick: int) -> T | None:
+    return items[pick % len(items)] if items else None
+
+
+def do(w: World, op: Op, number: int) -> None:
+    """Carry *op* out; a refusal is a fine answer."""
+    pool_id = "ab"[op.pick % 2]
+    vm = _at(vms(w, pool_id), op.pick)
+    node = _at(list(w.nodes), op.pick)
+    pod = _at(list(w.active_pods), op.pick)
+    doings: dict[str, Callable[[], object]] = {
+        "resize": lambda: w.resize(pool_id, op.amount),
+        "delete": lambda: w.delete_instance(pool_id, vm.id) if vm else None,
+        "recycle": lambda: w.recycle(vm.hostname) if vm else None,
+        "submit": lambda: w.submit(job(f"j{number}", runs=30 * (1 + op.pick), pods=1 + op.amount % 3)),
+        "gang": lambda: w.submit(job(f"g{number}", runs=100, pods=2, gang=True, gpus_per_pod=1 + op.amount % 2)),
+        "cordon": lambda: w.patch_node(node, unschedulable=bool(op.amount % 2)) if node else None,
+        "evict": lambda: w.evict(*pod) if pod else None,
+        "pod": lambda: w.add_pod(PodSpec(namespace="default", name=f"p{op.amount}", requests={GPU: 1})),
+        "node": lambda: w.delete_node(node) if node else None,
+        "stuck": lambda: w.faults.stuck_building(pool_id, op.amount % 2),
+        "wait": lambda: w.advance(w.now + seconds(30 * op.amount)),
+    }
+    with suppress(Refused):
+        doings[op.name]()
+
+
+def check(w: World, version: int) -> None:
+    """Raise AssertionError where the world is impossible."""
+    assert w.version >= version
+    held: Counter[str] = Counter()
+    for pod in w.active_pods.values():
+        if pod.node is not None:
+            held[pod.node] += pod.gpus
+            assert pod.node in w.nodes
+    for name, gpus in held.items():
+        assert gpus <= w.nodes[name].gpus.get(GPU, 0)
+    for p in w.pools.values():
+        assert p.required >= 0
+        assert p.late_decrements >= 0
+        assert len(p.living) <= max(p.required, 0)
+    assert all(usage >= 0 for usage in w.quota_usage().values())
+    running = {p.key for p in w.active_pods.values() if p.phase == "Running"}
+    assert all(s.util == 0 or s.pod in running for s in w.gpu_samples())
+    assert w.gpu_seconds <= w.paid_gpu_seconds() + 1e-6
+
+
+@settings(max_examples=150, deadline=None)
+@given(ops=st.lists(OPS, max_size=40), behaviour=BEHAVIOURS, seed=st.integers(0, 3))
+def test_no_sequence_of_events_makes_an_impossible_world(ops: list[Op], behaviour: Behaviour, seed: int) -> None:
+    w = world(
+        pool("a", count=1),
+        pool("b", resources={GPU: 2}),
+        timings=Timings(create=seconds(3), jitter=0.2),
+        behaviour=behaviour,
+        stock={L40S: 6},
+        quota={"instance_count": 6},
+        seed=seed,
+    )
+    version = 0
+    for number, op in enumerate(ops):
+        do(w, op, number)
+        check(w, version)
+        version = w.version
+        w.advance(w.now + seconds(7))
+        check(w, version)
+    w.advance(w.now + timedelta(hours=2))
+    check(w, version)
