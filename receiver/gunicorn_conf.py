@@ -1,0 +1,49 @@
+"""gunicorn's settings: one worker that answers webhooks on eight threads and runs the loop beside them.
+
+``gunicorn --config python:receiver.gunicorn_conf 'receiver.bootstrap:create_app()'``. The settings are module
+variables because that is gunicorn's interface (https://gunicorn.org/reference/settings/).
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+wsgi_app = "receiver.bootstrap:create_app()"
+
+bind = os.environ.get("GPU_AUTOSCALER_LISTEN") or "0.0.0.0:8080"
+
+# One worker: two would run two loops, and each /metrics would be a matter of chance.
+workers = 1
+worker_class = "gthread"
+threads = 8
+# A thread that starts before the fork stays in the master, so nothing is loaded there.
+preload_app = False
+
+# SIGTERM: answers under way and the loop's present call may end; Kubernetes kills after 30 s by default.
+graceful_timeout = 20
+
+# The control socket (gunicorn 25.1) wants a writable home, which a read-only root file system has not.
+control_socket_disable = True
+
+# The worker's heartbeat file must not wait for a disk.
+_shm = Path("/dev/shm")  # noqa: S108 (a memory file system, not a guessable temporary file: gunicorn unlinks it at once)
+worker_tmp_dir = str(_shm) if _shm.is_dir() and os.access(_shm, os.W_OK) else None
+
+accesslog = None  # /metrics counts answers; a line for each scrape and probe tells nobody anything
+errorlog = "-"
+proc_name = "gpu-autoscaler"
+
+
+def post_worker_init(worker: Any) -> None:
+    """Start the loop in the worker, after the application was loaded there."""
+    from receiver import bootstrap
+
+    bootstrap.start(worker.wsgi)
+
+
+def worker_exit(server: Any, worker: Any) -> None:  # noqa: ARG001 (gunicorn passes both)
+    """Stop the loop when the worker ends, for whichever reason; a worker that failed to load has none."""
+    from receiver import bootstrap
+
+    if getattr(worker, "wsgi", None) is not None:
+        bootstrap.stop(worker.wsgi)

@@ -1,0 +1,253 @@
+"""What /metrics says: read from the store at scrape time, so that it is true after a restart and on every replica.
+
+Names end in their unit; ratios are 0-1, money is USD. Only `Instruments` lives in the process, because only
+the process knows how long its answers and steps took.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from receiver.core.actions import ActionKind, Change, OutcomeKind
+from receiver.core.policy import Policy
+from receiver.ports import Clock, Store, TryLater, WontWork
+
+PREFIX = "gpu_autoscaler"
+MODES = ("act", "observe")
+NODE_STATES = ("required", "ready", "building", "busy", "idle", "unknown")
+NOTICE_STATES = ("pending", "sent", "failed")
+WEBHOOK_CODES = (202, 400, 401, 405, 413, 500, 503)
+WEBHOOK_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+STEP_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+Row = tuple[Sequence[str], float]
+
+
+class Instruments:
+    """What this process counts about itself: answers of the webhook and steps of the loop."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Register on *registry*; every known code starts at 0, so that a first error is an increase."""
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no annotation here; the _created series carry no news and double the output
+        self._requests = Counter(
+            f"{PREFIX}_webhook_requests", "Webhook answers by HTTP status code.", ["code"], registry=registry
+        )
+        self._request_seconds = Histogram(
+            f"{PREFIX}_webhook_seconds",
+            "Time to answer a webhook, in seconds.",
+            registry=registry,
+            buckets=WEBHOOK_BUCKETS,
+        )
+        self._steps = Counter(f"{PREFIX}_loop_steps", "Steps of the loop, failed ones included.", registry=registry)
+        self._errors = Counter(f"{PREFIX}_loop_errors", "Steps of the loop that failed.", registry=registry)
+        self._step_seconds = Histogram(
+            f"{PREFIX}_loop_step_seconds",
+            "Duration of a step of the loop, in seconds.",
+            registry=registry,
+            buckets=STEP_BUCKETS,
+        )
+        for code in WEBHOOK_CODES:
+            self._requests.labels(code=str(code))
+
+    def webhook_answered(self, code: int, seconds: float) -> None:
+        """Count one answer with its HTTP status *code* and how long it took in seconds."""
+        self._requests.labels(code=str(code)).inc()
+        self._request_seconds.observe(seconds)
+
+    def stepped(self, seconds: float, *, failed: bool) -> None:
+        """Count one step that took *seconds*."""
+        self._steps.inc()
+        self._step_seconds.observe(seconds)
+        if failed:
+            self._errors.inc()
+
+
+class StoreCollector(Collector):
+    """Policy from the configuration, everything else from the store's picture and totals.
+
+    A store that does not answer leaves its own series out and says ``gpu_autoscaler_source_up{source="store"} 0``;
+    nothing is reported as 0 that is not known.
+    """
+
+    def __init__(self, store: Store, policy: Policy, clock: Clock, *, mode: str, version: str) -> None:
+        """Read *store* at each scrape; *mode* is ``act`` or ``observe``."""
+        self._store, self._policy, self._clock = store, policy, clock
+        self._mode, self._version = mode, version
+
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing: registering must not read the store."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every family once."""
+        yield from self._configured()
+        try:
+            kept, counts = self._store.snapshot(), self._store.counts()
+        except (TryLater, WontWork):
+            yield _gauge(
+                "source_up", "Whether a source answered in the last step (1) or not (0).", [(("store",), 0)], "source"
+            )
+            return
+        picture: Mapping[str, Any] = kept[0] if kept else {}
+        yield from self._seen(picture)
+        yield from self._money(picture)
+        yield from self._sources(picture, kept[1] if kept else None)
+        yield from self._totals(counts)
+
+    def _configured(self) -> Iterator[Metric]:
+        """What the operator said: there before the first step, because the alert rules compare with it."""
+        pools = self._policy.pools
+        info = GaugeMetricFamily(
+            f"{PREFIX}_pool_info", "A pool's id, name and Civo size.", labels=["pool", "pool_name", "size"]
+        )
+        for pool in pools:
+            info.add_metric([pool.id, pool.name, pool.size], 1)
+        yield info
+        high = [((p.id,), p.utilization_high) for p in pools]
+        low = [((p.id,), p.utilization_low) for p in pools]
+        yield _gauge("policy_utilization_high_ratio", "Utilization above which a pool is kept (0-1).", high, "pool")
+        yield _gauge("policy_utilization_low_ratio", "Utilization below which a pool may shrink (0-1).", low, "pool")
+        prices = [((p.id,), float(p.price_usd_per_hour)) for p in pools if p.price_usd_per_hour is not None]
+        yield _gauge(
+            "pool_node_price_usd_per_hour", "Price of a node-hour in USD; absent when unknown.", prices, "pool"
+        )
+        yield _gauge("mode", "The mode in force (1).", [((m,), float(m == self._mode)) for m in MODES], "mode")
+        if self._policy.budget is not None:
+            budget = self._policy.budget
+            yield _gauge("budget_limit_usd", "The month's allowance in USD.", [((), float(budget.monthly_usd))])
+            stages = (("warn", budget.warn_at), ("hold", budget.hold_at), ("stop", budget.stop_at))
+            ratios = [((name,), float(at)) for name, at in stages]
+            yield _gauge("budget_threshold_ratio", "Where a stage of the budget begins (ratio of it).", ratios, "stage")
+        yield _gauge("build_info", "The version that runs.", [((self._version,), 1)], "version")
+
+    def _seen(self, picture: Mapping[str, Any]) -> Iterator[Metric]:
+        """The pools as the last step found them."""
+        found = {str(entry.get("pool")): entry for entry in picture.get("pools") or ()}
+        known = [(pool, found.get(pool.id, {})) for pool in self._policy.pools]
+        states = [
+            ((pool.id, state), count)
+            for pool, entry in known
+            for state in NODE_STATES
+            if (count := number(entry.get(state))) is not None
+        ]
+        yield _gauge(
+            "pool_nodes", "Nodes of a pool by state; required is what Civo was asked for.", states, "pool", "state"
+        )
+        for name, key, text in (
+            ("pool_nodes_wanted", "wanted", "Nodes that demand, floors and standby ask for."),
+            ("pool_pending_gpus", "pending_gpus", "GPUs that waiting pods ask of a pool."),
+            ("pool_utilization_ratio", "utilization", "GPU utilization as the last step read it (0-1)."),
+        ):
+            rows = [((p.id,), value) for p, entry in known if (value := number(entry.get(key))) is not None]
+            yield _gauge(name, text, rows, "pool")
+        bounds = [(p, entry.get("min_nodes"), entry.get("max_nodes")) for p, entry in known]
+        least = [((p.id,), _or(low, p.min_nodes)) for p, low, _ in bounds]
+        most = [((p.id,), _or(high, p.max_nodes)) for p, _, high in bounds]
+        yield _gauge("pool_nodes_min", "Fewest nodes that policy and windows ask for now.", least, "pool")
+        yield _gauge("pool_nodes_max", "Most nodes that policy and windows allow now.", most, "pool")
+        ages = [((p.id,), self._open_for(entry)) for p, entry in known]
+        yield _gauge(
+            "action_open_seconds", "Age of a pool's open action in seconds; 0 when none is open.", ages, "pool"
+        )
+        away = [((p.id,), float(bool(entry.get("backoff")))) for p, entry in known if entry]
+        yield _gauge("pool_backoff", "Whether a pool backs off after failures (1).", away, "pool")
+
+    def _open_for(self, entry: Mapping[str, Any]) -> float:
+        opened = moment((entry.get("open_action") or {}).get("opened_at"))
+        return max(0.0, (self._clock.now() - opened).total_seconds()) if opened else 0.0
+
+    def _money(self, picture: Mapping[str, Any]) -> Iterator[Metric]:
+        budget = picture.get("budget") or {}
+        for name, text in (
+            ("spent_usd", "Spent this month in USD, from the ledger."),
+            ("reserved_usd", "Kept aside in USD for growth under way and hours about to start."),
+        ):
+            amount = number(budget.get(name))
+            if amount is not None:
+                yield _gauge(f"budget_{name}", text, [((), amount)])
+
+    def _sources(self, picture: Mapping[str, Any], at: datetime | None) -> Iterator[Metric]:
+        sources = [s for s in picture.get("sources") or () if s.get("configured", True) and s.get("source") != "store"]
+        up = [((str(s.get("source")),), float(bool(s.get("up")))) for s in sources]
+        yield _gauge(
+            "source_up", "Whether a source answered in the last step (1) or not (0).", [*up, (("store",), 1)], "source"
+        )
+        beats = [moment(s.get("at")) for s in sources if s.get("source") == "heartbeat"]
+        for beat in beats:
+            if beat is not None:
+                text = "When the heartbeat alert last reached the webhook (Unix seconds)."
+                yield _gauge("last_heartbeat_timestamp_seconds", text, [((), beat.timestamp())])
+        if at is not None:
+            age = max(0.0, (self._clock.now() - at).total_seconds())
+            yield _gauge("snapshot_age_seconds", "Age of the last finished step, in seconds.", [((), age)])
+
+    def _totals(self, counts: Mapping[str, Any]) -> Iterator[Metric]:
+        ids = [p.id for p in self._policy.pools]
+        changes = [(pool, change.value) for pool in ids for change in Change]
+        outcomes = [(pool, kind.value, end.value) for pool in ids for kind in ActionKind for end in OutcomeKind]
+        yield _counter(
+            "decisions", "Decisions stored, by change.", _filled(counts.get("decisions"), changes), "pool", "change"
+        )
+        ended = _filled(counts.get("actions"), outcomes)
+        yield _counter("actions", "Actions that ended, by outcome.", ended, "pool", "kind", "outcome")
+        for name, text in (("deliveries", "Webhook deliveries kept."), ("alerts", "Alerts in the deliveries kept.")):
+            total = number(counts.get(name))
+            if total is not None:
+                yield _counter(name, text, [((), total)])
+        notices = _filled(counts.get("notices"), [(state,) for state in NOTICE_STATES])
+        yield _gauge("notices", "Notices in the outbox by state.", notices, "state")
+
+
+def number(value: Any) -> float | None:
+    """Return *value* as a finite float, or None when it is no number."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+        return None
+    try:
+        found = Decimal(str(value))
+    except InvalidOperation:
+        return None
+    return float(found) if found.is_finite() else None
+
+
+def moment(value: Any) -> datetime | None:
+    """Return *value* (RFC 3339 text or an aware datetime) in UTC, or None when it is no time."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo is not None else None
+
+
+def _or(value: Any, default: float) -> float:
+    found = number(value)
+    return float(default) if found is None else found
+
+
+def _filled(counts: Any, known: Iterable[tuple[str, ...]]) -> list[Row]:
+    """Return every *known* label combination, 0 where *counts* (labels to number) has none, then what else it has."""
+    rows: dict[tuple[str, ...], float] = dict.fromkeys(known, 0.0)
+    for labels, total in (counts or {}).items():
+        key = (labels,) if isinstance(labels, str) else tuple(labels)
+        if all(isinstance(part, str) for part in key):  # an open action has no outcome yet
+            rows[key] = float(total)
+    return list(rows.items())
+
+
+def _gauge(name: str, text: str, rows: Iterable[Row], *labels: str) -> Metric:
+    family = GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
+    for values, value in rows:
+        family.add_metric(values, value)
+    return family
+
+
+def _counter(name: str, text: str, rows: Iterable[Row], *labels: str) -> Metric:
+    family = CounterMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
+    for values, value in rows:
+        family.add_metric(values, value)
+    return family

@@ -1,0 +1,121 @@
+"""GET /api/v1: what the pages show, as JSON. It reads the store and changes nothing."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Blueprint, Response, g, jsonify, request
+
+from receiver.core.policy import Pool
+from receiver.web.documents import action_document, budget_document, decision_document, moment, pool_document
+from receiver.web.errors import Problem
+from receiver.web.parts import WebParts
+
+SNAPSHOT_HEADER = "Gpu-Autoscaler-Snapshot-At"
+DEFAULT_LIMIT = 50
+MAX_LIMIT = 500
+MAX_ROW = 2**63 - 1  # the largest row number that SQLite and PostgreSQL can hold
+
+
+def limit_asked() -> int:
+    """Return the query's *limit*; Problem 400 unless it is a whole number from 1 to 500."""
+    text = request.args.get("limit")
+    if text is None:
+        return DEFAULT_LIMIT
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    if not 1 <= number <= MAX_LIMIT:
+        raise Problem(
+            400,
+            "limit is not a number that can be used",
+            f"give a whole number from 1 to {MAX_LIMIT}, or leave it out for {DEFAULT_LIMIT}",
+            field="limit",
+        )
+    return number
+
+
+def pool_called(parts: WebParts, name_or_id: str) -> Pool:
+    """Return the pool of that id or name; Problem 404 that names the known ones."""
+    pool = parts.policy.pool(name_or_id)
+    if pool is None:
+        known = [{"name": p.name, "pool": p.id} for p in parts.policy.pools]
+        raise Problem(
+            404,
+            "no pool has this id or name",
+            "use one of: " + ", ".join(p.name for p in parts.policy.pools) if known else "configure a pool",
+            field="pool",
+            known=known,
+        )
+    return pool
+
+
+def pool_asked(parts: WebParts) -> str | None:
+    """Return the id of the query's *pool*, or None when none is asked for."""
+    asked = request.args.get("pool")
+    return pool_called(parts, asked).id if asked is not None else None
+
+
+def decision_number(text: str) -> int:
+    """Return *text* as a decision's number; Problem 400 unless it is one."""
+    if not (text.isascii() and text.isdigit()):
+        raise Problem(400, "a decision's id is a whole number", "take it from /api/v1/decisions", field="id")
+    return min(int(text[:20]), MAX_ROW)
+
+
+def no_such_decision() -> Problem:
+    """Return the 404 for a decision that is not kept."""
+    return Problem(404, "no decision has this id", "see /api/v1/decisions for those that are kept", field="id")
+
+
+def blueprint(parts: WebParts) -> Blueprint:
+    """Return the read-only API."""
+    routes = Blueprint("api", __name__, url_prefix="/api/v1")
+
+    def picture() -> Mapping[str, Any]:
+        kept = parts.store.snapshot()
+        g.snapshot_at = kept[1] if kept else None
+        return kept[0] if kept else {}
+
+    @routes.after_request
+    def say_how_old(response: Response) -> Response:
+        """Name the step that the answer stems from; ``none`` before the first."""
+        if "snapshot_at" in g:
+            response.headers[SNAPSHOT_HEADER] = moment(g.snapshot_at) or "none"
+        return response
+
+    @routes.get("/pools")
+    def pools() -> Response:
+        found = picture()
+        mode = found.get("mode") or parts.mode
+        return jsonify([pool_document(entry, mode) for entry in found.get("pools") or ()])
+
+    @routes.get("/pools/<pool>")
+    def one_pool(pool: str) -> Response:
+        wanted = pool_called(parts, pool)
+        found = picture()
+        entries = [e for e in found.get("pools") or () if e.get("pool") == wanted.id]
+        entry = entries[0] if entries else {"name": wanted.name, "pool": wanted.id, "size": wanted.size}
+        return jsonify(pool_document(entry, found.get("mode") or parts.mode))
+
+    @routes.get("/decisions")
+    def decisions() -> Response:
+        pool, limit = pool_asked(parts), limit_asked()
+        picture()
+        return jsonify([decision_document(d, parts) for d in parts.store.decisions(pool=pool, limit=limit)])
+
+    @routes.get("/decisions/<number>")
+    def one_decision(number: str) -> Response:
+        stored = parts.store.decision(decision_number(number))
+        if stored is None:
+            raise no_such_decision()
+        return jsonify(decision_document(stored, parts))
+
+    @routes.get("/actions")
+    def actions() -> Response:
+        pool, limit = pool_asked(parts), limit_asked()
+        picture()
+        return jsonify([action_document(a, parts) for a in parts.store.actions(pool=pool, limit=limit)])
+
+    @routes.get("/budget")
+    def budget() -> Response:
+        return jsonify(budget_document(picture(), parts))
+
+    return routes

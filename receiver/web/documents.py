@@ -1,0 +1,123 @@
+"""Decisions, actions, pools and budget as JSON documents; docs/http-api.md describes every field."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+from receiver.core.tell import why
+from receiver.ports import StoredAction, StoredDecision
+from receiver.web.parts import WebParts
+
+POOL_COUNTS = ("required", "ready", "building", "busy", "idle", "unknown", "pending_gpus", "wanted")
+BUDGET_FIELDS = (
+    "month",
+    "monthly_usd",
+    "spent_usd",
+    "reserved_usd",
+    "ratio",
+    "stage",
+    "warn_at",
+    "hold_at",
+    "stop_at",
+)
+
+
+def moment(at: datetime | None) -> str | None:
+    """Return *at* as RFC 3339 in UTC with a Z."""
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z") if at else None
+
+
+def plain(value: Any) -> Any:
+    """Return *value* with nothing in it that JSON does not know: money as a string, times as RFC 3339."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Enum):
+        return plain(value.value)
+    if isinstance(value, datetime):
+        return moment(value)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Decimal | str):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence | set | frozenset):
+        return [plain(item) for item in (sorted(value) if isinstance(value, set | frozenset) else value)]
+    return str(value)
+
+
+def pool_document(entry: Mapping[str, Any], mode: str) -> dict[str, Any]:
+    """Return one pool as the last step found it; a count nobody could tell is null."""
+    document: dict[str, Any] = {"name": entry.get("name"), "pool": entry.get("pool")}
+    document |= {name: entry.get(name) for name in POOL_COUNTS}
+    document["mode"] = entry.get("mode") or mode
+    return plain({**document, **{k: v for k, v in entry.items() if k not in document}})  # type: ignore[no-any-return]  # plain keeps a mapping a dict
+
+
+def decision_document(stored: StoredDecision, parts: WebParts) -> dict[str, Any]:
+    """Return a decision with every reason in order."""
+    decision = stored.decision
+    return {
+        "id": stored.id,
+        "at": moment(decision.at),
+        "pool": decision.pool,
+        "pool_name": parts.pool_name(decision.pool),
+        "from": decision.present,
+        "to": decision.target,
+        "verdict": decision.change.value,
+        "reasons": [
+            {"rule": r.rule, "verdict": r.verdict.value, "target": r.target, "detail": r.detail}
+            for r in decision.reasons
+        ],
+        "because": why(decision),
+        "candidates": list(decision.candidates),
+        "evidence": plain(decision.evidence),
+        "reconsider_at": moment(decision.reconsider_at),
+    }
+
+
+def action_document(stored: StoredAction, parts: WebParts) -> dict[str, Any]:
+    """Return an action with its victims and what became of it (null while it is open)."""
+    action, outcome = stored.action, stored.outcome
+    return {
+        "id": action.id,
+        "pool": action.pool,
+        "pool_name": parts.pool_name(action.pool),
+        "kind": action.kind.value,
+        "from": action.from_count,
+        "to": action.to_count,
+        "opened_at": moment(action.opened_at),
+        "victims": [
+            {"instance": v.instance, "node": v.node, "stage": v.stage.value, "since": moment(v.since)}
+            for v in action.victims
+        ],
+        "decision": action.decision,
+        "reserved_usd": str(action.reserved_usd),
+        "attempts": action.attempts,
+        "retry_at": moment(action.retry_at),
+        "last_error": action.last_error,
+        "outcome": {"kind": outcome.kind.value, "at": moment(outcome.at), "detail": outcome.detail}
+        if outcome
+        else None,
+    }
+
+
+def budget_document(snapshot: Mapping[str, Any] | None, parts: WebParts) -> dict[str, Any]:
+    """Return the month's money; every field is null where no budget is set or no step has looked yet.
+
+    USD amounts are strings, because a binary float cannot hold cents; the ``_at`` fields and ``ratio`` are
+    ratios of the monthly amount.
+    """
+    budget = parts.policy.budget
+    found = (snapshot or {}).get("budget") or {}
+    document: dict[str, Any] = {"configured": budget is not None} | {name: found.get(name) for name in BUDGET_FIELDS}
+    if budget is not None:
+        document["monthly_usd"] = budget.monthly_usd
+        document |= {name: float(getattr(budget, name)) for name in ("warn_at", "hold_at", "stop_at")}
+    document |= {k: v for k, v in found.items() if k not in document}
+    for name in ("monthly_usd", "spent_usd", "reserved_usd"):
+        if document[name] is not None:
+            document[name] = str(document[name])
+    return plain(document)  # type: ignore[no-any-return]  # plain keeps a mapping a dict

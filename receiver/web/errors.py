@@ -1,0 +1,106 @@
+"""Errors as answers: JSON for machines, a page for people, a stack trace for nobody but the log."""
+
+import math
+from typing import Any
+
+import structlog
+from flask import Flask, Response, jsonify, make_response, render_template, request
+from werkzeug.exceptions import HTTPException
+
+from receiver.ports import TryLater
+from receiver.web.auth import Unauthorized
+
+RETRY_AFTER_SECONDS = 5
+MACHINE_PATHS = ("/api/", "/webhook", "/healthz", "/readyz", "/metrics")
+REMEDIES = {
+    404: "see docs/http-api.md for the paths there are",
+    405: "use one of the methods in the Allow header",
+    413: "make messages smaller: group by more labels in Alertmanager's route, or set max_alerts in webhook_configs",
+}
+
+log = structlog.get_logger(__name__)
+
+
+class Problem(Exception):
+    """An answer other than success: HTTP *status*, what is wrong, what helps, and which *field* it is about."""
+
+    def __init__(self, status: int, error: str, remedy: str, *, field: str | None = None, **more: Any) -> None:
+        super().__init__(error)
+        self.status = status
+        self.remedy = remedy
+        self.field = field
+        self.more = more
+
+
+def for_machines(path: str) -> bool:
+    """True when who asks for *path* reads JSON."""
+    return path == "/api" or path.startswith(MACHINE_PATHS)
+
+
+def retry_after(error: TryLater) -> int:
+    """Return whole seconds to wait: what the other side said, rounded up, else a short default."""
+    if error.delay is None:
+        return RETRY_AFTER_SECONDS
+    return max(1, math.ceil(error.delay.total_seconds()))
+
+
+def answer(status: int, error: str, remedy: str, **more: Any) -> Response:
+    """Return the answer in the form that fits the path."""
+    if for_machines(request.path):
+        response = make_response(jsonify({"error": error, "remedy": remedy, **more}))
+    else:
+        response = make_response(render_template("error.html", status=status, error=error, remedy=remedy))
+    response.status_code = status
+    return response
+
+
+def on_problem(problem: Problem) -> Response:
+    """Answer a refusal of ours."""
+    more = dict(problem.more)
+    if problem.field is not None:
+        more["field"] = problem.field
+    return answer(problem.status, str(problem), problem.remedy, **more)
+
+
+def on_unauthorized(error: Unauthorized) -> Response:
+    """Answer 401 with its challenge."""
+    response = answer(401, str(error), error.remedy)
+    response.headers["WWW-Authenticate"] = error.challenge
+    return response
+
+
+def on_try_later(error: TryLater) -> Response:
+    """Answer 503: the store is down. Alertmanager retries on 5xx only."""
+    log.warning("store unavailable", path=request.path, code=error.code, error=str(error))
+    response = answer(
+        503,
+        f"the store does not answer: {error}",
+        "try again; if it lasts, check the volume or database behind GPU_AUTOSCALER_DATABASE_URL",
+    )
+    response.headers["Retry-After"] = str(retry_after(error))
+    return response
+
+
+def on_http(error: HTTPException) -> Response:
+    """Answer what Flask and Werkzeug refuse (unknown path, wrong method, a client that went away)."""
+    status = error.code or 500
+    response = answer(status, (error.name or "error").lower(), REMEDIES.get(status, "see docs/http-api.md"))
+    for name, value in error.get_headers(request.environ):
+        if name.lower() in {"allow", "location"}:
+            response.headers[name] = value
+    return response
+
+
+def on_anything(error: Exception) -> Response:
+    """Answer 500 and log the trace: what broke is for the operator, not for who asked."""
+    log.error("request failed", path=request.path, method=request.method, exc_info=error)
+    return answer(500, "internal error", "the server's log has the details")
+
+
+def install(app: Flask) -> None:
+    """Register every handler on *app*."""
+    app.register_error_handler(Problem, on_problem)
+    app.register_error_handler(Unauthorized, on_unauthorized)
+    app.register_error_handler(TryLater, on_try_later)
+    app.register_error_handler(HTTPException, on_http)
+    app.register_error_handler(Exception, on_anything)

@@ -1,0 +1,56 @@
+"""Health, readiness and metrics: what a kubelet and Prometheus ask."""
+
+from flask import Blueprint, Response, jsonify, make_response, request
+from prometheus_client.exposition import choose_encoder
+
+from receiver.ports import TryLater, WontWork
+from receiver.web.parts import LoopHealth, WebParts
+
+
+def alive(health: LoopHealth) -> bool:
+    """True while the loop beats; one that waits for the leader lock is as healthy as the leader."""
+    return health.state != "stopped" and health.beat_age <= health.fresh
+
+
+def blueprint(parts: WebParts) -> Blueprint:
+    """Return /healthz, /readyz and /metrics."""
+    routes = Blueprint("health", __name__)
+
+    @routes.get("/healthz")
+    def healthz() -> Response:
+        """Answer 200 while the loop beats; 503 makes the kubelet restart the pod. The store is not asked."""
+        health = parts.heartbeat()
+        healthy = alive(health)
+        document = {
+            "status": "ok" if healthy else "stale",
+            "loop": str(health.state),
+            "beat_age_seconds": round(health.beat_age.total_seconds(), 3),
+            "fresh_seconds": round(health.fresh.total_seconds(), 3),
+            "steps": health.steps,
+            "errors": health.errors,
+            "mode": parts.mode,
+            "version": parts.version,
+        }
+        return make_response(jsonify(document), 200 if healthy else 503)
+
+    @routes.get("/readyz")
+    def readyz() -> Response:
+        """Answer 200 when a delivery would be taken and kept; the configuration was loaded or we would not run."""
+        reason = ""
+        if not parts.webhook_tokens:
+            reason = "no webhook token: set GPU_AUTOSCALER_WEBHOOK_TOKEN"
+        else:
+            try:
+                parts.store.check()
+            except (TryLater, WontWork) as error:
+                reason = f"store: {error}"
+        document = {"ready": not reason, "reason": reason, "pools": len(parts.policy.pools), "mode": parts.mode}
+        return make_response(jsonify(document), 503 if reason else 200)
+
+    @routes.get("/metrics")
+    def metrics() -> Response:
+        """Answer the registry in the exposition format that the scraper asks for."""
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        return Response(encode(parts.registry), content_type=content_type)
+
+    return routes

@@ -1,0 +1,71 @@
+"""The pages: everything is rendered here from the store, and nothing is decided."""
+
+import json
+from typing import Any
+
+from flask import Blueprint, render_template
+
+from receiver.ports import StoredAction, StoredDecision
+from receiver.web.api import decision_number, no_such_decision
+from receiver.web.documents import action_document, decision_document
+from receiver.web.health import alive
+from receiver.web.parts import WebParts
+from receiver.web.show import budget_bar, time_of
+
+REFRESH_SECONDS = 15
+LATEST_DECISIONS = 20
+ACTIONS_SEARCHED = 200
+
+
+def blueprint(parts: WebParts) -> Blueprint:
+    """Return / and /decisions/{id}."""
+    routes = Blueprint("pages", __name__)
+
+    def decisions_shown(stored: list[StoredDecision]) -> list[dict[str, Any]]:
+        return [decision_document(d, parts) for d in stored]
+
+    @routes.get("/")
+    def status() -> str:
+        """Show the picture of the last step, the loop's own health and the latest decisions."""
+        kept = parts.store.snapshot()
+        picture, at = kept or ({}, None)
+        now = parts.clock.now()
+        health = parts.heartbeat()
+        found_at = time_of(at)
+        return render_template(
+            "status.html",
+            now=now,
+            refresh=REFRESH_SECONDS,
+            picture=picture,
+            found_at=found_at,
+            stale=found_at is not None and now - found_at > health.fresh,
+            mode=picture.get("mode") or parts.mode,
+            health=health,
+            beating=alive(health),
+            configured=parts.policy.pools,
+            names={p.id: p.name for p in parts.policy.pools},
+            bar=budget_bar(picture.get("budget") or {}),
+            decisions=decisions_shown(list(parts.store.decisions(limit=LATEST_DECISIONS))),
+        )
+
+    @routes.get("/decisions/<number>")
+    def decision(number: str) -> str:
+        """Show one decision: every reason in order, the evidence, and the action that followed."""
+        stored = parts.store.decision(decision_number(number))
+        if stored is None:
+            raise no_such_decision()
+        document = decision_document(stored, parts)
+        return render_template(
+            "decision.html",
+            now=parts.clock.now(),
+            mode=parts.mode,
+            decision=document,
+            evidence=json.dumps(document["evidence"], indent=2, ensure_ascii=False),
+            actions=[action_document(a, parts) for a in followed(stored)],
+        )
+
+    def followed(stored: StoredDecision) -> list[StoredAction]:
+        near = parts.store.actions(pool=stored.decision.pool, limit=ACTIONS_SEARCHED)
+        return [a for a in near if a.action.decision == stored.id]
+
+    return routes

@@ -1,0 +1,307 @@
+"""A policy, a picture, decisions and actions as a running cluster would leave them, and an app over a fake store."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from flask.testing import FlaskClient
+from prometheus_client import CollectorRegistry
+
+from receiver.core.actions import (
+    Action,
+    ActionKind,
+    Decision,
+    Outcome,
+    OutcomeKind,
+    Reason,
+    Verdict,
+    Victim,
+    VictimStage,
+)
+from receiver.core.policy import Budget, Policy, Pool
+from receiver.ports import StoredAction, StoredDecision
+from receiver.web import WebParts, create_app
+from tests.web.fakes import FakeClock, FakeHealth, FakeInstruments, FakeStore
+
+NOW = datetime(2026, 3, 10, 14, 30, tzinfo=UTC)
+TOKEN = "correct-horse-battery-staple"
+L40S = "11111111-aaaa-4bbb-8ccc-000000000001"
+A100 = "11111111-aaaa-4bbb-8ccc-000000000002"
+
+
+def a_policy() -> Policy:
+    """Two pools and a budget."""
+    return Policy(
+        pools=(
+            Pool(
+                id=L40S,
+                name="l40s",
+                size="an.g1.l40s.kube.x1",
+                resources={"nvidia.com/gpu": 1},
+                max_nodes=8,
+                price_usd_per_hour=Decimal("1.29"),
+            ),
+            Pool(id=A100, name="a100", size="an.g1.a100.kube.x8", resources={"nvidia.com/gpu": 8}, max_nodes=2),
+        ),
+        budget=Budget(monthly_usd=Decimal(5000)),
+    )
+
+
+def ago(**units: float) -> str:
+    """Return a moment before NOW as the picture writes it."""
+    return (NOW - timedelta(**units)).isoformat()
+
+
+def a_node(name: str, **more: Any) -> dict[str, Any]:
+    """A node of a picture."""
+    node: dict[str, Any] = {"name": name, "instance": f"i-{name}", "stage": "usable", "idle_since": None, "pods": []}
+    return {**node, "paid_until": ago(minutes=-22), "created_at": ago(minutes=38), "cordoned_by": None, **more}
+
+
+def a_pool(**more: Any) -> dict[str, Any]:
+    """A pool of a picture: two of three nodes work, one GPU is waited for."""
+    pool: dict[str, Any] = {
+        "name": "l40s",
+        "pool": L40S,
+        "size": "an.g1.l40s.kube.x1",
+        "mode": "act",
+        "required": 4,
+        "ready": 3,
+        "building": 1,
+        "busy": 2,
+        "idle": 1,
+        "unknown": 0,
+        "pending_gpus": 1,
+        "wanted": 4,
+        "min_nodes": 0,
+        "max_nodes": 8,
+        "gpus_per_node": 1,
+        "price_usd_per_hour": "1.29",
+        "utilization": 0.8125,
+        "utilization_high": 0.7,
+        "utilization_low": 0.5,
+        "because": "1 GPU is waited for and 1 node is on its way.",
+        "verdict": "grow",
+        "decision": 42,
+        "cooldown_until": ago(seconds=-20),
+        "backoff": None,
+        "silenced_by": None,
+        "open_action": {
+            "id": "grow-l40s-4-8f3a",
+            "kind": "grow",
+            "from": 3,
+            "to": 4,
+            "opened_at": ago(minutes=3),
+            "victims": [],
+            "last_error": "",
+        },
+        "nodes": [
+            a_node("l40s-0", pods=["research/train-llm-0"]),
+            a_node("l40s-1", pods=["research/train-llm-1", "default/notebook-7"]),
+            a_node("l40s-2", idle_since=ago(minutes=12)),
+            a_node("l40s-3", stage="building", paid_until=None),
+        ],
+    }
+    return {**pool, **more}
+
+
+def a_picture(**more: Any) -> dict[str, Any]:
+    """A full picture of a step."""
+    failing = a_pool(
+        name="a100",
+        pool=A100,
+        size="an.g1.a100.kube.x8",
+        required=1,
+        ready=0,
+        building=0,
+        busy=0,
+        idle=0,
+        unknown=1,
+        pending_gpus=16,
+        wanted=2,
+        max_nodes=2,
+        gpus_per_node=8,
+        price_usd_per_hour=None,
+        utilization=None,
+        because="Its price is unknown, so it does not grow.",
+        verdict="hold",
+        decision=41,
+        cooldown_until=None,
+        backoff={"until": ago(minutes=-7), "reason": "Civo is out of stock for this size", "failures": 3},
+        silenced_by="silenced in Alertmanager by night shift until 2026-03-10 18:00 UTC: maintenance",
+        open_action={
+            "id": "retire-a100-0-77aa",
+            "kind": "retire",
+            "from": 2,
+            "to": 1,
+            "opened_at": ago(minutes=9),
+            "victims": [{"node": "a100-1", "stage": "cordoned"}],
+            "last_error": "TryLater: Civo answered 503",
+        },
+        nodes=[a_node("a100-0", stage="unknown", paid_until=None)],
+    )
+    picture: dict[str, Any] = {
+        "at": ago(seconds=4),
+        "mode": "act",
+        "pools": [a_pool(), failing],
+        "budget": {
+            "month": "2026-03",
+            "monthly_usd": "5000",
+            "spent_usd": "3120.44",
+            "reserved_usd": "412.80",
+            "ratio": 0.624088,
+            "stage": "warn",
+            "warn_at": 0.5,
+            "hold_at": 0.8,
+            "stop_at": 1.0,
+            "unpriced": ["an.g1.a100.kube.x8"],
+        },
+        "sources": [
+            {"source": "civo", "up": True, "at": ago(seconds=4), "detail": "", "configured": True},
+            {"source": "kubernetes", "up": True, "at": ago(seconds=4), "detail": "", "configured": True},
+            {"source": "prometheus", "up": True, "at": ago(seconds=4), "detail": "", "configured": True},
+            {"source": "dcgm", "up": False, "at": ago(minutes=6), "detail": "no series for l40s", "configured": True},
+            {"source": "alertmanager", "up": False, "at": None, "detail": "", "configured": False},
+            {"source": "heartbeat", "up": True, "at": ago(seconds=50), "detail": "", "configured": True},
+            {"source": "store", "up": True, "at": ago(seconds=4), "detail": "", "configured": True},
+        ],
+        "signals": [
+            {
+                "alertname": "GpuPoolPendingPods",
+                "action": "scale_up",
+                "pool": L40S,
+                "starts_at": ago(minutes=4),
+                "fingerprint": "ab12",
+            },
+            {
+                "alertname": "GpuAutoscalerHeartbeat",
+                "action": "heartbeat",
+                "pool": None,
+                "starts_at": ago(days=3),
+                "fingerprint": "cd34",
+            },
+        ],
+        "misfits": [
+            {
+                "workload": "research/needs-mig",
+                "gpus": 4,
+                "detail": "asks for nvidia.com/mig-1g.10gb, which no pool offers",
+            }
+        ],
+    }
+    return {**picture, **more}
+
+
+def a_payload(**labels: str) -> dict[str, Any]:
+    """Return a payload as Alertmanager sends it (webhook version 4) with one firing alert."""
+    alert = {
+        "status": "firing",
+        "labels": {"alertname": "GpuPoolPendingPods", "action": "scale_up", "pool": L40S, **labels},
+        "annotations": {"summary": "GPU pods wait"},
+        "startsAt": "2026-03-10T14:26:00Z",
+        "endsAt": "0001-01-01T00:00:00Z",
+        "generatorURL": "http://prometheus/graph",
+        "fingerprint": "ab12cd34ef56ab12",
+    }
+    return {
+        "version": "4",
+        "groupKey": '{}:{alertname="GpuPoolPendingPods"}',
+        "truncatedAlerts": 0,
+        "status": "firing",
+        "receiver": "gpu-autoscaler",
+        "groupLabels": {"alertname": "GpuPoolPendingPods"},
+        "commonLabels": {"component": "gpu-autoscaler"},
+        "commonAnnotations": {},
+        "externalURL": "http://alertmanager",
+        "alerts": [alert],
+    }
+
+
+def a_decision(number: int = 42, **more: Any) -> StoredDecision:
+    """A decision to grow that two rules spoke about."""
+    values: dict[str, Any] = {
+        "pool": L40S,
+        "at": NOW - timedelta(minutes=3),
+        "present": 3,
+        "target": 4,
+        "reasons": (
+            Reason(rule="demand", verdict=Verdict.WANTS, target=6, detail="3 GPUs are waited for."),
+            Reason(rule="within_maximum", verdict=Verdict.ALLOWS, target=6, detail="The maximum is 8 nodes."),
+            Reason(rule="within_limits", verdict=Verdict.LIMITS, target=4, detail="1 of 3 fits the hourly limit."),
+        ),
+        "evidence": {"waiting": ["research/train-llm-2"], "utilization": 0.81, "spent_usd": Decimal("3120.44")},
+        "reconsider_at": NOW + timedelta(minutes=57),
+    }
+    return StoredDecision(id=number, decision=Decision(**{**values, **more}))
+
+
+def an_action(**more: Any) -> StoredAction:
+    """A retirement that was confirmed."""
+    values: dict[str, Any] = {
+        "id": "retire-l40s-2-8f3a",
+        "pool": L40S,
+        "kind": ActionKind.RETIRE,
+        "opened_at": NOW - timedelta(minutes=30),
+        "from_count": 3,
+        "to_count": 2,
+        "victims": (Victim(instance="i-9", node="l40s-9", stage=VictimStage.GONE, since=NOW - timedelta(minutes=20)),),
+        "decision": 42,
+    }
+    outcome = Outcome(kind=OutcomeKind.CONFIRMED, at=NOW - timedelta(minutes=20), detail="the instance is gone")
+    outcome = more.pop("outcome", outcome)
+    return StoredAction(action=Action(**{**values, **more}), outcome=outcome)
+
+
+@dataclass
+class Bench:
+    """An app over a fake store, and everything a test may turn or read."""
+
+    store: FakeStore = field(default_factory=FakeStore)
+    clock: FakeClock = field(default_factory=lambda: FakeClock(NOW))
+    health: FakeHealth = field(default_factory=FakeHealth)
+    instruments: FakeInstruments = field(default_factory=FakeInstruments)
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    tokens: tuple[str, ...] = (TOKEN,)
+    policy: Policy = field(default_factory=a_policy)
+    mode: str = "act"
+    max_body_bytes: int = 100_000
+    wake: Callable[[], None] | None = None
+
+    def parts(self) -> WebParts:
+        """Return what create_app takes."""
+        return WebParts(
+            webhook_tokens=self.tokens,
+            store=self.store,
+            wake=self.wake or (lambda: self.store.log.append("wake")),
+            clock=self.clock,
+            policy=self.policy,
+            mode=self.mode,
+            heartbeat=lambda: self.health,
+            registry=self.registry,
+            instruments=self.instruments,
+            max_body_bytes=self.max_body_bytes,
+            version="0.1.0",
+        )
+
+    def client(self) -> FlaskClient:
+        """Return a client of a fresh app."""
+        return create_app(self.parts()).test_client()
+
+
+def a_full_store() -> FakeStore:
+    """A store with a picture, two decisions and an action."""
+    hold = a_decision(
+        41,
+        pool=A100,
+        present=1,
+        target=1,
+        reasons=(Reason(rule="price_is_known", verdict=Verdict.HOLDS, target=1, detail="Its price is unknown."),),
+        reconsider_at=None,
+    )
+    return FakeStore(
+        picture=(a_picture(), NOW - timedelta(seconds=4)),
+        kept_decisions=[hold, a_decision()],
+        kept_actions=[an_action()],
+    )

@@ -1,0 +1,143 @@
+"""An in-memory store, a clock that stands still and a loop that says what it is told to say."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from receiver.core.actions import Action, Decision, Outcome
+from receiver.core.memory import Memory, NodeLife
+from receiver.core.model import Backoff
+from receiver.core.signals import Alert
+from receiver.core.tell import Notice
+from receiver.ports import Delivery, StoredAction, StoredDecision, StoredNotice, TryLater
+
+
+@dataclass
+class FakeClock:
+    """A clock that shows *at* until it is moved."""
+
+    at: datetime
+
+    def now(self) -> datetime:
+        return self.at
+
+
+@dataclass
+class FakeHealth:
+    """A loop's health that a test writes down."""
+
+    state: str = "leading"
+    beat_age: timedelta = timedelta(seconds=2)
+    fresh: timedelta = timedelta(seconds=75)
+    steps: int = 7
+    errors: int = 1
+
+
+@dataclass
+class FakeInstruments:
+    """Keeps the codes it was told."""
+
+    codes: list[int] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+    def webhook_answered(self, code: int, seconds: float) -> None:
+        self.codes.append(code)
+        self.seconds.append(seconds)
+
+
+@dataclass
+class FakeStore:
+    """The part of the store that the web side uses; *down* makes every call fail. *log* holds what happened when."""
+
+    log: list[str] = field(default_factory=list)
+    down: TryLater | None = None
+    broken: Exception | None = None
+    deliveries: list[tuple[Delivery, datetime]] = field(default_factory=list)
+    picture: tuple[Mapping[str, Any], datetime] | None = None
+    kept_decisions: list[StoredDecision] = field(default_factory=list)
+    kept_actions: list[StoredAction] = field(default_factory=list)
+    totals: Mapping[str, Any] = field(default_factory=dict)
+
+    def _called(self, name: str) -> None:
+        if self.broken is not None:
+            raise self.broken
+        if self.down is not None:
+            raise self.down
+        self.log.append(name)
+
+    def remember(self, delivery: Delivery, at: datetime) -> int:
+        self._called("remember")
+        self.deliveries.append((delivery, at))
+        return len(self.deliveries)
+
+    def snapshot(self) -> tuple[Mapping[str, Any], datetime] | None:
+        self._called("snapshot")
+        return self.picture
+
+    def decisions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredDecision]:
+        self._called("decisions")
+        found = [d for d in reversed(self.kept_decisions) if pool in (None, d.decision.pool)]
+        return found[:limit]
+
+    def decision(self, number: int) -> StoredDecision | None:
+        self._called("decision")
+        return next((d for d in self.kept_decisions if d.id == number), None)
+
+    def actions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredAction]:
+        self._called("actions")
+        found = [a for a in reversed(self.kept_actions) if pool in (None, a.action.pool)]
+        return found[:limit]
+
+    def counts(self) -> Mapping[str, Any]:
+        self._called("counts")
+        return self.totals
+
+    def check(self) -> None:
+        self._called("check")
+
+    # What only the loop uses: the web side has no business here.
+
+    def memory(self, now: datetime, month_start: datetime) -> Memory:
+        raise NotImplementedError
+
+    def remembered_alerts(self, since: datetime) -> tuple[Alert, ...]:
+        raise NotImplementedError
+
+    def considered(self, deliveries: Sequence[int], at: datetime) -> None:
+        raise NotImplementedError
+
+    def saw(self, lives: Sequence[NodeLife], required: Mapping[str, int], at: datetime) -> None:
+        raise NotImplementedError
+
+    def decided(self, decision: Decision) -> int:
+        raise NotImplementedError
+
+    def opened(self, action: Action) -> bool:
+        raise NotImplementedError
+
+    def progressed(self, action: Action) -> None:
+        raise NotImplementedError
+
+    def closed(self, action: Action, outcome: Outcome, backoff: Backoff | None) -> None:
+        raise NotImplementedError
+
+    def say(self, notice: Notice, at: datetime) -> bool:
+        raise NotImplementedError
+
+    def notices_due(self, now: datetime, limit: int = 20) -> Sequence[StoredNotice]:
+        raise NotImplementedError
+
+    def notice_sent(self, notice: int, at: datetime) -> None:
+        raise NotImplementedError
+
+    def notice_failed(self, notice: int, at: datetime, retry_at: datetime | None, error: str) -> None:
+        raise NotImplementedError
+
+    def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None:
+        raise NotImplementedError
+
+
+def without(picture: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    """Return *picture* less *keys*, as an older version would have kept it."""
+    return {k: v for k, v in picture.items() if k not in keys}

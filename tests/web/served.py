@@ -1,0 +1,38 @@
+"""A WSGI application over a fake store and gunicorn settings around it, for a real server in a test.
+
+The settings are ours but for the hooks, which leave a note instead of starting a loop.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from flask import Flask
+
+from receiver import gunicorn_conf
+from receiver.web import create_app
+from tests.web.builders import Bench
+
+globals().update({name: value for name, value in vars(gunicorn_conf).items() if not name.startswith("_")})
+wsgi_app = "tests.web.served:app()"
+
+
+def app() -> Flask:
+    """Return the application."""
+    return create_app(Bench(max_body_bytes=2000).parts())
+
+
+def _note(event: str, worker: Any) -> None:
+    with Path(os.environ["NOTES"]).open("a") as notes:
+        notes.write(json.dumps({"event": event, "pid": os.getpid(), "app": type(worker.wsgi).__name__}) + "\n")
+
+
+def post_worker_init(worker: Any) -> None:
+    """Note that the worker began."""
+    _note("started", worker)
+
+
+def worker_exit(server: Any, worker: Any) -> None:
+    """Note that the worker ended."""
+    _note("stopped", worker)

@@ -1,0 +1,219 @@
+"""GET /api/v1: the fields that others rely on, and refusals that help."""
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from receiver.core.policy import Policy
+from receiver.ports import TryLater
+from tests.web.builders import A100, L40S, NOW, Bench, a_decision, a_full_store, a_picture, a_policy, an_action
+from tests.web.fakes import FakeStore
+
+# Written out, not imported: others rely on these names.
+POOL_COUNTS = ["required", "ready", "building", "busy", "idle", "unknown", "pending_gpus", "wanted"]
+PATHS = ["/pools", "/pools/l40s", "/decisions", "/decisions/42", "/actions", "/budget"]
+
+
+def get(path: str, store: FakeStore | None = None, *, code: int = 200, policy: Policy | None = None) -> Any:
+    """Return what the API answers, after checking the code and that it is JSON."""
+    bench = Bench(store=store if store is not None else a_full_store(), policy=policy or a_policy())
+    response = bench.client().get(f"/api/v1{path}")
+    assert response.status_code == code, response.text
+    assert response.content_type == "application/json"
+    return response.get_json()
+
+
+def test_pools_have_the_documented_fields() -> None:
+    first = get("/pools")[0]
+    documented = [
+        "name",
+        "pool",
+        "required",
+        "ready",
+        "building",
+        "busy",
+        "idle",
+        "unknown",
+        "pending_gpus",
+        "wanted",
+        "mode",
+    ]
+    assert list(first)[: len(documented)] == documented
+    assert [first[k] for k in documented] == ["l40s", L40S, 4, 3, 1, 2, 1, 0, 1, 4, "act"]
+
+
+@pytest.mark.parametrize("called", ["a100", A100])
+def test_a_pool_is_found_by_name_and_by_id(called: str) -> None:
+    pool = get(f"/pools/{called}")
+    assert (pool["name"], pool["unknown"], pool["backoff"]["failures"]) == ("a100", 1, 3)
+
+
+def test_an_unknown_pool_is_answered_with_the_known_ones() -> None:
+    document = get("/pools/h100", code=404)
+    assert document["field"] == "pool"
+    assert document["remedy"] == "use one of: l40s, a100"
+    assert {"name": "l40s", "pool": L40S} in document["known"]
+
+
+def test_a_count_that_the_picture_lacks_is_null_and_not_zero() -> None:
+    store = FakeStore(picture=({"pools": [{"name": "l40s", "pool": L40S}]}, NOW))
+    pool = get("/pools", store)[0]
+    assert (pool["required"], pool["mode"]) == (None, "act")
+
+
+def test_the_answer_says_from_which_step_it_is() -> None:
+    response = Bench(store=a_full_store()).client().get("/api/v1/pools")
+    assert response.headers["Gpu-Autoscaler-Snapshot-At"] == "2026-03-10T14:29:56Z"
+
+
+@pytest.mark.parametrize("path", ["/pools", "/decisions", "/actions"])
+def test_before_the_first_step_lists_are_empty_and_say_so(path: str) -> None:
+    response = Bench().client().get(f"/api/v1{path}")
+    assert (response.status_code, response.get_json()) == (200, [])
+    assert response.headers["Gpu-Autoscaler-Snapshot-At"] == "none"
+
+
+def test_before_the_first_step_a_pool_has_a_name_and_no_counts() -> None:
+    pool = get("/pools/l40s", FakeStore())
+    assert (pool["pool"], pool["required"], pool["wanted"], pool["mode"]) == (L40S, None, None, "act")
+
+
+def test_a_decision_has_the_documented_fields() -> None:
+    document = get("/decisions/42")
+    documented = {"id", "at", "pool", "from", "to", "verdict", "reasons", "evidence", "reconsider_at"}
+    assert documented <= set(document)
+    assert document["at"] == "2026-03-10T14:27:00Z"
+    assert document["reconsider_at"] == "2026-03-10T15:27:00Z"
+    assert (document["from"], document["to"], document["verdict"]) == (3, 4, "grow")
+    assert document["evidence"]["spent_usd"] == "3120.44"
+
+
+def test_a_decision_tells_every_reason_in_order() -> None:
+    reasons = get("/decisions/42")["reasons"]
+    assert [r["rule"] for r in reasons] == ["demand", "within_maximum", "within_limits"]
+    assert reasons[2] == {
+        "rule": "within_limits",
+        "verdict": "limits",
+        "target": 4,
+        "detail": "1 of 3 fits the hourly limit.",
+    }
+
+
+@pytest.mark.parametrize(("target", "verdict"), [(4, "grow"), (3, "hold"), (2, "shrink")])
+def test_the_verdict_is_the_direction_of_the_change(target: int, verdict: str) -> None:
+    store = FakeStore(kept_decisions=[a_decision(present=3, target=target)])
+    assert get("/decisions", store)[0]["verdict"] == verdict
+
+
+def test_decisions_come_newest_first() -> None:
+    assert [d["id"] for d in get("/decisions")] == [42, 41]
+
+
+def test_decisions_can_be_asked_for_one_pool_by_its_name() -> None:
+    assert [d["id"] for d in get("/decisions?pool=a100")] == [41]
+
+
+def test_decisions_can_be_limited() -> None:
+    assert [d["id"] for d in get("/decisions?limit=1")] == [42]
+
+
+@pytest.mark.parametrize("path", ["/decisions", "/actions"])
+@pytest.mark.parametrize("limit", ["0", "-1", "501", "ten", "", "1.5", "9" * 5000, "\u0663"])
+def test_a_bad_limit_is_refused_with_the_range(path: str, limit: str) -> None:
+    document = get(f"{path}?limit={limit}", code=400)
+    assert document["field"] == "limit"
+    assert "from 1 to 500" in document["remedy"]
+
+
+@pytest.mark.parametrize("limit", ["1", "500"])
+def test_both_ends_of_the_limit_are_taken(limit: str) -> None:
+    assert get(f"/decisions?limit={limit}")
+
+
+@pytest.mark.parametrize("path", ["/decisions", "/actions"])
+def test_a_filter_on_an_unknown_pool_is_refused_with_the_known_ones(path: str) -> None:
+    assert "l40s, a100" in get(f"{path}?pool=h100", code=404)["remedy"]
+
+
+@pytest.mark.parametrize("path", ["/decisions", "/actions"])
+def test_an_empty_pool_filter_is_refused_instead_of_meaning_all(path: str) -> None:
+    assert get(f"{path}?pool=", code=404)["field"] == "pool"
+
+
+@pytest.mark.parametrize("number", ["43", "99999999999999999999999999", "0"])
+def test_a_decision_that_is_not_kept_is_answered_404(number: str) -> None:
+    assert "no decision" in get(f"/decisions/{number}", code=404)["error"]
+
+
+@pytest.mark.parametrize("number", ["latest", "-1", "4.2"])
+def test_a_decision_id_that_is_no_number_is_answered_400(number: str) -> None:
+    assert get(f"/decisions/{number}", code=400)["field"] == "id"
+
+
+def test_actions_carry_their_victims_and_outcome() -> None:
+    [action] = get("/actions?pool=l40s")
+    assert (action["kind"], action["from"], action["to"], action["decision"]) == ("retire", 3, 2, 42)
+    assert action["victims"][0]["stage"] == "gone"
+    assert action["outcome"]["kind"] == "confirmed"
+
+
+def test_an_open_action_has_no_outcome() -> None:
+    store = FakeStore(kept_actions=[an_action(outcome=None, reserved_usd=Decimal("2.58"))])
+    [action] = get("/actions", store)
+    assert (action["outcome"], action["reserved_usd"]) == (None, "2.58")
+
+
+def test_an_action_of_a_pool_that_policy_no_longer_names_keeps_its_id() -> None:
+    store = FakeStore(kept_actions=[an_action(pool="gone-pool")])
+    assert get("/actions", store)[0]["pool_name"] == "gone-pool"
+
+
+def test_the_budget_tells_money_as_strings_and_thresholds_as_ratios() -> None:
+    budget = get("/budget")
+    assert budget["configured"] is True
+    assert (budget["monthly_usd"], budget["spent_usd"], budget["reserved_usd"]) == ("5000", "3120.44", "412.80")
+    assert (budget["stage"], budget["warn_at"], budget["hold_at"], budget["stop_at"]) == ("warn", 0.5, 0.8, 1.0)
+
+
+def test_without_a_budget_every_field_is_null() -> None:
+    store = FakeStore(picture=(a_picture(budget=None), NOW))
+    budget = get("/budget", store, policy=Policy(pools=a_policy().pools))
+    assert budget.pop("configured") is False
+    assert set(budget.values()) == {None}
+
+
+def test_before_the_first_step_the_budget_is_known_and_the_spend_is_not() -> None:
+    budget = get("/budget", FakeStore())
+    assert (budget["monthly_usd"], budget["spent_usd"], budget["stage"]) == ("5000", None, None)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_store_that_is_down_is_answered_503_with_a_time_to_come_back(path: str) -> None:
+    store = FakeStore(down=TryLater("disk full", delay=timedelta(seconds=3)))
+    response = Bench(store=store).client().get(f"/api/v1{path}")
+    assert (response.status_code, response.headers["Retry-After"]) == (503, "3")
+    assert "disk full" in response.get_json()["error"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_bug_is_answered_500_in_json_without_a_trace(path: str) -> None:
+    document = get(path, FakeStore(broken=RuntimeError("secret detail")), code=500)
+    assert "secret detail" not in str(document)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_api_only_reads(path: str) -> None:
+    bench = Bench(store=a_full_store())
+    bench.client().get(f"/api/v1{path}")
+    assert set(bench.store.log) <= {"snapshot", "decisions", "decision", "actions"}
+
+
+def test_an_unknown_path_of_the_api_is_answered_in_json() -> None:
+    assert get("/nodes", code=404)["error"] == "not found"
+
+
+def test_a_write_to_the_api_is_answered_405_in_json() -> None:
+    response = Bench().client().delete("/api/v1/pools")
+    assert (response.status_code, response.content_type) == (405, "application/json")

@@ -1,0 +1,251 @@
+"""/metrics: what the store knows, what the policy says, and nothing that nobody knows."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from receiver.core.policy import Policy
+from receiver.metrics import Instruments, StoreCollector
+from receiver.ports import TryLater, WontWork
+from tests.web.builders import A100, L40S, NOW, a_full_store, a_picture, a_policy
+from tests.web.fakes import FakeClock, FakeStore
+
+TOTALS: Mapping[str, Any] = {
+    "deliveries": 12,
+    "alerts": 31,
+    "decisions": {(L40S, "grow"): 3, (L40S, "hold"): 9},
+    "actions": {(L40S, "grow", "confirmed"): 2},
+    "notices": {"pending": 1, "sent": 5},
+}
+
+
+def a_registry(store: FakeStore, policy: Policy | None = None, mode: str = "act") -> CollectorRegistry:
+    """Return a registry as bootstrap fills it."""
+    registry = CollectorRegistry()
+    registry.register(StoreCollector(store, policy or a_policy(), FakeClock(NOW), mode=mode, version="0.1.0"))
+    Instruments(registry)
+    return registry
+
+
+def text_of(store: FakeStore, policy: Policy | None = None, mode: str = "act") -> str:
+    """Return what a scrape reads."""
+    return generate_latest(a_registry(store, policy, mode)).decode()
+
+
+def samples(text: str) -> dict[str, float]:
+    """Return every sample by its name and labels, as a query would write it."""
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = ",".join(f'{k}="{v}"' for k, v in sorted(sample.labels.items()))
+            key = f"{sample.name}{{{labels}}}".removeprefix("gpu_autoscaler_")
+            assert key not in found, f"{key} is there twice"
+            found[key] = sample.value
+    return found
+
+
+def scraped(totals: Mapping[str, Any] = TOTALS, **more: Any) -> dict[str, float]:
+    """Return the samples for a full store, its picture changed by *more*."""
+    store = a_full_store()
+    store.totals = totals
+    store.picture = (a_picture(**more), NOW - timedelta(seconds=4))
+    return samples(text_of(store))
+
+
+def named(found: Mapping[str, float], name: str) -> dict[str, float]:
+    """Return the samples of one metric."""
+    return {key: value for key, value in found.items() if key.startswith(f"{name}{{")}
+
+
+def test_policy_is_there_before_the_first_step() -> None:
+    found = samples(text_of(FakeStore()))
+    assert found[f'policy_utilization_high_ratio{{pool="{L40S}"}}'] == 0.7
+    assert found[f'policy_utilization_low_ratio{{pool="{A100}"}}'] == 0.5
+    assert found[f'pool_info{{pool="{L40S}",pool_name="l40s",size="an.g1.l40s.kube.x1"}}'] == 1
+    assert found[f'pool_nodes_max{{pool="{L40S}"}}'] == 8
+    assert found[f'pool_nodes_min{{pool="{L40S}"}}'] == 0
+    assert found["budget_limit_usd{}"] == 5000
+    assert found['budget_threshold_ratio{stage="hold"}'] == 0.8
+
+
+def test_nothing_looked_at_is_reported_before_the_first_step() -> None:
+    found = samples(text_of(FakeStore()))
+    for name in ("pool_nodes", "pool_nodes_wanted", "pool_pending_gpus", "budget_spent_usd", "snapshot_age_seconds"):
+        assert not named(found, name)
+
+
+def test_every_counter_of_a_known_pool_starts_at_zero() -> None:
+    found = samples(text_of(FakeStore()))
+    decisions, actions = named(found, "decisions_total"), named(found, "actions_total")
+    assert (len(decisions), len(actions)) == (2 * 3, 2 * 2 * 5)
+    assert set(decisions.values()) | set(actions.values()) == {0}
+    assert found['webhook_requests_total{code="503"}'] == 0
+    assert found['notices{state="pending"}'] == 0
+    assert found["loop_errors_total{}"] == 0
+
+
+def test_a_pools_nodes_are_told_by_state() -> None:
+    found = scraped()
+    states = {"required": 4, "ready": 3, "building": 1, "busy": 2, "idle": 1, "unknown": 0}
+    for state, count in states.items():
+        assert found[f'pool_nodes{{pool="{L40S}",state="{state}"}}'] == count
+    assert found[f'pool_nodes_wanted{{pool="{L40S}"}}'] == 4
+    assert found[f'pool_pending_gpus{{pool="{A100}"}}'] == 16
+
+
+def test_bounds_are_those_in_force_now() -> None:
+    pools = [{**a_picture()["pools"][0], "min_nodes": 1, "max_nodes": 3}]
+    found = scraped(pools=pools)
+    assert found[f'pool_nodes_min{{pool="{L40S}"}}'] == 1
+    assert found[f'pool_nodes_max{{pool="{L40S}"}}'] == 3
+
+
+def test_a_price_nobody_knows_is_absent_and_not_zero() -> None:
+    found = named(scraped(), "pool_node_price_usd_per_hour")
+    assert found == {f'pool_node_price_usd_per_hour{{pool="{L40S}"}}': 1.29}
+
+
+def test_a_count_nobody_knows_is_absent_and_not_zero() -> None:
+    found = scraped(pools=[{**a_picture()["pools"][0], "ready": None}])
+    assert f'pool_nodes{{pool="{L40S}",state="ready"}}' not in found
+    assert f'pool_nodes{{pool="{L40S}",state="busy"}}' in found
+
+
+def test_utilization_is_told_where_it_was_read() -> None:
+    assert named(scraped(), "pool_utilization_ratio") == {f'pool_utilization_ratio{{pool="{L40S}"}}': 0.8125}
+
+
+def test_spend_is_told_in_usd() -> None:
+    found = scraped()
+    assert found["budget_spent_usd{}"] == 3120.44
+    assert found["budget_reserved_usd{}"] == 412.80
+
+
+def test_without_a_budget_there_is_no_limit() -> None:
+    found = samples(text_of(FakeStore(picture=(a_picture(budget=None), NOW)), Policy(pools=a_policy().pools)))
+    assert not [key for key in found if key.startswith("budget_")]
+
+
+def test_sources_that_nobody_asked_for_are_absent() -> None:
+    found = named(scraped(), "source_up")
+    assert found['source_up{source="civo"}'] == 1
+    assert found['source_up{source="dcgm"}'] == 0
+    assert found['source_up{source="store"}'] == 1
+    assert 'source_up{source="alertmanager"}' not in found
+
+
+def test_the_age_of_an_open_action_is_told_and_zero_without_one() -> None:
+    pool = a_picture()["pools"][0]
+    found = scraped(pools=[pool])
+    assert found[f'action_open_seconds{{pool="{L40S}"}}'] == 180
+    assert found[f'action_open_seconds{{pool="{A100}"}}'] == 0
+
+
+def test_a_pool_that_backs_off_is_told() -> None:
+    found = scraped()
+    assert (found[f'pool_backoff{{pool="{L40S}"}}'], found[f'pool_backoff{{pool="{A100}"}}']) == (0, 1)
+
+
+def test_the_last_heartbeat_is_a_unix_time() -> None:
+    assert scraped()["last_heartbeat_timestamp_seconds{}"] == (NOW - timedelta(seconds=50)).timestamp()
+
+
+def test_a_heartbeat_never_heard_is_absent() -> None:
+    source = {"source": "heartbeat", "up": False, "at": None, "configured": True}
+    assert not named(scraped(sources=[source]), "last_heartbeat_timestamp_seconds")
+
+
+def test_the_age_of_the_last_step_is_told() -> None:
+    assert scraped()["snapshot_age_seconds{}"] == 4
+
+
+@pytest.mark.parametrize(("mode", "act", "observe"), [("act", 1, 0), ("observe", 0, 1)])
+def test_the_mode_in_force_is_one_and_the_other_zero(mode: str, act: int, observe: int) -> None:
+    found = samples(text_of(FakeStore(), mode=mode))
+    assert (found['mode{mode="act"}'], found['mode{mode="observe"}']) == (act, observe)
+
+
+def test_the_version_is_a_label() -> None:
+    assert scraped()['build_info{version="0.1.0"}'] == 1
+
+
+def test_totals_come_from_the_store() -> None:
+    found = scraped()
+    assert found[f'decisions_total{{change="hold",pool="{L40S}"}}'] == 9
+    assert found[f'decisions_total{{change="shrink",pool="{L40S}"}}'] == 0
+    assert found[f'actions_total{{kind="grow",outcome="confirmed",pool="{L40S}"}}'] == 2
+    assert (found["deliveries_total{}"], found["alerts_total{}"]) == (12, 31)
+    assert (found['notices{state="pending"}'], found['notices{state="sent"}']) == (1, 5)
+
+
+def test_totals_of_a_pool_that_policy_no_longer_names_stay() -> None:
+    found = scraped({"decisions": {("gone-pool", "grow"): 2}})
+    assert found['decisions_total{change="grow",pool="gone-pool"}'] == 2
+
+
+@pytest.mark.parametrize("error", [TryLater("disk full"), WontWork("schema is newer")])
+def test_a_store_that_is_down_leaves_the_policy_and_says_so(error: Exception) -> None:
+    found = samples(text_of(FakeStore(broken=error)))
+    assert named(found, "source_up") == {'source_up{source="store"}': 0}
+    assert found[f'policy_utilization_high_ratio{{pool="{L40S}"}}'] == 0.7
+    assert not named(found, "decisions_total")
+
+
+def test_registering_does_not_read_the_store() -> None:
+    store = a_full_store()
+    a_registry(store)
+    assert store.log == []
+
+
+def test_a_picture_of_empty_parts_breaks_nothing() -> None:
+    empty: dict[str, Any] = {"pools": [{}], "budget": {}, "sources": [{}]}
+    assert samples(text_of(FakeStore(picture=(empty, NOW))))
+
+
+def test_answers_and_steps_are_counted_in_the_process() -> None:
+    registry = CollectorRegistry()
+    instruments = Instruments(registry)
+    instruments.webhook_answered(202, 0.007)
+    instruments.webhook_answered(401, 0.001)
+    instruments.stepped(0.3, failed=False)
+    instruments.stepped(12.0, failed=True)
+    found = samples(generate_latest(registry).decode())
+    assert found['webhook_requests_total{code="202"}'] == 1
+    assert found['webhook_requests_total{code="401"}'] == 1
+    assert (found['webhook_seconds_bucket{le="0.005"}'], found['webhook_seconds_bucket{le="0.01"}']) == (1, 2)
+    assert (found["loop_steps_total{}"], found["loop_errors_total{}"]) == (2, 1)
+    assert found["loop_step_seconds_sum{}"] == 12.3
+
+
+def test_there_are_no_created_series() -> None:
+    assert "_created" not in text_of(a_full_store())
+
+
+def test_money_of_any_size_is_a_number() -> None:
+    budget = {**a_picture()["budget"], "spent_usd": str(Decimal("123456789.01"))}
+    assert scraped(budget=budget)["budget_spent_usd{}"] == 123456789.01
+
+
+PROMTOOL = shutil.which(
+    "promtool", path=f"{Path(__file__).parents[2] / '.build' / 'bin'}{os.pathsep}{os.environ['PATH']}"
+)
+
+
+@pytest.mark.skipif(PROMTOOL is None and "CI" not in os.environ, reason="promtool is not installed")
+def test_promtool_has_nothing_to_object() -> None:
+    store = a_full_store()
+    store.totals = TOTALS
+    assert PROMTOOL is not None, "install promtool (make fetches it) so that this can be checked"
+    checked = subprocess.run(
+        [PROMTOOL, "check", "metrics"], input=text_of(store), text=True, capture_output=True, check=False, timeout=30
+    )
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")

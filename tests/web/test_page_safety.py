@@ -1,0 +1,66 @@
+"""Names come from whoever may create a pod or an alert: pages escape them and carry no script."""
+
+from typing import Any
+
+import pytest
+
+from receiver.core.actions import Reason, Verdict
+from tests.web.builders import NOW, Bench, a_decision, a_full_store, a_node, a_picture
+from tests.web.fakes import FakeStore
+from tests.web.seen import Page, page
+
+ATTACK = "<script>alert(1)</script>\"'&"
+
+
+def hostile_picture() -> dict[str, Any]:
+    """Return the full picture with an attack in every text."""
+
+    def poison(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: poison(v) for k, v in value.items()}
+        if isinstance(value, list):
+            return [poison(v) for v in value]
+        return ATTACK if isinstance(value, str) else value
+
+    poisoned: dict[str, Any] = poison(a_picture())
+    poisoned["pools"][0]["nodes"] = [a_node(ATTACK, pods=[f"ns/{ATTACK}"])]
+    return poisoned
+
+
+def test_names_from_the_cluster_are_escaped() -> None:
+    store = a_full_store()
+    store.picture = (hostile_picture(), NOW)
+    html = page(store=store)
+    assert ATTACK not in html
+    assert "<script" not in html
+    assert html.count("&lt;script&gt;") > 15
+
+
+def test_a_decisions_words_are_escaped() -> None:
+    reason = Reason(rule=ATTACK, verdict=Verdict.HOLDS, target=3, detail=ATTACK)
+    decision = a_decision(reasons=(reason,), target=3, evidence={ATTACK: ATTACK}, candidates=(ATTACK,), pool=ATTACK)
+    html = page("/decisions/42", FakeStore(kept_decisions=[decision]))
+    assert "<script" not in html
+    assert html.count("&lt;script&gt;") >= 6
+
+
+@pytest.mark.parametrize("path", ["/", "/decisions/42", "/nothing"])
+def test_pages_have_no_script_no_inline_style_and_a_policy_that_forbids_them(path: str) -> None:
+    response = Bench(store=a_full_store()).client().get(path)
+    policy = response.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "style-src 'self'" in policy
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    for tag, attributes in Page(response.text).elements:
+        assert tag not in {"script", "style", "iframe", "form", "base"}
+        assert not [a for a in attributes if a == "style" or a.startswith("on")]
+
+
+@pytest.mark.parametrize("path", ["/", "/api/v1/pools", "/webhook", "/healthz"])
+def test_every_answer_has_the_security_headers_and_is_not_cached(path: str) -> None:
+    headers = Bench().client().get(path).headers
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Referrer-Policy"] == "no-referrer"
+    assert headers["Cache-Control"] == "no-store"
+    assert "default-src 'none'" in headers["Content-Security-Policy"]

@@ -1,0 +1,244 @@
+"""The pages: they render whatever the store holds and say what is not known."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from receiver.core.policy import Policy
+from receiver.ports import TryLater
+from tests.web.builders import NOW, Bench, a_full_store, a_picture, a_pool
+from tests.web.fakes import FakeHealth, FakeStore
+from tests.web.seen import Page, page, words
+
+
+def showing(**more: Any) -> FakeStore:
+    """Return a store whose picture differs from the full one in *more*."""
+    return FakeStore(picture=(a_picture(**more), NOW - timedelta(seconds=4)))
+
+
+def test_the_status_page_shows_each_pool_with_its_numbers_and_the_reason() -> None:
+    row = words(page().partition("<tbody>")[2].partition("</tr>")[0])
+    assert "l40s an.g1.l40s.kube.x1 · $1.29/h · 0–8 nodes · 81 % used 4 3 1 2 1 0 1 4 grow" in row
+    assert "1 GPU is waited for and 1 node is on its way." in row
+
+
+def test_the_status_page_renders_before_the_first_step() -> None:
+    text = words(page(store=FakeStore()))
+    assert "No step has finished yet. Nothing is known about the 2 configured pools" in text
+    assert "an.g1.l40s.kube.x1, 0–8 nodes" in text
+
+
+def test_the_status_page_renders_without_any_pool() -> None:
+    assert "No pool is configured." in page(store=FakeStore(), policy=Policy(pools=()))
+
+
+@pytest.mark.parametrize("missing", ["at", "mode", "pools", "budget", "sources", "signals", "misfits"])
+def test_the_status_page_renders_when_the_picture_lacks_a_part(missing: str) -> None:
+    picture = {k: v for k, v in a_picture().items() if k != missing}
+    assert "Latest decisions" in page(store=FakeStore(picture=(picture, NOW)))
+
+
+@pytest.mark.parametrize("missing", a_pool().keys())
+def test_the_status_page_renders_when_a_pool_lacks_a_field(missing: str) -> None:
+    pool = {k: v for k, v in a_pool().items() if k != missing}
+    assert "Latest decisions" in page(store=showing(pools=[pool]))
+
+
+def test_a_picture_of_empty_parts_renders() -> None:
+    picture: dict[str, Any] = {
+        "pools": [{}],
+        "budget": {},
+        "sources": [{}],
+        "signals": [{}],
+        "misfits": [{}],
+    }
+    assert "Latest decisions" in page(store=FakeStore(picture=(picture, NOW)))
+
+
+def test_a_count_nobody_knows_is_a_question_mark() -> None:
+    html = page(store=showing(pools=[a_pool(ready=None)]))
+    assert '<td data-label="Ready" class="num">?</td>' in html
+
+
+def test_a_pool_without_a_price_says_so() -> None:
+    assert "price unknown" in page(store=showing(pools=[a_pool(price_usd_per_hour=None)]))
+
+
+def test_a_price_of_zero_is_a_price() -> None:
+    text = words(page(store=showing(pools=[a_pool(price_usd_per_hour="0")])))
+    assert "$0.00/h" in text
+    assert "price unknown" not in text
+
+
+def test_observe_mode_is_marked_on_every_page() -> None:
+    store = a_full_store()
+    store.picture = (a_picture(mode="observe"), NOW)
+    for path in ("/", "/decisions/42"):
+        assert "Observe mode." in page(path, store, mode="observe")
+
+
+def test_act_mode_shows_no_observe_banner() -> None:
+    assert "Observe mode" not in page()
+
+
+def test_an_old_picture_is_called_old() -> None:
+    store = FakeStore(picture=(a_picture(), NOW - timedelta(minutes=9)))
+    assert "This picture is old." in page(store=store)
+    assert "This picture is old." not in page()
+
+
+def test_a_loop_that_does_not_beat_is_told() -> None:
+    assert "The loop does not beat." in page(health=FakeHealth(beat_age=timedelta(minutes=5)))
+    assert "The loop does not beat." not in page()
+
+
+def test_a_replica_that_waits_says_that_another_leads() -> None:
+    assert "another replica leads" in page(health=FakeHealth(state="waiting"))
+
+
+def test_backoff_silence_and_cooldown_are_told() -> None:
+    text = words(page())
+    assert "Backs off after 3 failures, next try in 7 min : Civo is out of stock" in text
+    assert "Paused: silenced in Alertmanager by night shift" in text
+    assert "Cooldown ends in 20 s" in text
+
+
+def test_the_budget_tells_spend_reservation_and_what_has_no_price() -> None:
+    text = words(page())
+    assert "$3,120.44 of $5,000.00 spent (62 %), $412.80 reserved." in text
+    assert "nobody gave a price: an.g1.a100.kube.x8" in text
+
+
+def bar_of(html: str) -> dict[str, float]:
+    """Return the widths of the budget bar's parts, in percent."""
+    rects = [a for tag, a in Page(html).elements if tag == "rect"]
+    return {str(a["class"]): float(str(a["width"]).rstrip("%")) for a in rects}
+
+
+def test_the_budget_bar_is_in_proportion() -> None:
+    bar = bar_of(page())
+    assert bar["spent"] == pytest.approx(62.41, abs=0.01)
+    assert bar["reserved"] == pytest.approx(8.26, abs=0.01)
+
+
+def test_an_overspent_budget_still_fits_its_bar() -> None:
+    budget = {**a_picture()["budget"], "spent_usd": "7000", "reserved_usd": "3000", "stage": "stop", "ratio": 1.4}
+    bar = bar_of(page(store=showing(budget=budget)))
+    assert (bar["spent"], bar["reserved"]) == (70.0, 30.0)
+
+
+@pytest.mark.parametrize(("stage", "sentence"), [("hold", "Growth waits"), ("stop", "Nothing grows")])
+def test_a_budget_that_holds_says_what_that_means(stage: str, sentence: str) -> None:
+    assert sentence in page(store=showing(budget={**a_picture()["budget"], "stage": stage}))
+
+
+def test_a_cluster_without_a_budget_says_so() -> None:
+    assert "No budget is set" in page(store=showing(budget=None))
+
+
+def test_sources_are_up_down_or_not_configured() -> None:
+    text = words(page())
+    assert "civo up" in text
+    assert "dcgm down 6 min ago no series for l40s" in text
+    assert "alertmanager not configured" in text
+
+
+def test_a_silent_source_says_since_when() -> None:
+    source = {"source": "civo", "up": False, "at": NOW.isoformat(), "since": (NOW - timedelta(hours=2)).isoformat()}
+    assert "civo down since 2 h ago" in words(page(store=showing(sources=[source])))
+
+
+def test_open_actions_show_their_victims_and_last_error() -> None:
+    text = words(page())
+    assert "l40s: grow 3 → 4 nodes" in text
+    assert "a100-1 cordoned" in text
+    assert "Last error: TryLater: Civo answered 503" in text
+
+
+def test_work_that_no_pool_fits_is_shown() -> None:
+    assert "research/needs-mig 4 GPUs: asks for nvidia.com/mig-1g.10gb" in words(page())
+
+
+def test_firing_alerts_show_pools_by_name() -> None:
+    text = words(page())
+    assert "GpuPoolPendingPods scale_up l40s 4 min ago" in text
+    assert "GpuAutoscalerHeartbeat heartbeat every pool 3 d ago" in text
+
+
+def test_latest_decisions_link_to_their_pages() -> None:
+    links = [a.get("href") for tag, a in Page(page()).elements if tag == "a"]
+    assert "/decisions/42" in links
+    assert "/decisions/41" in links
+
+
+def test_a_decision_page_tells_every_reason_in_order_with_its_verdict() -> None:
+    text = words(page("/decisions/42"))
+    assert text.index("1. demand wants 6") < text.index("2. within_maximum allows 6")
+    assert text.index("2. within_maximum allows 6") < text.index("3. within_limits limits 4 1 of 3 fits")
+
+
+def test_a_decision_page_shows_evidence_and_the_moment_it_can_change() -> None:
+    html = page("/decisions/42")
+    assert "&#34;research/train-llm-2&#34;" in html
+    assert "Can change unaided in 57 min" in words(html)
+    assert 'datetime="2026-03-10T15:27:00Z"' in html
+
+
+def test_a_decision_that_cannot_change_by_itself_says_so() -> None:
+    assert "not before the facts change" in page("/decisions/41")
+
+
+def test_a_decision_page_shows_what_followed() -> None:
+    assert "retire 3 → 2 nodes Opened 30 min ago , confirmed 20 min ago : the instance is gone" in words(
+        page("/decisions/42")
+    )
+
+
+def test_an_unknown_decision_is_a_page_with_a_way_back() -> None:
+    html = page("/decisions/43", code=404)
+    assert "no decision has this id" in html
+    assert 'href="/"' in html
+
+
+def test_an_unknown_path_is_a_page_too() -> None:
+    assert "404: not found" in page("/nothing", code=404)
+
+
+@pytest.mark.parametrize("path", ["/", "/decisions/42"])
+def test_a_store_that_is_down_is_told_on_a_page(path: str) -> None:
+    html = page(path, FakeStore(down=TryLater("disk full")), code=503)
+    assert "the store does not answer: disk full" in html
+
+
+def test_a_bug_is_a_page_without_a_trace() -> None:
+    html = page(store=FakeStore(broken=RuntimeError("secret detail")), code=500)
+    assert "internal error" in html
+    assert "secret detail" not in html
+
+
+@pytest.mark.parametrize("path", ["/static/style.css", "/static/icon.svg"])
+def test_what_the_pages_load_is_served(path: str) -> None:
+    client = Bench(store=a_full_store()).client()
+    assert f'"{path}"' in client.get("/").text
+    response = client.get(path)
+    assert response.status_code == 200
+    response.close()
+
+
+def test_only_the_status_page_refreshes_itself() -> None:
+    assert 'http-equiv="refresh" content="15"' in page()
+    assert "http-equiv" not in page("/decisions/42")
+
+
+def test_every_column_has_its_label_for_narrow_screens() -> None:
+    cells = [a for tag, a in Page(page()).elements if tag == "td"]
+    assert cells
+    assert all(a.get("data-label") for a in cells)
+
+
+def test_the_evidence_on_the_page_is_the_apis() -> None:
+    client = Bench(store=a_full_store()).client()
+    evidence = client.get("/api/v1/decisions/42").get_json()["evidence"]
+    assert json.dumps(evidence, indent=2).replace('"', "&#34;") in client.get("/decisions/42").text
