@@ -7,6 +7,8 @@ the process knows how long its answers and steps took.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as version_of
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
@@ -14,6 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from receiver.core.actions import ActionKind, Change, OutcomeKind
+from receiver.core.model import SignalAction
 from receiver.core.policy import Policy
 from receiver.ports import Clock, Store, TryLater, WontWork
 
@@ -28,31 +31,27 @@ STEP_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 Row = tuple[Sequence[str], float]
 
 
-class Instruments:
+class Instruments(Collector):
     """What this process counts about itself: answers of the webhook and steps of the loop."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        """Register on *registry*; every known code starts at 0, so that a first error is an increase."""
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no annotation here; the _created series carry no news and double the output
-        self._requests = Counter(
-            f"{PREFIX}_webhook_requests", "Webhook answers by HTTP status code.", ["code"], registry=registry
-        )
-        self._request_seconds = Histogram(
-            f"{PREFIX}_webhook_seconds",
-            "Time to answer a webhook, in seconds.",
-            registry=registry,
-            buckets=WEBHOOK_BUCKETS,
-        )
-        self._steps = Counter(f"{PREFIX}_loop_steps", "Steps of the loop, failed ones included.", registry=registry)
-        self._errors = Counter(f"{PREFIX}_loop_errors", "Steps of the loop that failed.", registry=registry)
-        self._step_seconds = Histogram(
-            f"{PREFIX}_loop_step_seconds",
-            "Duration of a step of the loop, in seconds.",
-            registry=registry,
-            buckets=STEP_BUCKETS,
+    def __init__(self) -> None:
+        """Start every known code at 0, so that a first error is an increase."""
+        # The library has no annotation here; the _created series carry no news and double the output.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self._requests = Counter(f"{PREFIX}_webhook_requests", "Webhook answers by HTTP code.", ["code"], registry=None)
+        self._request_seconds = _histogram("webhook_seconds", "Time to answer a webhook, in seconds.", WEBHOOK_BUCKETS)
+        self._steps = Counter(f"{PREFIX}_loop_steps", "Steps of the loop, failed ones included.", registry=None)
+        self._errors = Counter(f"{PREFIX}_loop_errors", "Steps of the loop that failed.", registry=None)
+        self._step_seconds = _histogram(
+            "loop_step_seconds", "Duration of a step of the loop, in seconds.", STEP_BUCKETS
         )
         for code in WEBHOOK_CODES:
             self._requests.labels(code=str(code))
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every family once."""
+        for metric in (self._requests, self._request_seconds, self._steps, self._errors, self._step_seconds):
+            yield from metric.collect()
 
     def webhook_answered(self, code: int, seconds: float) -> None:
         """Count one answer with its HTTP status *code* and how long it took in seconds."""
@@ -74,10 +73,15 @@ class StoreCollector(Collector):
     nothing is reported as 0 that is not known.
     """
 
-    def __init__(self, store: Store, policy: Policy, clock: Clock, *, mode: str, version: str) -> None:
-        """Read *store* at each scrape; *mode* is ``act`` or ``observe``."""
+    def __init__(
+        self, store: Store, policy: Policy, clock: Clock, *, mode: str | None = None, version: str | None = None
+    ) -> None:
+        """Read *store* at each scrape.
+
+        *mode* is ``act`` or ``observe``, None for that of the last step; *version* None is the installed one.
+        """
         self._store, self._policy, self._clock = store, policy, clock
-        self._mode, self._version = mode, version
+        self._mode, self._version = mode, version or installed_version()
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing: registering must not read the store."""
@@ -94,9 +98,15 @@ class StoreCollector(Collector):
             )
             return
         picture: Mapping[str, Any] = kept[0] if kept else {}
+        if self._mode is None and picture.get("mode"):
+            yield _mode(str(picture["mode"]))
         yield from self._seen(picture)
+        yield from self._open_actions(picture, counts)
         yield from self._money(picture)
-        yield from self._sources(picture, kept[1] if kept else None)
+        yield from self._sources(picture, counts)
+        if kept is not None:
+            age = max(0.0, (self._clock.now() - kept[1]).total_seconds())
+            yield _gauge("snapshot_age_seconds", "Age of the last finished step, in seconds.", [((), age)])
         yield from self._totals(counts)
 
     def _configured(self) -> Iterator[Metric]:
@@ -116,7 +126,8 @@ class StoreCollector(Collector):
         yield _gauge(
             "pool_node_price_usd_per_hour", "Price of a node-hour in USD; absent when unknown.", prices, "pool"
         )
-        yield _gauge("mode", "The mode in force (1).", [((m,), float(m == self._mode)) for m in MODES], "mode")
+        if self._mode is not None:
+            yield _mode(self._mode)
         if self._policy.budget is not None:
             budget = self._policy.budget
             yield _gauge("budget_limit_usd", "The month's allowance in USD.", [((), float(budget.monthly_usd))])
@@ -150,16 +161,21 @@ class StoreCollector(Collector):
         most = [((p.id,), _or(high, p.max_nodes)) for p, _, high in bounds]
         yield _gauge("pool_nodes_min", "Fewest nodes that policy and windows ask for now.", least, "pool")
         yield _gauge("pool_nodes_max", "Most nodes that policy and windows allow now.", most, "pool")
-        ages = [((p.id,), self._open_for(entry)) for p, entry in known]
-        yield _gauge(
-            "action_open_seconds", "Age of a pool's open action in seconds; 0 when none is open.", ages, "pool"
-        )
         away = [((p.id,), float(bool(entry.get("backoff")))) for p, entry in known if entry]
         yield _gauge("pool_backoff", "Whether a pool backs off after failures (1).", away, "pool")
 
-    def _open_for(self, entry: Mapping[str, Any]) -> float:
-        opened = moment((entry.get("open_action") or {}).get("opened_at"))
-        return max(0.0, (self._clock.now() - opened).total_seconds()) if opened else 0.0
+    def _open_actions(self, picture: Mapping[str, Any], counts: Mapping[str, Any]) -> Iterator[Metric]:
+        """The age of open actions: from the totals, which are younger than the picture, where they tell."""
+        opened = {e.get("pool"): (e.get("open_action") or {}).get("opened_at") for e in picture.get("pools") or ()}
+        opened = counts.get("open_actions", opened)
+        now = self._clock.now()
+        rows: list[Row] = []
+        for pool in self._policy.pools:
+            since = moment(opened.get(pool.id))
+            rows.append(((pool.id,), max(0.0, (now - since).total_seconds()) if since else 0.0))
+        yield _gauge(
+            "action_open_seconds", "Age of a pool's open action in seconds; 0 when none is open.", rows, "pool"
+        )
 
     def _money(self, picture: Mapping[str, Any]) -> Iterator[Metric]:
         budget = picture.get("budget") or {}
@@ -171,20 +187,17 @@ class StoreCollector(Collector):
             if amount is not None:
                 yield _gauge(f"budget_{name}", text, [((), amount)])
 
-    def _sources(self, picture: Mapping[str, Any], at: datetime | None) -> Iterator[Metric]:
+    def _sources(self, picture: Mapping[str, Any], counts: Mapping[str, Any]) -> Iterator[Metric]:
         sources = [s for s in picture.get("sources") or () if s.get("configured", True) and s.get("source") != "store"]
         up = [((str(s.get("source")),), float(bool(s.get("up")))) for s in sources]
-        yield _gauge(
-            "source_up", "Whether a source answered in the last step (1) or not (0).", [*up, (("store",), 1)], "source"
-        )
-        beats = [moment(s.get("at")) for s in sources if s.get("source") == "heartbeat"]
-        for beat in beats:
-            if beat is not None:
-                text = "When the heartbeat alert last reached the webhook (Unix seconds)."
-                yield _gauge("last_heartbeat_timestamp_seconds", text, [((), beat.timestamp())])
-        if at is not None:
-            age = max(0.0, (self._clock.now() - at).total_seconds())
-            yield _gauge("snapshot_age_seconds", "Age of the last finished step, in seconds.", [((), age)])
+        yield _sources_up([*up, (("store",), 1)])
+        for name, key, text in (
+            ("last_heartbeat", "heartbeat_at", "When the heartbeat alert last reached the webhook (Unix seconds)."),
+            ("last_delivery", "last_delivery_at", "When a delivery was last kept (Unix seconds)."),
+        ):
+            at = moment(counts.get(key))
+            if at is not None:
+                yield _gauge(f"{name}_timestamp_seconds", text, [((), at.timestamp())])
 
     def _totals(self, counts: Mapping[str, Any]) -> Iterator[Metric]:
         ids = [p.id for p in self._policy.pools]
@@ -195,10 +208,11 @@ class StoreCollector(Collector):
         )
         ended = _filled(counts.get("actions"), outcomes)
         yield _counter("actions", "Actions that ended, by outcome.", ended, "pool", "kind", "outcome")
-        for name, text in (("deliveries", "Webhook deliveries kept."), ("alerts", "Alerts in the deliveries kept.")):
-            total = number(counts.get(name))
-            if total is not None:
-                yield _counter(name, text, [((), total)])
+        said = _filled(counts.get("alerts_by_action"), [(action.value,) for action in SignalAction])
+        yield _counter("alerts", "Alerts kept, by what they ask for.", said, "action")
+        total = number(counts.get("deliveries"))
+        if total is not None:
+            yield _counter("deliveries", "Webhook deliveries kept.", [((), total)])
         notices = _filled(counts.get("notices"), [(state,) for state in NOTICE_STATES])
         yield _gauge("notices", "Notices in the outbox by state.", notices, "state")
 
@@ -222,6 +236,41 @@ def moment(value: Any) -> datetime | None:
         except ValueError:
             return None
     return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo is not None else None
+
+
+def installed_version() -> str:
+    """The installed distribution's version, or ``0+unknown`` when run from a bare checkout."""
+    try:
+        return version_of("civo-gpu-autoscaler")
+    except PackageNotFoundError:
+        return "0+unknown"
+
+
+def register(
+    registry: CollectorRegistry,
+    *,
+    store: Store,
+    policy: Policy,
+    clock: Clock,
+    instruments: Instruments,
+    mode: str | None = None,
+    version: str | None = None,
+) -> None:
+    """Fill *registry* with everything that /metrics says; nothing is read before the first scrape."""
+    registry.register(StoreCollector(store, policy, clock, mode=mode, version=version))
+    registry.register(instruments)
+
+
+def _histogram(name: str, text: str, buckets: Sequence[float]) -> Histogram:
+    return Histogram(f"{PREFIX}_{name}", text, registry=None, buckets=buckets)
+
+
+def _mode(mode: str) -> Metric:
+    return _gauge("mode", "The mode in force (1).", [((m,), float(m == mode)) for m in MODES], "mode")
+
+
+def _sources_up(rows: Iterable[Row]) -> Metric:
+    return _gauge("source_up", "Whether a source answered in the last step (1) or not (0).", rows, "source")
 
 
 def _or(value: Any, default: float) -> float:

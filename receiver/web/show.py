@@ -50,7 +50,7 @@ def usd(value: Any) -> str:
 def percent(value: Any) -> str:
     """Return a ratio 0-1 as whole percent."""
     found = number(value)
-    return UNKNOWN if found is None else f"{found * 100:.0f} %"
+    return UNKNOWN if found is None else f"{found * 100:.0f}\N{NO-BREAK SPACE}%"
 
 
 def span(seconds: float) -> str:

@@ -73,7 +73,7 @@ def test_a_server_without_a_webhook_token_is_not_ready() -> None:
 
 def test_metrics_are_served_in_the_text_format_by_default() -> None:
     bench = Bench()
-    Instruments(bench.registry)
+    bench.registry.register(Instruments())
     response = bench.client().get("/metrics")
     assert response.content_type.startswith("text/plain; version=")
     names = {family.name for family in text_string_to_metric_families(response.text)}
@@ -82,7 +82,7 @@ def test_metrics_are_served_in_the_text_format_by_default() -> None:
 
 def test_metrics_are_served_as_openmetrics_to_a_scraper_that_prefers_it() -> None:
     bench = Bench()
-    Instruments(bench.registry)
+    bench.registry.register(Instruments())
     accept = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2"
     response = bench.client().get("/metrics", headers={"Accept": accept})
     assert response.content_type.startswith("application/openmetrics-text; version=1.0.0")

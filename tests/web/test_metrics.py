@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from receiver.core.policy import Policy
-from receiver.metrics import Instruments, StoreCollector
+from receiver.metrics import Instruments, register
 from receiver.ports import TryLater, WontWork
 from tests.web.builders import A100, L40S, NOW, a_full_store, a_picture, a_policy
 from tests.web.fakes import FakeClock, FakeStore
@@ -22,21 +22,33 @@ from tests.web.fakes import FakeClock, FakeStore
 TOTALS: Mapping[str, Any] = {
     "deliveries": 12,
     "alerts": 31,
+    "alerts_by_action": {"scale_up": 30, "other": 1},
     "decisions": {(L40S, "grow"): 3, (L40S, "hold"): 9},
     "actions": {(L40S, "grow", "confirmed"): 2},
     "notices": {"pending": 1, "sent": 5},
+    "last_delivery_at": NOW - timedelta(seconds=20),
+    "heartbeat_at": NOW - timedelta(seconds=50),
 }
 
 
-def a_registry(store: FakeStore, policy: Policy | None = None, mode: str = "act") -> CollectorRegistry:
+def a_registry(store: FakeStore, policy: Policy | None = None, mode: str | None = "act") -> CollectorRegistry:
     """Return a registry as bootstrap fills it."""
     registry = CollectorRegistry()
-    registry.register(StoreCollector(store, policy or a_policy(), FakeClock(NOW), mode=mode, version="0.1.0"))
-    Instruments(registry)
+    clock = FakeClock(NOW)
+    instruments = Instruments()
+    register(
+        registry,
+        store=store,
+        policy=policy or a_policy(),
+        clock=clock,
+        instruments=instruments,
+        mode=mode,
+        version="0.1.0",
+    )
     return registry
 
 
-def text_of(store: FakeStore, policy: Policy | None = None, mode: str = "act") -> str:
+def text_of(store: FakeStore, policy: Policy | None = None, mode: str | None = "act") -> str:
     """Return what a scrape reads."""
     return generate_latest(a_registry(store, policy, mode)).decode()
 
@@ -150,6 +162,13 @@ def test_the_age_of_an_open_action_is_told_and_zero_without_one() -> None:
     assert found[f'action_open_seconds{{pool="{A100}"}}'] == 0
 
 
+def test_an_action_that_ended_after_the_picture_is_no_longer_open() -> None:
+    opened = {A100: NOW - timedelta(seconds=5)}
+    found = scraped({**TOTALS, "open_actions": opened})
+    assert found[f'action_open_seconds{{pool="{L40S}"}}'] == 0
+    assert found[f'action_open_seconds{{pool="{A100}"}}'] == 5
+
+
 def test_a_pool_that_backs_off_is_told() -> None:
     found = scraped()
     assert (found[f'pool_backoff{{pool="{L40S}"}}'], found[f'pool_backoff{{pool="{A100}"}}']) == (0, 1)
@@ -159,9 +178,13 @@ def test_the_last_heartbeat_is_a_unix_time() -> None:
     assert scraped()["last_heartbeat_timestamp_seconds{}"] == (NOW - timedelta(seconds=50)).timestamp()
 
 
+def test_the_last_delivery_is_a_unix_time() -> None:
+    assert scraped()["last_delivery_timestamp_seconds{}"] == (NOW - timedelta(seconds=20)).timestamp()
+
+
 def test_a_heartbeat_never_heard_is_absent() -> None:
-    source = {"source": "heartbeat", "up": False, "at": None, "configured": True}
-    assert not named(scraped(sources=[source]), "last_heartbeat_timestamp_seconds")
+    found = scraped({**TOTALS, "heartbeat_at": None})
+    assert not named(found, "last_heartbeat_timestamp_seconds")
 
 
 def test_the_age_of_the_last_step_is_told() -> None:
@@ -174,6 +197,13 @@ def test_the_mode_in_force_is_one_and_the_other_zero(mode: str, act: int, observ
     assert (found['mode{mode="act"}'], found['mode{mode="observe"}']) == (act, observe)
 
 
+def test_a_mode_that_nobody_said_is_that_of_the_last_step() -> None:
+    store = FakeStore(picture=(a_picture(mode="observe"), NOW))
+    found = samples(text_of(store, mode=None))
+    assert (found['mode{mode="act"}'], found['mode{mode="observe"}']) == (0, 1)
+    assert not named(samples(text_of(FakeStore(), mode=None)), "mode")
+
+
 def test_the_version_is_a_label() -> None:
     assert scraped()['build_info{version="0.1.0"}'] == 1
 
@@ -183,7 +213,10 @@ def test_totals_come_from_the_store() -> None:
     assert found[f'decisions_total{{change="hold",pool="{L40S}"}}'] == 9
     assert found[f'decisions_total{{change="shrink",pool="{L40S}"}}'] == 0
     assert found[f'actions_total{{kind="grow",outcome="confirmed",pool="{L40S}"}}'] == 2
-    assert (found["deliveries_total{}"], found["alerts_total{}"]) == (12, 31)
+    assert found["deliveries_total{}"] == 12
+    assert found['alerts_total{action="scale_up"}'] == 30
+    assert found['alerts_total{action="other"}'] == 1
+    assert found['alerts_total{action="freeze"}'] == 0
     assert (found['notices{state="pending"}'], found['notices{state="sent"}']) == (1, 5)
 
 
@@ -213,7 +246,8 @@ def test_a_picture_of_empty_parts_breaks_nothing() -> None:
 
 def test_answers_and_steps_are_counted_in_the_process() -> None:
     registry = CollectorRegistry()
-    instruments = Instruments(registry)
+    instruments = Instruments()
+    registry.register(instruments)
     instruments.webhook_answered(202, 0.007)
     instruments.webhook_answered(401, 0.001)
     instruments.stepped(0.3, failed=False)

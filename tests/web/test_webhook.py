@@ -152,11 +152,9 @@ def test_the_token_is_checked_before_the_body_is_read() -> None:
 def test_a_body_that_says_it_is_too_large_is_refused() -> None:
     response = post(Bench(max_body_bytes=100), data=b"x" * 101)
     assert response.status_code == 413
-    assert response.get_json() == {
-        "error": "the body is larger than 100 bytes",
-        "remedy": "make messages smaller: group by more labels in Alertmanager's route, or set max_alerts in webhook_configs",
-        "limit_bytes": 100,
-    }
+    document = response.get_json()
+    assert (document["error"], document["limit_bytes"]) == ("the body is larger than 100 bytes", 100)
+    assert "group by more labels" in document["remedy"]
 
 
 def chunked(bench: Bench, body: io.BytesIO) -> TestResponse:
