@@ -1,0 +1,15 @@
+"""Alembic's entry point: it runs on the connection that `receiver.adapters.store.migrate` has opened and locked."""
+
+from alembic import context
+
+from receiver.adapters.store.schema import metadata
+
+connection = context.config.attributes["connection"]
+context.configure(
+    connection=connection,
+    target_metadata=metadata,
+    render_as_batch=True,  # SQLite cannot alter most of a table in place
+    transactional_ddl=True,  # our connections say BEGIN themselves, so SQLite rolls back a migration that dies half-way
+)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,177 @@
+"""The first schema."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+TIME = sa.DateTime(timezone=True)
+
+
+def upgrade() -> None:
+    """Create every table."""
+    _deliveries()
+    _decisions()
+    _actions()
+    _nodes_and_pools()
+    _notices()
+    _figures()
+
+
+def _deliveries() -> None:
+    op.create_table(
+        "deliveries",
+        sa.Column("id", NUMBER, primary_key=True, autoincrement=True),
+        sa.Column("receiver", sa.Text, nullable=False),
+        sa.Column("group_key", sa.Text, nullable=False),
+        sa.Column("body", sa.Text, nullable=False),
+        sa.Column("truncated", sa.Integer, nullable=False),
+        sa.Column("warnings", sa.Text, nullable=False),
+        sa.Column("received_at", TIME, nullable=False),
+        sa.Column("considered_at", TIME),
+        sqlite_autoincrement=True,
+    )
+    op.create_index("deliveries_by_considered_at", "deliveries", ["considered_at"])
+    op.create_table(
+        "alerts",
+        sa.Column("id", NUMBER, primary_key=True, autoincrement=True),
+        sa.Column("delivery", NUMBER, sa.ForeignKey("deliveries.id", ondelete="CASCADE"), nullable=False),
+        sa.Column("fingerprint", sa.Text, nullable=False),
+        sa.Column("starts_at", TIME, nullable=False),
+        sa.Column("firing", sa.Boolean, nullable=False),
+        sa.Column("labels", sa.Text, nullable=False),
+        sa.Column("annotations", sa.Text, nullable=False),
+        sa.Column("received_at", TIME, nullable=False),
+        sqlite_autoincrement=True,
+    )
+    op.create_index("alerts_by_delivery", "alerts", ["delivery"])
+    op.create_index("alerts_by_received_at", "alerts", ["received_at"])
+
+
+def _decisions() -> None:
+    op.create_table(
+        "decisions",
+        sa.Column("id", NUMBER, primary_key=True, autoincrement=True),
+        sa.Column("pool", sa.Text, nullable=False),
+        sa.Column("at", TIME, nullable=False),
+        sa.Column("present", sa.Integer, nullable=False),
+        sa.Column("target", sa.Integer, nullable=False),
+        sa.Column("change", sa.Text, nullable=False),
+        sa.Column("verdicts", sa.Text, nullable=False),
+        sa.Column("reasons", sa.Text, nullable=False),
+        sa.Column("evidence", sa.Text, nullable=False),
+        sa.Column("candidates", sa.Text, nullable=False),
+        sa.Column("reconsider_at", TIME),
+        sqlite_autoincrement=True,
+    )
+    op.create_index("decisions_by_pool", "decisions", ["pool", "id"])
+    op.create_index("decisions_by_at", "decisions", ["at"])
+
+
+def _actions() -> None:
+    op.create_table(
+        "actions",
+        sa.Column("id", sa.Text, primary_key=True),
+        sa.Column("pool", sa.Text, nullable=False),
+        sa.Column("kind", sa.Text, nullable=False),
+        sa.Column("opened_at", TIME, nullable=False),
+        sa.Column("closed_at", TIME),
+        sa.Column("from_count", sa.Integer, nullable=False),
+        sa.Column("to_count", sa.Integer, nullable=False),
+        sa.Column("victims", sa.Text, nullable=False),
+        sa.Column("decision", NUMBER),
+        sa.Column("reserved_usd", sa.Text, nullable=False),
+        sa.Column("attempts", sa.Integer, nullable=False),
+        sa.Column("retry_at", TIME),
+        sa.Column("last_error", sa.Text, nullable=False),
+        sa.Column("outcome", sa.Text),
+        sa.Column("detail", sa.Text),
+    )
+    op.create_index("actions_by_pool", "actions", ["pool", "opened_at"])
+    op.create_index("actions_by_closed_at", "actions", ["closed_at"])
+    is_open = sa.text("closed_at IS NULL")
+    op.create_index(
+        "one_open_action_per_pool", "actions", ["pool"], unique=True, sqlite_where=is_open, postgresql_where=is_open
+    )
+
+
+def _nodes_and_pools() -> None:
+    op.create_table(
+        "node_lives",
+        sa.Column("instance", sa.Text, primary_key=True),
+        sa.Column("pool", sa.Text, nullable=False),
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("size", sa.Text, nullable=False),
+        sa.Column("created_at", TIME, nullable=False),
+        sa.Column("price_usd_per_hour", sa.Text),
+        sa.Column("gone_at", TIME),
+        sa.Column("usable_at", TIME),
+        sa.Column("idle_since", TIME),
+        sa.Column("changed_at", TIME, nullable=False),
+    )
+    op.create_index("node_lives_by_gone_at", "node_lives", ["gone_at"])
+    op.create_table(
+        "pools",
+        sa.Column("pool", sa.Text, primary_key=True),
+        sa.Column("required", sa.Integer, nullable=False),
+        sa.Column("required_since", TIME),
+        sa.Column("last_grow_at", TIME),
+        sa.Column("last_shrink_at", TIME),
+        sa.Column("backoff_failures", sa.Integer),
+        sa.Column("backoff_until", TIME),
+        sa.Column("backoff_reason", sa.Text),
+    )
+
+
+def _notices() -> None:
+    op.create_table(
+        "outbox",
+        sa.Column("id", NUMBER, primary_key=True, autoincrement=True),
+        sa.Column("topic", sa.Text, nullable=False),
+        sa.Column("key", sa.Text, nullable=False),
+        sa.Column("title", sa.Text, nullable=False),
+        sa.Column("body", sa.Text, nullable=False),
+        sa.Column("severity", sa.Text, nullable=False),
+        sa.Column("pool", sa.Text),
+        sa.Column("decision", NUMBER),
+        sa.Column("created_at", TIME, nullable=False),
+        sa.Column("attempts", sa.Integer, nullable=False),
+        sa.Column("retry_at", TIME),
+        sa.Column("reached", sa.Text, nullable=False),
+        sa.Column("sent_at", TIME),
+        sa.Column("given_up_at", TIME),
+        sa.Column("last_error", sa.Text, nullable=False),
+        sqlite_autoincrement=True,
+    )
+    op.create_index("outbox_by_state", "outbox", ["sent_at", "given_up_at"])
+    op.create_table(
+        "topics",
+        sa.Column("topic", sa.Text, primary_key=True),
+        sa.Column("key", sa.Text, nullable=False),
+        sa.Column("told_at", TIME, nullable=False),
+    )
+    op.create_index("topics_by_told_at", "topics", ["told_at"])
+
+
+def _figures() -> None:
+    op.create_table(
+        "snapshot",
+        sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("at", TIME, nullable=False),
+        sa.Column("picture", sa.Text, nullable=False),
+    )
+    op.create_table(
+        "totals",
+        sa.Column("name", sa.Text, primary_key=True),
+        sa.Column("labels", sa.Text, primary_key=True),
+        sa.Column("total", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
+        "marks",
+        sa.Column("name", sa.Text, primary_key=True),
+        sa.Column("at", TIME, nullable=False),
+    )

@@ -1,0 +1,148 @@
+"""Column types that give back exactly what was put in, on SQLite and PostgreSQL alike."""
+
+# ruff: noqa: ARG002
+# SQLAlchemy passes a dialect to every type; ours treat all alike.
+
+import json
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import DateTime, Dialect, Text
+from sqlalchemy.types import TypeDecorator
+
+TAG = "$"  # a JSON object of this one key holds a value that JSON has no word for: {"$": [kind, text]}
+REPLACEMENT = "�"
+
+
+class Moment(TypeDecorator[datetime]):
+    """A timezone-aware UTC datetime to the microsecond. A naive one is refused with ValueError.
+
+    PostgreSQL keeps `timestamptz`; SQLite keeps ISO 8601 text in UTC, which sorts as time does.
+    """
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Turn an aware datetime into UTC."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"a naive datetime has no place in the store: {value!r}")
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Give back an aware datetime in UTC."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class PlainText(TypeDecorator[str]):
+    """Text without what databases cannot hold: NUL and lone surrogates become U+FFFD.
+
+    Both can come in an alert's labels as JSON escapes; the delivery must be kept all the same.
+    """
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """Replace what cannot be stored."""
+        if value is None:
+            return None
+        return value.replace("\x00", REPLACEMENT).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+class Exact(TypeDecorator[Decimal]):
+    """A Decimal kept as its own text, so that no cent and no trailing zero is lost. Floats are refused."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Decimal | None, dialect: Dialect) -> str | None:
+        """Write the number as text."""
+        if value is None:
+            return None
+        if not isinstance(value, Decimal) or not value.is_finite():
+            raise ValueError(f"money is a finite Decimal, not {value!r}")
+        return str(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Decimal | None:
+        """Read the number from text."""
+        return None if value is None else Decimal(value)
+
+
+class Json(TypeDecorator[Any]):
+    """A JSON-able value, and also Decimal, datetime, timedelta, tuple and non-finite floats, as ASCII text."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        """Write the value as JSON."""
+        return None if value is None else to_json(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        """Read the value from JSON."""
+        return None if value is None else json.loads(value, object_hook=_untag)
+
+
+def to_json(value: Any) -> str:
+    """Return *value* as JSON text in ASCII (NUL and lone surrogates stay escapes). TypeError for unknown types."""
+    return json.dumps(_tag(value), allow_nan=False, separators=(",", ":"))
+
+
+def _tag(value: Any) -> Any:
+    """Replace what JSON has no word for by a tagged object."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else {TAG: ["float", repr(value)]}
+        case Decimal():
+            return {TAG: ["decimal", str(value)]}
+        case datetime():
+            return {TAG: ["datetime", value.isoformat()]}
+        case timedelta():
+            return {TAG: ["microseconds", value // timedelta(microseconds=1)]}
+        case tuple():
+            return {TAG: ["tuple", [_tag(v) for v in value]]}
+        case list():
+            return [_tag(v) for v in value]
+        case Mapping():
+            plain = {_key(k): _tag(v) for k, v in value.items()}
+            return {TAG: ["object", list(plain.items())]} if TAG in plain else plain
+        case _:
+            raise TypeError(f"the store cannot keep a {type(value).__name__}: {value!r}")
+
+
+def _key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"keys of stored objects are text, not {key!r}")
+    return key
+
+
+def _untag(found: dict[str, Any]) -> Any:
+    """Undo `_tag` for one object; json.loads calls it from the inside out."""
+    if found.keys() != {TAG}:
+        return found
+    kind, value = found[TAG]
+    match kind:
+        case "float":
+            return float(value)
+        case "decimal":
+            return Decimal(value)
+        case "datetime":
+            return datetime.fromisoformat(value)
+        case "microseconds":
+            return timedelta(microseconds=value)
+        case "tuple":
+            return tuple(value)
+        case "object":
+            return dict(value)
+        case _:
+            raise ValueError(f"unknown kind of stored value: {kind}")

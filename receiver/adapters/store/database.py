@@ -1,0 +1,115 @@
+"""Connections and transactions: durable commits, writes one at a time, and errors as TryLater."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, Insert, Table, create_engine, event
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
+
+from receiver.adapters.store.urls import is_sqlite
+from receiver.ports import TryLater
+
+POOL_SIZE = 12  # eight request threads, the loop, the courier, and two to spare
+LOCK_WAIT_SECONDS = 5.0  # below Alertmanager's ten seconds for an answer
+POSTGRES: dict[str, str | int] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,  # milliseconds until a dead connection is noticed while sending
+    "options": "-c statement_timeout=10000 -c lock_timeout=5000 -c synchronous_commit=on",
+}
+
+
+class Database:
+    """An engine whose transactions raise TryLater when the database fails; safe to use from many threads."""
+
+    def __init__(self, url: URL, *, lock_wait: float = LOCK_WAIT_SECONDS) -> None:
+        """Prepare to connect to *url*; a lock held by another process is waited for *lock_wait* seconds."""
+        self.url = url
+        if is_sqlite(url):
+            self.engine = create_engine(
+                url, pool_size=POOL_SIZE, max_overflow=4, pool_timeout=lock_wait, connect_args={"timeout": lock_wait}
+            )
+            _durable_sqlite(self.engine)
+        else:
+            self.engine = create_engine(
+                url,
+                pool_size=POOL_SIZE,
+                max_overflow=4,
+                pool_timeout=lock_wait,
+                pool_pre_ping=True,
+                connect_args=postgres_arguments(url),
+            )
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """One consistent view of the store."""
+        with self._errors(), self.engine.connect() as connection:
+            if connection.dialect.name == "postgresql":
+                connection = connection.execution_options(isolation_level="REPEATABLE READ")
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """One transaction, on disk when this ends without an exception; rolled back otherwise."""
+        with self._errors(), self.engine.connect() as connection:
+            connection = connection.execution_options(gpu_autoscaler_write=True)
+            with connection.begin():
+                yield connection
+
+    def close(self) -> None:
+        """Close every connection that is not in use."""
+        self.engine.dispose()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as error:
+            raise TryLater(self._sentence(error.orig or error), code="store") from None
+        except StatementError as error:
+            if isinstance(error.orig, ValueError | TypeError):
+                raise error.orig from None  # a value that the columns refuse: a bug of the caller, not an outage
+            raise
+        except SQLAlchemyError as error:
+            raise TryLater(self._sentence(error), code="store") from None
+
+    def _sentence(self, error: BaseException) -> str:
+        """One line for *error* without the password of the URL."""
+        text = " ".join(str(error).split())
+        password = self.url.password
+        return f"store: {text.replace(str(password), '***') if password else text}"
+
+
+def postgres_arguments(url: URL) -> dict[str, str | int]:
+    """Time limits for a connection to PostgreSQL; what the URL says itself wins."""
+    return {name: value for name, value in POSTGRES.items() if name not in url.query}
+
+
+def insert(connection: Connection, table: Table) -> Any:
+    """An INSERT that can say ON CONFLICT, in the connection's dialect (both engines spell it the same)."""
+    build: type[Insert] = postgresql.Insert if connection.dialect.name == "postgresql" else sqlite.Insert
+    return build(table)
+
+
+def _durable_sqlite(engine: Engine) -> None:
+    """WAL so that readers never wait, FULL so that a commit is on disk, BEGIN IMMEDIATE so that writers queue.
+
+    A transaction that reads first and writes later can fail with "database is locked" without waiting, so
+    writers take the lock at the start (https://www.sqlite.org/lang_transaction.html).
+    """
+
+    @event.listens_for(engine, "connect")
+    def _on_connect(connection: sqlite3.Connection, _record: object) -> None:
+        connection.isolation_level = None  # we say BEGIN ourselves, below
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {pragma}").close()
+
+    @event.listens_for(engine, "begin")
+    def _on_begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get("gpu_autoscaler_write", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

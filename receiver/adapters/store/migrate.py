@@ -1,0 +1,58 @@
+"""Bring the schema to what this version expects, one process at a time."""
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+
+from receiver.adapters.store.database import Database
+from receiver.adapters.store.urls import VARIABLE, beside, is_sqlite
+from receiver.ports import WontWork
+
+SCRIPTS = Path(__file__).parent.parent / "migrations"
+LOCK_KEY = 0x6770755F6D6967  # "gpu_mig": PostgreSQL's advisory locks are named by a number
+
+
+def upgrade(database: Database) -> None:
+    """Run the missing migrations in one transaction. WontWork when the database is newer than this version."""
+    config = Config()
+    config.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
+    scripts = ScriptDirectory.from_config(config)
+    with _alone(database), database.write() as connection:
+        _wait_for_others(connection)
+        known = {script.revision for script in scripts.walk_revisions()}
+        present = set(MigrationContext.configure(connection).get_current_heads())
+        if strange := present - known:
+            raise WontWork(
+                f"the database that {VARIABLE} names was written by a newer version (schema {', '.join(strange)});"
+                " run that version, or restore a copy from before it",
+                code="store",
+            )
+        if present != set(scripts.get_heads()):
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+
+
+@contextmanager
+def _alone(database: Database) -> Iterator[None]:
+    """Hold a file lock beside a SQLite database: creating it and switching to WAL is not covered by its own."""
+    if not is_sqlite(database.url):
+        yield
+        return
+    with beside(database.url, ".migrate.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # closing the file, or dying, lets go
+        yield
+
+
+def _wait_for_others(connection: Connection) -> None:
+    """On PostgreSQL wait for other processes that migrate; the lock ends with the transaction."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SET LOCAL lock_timeout = 0"))
+        connection.execute(text("SET LOCAL statement_timeout = 0"))
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK_KEY})

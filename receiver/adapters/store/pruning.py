@@ -1,0 +1,37 @@
+"""What the store forgets, and when."""
+
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection, delete, or_
+
+from receiver.adapters.store.decisions import newest_numbers
+from receiver.adapters.store.schema import actions, decisions, deliveries, node_lives, outbox, topics
+
+DELIVERIES_KEPT = timedelta(days=7)
+NOTICES_KEPT = timedelta(days=7)
+DECISIONS_KEPT = timedelta(days=90)
+TOPICS_KEPT = timedelta(days=90)
+ACTIONS_KEPT = timedelta(days=400)
+LIVES_KEPT = timedelta(days=400)  # a year of spend and what a month's start still needs
+
+
+def prune(connection: Connection, now: datetime) -> int:
+    """Delete what is too old to matter; return the number of rows. Totals stay as they are.
+
+    Never deleted: a delivery that no step has considered, an open action, a notice to be delivered, a node
+    that lives, each pool's last decision.
+    """
+    settled = or_(outbox.c.sent_at < now - NOTICES_KEPT, outbox.c.given_up_at < now - NOTICES_KEPT)
+    statements = (
+        delete(deliveries).where(
+            deliveries.c.considered_at < now - DELIVERIES_KEPT, deliveries.c.received_at < now - DELIVERIES_KEPT
+        ),
+        delete(decisions).where(
+            decisions.c.at < now - DECISIONS_KEPT, decisions.c.id.not_in(newest_numbers(connection))
+        ),
+        delete(actions).where(actions.c.closed_at < now - ACTIONS_KEPT),
+        delete(outbox).where(settled),
+        delete(topics).where(topics.c.told_at < now - TOPICS_KEPT),
+        delete(node_lives).where(node_lives.c.gone_at < now - LIVES_KEPT),
+    )
+    return sum(connection.execute(statement).rowcount for statement in statements)

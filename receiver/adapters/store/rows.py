@@ -1,0 +1,197 @@
+"""Between rows and the core's values, field by field: what comes back equals what was put in."""
+
+from typing import Any
+
+from sqlalchemy import RowMapping
+
+from receiver.core.actions import (
+    Action,
+    ActionKind,
+    Decision,
+    Outcome,
+    OutcomeKind,
+    Reason,
+    Verdict,
+    Victim,
+    VictimStage,
+)
+from receiver.core.memory import NodeLife
+from receiver.core.model import Backoff
+from receiver.core.signals import Alert
+from receiver.core.tell import Notice, Severity
+from receiver.ports import StoredAction, StoredDecision, StoredNotice
+
+Row = RowMapping
+Values = dict[str, Any]
+
+
+def alert_values(alert: Alert) -> Values:
+    """Columns of one alert."""
+    return {
+        "fingerprint": alert.fingerprint,
+        "starts_at": alert.starts_at,
+        "firing": alert.firing,
+        "labels": dict(alert.labels),
+        "annotations": dict(alert.annotations),
+    }
+
+
+def alert(row: Row) -> Alert:
+    """One alert as it was delivered."""
+    return Alert(
+        fingerprint=row["fingerprint"],
+        starts_at=row["starts_at"],
+        firing=row["firing"],
+        labels=row["labels"],
+        annotations=row["annotations"],
+    )
+
+
+def verdicts(decision: Decision) -> list[list[str]]:
+    """The (rule, verdict) pairs as they are stored and compared."""
+    return [list(pair) for pair in decision.verdicts]
+
+
+def decision_values(decision: Decision) -> Values:
+    """Columns of one decision."""
+    return {
+        "pool": decision.pool,
+        "at": decision.at,
+        "present": decision.present,
+        "target": decision.target,
+        "change": decision.change.value,
+        "verdicts": verdicts(decision),
+        "reasons": [
+            {"rule": r.rule, "verdict": r.verdict.value, "target": r.target, "detail": r.detail}
+            for r in decision.reasons
+        ],
+        "evidence": dict(decision.evidence),
+        "candidates": list(decision.candidates),
+        "reconsider_at": decision.reconsider_at,
+    }
+
+
+def decision(row: Row) -> StoredDecision:
+    """One decision with its number."""
+    reasons = (Reason(**{**r, "verdict": Verdict(r["verdict"])}) for r in row["reasons"])
+    return StoredDecision(
+        id=row["id"],
+        decision=Decision(
+            pool=row["pool"],
+            at=row["at"],
+            present=row["present"],
+            target=row["target"],
+            reasons=tuple(reasons),
+            candidates=tuple(row["candidates"]),
+            evidence=row["evidence"],
+            reconsider_at=row["reconsider_at"],
+        ),
+    )
+
+
+def progress_values(action: Action) -> Values:
+    """The columns of an action that change while it is open."""
+    return {
+        "victims": [
+            {"instance": v.instance, "node": v.node, "stage": v.stage.value, "since": v.since} for v in action.victims
+        ],
+        "attempts": action.attempts,
+        "retry_at": action.retry_at,
+        "last_error": action.last_error,
+    }
+
+
+def action_values(action: Action) -> Values:
+    """Columns of an action just opened."""
+    return {
+        "id": action.id,
+        "pool": action.pool,
+        "kind": action.kind.value,
+        "opened_at": action.opened_at,
+        "from_count": action.from_count,
+        "to_count": action.to_count,
+        "decision": action.decision,
+        "reserved_usd": action.reserved_usd,
+        **progress_values(action),
+    }
+
+
+def action(row: Row) -> StoredAction:
+    """One action, and its outcome unless it is open."""
+    outcome = None
+    if row["closed_at"] is not None:
+        outcome = Outcome(kind=OutcomeKind(row["outcome"]), at=row["closed_at"], detail=row["detail"])
+    victims = (Victim(**{**v, "stage": VictimStage(v["stage"])}) for v in row["victims"])
+    return StoredAction(
+        action=Action(
+            id=row["id"],
+            pool=row["pool"],
+            kind=ActionKind(row["kind"]),
+            opened_at=row["opened_at"],
+            from_count=row["from_count"],
+            to_count=row["to_count"],
+            victims=tuple(victims),
+            decision=row["decision"],
+            reserved_usd=row["reserved_usd"],
+            attempts=row["attempts"],
+            retry_at=row["retry_at"],
+            last_error=row["last_error"],
+        ),
+        outcome=outcome,
+    )
+
+
+def life_values(life: NodeLife) -> Values:
+    """Columns of one node's life."""
+    return {name: getattr(life, name) for name in NodeLife.__slots__}
+
+
+def life(row: Row) -> NodeLife:
+    """One node's life."""
+    return NodeLife(**{name: row[name] for name in NodeLife.__slots__})
+
+
+def backoff_values(backoff: Backoff | None) -> Values:
+    """Columns of a pool's back-off; all empty for none."""
+    return {
+        "backoff_failures": backoff.failures if backoff else None,
+        "backoff_until": backoff.until if backoff else None,
+        "backoff_reason": backoff.reason if backoff else None,
+    }
+
+
+def backoff(row: Row) -> Backoff | None:
+    """A pool's back-off, if it has one."""
+    if row["backoff_until"] is None:
+        return None
+    return Backoff(failures=row["backoff_failures"], until=row["backoff_until"], reason=row["backoff_reason"])
+
+
+def notice_values(notice: Notice) -> Values:
+    """Columns of one notice."""
+    return {
+        "topic": notice.topic,
+        "key": notice.key,
+        "title": notice.title,
+        "body": notice.body,
+        "severity": notice.severity.value,
+        "pool": notice.pool,
+        "decision": notice.decision,
+    }
+
+
+def notice(row: Row) -> StoredNotice:
+    """One notice of the outbox."""
+    return StoredNotice(
+        id=row["id"],
+        notice=Notice(
+            topic=row["topic"],
+            key=row["key"],
+            title=row["title"],
+            body=row["body"],
+            severity=Severity(row["severity"]),
+            pool=row["pool"],
+            decision=row["decision"],
+        ),
+        attempts=row["attempts"],
+    )

@@ -1,0 +1,171 @@
+"""The tables of the store. `receiver/adapters/migrations` creates them; a test holds the two together."""
+
+from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, MetaData, Table
+
+from receiver.adapters.store.columns import Exact, Json, Moment, PlainText
+
+metadata = MetaData()
+
+Number = BigInteger().with_variant(Integer(), "sqlite")  # SQLite numbers rows by itself only as INTEGER
+
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("id", Number, primary_key=True, autoincrement=True),
+    Column("receiver", PlainText, nullable=False),
+    Column("group_key", PlainText, nullable=False),
+    Column("body", PlainText, nullable=False),
+    Column("truncated", Integer, nullable=False),
+    Column("warnings", Json, nullable=False),
+    Column("received_at", Moment, nullable=False),
+    Column("considered_at", Moment),
+    Index("deliveries_by_considered_at", "considered_at"),
+    sqlite_autoincrement=True,  # a pruned number is not given again
+)
+
+alerts = Table(
+    "alerts",
+    metadata,
+    Column("id", Number, primary_key=True, autoincrement=True),
+    Column("delivery", Number, ForeignKey("deliveries.id", ondelete="CASCADE"), nullable=False),
+    Column("fingerprint", PlainText, nullable=False),
+    Column("starts_at", Moment, nullable=False),
+    Column("firing", Boolean, nullable=False),
+    Column("labels", Json, nullable=False),
+    Column("annotations", Json, nullable=False),
+    Column("received_at", Moment, nullable=False),
+    Index("alerts_by_delivery", "delivery"),
+    Index("alerts_by_received_at", "received_at"),
+    sqlite_autoincrement=True,
+)
+
+decisions = Table(
+    "decisions",
+    metadata,
+    Column("id", Number, primary_key=True, autoincrement=True),
+    Column("pool", PlainText, nullable=False),
+    Column("at", Moment, nullable=False),
+    Column("present", Integer, nullable=False),
+    Column("target", Integer, nullable=False),
+    Column("change", PlainText, nullable=False),
+    Column("verdicts", Json, nullable=False),
+    Column("reasons", Json, nullable=False),
+    Column("evidence", Json, nullable=False),
+    Column("candidates", Json, nullable=False),
+    Column("reconsider_at", Moment),
+    Index("decisions_by_pool", "pool", "id"),
+    Index("decisions_by_at", "at"),
+    sqlite_autoincrement=True,
+)
+
+actions = Table(
+    "actions",
+    metadata,
+    Column("id", PlainText, primary_key=True),
+    Column("pool", PlainText, nullable=False),
+    Column("kind", PlainText, nullable=False),
+    Column("opened_at", Moment, nullable=False),
+    Column("closed_at", Moment),
+    Column("from_count", Integer, nullable=False),
+    Column("to_count", Integer, nullable=False),
+    Column("victims", Json, nullable=False),
+    Column("decision", Number),  # no foreign key: the decision may be pruned first
+    Column("reserved_usd", Exact, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("retry_at", Moment),
+    Column("last_error", PlainText, nullable=False),
+    Column("outcome", PlainText),
+    Column("detail", PlainText),
+    Index("actions_by_pool", "pool", "opened_at"),
+    Index("actions_by_closed_at", "closed_at"),
+)
+one_open_action_per_pool = Index(
+    "one_open_action_per_pool",
+    actions.c.pool,
+    unique=True,
+    sqlite_where=actions.c.closed_at.is_(None),
+    postgresql_where=actions.c.closed_at.is_(None),
+)
+
+node_lives = Table(
+    "node_lives",
+    metadata,
+    Column("instance", PlainText, primary_key=True),
+    Column("pool", PlainText, nullable=False),
+    Column("name", PlainText, nullable=False),
+    Column("size", PlainText, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("price_usd_per_hour", Exact),
+    Column("gone_at", Moment),
+    Column("usable_at", Moment),
+    Column("idle_since", Moment),
+    Column("changed_at", Moment, nullable=False),
+    Index("node_lives_by_gone_at", "gone_at"),
+)
+
+pools = Table(
+    "pools",
+    metadata,
+    Column("pool", PlainText, primary_key=True),
+    Column("required", Integer, nullable=False),
+    Column("required_since", Moment),
+    Column("last_grow_at", Moment),
+    Column("last_shrink_at", Moment),
+    Column("backoff_failures", Integer),
+    Column("backoff_until", Moment),
+    Column("backoff_reason", PlainText),
+)
+
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("id", Number, primary_key=True, autoincrement=True),
+    Column("topic", PlainText, nullable=False),
+    Column("key", PlainText, nullable=False),
+    Column("title", PlainText, nullable=False),
+    Column("body", PlainText, nullable=False),
+    Column("severity", PlainText, nullable=False),
+    Column("pool", PlainText),
+    Column("decision", Number),
+    Column("created_at", Moment, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("retry_at", Moment),
+    Column("reached", Json, nullable=False),  # digests of the destinations that have it already
+    Column("sent_at", Moment),
+    Column("given_up_at", Moment),
+    Column("last_error", PlainText, nullable=False),
+    Index("outbox_by_state", "sent_at", "given_up_at"),
+    sqlite_autoincrement=True,
+)
+
+topics = Table(  # what was told last per topic; it outlives the notice
+    "topics",
+    metadata,
+    Column("topic", PlainText, primary_key=True),
+    Column("key", PlainText, nullable=False),
+    Column("told_at", Moment, nullable=False),
+    Index("topics_by_told_at", "told_at"),
+)
+
+snapshot = Table(
+    "snapshot",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("at", Moment, nullable=False),
+    Column("picture", Json, nullable=False),
+)
+
+totals = Table(  # counters for /metrics: they do not fall when rows are pruned
+    "totals",
+    metadata,
+    Column("name", PlainText, primary_key=True),
+    Column("labels", Json, primary_key=True),
+    Column("total", BigInteger, nullable=False),
+)
+
+marks = Table(  # the newest time something happened
+    "marks",
+    metadata,
+    Column("name", PlainText, primary_key=True),
+    Column("at", Moment, nullable=False),
+)

@@ -1,0 +1,221 @@
+"""The store on SQLite or PostgreSQL: one transaction per call (`receiver.ports.Store` says what each one means)."""
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+
+from receiver.adapters.store import decisions, inbox, ledger, notices, pruning, schema, totals
+from receiver.adapters.store.database import LOCK_WAIT_SECONDS, Database, insert
+from receiver.adapters.store.migrate import upgrade
+from receiver.adapters.store.urls import VARIABLE, database_file, is_sqlite, parse
+from receiver.core.actions import Action, Decision, Outcome
+from receiver.core.memory import Memory, NodeLife
+from receiver.core.model import Backoff
+from receiver.core.signals import Alert
+from receiver.core.tell import Notice
+from receiver.ports import Delivery, StoredAction, StoredDecision, StoredNotice, TryLater, WontWork
+
+THE_ONE = 1  # the snapshot's only row
+
+
+def open_store(url: str, *, lock_wait: float = LOCK_WAIT_SECONDS) -> "SqlStore":
+    """Open the store at *url*, bring its schema up to date and return it.
+
+    WontWork when a person must act (the URL, the path's permissions, a newer schema, a missing driver);
+    TryLater when the database does not answer now. A lock of another process is waited for *lock_wait* seconds.
+    """
+    parsed = parse(url)
+    if is_sqlite(parsed):
+        _writable_folder(parsed.database or "")
+        parsed = parsed.set(database=str(database_file(parsed)))
+    try:
+        database = Database(parsed, lock_wait=lock_wait)
+    except ModuleNotFoundError as error:
+        raise WontWork(
+            f"{VARIABLE} names PostgreSQL, whose driver is missing: install civo-gpu-autoscaler[postgres]", code="store"
+        ) from error
+    try:
+        upgrade(database)
+    except TryLater as error:
+        database.close()
+        if "file is not a database" in str(error):
+            raise WontWork(
+                f"the file that {VARIABLE} names is no SQLite database: name another, or move it away", code="store"
+            ) from None
+        raise
+    except OSError as error:  # the lock file beside the database
+        database.close()
+        raise WontWork(f"cannot write beside the file that {VARIABLE} names: {error.strerror}", code="store") from error
+    except BaseException:
+        database.close()
+        raise
+    return SqlStore(database)
+
+
+def _writable_folder(path: str) -> None:
+    """Create the folder of *path* and make sure that a database can be written there."""
+    file = database_file(parse(f"sqlite:///{path}"))
+    remedy = f"let {VARIABLE} name a file in a folder that this process may write to (a mounted volume in Kubernetes)"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WontWork(f"cannot create {file.parent}: {error.strerror}; {remedy}", code="store") from error
+    if file.is_dir():
+        raise WontWork(f"{file} is a folder; {remedy}", code="store")
+    if not os.access(file if file.exists() else file.parent, os.W_OK) or not os.access(file.parent, os.W_OK):
+        raise WontWork(f"cannot write to {file}; {remedy}", code="store")
+
+
+class SqlStore:
+    """The durable memory; safe to use from many threads. `open_store` makes one."""
+
+    def __init__(self, database: Database) -> None:
+        """Use *database*, whose schema is up to date."""
+        self._database = database
+
+    def close(self) -> None:
+        """Let go of every connection."""
+        self._database.close()
+
+    # --- deliveries
+
+    def remember(self, delivery: Delivery, at: datetime) -> int:
+        """See Store."""
+        with self._database.write() as connection:
+            return inbox.remember(connection, delivery, at)
+
+    def remembered_alerts(self, since: datetime) -> tuple[Alert, ...]:
+        """See Store."""
+        with self._database.read() as connection:
+            return inbox.remembered_alerts(connection, since)
+
+    def considered(self, deliveries: Sequence[int], at: datetime) -> None:
+        """See Store."""
+        if deliveries:
+            with self._database.write() as connection:
+                inbox.considered(connection, deliveries, at)
+
+    # --- what a step needs
+
+    def memory(self, now: datetime, month_start: datetime) -> Memory:
+        """See Store. Removals of the last hour count however their action ended: the nodes are gone."""
+        with self._database.read() as connection:
+            return ledger.memory(connection, now, month_start)
+
+    def saw(self, lives: Sequence[NodeLife], required: Mapping[str, int], at: datetime) -> None:
+        """See Store."""
+        with self._database.write() as connection:
+            ledger.saw(connection, lives, required, at)
+
+    # --- decisions and actions
+
+    def decided(self, decision: Decision) -> int:
+        """See Store."""
+        with self._database.write() as connection:
+            return decisions.decided(connection, decision)
+
+    def opened(self, action: Action) -> bool:
+        """See Store."""
+        with self._database.write() as connection:
+            return decisions.opened(connection, action)
+
+    def progressed(self, action: Action) -> None:
+        """See Store."""
+        with self._database.write() as connection:
+            decisions.progressed(connection, action)
+
+    def closed(self, action: Action, outcome: Outcome, backoff: Backoff | None) -> None:
+        """See Store. Withdrawn and superseded actions leave back-off and cooldowns as they are."""
+        with self._database.write() as connection:
+            decisions.closed(connection, action, outcome, backoff)
+
+    def decisions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredDecision]:
+        """See Store."""
+        with self._database.read() as connection:
+            return decisions.listed(connection, pool, limit)
+
+    def decision(self, number: int) -> StoredDecision | None:
+        """See Store."""
+        with self._database.read() as connection:
+            return decisions.one(connection, number)
+
+    def actions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredAction]:
+        """See Store."""
+        with self._database.read() as connection:
+            return decisions.history(connection, pool, limit)
+
+    # --- notices
+
+    def say(self, notice: Notice, at: datetime) -> bool:
+        """See Store. A topic is remembered for 90 days."""
+        with self._database.write() as connection:
+            return notices.say(connection, notice, at)
+
+    def notices_due(self, now: datetime, limit: int = 20) -> Sequence[StoredNotice]:
+        """See Store."""
+        with self._database.read() as connection:
+            return notices.due(connection, now, limit)
+
+    def notice_sent(self, notice: int, at: datetime) -> None:
+        """See Store."""
+        with self._database.write() as connection:
+            notices.sent(connection, notice, at)
+
+    def notice_failed(self, notice: int, at: datetime, retry_at: datetime | None, error: str) -> None:
+        """See Store."""
+        with self._database.write() as connection:
+            notices.failed(connection, notice, at, retry_at, error)
+
+    def reached(self, notice: int) -> frozenset[str]:
+        """Return the digests of the destinations that have *notice* already (for `receiver.adapters.notify`)."""
+        with self._database.read() as connection:
+            return notices.reached(connection, notice)
+
+    def notice_reached(self, notice: int, destination: str) -> None:
+        """Note that *destination* (a digest, never a URL) has *notice*."""
+        with self._database.write() as connection:
+            notices.reach(connection, notice, destination)
+
+    # --- what is shown
+
+    def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None:
+        """See Store."""
+        with self._database.write() as connection:
+            values = {"at": at, "picture": dict(snapshot)}
+            statement = insert(connection, schema.snapshot).values(id=THE_ONE, **values)
+            connection.execute(statement.on_conflict_do_update(index_elements=[schema.snapshot.c.id], set_=values))
+
+    def snapshot(self) -> tuple[Mapping[str, Any], datetime] | None:
+        """See Store."""
+        with self._database.read() as connection:
+            row = connection.execute(select(schema.snapshot).where(schema.snapshot.c.id == THE_ONE)).mappings().first()
+        return None if row is None else (row["picture"], row["at"])
+
+    def counts(self) -> Mapping[str, Any]:
+        """Return totals since the store was created; they do not fall when rows are pruned.
+
+        ``deliveries`` and ``alerts``: numbers · ``alerts_by_action``: {action: n}, unknown actions as ``other`` ·
+        ``decisions``: {(pool, change): n} · ``actions``: {(pool, kind, outcome): n}, closed ones ·
+        ``notices``: {"pending" | "sent" | "failed": n}, failed are those given up · ``open_actions``:
+        {pool: opened_at} · ``last_delivery_at``, ``heartbeat_at``: datetime or None.
+        """
+        with self._database.read() as connection:
+            return totals.counts(connection)
+
+    # --- upkeep
+
+    def check(self) -> None:
+        """See Store. It writes: only that finds a full disk or a file that was taken away."""
+        url = self._database.url
+        if is_sqlite(url) and not database_file(url).exists():
+            raise TryLater("store: the database file is gone", code="store")
+        with self._database.write() as connection:
+            totals.count(connection, "checks")
+
+    def prune(self, now: datetime) -> int:
+        """Delete what is too old to matter (`receiver.adapters.store.pruning`); return the number of rows."""
+        with self._database.write() as connection:
+            return pruning.prune(connection, now)

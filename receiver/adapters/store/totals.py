@@ -1,0 +1,60 @@
+"""Counters and marks: what /metrics shows must not fall when rows are pruned."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from receiver.adapters.store.database import insert
+from receiver.adapters.store.schema import actions, marks, outbox, totals
+
+HEARTBEAT = "heartbeat"
+LAST_DELIVERY = "last_delivery"
+
+
+def count(connection: Connection, name: str, *labels: str, by: int = 1) -> None:
+    """Add *by* to the total *name* of *labels*."""
+    statement = insert(connection, totals).values(name=name, labels=list(labels), total=by)
+    connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=[totals.c.name, totals.c.labels], set_={"total": totals.c.total + statement.excluded.total}
+        )
+    )
+
+
+def mark(connection: Connection, name: str, at: datetime) -> None:
+    """Note that *name* happened at *at*, unless it happened later already."""
+    statement = insert(connection, marks).values(name=name, at=at)
+    connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=[marks.c.name], set_={"at": statement.excluded.at}, where=marks.c.at < statement.excluded.at
+        )
+    )
+
+
+def marked(connection: Connection, name: str) -> datetime | None:
+    """When *name* happened last."""
+    return connection.execute(select(marks.c.at).where(marks.c.name == name)).scalar()
+
+
+def counts(connection: Connection) -> Mapping[str, Any]:
+    """Return what /metrics shows (`SqlStore.counts` lists the keys)."""
+    found: dict[str, dict[tuple[str, ...], int]] = {}
+    for row in connection.execute(select(totals)).mappings():
+        found.setdefault(row["name"], {})[tuple(row["labels"])] = row["total"]
+    alerts = {labels[0]: total for labels, total in found.get("alerts", {}).items()}
+    waiting = select(func.count()).where(outbox.c.sent_at.is_(None), outbox.c.given_up_at.is_(None))
+    notices = {labels[0]: total for labels, total in found.get("notices", {}).items()}
+    under_way = select(actions.c.pool, actions.c.opened_at).where(actions.c.closed_at.is_(None))
+    return {
+        "deliveries": found.get("deliveries", {}).get((), 0),
+        "alerts": sum(alerts.values()),
+        "alerts_by_action": alerts,
+        "decisions": found.get("decisions", {}),
+        "actions": found.get("actions", {}),
+        "notices": {"sent": 0, "failed": 0, **notices, "pending": connection.execute(waiting).scalar_one()},
+        "open_actions": {row.pool: row.opened_at for row in connection.execute(under_way)},
+        "last_delivery_at": marked(connection, LAST_DELIVERY),
+        "heartbeat_at": marked(connection, HEARTBEAT),
+    }
