@@ -1,0 +1,226 @@
+"""Kubernetes behind the port `Cluster`.
+
+Promises never to evict a pod that holds a GPU, never to touch a cordon of someone else, and never to delete
+anything but by eviction.
+"""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import yaml
+from kubernetes import client, config
+from kubernetes.config.config_exception import ConfigException
+
+from receiver.adapters.cluster_wire import CONFLICT, NOT_FOUND, TOO_MANY, ClusterWire, at_least
+from receiver.adapters.nodes import node_from, section
+from receiver.adapters.pods import SPEAKING, Fate, fate, hosts_us, key_of, pod_from
+from receiver.adapters.sessions import quick_retry, user_agent
+from receiver.clock import SystemClock
+from receiver.core.model import Pod
+from receiver.ports import CORDON_ANNOTATION, Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
+
+LIVING = "status.phase!=Succeeded,status.phase!=Failed"
+COMPONENT = "gpu-autoscaler"
+GOOD_NEWS = frozenset({"TriggeredScaleUp"})  # Event reasons of type Normal; every other one is a Warning
+BUDGET_DELAY = timedelta(seconds=10)
+LEAVING_DELAY = timedelta(seconds=5)
+NAME_ROOM = 200  # an Event's name is the pod's and a random part, 253 characters at most
+MESSAGE_ROOM = 1000  # the API allows 1024
+
+
+def connect(kubeconfig: str | None = None, *, timeouts: tuple[float, float] = (5, 30)) -> "KubernetesCluster":
+    """Return the cluster of *kubeconfig* (a path, or several as in KUBECONFIG), or else the one we run in.
+
+    Raises WontWork when neither gives credentials; no call is made yet.
+    """
+    configuration = client.Configuration()
+    try:
+        if kubeconfig:
+            load: Any = config.load_kube_config  # the client leaves it untyped
+            load(config_file=kubeconfig, client_configuration=configuration, persist_config=False)
+        else:
+            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the client leaves it untyped
+    except (ConfigException, OSError, ValueError, yaml.YAMLError) as error:
+        where = f"KUBECONFIG {kubeconfig}" if kubeconfig else "the pod's service account"
+        remedy = "set KUBECONFIG to a readable file, or run inside the cluster with a mounted token"
+        raise WontWork(f"no Kubernetes credentials from {where}: {error}; {remedy}", code="no_credentials") from error
+    return KubernetesCluster(configuration, timeouts=timeouts)
+
+
+class KubernetesCluster:
+    """The nodes and GPU pods of the cluster that *configuration* names; *timeouts* are (connect, read) seconds.
+
+    It takes the configuration and not a client of the caller's, because the retries that urllib3 makes by
+    itself must be ours: the stock client repeats reads that timed out and sleeps as long as a server asks.
+    """
+
+    def __init__(
+        self,
+        configuration: client.Configuration,
+        *,
+        timeouts: tuple[float, float] = (5, 30),
+        clock: Clock | None = None,
+    ) -> None:
+        configuration.retries = quick_retry()
+        self._client = client.ApiClient(configuration)
+        self._client.user_agent = user_agent()
+        self._core = client.CoreV1Api(self._client)
+        self._clock = clock or SystemClock()
+        self._wire = ClusterWire(self._client, timeouts, self._clock)
+
+    def __repr__(self) -> str:
+        return f"KubernetesCluster({self._wire.url!r})"
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.rest_client.close()
+        self._client.close()  # type: ignore[no-untyped-call]  # the client leaves it untyped
+
+    def ping(self) -> None:
+        """Raise TryLater or WontWork unless nodes may be listed."""
+        self._wire.ask("list", "nodes", self._core.list_node, limit=1)
+
+    def look(self) -> ClusterFacts:
+        """Return the nodes, then the living GPU pods: a pod bound in between is seen, not missed."""
+        nodes = self._wire.every("nodes", self._core.list_node)
+        pods = self._wire.every("pods", self._core.list_pod_for_all_namespaces, field_selector=LIVING)
+        hosts: dict[str, list[str]] = {}
+        for raw in pods:
+            if hosts_us(raw):
+                hosts.setdefault(str(section(raw, "spec").get("nodeName")), []).append(key_of(raw))
+        found = tuple(node_from(n, sorted(hosts.get(str(section(n, "metadata").get("name")), ()))) for n in nodes)
+        return ClusterFacts(nodes=found, pods=_gpu_pods(pods))
+
+    def gpu_pods_on(self, node: str) -> Sequence[Pod]:
+        """Return the GPU pods bound to *node*, running, starting or leaving."""
+        return _gpu_pods(self._pods_on(node))
+
+    def cordon(self, node: str, action: str) -> Receipt:
+        """Make *node* unschedulable for *action*; a node that is gone, or someone else's to decide on, DIFFERS."""
+        raw = self._node(node)
+        if raw is None:
+            return Receipt(did=Did.DIFFERS, sentence=f"node {node} is gone")
+        found = node_from(raw)
+        owner = found.annotations.get(CORDON_ANNOTATION)
+        if found.unschedulable and owner == action:
+            return Receipt(did=Did.ALREADY, sentence=f"node {node} is cordoned for this action already")
+        if found.unschedulable and owner is None:
+            return Receipt(did=Did.DIFFERS, sentence=f"someone else cordoned node {node}; it is theirs")
+        if not found.unschedulable and owner == action:
+            return Receipt(did=Did.DIFFERS, sentence=f"someone made node {node} schedulable again; it stays")
+        self._patch(raw, unschedulable=True, annotation=action)
+        return Receipt(did=Did.DONE, sentence=f"cordoned node {node}")
+
+    def uncordon(self, node: str) -> Receipt:
+        """Undo a cordon of ours."""
+        raw = self._node(node)
+        if raw is None:
+            return Receipt(did=Did.ALREADY, sentence=f"node {node} is gone")
+        found = node_from(raw)
+        if CORDON_ANNOTATION in found.annotations:
+            self._patch(raw, unschedulable=False, annotation=None)
+            return Receipt(did=Did.DONE, sentence=f"made node {node} schedulable again")
+        if found.unschedulable:
+            return Receipt(did=Did.DIFFERS, sentence=f"someone else cordoned node {node}; it is theirs")
+        return Receipt(did=Did.ALREADY, sentence=f"node {node} is schedulable")
+
+    def drain(self, node: str) -> Receipt:
+        """Evict what may go from *node*; see `Cluster.drain`. Nothing is evicted while a pod speaks for the node."""
+        pods = [(fate(raw), raw) for raw in self._pods_on(node)]
+        speaking = sorted(f"{key_of(raw)} {what}" for what, raw in pods if what in SPEAKING)
+        if speaking:
+            return Receipt(did=Did.DIFFERS, sentence=f"node {node} stays: {', '.join(speaking)}")
+        leaving = [key_of(raw) for what, raw in pods if what is Fate.LEAVES]
+        held: dict[str, timedelta] = {}
+        for what, raw in pods:
+            if what is not Fate.GOES:
+                continue
+            try:
+                if self._evict(raw):
+                    leaving.append(key_of(raw))
+            except TryLater as error:
+                if error.code != TOO_MANY:
+                    raise
+                held[key_of(raw)] = at_least(error.delay, BUDGET_DELAY)
+        if held:
+            detail = f"a PodDisruptionBudget keeps {', '.join(sorted(held))} on node {node}"
+            raise TryLater(detail, code="pdb", delay=max(held.values()))
+        if leaving:
+            detail = f"{', '.join(sorted(leaving))} still leaving node {node}"
+            raise TryLater(detail, code="draining", delay=LEAVING_DELAY)
+        return Receipt(did=Did.DONE, sentence=f"nothing is left to evict from node {node}")
+
+    def announce(self, pod: Pod, *, reason: str, message: str) -> Receipt:
+        """Leave an Event on *pod*: Normal for good news, Warning otherwise."""
+        now = f"{self._clock.now():%Y-%m-%dT%H:%M:%SZ}"
+        name = f"{pod.name[:NAME_ROOM].rstrip('.-')}.{uuid.uuid4().hex}"
+        involved = {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": pod.namespace},
+            "involvedObject": involved,
+            "reason": reason,
+            "message": message[:MESSAGE_ROOM],
+            "type": "Normal" if reason in GOOD_NEWS else "Warning",
+            "source": {"component": COMPONENT},
+            "reportingComponent": COMPONENT,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        self._wire.ask("create", "events", self._core.create_namespaced_event, pod.namespace, body)
+        return Receipt(did=Did.DONE, sentence=f"left the Event {reason} on pod {pod.key}")
+
+    def _node(self, name: str) -> Mapping[str, Any] | None:
+        try:
+            return self._wire.ask("get", "nodes", self._core.read_node, name)
+        except WontWork as error:
+            if error.code == NOT_FOUND:
+                return None
+            raise
+
+    def _patch(self, raw: Mapping[str, Any], *, unschedulable: bool, annotation: str | None) -> None:
+        """Change a node as it was read: its resourceVersion makes a change in between a conflict."""
+        metadata = section(raw, "metadata")
+        body: dict[str, Any] = {
+            "metadata": {"annotations": {CORDON_ANNOTATION: annotation}},
+            "spec": {"unschedulable": unschedulable},
+        }
+        if metadata.get("resourceVersion"):
+            body["metadata"]["resourceVersion"] = str(metadata["resourceVersion"])
+        self._wire.ask("patch", "nodes", self._core.patch_node, str(metadata.get("name")), body)
+
+    def _pods_on(self, node: str) -> list[Mapping[str, Any]]:
+        if not node:
+            raise WontWork("a node without a name cannot be asked about", code="bad_name")
+        selector = f"spec.nodeName={node}"
+        pods = self._wire.every("pods", self._core.list_pod_for_all_namespaces, field_selector=selector)
+        return [raw for raw in pods if section(raw, "spec").get("nodeName") == node]
+
+    def _evict(self, raw: Mapping[str, Any]) -> bool:
+        """Evict exactly this pod, not a namesake that came after it; False when it is gone."""
+        metadata = section(raw, "metadata")
+        name, namespace = str(metadata.get("name")), str(metadata.get("namespace"))
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": str(metadata.get("uid"))}},
+        }
+        try:
+            self._wire.ask("create", "pods/eviction", self._core.create_namespaced_pod_eviction, name, namespace, body)
+        except WontWork as error:
+            if error.code == NOT_FOUND:
+                return False
+            raise
+        except TryLater as error:
+            if error.code != CONFLICT:
+                raise
+        return True
+
+
+def _gpu_pods(pods: Sequence[Mapping[str, Any]]) -> tuple[Pod, ...]:
+    return tuple(pod for raw in pods if (pod := pod_from(raw)) is not None)

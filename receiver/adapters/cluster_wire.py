@@ -1,0 +1,99 @@
+"""Calls to the Kubernetes API server: decoded here, never modelled, and failing only as TryLater or WontWork."""
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from kubernetes import client
+from kubernetes.client.exceptions import ApiException
+from urllib3.exceptions import HTTPError
+
+from receiver.adapters.nodes import entries, section
+from receiver.adapters.sessions import retry_after, shown, wire_failure
+from receiver.ports import Clock, TryLater, WontWork
+
+PAGE = 500  # objects per answer: bounds what the API server and we hold at once
+NOT_FOUND = "http_404"
+CONFLICT = "conflict"
+TOO_MANY = "http_429"
+WORDS = 300  # characters of Kubernetes' own explanation that a message may carry
+
+
+class ClusterWire:
+    """Sends one call at a time with a timeout; *timeouts* are (connect, read) seconds."""
+
+    def __init__(self, api_client: client.ApiClient, timeouts: tuple[float, float], clock: Clock) -> None:
+        self.url = shown(str(api_client.configuration.host))
+        self._timeouts = timeouts
+        self._clock = clock
+
+    def ask(self, verb: str, resource: str, call: Callable[..., Any], *args: Any, **options: Any) -> Mapping[str, Any]:
+        """Return the decoded answer of *call*; *verb* and *resource* are RBAC's words for it.
+
+        Raises WontWork with code ``http_404`` when the object is not there, TryLater with ``conflict`` when it
+        changed meanwhile and with ``http_429`` when something (a PodDisruptionBudget, load) asks to wait.
+        """
+        try:
+            response = call(*args, _request_timeout=self._timeouts, _preload_content=False, **options)
+            decoded = json.loads(response.data)
+        except ApiException as error:
+            raise self._refusal(error, verb, resource) from error
+        except (HTTPError, OSError) as error:
+            code, phrase = wire_failure(error)
+            raise TryLater(f"Kubernetes at {self.url} was asked to {verb} {resource}: {phrase}", code=code) from error
+        except ValueError as error:
+            detail = f"Kubernetes at {self.url} was asked to {verb} {resource} and answered without readable JSON"
+            raise TryLater(detail, code="malformed") from error
+        if not isinstance(decoded, dict):
+            raise TryLater(f"Kubernetes' answer to {verb} {resource} is not understood", code="malformed")
+        return decoded
+
+    def every(self, resource: str, call: Callable[..., Any], **options: Any) -> list[Mapping[str, Any]]:
+        """Return every object of a list, page by page.
+
+        No ``resourceVersion`` is given: the API server then answers with what is true now, not from a cache.
+        """
+        found: list[Mapping[str, Any]] = []
+        more: dict[str, str] = {}
+        while True:
+            page = self.ask("list", resource, call, limit=PAGE, **more, **options)
+            if not isinstance(page.get("items"), list):
+                raise TryLater(f"Kubernetes' answer to list {resource} is not understood: no items", code="malformed")
+            found += entries(page, "items")
+            token = section(page, "metadata").get("continue")
+            if not token:
+                return found
+            more = {"_continue": str(token)}
+
+    def _refusal(self, error: ApiException, verb: str, resource: str) -> TryLater | WontWork:
+        status = error.status or 0
+        detail = f"Kubernetes did not {verb} {resource}: {status} {_explanation(error)}".rstrip()
+        delay = retry_after(error.headers, self._clock.now())
+        if status == 401:
+            remedy = "put a valid token or certificate into KUBECONFIG, or mount the service account's token"
+            return WontWork(f"{detail}: {remedy}", code="http_401")
+        if status == 403:
+            return WontWork(
+                f'{detail}: grant the verb "{verb}" on "{resource}" in the ClusterRole (RBAC)', code="http_403"
+            )
+        if status == 409:
+            return TryLater(detail, code=CONFLICT, delay=delay)
+        if status in (0, 408, 410, 429) or status >= 500:
+            return TryLater(detail, code=f"http_{status}" if status else "unreachable", delay=delay)
+        return WontWork(detail, code=f"http_{status}")
+
+
+def _explanation(error: ApiException) -> str:
+    """Return the ``message`` of the Status object that Kubernetes answered with, on one line."""
+    try:
+        body = json.loads(error.body or "")
+    except (ValueError, TypeError):
+        return str(error.reason or "")
+    message = body.get("message") if isinstance(body, dict) else None
+    return " ".join(message.split())[:WORDS] if isinstance(message, str) else str(error.reason or "")
+
+
+def at_least(delay: timedelta | None, least: timedelta) -> timedelta:
+    """Return the longer of what the server asked for and *least*."""
+    return max(delay or timedelta(0), least)

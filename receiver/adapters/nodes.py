@@ -1,0 +1,68 @@
+"""Kubernetes nodes as values, from the API server's JSON."""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from kubernetes.utils.quantity import parse_quantity
+
+from receiver.core.policy import Taint
+from receiver.ports import ClusterNode, TryLater
+
+GPU_PREFIX = "nvidia.com/"  # nvidia.com/gpu, nvidia.com/gpu.shared, nvidia.com/mig-1g.10gb
+PROVIDER_PREFIX = "civo://"
+
+
+def node_from(raw: Mapping[str, Any], hosts: Sequence[str] = ()) -> ClusterNode:
+    """Return the node in *raw* (Node v1 core); *hosts* are the pods on it that must not be cut off with it."""
+    metadata, spec, status = section(raw, "metadata"), section(raw, "spec"), section(raw, "status")
+    provider = str(spec.get("providerID") or "")
+    return ClusterNode(
+        name=str(metadata.get("name") or ""),
+        instance=provider.removeprefix(PROVIDER_PREFIX) if provider.startswith(PROVIDER_PREFIX) else "",
+        ready=any(c.get("type") == "Ready" and c.get("status") == "True" for c in entries(status, "conditions")),
+        unschedulable=spec.get("unschedulable") is True,
+        allocatable=gpus(section(status, "allocatable")),
+        labels=words(metadata, "labels"),
+        annotations=words(metadata, "annotations"),
+        taints=tuple(_taint(t) for t in entries(spec, "taints")),
+        hosts=tuple(hosts),
+    )
+
+
+def gpus(quantities: Mapping[str, Any]) -> dict[str, int]:
+    """Return the GPU resources among *quantities* in whole units; zeros are left out."""
+    found = {name: _units(name, value) for name, value in quantities.items() if name.startswith(GPU_PREFIX)}
+    return {name: count for name, count in found.items() if count > 0}
+
+
+def section(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return the object under *name*, empty when it is absent or null."""
+    value = raw.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def entries(raw: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """Return the list of objects under *name*, empty when it is absent or null."""
+    value = raw.get(name)
+    return [e for e in value if isinstance(e, dict)] if isinstance(value, list) else []
+
+
+def words(raw: Mapping[str, Any], name: str) -> dict[str, str]:
+    """Return the string map under *name* (labels, annotations, a node selector)."""
+    return {str(k): str(v) for k, v in section(raw, name).items()}
+
+
+def _units(name: str, value: object) -> int:
+    """Return whole units of an extended resource; they may be written as a number or as ``2k``."""
+    try:
+        amount: Decimal = parse_quantity(value)  # type: ignore[no-untyped-call]  # the client leaves it untyped
+        return int(amount)
+    except (ValueError, ArithmeticError):
+        raise TryLater(f"Kubernetes' answer is not understood: {name} is {value!r}", code="malformed") from None
+
+
+def _taint(raw: Mapping[str, Any]) -> Taint:
+    return Taint(
+        key=str(raw.get("key") or ""), value=str(raw.get("value") or ""), effect=str(raw.get("effect") or "NoSchedule")
+    )

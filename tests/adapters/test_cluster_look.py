@@ -1,0 +1,108 @@
+"""What `KubernetesCluster` reads, and how it asks."""
+
+from collections.abc import Iterator
+
+import pytest
+from pytest_httpserver import HTTPServer
+
+from receiver.adapters.cluster import KubernetesCluster
+from receiver.core.model import PodPhase
+from receiver.ports import TryLater, WontWork
+from tests.adapters.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod
+
+
+@pytest.fixture
+def cluster(httpserver: HTTPServer) -> Iterator[KubernetesCluster]:
+    adapter = a_cluster_at(httpserver.url_for(""))
+    yield adapter
+    adapter.close()
+
+
+def test_nodes_and_gpu_pods_are_found(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
+    httpserver.expect_request(NODES).respond_with_json(a_list(a_node("gpu-1"), a_node("gpu-2")))
+    pods = a_list(a_pod("waits"), a_pod("runs", node="gpu-1"), a_pod("web", gpus=0, node="gpu-1"))
+    httpserver.expect_request(PODS).respond_with_json(pods)
+    facts = cluster.look()
+    assert [n.name for n in facts.nodes] == ["gpu-1", "gpu-2"]
+    assert {p.name: p.phase for p in facts.pods} == {"waits": PodPhase.WAITING, "runs": PodPhase.RUNNING}
+
+
+def test_nodes_are_listed_before_pods_so_that_a_new_binding_is_not_missed(
+    httpserver: HTTPServer, cluster: KubernetesCluster
+) -> None:
+    httpserver.expect_request(NODES).respond_with_json(a_list())
+    httpserver.expect_request(PODS).respond_with_json(a_list())
+    cluster.look()
+    assert [r.path for r, _ in httpserver.log] == [NODES, PODS]
+    assert "resourceVersion" not in httpserver.log[1][0].args
+
+
+def test_a_long_list_is_read_to_its_end(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
+    httpserver.expect_ordered_request(NODES).respond_with_json(a_list())
+    httpserver.expect_ordered_request(PODS).respond_with_json(a_list(a_pod("one"), more="token/2"))
+    httpserver.expect_ordered_request(
+        PODS,
+        query_string={
+            "limit": "500",
+            "continue": "token/2",
+            "fieldSelector": "status.phase!=Succeeded,status.phase!=Failed",
+        },
+    ).respond_with_json(a_list(a_pod("two")))
+    assert [p.name for p in cluster.look().pods] == ["one", "two"]
+
+
+def test_our_own_and_the_monitoring_pods_are_told_with_their_node(
+    httpserver: HTTPServer, cluster: KubernetesCluster
+) -> None:
+    httpserver.expect_request(NODES).respond_with_json(a_list(a_node("gpu-1"), a_node("gpu-2")))
+    label = "app.kubernetes.io/name"
+    pods = a_list(
+        a_pod("prom-0", gpus=0, node="gpu-1", labels={label: "prometheus"}),
+        a_pod("am-0", gpus=0, node="gpu-1", labels={label: "alertmanager"}),
+        a_pod("us", gpus=0, node="gpu-1", labels={label: "gpu-autoscaler"}),
+        a_pod("web", gpus=0, node="gpu-2", labels={label: "web"}),
+        a_pod("old", gpus=0, node="gpu-2", labels={label: "prometheus"}, phase="Failed"),
+    )
+    httpserver.expect_request(PODS).respond_with_json(pods)
+    assert [n.hosts for n in cluster.look().nodes] == [("ml/am-0", "ml/prom-0", "ml/us"), ()]
+
+
+def test_the_gpu_pods_of_one_node_are_read_past_every_cache(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
+    leaving = a_pod("leaving", node="gpu-1", deletionTimestamp="2026-11-20T10:05:00Z")
+    starting = a_pod("starting", node="gpu-1", phase="Pending")
+    pods = a_list(starting, leaving, a_pod("web", gpus=0, node="gpu-1"), a_pod("elsewhere", node="gpu-2"))
+    httpserver.expect_request(PODS).respond_with_json(pods)
+    assert [p.name for p in cluster.gpu_pods_on("gpu-1")] == ["starting", "leaving"]
+    ((request, _),) = httpserver.log
+    assert request.args.to_dict() == {"fieldSelector": "spec.nodeName=gpu-1", "limit": "500"}
+
+
+def test_a_node_without_a_name_is_not_asked_about(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
+    with pytest.raises(WontWork):
+        cluster.gpu_pods_on("")
+    assert not httpserver.log
+
+
+@pytest.mark.parametrize("body", ["<html>", "[]", "{}", '{"items": 7}'], ids=["html", "list", "no items", "number"])
+def test_an_answer_that_is_no_list_is_not_read_as_an_empty_cluster(
+    httpserver: HTTPServer, cluster: KubernetesCluster, body: str
+) -> None:
+    httpserver.expect_request(NODES).respond_with_data(body, content_type="application/json")
+    with pytest.raises(TryLater) as caught:
+        cluster.look()
+    assert caught.value.code == "malformed"
+
+
+def test_a_cluster_of_thousands_of_pods_is_read_in_pages(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
+    httpserver.expect_ordered_request(NODES).respond_with_json(a_list(*(a_node(f"gpu-{n}") for n in range(100))))
+    for page in range(4):
+        names = [f"p{page}-{n}" for n in range(500)]
+        answer = a_list(*(a_pod(name, node="gpu-1") for name in names), more="more" if page < 3 else None)
+        httpserver.expect_ordered_request(PODS).respond_with_json(answer)
+    assert len(cluster.look().pods) == 2000
+
+
+def test_a_working_connection_answers_the_ping(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
+    httpserver.expect_request(NODES, query_string={"limit": "1"}).respond_with_json(a_list())
+    cluster.ping()
+    assert len(httpserver.log) == 1

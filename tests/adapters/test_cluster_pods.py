@@ -1,0 +1,242 @@
+"""Kubernetes JSON as values: what a pod asks for, where it stands, and whether it may leave a node."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from receiver.adapters.nodes import gpus, node_from
+from receiver.adapters.pods import CLAIMS, NEVER, Fate, fate, gpu_requests, phase_of, pod_from
+from receiver.core.model import PodPhase, Requirement, Toleration
+from receiver.core.policy import Taint
+from receiver.ports import GANG_ANNOTATION, PROTECT_ANNOTATION, TryLater
+from tests.adapters.kubernetes_objects import a_node, a_pod, owned_by
+
+GPU = "nvidia.com/gpu"
+
+
+def container(requests: int = 0, limits: int = 0, *, sidecar: bool = False, resource: str = GPU) -> dict[str, Any]:
+    resources = {"requests": {resource: str(requests)} if requests else {}}
+    if limits:
+        resources["limits"] = {resource: str(limits)}
+    return {"name": "c", "resources": resources, **({"restartPolicy": "Always"} if sidecar else {})}
+
+
+@pytest.mark.parametrize(
+    "containers, init, effective",
+    [
+        ([container(2), container(1)], [], {GPU: 3}),
+        ([container(1)], [container(4)], {GPU: 4}),
+        ([container(3)], [container(2), container(1)], {GPU: 3}),
+        ([container(1)], [container(1, sidecar=True)], {GPU: 2}),
+        ([container(1)], [container(1, sidecar=True), container(2)], {GPU: 3}),
+        ([container(1)], [container(2), container(1, sidecar=True)], {GPU: 2}),
+        ([container(limits=2)], [], {GPU: 2}),
+        ([container(1, limits=2)], [], {GPU: 1}),
+        ([container(1), container(2, resource="nvidia.com/mig-1g.10gb")], [], {GPU: 1, "nvidia.com/mig-1g.10gb": 2}),
+        ([container()], [], {}),
+        ([container(1, resource="amd.com/gpu")], [], {}),
+    ],
+    ids=[
+        "containers add up",
+        "one init container outweighs",
+        "init containers do not add up",
+        "a sidecar adds to the containers",
+        "a sidecar adds to the init containers after it",
+        "a sidecar does not add to the init containers before it",
+        "a limit stands in for a request",
+        "a request outranks the limit",
+        "resources are kept apart",
+        "no GPU",
+        "another vendor",
+    ],
+)
+def test_the_effective_request_follows_the_scheduler(
+    containers: list[dict[str, Any]], init: list[dict[str, Any]], effective: dict[str, int]
+) -> None:
+    assert gpu_requests({"containers": containers, "initContainers": init}) == effective
+
+
+def test_a_bound_pod_with_claimed_devices_holds_its_node() -> None:
+    spec = {"containers": [container()], "resourceClaims": [{"name": "gpu"}]}
+    assert gpu_requests({**spec, "nodeName": "gpu-1"}) == {CLAIMS: 1}
+    assert gpu_requests(spec) == {}
+
+
+@pytest.mark.parametrize(
+    "pod, phase",
+    [
+        (a_pod(), PodPhase.WAITING),
+        (a_pod(conditions=[]), PodPhase.OTHER),
+        (a_pod(conditions=[{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]), PodPhase.OTHER),
+        (a_pod(schedulingGates=[{"name": "kueue.x-k8s.io/admission"}]), PodPhase.OTHER),
+        (a_pod(nominatedNodeName="gpu-1"), PodPhase.OTHER),
+        (a_pod(node="gpu-1", phase="Pending"), PodPhase.STARTING),
+        (a_pod(node="gpu-1"), PodPhase.RUNNING),
+        (a_pod(node="gpu-1", phase="Unknown"), PodPhase.RUNNING),
+    ],
+    ids=["unschedulable", "not tried", "gated", "gates", "nominated", "bound", "running", "node lost"],
+)
+def test_a_pod_stands_where_the_scheduler_and_the_kubelet_say(pod: dict[str, Any], phase: PodPhase) -> None:
+    assert phase_of(pod) is phase
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_terminated_pod_is_left_out(phase: str) -> None:
+    assert pod_from(a_pod(node="gpu-1", phase=phase)) is None
+
+
+def test_a_pod_without_gpus_is_left_out() -> None:
+    assert pod_from(a_pod(gpus=0)) is None
+
+
+def test_a_pod_carries_what_decides_where_it_fits() -> None:
+    pod = pod_from(
+        a_pod(
+            gpus=2,
+            nodeSelector={"gpu": "on-demand"},
+            priority=1000,
+            labels={"team": "vision"},
+            tolerations=[{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}, {"key": "a", "value": "b"}],
+            ownerReferences=owned_by("Job", "train"),
+        )
+    )
+    assert pod is not None
+    assert (pod.key, pod.uid, pod.gpus, pod.node) == ("ml/train-0", "uid-of-train-0", 2, None)
+    assert pod.created_at == datetime(2026, 11, 20, 10, tzinfo=UTC)
+    assert (pod.node_selector, pod.priority, pod.labels) == ({"gpu": "on-demand"}, 1000, {"team": "vision"})
+    assert pod.tolerations == (
+        Toleration(key="gpu", operator="Exists", effect="NoSchedule"),
+        Toleration(key="a", operator="Equal", value="b"),
+    )
+    assert (pod.owner, pod.daemon, pod.terminating, pod.gang) == ("Job/train", False, False, None)
+
+
+def affinity(*terms: dict[str, Any]) -> dict[str, Any]:
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
+
+
+def test_required_node_affinity_becomes_alternatives_of_requirements() -> None:
+    terms = (
+        {
+            "matchExpressions": [
+                {"key": "gpu", "operator": "In", "values": ["a", "b"]},
+                {"key": "x", "operator": "Exists"},
+            ]
+        },
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gpu-1"]}]},
+    )
+    pod = pod_from(a_pod(affinity=affinity(*terms)))
+    assert pod is not None
+    assert pod.affinity == (
+        (Requirement(key="gpu", operator="In", values=("a", "b")), Requirement(key="x", operator="Exists")),
+        (Requirement(key="metadata.name", operator="In", values=("gpu-1",)),),
+    )
+
+
+def test_an_empty_affinity_term_matches_no_node_instead_of_every_node() -> None:
+    pod = pod_from(a_pod(affinity=affinity({})))
+    assert pod is not None
+    assert pod.affinity == ((NEVER,),)
+
+
+def test_preferred_affinity_is_no_requirement() -> None:
+    preferred = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}
+    pod = pod_from(a_pod(affinity=preferred))
+    assert pod is not None
+    assert pod.affinity == ()
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {"annotations": {GANG_ANNOTATION: "big"}},
+        {"labels": {"scheduling.x-k8s.io/pod-group": "big"}},
+        {"labels": {"kueue.x-k8s.io/pod-group-name": "big"}},
+        {"annotations": {GANG_ANNOTATION: "big"}, "labels": {"kueue.x-k8s.io/pod-group-name": "other"}},
+    ],
+)
+def test_a_declared_gang_is_named_with_its_namespace(declared: dict[str, Any]) -> None:
+    pod = pod_from(a_pod(**declared))
+    assert pod is not None
+    assert pod.gang == "ml/big"
+
+
+def test_only_the_controller_counts_as_owner() -> None:
+    pod = pod_from(a_pod(ownerReferences=owned_by("DaemonSet", controller=False)))
+    assert pod is not None
+    assert (pod.owner, pod.daemon) == ("", False)
+
+
+def test_a_daemonsets_pod_and_a_leaving_pod_are_marked() -> None:
+    pod = pod_from(a_pod(ownerReferences=owned_by("DaemonSet", "dcgm"), deletionTimestamp="2026-11-20T10:05:00Z"))
+    assert pod is not None
+    assert (pod.owner, pod.daemon, pod.terminating) == ("DaemonSet/dcgm", True, True)
+
+
+@pytest.mark.parametrize("text", [None, "", "yesterday"])
+def test_a_pod_without_a_readable_age_is_named(text: object) -> None:
+    with pytest.raises(TryLater, match="creationTimestamp of pod ml/train-0"):
+        pod_from(a_pod(creationTimestamp=text))
+
+
+@pytest.mark.parametrize(
+    "pod, what",
+    [
+        (a_pod(node="n"), Fate.HOLDS_GPU),
+        (a_pod(node="n", deletionTimestamp="2026-11-20T10:05:00Z"), Fate.HOLDS_GPU),
+        (a_pod(node="n", annotations={"kubernetes.io/config.mirror": "x"}), Fate.HOLDS_GPU),
+        (a_pod(node="n", ownerReferences=owned_by("DaemonSet")), Fate.STAYS),
+        (a_pod(node="n", phase="Succeeded"), Fate.STAYS),
+        (a_pod(gpus=0, node="n", annotations={"kubernetes.io/config.mirror": "x"}), Fate.STAYS),
+        (a_pod(gpus=0, node="n", ownerReferences=owned_by("ReplicaSet")), Fate.GOES),
+        (a_pod(gpus=0, node="n", deletionTimestamp="2026-11-20T10:05:00Z"), Fate.LEAVES),
+        (a_pod(gpus=0, node="n", annotations={PROTECT_ANNOTATION: "true"}), Fate.PROTECTED),
+        (a_pod(gpus=0, node="n", annotations={PROTECT_ANNOTATION: "false"}), Fate.GOES),
+        (
+            a_pod(gpus=0, node="n", annotations={"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}),
+            Fate.PROTECTED,
+        ),
+        (a_pod(gpus=0, node="n", labels={"app.kubernetes.io/name": "prometheus"}), Fate.HOSTS),
+        (a_pod(gpus=0, node="n", labels={"app.kubernetes.io/name": "gpu-autoscaler"}), Fate.HOSTS),
+        (a_pod(gpus=0, node="n", labels={"app.kubernetes.io/name": "web"}), Fate.GOES),
+    ],
+)
+def test_what_draining_means_for_a_pod(pod: dict[str, Any], what: Fate) -> None:
+    assert fate(pod) is what
+
+
+def test_a_node_is_read_with_instance_gpus_labels_and_taints() -> None:
+    node = node_from(a_node(taints=[{"key": "gpu", "value": "true", "effect": "NoSchedule"}]), ["monitoring/prom-0"])
+    assert (node.name, node.instance, node.ready, node.unschedulable) == ("gpu-1", "instance-of-gpu-1", True, False)
+    assert node.allocatable == {GPU: 1}
+    assert node.labels == {"kubernetes.civo.com/civo-node-pool": "pool-a"}
+    assert node.taints == (Taint(key="gpu", value="true", effect="NoSchedule"),)
+    assert node.hosts == ("monitoring/prom-0",)
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [[{"type": "Ready", "status": "False"}], [{"type": "Ready", "status": "Unknown"}], [], None],
+)
+def test_only_a_true_ready_condition_makes_a_node_ready(conditions: object) -> None:
+    assert not node_from(a_node(conditions=conditions)).ready
+
+
+@pytest.mark.parametrize("provider", ["", "aws:///x", None])
+def test_a_node_of_another_provider_has_no_instance(provider: object) -> None:
+    assert node_from(a_node(provider_id=provider)).instance == ""
+
+
+@pytest.mark.parametrize("quantity, units", [("8", 8), (8, 8), ("2k", 2000)])
+def test_quantities_are_read_as_kubernetes_writes_them(quantity: object, units: int) -> None:
+    assert gpus({GPU: quantity, "cpu": "4"}) == {GPU: units}
+
+
+def test_a_gpu_that_is_not_allocatable_yet_is_left_out() -> None:
+    assert gpus({GPU: "0"}) == {}
+
+
+def test_a_quantity_that_cannot_be_read_is_named() -> None:
+    with pytest.raises(TryLater, match=GPU):
+        gpus({GPU: "many"})
