@@ -1,0 +1,22 @@
+"""YAML and environment to settings to the core's policy; every mistake at once, each with its path and a remedy."""
+
+from receiver.config.environment import Environment
+from receiver.config.mistakes import ConfigError, Mistake
+from receiver.config.model import Configuration, Mode, PoolSpec
+from receiver.config.prices import Prices
+from receiver.config.settings import FileSettings, Settings, load, load_file, load_text
+
+__all__ = [
+    "ConfigError",
+    "Configuration",
+    "Environment",
+    "FileSettings",
+    "Mistake",
+    "Mode",
+    "PoolSpec",
+    "Prices",
+    "Settings",
+    "load",
+    "load_file",
+    "load_text",
+]

@@ -1,0 +1,218 @@
+"""Contradictions between fields that are each right by themselves."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from receiver.config.mistakes import Mistake, Path, spell
+from receiver.config.model import BudgetSpec, Configuration, PoolSpec
+from receiver.config.overlap import may_overlap
+from receiver.config.prices import insane
+from receiver.config.schedule import WindowSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A contradiction at *path* that involves the fields in *over* too."""
+
+    path: Path
+    problem: str
+    remedy: str
+    over: tuple[Path, ...] = ()
+
+    def mistake(self) -> Mistake:
+        return Mistake(path=spell(self.path), problem=self.problem, remedy=self.remedy)
+
+
+def contradictions(configuration: Configuration) -> Iterator[Finding]:
+    """Yield every contradiction in *configuration*, in the order of the file."""
+    if configuration.budget is not None:
+        yield from _thresholds(configuration.budget)
+    yield from _billing(configuration)
+    if not configuration.pools:
+        yield Finding(path=("pools",), problem="is empty", remedy="list at least one pool")
+    yield from _same_names(configuration)
+    for index, pool in enumerate(configuration.pools):
+        here = ("pools", index)
+        yield from _bounds(pool, here)
+        yield from _pool(pool, here)
+        yield from _windows(pool, here)
+
+
+def warnings_of(configuration: Configuration) -> Iterator[str]:
+    """Yield what is allowed and probably not meant."""
+    if configuration.budget is None:
+        yield "budget: none is set, so nothing bounds what nodes cost but max_nodes and limits"
+    if configuration.prometheus.url is None:
+        yield "prometheus.url: none is set, so there is no utilization and nobody notices when the rules stop"
+    if not configuration.kubernetes.enabled:
+        yield "kubernetes.enabled: is false, so nobody knows which nodes are in use and none is ever removed"
+    floor = sum(pool.min_nodes * pool.gpus_per_node for pool in configuration.pools)
+    most = configuration.limits.max_gpus
+    if most is not None and floor > most:
+        yield f"limits.max_gpus: {most} is below the {floor} GPUs that min_nodes of all pools ask for; the limit holds"
+    for index, pool in enumerate(configuration.pools):
+        for number, window in enumerate(pool.windows):
+            if window.max_nodes is not None and window.max_nodes > pool.max_nodes:
+                yield (
+                    f"pools[{index}].windows[{number}].max_nodes: {window.max_nodes} is above the pool's max_nodes "
+                    f"({pool.max_nodes}), which holds"
+                )
+        yield from _zones_that_differ(pool, f"pools[{index}]")
+
+
+def _thresholds(budget: BudgetSpec) -> Iterator[Finding]:
+    warn, hold, stop = (("budget", name) for name in ("warn_at", "hold_at", "stop_at"))
+    if budget.warn_at >= budget.hold_at:
+        yield Finding(
+            path=warn,
+            problem=f"must be below hold_at ({budget.hold_at})",
+            remedy="lower warn_at or raise hold_at",
+            over=(hold,),
+        )
+    if budget.hold_at > budget.stop_at:
+        yield Finding(
+            path=hold,
+            problem=f"must not be above stop_at ({budget.stop_at})",
+            remedy="lower hold_at or raise stop_at",
+            over=(stop,),
+        )
+
+
+def _billing(configuration: Configuration) -> Iterator[Finding]:
+    billing = configuration.billing
+    # By the second there is no paid hour to wait for, and the margin is not used.
+    if billing.granularity > timedelta(seconds=1) and billing.removal_margin >= billing.granularity:
+        yield Finding(
+            path=("billing", "removal_margin"),
+            problem="must be shorter than granularity",
+            remedy="lower removal_margin or raise granularity",
+            over=(("billing", "granularity"),),
+        )
+
+
+def _same_names(configuration: Configuration) -> Iterator[Finding]:
+    """Names and ids share one space: alerts, people and overrides may use either."""
+    seen: dict[str, Path] = {}
+    for index, pool in enumerate(configuration.pools):
+        for key, word in (("name", pool.name), ("civo_pool_id", pool.civo_pool_id)):
+            here: Path = ("pools", index, key)
+            first = seen.setdefault(word, here)
+            if first[1] != index:
+                remedy = "give each pool its own name" if key == "name" else "list each pool once"
+                yield Finding(path=here, problem=f'"{word}" is taken by {spell(first)}', remedy=remedy, over=(first,))
+
+
+def _bounds(pool: PoolSpec, here: Path) -> Iterator[Finding]:
+    least, most, spare = ((*here, name) for name in ("min_nodes", "max_nodes", "standby_nodes"))
+    if pool.max_nodes < pool.min_nodes:
+        yield Finding(
+            path=most,
+            problem=f"must be at least min_nodes ({pool.min_nodes})",
+            remedy="raise max_nodes or lower min_nodes",
+            over=(least,),
+        )
+    if pool.standby_nodes > pool.max_nodes:
+        yield Finding(
+            path=spare,
+            problem=f"must be at most max_nodes ({pool.max_nodes})",
+            remedy="lower standby_nodes or raise max_nodes",
+            over=(most,),
+        )
+
+
+def _pool(pool: PoolSpec, here: Path) -> Iterator[Finding]:
+    high, low = ((*here, "utilization", name) for name in ("high", "low"))
+    if pool.utilization.low >= pool.utilization.high:
+        yield Finding(
+            path=low,
+            problem=f"must be below high ({pool.utilization.high})",
+            remedy="lower low or raise high",
+            over=(high,),
+        )
+    if not pool.resources:
+        yield Finding(
+            path=(*here, "resources"),
+            problem="offers no GPU",
+            remedy="say what one node offers, such as {nvidia.com/gpu: 1}",
+        )
+    elif pool.price_usd_per_hour is not None:
+        path = (*here, "price_usd_per_hour")
+        for wrong in insane(pool.price_usd_per_hour, pool.gpus_per_node, ""):
+            yield Finding(path=path, problem=wrong.problem, remedy=wrong.remedy, over=((*here, "resources"),))
+
+
+def _windows(pool: PoolSpec, here: Path) -> Iterator[Finding]:
+    for number, window in enumerate(pool.windows):
+        path = (*here, "windows", number)
+        yield from _times(window, path)
+        yield from _window_bounds(pool, window, here, path)
+        for other_number, other in enumerate(pool.windows):
+            if other_number != number and _cross(window, other) and may_overlap(window, other):
+                yield Finding(
+                    path=(*path, "min_nodes"),
+                    problem=f"{window.min_nodes} is above max_nodes ({other.max_nodes}) of window {other.name}, "
+                    "and both can be open at once",
+                    remedy="lower it, raise that max_nodes, or keep the windows apart",
+                    over=(path, (*here, "windows", other_number)),
+                )
+
+
+def _times(window: WindowSpec, path: Path) -> Iterator[Finding]:
+    for index, span in enumerate(window.times):
+        if span.start_time >= span.end_time:
+            start, end = _clock(span.start_time), _clock(span.end_time)
+            both = f"write two entries: {start} to 24:00 and 00:00 to {end}"
+            yield Finding(
+                path=(*path, "times", index),
+                problem=f"{start} to {end} is inverted or over midnight",
+                remedy=both if span.end_time else "write 24:00 as its end",
+            )
+
+
+def _clock(minute: int) -> str:
+    return f"{minute // 60:02}:{minute % 60:02}"
+
+
+def _window_bounds(pool: PoolSpec, window: WindowSpec, here: Path, path: Path) -> Iterator[Finding]:
+    bounds = (window.min_nodes, window.max_nodes, window.standby_nodes)
+    if bounds == (None, None, None):
+        yield Finding(
+            path=path,
+            problem="changes nothing",
+            remedy="give it min_nodes, max_nodes or standby_nodes",
+            over=tuple((*path, name) for name in ("min_nodes", "max_nodes", "standby_nodes")),
+        )
+    least = pool.min_nodes if window.min_nodes is None else window.min_nodes
+    most = pool.max_nodes if window.max_nodes is None else min(window.max_nodes, pool.max_nodes)
+    if least <= most or pool.min_nodes > pool.max_nodes:
+        return
+    if window.max_nodes is not None and window.min_nodes is None:
+        yield Finding(
+            path=(*path, "max_nodes"),
+            problem=f"{window.max_nodes} is below the pool's min_nodes ({pool.min_nodes})",
+            remedy=f"give the window min_nodes: {window.max_nodes} too, or raise its max_nodes",
+            over=((*here, "min_nodes"),),
+        )
+        return
+    whose = "the window's" if window.max_nodes is not None and window.max_nodes <= pool.max_nodes else "the pool's"
+    yield Finding(
+        path=(*path, "min_nodes"),
+        problem=f"{window.min_nodes} is above {whose} max_nodes ({most})",
+        remedy="lower min_nodes or raise max_nodes",
+        over=((*path, "max_nodes"), (*here, "max_nodes")),
+    )
+
+
+def _cross(window: WindowSpec, other: WindowSpec) -> bool:
+    return window.min_nodes is not None and other.max_nodes is not None and window.min_nodes > other.max_nodes
+
+
+def _zones_that_differ(pool: PoolSpec, path: str) -> Iterator[str]:
+    for number, window in enumerate(pool.windows):
+        for other in pool.windows:
+            if other is not window and _cross(window, other) and window.location != other.location:
+                yield (
+                    f"{path}.windows[{number}].min_nodes: {window.min_nodes} is above max_nodes ({other.max_nodes}) of "
+                    f"window {other.name} in another zone; while both are open the maximum holds"
+                )

@@ -1,0 +1,209 @@
+"""What comes from the environment: where Civo is, the secrets, and what differs from one start to the next.
+
+Values are never repeated in messages: the mistake may be a secret in the wrong variable.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path as File
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, SecretStr
+
+from receiver.config.fields import address
+from receiver.config.mistakes import Mistake, Wrong, nearest
+
+CIVO_API = "https://api.civo.com"
+DATABASE = "sqlite:////var/lib/gpu-autoscaler/ledger.db"
+LISTEN = "0.0.0.0:8080"
+SERVER = "http://127.0.0.1:8080"
+SHORTEST_TOKEN = 16  # characters; shorter ones can be tried out over the network
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_HELP = {
+    "CIVO_API_KEY": "take it from the secret civo-api-access in kube-system",
+    "CIVO_REGION": "take it from the secret civo-api-access in kube-system, such as LON1",
+    "CIVO_CLUSTER_ID": "take it from the secret civo-api-access in kube-system",
+    "GPU_AUTOSCALER_CONFIG": "set it to the path of the configuration file",
+    "GPU_AUTOSCALER_WEBHOOK_TOKEN": "set it to a long random word, the same in Alertmanager's webhook_configs",
+}
+OPTIONAL = (
+    "CIVO_API_URL",
+    "GPU_AUTOSCALER_OPERATOR_TOKEN",
+    "GPU_AUTOSCALER_DATABASE_URL",
+    "GPU_AUTOSCALER_NOTIFY_URLS",
+    "GPU_AUTOSCALER_LISTEN",
+    "GPU_AUTOSCALER_URL",
+    "KUBECONFIG",
+)
+SECRET = (
+    "CIVO_API_KEY",
+    "GPU_AUTOSCALER_WEBHOOK_TOKEN",
+    "GPU_AUTOSCALER_OPERATOR_TOKEN",
+    "GPU_AUTOSCALER_DATABASE_URL",
+    "GPU_AUTOSCALER_NOTIFY_URLS",
+)
+VARIABLES = (*_HELP, *OPTIONAL)
+
+
+class Environment(BaseModel):
+    """The environment, read and checked. Secrets show as stars wherever this is printed.
+
+    *webhook_tokens* are two during a rotation. *database_url* is a SQLAlchemy URL; it may hold a password,
+    as may the Apprise URLs in *notify_urls*. *operator_token* None switches writing through the API off.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    civo_api_key: SecretStr
+    civo_region: str
+    civo_cluster_id: str
+    civo_api_url: str = CIVO_API
+    webhook_tokens: tuple[SecretStr, ...]
+    operator_token: SecretStr | None = None
+    database_url: SecretStr = SecretStr(DATABASE)
+    notify_urls: tuple[SecretStr, ...] = ()
+    listen: str = LISTEN
+    url: str = SERVER
+    kubeconfig: str | None = None
+
+
+@dataclass(slots=True)
+class Reading:
+    """The environment while it is read: what is said, what is wrong, what is odd."""
+
+    environ: Mapping[str, str]
+    mistakes: list[Mistake] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def wrong(self, name: str, problem: str, remedy: str) -> None:
+        """Note a mistake in the variable *name*."""
+        self.mistakes.append(Mistake(path=name, problem=problem, remedy=remedy))
+
+    def value(self, name: str) -> str:
+        """Return what *name* holds without surrounding white space; secrets may be in the file that NAME_FILE names."""
+        direct = self.environ.get(name, "").strip()
+        file = self.environ.get(f"{name}_FILE", "").strip() if name in SECRET else ""
+        if direct and file:
+            self.wrong(name, f"is set and so is {name}_FILE", "set one of them")
+        if direct or not file:
+            return direct
+        try:
+            return File(file).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            self.wrong(f"{name}_FILE", "names a file that cannot be read", "mount it there, readable by this process")
+            return ""
+
+    def required(self, name: str) -> str:
+        """Return what *name* holds, and note a mistake if that is nothing."""
+        said = self.value(name)
+        if not said and not any(m.path.removesuffix("_FILE") == name for m in self.mistakes):
+            self.wrong(name, "is not set", _HELP[name])
+        return said
+
+    def address(self, name: str, default: str) -> str:
+        """Return the http or https URL in *name*."""
+        said = self.value(name) or default
+        try:
+            return address(said)
+        except Wrong as wrong:
+            self.wrong(name, wrong.problem, wrong.remedy)
+            return default
+
+
+def read_environment(environ: Mapping[str, str]) -> tuple[Environment | None, list[Mistake], list[str]]:
+    """Return the environment (None if it cannot be used), every mistake in it, and what is odd about it."""
+    reading = Reading(environ)
+    key, region, cluster = (reading.required(f"CIVO_{name}") for name in ("API_KEY", "REGION", "CLUSTER_ID"))
+    reading.required("GPU_AUTOSCALER_CONFIG")
+    civo = reading.address("CIVO_API_URL", CIVO_API)
+    if civo.startswith("http:") and urlsplit(civo).hostname not in _LOOPBACK:
+        reading.warnings.append("CIVO_API_URL: is http, so the API key travels in the clear; use https")
+    webhook, operator = _tokens(reading)
+    database = _database(reading)
+    destinations = tuple(_destinations(reading))
+    listen = _listen(reading)
+    server = reading.address("GPU_AUTOSCALER_URL", SERVER)
+    reading.warnings += _misspelt(environ)
+    if reading.mistakes:
+        return None, reading.mistakes, reading.warnings
+    environment = Environment(
+        civo_api_key=SecretStr(key),
+        civo_region=region,
+        civo_cluster_id=cluster,
+        civo_api_url=civo,
+        webhook_tokens=tuple(SecretStr(token) for token in webhook),
+        operator_token=SecretStr(operator) if operator else None,
+        database_url=database,
+        notify_urls=destinations,
+        listen=listen,
+        url=server,
+        kubeconfig=reading.value("KUBECONFIG") or None,
+    )
+    return environment, [], reading.warnings
+
+
+def _tokens(reading: Reading) -> tuple[list[str], str]:
+    webhook = reading.required("GPU_AUTOSCALER_WEBHOOK_TOKEN").split()
+    operator = reading.value("GPU_AUTOSCALER_OPERATOR_TOKEN")
+    if len(operator.split()) > 1:
+        reading.wrong("GPU_AUTOSCALER_OPERATOR_TOKEN", "holds white space", "set one long random word")
+    if operator and operator in webhook:
+        reading.wrong(
+            "GPU_AUTOSCALER_OPERATOR_TOKEN",
+            "is the webhook's token too, so whoever sends alerts could override decisions",
+            "set another long random word",
+        )
+    for name, tokens in (("WEBHOOK", webhook), ("OPERATOR", operator.split())):
+        if any(len(token) < SHORTEST_TOKEN for token in tokens):
+            reading.warnings.append(
+                f"GPU_AUTOSCALER_{name}_TOKEN: is shorter than {SHORTEST_TOKEN} characters and can be guessed"
+            )
+    return webhook, operator
+
+
+def _database(reading: Reading) -> SecretStr:
+    """The store's URL. PostgreSQL's own spellings get the driver that we ship with."""
+    name = "GPU_AUTOSCALER_DATABASE_URL"
+    said = reading.value(name) or DATABASE
+    scheme, separator, rest = said.partition("://")
+    if scheme in ("postgres", "postgresql"):
+        return SecretStr(f"postgresql+psycopg://{rest}")
+    if not separator or scheme not in ("sqlite", "postgresql+psycopg"):
+        remedy = "write sqlite:////PATH or postgresql+psycopg://USER:PASSWORD@HOST/NAME"
+        reading.wrong(name, "is neither a SQLite nor a PostgreSQL URL", remedy)
+    elif scheme == "sqlite" and rest in ("", "/", "/:memory:"):
+        reading.warnings.append(f"{name}: is in memory, so a restart forgets deliveries, decisions and spend")
+    elif scheme == "sqlite" and not rest.startswith("//"):
+        reading.warnings.append(f"{name}: is relative to the working directory; four slashes make it absolute")
+    return SecretStr(said)
+
+
+def _destinations(reading: Reading) -> Iterator[SecretStr]:
+    """Apprise URLs, split at white space only: they contain commas themselves."""
+    name = "GPU_AUTOSCALER_NOTIFY_URLS"
+    for number, url in enumerate(reading.value(name).split(), start=1):
+        if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*://.", url):
+            remedy = "separate Apprise URLs (such as slack://...) by spaces or lines, not by commas"
+            reading.wrong(name, f"entry {number} is not a URL", remedy)
+        yield SecretStr(url)
+
+
+def _listen(reading: Reading) -> str:
+    said = reading.value("GPU_AUTOSCALER_LISTEN") or LISTEN
+    host, colon, port = said.rpartition(":")
+    if not colon or not re.fullmatch(r"\d{1,5}", port) or int(port) > 65535 or (":" in host and host[0] != "["):
+        remedy = "write address:port, such as 0.0.0.0:8080 or [::]:8080"
+        reading.wrong("GPU_AUTOSCALER_LISTEN", "is not an address with a port", remedy)
+    return f"{host or '0.0.0.0'}:{port}"  # noqa: S104 (":8080" means everywhere, as it does elsewhere)
+
+
+def _misspelt(environ: Mapping[str, str]) -> Iterator[str]:
+    """Variables that are nearly ours. Kubernetes sets GPU_AUTOSCALER_PORT and _SERVICE_* for a Service of that name."""
+    known = {*VARIABLES, *(f"{name}_FILE" for name in SECRET)}
+    for name in sorted(environ):
+        if name.startswith(("GPU_AUTOSCALER_", "CIVO_")) and name not in known:
+            meant = nearest(name, known, cutoff=0.9)
+            if meant:
+                yield f"{name}: unknown variable; did you mean {meant}?"

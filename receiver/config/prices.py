@@ -1,0 +1,169 @@
+"""What a node-hour costs: the dated price file that ships, a file of the operator's over it, sanity checks.
+
+Civo's size API has no prices (``GET /v2/sizes``), so they are data with a day and a source.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from importlib.resources import files
+from pathlib import Path as File
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from receiver.config.document import read
+from receiver.config.fields import Money, Text, Units, text
+from receiver.config.mistakes import ConfigError, Mistake, Wrong, nearest
+from receiver.config.model import Configuration, PoolSpec, Section
+from receiver.config.validation import validate
+
+# No GPU-hour is sold outside these; what is, was meant per month or in another unit.
+LEAST = Decimal("0.05")
+MOST = Decimal(200)
+HOURS_PER_MONTH = 730  # as Civo's pricing page counts them
+
+
+def _day(value: Any) -> date:
+    said = text(value, "a day")
+    try:
+        return date.fromisoformat(said)
+    except ValueError as error:
+        raise Wrong(f'"{said}" is not a day', "write it as 2026-08-22") from error
+
+
+class Kind(Section):
+    """What a GPU-hour of one kind may plausibly cost, in USD."""
+
+    from_usd_per_gpu_hour: Money
+    to_usd_per_gpu_hour: Money
+
+
+class SizePrice(Section):
+    """What a node-hour of one size costs in USD; *kind* and *gpus* say which GPUs it has."""
+
+    usd_per_hour: Money
+    kind: Text | None = None
+    gpus: Units | None = None
+
+
+class PriceFile(Section):
+    """A price file: when and where its prices were read, and the prices."""
+
+    as_of: Annotated[date, BeforeValidator(_day)]
+    source: Text
+    kinds: dict[str, Kind] = Field(default_factory=dict)
+    sizes: dict[str, SizePrice]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """Prices by size, the plausible range by kind of GPU, and which files they are from."""
+
+    sizes: Mapping[str, SizePrice] = field(default_factory=dict)
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
+    origins: tuple[str, ...] = ()
+
+    def over(self, below: "Prices") -> "Prices":
+        """Return these prices laid over *below*: a size of both keeps kind and gpus where only those are known."""
+        sizes = dict(below.sizes)
+        for name, price in self.sizes.items():
+            known = sizes.get(name, price)
+            sizes[name] = price.model_copy(update={"kind": price.kind or known.kind, "gpus": price.gpus or known.gpus})
+        return Prices(sizes=sizes, kinds={**below.kinds, **self.kinds}, origins=(*self.origins, *below.origins))
+
+
+def shipped() -> Prices:
+    """Return Civo's list prices as they ship with the package."""
+    found, mistakes = parse((files("receiver") / "prices" / "civo.yaml").read_text(encoding="utf-8"))
+    if mistakes:
+        raise ConfigError(mistakes)
+    return found
+
+
+def parse(content: str) -> tuple[Prices, list[Mistake]]:
+    """Return the prices in *content* (YAML) and every mistake in it."""
+    try:
+        document, mistakes = read(content)
+    except ConfigError as error:
+        return Prices(), list(error.mistakes)
+    found = validate(PriceFile, document)
+    mistakes += found.mistakes
+    if found.model is None or mistakes:
+        return Prices(), mistakes
+    file = found.model
+    mistakes += [
+        wrong
+        for name, price in file.sizes.items()
+        for wrong in insane(price.usd_per_hour, price.gpus or 1, f"sizes[{name}].usd_per_hour")
+    ]
+    return Prices(sizes=file.sizes, kinds=file.kinds, origins=(f"{file.source} ({file.as_of})",)), mistakes
+
+
+def overlaid(configuration: Configuration, directory: File) -> tuple[Prices, list[Mistake]]:
+    """Return the shipped prices with the operator's ``prices_file`` (relative to *directory*) over them."""
+    prices = shipped()
+    if configuration.prices_file is None:
+        return prices, []
+    try:
+        content = (directory / configuration.prices_file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is not UTF-8"
+        problem = f'cannot read "{configuration.prices_file}": {reason}'
+        return prices, [Mistake(path="prices_file", problem=problem, remedy="mount the file there or remove the key")]
+    own, mistakes = parse(content)
+    named = [Mistake(path=f"prices_file {m.path}".rstrip(), problem=m.problem, remedy=m.remedy) for m in mistakes]
+    return own.over(prices), named
+
+
+def insane(usd_per_hour: Decimal, gpus: int, path: str) -> Iterator[Mistake]:
+    """Yield a mistake for a price that no GPU node has: below 0.05 USD, or above 200 USD for each of its *gpus*."""
+    if usd_per_hour > MOST * gpus:
+        yield Mistake(
+            path=path,
+            problem=f"{usd_per_hour} USD per hour is more than {MOST} per GPU",
+            remedy=f"write the price of an hour; of a month it would be {usd_per_hour / HOURS_PER_MONTH:.2f} per hour",
+        )
+    elif usd_per_hour < LEAST:
+        yield Mistake(
+            path=path,
+            problem=f"{usd_per_hour} USD per hour is less than {LEAST}",
+            remedy="write the price of one node for one hour in USD",
+        )
+
+
+def price_of(pool: PoolSpec, prices: Prices) -> Decimal | None:
+    """Return USD per node-hour of *pool*: its own, else the price file's, else None."""
+    if pool.price_usd_per_hour is not None:
+        return pool.price_usd_per_hour
+    known = prices.sizes.get(pool.size)
+    return known.usd_per_hour if known else None
+
+
+def price_warnings(pool: PoolSpec, prices: Prices, path: str) -> Iterator[str]:
+    """Yield what is odd, and not a mistake, about the price and the GPUs of *pool* (at *path* in the file)."""
+    price = price_of(pool, prices)
+    known = prices.sizes.get(pool.size)
+    if price is None:
+        close = nearest(pool.size, prices.sizes, cutoff=0.8)
+        meant = f", or did you mean {close}?" if close else ""
+        yield (
+            f"{path}.size: no price is known for {pool.size}, so this pool cannot grow; "
+            f"set price_usd_per_hour or a prices_file{meant}"
+        )
+    if known is None or known.gpus is None:
+        return
+    kind = prices.kinds.get(known.kind or "")
+    if price is not None and kind is not None:
+        per_gpu = price / known.gpus
+        if not kind.from_usd_per_gpu_hour <= per_gpu <= kind.to_usd_per_gpu_hour:
+            yield (
+                f"{path}.price_usd_per_hour: {per_gpu:.2f} USD per {known.kind} and hour is unusual "
+                f"({kind.from_usd_per_gpu_hour} to {kind.to_usd_per_gpu_hour}); is it per month or in another currency?"
+            )
+    if set(pool.resources) == {"nvidia.com/gpu"} and pool.gpus_per_node < known.gpus:
+        yield (
+            f"{path}.resources: {pool.size} has {known.gpus} GPUs and resources offers {pool.gpus_per_node}; "
+            "nodes would be bought for demand that one could hold"
+        )

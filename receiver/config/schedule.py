@@ -1,0 +1,169 @@
+"""Windows as written: Alertmanager's time_intervals vocabulary to the ranges of the core.
+
+Source: https://prometheus.io/docs/alerting/latest/configuration/#time_interval.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from receiver.config.fields import Text, Whole, Zone, text
+from receiver.config.mistakes import Wrong, did_you_mean
+from receiver.core.windows import Window
+
+WEEKDAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
+MONTHS = (
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+)
+_CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)|24:00")
+
+
+def minute(value: Any) -> int:
+    """Return the minute of the day of a wall-clock time, 24:00 being 1440; raise Wrong."""
+    said = text(value, "a time of day")
+    if not _CLOCK.fullmatch(said):
+        raise Wrong(f'"{said}" is not a time of day', "write hours and minutes from 00:00 to 24:00, such as 20:00")
+    hours, minutes = said.split(":")
+    return int(hours) * 60 + int(minutes)
+
+
+def weekdays_range(value: Any) -> tuple[int, int]:
+    """Return a range of weekdays, Sunday being 0; raise Wrong."""
+    first, last, said = _ends(value, "a weekday or a range of them")
+    start, end = _named(first, WEEKDAYS, "weekday"), _named(last, WEEKDAYS, "weekday")
+    if start > end:
+        remedy = "write two entries: " + ", ".join(
+            _range(WEEKDAYS[a], WEEKDAYS[b]) for a, b in ((start, len(WEEKDAYS) - 1), (0, end))
+        )
+        raise Wrong(f'"{said}" runs over the end of the week (weeks begin on sunday)', remedy)
+    return start, end
+
+
+def months_range(value: Any) -> tuple[int, int]:
+    """Return a range of months, January being 1; names and numbers may be mixed; raise Wrong."""
+    first, last, said = _ends(value, "a month or a range of them")
+    start, end = _month(first), _month(last)
+    if start > end:
+        parts = ((start, 12), (1, end))
+        remedy = "write two entries: " + ", ".join(_range(MONTHS[a - 1], MONTHS[b - 1]) for a, b in parts)
+        raise Wrong(f'"{said}" runs over the end of the year', remedy)
+    return start, end
+
+
+def days_of_month_range(value: Any) -> tuple[int, int]:
+    """Return a range of days; negative ones count from the month's end (-1 is the last day); raise Wrong."""
+    first, last, said = _ends(value, "a day of the month or a range of them")
+    start, end = _day(first), _day(last)
+    if start < 0 < end:
+        raise Wrong(f'"{said}" starts from the end of the month and ends from its beginning', "write two entries")
+    # Months of other lengths cannot be judged here; what is inverted even in the longest one is a mistake.
+    if (start if start > 0 else 32 + start) > (end if end > 0 else 32 + end):
+        raise Wrong(
+            f'"{said}" is inverted', "write the earlier day first, or two entries for a range over the month's end"
+        )
+    return start, end
+
+
+def years_range(value: Any) -> tuple[int, int]:
+    """Return a range of years; raise Wrong."""
+    first, last, said = _ends(value, "a year or a range of them")
+    for year in (first, last):
+        if not re.fullmatch(r"[12]\d{3}", year):
+            raise Wrong(f'"{year}" is not a year', "write four digits, such as 2026")
+    if first > last:
+        raise Wrong(f'"{said}" is inverted', "write the earlier year first")
+    return int(first), int(last)
+
+
+def _ends(value: Any, wanted: str) -> tuple[str, str, str]:
+    said = text(value, wanted).lower()
+    first, colon, last = said.partition(":")
+    return first.strip(), (last if colon else first).strip(), said
+
+
+def _range(first: str, last: str) -> str:
+    return first if first == last else f"{first}:{last}"
+
+
+def _named(word: str, names: Sequence[str], what: str) -> int:
+    if word not in names:
+        raise Wrong(f'"{word}" is not a {what}', did_you_mean(word, names))
+    return names.index(word)
+
+
+def _month(word: str) -> int:
+    if re.fullmatch(r"\d+", word):
+        if 1 <= int(word) <= 12:
+            return int(word)
+        raise Wrong(f'"{word}" is not a month', "write 1 to 12 or a name such as january")
+    return _named(word, MONTHS, "month") + 1
+
+
+def _day(word: str) -> int:
+    if not re.fullmatch(r"-?\d{1,2}", word) or not 1 <= abs(int(word)) <= 31:
+        raise Wrong(f'"{word}" is not a day of the month', "write 1 to 31, or -1 to -31 from the month's end")
+    return int(word)
+
+
+def filled(value: Any) -> Any:
+    """Return *value* unless it is an empty list, which would read as never and mean always; raise Wrong."""
+    if value == []:
+        raise Wrong("is empty", "list at least one range, or remove the key to match always")
+    return value
+
+
+class TimeRange(BaseModel):
+    """A range of the wall clock; the end is exclusive."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    start_time: Annotated[int, BeforeValidator(minute)]
+    end_time: Annotated[int, BeforeValidator(minute)]
+
+
+Filled = BeforeValidator(filled)
+
+
+class WindowSpec(BaseModel):
+    """When a pool's bounds differ, as written."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Text
+    location: Zone = "UTC"
+    times: Annotated[tuple[TimeRange, ...], Filled] = ()
+    weekdays: Annotated[tuple[Annotated[tuple[int, int], BeforeValidator(weekdays_range)], ...], Filled] = ()
+    days_of_month: Annotated[tuple[Annotated[tuple[int, int], BeforeValidator(days_of_month_range)], ...], Filled] = ()
+    months: Annotated[tuple[Annotated[tuple[int, int], BeforeValidator(months_range)], ...], Filled] = ()
+    years: Annotated[tuple[Annotated[tuple[int, int], BeforeValidator(years_range)], ...], Filled] = ()
+    min_nodes: Whole | None = None
+    max_nodes: Whole | None = None
+    standby_nodes: Whole | None = None
+
+    def window(self) -> Window:
+        """Return the core's value."""
+        return Window(
+            name=self.name,
+            location=self.location,
+            times=tuple((span.start_time, span.end_time) for span in self.times),
+            weekdays=self.weekdays,
+            days_of_month=self.days_of_month,
+            months=self.months,
+            years=self.years,
+            min_nodes=self.min_nodes,
+            max_nodes=self.max_nodes,
+            standby_nodes=self.standby_nodes,
+        )

@@ -1,0 +1,144 @@
+"""The file and the environment together, as the values that the rest of the program takes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path as File
+
+from receiver.config.checks import contradictions, warnings_of
+from receiver.config.document import read
+from receiver.config.environment import Environment, read_environment
+from receiver.config.mistakes import ConfigError, Mistake
+from receiver.config.model import Configuration, PoolSpec
+from receiver.config.prices import Prices, overlaid, price_of, price_warnings
+from receiver.config.validation import validate
+from receiver.core.policy import Billing, Budget, Limits, Policy, Pool, Taint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSettings:
+    """What the file alone says: the keys as written, the core's policy with prices, and what is odd."""
+
+    configuration: Configuration
+    policy: Policy
+    prices: Prices
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(FileSettings):
+    """Everything the operator said, in the file and in the *environment*."""
+
+    environment: Environment
+
+
+def load(environ: Mapping[str, str]) -> Settings:
+    """Return the settings that *environ* and the file it names hold; raise ConfigError with every mistake of both."""
+    environment, mistakes, odd = read_environment(environ)
+    settings: FileSettings | None = None
+    path = environ.get("GPU_AUTOSCALER_CONFIG", "").strip()
+    if path:
+        try:
+            settings = load_file(File(path))
+        except ConfigError as error:
+            mistakes += error.mistakes
+    if mistakes or environment is None or settings is None:
+        raise ConfigError(mistakes)
+    return Settings(
+        configuration=settings.configuration,
+        environment=environment,
+        policy=settings.policy,
+        prices=settings.prices,
+        warnings=(*settings.warnings, *odd),
+    )
+
+
+def load_file(path: File) -> FileSettings:
+    """Return what the file at *path* says; raise ConfigError with every mistake."""
+    try:
+        content = path.read_text(encoding="utf-8")
+    except OSError as error:
+        mistake = Mistake(
+            path="",
+            problem=f"cannot read {path}: {error.strerror or error}",
+            remedy="check the path and its permissions",
+        )
+        raise ConfigError([mistake]) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError([Mistake(path="", problem=f"{path} is not UTF-8", remedy="save it as UTF-8")]) from error
+    return load_text(content, directory=path.parent)
+
+
+def load_text(content: str, *, directory: File = File()) -> FileSettings:
+    """Return what *content* (YAML) says; raise ConfigError with every mistake.
+
+    *directory* is where a relative ``prices_file`` is looked for.
+    """
+    document, mistakes = read(content)
+    found = validate(Configuration, document)
+    noted = {mistake.path for mistake in mistakes}  # a key without a value is not missing as well
+    mistakes += [mistake for mistake in found.mistakes if mistake.path not in noted or "missing" not in mistake.problem]
+    configuration = found.model
+    if configuration is None:
+        raise ConfigError(mistakes)
+    mistakes += [c.mistake() for c in contradictions(configuration) if found.concerns(c.path, *c.over)]
+    prices, wrong = overlaid(configuration, directory)
+    mistakes += wrong
+    if mistakes:
+        raise ConfigError(mistakes)
+    odd = list(warnings_of(configuration))
+    for index, pool in enumerate(configuration.pools):
+        odd += price_warnings(pool, prices, f"pools[{index}]")
+    return FileSettings(
+        configuration=configuration, policy=_policy(configuration, prices), prices=prices, warnings=tuple(odd)
+    )
+
+
+def _policy(configuration: Configuration, prices: Prices) -> Policy:
+    budget, billing, limits = configuration.budget, configuration.billing, configuration.limits
+    return Policy(
+        pools=tuple(_pool(pool, prices) for pool in configuration.pools),
+        budget=Budget(
+            monthly_usd=budget.monthly_usd,
+            timezone=budget.timezone,
+            warn_at=budget.warn_at,
+            hold_at=budget.hold_at,
+            stop_at=budget.stop_at,
+        )
+        if budget
+        else None,
+        billing=Billing(
+            granularity=billing.granularity,
+            rounding=billing.rounding,
+            anchor=billing.anchor,
+            removal_margin=billing.removal_margin,
+        ),
+        limits=Limits(
+            max_gpus=limits.max_gpus,
+            max_growth_per_hour=limits.max_growth_per_hour,
+            max_removals_per_hour=limits.max_removals_per_hour,
+        ),
+        fallback=configuration.fallback,
+        heartbeat_interval=configuration.heartbeat_interval,
+    )
+
+
+def _pool(pool: PoolSpec, prices: Prices) -> Pool:
+    return Pool(
+        id=pool.civo_pool_id,
+        name=pool.name,
+        size=pool.size,
+        resources=dict(pool.resources),
+        max_nodes=pool.max_nodes,
+        price_usd_per_hour=price_of(pool, prices),
+        labels=dict(pool.labels),
+        taints=tuple(Taint(key=t.key, value=t.value, effect=t.effect) for t in pool.taints),
+        min_nodes=pool.min_nodes,
+        standby_nodes=pool.standby_nodes,
+        grow_cooldown=pool.cooldown.grow,
+        shrink_cooldown=pool.cooldown.shrink,
+        utilization_high=float(pool.utilization.high),
+        utilization_low=float(pool.utilization.low),
+        idle_for=pool.idle_for,
+        provision_timeout=pool.provision_timeout,
+        windows=tuple(window.window() for window in pool.windows),
+    )

@@ -1,0 +1,79 @@
+"""A configuration that was understood, in words: what `check-config` prints."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from decimal import Decimal
+
+import durationpy
+
+from receiver.config.model import PoolSpec
+from receiver.config.schedule import MONTHS, WEEKDAYS, WindowSpec
+from receiver.config.settings import FileSettings
+from receiver.core.policy import Pool
+
+
+def describe(settings: FileSettings) -> Iterator[str]:
+    """Yield the lines that tell how *settings* were understood, warnings last."""
+    configuration = settings.configuration
+    yield f"mode {configuration.mode}, a step at least every {spell_duration(configuration.tick)}"
+    budget = configuration.budget
+    if budget is None:
+        yield "budget none"
+    else:
+        yield (
+            f"budget {budget.monthly_usd} USD a month ({budget.timezone}): "
+            f"warn at {_percent(budget.warn_at)}, hold at {_percent(budget.hold_at)}, stop at {_percent(budget.stop_at)}"
+        )
+    yield "prices " + ", then ".join(settings.prices.origins)
+    for spec, pool in zip(configuration.pools, settings.policy.pools, strict=True):
+        yield ""
+        yield from _pool(spec, pool)
+    if settings.warnings:
+        yield ""
+    for warning in settings.warnings:
+        yield f"warning: {warning}"
+
+
+def spell_duration(length: timedelta) -> str:
+    """Return *length* as Prometheus writes it."""
+    return str(durationpy.to_str(length)) if length else "0s"
+
+
+def _percent(ratio: Decimal) -> str:
+    return f"{(ratio * 100).normalize():f} %"
+
+
+def _pool(spec: PoolSpec, pool: Pool) -> Iterator[str]:
+    yield f"pool {pool.name} ({pool.id})"
+    price = pool.price_usd_per_hour
+    costs = f"{price} USD per node-hour" if price is not None else "price unknown, so it cannot grow"
+    yield f"  size     {pool.size}, {costs}"
+    offers = ", ".join(f"{count} {name}" for name, count in pool.resources.items())
+    yield f"  GPUs     {pool.gpus_per_node} per node ({offers})"
+    yield f"  nodes    {pool.min_nodes} to {pool.max_nodes}, standby {pool.standby_nodes}"
+    for window in spec.windows:
+        yield f"  window   {window.name}: {_when(window)}: {_what(window)}"
+
+
+def _when(window: WindowSpec) -> str:
+    parts = [
+        ", ".join(f"{_clock(span.start_time)}-{_clock(span.end_time)}" for span in window.times),
+        ", ".join(_span(WEEKDAYS[a], WEEKDAYS[b]) for a, b in window.weekdays),
+        ", ".join("day " + _span(str(a), str(b)) for a, b in window.days_of_month),
+        ", ".join(_span(MONTHS[a - 1], MONTHS[b - 1]) for a, b in window.months),
+        ", ".join(_span(str(a), str(b)) for a, b in window.years),
+    ]
+    return "; ".join(part for part in parts if part) + f" {window.location}" if any(parts) else "always"
+
+
+def _what(window: WindowSpec) -> str:
+    named = (("at least", window.min_nodes), ("at most", window.max_nodes), ("standby", window.standby_nodes))
+    return ", ".join(f"{words} {number}" for words, number in named if number is not None)
+
+
+def _span(first: str, last: str) -> str:
+    return first if first == last else f"{first} to {last}"
+
+
+def _clock(minute: int) -> str:
+    return f"{minute // 60:02}:{minute % 60:02}"
