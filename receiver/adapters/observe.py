@@ -1,0 +1,63 @@
+"""Observe mode: what would be written to Civo and to the cluster becomes a sentence instead.
+
+Promises that the inner object's writes are never called; the reads pass through.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from receiver.core.model import Pod
+from receiver.ports import Cloud, CloudPool, Cluster, ClusterFacts, Did, Receipt
+
+
+class ObservedCloud:
+    """A `Cloud` that is only looked at."""
+
+    def __init__(self, inner: Cloud) -> None:
+        self._inner = inner
+
+    def look(self) -> Mapping[str, CloudPool]:
+        """Return what *inner* sees."""
+        return self._inner.look()
+
+    def resize(self, pool: str, *, decided_on: int, target: int) -> Receipt:
+        """Say what would be asked for."""
+        return _would(f"ask Civo for {target} nodes in pool {pool} instead of {decided_on}")
+
+    def retire(self, pool: str, instance: str) -> Receipt:
+        """Say what would be deleted."""
+        return _would(f"delete instance {instance} of pool {pool}")
+
+
+class ObservedCluster:
+    """A `Cluster` that is only looked at."""
+
+    def __init__(self, inner: Cluster) -> None:
+        self._inner = inner
+
+    def look(self) -> ClusterFacts:
+        """Return what *inner* sees."""
+        return self._inner.look()
+
+    def gpu_pods_on(self, node: str) -> Sequence[Pod]:
+        """Return what *inner* sees on *node*."""
+        return self._inner.gpu_pods_on(node)
+
+    def cordon(self, node: str, action: str) -> Receipt:
+        """Say what would be cordoned."""
+        return _would(f"cordon node {node} for action {action}")
+
+    def uncordon(self, node: str) -> Receipt:
+        """Say what would be made schedulable."""
+        return _would(f"make node {node} schedulable again if the cordon is ours")
+
+    def drain(self, node: str) -> Receipt:
+        """Say what would be drained."""
+        return _would(f"evict from node {node} what may go")
+
+    def announce(self, pod: Pod, *, reason: str, message: str) -> Receipt:
+        """Say which Event would be left."""
+        return _would(f"leave the Event {reason} on pod {pod.key}: {message}")
+
+
+def _would(what: str) -> Receipt:
+    return Receipt(did=Did.OBSERVED, sentence=f"would {what}")

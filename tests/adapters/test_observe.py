@@ -1,0 +1,104 @@
+"""Observe mode: every write of the ports becomes a sentence, and the inner object is only read."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from receiver.adapters.observe import ObservedCloud, ObservedCluster
+from receiver.core.model import Pod, PodPhase
+from receiver.ports import Cloud, CloudPool, Cluster, ClusterFacts, Did, Receipt
+
+READS = {"look", "gpu_pods_on"}
+POD = Pod(
+    namespace="ml",
+    name="train-0",
+    uid="u",
+    requests={"nvidia.com/gpu": 1},
+    phase=PodPhase.WAITING,
+    created_at=datetime(2026, 11, 20, tzinfo=UTC),
+)
+POOLS = {"pool-a": CloudPool(id="pool-a", required=2, size="an.g1.l40s.kube.x1")}
+FACTS = ClusterFacts(nodes=(), pods=(POD,))
+EXAMPLES: Mapping[str, Any] = {
+    "pool": "pool-a",
+    "decided_on": 1,
+    "target": 3,
+    "instance": "instance-1",
+    "node": "gpu-1",
+    "action": "action-7",
+    "pod": POD,
+    "reason": "TriggeredScaleUp",
+    "message": "usable in about 8 minutes",
+}
+
+
+class Recorder:
+    """Answers the reads of both ports and writes down every call."""
+
+    def __init__(self, answer: object) -> None:
+        self.calls: list[str] = []
+        self.answer = answer
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*args: object, **options: object) -> object:
+            self.calls.append(name)
+            return (POD,) if name == "gpu_pods_on" else self.answer
+
+        return call
+
+
+def methods(port: type) -> list[str]:
+    return [name for name, _ in inspect.getmembers(port, inspect.isfunction) if not name.startswith("_")]
+
+
+def arguments(function: Callable[..., Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Return an example for every parameter of *function*."""
+    parameters = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
+    named = {p.name: EXAMPLES[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY}
+    return [EXAMPLES[p.name] for p in parameters if p.kind is not p.KEYWORD_ONLY], named
+
+
+CASES: Sequence[tuple[Callable[[Any], Any], type, str]] = [
+    *((ObservedCloud, Cloud, name) for name in methods(Cloud)),
+    *((ObservedCluster, Cluster, name) for name in methods(Cluster)),
+]
+
+
+def test_every_method_of_both_ports_is_walked() -> None:
+    assert {name for _, _, name in CASES} >= {"resize", "retire", "cordon", "uncordon", "drain", "announce"} | READS
+
+
+@pytest.mark.parametrize("observed, port, name", [c for c in CASES if c[2] not in READS], ids=lambda c: str(c))
+def test_a_write_becomes_a_sentence_and_reaches_nobody(observed: Callable[[Any], Any], port: type, name: str) -> None:
+    inner = Recorder(None)
+    args, options = arguments(getattr(port, name))
+    receipt = getattr(observed(inner), name)(*args, **options)
+    assert isinstance(receipt, Receipt)
+    assert (receipt.did, receipt.required) == (Did.OBSERVED, None)
+    assert receipt.sentence.startswith("would ")
+    assert inner.calls == []
+
+
+def test_reads_pass_through() -> None:
+    cloud, cluster = Recorder(POOLS), Recorder(FACTS)
+    observed_cloud: Cloud = ObservedCloud(cloud)
+    observed_cluster: Cluster = ObservedCluster(cluster)
+    assert observed_cloud.look() == POOLS
+    assert observed_cluster.look() == FACTS
+    assert observed_cluster.gpu_pods_on("gpu-1") == (POD,)
+    assert (cloud.calls, cluster.calls) == (["look"], ["look", "gpu_pods_on"])
+
+
+@pytest.mark.parametrize(
+    "sentence, words",
+    [
+        (ObservedCloud(Recorder(None)).resize("pool-a", decided_on=1, target=3).sentence, ("3", "pool-a", "1")),
+        (ObservedCloud(Recorder(None)).retire("pool-a", "instance-1").sentence, ("instance-1", "pool-a")),
+        (ObservedCluster(Recorder(None)).drain("gpu-1").sentence, ("gpu-1",)),
+    ],
+)
+def test_the_sentence_names_what_would_change(sentence: str, words: tuple[str, ...]) -> None:
+    assert [w for w in words if w not in sentence] == []

@@ -1,0 +1,192 @@
+"""What `PrometheusTelemetry` asks and makes of the answers."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pytest_httpserver import HTTPServer
+from werkzeug import Request, Response
+
+from receiver.adapters.telemetry import COVERAGE, CREATED, HEARTBEAT, UTILIZATION, WAITING, PrometheusTelemetry
+from receiver.core.model import PodPhase
+from receiver.ports import TelemetryFacts, TryLater
+from tests.adapters.wire import hanging_server, unused_url
+
+QUERY = "/api/v1/query"
+AT = 1_795_000_000.0
+
+
+@pytest.fixture
+def telemetry(httpserver: HTTPServer) -> Iterator[PrometheusTelemetry]:
+    adapter = PrometheusTelemetry(httpserver.url_for(""), timeout=2)
+    yield adapter
+    adapter.close()
+
+
+def vector(*samples: tuple[dict[str, str], str]) -> dict[str, Any]:
+    result = [{"metric": labels, "value": [AT, value]} for labels, value in samples]
+    return {"status": "success", "data": {"resultType": "vector", "result": result}}
+
+
+def serve(httpserver: HTTPServer, answers: dict[str, dict[str, Any]]) -> None:
+    """Answer each query of *answers*, and any other with an empty vector."""
+    for query, answer in answers.items():
+        httpserver.expect_request(QUERY, query_string={"query": query}).respond_with_json(answer)
+    httpserver.expect_request(QUERY).respond_with_json(vector())
+
+
+def test_an_empty_prometheus_knows_nothing_and_runs_no_rules(
+    httpserver: HTTPServer, telemetry: PrometheusTelemetry
+) -> None:
+    serve(httpserver, {})
+    assert telemetry.look() == TelemetryFacts()
+
+
+def test_the_recorded_series_are_asked_for_by_name(httpserver: HTTPServer, telemetry: PrometheusTelemetry) -> None:
+    serve(httpserver, {})
+    telemetry.look()
+    assert {r.args["query"] for r, _ in httpserver.log} == {HEARTBEAT, UTILIZATION, COVERAGE, WAITING}
+    assert (UTILIZATION, COVERAGE) == ("pool:gpu_utilization:avg5m", "pool:gpu_telemetry_coverage:ratio")
+    assert HEARTBEAT == 'ALERTS{alertname="GpuAutoscalerHeartbeat",alertstate="firing"}'
+    assert all(r.path == QUERY for r, _ in httpserver.log)
+
+
+def test_ratios_are_read_by_pool(httpserver: HTTPServer, telemetry: PrometheusTelemetry) -> None:
+    ratios = vector(({"pool": "a"}, "0.25"), ({"pool": "b"}, "0"))
+    serve(httpserver, {UTILIZATION: ratios, COVERAGE: vector(({"pool": "a"}, "1"))})
+    facts = telemetry.look()
+    assert facts.utilization == {"a": 0.25, "b": 0.0}
+    assert facts.coverage == {"a": 1.0}
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf"])
+def test_a_value_that_is_no_number_is_left_out_and_never_zero(
+    httpserver: HTTPServer, telemetry: PrometheusTelemetry, value: str
+) -> None:
+    serve(httpserver, {UTILIZATION: vector(({"pool": "a"}, value), ({"pool": "b"}, "0.5"))})
+    assert telemetry.look().utilization == {"b": 0.5}
+
+
+def test_a_value_without_a_pool_is_left_out(httpserver: HTTPServer, telemetry: PrometheusTelemetry) -> None:
+    serve(httpserver, {UTILIZATION: vector(({}, "0.5"))})
+    assert telemetry.look().utilization == {}
+
+
+def test_of_two_replicas_the_answer_that_removes_fewer_nodes_counts(
+    httpserver: HTTPServer, telemetry: PrometheusTelemetry
+) -> None:
+    both = vector(*(({"pool": "a", "replica": r}, v) for r, v in (("1", "0.2"), ("2", "0.9"), ("3", "0.4"))))
+    serve(httpserver, {UTILIZATION: both, COVERAGE: both})
+    facts = telemetry.look()
+    assert (facts.utilization, facts.coverage) == ({"a": 0.9}, {"a": 0.2})
+
+
+def test_waiting_pods_are_read_with_age_size_and_pool(httpserver: HTTPServer, telemetry: PrometheusTelemetry) -> None:
+    older, newer = {"namespace": "ml", "pod": "old"}, {"namespace": "ml", "pod": "new"}
+    waiting = vector(({**newer, "pool": "unassigned"}, "1"), ({**older, "pool": "pool-a"}, "4"))
+    serve(httpserver, {WAITING: waiting, CREATED: vector((older, str(AT - 600)), (newer, str(AT - 60)))})
+    old, new = telemetry.look().waiting
+    assert (old.key, old.gpus, old.pool_hint, old.phase) == ("ml/old", 4, "pool-a", PodPhase.WAITING)
+    assert old.created_at == datetime.fromtimestamp(AT - 600, UTC)
+    assert (new.requests, new.pool_hint) == ({"nvidia.com/gpu": 1}, "unassigned")
+
+
+def test_a_waiting_pod_of_unknown_age_counts_from_its_sample(
+    httpserver: HTTPServer, telemetry: PrometheusTelemetry
+) -> None:
+    serve(httpserver, {WAITING: vector(({"namespace": "ml", "pod": "a"}, "1"))})
+    (pod,) = telemetry.look().waiting
+    assert pod.created_at == datetime.fromtimestamp(AT, UTC)
+    assert pod.pool_hint is None
+
+
+@pytest.mark.parametrize("labels, value", [({"namespace": "ml"}, "1"), ({"pod": "a"}, "1"), ({}, "1")])
+def test_a_waiting_sample_that_names_no_pod_is_left_out(
+    httpserver: HTTPServer, telemetry: PrometheusTelemetry, labels: dict[str, str], value: str
+) -> None:
+    serve(httpserver, {WAITING: vector((labels, value))})
+    assert telemetry.look().waiting == ()
+
+
+@pytest.mark.parametrize("value, alive", [("1", True), ("0", False)])
+def test_the_rules_are_alive_while_the_heartbeat_fires(
+    httpserver: HTTPServer, telemetry: PrometheusTelemetry, value: str, alive: bool
+) -> None:
+    serve(httpserver, {HEARTBEAT: vector(({"alertname": "GpuAutoscalerHeartbeat"}, value))})
+    assert telemetry.look().rules_alive is alive
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 422, 429, 500, 503])
+def test_a_refused_query_names_url_query_and_status_but_not_the_answer(
+    httpserver: HTTPServer, telemetry: PrometheusTelemetry, status: int
+) -> None:
+    httpserver.expect_request(QUERY).respond_with_data("<html>internal words</html>", status=status)
+    with pytest.raises(TryLater, match=httpserver.url_for("").rstrip("/")) as caught:
+        telemetry.look()
+    assert caught.value.code == f"http_{status}"
+    assert "internal words" not in str(caught.value)
+    assert len(httpserver.log) == (3 if status in (500, 503) else 1)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "<html>",
+        "[]",
+        "{}",
+        '{"data": {"result": {}}}',
+        '{"data": {"result": [{"metric": {}}]}}',
+        '{"data": {"result": [{"metric": {}, "value": [1, "x"]}]}}',
+        '{"data": {"result": [{"metric": [], "value": [1, "1"]}]}}',
+        '{"data": {"resultType": "scalar", "result": [1, "1"]}}',
+    ],
+)
+def test_an_answer_that_is_no_vector_is_not_read_as_nothing(
+    httpserver: HTTPServer, telemetry: PrometheusTelemetry, answer: str
+) -> None:
+    httpserver.expect_request(QUERY).respond_with_data(answer)
+    with pytest.raises(TryLater) as caught:
+        telemetry.look()
+    assert caught.value.code == "malformed"
+
+
+def test_a_query_that_works_the_third_time_has_worked(httpserver: HTTPServer, telemetry: PrometheusTelemetry) -> None:
+    calls: list[str] = []
+
+    def answer(request: Request) -> Response:
+        calls.append(request.path)
+        return Response("down", status=503) if len(calls) < 3 else Response('{"data": {"result": []}}')
+
+    handler: Callable[[Request], Response] = answer
+    httpserver.expect_request(QUERY).respond_with_handler(handler)
+    telemetry.ping()
+    assert len(calls) == 3
+
+
+def test_a_query_that_times_out_costs_its_timeout_only_once() -> None:
+    with hanging_server(QUERY, "GET") as (server, arrivals):
+        telemetry = PrometheusTelemetry(server.url_for(""), timeout=0.2)
+        with pytest.raises(TryLater) as caught:
+            telemetry.look()
+        telemetry.close()
+        assert arrivals == ["GET"]
+    assert caught.value.code == "timeout"
+
+
+def test_an_unreachable_prometheus_is_named_without_the_password_in_its_url() -> None:
+    url = unused_url()
+    telemetry = PrometheusTelemetry(url.replace("://", "://someone:hidden@"), timeout=1)
+    with pytest.raises(TryLater, match=url) as caught:
+        telemetry.look()
+    telemetry.close()
+    assert caught.value.code == "unreachable"
+    assert "hidden" not in str(caught.value) + repr(telemetry)
+
+
+def test_a_prefix_in_the_url_is_kept(httpserver: HTTPServer) -> None:
+    httpserver.expect_request(f"/prometheus{QUERY}").respond_with_json(vector())
+    telemetry = PrometheusTelemetry(httpserver.url_for("/prometheus/"))
+    telemetry.ping()
+    telemetry.close()
+    assert len(httpserver.log) == 1
