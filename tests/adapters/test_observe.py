@@ -92,13 +92,8 @@ def test_reads_pass_through() -> None:
     assert (cloud.calls, cluster.calls) == (["look"], ["look", "gpu_pods_on"])
 
 
-@pytest.mark.parametrize(
-    "sentence, words",
-    [
-        (ObservedCloud(Recorder(None)).resize("pool-a", decided_on=1, target=3).sentence, ("3", "pool-a", "1")),
-        (ObservedCloud(Recorder(None)).retire("pool-a", "instance-1").sentence, ("instance-1", "pool-a")),
-        (ObservedCluster(Recorder(None)).drain("gpu-1").sentence, ("gpu-1",)),
-    ],
-)
-def test_the_sentence_names_what_would_change(sentence: str, words: tuple[str, ...]) -> None:
-    assert [w for w in words if w not in sentence] == []
+def test_the_sentence_names_what_would_change() -> None:
+    cloud, cluster = ObservedCloud(Recorder(None)), ObservedCluster(Recorder(None))
+    assert "3 nodes in pool pool-a instead of 1" in cloud.resize("pool-a", decided_on=1, target=3).sentence
+    assert "instance-1 of pool pool-a" in cloud.retire("pool-a", "instance-1").sentence
+    assert "gpu-1" in cluster.drain("gpu-1").sentence
