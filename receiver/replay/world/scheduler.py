@@ -4,15 +4,15 @@ Not modelled: CPU, memory and volumes, preemption, pod affinity and topology spr
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from receiver.replay.world.agenda import Agenda
 from receiver.replay.world.cluster import Cluster, Key
+from receiver.replay.world.line import Line
 from receiver.replay.world.matching import selects, untolerated
 from receiver.replay.world.objects import WorldNode, WorldPod
 
-Order = tuple[int, datetime, int]
 Signature = tuple[object, ...]
 Gang = tuple[str, str]
 Taken = dict[str, dict[str, int]]
@@ -29,40 +29,42 @@ class Scheduler:
         self._agenda = agenda
         self._bind = bind
         self._first_fit = first_fit
-        self._waiting: dict[Key, tuple[Order, Signature]] = {}
-        self._fresh: dict[Key, None] = {}
+        self._line = Line()
+        self._fresh: dict[Key, None] = {}  # not told yet that they do not fit
+        self._signatures: dict[Key, Signature] = {}
         self._open: dict[str, None] = {}  # Ready nodes with some GPU free
         self._matches: dict[str, dict[Signature, bool]] = {}
         self._gangs: dict[Gang, dict[Key, None]] = {}  # waiting members
         self._started_gangs: set[Gang] = set()
-        self._numbers = 0
         self._room_came = False
         self._pass_due = False
 
     def enqueue(self, pod: WorldPod) -> None:
         """Try *pod* from now on."""
-        self._numbers += 1
         signature = (
             tuple(sorted(pod.requests.items())),
             tuple(sorted(pod.node_selector.items())),
             pod.affinity,
             pod.tolerations,
         )
-        self._waiting[pod.key] = ((-pod.priority, pod.created_at, self._numbers), signature)
+        self._signatures[pod.key] = signature
         self._fresh[pod.key] = None
-        if pod.gang is not None:
-            self._gangs.setdefault((pod.namespace, pod.gang), {})[pod.key] = None
+        gang = _gang_of(pod)
+        if gang is not None:
+            self._gangs.setdefault(gang, {})[pod.key] = None
+        self._line.join(pod.key, gang or signature, pod.priority, pod.created_at)
         self._ask_for_pass()
 
     def forget(self, pod: WorldPod) -> None:
         """*pod* no longer waits."""
-        self._waiting.pop(pod.key, None)
+        self._line.leave(pod.key)
+        self._signatures.pop(pod.key, None)
         self._fresh.pop(pod.key, None)
-        if pod.gang is not None:
-            members = self._gangs.get((pod.namespace, pod.gang), {})
-            members.pop(pod.key, None)
-            if not members:
-                self._gangs.pop((pod.namespace, pod.gang), None)
+        gang = _gang_of(pod)
+        if gang is not None and gang in self._gangs:
+            self._gangs[gang].pop(pod.key, None)
+            if not self._gangs[gang]:
+                del self._gangs[gang]
 
     def node_changed(self, name: str) -> None:
         """A node came, went, or takes other pods than before."""
@@ -84,56 +86,50 @@ class Scheduler:
             self._open.pop(name, None)
 
     def _ask_for_pass(self) -> None:
-        if self._waiting and not self._pass_due:
+        if self._line and not self._pass_due:
             self._pass_due = True
             self._agenda.after(timedelta(0), self._pass)
 
     def _pass(self) -> None:
         self._pass_due = False
-        keys: Iterable[Key] = self._waiting if self._room_came else self._fresh
+        groups = None if self._room_came else {self._line.group_of(key) for key in self._fresh}
         self._room_came = False
-        failed: set[Signature] = set()
-        gangs_done: set[Gang] = set()
-        for key in sorted(keys, key=lambda k: self._waiting[k][0]):
-            if key not in self._waiting:
-                continue  # bound with its gang a moment ago
-            pod = self._cluster.pods[key]
-            signature = self._waiting[key][1]
-            if pod.gang is not None:
-                gang = (pod.namespace, pod.gang)
-                if gang not in gangs_done:
-                    gangs_done.add(gang)
-                    self._try_gang(gang)
-            elif signature not in failed and not self._try(pod, signature):
-                failed.add(signature)
-            if key in self._waiting and key in self._fresh:
-                self._tell_unschedulable(pod)
+        self._line.serve(groups, self._try)
+        for key in self._fresh:
+            self._tell_unschedulable(self._cluster.pods[key])
         self._fresh.clear()
 
-    def _try(self, pod: WorldPod, signature: Signature) -> bool:
-        name = self._choose(pod, signature, {})
-        if name is None:
-            return False
-        self._place(pod, name)
-        return True
+    def _try(self, key: Key) -> bool:
+        """Place the pod, or the whole gang it belongs to; False when that fits nowhere."""
+        pod = self._cluster.pods[key]
+        gang = _gang_of(pod)
+        places = self._places_for([pod] if gang is None else self._members(gang))
+        for member, name in places:
+            self._place(member, name)
+        if gang is not None and places:
+            self._started_gangs.add(gang)
+        return bool(places)
 
-    def _try_gang(self, gang: Gang) -> None:
+    def _members(self, gang: Gang) -> list[WorldPod]:
+        """Return the gang's waiting pods, largest first; none while some of a new gang do not exist yet."""
         pods = [self._cluster.pods[key] for key in self._gangs[gang]]
         if gang not in self._started_gangs and len(pods) < max(p.gang_size for p in pods):
-            return
+            return []
+        return sorted(pods, key=lambda p: -p.gpus)
+
+    def _places_for(self, pods: list[WorldPod]) -> list[tuple[WorldPod, str]]:
+        """Return a node for each of *pods*, or nothing unless there is one for all."""
         taken: Taken = {}
         places: list[tuple[WorldPod, str]] = []
-        for pod in sorted(pods, key=lambda p: -p.gpus):
-            name = self._choose(pod, self._waiting[pod.key][1], taken)
+        for pod in pods:
+            name = self._choose(pod, self._signatures[pod.key], taken)
             if name is None:
-                return
+                return []
             places.append((pod, name))
             here = taken.setdefault(name, {})
             for resource, count in pod.requests.items():
                 here[resource] = here.get(resource, 0) + count
-        self._started_gangs.add(gang)
-        for pod, name in places:
-            self._place(pod, name)
+        return places
 
     def _place(self, pod: WorldPod, name: str) -> None:
         self.forget(pod)
@@ -206,3 +202,7 @@ class Scheduler:
 
     def _left_over_of(self, node: WorldNode, resource: str) -> int:
         return node.allocatable.get(resource, 0) - self._cluster.used.get(node.name, {}).get(resource, 0)
+
+
+def _gang_of(pod: WorldPod) -> Gang | None:
+    return None if pod.gang is None else (pod.namespace, pod.gang)
