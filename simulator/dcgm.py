@@ -1,0 +1,120 @@
+"""What the dcgm-exporter of one node says about its GPUs (names, units and labels of exporter 4.5 to 4.8)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from receiver.replay.world import GpuSample, World, WorldPool
+from simulator.config import MetricsFace
+from simulator.exposition import Family
+from simulator.kubernetes_objects import CONTAINER
+
+DRIVER = "570.148.08"
+RESERVED_MIB = 612
+XID_MESSAGES: Mapping[int, str] = {
+    0: "No Error",
+    31: "GPU memory page fault",
+    48: "Double Bit ECC Error",
+    79: "GPU has fallen off the bus",
+    94: "Contained ECC error",
+    95: "Uncontained ECC error",
+    119: "GSP RPC timeout",
+}
+
+
+def samples_on(world: World, node: str) -> list[GpuSample]:
+    """Return what the GPUs of *node* report; empty while no exporter runs there."""
+    return [s for s in world.gpu_samples() if s.node == node]
+
+
+def dcgm(
+    samples: Sequence[GpuSample], spec: WorldPool, face: MetricsFace, xids: Mapping[tuple[str, int], int]
+) -> list[Family]:
+    """Return the families of one node's exporter; *samples* are all of that node's, *spec* what it is made of."""
+    families = _families(mig=spec.mig, fb_reserved=face.fb_reserved)
+    for sample, gpu, replica in _devices(samples, spec):
+        labels = _labels(sample, gpu, replica, spec, face)
+        values = _values(sample)
+        for name, family in families.items():
+            if name != "DCGM_FI_DEV_XID_ERRORS":
+                family.put(labels, values[name])
+        code = xids.get((sample.node, gpu), 0)
+        error = {"err_code": str(code), "err_msg": XID_MESSAGES.get(code, "Unknown Error")}
+        families["DCGM_FI_DEV_XID_ERRORS"].put({**labels, **error}, code)
+    return list(families.values())
+
+
+def _families(*, mig: bool, fb_reserved: bool) -> Mapping[str, Family]:
+    helps = {
+        "DCGM_FI_DEV_SM_CLOCK": "SM clock frequency (in MHz).",
+        "DCGM_FI_DEV_MEMORY_TEMP": "Memory temperature (in C).",
+        "DCGM_FI_DEV_GPU_TEMP": "GPU temperature (in C).",
+        "DCGM_FI_DEV_POWER_USAGE": "Power draw (in W).",
+        "DCGM_FI_DEV_GPU_UTIL": "GPU utilization (in %).",
+        "DCGM_FI_DEV_MEM_COPY_UTIL": "Memory utilization (in %).",
+        "DCGM_FI_DEV_XID_ERRORS": "Value of the last XID error encountered.",
+        "DCGM_FI_DEV_FB_FREE": "Framebuffer memory free (in MiB).",
+        "DCGM_FI_DEV_FB_USED": "Framebuffer memory used (in MiB).",
+        "DCGM_FI_DEV_FB_RESERVED": "Framebuffer memory reserved (in MiB).",
+        "DCGM_FI_DEV_ROW_REMAP_FAILURE": "Whether remapping of rows has failed",
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE": "Ratio of time the graphics engine is active.",
+        "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": "Ratio of cycles the tensor (HMMA) pipe is active.",
+        "DCGM_FI_PROF_DRAM_ACTIVE": "Ratio of cycles the device memory interface is active sending or receiving data.",
+    }
+    if mig:  # NVML has no answer for an instance, and the exporter skips blanks
+        del helps["DCGM_FI_DEV_GPU_UTIL"], helps["DCGM_FI_DEV_MEM_COPY_UTIL"]
+    if not fb_reserved:
+        del helps["DCGM_FI_DEV_FB_RESERVED"]
+    return {name: Family(name, help_) for name, help_ in helps.items()}
+
+
+def _devices(samples: Sequence[GpuSample], spec: WorldPool) -> Sequence[tuple[GpuSample, int, int]]:
+    """Return what has series of its own, with its physical GPU and its number there.
+
+    A MIG instance has; time-sliced replicas share one device, and the last of its pods gives it its labels.
+    """
+    each = max(1, len(samples) // max(1, spec.gpu_units))
+    if spec.mig or each == 1:
+        return [(s, s.index // each, s.index % each) for s in samples]
+    shown = []
+    for gpu in range(spec.gpu_units):
+        group = samples[gpu * each : (gpu + 1) * each]
+        held = [s for s in group if s.pod is not None]
+        busiest = max(group, key=lambda s: s.util)
+        shown.append((replace(busiest, pod=held[-1].pod if held else None), gpu, 0))
+    return shown
+
+
+def _labels(sample: GpuSample, gpu: int, replica: int, spec: WorldPool, face: MetricsFace) -> Mapping[str, str]:
+    labels = {
+        "gpu": str(gpu),
+        "UUID": f"{sample.uuid[:-2]}{gpu:02x}",
+        "pci_bus_id": f"00000000:{gpu + 1:02X}:00.0",
+        "device": f"nvidia{gpu}",
+        "modelName": sample.model_name,
+        face.node_label: sample.node,
+        "DCGM_FI_DRIVER_VERSION": DRIVER,
+    }
+    if spec.mig:
+        labels["GPU_I_PROFILE"] = sample.resource.rpartition("mig-")[2]
+        labels["GPU_I_ID"] = str(replica + 7)
+    if sample.pod is not None:  # an idle GPU's series carry no workload labels at all
+        labels |= {"container": CONTAINER, "namespace": sample.pod[0], "pod": sample.pod[1]}
+    return labels
+
+
+def _values(sample: GpuSample) -> Mapping[str, float]:
+    return {
+        "DCGM_FI_DEV_SM_CLOCK": 2520 if sample.util else 210,
+        "DCGM_FI_DEV_MEMORY_TEMP": 0,
+        "DCGM_FI_DEV_GPU_TEMP": round(sample.temperature),
+        "DCGM_FI_DEV_POWER_USAGE": round(sample.power, 3),
+        "DCGM_FI_DEV_GPU_UTIL": round(sample.util * 100),
+        "DCGM_FI_DEV_MEM_COPY_UTIL": round(sample.util * 45),
+        "DCGM_FI_DEV_FB_FREE": sample.memory_free - RESERVED_MIB,
+        "DCGM_FI_DEV_FB_USED": sample.memory_used,
+        "DCGM_FI_DEV_FB_RESERVED": RESERVED_MIB,
+        "DCGM_FI_DEV_ROW_REMAP_FAILURE": 0,
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE": round(sample.util, 6),
+        "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": round(sample.util * 0.55, 6),
+        "DCGM_FI_PROF_DRAM_ACTIVE": round(sample.util * 0.4, 6),
+    }

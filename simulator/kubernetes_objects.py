@@ -1,0 +1,284 @@
+"""Nodes and pods of the world as the Kubernetes API shows them (core/v1), complete enough for the official client."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from receiver.replay.world import WorldNode, WorldPod
+
+JSON = dict[str, Any]
+OWNER_VERSIONS: Mapping[str, str] = {
+    "Job": "batch/v1",
+    "DaemonSet": "apps/v1",
+    "ReplicaSet": "apps/v1",
+    "StatefulSet": "apps/v1",
+    "Node": "v1",
+}
+CONTAINER = "main"
+
+
+def stamp(moment: datetime) -> str:
+    """Return a Time as Kubernetes writes it: whole seconds, Z."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def micro_stamp(moment: datetime) -> str:
+    """Return a MicroTime as Kubernetes writes it."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def uid_of(*words: str) -> str:
+    """Return a UID that is always the same for the same words."""
+    text = hashlib.sha256("/".join(words).encode()).hexdigest()
+    return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-8{text[17:20]}-{text[20:32]}"
+
+
+def address_of(name: str, network: str) -> str:
+    """Return an IPv4 address in *network* (two octets) that is always the same for *name*."""
+    digest = hashlib.sha256(name.encode()).digest()
+    return f"{network}.{digest[0]}.{max(1, digest[1] % 255)}"
+
+
+def node_json(node: WorldNode, *, kubelet: str = "v1.32.5+k3s1") -> JSON:
+    """Return a Node."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": node.name,
+            "uid": node.uid,
+            "resourceVersion": str(node.version),
+            "creationTimestamp": stamp(node.created_at),
+            **_given(labels=node.labels, annotations=node.annotations),
+        },
+        "spec": {
+            "podCIDR": "10.42.0.0/24",
+            "providerID": node.provider_id,
+            **({"unschedulable": True} if node.unschedulable else {}),
+            **({"taints": [taint_json(t) for t in node.taints]} if node.taints else {}),
+        },
+        "status": {
+            "capacity": _quantities(node.allocatable, spare_mib=2048),
+            "allocatable": _quantities(node.allocatable),
+            "conditions": _node_conditions(node),
+            "addresses": [
+                {"type": "InternalIP", "address": address_of(node.name, "192.168")},
+                {"type": "Hostname", "address": node.name},
+            ],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+            "nodeInfo": _node_info(node, kubelet),
+            "images": [],
+        },
+    }
+
+
+def _given(**maps: Mapping[str, str]) -> JSON:
+    """Return *maps* without the empty ones: Go leaves those out, and clients see None."""
+    return {name: dict(values) for name, values in maps.items() if values}
+
+
+def taint_json(taint: Any) -> JSON:
+    """Return a taint; an empty value is left out, as Go does."""
+    return {"key": taint.key, **({"value": taint.value} if taint.value else {}), "effect": taint.effect}
+
+
+def _quantities(allocatable: Mapping[str, int], spare_mib: int = 0) -> JSON:
+    amounts: JSON = {"pods": "110", "ephemeral-storage": "190Gi"}
+    for resource, amount in allocatable.items():
+        amounts[resource] = f"{(amount + spare_mib) * 1024}Ki" if resource == "memory" else str(amount)
+    return amounts
+
+
+def _node_info(node: WorldNode, kubelet: str) -> JSON:
+    return {
+        "architecture": "amd64",
+        "bootID": uid_of(node.uid, "boot"),
+        "containerRuntimeVersion": "containerd://2.0.5-k3s1.32",
+        "kernelVersion": "6.8.0-60-generic",
+        "kubeProxyVersion": kubelet,
+        "kubeletVersion": kubelet,
+        "machineID": node.uid.replace("-", ""),
+        "operatingSystem": "linux",
+        "osImage": "Ubuntu 24.04.2 LTS",
+        "systemUUID": node.instance,
+    }
+
+
+def _node_conditions(node: WorldNode) -> list[JSON]:
+    since = stamp(node.ready_since or node.created_at)
+    healthy = [
+        _condition(kind, "False", since, f"KubeletHas{word}", "kubelet is fine")
+        for kind, word in (
+            ("MemoryPressure", "SufficientMemory"),
+            ("DiskPressure", "NoDiskPressure"),
+            ("PIDPressure", "SufficientPID"),
+        )
+    ]
+    if node.ready:
+        return [*healthy, _condition("Ready", "True", since, "KubeletReady", "kubelet is posting ready status")]
+    return [*healthy, _condition("Ready", "False", since, "KubeletNotReady", "container runtime network not ready")]
+
+
+def _condition(kind: str, status: str, since: str, reason: str = "", message: str = "") -> JSON:
+    return {
+        "type": kind,
+        "status": status,
+        "lastTransitionTime": since,
+        **({"reason": reason} if reason else {}),
+        **({"message": message} if message else {}),
+    }
+
+
+def pod_json(pod: WorldPod) -> JSON:
+    """Return a Pod. Its devices are asked for by one container, which a world's pod has no more of."""
+    deleting: JSON = {}
+    if pod.deletion_at is not None:
+        deleting = {"deletionTimestamp": stamp(pod.deletion_at), "deletionGracePeriodSeconds": 30}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": pod.name,
+            "namespace": pod.namespace,
+            "uid": pod.uid,
+            "resourceVersion": str(pod.version),
+            "creationTimestamp": stamp(pod.created_at),
+            **_given(labels=pod.labels, annotations=pod.annotations),
+            **deleting,
+            **({"ownerReferences": [_owner(pod)]} if pod.owner_kind else {}),
+        },
+        "spec": _pod_spec(pod),
+        "status": _pod_status(pod),
+    }
+
+
+def _owner(pod: WorldPod) -> JSON:
+    return {
+        "apiVersion": OWNER_VERSIONS.get(pod.owner_kind, "v1"),
+        "kind": pod.owner_kind,
+        "name": pod.owner_name,
+        "uid": uid_of(pod.namespace, pod.owner_kind, pod.owner_name),
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _pod_spec(pod: WorldPod) -> JSON:
+    devices = {r: str(n) for r, n in pod.requests.items()}
+    spec: JSON = {
+        "containers": [
+            {
+                "name": CONTAINER,
+                "image": "registry.local/workload:1",
+                "imagePullPolicy": "IfNotPresent",
+                "resources": {
+                    "requests": {"cpu": "500m", "memory": "1Gi", **devices},
+                    **({"limits": devices} if devices else {}),
+                },
+            }
+        ],
+        "restartPolicy": "Never" if pod.owner_kind == "Job" else "Always",
+        "schedulerName": "default-scheduler",
+        "serviceAccountName": "default",
+        "terminationGracePeriodSeconds": 30,
+        "priority": pod.priority,
+        **({"tolerations": [_toleration(t) for t in pod.tolerations]} if pod.tolerations else {}),
+    }
+    if pod.node_selector:
+        spec["nodeSelector"] = dict(pod.node_selector)
+    if pod.affinity:
+        terms = [{"matchExpressions": [_requirement(r) for r in term]} for term in pod.affinity]
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        spec["affinity"] = {"nodeAffinity": required}
+    if pod.gated:
+        spec["schedulingGates"] = [{"name": "simulator/gate"}]
+    if pod.node is not None:
+        spec["nodeName"] = pod.node
+    return spec
+
+
+def _requirement(requirement: Any) -> JSON:
+    values = {"values": list(requirement.values)} if requirement.values else {}
+    return {"key": requirement.key, "operator": requirement.operator, **values}
+
+
+def _toleration(toleration: Any) -> JSON:
+    found = {
+        "key": toleration.key,
+        "operator": toleration.operator,
+        "value": toleration.value,
+        "effect": toleration.effect,
+    }
+    return {k: v for k, v in found.items() if v}
+
+
+def _pod_status(pod: WorldPod) -> JSON:
+    status: JSON = {"phase": pod.phase, "conditions": _pod_conditions(pod), "qosClass": "Burstable"}
+    if pod.node is not None:
+        status["hostIP"] = address_of(pod.node, "192.168")
+        status["containerStatuses"] = [_container_status(pod)]
+    if pod.started_at is not None:
+        status["startTime"] = stamp(pod.started_at)
+        status["podIP"] = address_of(pod.uid, "10.42")
+        status["podIPs"] = [{"ip": status["podIP"]}]
+    return status
+
+
+def _pod_conditions(pod: WorldPod) -> list[JSON]:
+    if pod.scheduled is None or pod.scheduled_since is None:
+        return []  # the scheduler has not tried it: there is no condition at all
+    since = stamp(pod.scheduled_since)
+    if not pod.scheduled:
+        return [_condition("PodScheduled", "False", since, pod.reason, pod.message)]
+    running = "True" if pod.phase == "Running" else "False"
+    why = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(pod.phase, "ContainersNotReady")
+    reason = "" if running == "True" else why
+    changed = stamp(pod.finished_at or pod.started_at or pod.scheduled_since)
+    return [
+        _condition("Initialized", "True", since),
+        _condition("Ready", running, changed, reason),
+        _condition("ContainersReady", running, changed, reason),
+        _condition("PodScheduled", "True", since),
+    ]
+
+
+def _container_status(pod: WorldPod) -> JSON:
+    state: JSON = {"waiting": {"reason": "ContainerCreating"}}
+    if pod.finished_at is not None and pod.started_at is not None:
+        times = {"startedAt": stamp(pod.started_at), "finishedAt": stamp(pod.finished_at)}
+        exit_code = 0 if pod.phase == "Succeeded" else 1
+        state = {"terminated": {"exitCode": exit_code, "reason": "Completed", **times}}
+    elif pod.started_at is not None:
+        state = {"running": {"startedAt": stamp(pod.started_at)}}
+    running = "running" in state
+    return {
+        "name": CONTAINER,
+        "image": "registry.local/workload:1",
+        "imageID": "",
+        "ready": running,
+        "started": running,
+        "restartCount": 0,
+        "state": state,
+    }
+
+
+def list_json(kind: str, api: str, items: Sequence[JSON], version: int, more: str | None = None) -> JSON:
+    """Return a list object (``PodList`` for *kind* Pod); *more* is its continue token."""
+    metadata: JSON = {"resourceVersion": str(version), **({"continue": more} if more else {})}
+    bare = [{k: v for k, v in item.items() if k not in ("apiVersion", "kind")} for item in items]
+    return {"apiVersion": api, "kind": f"{kind}List", "metadata": metadata, "items": bare}
+
+
+def status_json(code: int, reason: str, message: str, **details: Any) -> JSON:
+    """Return a Status: how the API server says no (and, for deletions, yes)."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Status",
+        "metadata": {},
+        "status": "Success" if code < 300 else "Failure",
+        **({"message": message} if message else {}),
+        **({"reason": reason} if reason else {}),
+        **({"details": details} if details else {}),
+        "code": code,
+    }

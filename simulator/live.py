@@ -1,0 +1,141 @@
+"""The world while it runs: one lock around it, moved to the clock's time before anybody looks."""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from receiver.replay.world import Job, PodSpec, Refused, World, WorldNode, WorldPod
+from simulator.clocks import Clock, ManualClock
+from simulator.config import Config
+from simulator.manifests import pod_spec
+from simulator.reading import Unreadable, duration, read
+
+OPERATOR_NAMESPACE = "gpu-operator"
+EXPORTER = "nvidia-dcgm-exporter"
+DAEMONS = ("nvidia-device-plugin-daemonset", EXPORTER)
+
+
+class Live:
+    """Holds the world. Use ``with live.moved() as world`` for every look and every change."""
+
+    def __init__(self, config: Config, clock: Clock) -> None:
+        self.config = config
+        self.clock = clock
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
+        self.stopping = threading.Event()
+        world_config = config.world()
+        assert isinstance(world_config.quota, dict)  # Config.world made it, so that a fault may change it
+        self.quota: dict[str, int] = world_config.quota
+        self.started_at: datetime = clock.now()
+        self.world = World(world_config, self.started_at)
+        self.world.pdbs.extend(config.pdbs)
+        self.posted_events: dict[int, dict[str, Any]] = {}  # core/v1 bodies by the version of the world's event
+        self.xids: dict[tuple[str, int], int] = {}  # last XID by node and GPU
+        self.denied: set[str] = set(config.kubernetes.denied)
+        self.expired: Literal["event", "status"] = config.kubernetes.expired
+        self._told = 0
+        for manifest in config.manifests:
+            self.world.add_pod(pod_spec(manifest))
+        self.world.submit_later(config.workload_jobs(self.started_at))
+        self.submit(config.jobs)
+        self._move()
+
+    @contextmanager
+    def moved(self) -> Iterator[World]:
+        """Lock the world, bring it to the clock's time, and tell watches afterwards if something changed."""
+        with self.lock:
+            self._move()
+            try:
+                yield self.world
+            finally:
+                if self.world.version != self._told:
+                    self._told = self.world.version
+                    self.changed.notify_all()
+
+    def tick(self) -> None:
+        """Let time pass though nobody asks, so that watches see what happens by itself."""
+        with self.moved():
+            pass
+
+    def turn(self, by: timedelta) -> datetime:
+        """Turn a manual clock. Raises ValueError for a clock that turns by itself, or a step back."""
+        if not isinstance(self.clock, ManualClock):
+            raise ValueError("the clock turns by itself")
+        with self.lock:
+            self.clock.advance(by)
+            self.tick()
+            return self.world.now
+
+    def submit(self, given: Sequence[Mapping[str, Any]]) -> list[WorldPod]:
+        """Submit jobs given as fields of Job, now or at *submit_at*; *after* is a delay instead.
+
+        Returns the pods of those submitted now. Raises Unreadable, before anything was submitted.
+        """
+        with self.moved() as world:
+            jobs = [self._job(fields, number) for number, fields in enumerate(given)]
+            pods = []
+            for job in jobs:
+                if job.submit_at > world.now:
+                    world.submit_later([job])
+                    continue
+                try:
+                    pods += world.submit(job)
+                except (ValueError, Refused) as error:
+                    raise Unreadable([f"{job.id}: {error}"]) from None
+            return pods
+
+    def _job(self, given: Mapping[str, Any], number: int) -> Job:
+        fields = dict(given)
+        after = duration(fields.pop("after", 0), f"{number}.after")
+        fields.setdefault("submit_at", self.world.now + after)
+        return read(Job, fields, str(number))
+
+    def wait_beyond(self, version: int, seconds: float) -> None:
+        """Wait until the world is beyond *version*, at most *seconds*. The caller does not hold the lock."""
+        with self.lock:
+            if self.world.version <= version and not self.stopping.is_set():
+                self.changed.wait(seconds)
+
+    def stop(self) -> None:
+        """Wake everything that waits, for good."""
+        self.stopping.set()
+        with self.lock:
+            self.changed.notify_all()
+
+    def exporter_on(self, node: str) -> str:
+        """Return the name of the dcgm-exporter pod of *node*."""
+        return f"{EXPORTER}-{node[-5:]}"
+
+    def _move(self) -> None:
+        """Go to the present step by step, so that a node's daemons come when the node does."""
+        now = max(self.clock.now(), self.world.now)  # a wall clock may be set back, a world's may not
+        while (due := self.world.next_event_at()) is not None and due <= now:
+            self.world.advance(due)
+            self._run_daemons()
+        self.world.advance(now)
+        self._run_daemons()
+
+    def _run_daemons(self) -> None:
+        if not self.config.kubernetes.daemonsets:
+            return
+        for node in self.world.nodes.values():
+            if node.gpus and node.ready and (OPERATOR_NAMESPACE, self.exporter_on(node.name)) not in self.world.pods:
+                for daemon in DAEMONS:
+                    self._add_daemon(daemon, node)
+
+    def _add_daemon(self, daemon: str, node: WorldNode) -> WorldPod | None:
+        spec = PodSpec(
+            namespace=OPERATOR_NAMESPACE,
+            name=f"{daemon}-{node.name[-5:]}",
+            labels={"app": daemon},
+            owner_kind="DaemonSet",
+            owner_name=daemon,
+            node=node.name,
+        )
+        try:
+            return self.world.add_pod(spec)
+        except Refused:  # somebody deleted one of the two: the other is still there
+            return None

@@ -1,0 +1,133 @@
+"""A pod manifest as somebody posts it, reduced to what the world keeps of it."""
+
+import math
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from receiver.core.model import Requirement, Toleration
+from receiver.replay.world import PodSpec, Refused
+
+DURATION_ANNOTATION = "simulator/duration-seconds"
+UTILIZATION_ANNOTATION = "simulator/gpu-utilization"
+GANG_SIZE_ANNOTATION = "simulator/gang-size"
+PRIORITIES: Mapping[str, int] = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+NOT_DEVICES = ("cpu", "memory", "ephemeral-storage", "pods", "hugepages-", "requests.", "limits.")
+
+
+def pod_spec(manifest: Mapping[str, Any], namespace: str | None = None) -> PodSpec:
+    """Return what the world needs to know of *manifest*. Raises Refused (422) when a field cannot be what it is.
+
+    How long it runs and how busy its GPUs are stand in annotations ``simulator/duration-seconds`` and
+    ``simulator/gpu-utilization`` (ratio 0-1); without them it runs until it is deleted, at 0.9.
+    """
+    metadata = _mapping(manifest, "metadata")
+    spec = _mapping(manifest, "spec")
+    name = metadata.get("name") or _generated(metadata.get("generateName"))
+    if not name or not spec.get("containers"):
+        raise _invalid("a pod needs metadata.name (or generateName) and spec.containers")
+    annotations = {str(k): str(v) for k, v in _mapping(metadata, "annotations").items()}
+    owner: Mapping[str, Any] = next((o for o in metadata.get("ownerReferences") or () if o.get("controller")), {})
+    duration = annotations.get(DURATION_ANNOTATION)
+    return PodSpec(
+        namespace=namespace or metadata.get("namespace") or "default",
+        name=str(name),
+        requests=effective_requests(spec),
+        duration=timedelta(seconds=_number(duration)) if duration is not None else None,
+        labels={str(k): str(v) for k, v in _mapping(metadata, "labels").items()},
+        annotations=annotations,
+        node_selector=dict(_mapping(spec, "nodeSelector")),
+        affinity=_affinity(spec),
+        tolerations=tuple(_toleration(t) for t in spec.get("tolerations") or ()),
+        priority=int(spec.get("priority") or PRIORITIES.get(spec.get("priorityClassName") or "", 0)),
+        owner_kind=owner.get("kind", ""),
+        owner_name=owner.get("name", ""),
+        gated=bool(spec.get("schedulingGates")),
+        gang_size=int(_number(annotations.get(GANG_SIZE_ANNOTATION, "1"))),
+        gpu_util=_number(annotations.get(UTILIZATION_ANNOTATION, "0.9")),
+        node=spec.get("nodeName") or None,
+    )
+
+
+def effective_requests(spec: Mapping[str, Any]) -> Mapping[str, int]:
+    """Return the devices a pod asks for: the containers' sum, or an init container's request where that is more.
+
+    A limit stands for the request that is left out, as the API server's defaulting has it. An init container
+    that restarts always is a sidecar and adds to the sum.
+    """
+    total: dict[str, int] = {}
+    first: dict[str, int] = {}
+    for container in spec.get("containers") or ():
+        _add(total, _devices(container))
+    for container in spec.get("initContainers") or ():
+        if container.get("restartPolicy") == "Always":
+            _add(total, _devices(container))
+        else:
+            for resource, count in _devices(container).items():
+                first[resource] = max(first.get(resource, 0), count)
+    return {r: max(total.get(r, 0), first.get(r, 0)) for r in (*total, *(r for r in first if r not in total))}
+
+
+def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
+    for resource, count in more.items():
+        total[resource] = total.get(resource, 0) + count
+
+
+def _devices(container: Mapping[str, Any]) -> Mapping[str, int]:
+    resources = _mapping(container, "resources")
+    asked = {**_mapping(resources, "limits"), **_mapping(resources, "requests")}
+    return {r: math.ceil(_number(n)) for r, n in asked.items() if not r.startswith(NOT_DEVICES)}
+
+
+def _affinity(spec: Mapping[str, Any]) -> tuple[tuple[Requirement, ...], ...]:
+    required = _mapping(_mapping(_mapping(spec, "affinity"), "nodeAffinity"), _REQUIRED)
+    return tuple(
+        tuple(
+            Requirement(key=e["key"], operator=e["operator"], values=tuple(e.get("values") or ()))
+            for e in _expressions(term)
+        )
+        for term in required.get("nodeSelectorTerms") or ()
+    )
+
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def _expressions(term: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    expressions: Sequence[Mapping[str, Any]] = term.get("matchExpressions") or ()
+    for expression in expressions:
+        if expression.get("operator") not in ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"):
+            raise _invalid(f"{expression.get('operator')!r} is no operator of node affinity")
+        yield expression
+
+
+def _toleration(given: Mapping[str, Any]) -> Toleration:
+    return Toleration(
+        key=given.get("key") or "",
+        operator=given.get("operator") or "Equal",
+        value=given.get("value") or "",
+        effect=given.get("effect") or "",
+    )
+
+
+def _generated(prefix: str | None) -> str:
+    return f"{prefix}{secrets.token_hex(3)[:5]}" if prefix else ""
+
+
+def _mapping(parent: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    child = parent.get(key) or {}
+    if not isinstance(child, Mapping):
+        raise _invalid(f"{key} is no object")
+    return child
+
+
+def _number(text: object) -> float:
+    try:
+        return float(str(text))
+    except ValueError:
+        raise _invalid(f"{text!r} is no number") from None
+
+
+def _invalid(problem: str) -> Refused:
+    return Refused("Invalid", 422, f"Pod is invalid: {problem}")

@@ -1,0 +1,70 @@
+"""The scrape endpoints, and Prometheus' HTTP service discovery of the nodes' exporters."""
+
+from datetime import datetime
+from typing import Any
+
+from flask import Blueprint, Response, request
+
+from simulator.dcgm import dcgm, samples_on
+from simulator.exposition import CONTENT_TYPE, exposed
+from simulator.kube_state_metrics import kube_state_metrics
+from simulator.kubernetes_objects import address_of
+from simulator.live import EXPORTER, OPERATOR_NAMESPACE, Live
+
+JSON = dict[str, Any]
+
+
+def metrics_face(live: Live) -> Blueprint:
+    """Return the endpoints as a blueprint."""
+    face = Blueprint("metrics", __name__)
+    read_before: dict[str, tuple[datetime, str]] = {}  # by node: when its exporter last read the GPUs, and what
+
+    @face.get("/metrics/kube-state-metrics")
+    def show_kube_state_metrics() -> Response:
+        with live.moved() as world:
+            families = kube_state_metrics(world, live.config.metrics, live.config.kubernetes.version)
+        return Response(exposed(families), content_type=CONTENT_TYPE)
+
+    @face.get("/metrics/dcgm/<node>")
+    def show_dcgm(node: str) -> Response:
+        with live.moved() as world:
+            if node not in world.nodes:
+                return Response("no such node\n", 404, content_type="text/plain")
+            samples = samples_on(world, node)
+            if world.faults.telemetry_gone or not samples:
+                return Response("the exporter is not up\n", 503, content_type="text/plain")
+            read_at, text = read_before.get(node, (None, ""))
+            if read_at is None or world.now - read_at >= live.config.metrics.dcgm_interval:
+                pool = world.pools.get(samples[0].pool)
+                spec = pool.spec if pool else next(v.spec for v in world.lives if v.pool == samples[0].pool)
+                text = exposed(dcgm(samples, spec, live.config.metrics, live.xids))
+                read_before[node] = (world.now, text)
+        return Response(text, content_type=CONTENT_TYPE)
+
+    @face.get("/sd/dcgm")
+    def discover_dcgm() -> list[JSON]:
+        with live.moved() as world:
+            nodes = sorted({s.node for s in world.gpu_samples()})
+        return [_target(live, node, request.host) for node in nodes]
+
+    return face
+
+
+def _target(live: Live, node: str, host: str) -> JSON:
+    """Return the exporter of *node* with the labels that a ServiceMonitor's target carries.
+
+    They clash with the workload's ``namespace``, ``pod`` and ``container`` on the series, so that Prometheus
+    renames those to ``exported_*`` unless it is told to honour them.
+    """
+    return {
+        "targets": [host],
+        "labels": {
+            "__metrics_path__": f"/metrics/dcgm/{node}",
+            "instance": f"{address_of(node, '10.42')}:9400",
+            "namespace": OPERATOR_NAMESPACE,
+            "pod": live.exporter_on(node),
+            "container": EXPORTER,
+            "service": EXPORTER,
+            "endpoint": "gpu-metrics",
+        },
+    }

@@ -1,0 +1,160 @@
+"""The simulator as a server in threads of its own: for tests a context manager, and what ``-m simulator`` runs."""
+
+import logging
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import yaml
+from flask import Flask
+from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
+
+from receiver.replay.world import World
+from simulator.civo import civo_face
+from simulator.clocks import Clock, SystemClock
+from simulator.config import Config, parse
+from simulator.control import add_fault, control_face
+from simulator.gate import Gate, RequestLog
+from simulator.http_faults import HttpFaults
+from simulator.kubernetes_api import kubernetes_face
+from simulator.live import Live
+from simulator.metrics import metrics_face
+
+LOG = logging.getLogger("simulator")
+TICK_SECONDS = 0.1
+
+
+class _Handler(WSGIRequestHandler):
+    """Logs through logging, at debug level only: a scrape every second is no news."""
+
+    def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002, ARG002 (werkzeug's signature)
+        LOG.debug(message, *args)
+
+
+class Simulator:
+    """One region, one cluster, one port. Use it as a context manager, or call `start` and `stop`.
+
+    *config* is a Config or what its YAML says. *clock* is the wall clock unless given; with a ManualClock the
+    world stands still between two turns. Raises Unreadable for a config that is none, OSError when the
+    address cannot be listened on.
+    """
+
+    def __init__(self, config: Config | Mapping[str, Any], clock: Clock | None = None) -> None:
+        self.config = config if isinstance(config, Config) else parse(config)
+        self.clock = clock or SystemClock()
+        self.live = Live(self.config, self.clock)
+        self.faults = HttpFaults()
+        self.log = RequestLog()
+        self._server: BaseWSGIServer | None = None
+        self._threads: list[threading.Thread] = []
+
+    # --- running ---
+
+    def start(self) -> "Simulator":
+        """Listen and serve in the background; returns when the port is open."""
+        host, port = self.config.address
+        app = Flask("simulator", static_folder=None)
+        app.url_map.strict_slashes = False
+        for face in (
+            control_face(self.live, self.faults, self.log),
+            civo_face(self.live),
+            metrics_face(self.live),
+            kubernetes_face(self.live),
+        ):
+            app.register_blueprint(face)
+        gate = Gate(app.wsgi_app, self.live, self.faults, self.log)
+        self._server = make_server(host, port, gate, threaded=True, request_handler=_Handler)
+        self._run("serve", self._serve)
+        self._run("tick", self._tick)
+        return self
+
+    def stop(self) -> None:
+        """Let every call go, close the port and end the threads."""
+        self.live.stop()
+        self.faults.clear()
+        if self._server is not None:
+            self._server.shutdown()
+        for thread in self._threads:
+            thread.join(timeout=10)
+        if self._server is not None:
+            self._server.server_close()
+
+    def __enter__(self) -> "Simulator":
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # --- what tests and the demo use ---
+
+    @property
+    def url(self) -> str:
+        """Where everything is: ``http://127.0.0.1:40001``."""
+        if self._server is None:
+            raise RuntimeError("the simulator was not started")
+        host = self.config.address[0]
+        shown = "127.0.0.1" if host in ("", "0.0.0.0", "::") else host
+        return f"http://{f'[{shown}]' if ':' in shown else shown}:{self._server.port}"
+
+    @property
+    def world(self) -> World:
+        """The world; hold `lock` while you look at it, or use `moved`."""
+        return self.live.world
+
+    @property
+    def lock(self) -> threading.RLock:
+        """The lock that every access to the world takes."""
+        return self.live.lock
+
+    def moved(self) -> Any:
+        """Return a context manager that locks the world and brings it to the clock's time."""
+        return self.live.moved()
+
+    def fault(self, **given: Any) -> None:
+        """Let a fault stand, as ``POST /_faults`` does. Raises Unreadable."""
+        add_fault(self.live, self.faults, given)
+
+    def addresses(self) -> Mapping[str, str]:
+        """Return where each face is."""
+        return {
+            "url": self.url,
+            "civo": self.url,
+            "kubernetes": self.url,
+            "kube_state_metrics": f"{self.url}/metrics/kube-state-metrics",
+            "dcgm_sd": f"{self.url}/sd/dcgm",
+            "cluster_id": self.config.cluster.id,
+        }
+
+    def kubeconfig(self, path: Path) -> Path:
+        """Write a kubeconfig for the official client to *path* and return it."""
+        token = self.config.kubernetes.token or "any-token-will-do"
+        content = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "simulator",
+            "clusters": [{"name": "simulator", "cluster": {"server": self.url}}],
+            "users": [{"name": "simulator", "user": {"token": token}}],
+            "contexts": [{"name": "simulator", "context": {"cluster": "simulator", "user": "simulator"}}],
+        }
+        path.write_text(yaml.safe_dump(content), encoding="utf-8")
+        return path
+
+    # --- threads ---
+
+    def _run(self, name: str, what: Any) -> None:
+        thread = threading.Thread(target=what, name=f"simulator-{name}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _serve(self) -> None:
+        assert self._server is not None
+        self._server.serve_forever(poll_interval=0.05)
+
+    def _tick(self) -> None:
+        """Let time pass for those who only watch."""
+        while not self.live.stopping.wait(TICK_SECONDS):
+            self.live.tick()

@@ -1,0 +1,186 @@
+"""Faults of the world: empty shelves, refusals, machines that never come, and switches turned while it runs."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import timedelta
+from typing import Any, Literal
+
+from receiver.replay.world import Behaviour
+from simulator.live import Live
+from simulator.reading import Unreadable, read
+
+WorldKind = Literal[
+    "stock",
+    "quota",
+    "refuse_rescale",
+    "stuck_building",
+    "gpu_never",
+    "odd_status",
+    "telemetry_gone",
+    "behaviour",
+    "deny",
+    "expired",
+    "compact",
+    "xid",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldFault:
+    """One change of the world; which fields it reads depends on its *kind*, see `KINDS`."""
+
+    kind: WorldKind
+    size: str = ""
+    units: int | None = None
+    field: str = ""
+    limit: int | None = None
+    pool: str = ""
+    times: int | None = 1
+    code: str = "cannot_scale_already_rescaling_cluster"
+    status: int | str = 409
+    reason: str = "The cluster is already being rescaled"
+    switches: Mapping[str, Any] | None = None
+    right: str = ""
+    how: Literal["event", "status"] = "event"
+    node: str = ""
+    gpu: int = 0
+
+
+def _stock(live: Live, fault: WorldFault) -> None:
+    live.world.faults.stock[_named(fault.size, "size")] = fault.units
+
+
+def _quota(live: Live, fault: WorldFault) -> None:
+    name = _named(fault.field, "field")
+    if fault.limit is None:
+        live.quota.pop(name, None)
+    else:
+        live.quota[name] = fault.limit
+
+
+def _refuse_rescale(live: Live, fault: WorldFault) -> None:
+    status = fault.status if isinstance(fault.status, int) else 409
+    live.world.faults.refuse_rescale(fault.code, status=status, reason=fault.reason, times=fault.times)
+
+
+def _stuck(live: Live, fault: WorldFault) -> None:
+    live.world.faults.stuck_building(_pool(live, fault), _often(fault))
+
+
+def _gpu_never(live: Live, fault: WorldFault) -> None:
+    live.world.faults.gpu_never(_pool(live, fault), _often(fault))
+
+
+def _odd(live: Live, fault: WorldFault) -> None:
+    word = fault.status if isinstance(fault.status, str) else "ERROR"
+    live.world.faults.odd_status(_pool(live, fault), _often(fault), word)
+
+
+def _telemetry(live: Live, _fault: WorldFault) -> None:
+    live.world.faults.telemetry_gone = True
+
+
+def _behaviour(live: Live, fault: WorldFault) -> None:
+    given = read(Behaviour, fault.switches or {}, "switches")
+    _switch(live, {name: getattr(given, name) for name in fault.switches or {}})
+
+
+def _deny(live: Live, fault: WorldFault) -> None:
+    live.denied.add(_named(fault.right, "right"))
+
+
+def _expired(live: Live, fault: WorldFault) -> None:
+    live.expired = fault.how
+
+
+def _compact(live: Live, _fault: WorldFault) -> None:
+    live.world.compact(live.world.version + 1)
+
+
+def _xid(live: Live, fault: WorldFault) -> None:
+    live.xids[_named(fault.node, "node"), fault.gpu] = int(fault.code) if fault.code.isdigit() else 79
+
+
+KINDS: Mapping[WorldKind, Callable[[Live, WorldFault], None]] = {
+    "stock": _stock,  # size, units: GPU units of that size that can still be bought (null: endless)
+    "quota": _quota,  # field, limit: instance_count, cpu_core, ram_mb or disk_gb (null: endless)
+    "refuse_rescale": _refuse_rescale,  # code, status, reason, times (null: until cleared)
+    "stuck_building": _stuck,  # pool, times: the next instances never leave BUILDING
+    "gpu_never": _gpu_never,  # pool, times: the next nodes never offer a GPU
+    "odd_status": _odd,  # pool, times, status: the next instances go to a status nobody documents
+    "telemetry_gone": _telemetry,  # dcgm-exporter answers 503
+    "behaviour": _behaviour,  # switches: any of receiver.replay.world.Behaviour, such as {"decrement": "15m"}
+    "deny": _deny,  # right: "patch nodes", "create pods/eviction"
+    "expired": _expired,  # how: a watch that is too old gets an ERROR event or HTTP 410
+    "compact": _compact,  # the journal forgets everything: older watches are expired
+    "xid": _xid,  # node, gpu, code: the last XID that this GPU reports
+}
+
+
+def impose(live: Live, given: Mapping[str, Any]) -> None:
+    """Bring a world fault about. Raises Unreadable."""
+    fault = read(WorldFault, given)
+    with live.moved():
+        KINDS[fault.kind](live, fault)
+
+
+def lift(live: Live) -> None:
+    """Undo every world fault; what is stuck or gone stays so."""
+    with live.moved():
+        live.world.faults.clear()
+        live.quota.clear()
+        live.quota.update(live.config.quota)
+        original = live.config.behaviour
+        _switch(live, {f.name: getattr(original, f.name) for f in fields(original)})
+        live.denied.clear()
+        live.denied.update(live.config.kubernetes.denied)
+        live.expired = live.config.kubernetes.expired
+        live.xids.clear()
+
+
+def shown(live: Live) -> dict[str, Any]:
+    """Return what differs from an untroubled world."""
+    with live.moved() as world:
+        original, present = live.config.behaviour, world.config.behaviour
+        return {
+            "stock": dict(world.faults.stock),
+            "quota": dict(live.quota),
+            "telemetry_gone": world.faults.telemetry_gone,
+            "behaviour": {
+                f.name: _plain(getattr(present, f.name))
+                for f in fields(present)
+                if getattr(present, f.name) != getattr(original, f.name)
+            },
+            "denied": sorted(live.denied),
+            "expired": live.expired,
+            "xids": {f"{node}/{gpu}": code for (node, gpu), code in live.xids.items()},
+        }
+
+
+def _switch(live: Live, values: Mapping[str, Any]) -> None:
+    """Change the world's Behaviour in place: all its parts hold this one value, frozen for everybody but a fault."""
+    present = live.world.config.behaviour
+    assert present is not live.config.behaviour
+    replace(present, **values)  # raises for a name that is none
+    for name, value in values.items():
+        object.__setattr__(present, name, value)
+
+
+def _plain(value: object) -> object:
+    return value.total_seconds() if isinstance(value, timedelta) else value
+
+
+def _named(value: str, name: str) -> str:
+    if not value:
+        raise Unreadable([f"{name}: Field required"])
+    return value
+
+
+def _pool(live: Live, fault: WorldFault) -> str:
+    if fault.pool not in live.world.pools:
+        raise Unreadable([f"pool: {fault.pool!r} is none of {sorted(live.world.pools)}"])
+    return fault.pool
+
+
+def _often(fault: WorldFault) -> int:
+    return 1_000_000_000 if fault.times is None else fault.times
