@@ -4,6 +4,7 @@ import os
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -27,6 +28,15 @@ def main() -> None:
     """Scale Civo GPU node pools from Prometheus alerts, within a budget, and say why."""
 
 
+def _refuse(error: ConfigError) -> NoReturn:
+    """List every mistake on standard error and exit."""
+    count = len(error.mistakes)
+    click.echo(f"cannot be used: {count} mistake{'s' if count != 1 else ''}", err=True)
+    for mistake in error.mistakes:
+        click.echo(f"  {mistake}", err=True)
+    sys.exit(UNUSABLE)
+
+
 @main.command("check-config")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 def check_config(file: Path | None) -> None:
@@ -38,13 +48,24 @@ def check_config(file: Path | None) -> None:
     try:
         lines = list(describe(load(os.environ) if file is None else load_file(file)))
     except ConfigError as error:
-        count = len(error.mistakes)
-        click.echo(f"cannot be used: {count} mistake{'s' if count != 1 else ''}", err=True)
-        for mistake in error.mistakes:
-            click.echo(f"  {mistake}", err=True)
-        sys.exit(UNUSABLE)
+        _refuse(error)
     for line in lines:
         click.echo(line)
+
+
+@main.command()
+def serve() -> None:
+    """Take alerts, decide and scale: run the server in the foreground until it is told to stop.
+
+    The configuration is checked first; the exit status is 2 if it cannot be used. What cannot be reached is
+    waited for and told, at /healthz, on the page and in the log, instead of ending the server.
+    """
+    try:
+        load(os.environ)
+    except ConfigError as error:
+        _refuse(error)
+    command = [sys.executable, "-m", "gunicorn", "--config", "python:receiver.gunicorn_conf"]
+    os.execv(sys.executable, command)  # noqa: S606 (our own interpreter and arguments; gunicorn takes over the process)
 
 
 if __name__ == "__main__":

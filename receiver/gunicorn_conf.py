@@ -36,14 +36,14 @@ proc_name = "gpu-autoscaler"
 
 def post_worker_init(worker: Any) -> None:
     """Start the loop in the worker, after the application was loaded there."""
-    from receiver import bootstrap
+    import receiver.bootstrap
 
-    bootstrap.start(worker.wsgi)
+    receiver.bootstrap.start(worker.wsgi)
 
 
 def worker_exit(server: Any, worker: Any) -> None:  # noqa: ARG001 (gunicorn passes both)
     """Stop the loop when the worker ends, for whichever reason; a worker that failed to load has none."""
-    from receiver import bootstrap
+    import receiver.bootstrap
 
     if getattr(worker, "wsgi", None) is not None:
-        bootstrap.stop(worker.wsgi)
+        receiver.bootstrap.stop(worker.wsgi)

@@ -59,7 +59,7 @@ class Sources:
 
     cloud: Cloud
     cluster: Cluster | None
-    telemetry: Telemetry
+    telemetry: Telemetry | None
     alarms: Alarms | None
     store: Store
 
@@ -92,7 +92,7 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
     states: dict[Source, SourceState] = {Source.STORE: SourceState(source=Source.STORE, up=True, at=now)}
     cloud = _ask(Source.CIVO, sources.cloud.look, states, now)
     cluster = _ask(Source.KUBERNETES, sources.cluster.look if sources.cluster else None, states, now)
-    telemetry = _ask(Source.PROMETHEUS, sources.telemetry.look, states, now)
+    telemetry = _ask(Source.PROMETHEUS, sources.telemetry.look if sources.telemetry else None, states, now)
     alarms = _ask(Source.ALERTMANAGER, sources.alarms.look if sources.alarms else None, states, now)
     _judge_prometheus(telemetry, states, now)
     _judge_heartbeat(memory, policy, states, now)

@@ -257,7 +257,10 @@ class Store(Protocol):
         """Close *action*. A confirmed or observed one resets the pool's backoff; a failed one sets *backoff*."""
 
     def say(self, notice: Notice, at: datetime) -> bool:
-        """Put *notice* into the outbox unless the last of its topic had the same key; True when it was."""
+        """Put *notice* into the outbox unless the last of its topic had the same key; True when it was put there.
+
+        An all-clear whose topic has told nothing yet is dropped too.
+        """
 
     def notices_due(self, now: datetime, limit: int = 20) -> Sequence[StoredNotice]:
         """Return undelivered notices whose retry time has come, oldest first."""

@@ -162,12 +162,13 @@ def _times(window: WindowSpec, path: Path) -> Iterator[Finding]:
     for index, span in enumerate(window.times):
         if span.start_time >= span.end_time:
             start, end = _clock(span.start_time), _clock(span.end_time)
-            both = f"write two entries: {start} to 24:00 and 00:00 to {end}"
-            yield Finding(
-                path=(*path, "times", index),
-                problem=f"{start} to {end} is inverted or over midnight",
-                remedy=both if span.end_time else "write 24:00 as its end",
-            )
+            problem = "is inverted or over midnight"
+            remedy = f"write two entries: {start} to 24:00 and 00:00 to {end}"
+            if span.start_time == span.end_time:
+                problem, remedy = "has no length", "move its end, or remove times to match all day"
+            elif span.end_time == 0:
+                remedy = "write 24:00 as its end"
+            yield Finding(path=(*path, "times", index), problem=f"{start} to {end} {problem}", remedy=remedy)
 
 
 def _clock(minute: int) -> str:

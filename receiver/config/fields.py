@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
+from functools import cache
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, available_timezones
@@ -53,7 +54,7 @@ def duration(value: Any) -> timedelta:
         )
     try:
         length = timedelta(0) if said == "0" else durationpy.from_str(said)
-    except OverflowError:
+    except (OverflowError, durationpy.DurationError):
         length = timedelta.max
     if length > _LONGEST:
         raise Wrong(f'"{said}" is longer than a year', "write a shorter duration")
@@ -121,7 +122,7 @@ def units(value: Any) -> int:
     """Return a whole number of 1 or more; raise Wrong."""
     number = whole(value)
     if number < 1:
-        raise Wrong("must be at least 1", "leave out what a node does not offer")
+        raise Wrong("must be at least 1", "raise it or leave the key out")
     return number
 
 
@@ -137,12 +138,17 @@ def flag(value: Any) -> bool:
 def zone(value: Any) -> str:
     """Return the name of a time zone that this machine knows; raise Wrong."""
     said = text(value, "a time zone")
-    known = available_timezones()
+    known = _zones()
     if said not in known:
         best = did_you_mean(said, sorted(known)) if len(said) > 3 else ""
         remedy = best if best.startswith("did") else "write a name of the IANA database such as UTC or Europe/London"
         raise Wrong(f'"{said}" is not a time zone', remedy)
     return ZoneInfo(said).key
+
+
+@cache
+def _zones() -> frozenset[str]:
+    return frozenset(available_timezones())  # it searches the disk on every call
 
 
 def address(value: Any) -> str:

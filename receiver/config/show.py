@@ -20,10 +20,9 @@ def describe(settings: FileSettings) -> Iterator[str]:
     if budget is None:
         yield "budget none"
     else:
-        yield (
-            f"budget {budget.monthly_usd} USD a month ({budget.timezone}): "
-            f"warn at {_percent(budget.warn_at)}, hold at {_percent(budget.hold_at)}, stop at {_percent(budget.stop_at)}"
-        )
+        lines = (("warn", budget.warn_at), ("hold", budget.hold_at), ("stop", budget.stop_at))
+        stages = ", ".join(f"{name} at {_percent(ratio)}" for name, ratio in lines)
+        yield f"budget {budget.monthly_usd} USD a month ({budget.timezone}): {stages}"
     yield "prices " + ", then ".join(settings.prices.origins)
     for spec, pool in zip(configuration.pools, settings.policy.pools, strict=True):
         yield ""

@@ -40,6 +40,8 @@ class Notice:
 
 # A source must be silent for this long before people are told: one lost answer is no news.
 SILENT_FOR = timedelta(minutes=2)
+RETURN_IS_NEWS_FOR = timedelta(minutes=5)
+CLEAR = "clear"
 
 
 def money(budget: BudgetView | None) -> str:
@@ -174,24 +176,23 @@ def budget_stage(budget: BudgetView | None) -> Iterable[Notice]:
 
 
 def silent_sources(facts: Facts) -> Iterable[Notice]:
-    """Notices of sources that do not answer, and of their return; told once per spell."""
+    """Notices of sources that have been silent for a while, and of their return; each spell is told once."""
     for state in facts.sources.values():
-        if not state.configured:
+        if not state.configured or state.since is None:
             continue
-        if not state.up and (state.since is None or facts.at - state.since < SILENT_FOR):
-            continue
-        if state.up:
+        lasted = facts.at - state.since
+        if state.up and lasted < RETURN_IS_NEWS_FOR:
             yield Notice(
                 topic=f"source:{state.source}",
-                key="up",
-                title=f"{state.source} answers",
-                body="Decisions use it.",
+                key=CLEAR,
+                title=f"{state.source} answers again",
+                body=f"Since {state.since:%H:%M:%S} UTC.",
                 all_clear=True,
             )
-        else:
+        elif not state.up and lasted >= SILENT_FOR:
             yield Notice(
                 topic=f"source:{state.source}",
-                key="down",
+                key=f"silent since {state.since.isoformat()}",
                 title=f"{state.source} is silent",
                 body=f"{state.detail}\nWhat this stops is listed under 'Sources' in docs/guardrails.md.",
                 severity=Severity.WARNING,

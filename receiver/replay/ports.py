@@ -113,6 +113,7 @@ class WorldCluster(Switches):
         super().__init__()
         self._world = world
         self._pods: dict[tuple[str, str], tuple[int, Pod]] = {}
+        self._nodes: dict[str, tuple[int, ClusterNode]] = {}
 
     def look(self) -> ClusterFacts:
         """Return the nodes, and the GPU pods that have not terminated."""
@@ -124,11 +125,21 @@ class WorldCluster(Switches):
                 before = known.get(key)
                 unchanged = before is not None and before[0] == pod.version
                 self._pods[key] = before if before and unchanged else (pod.version, as_pod(pod))
-        hosts = self._hosts()
         return ClusterFacts(
-            nodes=tuple(_as_node(n, tuple(hosts.get(n.name, ()))) for n in self._world.nodes.values()),
+            nodes=self._look_at_nodes(),
             pods=tuple(pod for _, pod in self._pods.values()),
         )
+
+    def _look_at_nodes(self) -> tuple[ClusterNode, ...]:
+        hosts = self._hosts()
+        known = self._nodes
+        self._nodes = {}
+        for name, node in self._world.nodes.items():
+            here = tuple(hosts.get(name, ()))
+            before = known.get(name)
+            unchanged = before is not None and before[0] == node.version and before[1].hosts == here
+            self._nodes[name] = before if before and unchanged else (node.version, _as_node(node, here))
+        return tuple(node for _, node in self._nodes.values())
 
     def gpu_pods_on(self, node: str) -> Sequence[Pod]:
         """Return the GPU pods bound to *node*."""

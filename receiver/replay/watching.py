@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from receiver.core.model import UNASSIGNED, Pod, PodPhase
 from receiver.core.signals import COMPONENT, HEARTBEAT_ALERT, Alert, Silence
@@ -65,7 +65,7 @@ class WorldAlarms(Switches):
         self._utilization = utilization
         self._high = high
         self._low = low
-        self._since: dict[tuple[str, str], datetime] = {}
+        self._alerts: dict[tuple[str, str], Alert] = {}  # those that fire, from their start on
         self.silences: list[Silence] = []
         self.extra: list[Alert] = []
 
@@ -79,10 +79,9 @@ class WorldAlarms(Switches):
             firing.update({("GpuPodsPending", pool): "scale_up" for pool in sorted(pending)})
             if self._utilization and not self._world.faults.telemetry_gone:
                 firing.update(self._by_utilization(pending))
-        self._since = {key: self._since.get(key, self._world.now) for key in firing}
-        alerts = [self._alert(name, pool, action) for (name, pool), action in firing.items()]
+        self._alerts = {key: self._alerts.get(key) or self._alert(*key, action) for key, action in firing.items()}
         live = tuple(s for s in self.silences if s.ends_at > self._world.now)
-        heard = (a for a in (*alerts, *self.extra) if not any(_silences(s, a) for s in live))
+        heard = (a for a in (*self._alerts.values(), *self.extra) if not any(_silences(s, a) for s in live))
         return AlarmFacts(alerts=tuple(heard), silences=live)
 
     def _by_utilization(self, pending: set[str]) -> Mapping[tuple[str, str], str]:
@@ -115,7 +114,7 @@ class WorldAlarms(Switches):
             labels["pool"] = pool
         told = "\n".join(f"{k}={v}" for k, v in sorted(labels.items()))
         fingerprint = hashlib.sha256(told.encode()).hexdigest()[:16]
-        return Alert(fingerprint=fingerprint, labels=labels, starts_at=self._since[name, pool])
+        return Alert(fingerprint=fingerprint, labels=labels, starts_at=self._world.now)
 
 
 def _waiting(pod: WorldPod) -> Pod:

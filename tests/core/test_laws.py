@@ -29,7 +29,7 @@ from receiver.core.model import (
 )
 from receiver.core.plan import plan
 from receiver.core.policy import Billing, Budget, Fallback, Limits, Policy, Pool
-from tests.core.builders import GPU, NOW, a_pool, a_signal, run
+from tests.core.builders import GPU, NOW, a_pod, a_pool, a_signal, run
 
 LAWS = settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
@@ -251,6 +251,36 @@ def test_growth_is_covered_by_the_reservation(world: World) -> None:
     if grew:
         assert found.spend.usd < budget.monthly_usd * budget.hold_at
         assert found.spend.usd + running + cost <= budget.monthly_usd * budget.stop_at
+
+
+@LAWS
+@given(
+    st.integers(0, 400),
+    st.lists(st.sampled_from(POOLS), min_size=1, max_size=8),
+    st.none() | st.integers(0, 8),
+    st.none() | st.integers(0, 8),
+)
+def test_pools_that_race_for_what_is_left_never_share_it_twice(
+    cents: int, kinds: list[str], max_gpus: int | None, per_hour: int | None
+) -> None:
+    """A focused law: nothing but the last dollars, GPUs and growth per hour holds these pools back."""
+    chosen = tuple(a_pool(name, labels={"pool": name}) for name in POOLS)
+    budget = Budget(monthly_usd=Decimal(10))
+    spent = Decimal(799 - cents) / 100  # from 3.99 to the last cent before the hold line
+    limits = Limits(max_gpus=max_gpus, max_growth_per_hour=per_hour)
+    policy = Policy(pools=chosen, budget=budget, limits=limits)
+    found = Facts(
+        at=NOW,
+        pools=tuple(PoolState(pool=p.id, required=0) for p in chosen),
+        waiting=tuple(a_pod(f"p{n}", node_selector={"pool": kind}) for n, kind in enumerate(kinds)),
+        signals=(),
+        sources={s: SourceState(source=s, up=True, at=NOW) for s in Source},
+        spend=Spend(month="2026-11", usd=spent),
+    )
+    grown = sum(d.target for _, _, d in decided((found, policy)))
+    affordable = int((budget.monthly_usd - spent) / Decimal("1.29"))
+    bounds = [len(kinds), affordable, *(b for b in (max_gpus, per_hour) if b is not None)]
+    assert grown == min(bounds)
 
 
 @LAWS

@@ -48,7 +48,7 @@ def one(connection: Connection, number: int) -> StoredDecision | None:
 def opened(connection: Connection, action: Action) -> bool:
     """Insert *action*; the primary key and the index `one_open_action_per_pool` say no to a second one."""
     statement = insert(connection, actions).values(rows.action_values(action)).on_conflict_do_nothing()
-    return bool(connection.execute(statement).rowcount == 1)
+    return connection.execute(statement.returning(actions.c.id)).first() is not None
 
 
 def progressed(connection: Connection, action: Action) -> None:

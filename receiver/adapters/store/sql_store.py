@@ -197,7 +197,7 @@ class SqlStore:
     def counts(self) -> Mapping[str, Any]:
         """Return totals since the store was created; they do not fall when rows are pruned.
 
-        ``deliveries`` and ``alerts``: numbers · ``alerts_by_action``: {action: n}, unknown actions as ``other`` ·
+        ``deliveries``: n · ``alerts_by_action``: {action: n}, unknown actions as ``other`` ·
         ``decisions``: {(pool, change): n} · ``actions``: {(pool, kind, outcome): n}, closed ones ·
         ``notices``: {"pending" | "sent" | "failed": n}, failed are those given up · ``open_actions``:
         {pool: opened_at} · ``last_delivery_at``, ``heartbeat_at``: datetime or None.

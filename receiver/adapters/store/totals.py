@@ -49,7 +49,6 @@ def counts(connection: Connection) -> Mapping[str, Any]:
     under_way = select(actions.c.pool, actions.c.opened_at).where(actions.c.closed_at.is_(None))
     return {
         "deliveries": found.get("deliveries", {}).get((), 0),
-        "alerts": sum(alerts.values()),
         "alerts_by_action": alerts,
         "decisions": found.get("decisions", {}),
         "actions": found.get("actions", {}),

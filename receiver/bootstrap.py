@@ -1,0 +1,151 @@
+"""The composition root: the only place that knows which classes stand behind the ports."""
+
+import atexit
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import structlog
+from flask import Flask
+from prometheus_client import CollectorRegistry
+
+from receiver.act import Hands
+from receiver.adapters.alarms import AlertmanagerAlarms
+from receiver.adapters.civo import CivoCloud
+from receiver.adapters.cluster import connect
+from receiver.adapters.notify import Outbox
+from receiver.adapters.observe import ObservedCloud, ObservedCluster
+from receiver.adapters.store import SqlStore, open_store
+from receiver.adapters.telemetry import PrometheusTelemetry
+from receiver.adapters.writer_lock import WriterLock
+from receiver.clock import SystemClock
+from receiver.config import Settings, load
+from receiver.config.model import Mode
+from receiver.look import Sources
+from receiver.loop import Courier, Loop
+from receiver.metrics import Instruments, StoreCollector, installed_version
+from receiver.ports import Cloud, Cluster
+from receiver.reconcile import Stepped, step
+from receiver.web import WebParts
+from receiver.web import create_app as create_web
+
+EXTENSION = "gpu_autoscaler"
+PRUNE_EVERY = timedelta(hours=1)
+
+
+@dataclass(slots=True)
+class Running:
+    """One process of the receiver: what was opened and what must be ended."""
+
+    settings: Settings
+    store: SqlStore
+    loop: Loop
+    courier: Courier
+
+    def stop(self) -> None:
+        """End the threads, then close the store."""
+        self.courier.stop()
+        self.loop.stop()
+        self.store.close()
+
+
+def configure_logs() -> None:
+    """Write one line per event to standard output: JSON unless it is a terminal."""
+    terminal = sys.stdout.isatty()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stdout),
+    )
+
+
+def create_app(environ: Mapping[str, str] | None = None) -> Flask:
+    """Build the application from the environment. Raises ConfigError with every mistake at once."""
+    settings = load(os.environ if environ is None else environ)
+    configure_logs()
+    log = structlog.get_logger("receiver")
+    for warning in settings.warnings:
+        log.warning("configuration", detail=warning)
+    clock, mode = SystemClock(), settings.configuration.mode.value
+    database = settings.environment.database_url.get_secret_value()
+    store = open_store(database)
+    instruments = Instruments()
+    sources, hands_cloud, hands_cluster = _open_ports(settings, store)
+    writer = WriterLock(database)
+    hands = Hands(cloud=hands_cloud, cluster=hands_cluster, may_write=writer.held)
+    pruned_at = clock.now()
+
+    def one_step(now: datetime) -> Stepped:
+        nonlocal pruned_at
+        if now - pruned_at > PRUNE_EVERY:
+            store.prune(now)
+            pruned_at = now
+        return step(sources, hands, settings.policy, mode, now)
+
+    loop = Loop(one_step, writer, clock, settings.configuration.tick, instruments)
+    outbox = Outbox(store, [u.get_secret_value() for u in settings.environment.notify_urls], clock)
+    courier = Courier(outbox.deliver_due, loop, clock)
+    registry = CollectorRegistry()
+    registry.register(instruments)
+    registry.register(StoreCollector(store, settings.policy, clock, mode=mode))
+    app = create_web(
+        WebParts(
+            webhook_tokens=tuple(t.get_secret_value() for t in settings.environment.webhook_tokens),
+            store=store,
+            wake=loop.wake,
+            clock=clock,
+            policy=settings.policy,
+            mode=mode,
+            heartbeat=loop.health,
+            registry=registry,
+            instruments=instruments,
+            max_body_bytes=settings.configuration.webhook.max_bytes,
+            version=installed_version(),
+        )
+    )
+    app.extensions[EXTENSION] = Running(settings=settings, store=store, loop=loop, courier=courier)
+    return app
+
+
+def _open_ports(settings: Settings, store: SqlStore) -> tuple[Sources, Cloud, Cluster | None]:
+    """Open every source, and what may be written to: in observe mode writes become sentences."""
+    said, told = settings.configuration, settings.environment
+    cloud: Cloud = CivoCloud(
+        api_url=told.civo_api_url,
+        api_key=told.civo_api_key.get_secret_value(),
+        region=told.civo_region,
+        cluster_id=told.civo_cluster_id,
+    )
+    cluster: Cluster | None = connect(told.kubeconfig) if said.kubernetes.enabled else None
+    sources = Sources(
+        cloud=cloud,
+        cluster=cluster,
+        telemetry=PrometheusTelemetry(said.prometheus.url) if said.prometheus.url else None,
+        alarms=AlertmanagerAlarms(said.alertmanager.urls) if said.alertmanager.urls else None,
+        store=store,
+    )
+    if said.mode is Mode.OBSERVE:
+        return sources, ObservedCloud(cloud), ObservedCluster(cluster) if cluster else None
+    return sources, cloud, cluster
+
+
+def start(app: Flask) -> None:
+    """Start the loop and the courier of *app*'s process; they end with it."""
+    running: Running = app.extensions[EXTENSION]
+    running.loop.start()
+    running.courier.start()
+    atexit.register(stop, app)
+
+
+def stop(app: Flask) -> None:
+    """End the threads of *app*'s process; harmless when repeated."""
+    running: Running | None = app.extensions.pop(EXTENSION, None)
+    if running is not None:
+        running.stop()

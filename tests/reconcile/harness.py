@@ -1,0 +1,157 @@
+"""A whole life in memory: the real step and the real store over a simulated world, with time moved by hand."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from receiver.act import Hands, WriterLostError
+from receiver.core.policy import Billing, Policy, Pool
+from receiver.core.signals import HEARTBEAT_ALERT, Alert
+from receiver.look import Sources
+from receiver.ports import Cloud, Cluster, Delivery, Store, TryLater
+from receiver.reconcile import Stepped, step
+from receiver.replay.ports import WorldAlarms, WorldCloud, WorldCluster, WorldTelemetry
+from receiver.replay.world import Behaviour, Job, Timings, World, WorldConfig, WorldPool
+
+START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+GPU = "nvidia.com/gpu"
+SIZE = "an.g1.l40s.kube.x1"
+PRICE = Decimal("1.29")
+TICK = timedelta(seconds=10)
+FAST = Timings(
+    create=timedelta(0),
+    build=timedelta(seconds=60),
+    boot=timedelta(seconds=20),
+    driver=timedelta(seconds=120),
+    image_pull=timedelta(seconds=5),
+    delete=timedelta(seconds=20),
+)
+
+
+def a_world(*pools: WorldPool, timings: Timings = FAST, behaviour: Behaviour | None = None, **given: Any) -> World:
+    """A cluster with one pool of one-GPU nodes at zero, unless others are given."""
+    config = WorldConfig(
+        cluster_id="cluster",
+        cluster_name="demo",
+        region="lon1",
+        pools=pools or (WorldPool(id="l40s-id", size=SIZE, resources={GPU: 1}),),
+        timings=timings,
+        behaviour=behaviour or Behaviour(),
+        price={SIZE: PRICE},
+        **given,
+    )
+    return World(config, START)
+
+
+def a_policy(*pools: Pool, **given: Any) -> Policy:
+    """A policy for that pool: at most 8 nodes, billed by the hour."""
+    pool = Pool(id="l40s-id", name="l40s", size=SIZE, resources={GPU: 1}, max_nodes=8, price_usd_per_hour=PRICE)
+    return Policy(**{"pools": pools or (pool,), "billing": Billing(), **given})
+
+
+def a_job(name: str = "train", **given: Any) -> Job:
+    """A single one-GPU pod that runs ten minutes."""
+    said: dict[str, Any] = {
+        "id": name,
+        "submit_at": START,
+        "duration": timedelta(minutes=10),
+        "pods": 1,
+        "gpus_per_pod": 1,
+        "namespace": "ml",
+        "team": "vision",
+    }
+    return Job(**{**said, **given})
+
+
+@dataclass
+class Life:
+    """The product on a world. *writer* False means that somebody else writes."""
+
+    world: World
+    policy: Policy
+    store: Store
+    mode: str = "act"
+    writer: bool = True
+    heartbeats: bool = True
+    steps: list[Stepped] = field(default_factory=list)
+    cloud: WorldCloud = field(init=False)
+    cluster: WorldCluster = field(init=False)
+    telemetry: WorldTelemetry = field(init=False)
+    alarms: WorldAlarms = field(init=False)
+    wrap_cloud: Any = None
+    wrap_cluster: Any = None
+    _beat_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        """Open the ports on the world."""
+        self.cloud, self.cluster = WorldCloud(self.world), WorldCluster(self.world)
+        self.telemetry, self.alarms = WorldTelemetry(self.world), WorldAlarms(self.world)
+
+    @property
+    def now(self) -> datetime:
+        """The world's time."""
+        return self.world.now
+
+    @property
+    def sources(self) -> Sources:
+        """Where a step looks."""
+        return Sources(
+            cloud=self.cloud, cluster=self.cluster, telemetry=self.telemetry, alarms=self.alarms, store=self.store
+        )
+
+    @property
+    def hands(self) -> Hands:
+        """What a step writes to."""
+        cloud: Cloud = self.wrap_cloud(self.cloud) if self.wrap_cloud else self.cloud
+        cluster: Cluster = self.wrap_cluster(self.cluster) if self.wrap_cluster else self.cluster
+        return Hands(cloud=cloud, cluster=cluster, may_write=lambda: self.writer)
+
+    def submit(self, *jobs: Job) -> None:
+        """Hand jobs to the cluster and let the scheduler try them."""
+        for job in jobs:
+            self.world.submit(job)
+        self.pass_time(timedelta(seconds=1))
+
+    def pass_time(self, by: timedelta) -> None:
+        """Let the world go on without us; the heartbeat keeps coming."""
+        self.world.advance(self.now + by)
+        self._beat()
+
+    def step(self) -> Stepped:
+        """One step now."""
+        self._beat()
+        stepped = step(self.sources, self.hands, self.policy, self.mode, self.now)
+        self.steps.append(stepped)
+        return stepped
+
+    def run(self, until: timedelta, tick: timedelta = TICK) -> None:
+        """Step as the loop does, at every tick and at every moment a decision names, for *until* from now."""
+        end = self.now + until
+        while self.now < end:
+            moment = None
+            with suppress(TryLater, WriterLostError):
+                moment = self.step().reconsider_at
+            wake = min(self.now + tick, end, *([max(moment, self.now + timedelta(milliseconds=100))] if moment else []))
+            self.world.advance(wake)
+
+    def _beat(self) -> None:
+        if not self.heartbeats or (self._beat_at and self.now - self._beat_at < timedelta(minutes=1)):
+            return
+        self._beat_at = self.now
+        alert = Alert(fingerprint="beat", labels={"alertname": HEARTBEAT_ALERT, "action": "heartbeat"}, starts_at=START)
+        self.store.remember(Delivery(receiver="test", group_key="beat", alerts=(alert,)), self.now)
+
+    def writes(self, *verbs: str) -> list[tuple[str, tuple[object, ...]]]:
+        """The writes to Civo and Kubernetes so far, of *verbs* only if given."""
+        return [w for w in (*self.cloud.writes, *self.cluster.writes) if not verbs or w[0] in verbs]
+
+    def required(self, pool: str = "l40s-id") -> int:
+        """What Civo was asked for."""
+        return self.world.pools[pool].required
+
+    def notices(self) -> Iterable[str]:
+        """Titles of the notices that wait in the outbox."""
+        return [n.notice.title for n in self.store.notices_due(self.now + timedelta(days=1), limit=1000)]
