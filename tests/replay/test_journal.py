@@ -53,6 +53,7 @@ def test_versions_grow_with_every_change_and_replaying_them_gives_the_present() 
     for change in w.journal:
         shelf = pods if change.kind == "Pod" else nodes
         assert (change.key in shelf) is (change.verb != "ADDED")
+        assert change.before is shelf.get(change.key)
         if change.verb == "DELETED":
             del shelf[change.key]
         else:
@@ -117,6 +118,16 @@ def test_a_node_patch_removes_a_key_whose_value_is_none() -> None:
     w.patch_node(name, annotations={"a": "1", "b": "2"})
     w.patch_node(name, annotations={"a": None})
     assert w.nodes[name].annotations == {"b": "2"}
+
+
+def test_a_pod_patch_changes_its_labels_and_annotations() -> None:
+    w = world()
+    w.submit(job())
+    w.patch_pod("default", "j-0", labels={"team": "red"}, annotations={"a": "1"})
+    patched = w.patch_pod("default", "j-0", annotations={"a": None})
+    assert patched.labels["team"] == "red"
+    assert patched.annotations == {}
+    assert w.pods["default", "j-0"] is patched
 
 
 def test_an_unknown_node_or_pod_is_not_found() -> None:

@@ -83,3 +83,15 @@ def test_quota_falls_only_minutes_after_an_instance_is_gone() -> None:
     run(w, 20 + 180)
     w.resize("a", 1)
     assert w.pools["a"].required == 1
+
+
+def test_quota_and_behaviour_can_change_while_the_world_runs() -> None:
+    w = world(pool(count=2))
+    w.limit({"instance_count": 2})
+    with pytest.raises(Refused, match="quota_limit_reached"):
+        w.resize("a", 3)
+    w.behave(Behaviour(decrement="never", billed_until="delete"))
+    w.delete_instance("a", vms(w)[0].id)
+    assert w.pools["a"].required == 2
+    run(w, 100)
+    assert w.charges(w.now, w.now)[0].instance != w.lives[0].id

@@ -19,7 +19,7 @@ class Accounts:
 
     def __init__(self, config: WorldConfig, faults: Faults) -> None:
         self._faults = faults
-        self._limits = config.quota
+        self.limits = config.quota
         self._stock: dict[str, int | None] = dict(config.stock)
         self.usage: dict[str, int] = {f: config.quota_used_elsewhere.get(f, 0) for f in FIELDS}
 
@@ -47,7 +47,7 @@ class Accounts:
     def affordable(self, spec: WorldPool, count: int) -> int:
         """How many of *count* nodes stock and quota allow now."""
         for name, amount in needs(spec).items():
-            limit = self._limits.get(name)
+            limit = self.limits.get(name)
             if limit is not None and amount:
                 count = min(count, (limit - self.usage[name]) // amount)
         left = self._shelf(spec.size).get(spec.size)
@@ -60,7 +60,7 @@ class Accounts:
         over = [
             f"{name}: limit {limit}, usage {self.usage[name]}, requested {amount * count}"
             for name, amount in needs(spec).items()
-            if (limit := self._limits.get(name)) is not None and self.usage[name] + amount * count > limit
+            if (limit := self.limits.get(name)) is not None and self.usage[name] + amount * count > limit
         ]
         if over:
             raise Refused(

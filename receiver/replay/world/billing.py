@@ -14,7 +14,7 @@ class Books:
     """Bills instances. Ended ones are summed up once, so that a long replay stays cheap."""
 
     def __init__(self, behaviour: Behaviour, price: Mapping[str, Decimal]) -> None:
-        self._behaviour = behaviour
+        self.behaviour = behaviour
         self._price = price
         self._running: dict[str, VM] = {}
         self._settled = Decimal(0)
@@ -33,12 +33,12 @@ class Books:
 
     def end_of(self, vm: VM) -> datetime | None:
         """When *vm*'s bill ended, None while it runs on."""
-        return vm.deleted_at if self._behaviour.billed_until == "delete" else vm.gone_at
+        return vm.deleted_at if self.behaviour.billed_until == "delete" else vm.gone_at
 
     def units(self, vm: VM, until: datetime) -> int:
         """Paid units of *vm* up to *until*: started ones, or whole ones but at least one."""
-        whole, rest = divmod(until - vm.created_at, self._behaviour.granularity)
-        if self._behaviour.rounding == "ceil" and rest:
+        whole, rest = divmod(until - vm.created_at, self.behaviour.granularity)
+        if self.behaviour.rounding == "ceil" and rest:
             whole += 1
         return max(1, whole)
 
@@ -57,7 +57,7 @@ class Books:
             raise Refused("parameter_date_range", 400, "The date range is the wrong way round")
         if to - frm > LONGEST_WINDOW:
             raise Refused("parameter_date_range_too_long", 400, "The date range spans more than 31 days")
-        hour = self._behaviour.granularity / timedelta(hours=1)
+        hour = self.behaviour.granularity / timedelta(hours=1)
         records = []
         for number, vm in enumerate(lives, start=1):
             end = self.end_of(vm)
@@ -80,9 +80,9 @@ class Books:
 
     def _usd(self, vm: VM, until: datetime) -> Decimal:
         price = self._price.get(vm.size, Decimal(0))
-        microseconds = self._behaviour.granularity // timedelta(microseconds=1)
+        microseconds = self.behaviour.granularity // timedelta(microseconds=1)
         return price * self.units(vm, until) * microseconds / 3_600_000_000  # divided last, so that cents stay exact
 
     def _gpu_seconds(self, vm: VM, until: datetime) -> float:
-        seconds = (self.units(vm, until) * self._behaviour.granularity).total_seconds()
+        seconds = (self.units(vm, until) * self.behaviour.granularity).total_seconds()
         return seconds * sum(vm.spec.resources.values())

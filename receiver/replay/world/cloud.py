@@ -65,7 +65,7 @@ class Cloud:
     ) -> None:
         self._config = config
         self._timings = config.timings
-        self._behaviour = config.behaviour
+        self.behaviour = config.behaviour
         self._agenda = agenda
         self._faults = faults
         self._dice = dice
@@ -100,10 +100,10 @@ class Cloud:
             raise refusal
         if count < 0:
             raise Refused("database_kubernetes_cluster_invalid", 400, "The count must not be negative")
-        if count != pool.required and self._behaviour.rescale_conflict and self.changing:
+        if count != pool.required and self.behaviour.rescale_conflict and self.changing:
             raise Refused("cannot_scale_already_rescaling_cluster", 409, "The cluster is already being rescaled")
         missing = count - pool.late_decrements - len(pool.living)
-        if missing > 0 and not self._behaviour.partial_fill:
+        if missing > 0 and not self.behaviour.partial_fill:
             self.accounts.check(pool.spec, missing)
         pool.required = count
         self._follow(pool)
@@ -118,7 +118,7 @@ class Cloud:
             )
         if not vm.living:
             return  # on its way out already: a repeat changes nothing
-        decrement = self._behaviour.decrement
+        decrement = self.behaviour.decrement
         if decrement == "at_once":
             pool.required = max(0, pool.required - 1)
         elif isinstance(decrement, timedelta):
@@ -140,7 +140,7 @@ class Cloud:
         """Create a pool and order its nodes."""
         if spec.id in self.pools:
             raise Refused("database_kubernetes_cluster_invalid", 400, "The pool exists already")
-        if not self._behaviour.partial_fill:
+        if not self.behaviour.partial_fill:
             self.accounts.check(spec, spec.count)
         pool = self._add_pool(spec)
         pool.required = spec.count
@@ -201,7 +201,7 @@ class Cloud:
     def _victim_rank(self, vm: VM) -> tuple[int, float]:
         """Civo's order on a lowered count: still building, not Ready, cordoned, the rest by age."""
         age = self._agenda.now - vm.created_at
-        oldest_first = self._behaviour.victims_by_age == "oldest"
+        oldest_first = self.behaviour.victims_by_age == "oldest"
         by_age = -age.total_seconds() if oldest_first else age.total_seconds()
         if not vm.listed or vm.status == "BUILDING":
             return (0 if not vm.listed else 1, by_age)

@@ -1,5 +1,6 @@
 """What the Kubernetes API server keeps: nodes, pods, events, and a version for every change."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -41,15 +42,15 @@ class Cluster:
 
     def change_node(self, node: WorldNode, **changes: Any) -> WorldNode:
         """Put *node* with *changes* in its place."""
-        node = replace(node, version=self.journal.next_version(), **changes)
-        self.nodes[node.name] = node
-        self.journal.note("Node", "MODIFIED", node.name, node)
-        return node
+        changed = replace(node, version=self.journal.next_version(), **changes)
+        self.nodes[node.name] = changed
+        self.journal.note("Node", "MODIFIED", node.name, changed, node)
+        return changed
 
     def drop_node(self, name: str) -> None:
         """Remove a node object."""
-        node = replace(self.nodes.pop(name), version=self.journal.next_version())
-        self.journal.note("Node", "DELETED", name, node)
+        before = self.nodes.pop(name)
+        self.journal.note("Node", "DELETED", name, replace(before, version=self.journal.next_version()), before)
 
     # --- pods ---
 
@@ -74,20 +75,21 @@ class Cluster:
 
     def change_pod(self, pod: WorldPod, **changes: Any) -> WorldPod:
         """Put *pod* with *changes* in its place."""
-        pod = replace(pod, version=self.journal.next_version(), **changes)
-        self.pods[pod.key] = pod
-        if pod.over:
-            self.active.pop(pod.key, None)
+        changed = replace(pod, version=self.journal.next_version(), **changes)
+        self.pods[changed.key] = changed
+        if changed.over:
+            self.active.pop(changed.key, None)
         else:
-            self.active[pod.key] = pod
-        self.journal.note("Pod", "MODIFIED", f"{pod.namespace}/{pod.name}", pod)
-        return pod
+            self.active[changed.key] = changed
+        self.journal.note("Pod", "MODIFIED", f"{pod.namespace}/{pod.name}", changed, pod)
+        return changed
 
     def drop_pod(self, key: Key) -> None:
         """Remove a pod object."""
-        pod = replace(self.pods.pop(key), version=self.journal.next_version())
+        before = self.pods.pop(key)
         self.active.pop(key, None)
-        self.journal.note("Pod", "DELETED", f"{pod.namespace}/{pod.name}", pod)
+        pod = replace(before, version=self.journal.next_version())
+        self.journal.note("Pod", "DELETED", f"{pod.namespace}/{pod.name}", pod, before)
 
     def occupy(self, pod: WorldPod, node: str) -> None:
         """*pod* holds its GPUs on *node* from now on."""
@@ -117,3 +119,8 @@ class Cluster:
         self.events.append(event)
         self.journal.note("Event", "ADDED", f"{event.namespace}/{event.id}", event)
         return event
+
+
+def merged(have: Mapping[str, str], changes: Mapping[str, str | None] | None) -> Mapping[str, str]:
+    """Return labels or annotations after a merge patch: a value of None removes the key."""
+    return {k: v for k, v in {**have, **(changes or {})}.items() if v is not None}

@@ -5,6 +5,8 @@ from typing import overload
 
 from receiver.replay.world.objects import Change, Refused, WorldEvent, WorldNode, WorldPod
 
+Object = WorldNode | WorldPod | WorldEvent
+
 
 class Journal(Sequence[Change]):
     """Changes by version. Beyond *limit* the older half is compacted away, as etcd would."""
@@ -20,9 +22,9 @@ class Journal(Sequence[Change]):
         self.version += 1
         return self.version
 
-    def note(self, kind: str, verb: str, key: str, obj: WorldNode | WorldPod | WorldEvent) -> None:
+    def note(self, kind: str, verb: str, key: str, obj: Object, before: Object | None = None) -> None:
         """Keep a change at the present version."""
-        self._changes.append(Change(version=self.version, kind=kind, verb=verb, key=key, obj=obj))
+        self._changes.append(Change(version=self.version, kind=kind, verb=verb, key=key, obj=obj, before=before))
         if len(self._changes) > self._limit:
             self.compact(self._changes[len(self._changes) // 2].version)
 

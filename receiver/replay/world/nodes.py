@@ -7,7 +7,7 @@ from receiver.core.policy import Taint
 from receiver.replay.world.activity import Activity
 from receiver.replay.world.agenda import Agenda
 from receiver.replay.world.cloud import Dice
-from receiver.replay.world.cluster import Cluster
+from receiver.replay.world.cluster import Cluster, merged
 from receiver.replay.world.config import POOL_LABEL, Timings
 from receiver.replay.world.faults import Faults
 from receiver.replay.world.objects import VM, PoolAtCivo, WorldNode
@@ -167,8 +167,8 @@ class Nodes:
         closed = node.unschedulable if unschedulable is None else unschedulable
         wanted: dict[str, Any] = {
             "unschedulable": closed,
-            "labels": _merged(node.labels, labels),
-            "annotations": _merged(node.annotations, annotations),
+            "labels": merged(node.labels, labels),
+            "annotations": merged(node.annotations, annotations),
             "taints": with_automatic(node.taints if taints is None else taints, ready=node.ready, unschedulable=closed),
         }
         changes = {k: v for k, v in wanted.items() if v != getattr(node, k)}
@@ -215,7 +215,3 @@ def _pool_labels(pool: PoolAtCivo) -> Mapping[str, str]:
         "kubernetes.civo.com/civo-node-size": pool.size,
         **pool.labels,
     }
-
-
-def _merged(have: Mapping[str, str], changes: Mapping[str, str | None] | None) -> Mapping[str, str]:
-    return {k: v for k, v in {**have, **(changes or {})}.items() if v is not None}

@@ -176,13 +176,14 @@ class WorldEvent:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """One visible change: *kind* is Pod, Node or Event, *verb* ADDED, MODIFIED or DELETED, *key* ``name`` or
-    ``namespace/name``, *obj* the object as it was then."""
+    ``namespace/name``, *obj* the object as it was then, *before* as it was until then (None when ADDED)."""
 
     version: int
     kind: str
     verb: str
     key: str
     obj: WorldNode | WorldPod | WorldEvent
+    before: WorldNode | WorldPod | WorldEvent | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

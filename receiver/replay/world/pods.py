@@ -1,12 +1,13 @@
 """The lives of pods: created, tried, bound, running, done, evicted, or lost with their node."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
 from receiver.replay.world.activity import Activity
 from receiver.replay.world.agenda import Agenda
 from receiver.replay.world.cloud import Dice
-from receiver.replay.world.cluster import Cluster, Key
+from receiver.replay.world.cluster import Cluster, Key, merged
 from receiver.replay.world.config import GANG_ANNOTATION, Pdb, PodSpec, Timings
 from receiver.replay.world.jobs import Jobs
 from receiver.replay.world.objects import VM, Kill, Refused, WorldPod
@@ -88,6 +89,15 @@ class Pods:
         if pod.gated:
             self._cluster.change_pod(pod, gated=False, scheduled=None, scheduled_since=None, reason="", message="")
             self._agenda.after(self._timings.schedule, self._tried, key, pod.uid)
+
+    def patch(
+        self, key: Key, labels: Mapping[str, str | None] | None, annotations: Mapping[str, str | None] | None
+    ) -> WorldPod:
+        """Change labels or annotations. Raises Refused (404)."""
+        pod = self._cluster.pod(key)
+        wanted = {"labels": merged(pod.labels, labels), "annotations": merged(pod.annotations, annotations)}
+        changes = {k: v for k, v in wanted.items() if v != getattr(pod, k)}
+        return self._cluster.change_pod(pod, **changes) if changes else pod
 
     def _tried(self, key: Key, uid: str) -> None:
         pod = self._cluster.living(key, uid)

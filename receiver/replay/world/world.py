@@ -1,20 +1,13 @@
 """The world as a whole: one clockwork behind which Civo's side and the cluster's side meet."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
 from receiver.core.policy import Taint
-from receiver.replay.world.activity import Activity
-from receiver.replay.world.agenda import Agenda
-from receiver.replay.world.billing import Books
-from receiver.replay.world.cloud import Cloud, Dice
-from receiver.replay.world.cluster import Cluster
-from receiver.replay.world.config import Job, Pdb, PodSpec, WorldConfig, WorldPool
+from receiver.replay.world.config import Behaviour, Job, Pdb, PodSpec, WorldConfig, WorldPool
 from receiver.replay.world.faults import Faults
-from receiver.replay.world.jobs import Jobs
-from receiver.replay.world.journal import Journal
-from receiver.replay.world.nodes import Nodes
 from receiver.replay.world.objects import (
     VM,
     Change,
@@ -27,7 +20,7 @@ from receiver.replay.world.objects import (
     WorldNode,
     WorldPod,
 )
-from receiver.replay.world.pods import Pods
+from receiver.replay.world.parts import Parts
 
 
 class World:
@@ -39,24 +32,25 @@ class World:
     def __init__(self, config: WorldConfig, start: datetime) -> None:
         self.config = config
         self.faults = Faults()
-        self._agenda = agenda = Agenda(start)
-        self._journal = Journal(config.journal_limit)
-        self._cluster = cluster = Cluster(agenda, self._journal)
-        self._activity = Activity(agenda)
-        self._jobs = Jobs()
-        self._books = Books(config.behaviour, config.price)
-        self._dice = dice = Dice(config.seed, config.timings.jitter)
-        first_fit = config.packing == "first_fit"
-        self._pods = Pods(cluster, agenda, config.timings, dice, self._activity, self._jobs, first_fit=first_fit)
-        self._nodes = Nodes(
-            cluster, agenda, config.timings, dice, self.faults, self._activity, self._pods, config.region
-        )
-        self._cloud = Cloud(config, agenda, self.faults, dice, self._books, self._nodes)
+        parts = Parts(config, start, self.faults)
+        self._agenda, self._journal, self._cluster = parts.agenda, parts.journal, parts.cluster
+        self._activity, self._jobs, self._books, self._dice = parts.activity, parts.jobs, parts.books, parts.dice
+        self._pods, self._nodes, self._cloud = parts.pods, parts.nodes, parts.cloud
 
     @property
     def pdbs(self) -> list[Pdb]:
         """PodDisruptionBudgets; append to it."""
         return self._pods.pdbs
+
+    def behave(self, behaviour: Behaviour) -> None:
+        """Change the switches from now on."""
+        self.config = replace(self.config, behaviour=behaviour)
+        self._cloud.behaviour = self._books.behaviour = behaviour
+
+    def limit(self, quota: Mapping[str, int]) -> None:
+        """Change the account's quota from now on (bare names, absent: endless)."""
+        self.config = replace(self.config, quota=quota)
+        self._cloud.accounts.limits = quota
 
     # --- the clock ---
 
@@ -217,6 +211,17 @@ class World:
     def ungate(self, namespace: str, name: str) -> None:
         """Remove a pod's scheduling gate."""
         self._pods.ungate((namespace, name))
+
+    def patch_pod(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        labels: Mapping[str, str | None] | None = None,
+        annotations: Mapping[str, str | None] | None = None,
+    ) -> WorldPod:
+        """Change a pod's labels or annotations; a value of None removes the key. Unknown: 404."""
+        return self._pods.patch((namespace, name), labels, annotations)
 
     def delete_pod(self, namespace: str, name: str) -> None:
         """Ask a pod to go (graceful); a controller's pod comes back. Unknown: 404."""
