@@ -1,0 +1,140 @@
+"""What promtool does not check: that every rule is tested, and that alerts carry what routes and people need."""
+
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+import yaml
+
+from receiver.core.model import SignalAction
+from receiver.core.signals import COMPONENT, HEARTBEAT_ALERT
+from tests.rules.files import ALERTS, EVERY_RULE, HEARTBEAT, RECORDINGS, TEST_FILES, Rule
+
+RUNBOOKS = "https://civo-gpu-autoscaler.example/docs/runbooks/"
+
+every_alert = pytest.mark.parametrize("alert", ALERTS, ids=lambda rule: rule.name)
+every_recording = pytest.mark.parametrize("recording", RECORDINGS, ids=lambda rule: rule.name)
+
+
+def _tests() -> list[dict[str, Any]]:
+    return [test for file in TEST_FILES for test in yaml.safe_load(file.read_text())["tests"]]
+
+
+def _expectations(name: str) -> set[bool]:
+    """Whether promtool tests expect *name* to yield something (True) and to yield nothing (False)."""
+    found = set()
+    for test in _tests():
+        for check in test.get("alert_rule_test", []):
+            if check["alertname"] == name:
+                found.add(bool(check.get("exp_alerts")))
+        for check in test.get("promql_expr_test", []):
+            if re.search(rf"(?<![\w:]){re.escape(name)}(?![\w:])", check["expr"]):
+                found.add(bool(check.get("exp_samples")))
+    return found
+
+
+def _reads(rule: Rule) -> list[Rule]:
+    """The recordings of ours that *rule*'s expression reads."""
+    return [r for r in RECORDINGS if re.search(rf"(?<![\w:]){re.escape(r.name)}(?![\w:])", rule.body["expr"])]
+
+
+@every_alert
+def test_every_alert_is_seen_to_fire_and_to_stay_silent(alert: Rule) -> None:
+    assert _expectations(alert.name) == ({True} if alert.name == HEARTBEAT else {True, False})
+
+
+@every_recording
+def test_every_recording_is_seen_to_tell_something(recording: Rule) -> None:
+    assert True in _expectations(recording.name)
+
+
+@every_recording
+def test_every_recording_is_seen_to_vanish_with_its_source(recording: Rule) -> None:
+    assert False in _expectations(recording.name)
+
+
+def test_promtool_tests_are_named_as_sentences() -> None:
+    assert [t["name"] for t in _tests() if len(t["name"].split()) < 5] == []
+
+
+def test_no_two_rules_and_no_two_promtool_tests_share_a_name() -> None:
+    names = Counter([rule.name for rule in EVERY_RULE] + [test["name"] for test in _tests()])
+
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+@every_recording
+def test_recordings_are_named_level_metric_operation(recording: Rule) -> None:
+    assert re.fullmatch(r"[a-z_]+:[a-z_]+:(sum|count|avg|avg5m|avg10m|min|ratio|relabel|latest)", recording.name)
+
+
+@every_alert
+def test_an_alert_says_which_component_which_action_and_in_which_namespace(alert: Rule) -> None:
+    labels = alert.body["labels"]
+
+    assert labels["component"] == COMPONENT
+    assert labels["namespace"] == "gpu-autoscaler"
+    assert labels["action"] in set(SignalAction)
+    assert set(labels) == {"component", "namespace", "action", "severity"}
+
+
+@every_alert
+def test_no_alert_has_a_severity_that_common_configurations_inhibit(alert: Rule) -> None:
+    allowed = {"none"} if alert.name == HEARTBEAT else {"warning", "critical"}
+
+    assert alert.body["labels"]["severity"] in allowed
+
+
+@every_alert
+def test_no_label_of_an_alert_is_a_template(alert: Rule) -> None:
+    assert [value for value in alert.body["labels"].values() if "{{" in value] == []
+
+
+@every_alert
+def test_an_alert_explains_itself_and_names_its_runbook(alert: Rule) -> None:
+    annotations = alert.body["annotations"]
+
+    assert set(annotations) == {"summary", "description", "runbook_url"}
+    assert annotations["runbook_url"] == f"{RUNBOOKS}{alert.name}.md"
+
+
+@every_alert
+def test_a_summary_is_one_sentence_without_figures(alert: Rule) -> None:
+    summary = alert.body["annotations"]["summary"]
+
+    assert summary.endswith(".")
+    assert "$value" not in summary
+
+
+@every_alert
+def test_an_alert_compares_something_and_says_of_which_pool(alert: Rule) -> None:
+    expr = alert.body["expr"]
+    if alert.name == HEARTBEAT:
+        assert expr == "vector(1)"
+    else:
+        assert re.search(r"[<>]=? ", expr)
+        assert "group_left (pool_name)" in expr
+
+
+@pytest.mark.parametrize("rule", EVERY_RULE, ids=lambda rule: rule.name)
+def test_a_rule_reads_of_its_own_group_only_what_stands_before_it(rule: Rule) -> None:
+    later = [r.name for r in _reads(rule) if r.group == rule.group and r.place >= rule.place]
+
+    assert later == []  # it would be one interval old
+
+
+def test_demand_reaches_its_alert_without_a_hop_to_another_group() -> None:
+    [pending] = [alert for alert in ALERTS if alert.name == "GpuPodsPending"]
+    groups, ahead = set(), [pending]
+    while ahead:
+        rule = ahead.pop()
+        groups.add(rule.group)
+        ahead += _reads(rule)
+
+    assert groups == {"gpu-autoscaler.demand"}
+    assert "for" not in pending.body
+
+
+def test_the_heartbeat_has_the_name_that_the_receiver_listens_for() -> None:
+    assert HEARTBEAT_ALERT in {alert.name for alert in ALERTS}
