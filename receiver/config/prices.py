@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field
 
 from receiver.config.document import read
 from receiver.config.fields import Money, Text, Units, text
-from receiver.config.mistakes import ConfigError, Mistake, Wrong, nearest
+from receiver.config.mistakes import ConfigError, Mistake, Wrong, nearest, spell
 from receiver.config.model import Configuration, PoolSpec, Section
 from receiver.config.validation import validate
 
@@ -96,7 +96,7 @@ def parse(content: str) -> tuple[Prices, list[Mistake]]:
     mistakes += [
         wrong
         for name, price in file.sizes.items()
-        for wrong in insane(price.usd_per_hour, price.gpus or 1, f"sizes[{name}].usd_per_hour")
+        for wrong in insane(price.usd_per_hour, price.gpus or 1, spell(("sizes", name, "usd_per_hour")))
     ]
     return Prices(sizes=file.sizes, kinds=file.kinds, origins=(f"{file.source} ({file.as_of})",)), mistakes
 

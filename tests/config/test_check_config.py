@@ -1,0 +1,99 @@
+"""`gpu-autoscaler check-config` and `--version`, run as a person would."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from receiver.cli import installed_version
+from tests.config.builders import ENVIRONMENT, one_pool
+
+
+def run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "receiver.cli", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={"PATH": os.environ["PATH"], **environ},
+    )
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        one_pool(
+            "min_nodes: 1",
+            "standby_nodes: 1",
+            "windows:",
+            "  - {name: nights, location: Europe/London, times: [{start_time: 20:00, end_time: 24:00}], min_nodes: 0}",
+            "  - {name: end, days_of_month: ['-2:-1'], weekdays: [monday], months: [1:3], years: [2026], max_nodes: 4}",
+            "  - {name: calm, standby_nodes: 0}",
+        )
+    )
+    return path
+
+
+def test_a_right_file_is_shown_as_understood_without_any_environment(file: Path) -> None:
+    done = run("check-config", str(file))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "mode observe, a step at least every 10s",
+        "budget 5000 USD a month (UTC): warn at 50 %, hold at 80 %, stop at 100 %",
+        "prices https://www.civo.com/pricing (2026-08-22)",
+        "",
+        "pool l40s (5f3c)",
+        "  size     an.g1.l40s.kube.x1, 1.29 USD per node-hour",
+        "  GPUs     1 per node (1 nvidia.com/gpu)",
+        "  nodes    1 to 8, standby 1",
+        "  window   nights: 20:00-24:00 Europe/London: at least 0",
+        "  window   end: monday; day -2 to -1; january to march; 2026 UTC: at most 4",
+        "  window   calm: always: standby 0",
+    ]
+
+
+def test_warnings_are_printed_and_do_not_fail(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(one_pool(top="").replace("l40s.kube.x1", "l40s.kube.x3"))
+    done = run("check-config", str(file))
+    assert done.returncode == 0
+    assert "price unknown, so it cannot grow" in done.stdout
+    assert "\nbudget none\n" in done.stdout
+    assert sum(line.startswith("warning: ") for line in done.stdout.splitlines()) == 3
+
+
+def test_every_mistake_is_listed_and_the_status_is_2(file: Path) -> None:
+    file.write_text(one_pool("min_nodes: 9", "standby: 1"))
+    done = run("check-config", str(file))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == [
+        "cannot be used: 2 mistakes",
+        "  pools[0].standby: unknown key; did you mean standby_nodes?",
+        "  pools[0].max_nodes: must be at least min_nodes (9); raise max_nodes or lower min_nodes",
+    ]
+
+
+def test_without_a_file_the_environment_is_checked_too(file: Path) -> None:
+    done = run("check-config", GPU_AUTOSCALER_CONFIG=str(file), **(ENVIRONMENT | {"CIVO_REGION": ""}))
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[0] == "cannot be used: 1 mistake"
+    assert "CIVO_REGION: is not set" in done.stderr
+
+
+def test_without_a_file_and_with_a_whole_environment_it_can_be_used(file: Path) -> None:
+    done = run("check-config", GPU_AUTOSCALER_CONFIG=str(file), **ENVIRONMENT)
+    assert done.returncode == 0
+    assert "pool l40s (5f3c)" in done.stdout
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    assert run("--version").stdout == f"gpu-autoscaler, version {installed_version()}\n"
+
+
+def test_help_names_the_command() -> None:
+    assert "check-config" in run("--help").stdout

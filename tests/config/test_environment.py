@@ -1,0 +1,213 @@
+"""The environment, with the file and without it; secrets stay out of every message and every print."""
+
+from pathlib import Path
+
+import pytest
+
+from receiver.config import ConfigError, Settings, load
+from receiver.config.environment import DATABASE, SECRET
+from tests.config.builders import ENVIRONMENT, one_pool
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "config.yaml"
+    path.write_text(one_pool())
+    return path
+
+
+def loaded(file: Path, **more: str) -> Settings:
+    return load({**ENVIRONMENT, "GPU_AUTOSCALER_CONFIG": str(file), **more})
+
+
+def mistakes(file: Path, **more: str) -> list[str]:
+    with pytest.raises(ConfigError) as refused:
+        loaded(file, **more)
+    return str(refused.value).splitlines()
+
+
+def test_the_required_variables_are_enough(file: Path) -> None:
+    settings = loaded(file)
+    environment = settings.environment
+    assert environment.civo_api_key.get_secret_value() == ENVIRONMENT["CIVO_API_KEY"]
+    assert (environment.civo_region, environment.civo_cluster_id) == ("LON1", "cluster-1")
+    assert environment.civo_api_url == "https://api.civo.com"
+    assert [t.get_secret_value() for t in environment.webhook_tokens] == [ENVIRONMENT["GPU_AUTOSCALER_WEBHOOK_TOKEN"]]
+    assert environment.operator_token is None
+    assert environment.database_url.get_secret_value() == "sqlite:////var/lib/gpu-autoscaler/ledger.db"
+    assert environment.notify_urls == ()
+    assert (environment.listen, environment.url) == ("0.0.0.0:8080", "http://127.0.0.1:8080")
+    assert environment.kubeconfig is None
+    assert settings.policy.pools[0].name == "l40s"
+    assert settings.warnings == ()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["CIVO_API_KEY", "CIVO_REGION", "CIVO_CLUSTER_ID", "GPU_AUTOSCALER_CONFIG", "GPU_AUTOSCALER_WEBHOOK_TOKEN"],
+)
+@pytest.mark.parametrize("value", [None, "", "  "])
+def test_a_required_variable_that_is_missing_or_empty_is_named_with_its_remedy(
+    file: Path, name: str, value: str | None
+) -> None:
+    environ = {**ENVIRONMENT, "GPU_AUTOSCALER_CONFIG": str(file), name: value}
+    with pytest.raises(ConfigError) as refused:
+        load({key: said for key, said in environ.items() if said is not None})
+    (mistake,) = refused.value.mistakes
+    assert mistake.path == name
+    assert mistake.problem == "is not set"
+    assert mistake.remedy
+
+
+def test_mistakes_of_file_and_environment_are_listed_together(file: Path) -> None:
+    file.write_text(one_pool("min_nodes: 9"))
+    said = mistakes(file, CIVO_REGION="", GPU_AUTOSCALER_LISTEN="8080")
+    assert [line.split(":")[0] for line in said] == ["CIVO_REGION", "GPU_AUTOSCALER_LISTEN", "pools[0].max_nodes"]
+
+
+def test_a_configuration_file_that_is_not_there_is_a_mistake_among_others(tmp_path: Path) -> None:
+    said = mistakes(tmp_path / "nowhere.yaml", CIVO_REGION="")
+    assert len(said) == 2
+    assert "nowhere.yaml" in said[1]
+
+
+def test_secrets_are_in_no_print_of_the_settings(file: Path) -> None:
+    secrets = {
+        "GPU_AUTOSCALER_OPERATOR_TOKEN": "operator-token-that-is-secret",
+        "GPU_AUTOSCALER_DATABASE_URL": "postgresql+psycopg://me:s3cret@db/ledger",
+        "GPU_AUTOSCALER_NOTIFY_URLS": "slack://s3cret/b/c",
+    }
+    settings = loaded(file, **secrets)
+    printed = repr(settings) + str(settings) + repr(settings.environment) + settings.environment.model_dump_json()
+    for secret in (*ENVIRONMENT.values(), *secrets.values(), "s3cret"):
+        if secret not in ("LON1", "cluster-1"):
+            assert secret not in printed
+
+
+@pytest.mark.parametrize("name", sorted(SECRET))
+def test_a_secret_may_come_from_a_file(file: Path, tmp_path: Path, name: str) -> None:
+    url = "sqlite:////data/ledger.db" if name.endswith("DATABASE_URL") else "json://secret-from-a-file-on-disk"
+    (tmp_path / "secret").write_text(f"{url}\n")
+    environ = {**ENVIRONMENT, "GPU_AUTOSCALER_CONFIG": str(file), f"{name}_FILE": str(tmp_path / "secret")}
+    environ.pop(name, None)
+    environment = load(environ).environment
+    held = (
+        environment.civo_api_key,
+        *environment.webhook_tokens,
+        *environment.notify_urls,
+        environment.database_url,
+        environment.operator_token,
+    )
+    assert url in [secret.get_secret_value() for secret in held if secret]
+
+
+def test_a_secret_file_that_cannot_be_read_is_named_once(file: Path) -> None:
+    said = mistakes(file, CIVO_API_KEY="", CIVO_API_KEY_FILE="/nowhere/key")
+    assert said == ["CIVO_API_KEY_FILE: names a file that cannot be read; mount it there, readable by this process"]
+
+
+def test_a_secret_that_is_given_twice_is_refused(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("x")
+    said = mistakes(file, CIVO_API_KEY_FILE=str(tmp_path / "key"))
+    assert said == ["CIVO_API_KEY: is set and so is CIVO_API_KEY_FILE; set one of them"]
+
+
+def test_two_webhook_tokens_serve_a_rotation(file: Path) -> None:
+    environment = loaded(
+        file, GPU_AUTOSCALER_WEBHOOK_TOKEN="new-token-of-some-length\nold-token-of-some-length"
+    ).environment
+    assert len(environment.webhook_tokens) == 2
+
+
+def test_destinations_are_split_at_white_space_and_keep_their_commas(file: Path) -> None:
+    environment = loaded(file, GPU_AUTOSCALER_NOTIFY_URLS="tgram://1/a,b\n  mailto://x@y?to=a,b\t").environment
+    assert [url.get_secret_value() for url in environment.notify_urls] == ["tgram://1/a,b", "mailto://x@y?to=a,b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("CIVO_API_URL", "api.civo.com", "is not an http or https URL"),
+        ("GPU_AUTOSCALER_URL", "localhost:8080", "is not an http or https URL"),
+        ("GPU_AUTOSCALER_LISTEN", "8080", "is not an address with a port"),
+        ("GPU_AUTOSCALER_LISTEN", "0.0.0.0:http", "is not an address with a port"),
+        ("GPU_AUTOSCALER_LISTEN", "0.0.0.0:65536", "is not an address with a port"),
+        ("GPU_AUTOSCALER_LISTEN", "::1:8080", "is not an address with a port"),
+        ("GPU_AUTOSCALER_DATABASE_URL", "/var/lib/s3cret.db", "is neither a SQLite nor a PostgreSQL URL"),
+        ("GPU_AUTOSCALER_DATABASE_URL", "mysql://me:s3cret@db/x", "is neither a SQLite nor a PostgreSQL URL"),
+        ("GPU_AUTOSCALER_NOTIFY_URLS", "slack://a/b/c s3cret", "entry 2 is not a URL"),
+        ("GPU_AUTOSCALER_OPERATOR_TOKEN", "two words-s3cret-words", "holds white space"),
+        ("GPU_AUTOSCALER_OPERATOR_TOKEN", ENVIRONMENT["GPU_AUTOSCALER_WEBHOOK_TOKEN"], "is the webhook's token too"),
+    ],
+)
+def test_a_value_that_cannot_be_meant_is_refused_without_repeating_it(
+    file: Path, name: str, value: str, says: str
+) -> None:
+    (said,) = mistakes(file, **{name: value})
+    assert said.startswith(f"{name}: {says}")
+    assert "; " in said
+    assert "s3cret" not in said
+    assert value not in said.split("; ")[0]
+
+
+@pytest.mark.parametrize(
+    ("written", "used"),
+    [
+        (":9000", "0.0.0.0:9000"),
+        ("127.0.0.1:0", "127.0.0.1:0"),
+        ("[::]:8080", "[::]:8080"),
+        ("localhost:8080", "localhost:8080"),
+    ],
+)
+def test_where_to_listen_is_an_address_and_a_port(file: Path, written: str, used: str) -> None:
+    assert loaded(file, GPU_AUTOSCALER_LISTEN=written).environment.listen == used
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
+def test_any_spelling_of_postgresql_gets_the_driver_that_is_installed(file: Path, scheme: str) -> None:
+    environment = loaded(file, GPU_AUTOSCALER_DATABASE_URL=f"{scheme}://me:pw@db:5432/ledger").environment
+    assert environment.database_url.get_secret_value() == "postgresql+psycopg://me:pw@db:5432/ledger"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "warning"),
+    [
+        ("CIVO_API_URL", "http://api.example.org", "CIVO_API_URL: is http, so the API key travels in the clear"),
+        ("GPU_AUTOSCALER_WEBHOOK_TOKEN", "short", "GPU_AUTOSCALER_WEBHOOK_TOKEN: is shorter than 16"),
+        ("GPU_AUTOSCALER_OPERATOR_TOKEN", "brief", "GPU_AUTOSCALER_OPERATOR_TOKEN: is shorter than 16"),
+        ("GPU_AUTOSCALER_DATABASE_URL", "sqlite://", "GPU_AUTOSCALER_DATABASE_URL: is in memory"),
+        ("GPU_AUTOSCALER_DATABASE_URL", "sqlite:///:memory:", "GPU_AUTOSCALER_DATABASE_URL: is in memory"),
+        ("GPU_AUTOSCALER_DATABASE_URL", "sqlite:///ledger.db", "GPU_AUTOSCALER_DATABASE_URL: is relative"),
+        ("GPU_AUTOSCALER_LISTN", "x", "GPU_AUTOSCALER_LISTN: unknown variable; did you mean GPU_AUTOSCALER_LISTEN?"),
+    ],
+)
+def test_an_odd_variable_is_warned_of(file: Path, name: str, value: str, warning: str) -> None:
+    (said,) = loaded(file, **{name: value}).warnings
+    assert said.startswith(warning)
+
+
+def test_variables_that_kubernetes_sets_for_a_service_are_no_typos(file: Path) -> None:
+    linked = {
+        "GPU_AUTOSCALER_PORT": "tcp://10.0.0.1:8080",
+        "GPU_AUTOSCALER_SERVICE_HOST": "10.0.0.1",
+        "GPU_AUTOSCALER_PORT_8080_TCP_ADDR": "10.0.0.1",
+    }
+    assert loaded(file, **linked).warnings == ()
+
+
+def test_a_simulator_on_this_machine_may_be_plain_http(file: Path) -> None:
+    settings = loaded(file, CIVO_API_URL="http://127.0.0.1:8900/")
+    assert settings.environment.civo_api_url == "http://127.0.0.1:8900"
+    assert settings.warnings == ()
+
+
+def test_a_relative_price_file_is_looked_for_beside_the_configuration(file: Path) -> None:
+    (file.parent / "prices.yaml").write_text(
+        "as_of: 2026-11-01\nsource: our contract\nsizes: {an.g1.l40s.kube.x1: {usd_per_hour: 0.99}}\n"
+    )
+    file.write_text("prices_file: prices.yaml\n" + one_pool())
+    assert str(loaded(file).policy.pools[0].price_usd_per_hour) == "0.99"
+
+
+def test_the_default_store_is_an_absolute_path() -> None:
+    assert DATABASE.startswith("sqlite:////")

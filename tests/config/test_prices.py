@@ -1,0 +1,103 @@
+"""The price file that ships, a file of the operator's over it, and prices that cannot be."""
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from receiver.config import ConfigError, load_file
+from receiver.config.prices import parse, shipped
+from tests.config.builders import one_pool
+
+# Civo's pricing page of 2026-08-22: USD per hour for one GPU of a kind; larger sizes cost a multiple of it.
+PER_GPU = {"L40S": "1.29", "A100-40": "1.09", "A100-80": "1.79", "H100": "2.99", "H200": "3.49"}
+HEAD = "as_of: 2026-11-01\nsource: our contract\n"
+
+
+def test_every_shipped_price_is_the_listed_price_of_its_gpus() -> None:
+    prices = shipped()
+    assert len(prices.sizes) == 16
+    for name, price in prices.sizes.items():
+        assert price.gpus is not None, name
+        assert price.usd_per_hour == Decimal(PER_GPU[price.kind or ""]) * price.gpus, name
+
+
+def test_the_shipped_prices_say_when_and_where_they_were_read() -> None:
+    assert shipped().origins == ("https://www.civo.com/pricing (2026-08-22)",)
+
+
+def test_every_shipped_price_is_plausible_for_its_kind() -> None:
+    prices = shipped()
+    for price in prices.sizes.values():
+        kind = prices.kinds[price.kind or ""]
+        assert kind.from_usd_per_gpu_hour < price.usd_per_hour / (price.gpus or 1) < kind.to_usd_per_gpu_hour
+
+
+def test_sizes_without_a_listed_price_are_left_out() -> None:
+    assert not {"an.g1.h100.kube.x2", "an.g1.h100.kube.x4"} & set(shipped().sizes)
+    assert not [name for name in shipped().sizes if "b200" in name]
+
+
+def overlay(tmp_path: Path, prices: str, size: str = "an.g1.l40s.kube.x1") -> Path:
+    (tmp_path / "prices.yaml").write_text(prices)
+    file = tmp_path / "config.yaml"
+    file.write_text("prices_file: prices.yaml\n" + one_pool().replace("an.g1.l40s.kube.x1", size))
+    return file
+
+
+def test_a_price_file_overlays_the_shipped_one_size_by_size(tmp_path: Path) -> None:
+    settings = load_file(overlay(tmp_path, HEAD + "sizes: {an.g1.l40s.kube.x1: {usd_per_hour: 0.99}}\n"))
+    assert settings.policy.pools[0].price_usd_per_hour == Decimal("0.99")
+    assert settings.prices.sizes["an.g1.l40s.kube.x1"].gpus == 1
+    assert settings.prices.sizes["g4g.kube.small"].usd_per_hour == Decimal("1.79")
+    assert settings.prices.origins == ("our contract (2026-11-01)", "https://www.civo.com/pricing (2026-08-22)")
+
+
+def test_a_price_file_may_name_sizes_that_we_do_not_know(tmp_path: Path) -> None:
+    file = overlay(tmp_path, HEAD + "sizes: {an.g1.b200.kube.x8: {usd_per_hour: 35.92}}\n", "an.g1.b200.kube.x8")
+    settings = load_file(file)
+    assert settings.policy.pools[0].price_usd_per_hour == Decimal("35.92")
+    assert settings.warnings == ()
+
+
+def test_the_pools_own_price_goes_before_every_file(tmp_path: Path) -> None:
+    file = overlay(tmp_path, HEAD + "sizes: {an.g1.l40s.kube.x1: {usd_per_hour: 0.99}}\n")
+    file.write_text(file.read_text() + "    price_usd_per_hour: 0.95\n")
+    assert load_file(file).policy.pools[0].price_usd_per_hour == Decimal("0.95")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("sizes: {}\nsource: x\n", "prices_file as_of: is missing; add the day the prices were read"),
+        ("sizes: {}\nas_of: 2026-01-01\n", "prices_file source: is missing; add where the prices were read"),
+        (HEAD, "prices_file sizes: is missing; list sizes with usd_per_hour each"),
+        ("as_of: today\nsource: x\nsizes: {}\n", 'prices_file as_of: "today" is not a day; write it as 2026-08-22'),
+        (
+            HEAD + "sizes: {a.b: {}}\n",
+            "prices_file sizes[a.b].usd_per_hour: is missing; add the price of one node-hour",
+        ),
+        (
+            HEAD + "sizes: {a.b: {usd: 1}}\n",
+            "prices_file sizes[a.b].usd: unknown key; known here: usd_per_hour, kind, gpus",
+        ),
+        (HEAD + "sizes: {ab: 1}\n", "prices_file sizes.ab: must be a mapping"),
+        (
+            HEAD + "sizes: {ab: {usd_per_hour: 10453.60, gpus: 8}}\n",
+            "prices_file sizes.ab.usd_per_hour: 10453.60 USD per hour is more than 200 per GPU; write the price of an",
+        ),
+        (HEAD + "sizes: {ab: {usd_per_hour: 0.01}}\n", "prices_file sizes.ab.usd_per_hour: 0.01 USD per hour is less"),
+        ("- x\n", "prices_file: the file is not a mapping"),
+    ],
+)
+def test_a_price_file_that_cannot_be_used_says_where_and_what_helps(tmp_path: Path, content: str, says: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_file(overlay(tmp_path, content))
+    assert any(line.startswith(says) for line in str(refused.value).splitlines()), str(refused.value)
+
+
+def test_a_price_at_the_edge_of_what_can_be_is_taken() -> None:
+    _, mistakes = parse(
+        HEAD + "sizes: {a: {usd_per_hour: 200}, b: {usd_per_hour: 0.05}, c: {usd_per_hour: 1600, gpus: 8}}\n"
+    )
+    assert mistakes == []
