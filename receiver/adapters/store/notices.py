@@ -16,8 +16,9 @@ from receiver.ports import StoredNotice
 
 def say(connection: Connection, notice: Notice, at: datetime) -> bool:
     """Insert *notice* unless the last one of its topic had the same key, or it clears what was never told."""
-    last = connection.execute(select(topics.c.key).where(topics.c.topic == notice.topic)).scalar()
-    if last == notice.key or (notice.all_clear and last is None):
+    same_key = select(topics.c.key == notice.key)  # compared as stored: what could not be kept was replaced
+    told_before = connection.execute(same_key.where(topics.c.topic == notice.topic)).scalar()
+    if told_before or (notice.all_clear and told_before is None):
         return False
     values = {"key": notice.key, "told_at": at}
     statement = insert(connection, topics).values(topic=notice.topic, **values)

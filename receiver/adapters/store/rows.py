@@ -177,6 +177,7 @@ def notice_values(notice: Notice) -> Values:
         "severity": notice.severity.value,
         "pool": notice.pool,
         "decision": notice.decision,
+        "all_clear": notice.all_clear,
     }
 
 
@@ -192,6 +193,7 @@ def notice(row: Row) -> StoredNotice:
             severity=Severity(row["severity"]),
             pool=row["pool"],
             decision=row["decision"],
+            all_clear=row["all_clear"],
         ),
         attempts=row["attempts"],
     )

@@ -127,6 +127,7 @@ outbox = Table(
     Column("severity", PlainText, nullable=False),
     Column("pool", PlainText),
     Column("decision", Number),
+    Column("all_clear", Boolean, nullable=False),
     Column("created_at", Moment, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("retry_at", Moment),

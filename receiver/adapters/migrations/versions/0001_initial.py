@@ -138,6 +138,7 @@ def _notices() -> None:
         sa.Column("severity", sa.Text, nullable=False),
         sa.Column("pool", sa.Text),
         sa.Column("decision", NUMBER),
+        sa.Column("all_clear", sa.Boolean, nullable=False),
         sa.Column("created_at", TIME, nullable=False),
         sa.Column("attempts", sa.Integer, nullable=False),
         sa.Column("retry_at", TIME),

@@ -1,0 +1,154 @@
+"""Values to store, with defaults, and stores on every engine that is there."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from socket import socket
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from sqlalchemy import NullPool, create_engine, text
+
+from receiver.core.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, Reason, Verdict, Victim
+from receiver.core.memory import NodeLife
+from receiver.core.signals import HEARTBEAT_ALERT, Alert
+from receiver.core.tell import Notice
+from receiver.ports import Delivery
+
+NOW = datetime(2026, 11, 21, 12, 0, 0, 123457, tzinfo=UTC)
+POOL = "5f3c"
+
+
+def after(**duration: float) -> datetime:
+    """NOW and some time."""
+    return NOW + timedelta(**duration)
+
+
+def alert(fingerprint: str = "f1", **changes: Any) -> Alert:
+    values: dict[str, Any] = {
+        "labels": {"alertname": "GpuPodsPending", "action": "scale_up", "pool": POOL},
+        "starts_at": NOW - timedelta(minutes=3),
+        "annotations": {"summary": "2 pods wait"},
+    }
+    return Alert(fingerprint=fingerprint, **{**values, **changes})
+
+
+def heartbeat(**changes: Any) -> Alert:
+    return alert("hb", labels={"alertname": HEARTBEAT_ALERT, "action": "heartbeat"}, **changes)
+
+
+def delivery(*alerts: Alert, **changes: Any) -> Delivery:
+    values: dict[str, Any] = {"receiver": "gpu-autoscaler", "group_key": "{}:{}", "body": '{"version": "4"}'}
+    return Delivery(alerts=alerts, **{**values, **changes})
+
+
+def reason(rule: str = "demand", verdict: Verdict = Verdict.WANTS, target: int = 3, detail: str = "2 pods") -> Reason:
+    return Reason(rule=rule, verdict=verdict, target=target, detail=detail)
+
+
+def decision(**changes: Any) -> Decision:
+    values: dict[str, Any] = {"pool": POOL, "at": NOW, "present": 1, "target": 3, "reasons": (reason(),)}
+    return Decision(**{**values, **changes})
+
+
+def grow(number: int = 1, **changes: Any) -> Action:
+    values: dict[str, Any] = {
+        "id": f"grow-{number}",
+        "pool": POOL,
+        "kind": ActionKind.GROW,
+        "opened_at": NOW,
+        "from_count": 1,
+        "to_count": 3,
+        "reserved_usd": Decimal("2.580"),
+    }
+    return Action(**{**values, **changes})
+
+
+def retire(number: int = 1, *victims: Victim, **changes: Any) -> Action:
+    return grow(number, **{"id": f"retire-{number}", "kind": ActionKind.RETIRE, "from_count": 3, "to_count": 1,
+                           "victims": victims, "reserved_usd": Decimal(0), **changes})  # fmt: skip
+
+
+def outcome(kind: OutcomeKind = OutcomeKind.CONFIRMED, at: datetime = NOW, detail: str = "done") -> Outcome:
+    return Outcome(kind=kind, at=at, detail=detail)
+
+
+def life(instance: str = "i-1", **changes: Any) -> NodeLife:
+    values: dict[str, Any] = {"pool": POOL, "name": f"node-{instance}", "size": "an.g1.l40s.kube.x1", "created_at": NOW}
+    return NodeLife(instance=instance, **{**values, **changes})
+
+
+def notice(topic: str = "action:5f3c", key: str = "grow-1", **changes: Any) -> Notice:
+    values: dict[str, Any] = {"title": "l40s: 1 -> 3 nodes", "body": "2 pods wait for 2 GPUs."}
+    return Notice(topic=topic, key=key, **{**values, **changes})
+
+
+# --- a PostgreSQL of our own, where its programs are installed
+
+
+def postgres_programs() -> Path | None:
+    """The newest folder with PostgreSQL's server programs, or None."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda p: float(p.parts[-3]))
+    on_path = shutil.which("initdb")
+    return found[-1].parent if found else Path(on_path).parent if on_path else None
+
+
+class PostgresServer:
+    """A running server; *url* names its own database."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._engine = create_engine(
+            url.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT", poolclass=NullPool
+        )
+
+    def run(self, *statements: str) -> None:
+        """Run *statements* outside of any transaction."""
+        with self._engine.connect() as connection:
+            for statement in statements:
+                connection.execute(text(statement))
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+@contextmanager
+def postgres_server(programs: Path) -> Iterator[str]:
+    """Run a server on loopback; yield the URL of its own database.
+
+    Its data is in a folder of its own: pytest's are closed to the user that the server runs as.
+    """
+    with socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with TemporaryDirectory(prefix="postgres-") as name:
+        folder = Path(name)
+        user: dict[str, Any] = {}
+        if os.geteuid() == 0:  # PostgreSQL refuses to run as root
+            shutil.chown(folder, "postgres", "postgres")
+            user = {"user": "postgres", "group": "postgres", "extra_groups": []}
+        quiet: dict[str, Any] = {"check": True, "stdout": subprocess.DEVNULL, "cwd": "/", **user}
+        initdb: list[str | Path] = [
+            programs / "initdb",
+            "-D",
+            folder / "data",
+            "-U",
+            "receiver",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+        ]
+        subprocess.run([*initdb, "--locale=C", "--no-sync"], **quiet)
+        settings = f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories= -c fsync=off"
+        control: list[str | Path] = [programs / "pg_ctl", "-D", folder / "data", "-w"]
+        subprocess.run([*control, "-l", folder / "log", "-o", settings, "start"], **quiet)
+        try:
+            yield f"postgresql://receiver@127.0.0.1:{port}/postgres"
+        finally:
+            subprocess.run([*control, "-m", "immediate", "stop"], **quiet)

@@ -1,0 +1,91 @@
+"""Deliveries: kept, considered, and the alerts they leave behind."""
+
+from datetime import timedelta
+
+import pytest
+
+from receiver.adapters.store import SqlStore
+from tests.store.builders import NOW, after, alert, delivery, heartbeat
+
+
+def test_a_remembered_delivery_waits_to_be_considered(store: SqlStore) -> None:
+    number = store.remember(delivery(alert()), NOW)
+    assert store.memory(NOW, NOW).deliveries == (number,)
+
+
+def test_a_considered_delivery_no_longer_waits(store: SqlStore) -> None:
+    first, second = store.remember(delivery(alert()), NOW), store.remember(delivery(alert()), NOW)
+    store.considered([first], after(seconds=1))
+    assert store.memory(NOW, NOW).deliveries == (second,)
+
+
+def test_more_deliveries_than_one_statement_takes_are_considered_at_once(store: SqlStore) -> None:
+    numbers = [store.remember(delivery(), NOW) for _ in range(3)]
+    store.considered([*range(10_000, 11_200), *numbers], NOW)
+    assert store.memory(NOW, NOW).deliveries == ()
+
+
+def test_the_same_delivery_twice_is_remembered_twice(store: SqlStore) -> None:
+    same = delivery(alert())
+    assert store.remember(same, NOW) != store.remember(same, NOW)
+    assert len(store.memory(NOW, NOW).deliveries) == 2
+
+
+def test_an_alert_comes_back_as_it_was_delivered(store: SqlStore) -> None:
+    told = alert(labels={"alertname": "x", "pool": "ü"}, annotations={"summary": "a\nb"}, firing=False)
+    store.remember(delivery(told), NOW)
+    assert store.remembered_alerts(NOW - timedelta(seconds=1)) == (told,)
+
+
+def test_the_newest_alert_per_fingerprint_is_remembered(store: SqlStore) -> None:
+    store.remember(delivery(alert("a"), alert("b")), NOW)
+    store.remember(delivery(alert("a", firing=False)), after(minutes=1))
+    found = {a.fingerprint: a.firing for a in store.remembered_alerts(NOW - timedelta(hours=1))}
+    assert found == {"a": False, "b": True}
+
+
+def test_of_two_deliveries_in_the_same_instant_the_later_number_wins(store: SqlStore) -> None:
+    store.remember(delivery(alert("a")), NOW)
+    store.remember(delivery(alert("a", firing=False)), NOW)
+    assert [a.firing for a in store.remembered_alerts(NOW - timedelta(hours=1))] == [False]
+
+
+def test_alerts_received_at_or_before_since_are_not_remembered(store: SqlStore) -> None:
+    store.remember(delivery(alert("old")), NOW)
+    store.remember(delivery(alert("new")), after(microseconds=1))
+    assert [a.fingerprint for a in store.remembered_alerts(NOW)] == ["new"]
+
+
+def test_no_heartbeat_was_heard_before_the_first(store: SqlStore) -> None:
+    store.remember(delivery(alert()), NOW)
+    assert store.memory(NOW, NOW).heartbeat_at is None
+
+
+def test_a_firing_heartbeat_alert_is_heard(store: SqlStore) -> None:
+    store.remember(delivery(heartbeat()), NOW)
+    assert store.memory(NOW, NOW).heartbeat_at == NOW
+
+
+def test_a_resolved_heartbeat_is_not_heard(store: SqlStore) -> None:
+    store.remember(delivery(heartbeat(firing=False)), NOW)
+    assert store.memory(NOW, NOW).heartbeat_at is None
+
+
+def test_an_older_clock_does_not_take_a_heartbeat_back(store: SqlStore) -> None:
+    store.remember(delivery(heartbeat()), after(minutes=1))
+    store.remember(delivery(heartbeat()), NOW)
+    assert store.memory(NOW, NOW).heartbeat_at == after(minutes=1)
+
+
+def test_a_delivery_with_what_no_database_can_hold_is_kept_all_the_same(store: SqlStore) -> None:
+    odd = alert("f\x00\ud800", labels={"alertname": "a\x00b", "note": "\ud83d"})
+    store.remember(delivery(odd, body="\ud800", group_key="\x00"), NOW)
+    (kept,) = store.remembered_alerts(NOW - timedelta(hours=1))
+    assert kept.labels == {"alertname": "a\x00b", "note": "\ud83d"}
+    assert kept.fingerprint == "f��"
+
+
+def test_a_naive_time_is_refused(store: SqlStore) -> None:
+    with pytest.raises(ValueError, match="naive datetime"):
+        store.remember(delivery(alert()), NOW.replace(tzinfo=None))
+    assert store.memory(NOW, NOW).deliveries == ()

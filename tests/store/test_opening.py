@@ -1,0 +1,155 @@
+"""Opening a store: its folder, its schema, and what a person is told when it cannot be."""
+
+import multiprocessing
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import text
+
+from receiver.adapters.store import SqlStore, open_store
+from receiver.adapters.store.database import Database
+from receiver.adapters.store.schema import metadata
+from receiver.adapters.store.urls import parse
+from receiver.ports import TryLater, WontWork
+from tests.store.builders import NOW, after, delivery
+
+VARIABLE = "GPU_AUTOSCALER_DATABASE_URL"
+
+
+def sqlite_url(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+def test_the_folder_of_a_database_is_created(tmp_path: Path) -> None:
+    open_store(sqlite_url(tmp_path / "a" / "b" / "store.db")).close()
+    assert (tmp_path / "a" / "b" / "store.db").is_file()
+
+
+def test_a_store_opened_again_has_what_was_kept(url: str) -> None:
+    first = open_store(url)
+    number = first.remember(delivery(), NOW)
+    first.close()
+    second = open_store(url)
+    assert second.memory(NOW, NOW).deliveries == (number,)
+    second.close()
+
+
+def test_the_migrations_make_the_tables_that_the_code_uses(store: SqlStore, url: str) -> None:
+    database = Database(parse(url))
+    with database.read() as connection:
+        assert compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), metadata) == []
+    database.close()
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "",
+        "store.db",
+        "/var/lib/store.db",
+        "mysql://root:hunter2@db/x",
+        "sqlite://",
+        "sqlite:///:memory:",
+        "sqlite://var/lib/store.db",
+        "postgresql://user:hunter2@host:port/db",
+    ],
+)
+def test_a_url_that_cannot_be_used_is_refused_with_an_example(written: str) -> None:
+    with pytest.raises(WontWork, match=VARIABLE) as refused:
+        open_store(written)
+    assert "sqlite:////var/lib/gpu-autoscaler/store.db" in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
+def test_postgresql_may_be_written_in_every_usual_way(scheme: str) -> None:
+    assert parse(f"{scheme}://user@host/db").drivername == "postgresql+psycopg"
+
+
+def test_a_folder_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(WontWork, match=f"is a folder.*{VARIABLE}"):
+        open_store(sqlite_url(tmp_path))
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(WontWork, match=f"cannot create .*{VARIABLE}"):
+        open_store(sqlite_url(tmp_path / "file" / "store.db"))
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.access", lambda *_: False)  # root, who may run this, may write anywhere
+    with pytest.raises(WontWork, match=f"cannot write to .*{VARIABLE}.*mounted volume"):
+        open_store(sqlite_url(tmp_path / "store.db"))
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "store.db").write_text("a letter to my landlord " * 200)
+    with pytest.raises(WontWork, match=f"{VARIABLE} names is no SQLite database"):
+        open_store(sqlite_url(tmp_path / "store.db"))
+    assert (tmp_path / "store.db").read_text().startswith("a letter")
+
+
+def test_a_database_of_a_newer_version_is_refused(empty_url: str) -> None:
+    open_store(empty_url).close()
+    database = Database(parse(empty_url))
+    with database.write() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    database.close()
+    with pytest.raises(WontWork, match=f"{VARIABLE}.*newer version.*9999.*run that version"):
+        open_store(empty_url)
+
+
+def test_a_server_that_does_not_answer_may_do_so_later_and_its_password_is_not_told() -> None:
+    with pytest.raises(TryLater) as failed:
+        open_store("postgresql://user:hunter2@127.0.0.1:9/db?connect_timeout=2")
+    assert failed.value.code == "store"
+    assert "hunter2" not in str(failed.value)
+    assert "127.0.0.1" in str(failed.value)
+
+
+def test_a_migration_that_dies_half_way_leaves_nothing(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = command.upgrade
+
+    def interrupted(*args: object, **kwargs: object) -> None:
+        whole(*args, **kwargs)  # type: ignore[arg-type]  # passed on as they came
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "upgrade", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        open_store(empty_url)
+    monkeypatch.undo()
+    database = Database(parse(empty_url))
+    with database.read() as connection:
+        assert MigrationContext.configure(connection).get_current_heads() == ()
+    database.close()
+    open_store(empty_url).close()
+
+
+def _open_and_remember(url: str, start: object, told: "multiprocessing.Queue[int | str]") -> None:
+    start.wait()  # type: ignore[attr-defined]  # a Barrier: multiprocessing's own type is a function
+    try:
+        store = open_store(url, lock_wait=30)
+        told.put(store.remember(delivery(), after(seconds=1)))
+        store.close()
+    except Exception as error:
+        told.put(repr(error))
+        raise
+
+
+def test_processes_that_migrate_at_once_all_get_a_store(empty_url: str) -> None:
+    context = multiprocessing.get_context("spawn")
+    start, told = context.Barrier(3), context.Queue()
+    processes = [context.Process(target=_open_and_remember, args=(empty_url, start, told)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    numbers = [told.get(timeout=60) for _ in processes]
+    for process in processes:
+        process.join(30)
+        process.close()
+    told.close()
+    told.join_thread()
+    assert sorted(map(str, numbers)) == ["1", "2", "3"]

@@ -1,0 +1,85 @@
+"""Notices: said once per topic and key, kept until they are delivered."""
+
+from receiver.adapters.store import SqlStore
+from receiver.core.tell import Severity
+from receiver.ports import StoredNotice
+from tests.store.builders import NOW, POOL, after, notice
+
+
+def due(store: SqlStore, **later: float) -> list[int]:
+    return [n.id for n in store.notices_due(after(**later))]
+
+
+def test_a_notice_comes_back_exactly(store: SqlStore) -> None:
+    said = notice(severity=Severity.WARNING, pool=POOL, decision=7, body="a\nb <c> & d")
+    assert store.say(said, NOW)
+    (found,) = store.notices_due(NOW)
+    assert found == StoredNotice(id=found.id, notice=said, attempts=0)
+
+
+def test_the_same_key_is_told_once(store: SqlStore) -> None:
+    assert store.say(notice(), NOW)
+    assert not store.say(notice(title="said otherwise"), after(minutes=1))
+    assert len(store.notices_due(after(days=1))) == 1
+
+
+def test_an_all_clear_of_what_was_never_told_is_dropped(store: SqlStore) -> None:
+    assert not store.say(notice("source:civo", "clear", all_clear=True), NOW)
+    assert store.notices_due(NOW) == ()
+
+
+def test_an_all_clear_of_what_was_told_is_told_once(store: SqlStore) -> None:
+    store.say(notice("source:civo", "silent"), NOW)
+    clear = notice("source:civo", "clear", all_clear=True)
+    assert [store.say(clear, NOW), store.say(clear, NOW)] == [True, False]
+    assert store.notices_due(NOW)[-1].notice == clear
+
+
+def test_a_key_that_could_not_be_stored_as_it_is_is_still_told_once(store: SqlStore) -> None:
+    assert store.say(notice("t\x00", "k\ud800"), NOW)
+    assert not store.say(notice("t\x00", "k\ud800"), NOW)
+
+
+def test_a_new_key_of_the_topic_is_told(store: SqlStore) -> None:
+    assert [store.say(notice(key=k), NOW) for k in ("a", "b", "a")] == [True, True, True]
+
+
+def test_topics_do_not_hide_each_other(store: SqlStore) -> None:
+    assert store.say(notice("budget", "50"), NOW)
+    assert store.say(notice("source:civo", "50"), NOW)
+
+
+def test_notices_are_due_oldest_first_and_up_to_the_limit(store: SqlStore) -> None:
+    for key in "abc":
+        store.say(notice(key=key), NOW)
+    assert [n.notice.key for n in store.notices_due(NOW, 2)] == ["a", "b"]
+
+
+def test_a_sent_notice_is_no_longer_due(store: SqlStore) -> None:
+    store.say(notice(), NOW)
+    store.notice_sent(due(store)[0], NOW)
+    assert due(store, days=9) == []
+
+
+def test_a_failed_notice_is_due_again_at_its_time(store: SqlStore) -> None:
+    store.say(notice(), NOW)
+    (number,) = due(store)
+    store.notice_failed(number, NOW, after(seconds=30), "destination 1: 500")
+    assert due(store, seconds=29) == []
+    assert [(n.id, n.attempts) for n in store.notices_due(after(seconds=30))] == [(number, 1)]
+
+
+def test_a_notice_that_was_given_up_is_no_longer_due(store: SqlStore) -> None:
+    store.say(notice(), NOW)
+    store.notice_failed(due(store)[0], NOW, None, "destination 1: 500")
+    assert due(store, days=9) == []
+    assert store.counts()["notices"] == {"pending": 0, "sent": 0, "failed": 1}
+
+
+def test_who_has_a_notice_already_is_remembered(store: SqlStore) -> None:
+    store.say(notice(), NOW)
+    (number,) = due(store)
+    assert store.reached(number) == frozenset()
+    for destination in ("d1", "d2", "d1"):
+        store.notice_reached(number, destination)
+    assert store.reached(number) == {"d1", "d2"}

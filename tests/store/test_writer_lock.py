@@ -1,0 +1,166 @@
+"""One loop writes: the lock is exclusive, ends with its process, and does not outlive our parent."""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from receiver.adapters.writer_lock import WriterLock
+from receiver.ports import TryLater, WontWork
+from tests.store.builders import PostgresServer
+from tests.store.test_durability import python
+
+HOLD = """
+import sys, time
+from receiver.adapters.writer_lock import WriterLock
+lock = WriterLock(sys.argv[1])
+print(lock.try_acquire(), lock.held(), flush=True)
+time.sleep(60)
+"""
+
+
+def acquired_before(lock: WriterLock, seconds: float) -> bool:
+    """Poll: a server notices a lost connection a moment later."""
+    deadline = time.monotonic() + seconds
+    while not (taken := lock.try_acquire()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return taken
+
+
+def test_nobody_holds_a_lock_that_was_not_taken(url: str) -> None:
+    assert not WriterLock(url).held()
+
+
+def test_the_first_takes_it_and_the_second_does_not(url: str) -> None:
+    first, second = WriterLock(url), WriterLock(url)
+    assert (first.try_acquire(), second.try_acquire()) == (True, False)
+    assert (first.held(), second.held()) == (True, False)
+    first.release()
+
+
+def test_taking_it_twice_is_taking_it_once(url: str) -> None:
+    first, second = WriterLock(url), WriterLock(url)
+    assert first.try_acquire()
+    assert first.try_acquire()
+    first.release()
+    assert second.try_acquire()
+    second.release()
+
+
+def test_a_released_lock_is_free_and_no_longer_held(url: str) -> None:
+    first, second = WriterLock(url), WriterLock(url)
+    first.try_acquire()
+    first.release()
+    assert not first.held()
+    assert second.try_acquire()
+    second.release()
+
+
+def test_another_way_to_write_the_same_file_is_the_same_lock(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "state")
+    first = WriterLock(f"sqlite:///{tmp_path}/state/store.db")
+    second = WriterLock(f"sqlite:///{tmp_path}/link/../state/./store.db")
+    third = WriterLock(f"sqlite:///{tmp_path}/link/store.db")
+    (tmp_path / "state").mkdir(exist_ok=True)
+    assert (first.try_acquire(), second.try_acquire(), third.try_acquire()) == (True, False, False)
+    first.release()
+
+
+def test_kill_9_of_its_process_frees_it(url: str) -> None:
+    with python(HOLD, url) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "True True\n"
+        lock = WriterLock(url)
+        assert not lock.try_acquire()
+        process.kill()
+        process.wait(30)
+    assert acquired_before(lock, 20)
+    lock.release()
+
+
+def test_a_process_started_by_the_holder_does_not_keep_it(url: str) -> None:
+    first, second = WriterLock(url), WriterLock(url)
+    assert first.try_acquire()
+    with subprocess.Popen(["sleep", "60"], close_fds=False) as child:
+        first.release()
+        assert second.try_acquire()
+        child.kill()
+    second.release()
+
+
+def test_an_orphan_no_longer_holds_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = WriterLock(url)
+    assert lock.try_acquire()
+    monkeypatch.setattr(os, "getppid", lambda: 1)
+    assert not lock.held()
+    assert not lock.try_acquire()
+    monkeypatch.undo()
+    lock.release()
+
+
+def test_a_fork_of_the_holder_does_not_hold_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = WriterLock(url)
+    assert lock.try_acquire()
+    pid = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: pid + 1)
+    assert not lock.held()
+    monkeypatch.undo()
+    lock.release()
+
+
+ORPHAN = """
+import os, sys, time
+from receiver.adapters.writer_lock import WriterLock
+ready, go = os.pipe(), os.pipe()
+if os.fork():
+    os.read(ready[0], 1)
+    os._exit(0)
+lock = WriterLock(sys.argv[1])
+before = lock.try_acquire(), lock.held()
+parent = os.getppid()
+os.write(ready[1], b"x")
+deadline = time.monotonic() + 20
+while os.getppid() == parent and time.monotonic() < deadline:
+    time.sleep(0.01)
+print(before, lock.held(), flush=True)
+"""
+
+
+def test_a_worker_whose_parent_died_no_longer_holds_it(url: str) -> None:
+    with python(ORPHAN, url) as process:
+        printed, _ = process.communicate(timeout=60)
+    assert printed == "(True, True) False\n"
+
+
+def test_a_lock_file_that_was_taken_away_no_longer_counts(tmp_path: Path) -> None:
+    lock = WriterLock(f"sqlite:///{tmp_path}/store.db")
+    assert lock.try_acquire()
+    (tmp_path / "store.db.loop.lock").unlink()
+    assert not lock.held()  # another process would lock a new file of that name
+    assert lock.try_acquire()
+    assert lock.held()
+    lock.release()
+
+
+def test_a_lost_session_is_a_lost_lock(request: pytest.FixtureRequest) -> None:
+    server: PostgresServer = request.getfixturevalue("postgres")
+    lock = WriterLock(server.url)
+    assert lock.try_acquire()
+    server.run("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
+    assert not lock.held()
+    assert lock.try_acquire()
+    lock.release()
+
+
+def test_a_lock_that_cannot_be_asked_for_means_try_later() -> None:
+    with pytest.raises(TryLater) as failed:
+        WriterLock("postgresql://user:hunter2@127.0.0.1:9/db?connect_timeout=2").try_acquire()
+    assert "hunter2" not in str(failed.value)
+
+
+def test_a_lock_file_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(WontWork, match="cannot open"):
+        WriterLock(f"sqlite:///{tmp_path}/file/store.db").try_acquire()
