@@ -1,0 +1,109 @@
+"""docs/configuration.md has every key with its default, and none that does not exist."""
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import pytest
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from receiver.config import Configuration, Environment, load_text
+from receiver.config.environment import SECRET, VARIABLES
+from receiver.config.prices import PriceFile
+from receiver.config.show import spell_duration
+from receiver.config.validation import model_in
+
+PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+
+
+def section(title: str) -> str:
+    found = re.search(rf"^## {title}$(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def documented(title: str) -> dict[str, str]:
+    """Key to its default column."""
+    rows = re.findall(r"^\| `([^`]+)` \|[^|]*\| ([^|]*) \|", section(title), re.MULTILINE)
+    assert len(rows) == len(dict(rows)), "a key is documented twice"
+    return dict(rows)
+
+
+def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every key below *model* that holds a value, with its default."""
+    for name, info in model.model_fields.items():
+        inner = model_in(info.annotation)
+        path = f"{prefix}{name}"
+        default = info.get_default(call_default_factory=True)
+        if inner is None:
+            yield path, default
+        else:
+            outer = get_origin(info.annotation)
+            many = "[]." if outer is tuple else ".*." if outer is dict else "."
+            yield from leaves(inner, path + many)
+
+
+def spelled(default: Any) -> set[str]:
+    """What the default column may say."""
+    if default is PydanticUndefined:
+        return {"required"}
+    if default is None or default in ((), {}):
+        return {"none", "always"}
+    if default == "":
+        return {"empty"}
+    if isinstance(default, bool):
+        return {f"`{str(default).lower()}`"}
+    if isinstance(default, timedelta):
+        return {f"`{spell_duration(default)}`"}
+    return {f"`{default.value if isinstance(default, StrEnum) else default}`"}
+
+
+@pytest.mark.parametrize(("title", "model"), [("The file", Configuration), ("Prices", PriceFile)])
+def test_every_key_is_documented_and_nothing_else_is(title: str, model: type[BaseModel]) -> None:
+    assert set(documented(title)) == {path for path, _ in leaves(model)}
+
+
+@pytest.mark.parametrize(("title", "model"), [("The file", Configuration), ("Prices", PriceFile)])
+def test_every_documented_default_is_the_one_in_force(title: str, model: type[BaseModel]) -> None:
+    rows = documented(title)
+    assert {path: rows[path] for path, default in leaves(model) if rows[path] not in spelled(default)} == {}
+
+
+def test_every_variable_is_documented_and_nothing_else_is() -> None:
+    rows = re.findall(r"^\| `([^`]+)` \| (yes|no) \|", section("The environment"), re.MULTILINE)
+    assert {name for name, _ in rows} == set(VARIABLES)
+    assert {name for name, secret in rows if secret == "yes"} == set(SECRET)
+
+
+def test_every_documented_default_of_a_variable_is_the_one_in_force() -> None:
+    rows = dict(re.findall(r"^\| `([^`]+)` \| \w+ \| ([^|]*) \|", section("The environment"), re.MULTILINE))
+    fields = {
+        "CIVO_API_URL": "civo_api_url",
+        "GPU_AUTOSCALER_DATABASE_URL": "database_url",
+        "GPU_AUTOSCALER_LISTEN": "listen",
+        "GPU_AUTOSCALER_URL": "url",
+    }
+    for variable, name in fields.items():
+        default = Environment.model_fields[name].default
+        text = default.get_secret_value() if hasattr(default, "get_secret_value") else default
+        assert rows.pop(variable) == f"`{text}`"
+    assert set(rows.values()) == {"required", "none"}
+
+
+def test_every_example_on_the_page_can_be_used() -> None:
+    examples = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    assert len(examples) == 2
+    for example in examples:
+        assert load_text(example).policy.pools
+
+
+def test_the_walk_over_the_model_finds_nested_keys() -> None:
+    found = dict(leaves(Configuration))
+    assert found["pools[].windows[].times[].start_time"] is PydanticUndefined
+    assert found["budget.warn_at"] == Decimal("0.5")
+    assert get_args(Configuration.model_fields["pools"].annotation)
