@@ -71,3 +71,12 @@ def test_gpu_seconds_count_running_pods_only() -> None:
     assert run(w, 55.2).gpu_seconds == 150
     assert run(w, 1000).gpu_seconds == 300
     assert the_pod(w).phase == "Succeeded"
+
+
+def test_a_gpu_that_was_let_go_is_held_by_the_next_pod() -> None:
+    w = world(pool(count=1))
+    w.submit(job("x", runs=10))
+    run(w, 60)
+    assert [s.pod for s in w.gpu_samples()] == [None]
+    w.submit(job("y"))
+    assert [s.pod for s in run(w, 120).gpu_samples()] == [("default", "y-0")]

@@ -172,8 +172,9 @@ def test_nodes_show_instance_gpus_and_who_is_hosted_there() -> None:
     (vm,) = vms(w)
     labels = {"app.kubernetes.io/name": "prometheus"}
     w.add_pod(PodSpec(namespace="monitoring", name="prom", labels=labels, owner_kind="StatefulSet"))
-    run(w, 1)
     cluster: Cluster = WorldCluster(w)
+    assert cluster.look().nodes[0].hosts == ()
+    run(w, 1)
     (node,) = cluster.look().nodes
     assert (node.name, node.instance, node.ready) == (vm.hostname, vm.id, True)
     assert node.allocatable == {GPU: 1}

@@ -287,3 +287,17 @@ def test_finished_pods_are_collected_when_asked() -> None:
     w.submit(job(runs=10))
     assert the_pod(run(w, 75)).phase == "Succeeded"
     assert not run(w, 76).pods
+
+
+def test_a_partly_used_node_takes_only_what_is_left_of_it() -> None:
+    w = world(pool(count=1, resources={GPU: 4}))
+    first, second, third = placed(w, job("x", gpus_per_pod=3), job("y", gpus_per_pod=2), job("z"))
+    assert first == third == vms(w)[0].hostname
+    assert second is None
+
+
+def test_a_job_has_waited_until_the_last_of_its_pods_ran() -> None:
+    w = world(pool(count=1))
+    w.submit(job(runs=100, pods=2))
+    run(w, 1000)
+    assert w.finished[0].wait == seconds(5.2 + 100 + 5)

@@ -57,7 +57,9 @@ def do(w: World, op: Op, number: int) -> None:
         "resize": lambda: w.resize(pool_id, op.amount),
         "delete": lambda: w.delete_instance(pool_id, vm.id) if vm else None,
         "recycle": lambda: w.recycle(vm.hostname) if vm else None,
-        "submit": lambda: w.submit(job(f"j{number}", runs=30 * (1 + op.pick), pods=1 + op.amount % 3)),
+        "submit": lambda: w.submit(
+            job(f"j{number}", runs=30 * (1 + op.pick), pods=1 + op.amount % 3, gpus_per_pod=1 + op.pick % 3)
+        ),
         "gang": lambda: w.submit(job(f"g{number}", runs=100, pods=2, gang=True, gpus_per_pod=1 + op.amount % 2)),
         "cordon": lambda: w.patch_node(node, unschedulable=bool(op.amount % 2)) if node else None,
         "evict": lambda: w.evict(*pod) if pod else None,
@@ -95,10 +97,10 @@ def check(w: World, version: int) -> None:
 def test_no_sequence_of_events_makes_an_impossible_world(ops: list[Op], behaviour: Behaviour, seed: int) -> None:
     w = world(
         pool("a", count=1),
-        pool("b", resources={GPU: 2}),
+        pool("b", resources={GPU: 4}),
         timings=Timings(create=seconds(3), jitter=0.2),
         behaviour=behaviour,
-        stock={L40S: 6},
+        stock={L40S: 12},
         quota={"instance_count": 6},
         seed=seed,
     )
