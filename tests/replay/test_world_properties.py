@@ -92,13 +92,13 @@ def check(w: World, version: int) -> None:
     assert w.gpu_seconds <= w.paid_gpu_seconds() + 1e-6
 
 
-@settings(max_examples=150, deadline=None)
-@given(ops=st.lists(OPS, max_size=40), behaviour=BEHAVIOURS, seed=st.integers(0, 3))
+@settings(max_examples=300, deadline=None)
+@given(ops=st.lists(OPS, min_size=5, max_size=60), behaviour=BEHAVIOURS, seed=st.integers(0, 3))
 def test_no_sequence_of_events_makes_an_impossible_world(ops: list[Op], behaviour: Behaviour, seed: int) -> None:
     w = world(
         pool("a", count=1),
-        pool("b", resources={GPU: 4}),
-        timings=Timings(create=seconds(3), jitter=0.2),
+        pool("b", count=1, resources={GPU: 4}),
+        timings=Timings(create=seconds(3), build=seconds(9), boot=seconds(4), driver=seconds(12), jitter=0.2),
         behaviour=behaviour,
         stock={L40S: 12},
         quota={"instance_count": 6},
