@@ -72,7 +72,8 @@ def _add_faults(face: Blueprint, live: Live, faults: HttpFaults) -> None:
 
     @face.delete("/_faults/<int:number>")
     def clear_fault(number: int) -> tuple[JSON, int]:
-        return both(), 200 if faults.clear(number) else 404
+        known = faults.clear(number)
+        return both(), 200 if known else 404
 
 
 def add_fault(live: Live, faults: HttpFaults, given: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 import json
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
@@ -139,8 +140,9 @@ class Gate:
     def _wait(self, fault: HttpFault) -> None:
         """Wait as long as the fault says, until it is cleared or the simulator stops."""
         released = self._faults.released
-        for _ in range(max(1, int(fault.seconds.total_seconds() / 0.05))):
-            if self._live.stopping.is_set() or released.wait(min(0.05, fault.seconds.total_seconds())):
+        until = time.monotonic() + fault.seconds.total_seconds()
+        while (left := until - time.monotonic()) > 0 and not self._live.stopping.is_set():
+            if released.wait(min(left, 0.2)):
                 return
 
 
