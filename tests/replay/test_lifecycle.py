@@ -183,6 +183,13 @@ def test_replacing_the_pool_list_deletes_pools_that_are_not_in_it() -> None:
     assert [n.pool for n in w.nodes.values()] == ["a"]
 
 
+def test_a_pool_list_with_an_unknown_pool_changes_nothing() -> None:
+    w = world(pool("a", count=1), pool("b", count=1))
+    with pytest.raises(Refused, match="database_cluster_pool_not_found"):
+        w.replace_pools({"a": 3, "zzz": 1})
+    assert {p.id: p.required for p in w.pools.values()} == {"a": 1, "b": 1}
+
+
 def test_a_created_pool_orders_its_nodes() -> None:
     w = world()
     w.create_pool(pool("b", count=2))

@@ -117,6 +117,8 @@ class World:
 
     def replace_pools(self, counts: Mapping[str, int]) -> None:
         """PUT the cluster with a full list of pools: those not listed are deleted."""
+        for pool in counts:
+            self._cloud.pool(pool)  # an unknown one refuses the whole list
         for pool in [p for p in self._cloud.pools if p not in counts]:
             self._cloud.delete_pool(pool)
         for pool, count in counts.items():
