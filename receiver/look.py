@@ -83,6 +83,8 @@ class _Seen:
     memory: Memory
     lives: Mapping[str, NodeLife]
     silenced: Mapping[str, str]
+    nodes: Mapping[str, ClusterNode]  # by instance id
+    pods: Mapping[str, tuple[Pod, ...]]  # GPU pods by the node they are bound to
 
 
 def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
@@ -109,6 +111,8 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
         memory=memory,
         lives={life.instance: life for life in lives},
         silenced=silenced_pools(alarms.silences if alarms else (), policy),
+        nodes={n.instance: n for n in cluster.nodes} if cluster else {},
+        pods=_by_node(cluster),
     )
     pools = tuple(_pool_state(p, seen) for p in policy.pools)
     _judge_dcgm(pools, telemetry, states, now)
@@ -199,7 +203,7 @@ def _lives(
     if cloud is None:
         return memory.lives
     nodes = {n.instance: n for n in cluster.nodes} if cluster else {}
-    held = _nodes_held(cluster)
+    held = _by_node(cluster)
     listed: dict[str, NodeLife] = {}
     for pool in policy.pools:
         for instance in cloud[pool.id].instances if pool.id in cloud else ():
@@ -226,9 +230,13 @@ def _lives(
     return (*listed.values(), *gone)
 
 
-def _nodes_held(cluster: ClusterFacts | None) -> frozenset[str]:
-    """Names of the nodes that a GPU pod holds, running or about to."""
-    return frozenset(p.node for p in cluster.pods if p.node) if cluster else frozenset()
+def _by_node(cluster: ClusterFacts | None) -> Mapping[str, tuple[Pod, ...]]:
+    """The GPU pods that hold a node, running or about to, by its name."""
+    held: dict[str, list[Pod]] = {}
+    for pod in cluster.pods if cluster else ():
+        if pod.node:
+            held.setdefault(pod.node, []).append(pod)
+    return {name: tuple(pods) for name, pods in held.items()}
 
 
 def _stage(instance: Instance, node: ClusterNode | None, cluster_answers: bool, pool: Pool) -> Stage:
@@ -249,14 +257,13 @@ def _stage(instance: Instance, node: ClusterNode | None, cluster_answers: bool, 
 
 def _pool_state(pool: Pool, seen: _Seen) -> PoolState:
     past = seen.memory.pools.get(pool.id, PoolMemory())
-    nodes = {n.instance: n for n in seen.cluster.nodes} if seen.cluster else {}
     found = seen.cloud.get(pool.id) if seen.cloud is not None else None
     required = past.required if seen.cloud is None else (found.required if found else 0)
     instances = found.instances if found else ()
     return PoolState(
         pool=pool.id,
         required=required,
-        nodes=tuple(_node(i, nodes.get(i.id), pool, seen.cluster, seen.lives.get(i.id), past) for i in instances),
+        nodes=tuple(_node(i, pool, seen, past) for i in instances),
         open_action=past.open_action,
         last_grow_at=past.last_grow_at,
         last_shrink_at=past.last_shrink_at,
@@ -266,22 +273,16 @@ def _pool_state(pool: Pool, seen: _Seen) -> PoolState:
     )
 
 
-def _node(
-    instance: Instance,
-    node: ClusterNode | None,
-    pool: Pool,
-    cluster: ClusterFacts | None,
-    life: NodeLife | None,
-    past: PoolMemory,
-) -> Node:
-    stage = _stage(instance, node, cluster is not None, pool)
+def _node(instance: Instance, pool: Pool, seen: _Seen, past: PoolMemory) -> Node:
+    node, life = seen.nodes.get(instance.id), seen.lives.get(instance.id)
+    stage = _stage(instance, node, seen.cluster is not None, pool)
     if stage is Stage.BOOTING and life is not None and life.usable_at is not None:
         stage = Stage.BROKEN  # it was usable before: a node that went NotReady is not on its way
     cordoned_for = node.annotations.get(CORDON_ANNOTATION) if node else None
     cordoned_by = None
     if node is not None and node.unschedulable:
         cordoned_by = CordonedBy.US if cordoned_for else CordonedBy.SOMEONE
-    pods = tuple(p for p in cluster.pods if p.node == instance.hostname) if cluster else ()
+    pods = seen.pods.get(instance.hostname, ())
     return Node(
         name=instance.hostname,
         instance=instance.id,

@@ -29,8 +29,8 @@ HIDE_FROM = 5  # characters: shorter parts of a destination are words like "bot"
 
 # A zero-width space between the sign and the word: it reads the same and calls nobody.
 _MENTIONS = (
-    (re.compile(r"@(?=(?:channel|here|everyone|all|room|group|team)\b)", re.IGNORECASE), "@​"),
-    (re.compile(r"<(?=[!@#])"), "<​"),  # <!channel>, <!subteam^...>, <@user>, <@&role>, <#channel>
+    (re.compile(r"@(?=(?:channel|here|everyone|all|room|group|team)\b)", re.IGNORECASE), "@\u200b"),
+    (re.compile(r"<(?=[!@#])"), "<\u200b"),  # <!channel>, <!subteam^...>, <@user>, <@&role>, <#channel>
 )
 
 

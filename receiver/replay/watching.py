@@ -92,10 +92,10 @@ class WorldAlarms(Switches):
                 continue
             short, long = world.utilization(pool, HIGH_FOR), world.utilization(pool, LOW_FOR)
             if short is not None and short > self._high:
-                firing["GpuPoolHighUtilization", pool] = "hold"
+                firing["GpuPoolBusy", pool] = "hold"
             quiet = not pending & {pool, UNASSIGNED}
             if long is not None and long < self._low and quiet and self._seen_for(pool) >= YOUNG:
-                firing["GpuPoolLowUtilization", pool] = "scale_down"
+                firing["GpuPoolUnderutilized", pool] = "scale_down"
         return firing
 
     def _seen_for(self, pool: str) -> timedelta:

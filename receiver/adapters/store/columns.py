@@ -14,7 +14,7 @@ from sqlalchemy import DateTime, Dialect, Text
 from sqlalchemy.types import TypeDecorator
 
 TAG = "$"  # a JSON object of this one key holds a value that JSON has no word for: {"$": [kind, text]}
-REPLACEMENT = "�"
+REPLACEMENT = "\ufffd"
 
 
 class Moment(TypeDecorator[datetime]):
