@@ -94,7 +94,7 @@ def _add_account(face: Blueprint, live: Live) -> None:
     looking("/v2/ping", lambda _: {"result": "success"})
     looking("/v2/sizes", lambda w: [rendered(s) for s in sizes_of(p.spec for p in w.pools.values())])
     looking("/v2/regions", lambda w: [region_json(w.config.region)])
-    looking("/v2/quota", lambda w: quota_json(live, w))
+    looking("/v2/quota", lambda w: quota_json(w))
 
     @face.get("/v2/charges")
     def list_charges() -> Response:

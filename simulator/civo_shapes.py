@@ -154,7 +154,7 @@ def instance_json(vm: VM) -> JSON:
     }
 
 
-def quota_json(live: Live, world: World) -> JSON:
+def quota_json(world: World) -> JSON:
     """Return limits and usage. There is no GPU in it."""
     usage = world.quota_usage()
     shown: JSON = {
@@ -163,7 +163,7 @@ def quota_json(live: Live, world: World) -> JSON:
         "default_user_email_address": "owner@example.com",
     }
     for name, used in usage.items():
-        shown[f"{name}_limit"] = live.quota.get(name, ENDLESS)
+        shown[f"{name}_limit"] = world.config.quota.get(name, ENDLESS)
         shown[f"{name}_usage"] = used
     for name, (limit, used) in OTHER_QUOTAS.items():
         shown[f"{name}_limit"] = limit

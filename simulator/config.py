@@ -113,19 +113,16 @@ class Config:
         return host.strip("[]") or "127.0.0.1", int(port)
 
     def world(self) -> WorldConfig:
-        """Return the world's part. Its quota is a dict of its own, which a quota fault may change.
-
-        Behaviour is copied for the same reason: a fault switches it while the world runs.
-        """
+        """Return the world's part."""
         return WorldConfig(
             pools=self.pools,
             cluster_id=self.cluster.id,
             cluster_name=self.cluster.name,
             region=self.region.lower(),
             timings=self.timings,
-            behaviour=replace(self.behaviour),
+            behaviour=self.behaviour,
             stock=self.stock,
-            quota=dict(self.quota),
+            quota=self.quota,
             quota_used_elsewhere=self.quota_used_elsewhere,
             price={**PRICES, **self.price},
             seed=self.seed,

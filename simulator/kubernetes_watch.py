@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from receiver.replay.world import Change, Refused, World
+from receiver.replay.world import Change, Refused
 from simulator.kubernetes_objects import status_json
 from simulator.kubernetes_selectors import Matches
 from simulator.live import Live
@@ -40,9 +40,7 @@ def stream(live: Live, watch: Watch, render: Callable[[Any], JSON], present: lis
     while not live.stopping.is_set():
         try:
             with live.moved() as world:
-                lines = [
-                    line for c in world.changes_since(version, watch.kind) if (line := _told(world, watch, c, render))
-                ]
+                lines = [line for c in world.changes_since(version, watch.kind) if (line := _told(watch, c, render))]
                 version = world.version
         except Refused as refused:
             yield _line("ERROR", status_json(refused.status, refused.code, refused.reason))
@@ -57,7 +55,7 @@ def stream(live: Live, watch: Watch, render: Callable[[Any], JSON], present: lis
         yield _line("BOOKMARK", mark)
 
 
-def _told(world: World, watch: Watch, change: Change, render: Callable[[Any], JSON]) -> str | None:
+def _told(watch: Watch, change: Change, render: Callable[[Any], JSON]) -> str | None:
     """Return the line that *change* means to *watch*: an object that stops being selected is DELETED for it."""
     obj = render(change.obj)
     if watch.namespace is not None and obj["metadata"].get("namespace") != watch.namespace:
@@ -65,20 +63,12 @@ def _told(world: World, watch: Watch, change: Change, render: Callable[[Any], JS
     verb = change.verb
     selected = watch.matches(obj)
     if verb == "MODIFIED" and watch.selective:
-        before = _before(world, change)
-        was_selected = selected if before is None else watch.matches(render(before))
+        was_selected = selected if change.before is None else watch.matches(render(change.before))
         if selected and not was_selected:
             verb = "ADDED"
         elif was_selected and not selected:
             return _line("DELETED", obj)
     return _line(verb, obj) if selected else None
-
-
-def _before(world: World, change: Change) -> Any:
-    for earlier in reversed(world.changes_since(world.oldest_version, change.kind)):
-        if earlier.version < change.version and earlier.key == change.key:
-            return earlier.obj
-    return None
 
 
 def _line(verb: str, obj: JSON) -> str:

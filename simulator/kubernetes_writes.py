@@ -163,9 +163,12 @@ def _apply_to_pod(live: Live, pod: WorldPod, after: JSON) -> WorldPod:
     """Bring labels, annotations and the removal of scheduling gates into the world."""
     metadata = after.get("metadata") or {}
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    if _differences(pod.labels, labels) or _differences(pod.annotations, annotations):
-        # The world has no call for this: nothing in it but its HTTP face ever edits a pod's metadata.
-        pod = live.world._cluster.change_pod(pod, labels=labels, annotations=annotations)
+    live.world.patch_pod(
+        pod.namespace,
+        pod.name,
+        labels=_differences(pod.labels, labels),
+        annotations=_differences(pod.annotations, annotations),
+    )
     if pod.gated and not (after.get("spec") or {}).get("schedulingGates"):
         live.world.ungate(pod.namespace, pod.name)
     return live.world.pods[pod.key]

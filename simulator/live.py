@@ -26,11 +26,8 @@ class Live:
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.stopping = threading.Event()
-        world_config = config.world()
-        assert isinstance(world_config.quota, dict)  # Config.world made it, so that a fault may change it
-        self.quota: dict[str, int] = world_config.quota
         self.started_at: datetime = clock.now()
-        self.world = World(world_config, self.started_at)
+        self.world = World(config.world(), self.started_at)
         self.world.pdbs.extend(config.pdbs)
         self.posted_events: dict[int, dict[str, Any]] = {}  # core/v1 bodies by the version of the world's event
         self.xids: dict[tuple[str, int], int] = {}  # last XID by node and GPU

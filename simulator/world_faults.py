@@ -52,10 +52,8 @@ def _stock(live: Live, fault: WorldFault) -> None:
 
 def _quota(live: Live, fault: WorldFault) -> None:
     name = _named(fault.field, "field")
-    if fault.limit is None:
-        live.quota.pop(name, None)
-    else:
-        live.quota[name] = fault.limit
+    others = {k: v for k, v in live.world.config.quota.items() if k != name}
+    live.world.limit(others if fault.limit is None else {**others, name: fault.limit})
 
 
 def _refuse_rescale(live: Live, fault: WorldFault) -> None:
@@ -82,7 +80,8 @@ def _telemetry(live: Live, _fault: WorldFault) -> None:
 
 def _behaviour(live: Live, fault: WorldFault) -> None:
     given = read(Behaviour, fault.switches or {}, "switches")
-    _switch(live, {name: getattr(given, name) for name in fault.switches or {}})
+    named = {name: getattr(given, name) for name in fault.switches or {}}
+    live.world.behave(replace(live.world.config.behaviour, **named))
 
 
 def _deny(live: Live, fault: WorldFault) -> None:
@@ -128,10 +127,8 @@ def lift(live: Live) -> None:
     """Undo every world fault; what is stuck or gone stays so."""
     with live.moved():
         live.world.faults.clear()
-        live.quota.clear()
-        live.quota.update(live.config.quota)
-        original = live.config.behaviour
-        _switch(live, {f.name: getattr(original, f.name) for f in fields(original)})
+        live.world.limit(live.config.quota)
+        live.world.behave(live.config.behaviour)
         live.denied.clear()
         live.denied.update(live.config.kubernetes.denied)
         live.expired = live.config.kubernetes.expired
@@ -144,7 +141,7 @@ def shown(live: Live) -> dict[str, Any]:
         original, present = live.config.behaviour, world.config.behaviour
         return {
             "stock": dict(world.faults.stock),
-            "quota": dict(live.quota),
+            "quota": dict(world.config.quota),
             "telemetry_gone": world.faults.telemetry_gone,
             "behaviour": {
                 f.name: _plain(getattr(present, f.name))
@@ -155,15 +152,6 @@ def shown(live: Live) -> dict[str, Any]:
             "expired": live.expired,
             "xids": {f"{node}/{gpu}": code for (node, gpu), code in live.xids.items()},
         }
-
-
-def _switch(live: Live, values: Mapping[str, Any]) -> None:
-    """Change the world's Behaviour in place: all its parts hold this one value, frozen for everybody but a fault."""
-    present = live.world.config.behaviour
-    assert present is not live.config.behaviour
-    replace(present, **values)  # raises for a name that is none
-    for name, value in values.items():
-        object.__setattr__(present, name, value)
 
 
 def _plain(value: object) -> object:
