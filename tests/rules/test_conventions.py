@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import yaml
 
 from receiver.core.model import SignalAction
 from receiver.core.signals import COMPONENT, HEARTBEAT_ALERT
-from tests.rules.files import ALERTS, EVERY_RULE, HEARTBEAT, RECORDINGS, TEST_FILES, Rule
+from tests.rules.files import ALERTS, EVERY_RULE, HEARTBEAT, RECORDINGS, ROOT, TEST_FILES, Rule
 
 RUNBOOKS = "https://civo-gpu-autoscaler.example/docs/runbooks/"
 
@@ -138,3 +139,17 @@ def test_demand_reaches_its_alert_without_a_hop_to_another_group() -> None:
 
 def test_the_heartbeat_has_the_name_that_the_receiver_listens_for() -> None:
     assert HEARTBEAT_ALERT in {alert.name for alert in ALERTS}
+
+
+def test_every_alert_has_a_runbook_of_its_name_and_every_runbook_an_alert() -> None:
+    written = {path.stem for path in (ROOT / "docs" / "runbooks").glob("*.md")}
+    assert {alert.name for alert in ALERTS} == written
+
+
+RUNBOOK_SHAPE = ["Meaning", "Impact", "How to check", "How to fix", "How to silence", "False positives"]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "runbooks").glob("*.md")), ids=lambda p: p.stem)
+def test_every_runbook_has_the_same_shape(path: Path) -> None:
+    headings = [line[3:] for line in path.read_text().splitlines() if line.startswith("## ")]
+    assert headings == RUNBOOK_SHAPE
