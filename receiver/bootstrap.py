@@ -11,7 +11,7 @@ import structlog
 from flask import Flask
 from prometheus_client import CollectorRegistry
 
-from receiver.act import Hands
+from receiver.act import Hands, WriterLostError
 from receiver.adapters.alarms import AlertmanagerAlarms
 from receiver.adapters.civo import CivoCloud
 from receiver.adapters.cluster import connect
@@ -77,8 +77,8 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     database = settings.environment.database_url.get_secret_value()
     store = open_store(database)
     instruments = Instruments()
-    sources, hands_cloud, hands_cluster = _open_ports(settings, store)
     writer = WriterLock(database)
+    sources, hands_cloud, hands_cluster = _open_ports(settings, store, writer)
     hands = Hands(cloud=hands_cloud, cluster=hands_cluster, may_write=writer.held)
     pruned_at = clock.now()
 
@@ -114,14 +114,24 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     return app
 
 
-def _open_ports(settings: Settings, store: SqlStore) -> tuple[Sources, Cloud, Cluster | None]:
-    """Open every source, and what may be written to: in observe mode writes become sentences."""
+def _open_ports(settings: Settings, store: SqlStore, writer: WriterLock) -> tuple[Sources, Cloud, Cluster | None]:
+    """Open every source, and what may be written to: in observe mode writes become sentences.
+
+    Civo's adapter asks once more right before it writes: it reads the count again first, and while Civo
+    takes its time for that our parent may have died.
+    """
     said, told = settings.configuration, settings.environment
+
+    def still_the_writer() -> None:
+        if not writer.held():
+            raise WriterLostError("another loop writes, or our parent process is gone")
+
     cloud: Cloud = CivoCloud(
         api_url=told.civo_api_url,
         api_key=told.civo_api_key.get_secret_value(),
         region=told.civo_region,
         cluster_id=told.civo_cluster_id,
+        before_write=still_the_writer,
     )
     cluster: Cluster | None = connect(told.kubeconfig) if said.kubernetes.enabled else None
     sources = Sources(

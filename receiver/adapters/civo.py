@@ -5,6 +5,7 @@ and the answers (they carry passwords and a kubeconfig) out of every message.
 """
 
 import re
+from collections.abc import Callable
 from datetime import datetime
 from typing import NoReturn
 
@@ -36,7 +37,9 @@ class _Bearer(AuthBase):
 class CivoCloud:
     """The node pools of one Civo cluster.
 
-    *timeouts* are (connect, read) seconds. Raises ValueError for a key or id that cannot be sent.
+    *timeouts* are (connect, read) seconds. *before_write* is called right before each PUT and DELETE, after
+    the reads that precede it, which may have taken long; what it raises stops the write and is passed on.
+    Raises ValueError for a key or id that cannot be sent.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class CivoCloud:
         cluster_id: str,
         session: requests.Session | None = None,
         timeouts: tuple[float, float] = (5, 30),
+        before_write: Callable[[], None] | None = None,
     ) -> None:
         self.region = region
         self.cluster_id = cluster_id.strip()
@@ -58,6 +62,7 @@ class CivoCloud:
             raise ValueError("CIVO_API_KEY is empty or holds characters that no key has")
         self._session = session or quick_session()
         self._timeouts = timeouts
+        self._before_write = before_write
         self._clock = SystemClock()
 
     def __repr__(self) -> str:
@@ -133,6 +138,8 @@ class CivoCloud:
 
         Errors are raised ``from None``: those of requests and json hold the request's key and the answer's text.
         """
+        if method != "GET" and self._before_write is not None:
+            self._before_write()
         try:
             response = self._session.request(
                 method,

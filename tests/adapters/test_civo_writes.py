@@ -8,7 +8,9 @@ from pytest_httpserver import HTTPServer
 from receiver.adapters.civo import CivoCloud
 from receiver.ports import Did, TryLater, WontWork
 from tests.adapters.civo_answers import (
+    CLUSTER,
     CLUSTER_PATH,
+    KEY,
     POOL,
     POOL_PATH,
     a_cloud,
@@ -195,3 +197,22 @@ def test_an_id_that_could_change_the_path_is_never_sent(httpserver: HTTPServer, 
     with pytest.raises(WontWork):
         cloud.resize(bad, decided_on=1, target=2)
     assert not httpserver.log
+
+
+class NotOurs(Exception):
+    """What the caller raises when it may not write any more."""
+
+
+def _never() -> None:
+    raise NotOurs
+
+
+def test_the_right_to_write_is_asked_for_after_the_count_was_read_again(httpserver: HTTPServer) -> None:
+    cloud = CivoCloud(httpserver.url_for(""), KEY, "LON1", CLUSTER, before_write=_never)
+    required(httpserver, 1)
+    with pytest.raises(NotOurs):
+        cloud.resize(POOL, decided_on=1, target=3)
+    with pytest.raises(NotOurs):
+        cloud.retire(POOL, INSTANCE)
+    cloud.close()
+    assert [r.method for r, _ in httpserver.log] == ["GET"]
