@@ -1,0 +1,48 @@
+"""The same news many times, in any order, buys one node."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from simulator.server import Simulator
+from tests.e2e.clouds import calls, required, submit, until_running
+from tests.e2e.payloads import a_payload, an_alert
+from tests.e2e.receivers import Receiver
+
+FIRING = a_payload(an_alert("firing"))
+RESOLVED = a_payload(an_alert("resolved"))
+
+
+def _one_node_was_asked_for(cloud: Simulator, receiver: Receiver, deliveries: int) -> None:
+    """Hold the end of every test here: all considered, one PUT, one node."""
+    receiver.until_considered()
+    until_running(cloud)
+    receiver.deliver(FIRING)
+    receiver.until_considered()
+    assert [c["body"]["count"] for c in calls(cloud, "PUT")] == [1]
+    assert required(cloud) == 1
+    assert receiver.rows("SELECT count(*) FROM deliveries") == [(deliveries + 1,)]
+    assert receiver.rows("SELECT outcome FROM actions") == [("confirmed",)]
+
+
+def test_the_same_payload_twenty_times_from_eight_threads_asks_civo_once(cloud: Simulator, receiver: Receiver) -> None:
+    submit(cloud)
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(receiver.post, [FIRING] * 20))
+    assert {a.status_code for a in answers} == {202}
+    assert len({a.json()["delivery"] for a in answers}) == 20
+    _one_node_was_asked_for(cloud, receiver, 20)
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [(RESOLVED, FIRING), (FIRING, RESOLVED, FIRING), (RESOLVED,)],
+    ids=["resolved before firing", "firing, resolved, firing", "resolved alone, as the pod waits on"],
+)
+def test_the_order_of_messages_does_not_matter(
+    messages: tuple[dict[str, object], ...], cloud: Simulator, receiver: Receiver
+) -> None:
+    submit(cloud)
+    for message in messages:
+        receiver.deliver(message)
+    _one_node_was_asked_for(cloud, receiver, len(messages))
