@@ -7,6 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import requests
@@ -130,10 +131,8 @@ class Process:
             return
         if running.poll() is None:
             running.terminate()
-            try:
+            with suppress(subprocess.TimeoutExpired):
                 running.wait(seconds)
-            except subprocess.TimeoutExpired:
-                pass
         self.kill()
 
     def kill(self) -> None:
@@ -141,10 +140,8 @@ class Process:
         running, self._running = self._running, None
         if running is None:
             return
-        try:
+        with suppress(ProcessLookupError):  # nothing of the group may be left
             os.killpg(running.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # nothing of the group is left
         running.wait(10)
 
     def last_lines(self, count: int = 15) -> str:

@@ -100,6 +100,8 @@ class Stack:
             f"--storage.tsdb.path={self.places.folder / 'prometheus-data'}",
             f"--web.listen-address={self.places.address('prometheus')}",
         ]
+        if self.plan.resend_delay is not None:
+            command.append(f"--rules.alert.resend-delay={self.plan.resend_delay}")
         ready = answers(self.places.url("prometheus") + "/-/ready")
         return self._process("prometheus", command, ready, plain_environment())
 
@@ -208,7 +210,7 @@ def running(plan: StackPlan, folder: Path) -> Iterator[Stack]:
 def signals_end_the_block() -> Iterator[None]:
     """Let SIGTERM and SIGHUP end the block as Ctrl-C does, by KeyboardInterrupt; the main thread only."""
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
+    def interrupt(number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt(signal.Signals(number).name)
 
     caught = (signal.SIGTERM, signal.SIGHUP)
