@@ -4,11 +4,11 @@ Promises not to decide and not to write. A source that fails becomes a SourceSta
 would have told is unknown, never zero.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TypeVar
 
+from receiver.answers import ask, date_changes, judge_dcgm, judge_heartbeat, judge_prometheus
 from receiver.core.actions import ActionKind, VictimStage
 from receiver.core.budget import month_of
 from receiver.core.cost import spend
@@ -40,16 +40,11 @@ from receiver.ports import (
     Store,
     Telemetry,
     TelemetryFacts,
-    TryLater,
-    WontWork,
 )
 
-T = TypeVar("T")
-MISSED_HEARTBEATS = 3
 PAYLOAD_LIFE = timedelta(
     minutes=4, seconds=30
 )  # 2 x repeat_interval (2m) + group_interval (30s) of rules/alertmanager.yml
-COVERAGE_NEEDED = 0.8  # share of usable nodes whose GPUs must report before their activity is believed
 POD_HOLDS_NODE = (PodPhase.STARTING, PodPhase.RUNNING)
 
 
@@ -92,12 +87,12 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
     month = month_of(now, policy.budget.timezone if policy.budget else "UTC")
     memory = sources.store.memory(now, month.start)
     states: dict[Source, SourceState] = {Source.STORE: SourceState(source=Source.STORE, up=True, at=now)}
-    cloud = _ask(Source.CIVO, sources.cloud.look, states, now)
-    cluster = _ask(Source.KUBERNETES, sources.cluster.look if sources.cluster else None, states, now)
-    telemetry = _ask(Source.PROMETHEUS, sources.telemetry.look if sources.telemetry else None, states, now)
-    alarms = _ask(Source.ALERTMANAGER, sources.alarms.look if sources.alarms else None, states, now)
-    _judge_prometheus(telemetry, states, now)
-    _judge_heartbeat(memory, policy, states, now)
+    cloud = ask(Source.CIVO, sources.cloud.look, states, now)
+    cluster = ask(Source.KUBERNETES, sources.cluster.look if sources.cluster else None, states, now)
+    telemetry = ask(Source.PROMETHEUS, sources.telemetry.look if sources.telemetry else None, states, now)
+    alarms = ask(Source.ALERTMANAGER, sources.alarms.look if sources.alarms else None, states, now)
+    judge_prometheus(telemetry, states, now)
+    judge_heartbeat(memory, policy, states, now)
 
     lives = _lives(cloud, cluster, memory, policy, now)
     usd, unpriced = spend(lives, month.start, now, policy.billing)
@@ -115,8 +110,8 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
         pods=_by_node(cluster),
     )
     pools = tuple(_pool_state(p, seen) for p in policy.pools)
-    _judge_dcgm(pools, telemetry, states, now)
-    _date_changes(states, sources.store, now)
+    judge_dcgm(pools, telemetry, states, now)
+    date_changes(states, sources.store, now)
     facts = Facts(
         at=now,
         pools=pools,
@@ -130,58 +125,6 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
     )
     required = {p.id: cloud[p.id].required for p in policy.pools if p.id in cloud} if cloud is not None else {}
     return Looked(facts=facts, lives=lives, required=required)
-
-
-def _ask(
-    source: Source, question: Callable[[], T] | None, states: dict[Source, SourceState], now: datetime
-) -> T | None:
-    if question is None:
-        states[source] = SourceState(source=source, up=False, detail="not configured", configured=False)
-        return None
-    try:
-        answer = question()
-    except (TryLater, WontWork) as error:
-        states[source] = SourceState(source=source, up=False, at=now, detail=str(error))
-        return None
-    states[source] = SourceState(source=source, up=True, at=now)
-    return answer
-
-
-def _judge_prometheus(telemetry: TelemetryFacts | None, states: dict[Source, SourceState], now: datetime) -> None:
-    """Prometheus counts as up only while it evaluates our rules: an answer without them is silence, not calm."""
-    if telemetry is not None and not telemetry.rules_alive:
-        detail = "it answers, but GpuAutoscalerHeartbeat does not fire there: are the rules loaded?"
-        states[Source.PROMETHEUS] = SourceState(source=Source.PROMETHEUS, up=False, at=now, detail=detail)
-
-
-def _judge_heartbeat(memory: Memory, policy: Policy, states: dict[Source, SourceState], now: datetime) -> None:
-    heard = memory.heartbeat_at
-    late = heard is None or now - heard > MISSED_HEARTBEATS * policy.heartbeat_interval
-    detail = "" if not late else ("none heard yet" if heard is None else f"the last one came at {heard:%H:%M:%S} UTC")
-    states[Source.HEARTBEAT] = SourceState(source=Source.HEARTBEAT, up=not late, at=heard, detail=detail)
-
-
-def _judge_dcgm(
-    pools: Sequence[PoolState], telemetry: TelemetryFacts | None, states: dict[Source, SourceState], now: datetime
-) -> None:
-    """DCGM is up when every pool with usable nodes reports activity for enough of them."""
-    blind = [
-        p.pool
-        for p in pools
-        if p.of(Stage.USABLE) and (telemetry is None or telemetry.coverage.get(p.pool, 0.0) < COVERAGE_NEEDED)
-    ]
-    detail = f"no activity reported for pools {', '.join(blind)}" if blind else ""
-    states[Source.DCGM] = SourceState(source=Source.DCGM, up=not blind, at=now, detail=detail)
-
-
-def _date_changes(states: dict[Source, SourceState], store: Store, now: datetime) -> None:
-    """Set `since` of every state: when it last went up or down, as the step before this one saw it."""
-    before = store.snapshot()
-    said = {s["source"]: s for s in before[0].get("sources", [])} if before else {}
-    for source, state in states.items():
-        old = said.get(source.value)
-        same = old is not None and old.get("up") == state.up and old.get("since")
-        states[source] = replace(state, since=datetime.fromisoformat(old["since"]) if old and same else now)
 
 
 def _waiting(cluster: ClusterFacts | None, telemetry: TelemetryFacts | None) -> tuple[Pod, ...]:

@@ -196,6 +196,9 @@ def _tell_the_rest(
 
 
 def _log_step(facts: Facts, decisions: Mapping[str, Decision], mode: str) -> None:
+    for source in facts.sources.values():
+        if source.configured and not source.up and source.since == facts.at:
+            log.warning("source is silent", source=source.source.value, detail=source.detail)
     log.info(
         "step",
         mode=mode,

@@ -88,7 +88,7 @@ class _FileHold:
     def take(self) -> bool:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)  # Python keeps it from children
         except OSError as error:
             raise WontWork(f"cannot open {self._path}: {error.strerror}", code="store") from error
         try:
@@ -155,6 +155,5 @@ class _SessionHold:
     def let_go(self) -> None:
         if self._connection is not None:
             with contextlib.suppress(SQLAlchemyError):
-                self._connection.invalidate()  # close it for real: the session's end is what unlocks
-                self._connection.close()
+                self._connection.close()  # without a pool this ends the session, and that is what unlocks
             self._connection = None
