@@ -14,7 +14,7 @@ from receiver.adapters.store.database import Database
 from receiver.adapters.store.schema import metadata
 from receiver.adapters.store.urls import parse
 from receiver.ports import TryLater, WontWork
-from tests.store.builders import NOW, after, delivery
+from tests.store.builders import NOW, PostgresServer, after, delivery
 
 VARIABLE = "GPU_AUTOSCALER_DATABASE_URL"
 
@@ -109,6 +109,12 @@ def test_a_server_that_does_not_answer_may_do_so_later_and_its_password_is_not_t
     assert failed.value.code == "store"
     assert "hunter2" not in str(failed.value)
     assert "127.0.0.1" in str(failed.value)
+
+
+def test_a_password_that_the_server_repeats_is_not_told(request: pytest.FixtureRequest) -> None:
+    server: PostgresServer = request.getfixturevalue("postgres")
+    with pytest.raises(TryLater, match=r'database "\*\*\*" does not exist'):
+        open_store(server.url.replace("receiver@", "receiver:hunter2@").removesuffix("/postgres") + "/hunter2")
 
 
 def test_a_migration_that_dies_half_way_leaves_nothing(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,13 +58,13 @@ def test_a_released_lock_is_free_and_no_longer_held(url: str) -> None:
     second.release()
 
 
-def test_another_way_to_write_the_same_file_is_the_same_lock(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(tmp_path / "state")
+def test_another_name_of_the_same_file_is_the_same_lock(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "link.db").symlink_to(tmp_path / "state" / "store.db")
     first = WriterLock(f"sqlite:///{tmp_path}/state/store.db")
-    second = WriterLock(f"sqlite:///{tmp_path}/link/../state/./store.db")
-    third = WriterLock(f"sqlite:///{tmp_path}/link/store.db")
-    (tmp_path / "state").mkdir(exist_ok=True)
-    assert (first.try_acquire(), second.try_acquire(), third.try_acquire()) == (True, False, False)
+    assert first.try_acquire()
+    assert not WriterLock(f"sqlite:///{tmp_path}/link.db").try_acquire()
+    assert not WriterLock(f"sqlite:///{tmp_path}/state/../state/store.db").try_acquire()
     first.release()
 
 
@@ -142,6 +142,16 @@ def test_a_lock_file_that_was_taken_away_no_longer_counts(tmp_path: Path) -> Non
     assert lock.try_acquire()
     assert lock.held()
     lock.release()
+
+
+def test_a_lock_file_that_was_replaced_no_longer_counts(tmp_path: Path) -> None:
+    old, new = WriterLock(f"sqlite:///{tmp_path}/store.db"), WriterLock(f"sqlite:///{tmp_path}/store.db")
+    assert old.try_acquire()
+    (tmp_path / "store.db.loop.lock").unlink()
+    assert new.try_acquire()
+    assert (old.held(), new.held()) == (False, True)
+    assert not old.try_acquire()
+    new.release()
 
 
 def test_a_lost_session_is_a_lost_lock(request: pytest.FixtureRequest) -> None:

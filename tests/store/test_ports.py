@@ -1,0 +1,21 @@
+"""The adapters are what the ports ask for; mypy reads these assignments."""
+
+from pathlib import Path
+
+from receiver.adapters.notify import OutboxStore
+from receiver.adapters.store import open_store
+from receiver.adapters.writer_lock import WriterLock
+from receiver.loop import Writer
+from receiver.ports import Store
+
+
+def test_the_store_and_the_lock_fit_their_ports(tmp_path: Path) -> None:
+    opened = open_store(f"sqlite:///{tmp_path}/store.db")
+    store: Store = opened
+    outbox: OutboxStore = opened
+    writer: Writer = WriterLock(f"sqlite:///{tmp_path}/store.db")
+    store.check()
+    assert outbox.reached(1) == frozenset()
+    assert writer.try_acquire()
+    writer.release()
+    opened.close()
