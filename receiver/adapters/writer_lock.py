@@ -7,6 +7,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Protocol
 
+import structlog
 from sqlalchemy import URL, Connection, Engine, create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
@@ -15,6 +16,8 @@ from receiver.adapters.store.database import postgres_arguments
 from receiver.adapters.store.urls import beside, is_sqlite, parse
 from receiver.ports import TryLater, WontWork
 
+log = structlog.get_logger("receiver")
+
 LOCK_KEY = 0x6770755F6C6F6F70  # "gpu_loop": PostgreSQL's advisory locks are named by a number
 
 
@@ -22,7 +25,7 @@ class _Hold(Protocol):
     """Where the lock is."""
 
     def take(self) -> bool:
-        """Take the lock without waiting; False when another process has it."""
+        """Take the lock without waiting; False when another process has it. TryLater, WontWork if that is unknown."""
 
     def keeps(self) -> bool:
         """True while the lock that was taken is still the one that counts."""
@@ -45,17 +48,21 @@ class WriterLock:
         self._hold: _Hold = _FileHold(beside(parsed, ".loop.lock")) if is_sqlite(parsed) else _SessionHold(parsed)
         self._parent = os.getppid()
         self._owner: int | None = None  # the process that took it: a fork inherits the file, not the right
+        self._trouble = ""  # what was logged last
         self._guard = Lock()
 
     def try_acquire(self) -> bool:
-        """Take the right if nobody has it; True when it is ours. TryLater when the database does not answer."""
+        """Take the right if nobody has it; True when it is ours.
+
+        False, too, when the lock cannot be asked for: the loop waits then, and the log says why, once.
+        """
         with self._guard:
             if self._orphaned():
                 return False
             if self._owner == os.getpid() and self._hold.keeps():
                 return True
             self._hold.let_go()
-            self._owner = os.getpid() if self._hold.take() else None
+            self._owner = os.getpid() if self._taken() else None
             return self._owner is not None
 
     def held(self) -> bool:
@@ -73,6 +80,17 @@ class WriterLock:
             if self._owner == os.getpid():
                 self._hold.let_go()
             self._owner = None
+
+    def _taken(self) -> bool:
+        try:
+            taken = self._hold.take()
+        except (TryLater, WontWork) as error:
+            if str(error) != self._trouble:
+                log.warning("writer lock out of reach", error=str(error))
+            self._trouble = str(error)
+            return False
+        self._trouble = ""
+        return taken
 
     def _orphaned(self) -> bool:
         return os.getppid() != self._parent

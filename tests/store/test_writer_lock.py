@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from receiver.adapters.writer_lock import WriterLock
-from receiver.ports import TryLater, WontWork
 from tests.store.builders import PostgresServer
 from tests.store.test_durability import python
 
@@ -164,13 +164,17 @@ def test_a_lost_session_is_a_lost_lock(request: pytest.FixtureRequest) -> None:
     lock.release()
 
 
-def test_a_lock_that_cannot_be_asked_for_means_try_later() -> None:
-    with pytest.raises(TryLater) as failed:
-        WriterLock("postgresql://user:hunter2@127.0.0.1:9/db?connect_timeout=2").try_acquire()
-    assert "hunter2" not in str(failed.value)
+def test_a_server_that_does_not_answer_gives_no_lock_and_is_logged_once() -> None:
+    lock = WriterLock("postgresql://user:hunter2@127.0.0.1:9/db?connect_timeout=2")
+    with capture_logs() as logged:
+        assert [lock.try_acquire(), lock.try_acquire(), lock.held()] == [False, False, False]
+    (line,) = logged
+    assert line["event"] == "writer lock out of reach"
+    assert "hunter2" not in str(line)
 
 
-def test_a_lock_file_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_lock_file_that_cannot_be_made_gives_no_lock_and_is_logged(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(WontWork, match="cannot open"):
-        WriterLock(f"sqlite:///{tmp_path}/file/store.db").try_acquire()
+    with capture_logs() as logged:
+        assert not WriterLock(f"sqlite:///{tmp_path}/file/store.db").try_acquire()
+    assert "cannot open" in logged[0]["error"]
