@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 import structlog
 from flask import Flask
+from gunicorn.errors import AppImportError
 from prometheus_client import CollectorRegistry
 
 from receiver.act import Hands, WriterLostError
@@ -21,12 +22,12 @@ from receiver.adapters.store import SqlStore, open_store
 from receiver.adapters.telemetry import PrometheusTelemetry
 from receiver.adapters.writer_lock import WriterLock
 from receiver.clock import SystemClock
-from receiver.config import Settings, load
+from receiver.config import ConfigError, Settings, load
 from receiver.config.model import Mode
 from receiver.look import Sources
 from receiver.loop import Courier, Loop
 from receiver.metrics import Instruments, StoreCollector, installed_version
-from receiver.ports import Cloud, Cluster
+from receiver.ports import Cloud, Cluster, TryLater, WontWork
 from receiver.reconcile import Stepped, step
 from receiver.web import WebParts
 from receiver.web import create_app as create_web
@@ -112,6 +113,17 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     )
     app.extensions[EXTENSION] = Running(settings=settings, store=store, loop=loop, courier=courier)
     return app
+
+
+def load_app() -> Flask:
+    """Build the application for gunicorn: what keeps it from starting is one line on standard error, not a stack trace.
+
+    gunicorn prints the text of an AppImportError and ends with status 4 instead of booting one worker after another.
+    """
+    try:
+        return create_app()
+    except (ConfigError, WontWork, TryLater) as error:
+        raise AppImportError(f"cannot start: {error}") from None
 
 
 def _open_ports(settings: Settings, store: SqlStore, writer: WriterLock) -> tuple[Sources, Cloud, Cluster | None]:

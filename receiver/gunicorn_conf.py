@@ -1,6 +1,6 @@
 """gunicorn's settings: one worker that answers webhooks on eight threads and runs the loop beside them.
 
-``gunicorn --config python:receiver.gunicorn_conf 'receiver.bootstrap:create_app()'``. The settings are module
+``gunicorn --config python:receiver.gunicorn_conf`` is what `gpu-autoscaler serve` becomes. The settings are module
 variables because that is gunicorn's interface (https://gunicorn.org/reference/settings/).
 """
 
@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-wsgi_app = "receiver.bootstrap:create_app()"
+wsgi_app = "receiver.bootstrap:load_app()"
 
 bind = os.environ.get("GPU_AUTOSCALER_LISTEN") or "0.0.0.0:8080"
 
