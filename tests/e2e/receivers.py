@@ -5,9 +5,7 @@ import json
 import os
 import re
 import signal
-import socket
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,22 +14,14 @@ from typing import Any
 import requests
 import yaml
 
-from tests.e2e.waiting import until
+from demo.configs import ROOT, plain_environment
+from demo.plan import API_KEY, REGION
+from demo.processes import Process, free_port
+from tests.e2e.waiting import PATIENCE, until
 
-ROOT = Path(__file__).resolve().parents[2]
 WEBHOOK_TOKEN = "SECRET-webhook-token-of-the-tests"
 OPERATOR_TOKEN = "SECRET-operator-token-of-the-tests"
-CIVO_KEY = "SECRET-civo-api-key"
 POOL = "5f3c0000-0000-4000-8000-0000000000a1"
-OURS = ("CIVO_", "GPU_AUTOSCALER_", "KUBECONFIG")
-
-
-def free_port() -> int:
-    """Return a port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def a_pool(**changes: Any) -> dict[str, Any]:
@@ -46,12 +36,6 @@ def a_pool(**changes: Any) -> dict[str, Any]:
     }
 
 
-def bare_environ(**given: str) -> dict[str, str]:
-    """Return this process' environment without anything of ours, and *given*."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
-    return {**kept, "NO_PROXY": "*", "no_proxy": "*", **given}
-
-
 def is_running(pid: int) -> bool:
     """True while *pid* runs; a zombie that nobody reaps does not."""
     try:
@@ -63,46 +47,46 @@ def is_running(pid: int) -> bool:
     return True
 
 
+class Server(Process):
+    """One start of a server, whose exit status counts."""
+
+    def wait(self, seconds: float) -> int:
+        """Return the exit status of the process itself, not of its children. Raises TimeoutExpired."""
+        assert self._running is not None
+        return self._running.wait(seconds)
+
+
 class Receiver:
     """One installation: a configuration, a store, a port. It may be started again after its end."""
 
     def __init__(self, folder: Path, config: Mapping[str, Any], environ: Mapping[str, str], store: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder = folder
         self.store = store
-        self.port = free_port()
-        self.config = folder / "config.yaml"
-        self.config.write_text(yaml.safe_dump(dict(config)), encoding="utf-8")
-        self.environ = bare_environ(
-            GPU_AUTOSCALER_CONFIG=str(self.config),
-            GPU_AUTOSCALER_LISTEN=f"127.0.0.1:{self.port}",
-            GPU_AUTOSCALER_DATABASE_URL=f"sqlite:///{store}",
-            GPU_AUTOSCALER_WEBHOOK_TOKEN=WEBHOOK_TOKEN,
-            GPU_AUTOSCALER_OPERATOR_TOKEN=OPERATOR_TOKEN,
-            CIVO_API_KEY=CIVO_KEY,
-            CIVO_REGION="LON1",
+        self.output = folder / "output"
+        file = folder / "config.yaml"
+        file.write_text(yaml.safe_dump(dict(config)), encoding="utf-8")
+        self.address = f"127.0.0.1:{free_port()}"
+        self.environ = {
+            **plain_environment(),
+            "GPU_AUTOSCALER_CONFIG": str(file),
+            "GPU_AUTOSCALER_LISTEN": self.address,
+            "GPU_AUTOSCALER_DATABASE_URL": f"sqlite:///{store}",
+            "GPU_AUTOSCALER_WEBHOOK_TOKEN": WEBHOOK_TOKEN,
+            "GPU_AUTOSCALER_OPERATOR_TOKEN": OPERATOR_TOKEN,
+            "CIVO_API_KEY": API_KEY,
+            "CIVO_REGION": REGION,
             **environ,
-        )
-        self.process: subprocess.Popen[bytes] | None = None
-        self._groups: list[int] = []
-        self._starts = 0
+        }
+        self._starts: list[Server] = []
 
     # --- the processes ---
 
     def start(self) -> "Receiver":
         """Start gunicorn as the command line does, in a process group of its own; returns at once."""
-        self._starts += 1
-        with self.stdout.open("ab") as out, self.stderr.open("ab") as err:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "receiver.cli", "serve"],
-                cwd=ROOT,
-                env=self.environ,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-            )
-        self._groups.append(self.process.pid)
+        command = (sys.executable, "-m", "receiver.cli", "serve")
+        server = Server("receiver", command, lambda: True, self.output, self.environ, ROOT)
+        self._starts.append(server)
+        server.spawn()
         return self
 
     def serve(self) -> "Receiver":
@@ -113,60 +97,40 @@ class Receiver:
         return self
 
     @property
-    def stdout(self) -> Path:
-        """What every start said on standard output."""
-        return self.folder / "stdout"
-
-    @property
-    def stderr(self) -> Path:
-        """What every start said on standard error."""
-        return self.folder / "stderr"
-
-    @property
-    def master(self) -> int:
-        """The process id of gunicorn's master."""
-        assert self.process is not None
-        return self.process.pid
+    def server(self) -> Server:
+        """The last start."""
+        return self._starts[-1]
 
     @property
     def worker(self) -> int:
         """The process id of the worker that was booted last."""
-        return int(re.findall(r"Booting worker with pid: (\d+)", self.stderr.read_text())[-1])
+        return int(re.findall(r"Booting worker with pid: (\d+)", self.said())[-1])
 
-    def kill(self, *pids: int) -> None:
-        """SIGKILL *pids*, or the whole process group when none are named."""
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
-        if not pids:
-            os.killpg(self.master, signal.SIGKILL)
-        if self.process is not None and (not pids or self.master in pids):
-            self.process.wait(10)
+    def kill_worker(self) -> None:
+        """SIGKILL the worker alone."""
+        os.kill(self.worker, signal.SIGKILL)
+
+    def kill_master(self) -> None:
+        """SIGKILL gunicorn's master alone: its worker is an orphan then."""
+        self.server.signal(signal.SIGKILL)
+        self.server.wait(10)
 
     def terminate(self, patience: float) -> int:
         """SIGTERM the master as Kubernetes does; return the exit status. Raises TimeoutExpired."""
-        assert self.process is not None
-        self.process.terminate()
-        return self.process.wait(patience)
-
-    def wait(self, patience: float = 20) -> int:
-        """Return the exit status of a server that ends by itself."""
-        assert self.process is not None
-        return self.process.wait(patience)
+        self.server.signal(signal.SIGTERM)
+        return self.server.wait(patience)
 
     def end(self) -> None:
         """End every process of every start, an orphaned worker too."""
-        for group in self._groups:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(group, signal.SIGKILL)
-        if self.process is not None:
-            self.process.wait(10)
+        for server in self._starts:
+            server.kill()
 
     # --- what it says ---
 
     @property
     def url(self) -> str:
         """Where it listens."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.address}"
 
     def get(self, path: str) -> requests.Response:
         """GET *path*."""
@@ -177,7 +141,7 @@ class Receiver:
         found: dict[str, Any] = self.get("/healthz").json()
         return found
 
-    def until_loop(self, state: str, patience: float = 25.0) -> None:
+    def until_loop(self, state: str, patience: float = PATIENCE) -> None:
         """Wait until /healthz says that the loop is *state*."""
         until(lambda: self.health()["loop"] == state, f"a loop that is {state}", patience)
 
@@ -210,11 +174,15 @@ class Receiver:
         """Return the deliveries that no finished step has considered."""
         return [row[0] for row in self.rows("SELECT id FROM deliveries WHERE considered_at IS NULL")]
 
-    def until_considered(self, patience: float = 25.0) -> None:
+    def until_considered(self, patience: float = PATIENCE) -> None:
         """Wait until every delivery was considered."""
         until(lambda: not self.unconsidered(), "every delivery considered", patience)
 
+    def said(self) -> str:
+        """Return what every start wrote to standard output and error."""
+        return self.output.read_text(encoding="utf-8")
+
     def log(self, event: str) -> list[dict[str, Any]]:
         """Return the log's lines of *event*."""
-        lines = [json.loads(line) for line in self.stdout.read_text().splitlines() if line.startswith("{")]
+        lines = [json.loads(line) for line in self.said().splitlines() if line.startswith("{")]
         return [line for line in lines if line.get("event") == event]

@@ -40,7 +40,7 @@ def _one_node_in_the_end(cloud: Simulator, receiver: Receiver) -> None:
 
 def test_an_alert_survives_the_death_of_every_process(cloud: Simulator, receiver: Receiver) -> None:
     _caught_between_remembering_and_acting(cloud, receiver)
-    receiver.kill()
+    receiver.server.kill()
     assert calls(cloud, "PUT") == []
     receiver.start().until_loop("leading")
     assert calls(cloud, "PUT") == []
@@ -51,7 +51,7 @@ def test_an_alert_survives_the_death_of_every_process(cloud: Simulator, receiver
 def test_an_alert_survives_the_death_of_the_worker(cloud: Simulator, receiver: Receiver) -> None:
     _caught_between_remembering_and_acting(cloud, receiver)
     dead = receiver.worker
-    receiver.kill(dead)
+    receiver.kill_worker()
     assert calls(cloud, "PUT") == []
     until(lambda: receiver.worker != dead, "another worker of the same master")
     receiver.until_loop("leading")
@@ -66,7 +66,7 @@ def test_an_orphaned_worker_writes_nothing_and_the_next_server_takes_over(
 ) -> None:
     _caught_between_remembering_and_acting(cloud, receiver, reads)
     orphan = receiver.worker
-    receiver.kill(receiver.master)
+    receiver.kill_master()
     assert is_running(orphan)
     receiver.start()  # on the same port and the same store, while the orphan still holds both
     until(lambda: not is_running(orphan), "the end of the orphaned worker")
@@ -84,7 +84,7 @@ def test_a_crash_between_the_effect_of_a_put_and_its_answer_sends_no_second_one(
     receiver.deliver(a_payload())
     until(lambda: required(cloud) == 1, "the effect of the PUT")
     assert receiver.rows("SELECT outcome FROM actions") == [(None,)]
-    receiver.kill()
+    receiver.server.kill()
     receiver.start().until_loop("leading")
     cloud.faults.clear()
     _one_node_in_the_end(cloud, receiver)

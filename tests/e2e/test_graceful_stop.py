@@ -1,0 +1,36 @@
+"""SIGTERM, as Kubernetes sends it: the step under way is finished, the lock is given up, the exit status is 0."""
+
+from receiver.adapters.writer_lock import WriterLock
+from simulator.server import Simulator
+from tests.e2e.clouds import calls, last_call, submit
+from tests.e2e.payloads import a_payload
+from tests.e2e.receivers import Receiver
+from tests.e2e.waiting import until
+
+GRACE = 20.0  # gunicorn's graceful_timeout; Kubernetes kills after 30 s
+
+
+def test_a_server_that_is_told_to_stop_finishes_its_step_and_gives_up_the_lock(
+    cloud: Simulator, receiver: Receiver
+) -> None:
+    lock = WriterLock(f"sqlite:///{receiver.store}")
+    assert not lock.try_acquire()
+    submit(cloud)
+    before = last_call(cloud)
+    cloud.fault(kind="slow", face="civo", method="GET|PUT", seconds="1s", times=None)
+    receiver.deliver(a_payload())
+    until(lambda: calls(cloud, "GET", after=before), "a step that waits for Civo")
+
+    assert receiver.terminate(GRACE) == 0
+
+    assert [c["body"]["count"] for c in calls(cloud, "PUT")] == [1]
+    assert receiver.rows("SELECT outcome FROM actions") == [("confirmed",)]
+    assert receiver.unconsidered() == []
+    assert lock.try_acquire()
+    lock.release()
+    assert "Traceback" not in receiver.said()
+    assert "[ERROR]" not in receiver.said()
+
+
+def test_an_idle_server_stops_at_once(receiver: Receiver) -> None:
+    assert receiver.terminate(5) == 0
