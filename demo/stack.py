@@ -171,6 +171,11 @@ class Stack:
         answer.raise_for_status()
         return answer.json() if answer.content else None
 
+    def delete(self, part: str, path: str, token: str | None = None) -> None:
+        """Send DELETE *path* to *part*. Raises requests.RequestException."""
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._session.delete(self.places.url(part) + path, headers=headers, timeout=HTTP_SECONDS).raise_for_status()
+
     def state(self) -> dict[str, Any]:
         """The simulator's summary of the world."""
         state: dict[str, Any] = self.get("simulator", "/_state")
