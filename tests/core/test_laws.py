@@ -29,7 +29,7 @@ from receiver.core.model import (
 )
 from receiver.core.plan import plan
 from receiver.core.policy import Billing, Budget, Fallback, Limits, Policy, Pool
-from tests.core.builders import GPU, NOW, a_pod, a_pool, a_signal, run
+from tests.core.builders import GPU, NOW, a_node, a_pod, a_pool, a_signal, a_state, facts, run
 
 LAWS = settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
@@ -345,20 +345,33 @@ def test_what_was_asked_for_once_is_not_asked_for_again(world: World) -> None:
 
 
 @LAWS
-@given(worlds())
-def test_a_gang_is_bought_for_whole_or_not_at_all(world: World) -> None:
-    found, policy = world
-    only_gangs = replace(found, waiting=tuple(p for p in found.waiting if p.gang == "ml/g1"))
-    policy = replace(policy, pools=tuple(replace(p, min_nodes=0, standby_nodes=0) for p in policy.pools))
-    for pool, state, decision in decided((only_gangs, policy)):
-        if decision.change is not Change.GROW:
-            continue
-        free = sorted(sum(n.free.values()) for n in state.of(Stage.USABLE) if n.cordoned_by is not CordonedBy.SOMEONE)
-        coming = [
-            n for n in state.living if n.stage in (Stage.BUILDING, Stage.BOOTING, Stage.INSTALLING, Stage.UNKNOWN)
-        ]
-        room = sum(free) + (len(coming) + state.unlisted + decision.target - decision.present) * pool.gpus_per_node
-        assert room >= sum(p.gpus for p in only_gangs.waiting)
+@given(
+    pods=st.integers(1, 8),
+    each=st.sampled_from([1, 2, 3]),
+    per_node=st.sampled_from([1, 2, 4, 8]),
+    max_nodes=st.integers(0, 6),
+    usable=st.integers(0, 3),
+    cents=st.integers(0, 799),
+)
+def test_a_gang_is_bought_for_whole_or_not_at_all(
+    pods: int, each: int, per_node: int, max_nodes: int, usable: int, cents: int
+) -> None:
+    """A focused law: the pool has *usable* empty nodes, some money, and a gang waits."""
+    pool = a_pool(resources={GPU: per_node}, max_nodes=max(max_nodes, usable))
+    spent = Decimal(799 - cents) / 100
+    policy = Policy(pools=(pool,), budget=Budget(monthly_usd=Decimal(10)))
+    there = [a_node(f"n{n}", allocatable={GPU: per_node}) for n in range(usable)]
+    found = facts(
+        a_state(*there),
+        waiting=[a_pod(f"rank{n}", each, gang="ml/train") for n in range(pods)],
+        spend=Spend(month="2026-11", usd=spent),
+    )
+    [(_, _, decision)] = decided((found, policy))
+    fit = per_node // each
+    more = max(0, -(-pods // fit) - usable) if fit else 0
+    money = Decimal(10) - spent - usable * Decimal("1.29")
+    whole = usable + more <= pool.max_nodes and more * Decimal("1.29") <= money
+    assert decision.target == usable + (more if whole else 0)
 
 
 @LAWS
