@@ -1,0 +1,76 @@
+"""docs/guardrails.md has every rule that speaks and no other, and its tables are those that are tested."""
+
+from itertools import product
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from receiver.core.guardrails import GUARDRAILS
+from receiver.core.model import SignalAction
+from tests.core.builders import a_node, a_pod, a_policy, a_pool, a_signal, a_state, facts, run
+from tests.core.test_decide import HOUR_ENDS_SOON, SOURCES, TABLE
+from tests.core.test_laws import World, decided, worlds
+from tests.docs.pages import headings, section, table, text_of
+
+PAGE = text_of("docs/guardrails.md")
+NAMES = [guardrail.__name__ for guardrail in GUARDRAILS]
+OTHERS = headings(section(PAGE, "Other rules"), 3)
+
+
+def test_every_guardrail_has_its_heading_in_the_order_in_which_they_run() -> None:
+    assert headings(section(PAGE, "Guardrails"), 3) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_guardrail_is_told_with_what_it_upholds_when_it_holds_and_what_to_do(name: str) -> None:
+    said = section(PAGE, name)
+    for part in ("- **Upholds:** ", "- **Holds when:** ", "- **What to do:** "):
+        assert said.count(part) == 1, part
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(worlds())
+def test_every_rule_that_speaks_in_any_world_has_a_heading(world: World) -> None:
+    spoken = {reason.rule for _, _, decision in decided(world) for reason in decision.reasons}
+    assert spoken <= {*NAMES, *OTHERS}
+
+
+def rules_of_a_few_pools() -> set[str]:
+    """Pools that bring every other rule to speak: demand, floor, standby, removal, rest, a gang and all signals."""
+    gang = [a_pod(f"rank{n}", gang="ml/big") for n in range(2)]
+    signals = tuple(a_signal(action, None) for action in SignalAction)
+    spoken: set[str] = set()
+    for state, policy, waiting in (
+        (a_state(), a_policy(a_pool(min_nodes=1, standby_nodes=1)), [a_pod(), *gang]),
+        (a_state(), a_policy(a_pool(min_nodes=1, standby_nodes=1)), []),
+        (a_state(), a_policy(a_pool(standby_nodes=1)), []),
+        (a_state(), a_policy(a_pool(max_nodes=1)), gang),
+        (a_state(a_node(created_at=HOUR_ENDS_SOON)), a_policy(), []),
+        (a_state(), a_policy(), []),
+    ):
+        _, decisions = run(facts(state, waiting=waiting, signals=signals), policy)
+        spoken |= {reason.rule for decision in decisions.values() for reason in decision.reasons}
+    return spoken
+
+
+def test_every_other_rule_on_the_page_speaks_in_the_code() -> None:
+    assert rules_of_a_few_pools() - set(NAMES) == set(OTHERS)
+    assert len(OTHERS) == len(set(OTHERS))
+
+
+def test_the_table_of_sources_is_the_one_that_is_tested() -> None:
+    rows = table(section(PAGE, "Sources"))
+    answers = {"yes": True, "no": False}
+    told = [(s, answers[grow.split(",")[0]], answers[shrink.split(",")[0]]) for s, _, grow, shrink in rows]
+    assert told == [(source.value, grows, shrinks) for source, grows, shrinks in SOURCES]
+
+
+def test_the_table_of_utilization_idleness_and_demand_is_the_one_that_is_tested() -> None:
+    told = []
+    for level, idle, waits, ends, nodes, _because in table(
+        section(PAGE, "Utilization, idleness, demand and the paid hour")
+    ):
+        levels = ("high", "middle", "low") if level == "any" else (level,)
+        flags = [{"any": (False, True), "yes": (True,), "no": (False,)}[cell] for cell in (idle, waits, ends)]
+        told += [(*cells, int(nodes)) for cells in product(levels, *flags)]
+    assert sorted(told) == sorted(TABLE)
