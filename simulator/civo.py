@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from flask import Blueprint, Response, g, jsonify, request
+from flask import Blueprint, Response, abort, g, jsonify, request
 
 from receiver.replay.world import Refused, World
 from simulator.civo_bodies import body_of_request, count_in
@@ -38,7 +38,7 @@ def civo_face(live: Live) -> Blueprint:
 
     @face.route("/v2/<path:unknown>", methods=["GET", "POST", "PUT", "DELETE", "PATCH"])
     def find_nothing() -> Response:
-        return Response("404 page not found\n", 404, content_type="text/plain")  # not JSON, as seen live
+        abort(404)  # answered in plain text, not JSON, as seen live
 
     return face
 

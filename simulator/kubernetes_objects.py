@@ -214,7 +214,9 @@ def _toleration(toleration: Any) -> JSON:
 
 
 def _pod_status(pod: WorldPod) -> JSON:
-    status: JSON = {"phase": pod.phase, "conditions": _pod_conditions(pod), "qosClass": "Burstable"}
+    status: JSON = {"phase": pod.phase, "qosClass": "Burstable"}
+    if conditions := _pod_conditions(pod):
+        status["conditions"] = conditions
     if pod.node is not None:
         status["hostIP"] = address_of(pod.node, "192.168")
         status["containerStatuses"] = [_container_status(pod)]

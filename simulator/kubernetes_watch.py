@@ -13,7 +13,7 @@ from simulator.live import Live
 
 JSON = dict[str, Any]
 LONGEST_SECONDS = 1800.0  # the API server's own lower bound where the client names no timeout
-PATIENCE_SECONDS = 1.0
+PATIENCE_SECONDS = 30.0  # changes wake a watch; this only bounds a wait nobody wakes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

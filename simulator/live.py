@@ -1,5 +1,6 @@
 """The world while it runs: one lock around it, moved to the clock's time before anybody looks."""
 
+import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from simulator.config import Config
 from simulator.manifests import pod_spec
 from simulator.reading import Unreadable, duration, read
 
+LOG = logging.getLogger("simulator")
 OPERATOR_NAMESPACE = "gpu-operator"
 EXPORTER = "nvidia-dcgm-exporter"
 DAEMONS = ("nvidia-device-plugin-daemonset", EXPORTER)
@@ -34,11 +36,20 @@ class Live:
         self.denied: set[str] = set(config.kubernetes.denied)
         self.expired: Literal["event", "status"] = config.kubernetes.expired
         self._told = 0
-        for manifest in config.manifests:
-            self.world.add_pod(pod_spec(manifest))
-        self.world.submit_later(config.workload_jobs(self.started_at))
-        self.submit(config.jobs)
+        self._job_ids: set[str] = set()
+        self._begin()
         self._move()
+
+    def _begin(self) -> None:
+        for number, manifest in enumerate(self.config.manifests):
+            try:
+                self.world.add_pod(pod_spec(manifest))
+            except Refused as refused:
+                raise Unreadable([f"manifests.{number}: {refused.reason}"]) from None
+        workload = self.config.workload_jobs(self.started_at)
+        self._job_ids.update(job.id for job in workload)
+        self.world.submit_later(workload)
+        self.submit(self.config.jobs, "jobs")
 
     @contextmanager
     def moved(self) -> Iterator[World]:
@@ -66,29 +77,27 @@ class Live:
             self.tick()
             return self.world.now
 
-    def submit(self, given: Sequence[Mapping[str, Any]]) -> list[WorldPod]:
+    def submit(self, given: Sequence[Mapping[str, Any]], path: str = "") -> list[WorldPod]:
         """Submit jobs given as fields of Job, now or at *submit_at*; *after* is a delay instead.
 
-        Returns the pods of those submitted now. Raises Unreadable, before anything was submitted.
+        Returns the pods of those submitted now. Raises Unreadable, before anything was submitted; *path* leads
+        its messages. An id is used once, finished or not, as a Job's name is while the Job is there.
         """
         with self.moved() as world:
-            jobs = [self._job(fields, number) for number, fields in enumerate(given)]
-            pods = []
-            for job in jobs:
-                if job.submit_at > world.now:
-                    world.submit_later([job])
-                    continue
-                try:
-                    pods += world.submit(job)
-                except (ValueError, Refused) as error:
-                    raise Unreadable([f"{job.id}: {error}"]) from None
-            return pods
+            jobs = [self._job(fields, f"{path}.{n}".lstrip(".")) for n, fields in enumerate(given)]
+            ids = [job.id for job in jobs]
+            again = sorted({i for i in ids if i in self._job_ids or ids.count(i) > 1})
+            if again:
+                raise Unreadable([f"{path or 'id'}: the job {i!r} was submitted before" for i in again])
+            self._job_ids.update(ids)
+            world.submit_later(job for job in jobs if job.submit_at > world.now)
+            return [pod for job in jobs if job.submit_at <= world.now for pod in world.submit(job)]
 
-    def _job(self, given: Mapping[str, Any], number: int) -> Job:
+    def _job(self, given: Mapping[str, Any], path: str) -> Job:
         fields = dict(given)
-        after = duration(fields.pop("after", 0), f"{number}.after")
+        after = duration(fields.pop("after", 0), f"{path}.after")
         fields.setdefault("submit_at", self.world.now + after)
-        return read(Job, fields, str(number))
+        return read(Job, fields, path)
 
     def wait_beyond(self, version: int, seconds: float) -> None:
         """Wait until the world is beyond *version*, at most *seconds*. The caller does not hold the lock."""
@@ -110,7 +119,10 @@ class Live:
         """Go to the present step by step, so that a node's daemons come when the node does."""
         now = max(self.clock.now(), self.world.now)  # a wall clock may be set back, a world's may not
         while (due := self.world.next_event_at()) is not None and due <= now:
-            self.world.advance(due)
+            try:
+                self.world.advance(due)
+            except Refused as refused:  # a job that comes to a pod name in use; what is due next goes on
+                LOG.warning("what was due at %s did not happen: %s", due, refused)
             self._run_daemons()
         self.world.advance(now)
         self._run_daemons()

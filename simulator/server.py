@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 import yaml
-from flask import Flask
+from flask import Flask, Response
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 from receiver.replay.world import World
@@ -64,6 +64,7 @@ class Simulator:
             kubernetes_face(self.live),
         ):
             app.register_blueprint(face)
+        app.register_error_handler(404, lambda _: Response("404 page not found\n", 404, content_type="text/plain"))
         gate = Gate(app.wsgi_app, self.live, self.faults, self.log)
         self._server = make_server(host, port, gate, threaded=True, request_handler=_Handler)
         self._run("serve", self._serve)

@@ -36,7 +36,7 @@ class WorldFault:
     limit: int | None = None
     pool: str = ""
     times: int | None = 1
-    code: str = "cannot_scale_already_rescaling_cluster"
+    code: str | int = "cannot_scale_already_rescaling_cluster"
     status: int | str = 409
     reason: str = "The cluster is already being rescaled"
     switches: Mapping[str, Any] | None = None
@@ -58,7 +58,7 @@ def _quota(live: Live, fault: WorldFault) -> None:
 
 def _refuse_rescale(live: Live, fault: WorldFault) -> None:
     status = fault.status if isinstance(fault.status, int) else 409
-    live.world.faults.refuse_rescale(fault.code, status=status, reason=fault.reason, times=fault.times)
+    live.world.faults.refuse_rescale(str(fault.code), status=status, reason=fault.reason, times=fault.times)
 
 
 def _stuck(live: Live, fault: WorldFault) -> None:
@@ -97,7 +97,7 @@ def _compact(live: Live, _fault: WorldFault) -> None:
 
 
 def _xid(live: Live, fault: WorldFault) -> None:
-    live.xids[_named(fault.node, "node"), fault.gpu] = int(fault.code) if fault.code.isdigit() else 79
+    live.xids[_named(fault.node, "node"), fault.gpu] = int(fault.code) if str(fault.code).isdigit() else 79
 
 
 KINDS: Mapping[WorldKind, Callable[[Live, WorldFault], None]] = {

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import fields
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -109,6 +109,38 @@ def test_the_wall_clock_moves_the_world() -> None:
             time.sleep(0.02)
         assert len(sim.world.nodes) == 2
         assert sim.world.now > began
+
+
+class _BackwardsClock:
+    """A wall clock that somebody sets back."""
+
+    def __init__(self) -> None:
+        self.moment = START
+
+    def now(self) -> datetime:
+        return self.moment
+
+
+def test_a_clock_that_is_set_back_only_stops_the_world() -> None:
+    clock = _BackwardsClock()
+    with Simulator(config(), clock=clock) as sim:
+        clock.moment = START - timedelta(hours=1)
+        assert requests.get(f"{sim.url}/api/v1/nodes", timeout=5).status_code == 200
+        assert sim.world.now == START
+
+
+def test_a_job_that_comes_to_a_pod_name_in_use_does_not_stop_the_world() -> None:
+    container = {"name": "main", "image": "x"}
+    pod = {"metadata": {"name": "late-0"}, "spec": {"containers": [container]}}
+    jobs = [{"id": "late", "duration": "1m", "after": "1m"}, {"id": "later", "duration": "1m", "after": "2m"}]
+    with Simulator({**config(), "manifests": [pod], "jobs": jobs}, clock=ManualClock(START)) as sim:
+        sim.live.turn(timedelta(minutes=3))
+        assert {p.owner_name for p in sim.world.pods.values() if p.owner_kind != "DaemonSet"} == {"", "later"}
+
+
+def test_a_manifest_that_is_none_is_refused() -> None:
+    with pytest.raises(Unreadable, match=r"manifests\.0: Pod is invalid"):
+        Simulator(parse({**config(), "manifests": [{"metadata": {"name": "x"}}]}))
 
 
 # --- the command ------------------------------------------------------------------------------------------

@@ -22,6 +22,10 @@ def ask(sim: Simulator, *faults: dict[str, Any]) -> Any:
     return response.json()
 
 
+def owners(sim: Simulator) -> list[str]:
+    return [p["owner"] for p in requests.get(f"{sim.url}/_state", timeout=5).json()["pods"]]
+
+
 def puts(sim: Simulator) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = requests.get(f"{sim.url}/_requests", params={"method": "PUT"}, timeout=5).json()
     return found
@@ -107,10 +111,10 @@ def test_an_answer_may_be_html(sim: Simulator, civo: Civo, status: int) -> None:
 
 def test_the_kubernetes_and_metrics_faces_can_fail_too(sim: Simulator, civo: Civo) -> None:
     ask(sim, {"kind": "error", "face": "kubernetes"}, {"kind": "error", "face": "metrics", "path": "kube-state"})
+    assert civo.call("GET", "/v2/ping").status_code == 200
     nodes = requests.get(f"{sim.url}/api/v1/nodes", timeout=5)
     assert (nodes.status_code, nodes.json()["kind"]) == (503, "Status")
     assert requests.get(f"{sim.url}/metrics/kube-state-metrics", timeout=5).status_code == 503
-    assert civo.call("GET", "/v2/ping").status_code == 200
 
 
 def test_clearing_lets_waiting_calls_go(start: Starter) -> None:
@@ -272,9 +276,17 @@ def test_the_state_tells_waits_kills_and_money(sim: Simulator, civo: Civo) -> No
 
 @pytest.mark.parametrize(
     "job, error",
-    [({"id": "a"}, "0.duration: Field required"), ({"id": "a", "duration": "1m", "x": 1}, "0.x: Extra inputs")],
+    [
+        ([{"id": "a"}], "0.duration: Field required"),
+        ([{"id": "a", "duration": "1m", "x": 1}], "0.x: Extra inputs"),
+        (
+            [{"id": "a", "duration": "1m"}, {"id": "a", "duration": "1m", "after": "1m"}],
+            "id: the job 'a'",
+        ),
+    ],
 )
-def test_a_job_that_is_none_is_refused(sim: Simulator, job: dict[str, Any], error: str) -> None:
+def test_a_job_that_is_none_is_refused(sim: Simulator, job: list[dict[str, Any]], error: str) -> None:
     response = requests.post(f"{sim.url}/_jobs", json=job, timeout=5)
     assert response.status_code == 400
     assert response.json()["errors"][0].startswith(error)
+    assert all(not owner.startswith("Job/") for owner in owners(sim))

@@ -59,6 +59,12 @@ def test_the_official_client_reads_pods_in_every_state(sim: Simulator, core: Any
     assert waiting.spec.tolerations[0].operator == "Exists"
 
 
+def test_a_pod_that_the_scheduler_has_not_tried_has_no_condition(sim: Simulator, core: Any) -> None:
+    sim.live.submit([{"id": "new", "duration": "10m"}])
+    (pod,) = core.list_namespaced_pod("default").items
+    assert (pod.status.phase, pod.status.conditions) == ("Pending", None)
+
+
 def test_pods_can_be_read_without_deserializing(sim: Simulator, core: Any) -> None:
     submit(sim, {"id": "a"})
     raw = core.list_pod_for_all_namespaces(_preload_content=False)

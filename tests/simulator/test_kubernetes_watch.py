@@ -24,7 +24,7 @@ k8s_watch: Any = watch
 def watching(sim: Simulator, path: str, **params: Any) -> Iterator[Iterator[dict[str, Any]]]:
     """Open a watch; the headers are there when this returns, so nothing that follows is missed."""
     query = {"watch": "1", "timeoutSeconds": 10, **params}
-    with requests.get(f"{sim.url}{path}", params=query, stream=True, timeout=10) as response:
+    with requests.get(f"{sim.url}{path}", params=query, stream=True, timeout=5) as response:
         assert response.status_code == 200
         yield (json.loads(line) for line in response.iter_lines() if line)
 
