@@ -170,7 +170,7 @@ def _pod_spec(pod: WorldPod) -> JSON:
         "containers": [
             {
                 "name": CONTAINER,
-                "image": "registry.local/workload:1",
+                "image": "example/workload:1",
                 "imagePullPolicy": "IfNotPresent",
                 "resources": {
                     "requests": {"cpu": "500m", "memory": "1Gi", **devices},
@@ -256,7 +256,7 @@ def _container_status(pod: WorldPod) -> JSON:
     running = "running" in state
     return {
         "name": CONTAINER,
-        "image": "registry.local/workload:1",
+        "image": "example/workload:1",
         "imageID": "",
         "ready": running,
         "started": running,
