@@ -8,7 +8,7 @@ from tests.e2e.payloads import a_payload
 from tests.e2e.receivers import Receiver, is_running
 from tests.e2e.waiting import until
 
-SLOW = {"kind": "slow", "face": "civo", "method": "GET", "seconds": "3s", "times": None}
+SLOW = {"kind": "slow", "face": "civo", "method": "GET", "seconds": "2s", "times": None}
 
 
 def _caught_between_remembering_and_acting(cloud: Simulator, receiver: Receiver, reads: int = 1) -> None:

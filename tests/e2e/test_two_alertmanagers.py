@@ -1,0 +1,70 @@
+"""Two Alertmanagers that do not know of each other send the same group at once: one PUT."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import requests
+import yaml
+
+from demo.configs import ROOT, alertmanager_config, plain_environment
+from demo.plan import Places, StackPlan
+from demo.processes import Process, answers, free_port
+from demo.stack import binary
+from simulator.server import Simulator
+from tests.e2e.clouds import calls, required, submit, until_running
+from tests.e2e.installing import Install
+from tests.e2e.payloads import an_alert
+from tests.e2e.receivers import WEBHOOK_TOKEN, Receiver
+from tests.e2e.waiting import until
+
+
+def _alertmanager(number: int, port: int, receiver: Receiver, folder: Path) -> Process:
+    """Return an Alertmanager without peers that sends to *receiver* with the routes that we ship."""
+    places = Places(folder=folder, ports={"receiver": int(receiver.address.rpartition(":")[2])})
+    places.token_file.write_text(WEBHOOK_TOKEN, encoding="utf-8")
+    config = places.config(f"alertmanager-{number}")
+    config.write_text(yaml.safe_dump(alertmanager_config(StackPlan(pools=()), places)), encoding="utf-8")
+    command = (
+        binary("alertmanager"),
+        f"--config.file={config}",
+        f"--storage.path={folder / f'data-{number}'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        "--cluster.listen-address=",
+    )
+    ready = answers(f"http://127.0.0.1:{port}/-/ready")
+    return Process(f"alertmanager-{number}", command, ready, folder / f"log-{number}", plain_environment(), ROOT)
+
+
+def _raise_alert(url: str) -> int:
+    """Send one alert as Prometheus does; return the answer's status."""
+    given: dict[str, Any] = an_alert(namespace="gpu-autoscaler", severity="warning")
+    body = [{k: given[k] for k in ("labels", "annotations", "startsAt", "generatorURL")}]
+    return requests.post(f"{url}/api/v2/alerts", json=body, timeout=10).status_code
+
+
+def test_two_alertmanagers_that_send_the_same_group_at_once_buy_one_node(
+    cloud: Simulator, install: Install, tmp_path: Path
+) -> None:
+    ports = [free_port(), free_port()]
+    urls = [f"http://127.0.0.1:{port}" for port in ports]
+    receiver = install(cloud, alertmanager={"urls": urls})
+    with ExitStack() as ends, ThreadPoolExecutor(2) as threads:
+        peers = [_alertmanager(n, port, receiver, tmp_path) for n, port in enumerate(ports)]
+        for peer in peers:
+            ends.callback(peer.stop)
+            peer.spawn()
+        receiver.serve()
+        for peer in peers:
+            peer.wait_ready()
+        submit(cloud)
+        assert list(threads.map(_raise_alert, urls)) == [200, 200]
+        until(lambda: receiver.rows("SELECT count(*) FROM deliveries") == [(2,)], "a delivery of each")
+        receiver.until_considered()
+        until_running(cloud)
+        fingerprints = receiver.rows("SELECT delivery, fingerprint FROM alerts ORDER BY delivery")
+        assert [d for d, _ in fingerprints] == [1, 2]
+        assert len({f for _, f in fingerprints}) == 1
+        assert [c["body"]["count"] for c in calls(cloud, "PUT")] == [1]
+        assert required(cloud) == 1

@@ -1,0 +1,54 @@
+"""The whole line, nothing replaced but the cloud: a pod waits, a node is bought, used, and gone with its paid unit."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo.plan import PoolPlan, StackPlan
+from demo.stack import Stack, running
+from tests.e2e.receivers import POOL
+
+UNIT = 30  # seconds of one paid unit
+
+# Nothing happens by the tick: growth follows the alert, and what comes later the sign of life's deliveries.
+PLAN = StackPlan(
+    pools=(PoolPlan(name="l40s", id=POOL, idle_for="3s"),),
+    tick="10m",
+    granularity=f"{UNIT}s",
+    removal_margin="14s",
+    heartbeat_group_interval="5s",
+    heartbeat_repeat_interval="4s",
+    simulator={"timings": {"build": "2s", "boot": "500ms", "driver": "1s"}},
+)
+
+
+def _pool(stack: Stack) -> dict[str, Any]:
+    found: dict[str, Any] = stack.get("receiver", f"/api/v1/pools/{POOL}")
+    return found
+
+
+def _outcomes(stack: Stack) -> list[str | None]:
+    """Return how each action ended, oldest first."""
+    return [a["outcome"] and a["outcome"]["kind"] for a in reversed(stack.get("receiver", "/api/v1/actions"))]
+
+
+def test_a_waiting_pod_gets_a_node_that_is_gone_before_its_next_paid_unit(tmp_path: Path) -> None:
+    with running(PLAN, tmp_path) as stack:
+        stack.wait_for_heartbeat(60)
+        assert stack.requests(method="PUT") == []
+
+        stack.submit({"id": "train", "duration": "2s", "namespace": "ml", "team": "vision"})
+        stack.wait_until(lambda: bool(stack.state()["finished"]), 60, "the job done")
+        stack.wait_until(lambda: _outcomes(stack) == ["confirmed", "confirmed"], 60, "one growth and one removal")
+        stack.wait_until(lambda: not stack.state()["nodes"], 10, "no node left")
+
+        pool, state = _pool(stack), stack.state()
+        assert (pool["required"], pool["ready"], pool["open_action"]) == (0, 0, None)
+        assert [c["body"]["count"] for c in stack.requests(method="PUT", face="civo")] == [1]
+        assert len(stack.requests(method="DELETE", face="civo")) == 1
+        assert state["kills"] == []
+        assert state["paid"]["node_hours"] == pytest.approx(UNIT / 3600)
+        grown = next(d for d in stack.get("receiver", "/api/v1/decisions") if d["verdict"] == "grow")
+        assert "GpuPodsPending" in [s["alertname"] for s in grown["evidence"]["signals"]]
+        assert grown["evidence"]["woken_by"]
