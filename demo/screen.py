@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TextIO
 
+from demo.configs import ROOT
 from demo.timeline import Event
 
 COLOURS = {
@@ -37,7 +38,8 @@ class Screen:
         self.began: datetime | None = None
 
     def line(self, text: str = "") -> None:
-        """Print one line; what the terminal's encoding lacks becomes a question mark."""
+        """Print one line; what the terminal's encoding lacks becomes a question mark, the checkout's place a dot."""
+        text = text.replace(str(ROOT), ".")
         encoding = self._out.encoding or "ascii"
         print(text.encode(encoding, "replace").decode(encoding), file=self._out, flush=True)
 

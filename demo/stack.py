@@ -213,12 +213,17 @@ def running(plan: StackPlan, folder: Path) -> Iterator[Stack]:
 
 @contextmanager
 def signals_end_the_block() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the block as Ctrl-C does, by KeyboardInterrupt; the main thread only."""
+    """Let SIGINT, SIGTERM and SIGHUP end the block by KeyboardInterrupt with the signal's name; main thread only.
+
+    Only the first one counts: a second must not keep the parts from being stopped.
+    """
+    caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
+        for other in caught:
+            signal.signal(other, signal.SIG_IGN)
         raise KeyboardInterrupt(signal.Signals(number).name)
 
-    caught = (signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, interrupt) for number in caught}
     try:
         yield

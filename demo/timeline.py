@@ -57,7 +57,7 @@ def deciding(decision: JSON) -> JSON:
 
 
 def group_of(line: JSON) -> dict[str, str]:
-    """Return alertname and pool of a delivery's log line; its group key ends with them."""
+    """Return alertname and pool of a delivery's log line: its group key ends with them."""
     found = str(line.get("group", "")).rpartition(":{")[2]
     return dict(GROUP_LABEL.findall(found))
 
@@ -73,6 +73,8 @@ class Timeline:
     decisions: dict[int, JSON] = field(default_factory=dict)
     calls: list[JSON] = field(default_factory=list)
     required_peak: dict[str, int] = field(default_factory=dict)
+    _firing: set[tuple[str, str]] = field(default_factory=set)
+    _shown: dict[str, str] = field(default_factory=dict)
     _known: set[tuple[str, ...]] = field(default_factory=set)
     _asked_at: dict[str, datetime] = field(default_factory=dict)
     _nodes: dict[str, str] = field(default_factory=dict)
@@ -116,20 +118,26 @@ class Timeline:
                 yield Event(at=at, kind="job", text=f"{name} started on {shortened(pod['node'] or 'a node')}")
 
     def _alerts(self, alerts: Sequence[JSON]) -> Iterator[Event]:
+        """Tell alerts that begin to fire; one that only changes its other labels goes on firing."""
+        before, self._firing = self._firing, set()
         for alert in alerts:
             labels = alert["labels"]
-            if labels.get("component") != "gpu-autoscaler" or labels.get("action") == "heartbeat":
+            name, pool = labels.get("alertname", ""), labels.get("pool", "")
+            if labels.get("component") != "gpu-autoscaler" or (name, pool) in self._firing:
                 continue
-            if self._first("alert", alert["fingerprint"], alert["startsAt"]):
-                about = self.pool_name(labels.get("pool", "every pool"))
-                yield Event(at=moment(alert["startsAt"]), kind="alert", text=f"{labels['alertname']} fires for {about}")
+            self._firing.add((name, pool))
+            if (name, pool) not in before and labels.get("action") != "heartbeat":
+                text = f"{name} fires for {self.pool_name(pool) or 'every pool'}"
+                yield Event(at=moment(alert["startsAt"]), kind="alert", text=text)
 
     def _log_lines(self, lines: Sequence[JSON]) -> Iterator[Event]:
         for line in lines:
             if line.get("event") == "delivery":
                 group = group_of(line)
                 self.deliveries[int(line["delivery"])] = group
-                text = f"delivery {line['delivery']}: {self.called(group)}"
+                known = self.called(group)
+                fires = (group.get("alertname", ""), group.get("pool", "")) in self._firing
+                text = f"delivery {line['delivery']}: {known}{'' if fires else ' (resolved)'}"
                 yield Event(at=moment(line["timestamp"]), kind="webhook", text=text)
             elif line.get("event") == "notice":
                 self.notices.append(line)
@@ -151,6 +159,9 @@ class Timeline:
             name = decision["pool_name"]
             change = f"{decision['from']} -> {decision['to']}" if decision["from"] != decision["to"] else "stays at {}"
             text = f"{name} {change.format(decision['from'])} by {reason['rule']}: {reason['detail']}"
+            if self._shown.get(name) == text:
+                continue  # stored anew because a note changed
+            self._shown[name] = text
             yield Event(at=moment(decision["at"]), kind="decision", text=shortened(text) + self._woken(decision))
 
     def _woken(self, decision: JSON) -> str:
