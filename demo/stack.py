@@ -158,7 +158,7 @@ class Stack:
 
     # --- asking ---
 
-    def get(self, part: str, path: str, *, text: bool = False, **query: Any) -> Any:
+    def get(self, part: str, path: str, /, *, text: bool = False, **query: Any) -> Any:
         """Return what *part* answers to GET *path*, as JSON unless *text*. Raises requests.RequestException."""
         answer = self._session.get(self.places.url(part) + path, params=query, timeout=HTTP_SECONDS)
         answer.raise_for_status()

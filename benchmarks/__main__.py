@@ -1,0 +1,59 @@
+"""``make bench``: measure, print, and keep each result in benchmarks/results.
+
+``python -m benchmarks [NAME ...]`` runs some of: core, webhook, reaction, reaction-1s, reaction-again; all of
+them without a name. The exit status is 1 when a bound is missed or a measurement fails.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from benchmarks import core, reaction, webhook
+from benchmarks.figures import keep
+from demo.configs import ROOT
+from demo.processes import NotStarted
+from demo.stack import signals_end_the_block
+from receiver.clock import SystemClock
+
+SEED = 1
+Say = Callable[[str], None]
+BENCHMARKS: dict[str, Callable[[Say], dict[str, Any]]] = {
+    "core": core.run,
+    "webhook": webhook.run,
+    **{course.name: partial(reaction.run, course, SEED) for course in reaction.COURSES},
+}
+
+
+def say(text: str) -> None:
+    """Print one line at once."""
+    print(text, flush=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the benchmarks that *arguments* name, or all; return the exit status."""
+    unknown = [name for name in arguments if name not in BENCHMARKS]
+    if unknown:
+        say(f"unknown: {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+        return 2
+    status = 0
+    for name in arguments or BENCHMARKS:
+        say(f"== {name}")
+        try:
+            with signals_end_the_block():
+                result = BENCHMARKS[name](say)
+        except KeyboardInterrupt:
+            say("Stopped.")
+            return 130
+        except (NotStarted, FileNotFoundError, RuntimeError, TimeoutError) as error:
+            say(f"{name} failed: {error}".replace(str(ROOT), "."))
+            status = 1
+            continue
+        path = keep(name, result, SystemClock().now())
+        say(f"kept in {path.relative_to(ROOT)}")
+        status = status if result.get("passed", True) else 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

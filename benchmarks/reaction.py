@@ -1,0 +1,242 @@
+"""From a pod that cannot be placed to the call to Civo, through real Prometheus and Alertmanager.
+
+The tick is 60 s, so what makes a pool grow within seconds is its alert. Each sample is a pod for a pool of its
+own, at a random moment of the scrape interval, counted from the pod's creation (0.2 s before the scheduler
+turns it away) to the arrival of the PUT at Civo. Several stacks are used, because where in its interval
+Prometheus scrapes and evaluates hangs on names and ports and is the same for a whole run.
+"""
+
+import random
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.figures import spread, version_of
+from demo.plan import PoolPlan, StackPlan
+from demo.scenario import POOL_LABEL
+from demo.stack import Stack, running
+from demo.timeline import group_of, growth_calls, moment
+from demo.watch import LogTail, seconds
+from receiver.clock import SystemClock
+
+BOUND_SECONDS = 10.0
+PATIENCE_SECONDS = 75.0  # a tick and more: a growth that only the tick brought counts, and shows
+SETTLE_SECONDS = 12.0  # Prometheus knows its Alertmanagers after 5 s; then two rounds of every rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """How to measure: *stacks* runs of *pools* samples each; *again* adds a second sample per pool, after the
+    first has been served and its alert has been resolved."""
+
+    name: str
+    scrape: str
+    evaluation: str
+    stacks: int
+    pools: int
+    again: bool = False
+    group_interval: str | None = None
+    gap: tuple[float, float] = (8.0, 13.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One growth: *seconds* from the pod's creation to the PUT. *alert*, *delivery* and *call* are its parts, in
+    seconds: until the alert fired, until the webhook had it, until the PUT; None where the growth came otherwise.
+    *named* is whether its decision names deliveries, *own* whether one of them is of its own alert."""
+
+    pool: str
+    seconds: float
+    again: bool
+    named: bool
+    own: bool
+    alert: float | None = None
+    delivery: float | None = None
+    call: float | None = None
+
+
+def plan_for(course: Course, build: str) -> StackPlan:
+    """Return the stack: as many pools as samples, so that each alert is a group of its own."""
+    pools = tuple(
+        PoolPlan(name=f"pool-{n:02}", id=f"5f3c0000-0000-4000-8000-{n:012}", max_nodes=4, idle_for="1h")
+        for n in range(1, course.pools + 1)
+    )
+    return StackPlan(
+        pools=pools,
+        tick="60s",
+        granularity="1h",
+        removal_margin="5m",
+        scrape=course.scrape,
+        evaluation=course.evaluation,
+        resend_delay=None,
+        group_interval=course.group_interval,
+        simulator={"timings": {"build": build}},
+    )
+
+
+def measure(course: Course, seed: int, say: Callable[[str], None]) -> list[Sample]:
+    """Return the samples of all stacks. Raises TimeoutError when a growth does not come at all."""
+    rng = random.Random(seed)
+    samples: list[Sample] = []
+    for number in range(course.stacks):
+        # Nodes that take for ever keep every alert firing: no message about a resolved one wakes the loop.
+        plan = plan_for(course, build="4s" if course.again else "30m")
+        with tempfile.TemporaryDirectory(prefix="gpu-autoscaler-bench-") as folder, running(plan, Path(folder)) as up:
+            time.sleep(SETTLE_SECONDS)
+            say(f"{course.name}: stack {number + 1} of {course.stacks} is up")
+            samples += _samples(up, course, rng, again=False)
+            if course.again:
+                _until_calm(up, course)
+                samples += _samples(up, course, rng, again=True)
+    return samples
+
+
+def _samples(stack: Stack, course: Course, rng: random.Random, *, again: bool) -> list[Sample]:
+    clock, log = SystemClock(), LogTail(stack.places.log("receiver"))
+    lines: list[dict[str, Any]] = []
+    found = []
+    for pool in stack.plan.pools:
+        time.sleep(rng.uniform(*course.gap))
+        asked = clock.now()
+        stack.submit(_job(pool, "again" if again else "first"))
+
+        def called(pool: PoolPlan = pool, asked: datetime = asked) -> bool:
+            return _call(stack, pool.id, asked) is not None
+
+        stack.wait_until(called, PATIENCE_SECONDS, f"growth of {pool.name}")
+        time.sleep(0.3)  # the decision's row and the log line are written around the call
+        lines += log.new()
+        at = _call(stack, pool.id, asked)
+        assert at is not None
+        found.append(_sample(stack, pool, asked, at, lines, again=again))
+    return found
+
+
+def _job(pool: PoolPlan, name: str) -> dict[str, Any]:
+    return {
+        "id": f"{pool.name}-{name}",
+        "duration": "1h",
+        "namespace": "bench",
+        "node_selector": {POOL_LABEL: pool.id},
+    }
+
+
+def _call(stack: Stack, pool: str, since: datetime) -> datetime | None:
+    calls = growth_calls(stack.requests(face="civo", method="PUT", path=pool))
+    return next((at for at, of, _ in calls if of == pool and at >= since), None)
+
+
+def _sample(
+    stack: Stack,
+    pool: PoolPlan,
+    asked: datetime,
+    called: datetime,
+    lines: Sequence[Mapping[str, Any]],
+    *,
+    again: bool,
+) -> Sample:
+    actions = stack.get("receiver", "/api/v1/actions", pool=pool.id)
+    decision = stack.get("receiver", f"/api/v1/decisions/{actions[0]['decision']}")
+    woken_by = decision["evidence"]["woken_by"]
+    deliveries = {int(x["delivery"]): x for x in lines if x.get("event") == "delivery"}
+    own = [deliveries[d] for d in woken_by if d in deliveries and group_of(deliveries[d]).get("pool") == pool.id]
+    parts: dict[str, float] = {}
+    if own:
+        fired = _fired(stack, pool.id, asked)
+        delivered = moment(own[-1]["timestamp"])
+        if fired is not None:
+            parts["alert"] = (fired - asked).total_seconds()
+            parts["delivery"] = (delivered - fired).total_seconds()
+        parts["call"] = (called - delivered).total_seconds()
+    return Sample(
+        pool=pool.name,
+        seconds=(called - asked).total_seconds(),
+        again=again,
+        named=bool(woken_by),
+        own=bool(own),
+        **parts,
+    )
+
+
+def _fired(stack: Stack, pool: str, since: datetime) -> datetime | None:
+    """Return when the pool's alert began to fire, as Prometheus dates it."""
+    alerts = stack.get("alertmanager-1", "/api/v2/alerts", filter=f'pool="{pool}"')
+    starts = [moment(a["startsAt"]) for a in alerts if a["labels"].get("alertname") == "GpuPodsPending"]
+    return min((s for s in starts if s >= since), default=None)
+
+
+def _until_calm(stack: Stack, course: Course) -> None:
+    """Wait until no pod waits, no alert fires and Alertmanager has told so."""
+
+    def calm() -> bool:
+        waits = any(p["scheduled"] is False for p in stack.state()["pods"])
+        return not waits and not stack.get("alertmanager-1", "/api/v2/alerts", filter='alertname="GpuPodsPending"')
+
+    stack.wait_until(calm, 240, "every pod is placed and no alert fires")
+    time.sleep(seconds(course.group_interval or "30s") + 2)
+
+
+COURSES = (
+    Course(name="reaction", scrape="5s", evaluation="5s", stacks=3, pools=8),
+    Course(name="reaction-1s", scrape="1s", evaluation="1s", stacks=1, pools=8, gap=(5.0, 7.0)),
+    Course(name="reaction-again", scrape="5s", evaluation="5s", stacks=1, pools=8, again=True),
+)
+
+
+def run(course: Course, seed: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """Measure one course and return the result to keep; say the figures."""
+    samples = measure(course, seed, say)
+    judged = [s for s in samples if s.again is course.again]
+    own = [s.seconds for s in judged if s.own]
+    parts = {part: spread([v for s in judged if (v := getattr(s, part)) is not None]) for part in _PARTS}
+    figures = spread(own)
+    gated = course.name == "reaction"
+    passed = figures["n"] >= 20 and figures["p95"] <= BOUND_SECONDS and all(s.named for s in samples)
+    say(f"{course.name}: scrape {course.scrape}, evaluation {course.evaluation}, tick 60 s")
+    say(f"  from the pod's creation to the PUT: {_shown(figures)}")
+    for part, what in _PARTS.items():
+        say(f"    {what:<28}{_shown(parts[part])}")
+    others = [s for s in judged if not s.own]
+    if others:
+        say(f"  found by a step that something else woke: {_shown(spread([s.seconds for s in others]))}")
+    say(f"  {sum(s.named for s in samples)} of {len(samples)} growths name the delivery that woke them")
+    if gated:
+        say(f"  {'PASS' if passed else 'FAIL'}: p95 within {BOUND_SECONDS:g} s, at least 20 samples, each named")
+    return {
+        "what": "seconds from a pod's creation to the PUT that buys its node",
+        "settings": {
+            "scrape_interval": course.scrape,
+            "evaluation_interval": course.evaluation,
+            "group_wait": "0s",
+            "group_interval": course.group_interval or "30s",
+            "tick": "60s",
+            "seed": seed,
+            "second_alert_of_its_pool": course.again,
+        },
+        "programs": {name: version_of(name) for name in ("prometheus", "alertmanager")},
+        "figures": figures,
+        "parts": parts,
+        "named": [sum(s.named for s in samples), len(samples)],
+        "found_otherwise": spread([s.seconds for s in others]),
+        **({"bound_seconds": BOUND_SECONDS, "passed": passed} if gated else {}),
+        "samples": [_kept(s) for s in samples],
+    }
+
+
+_PARTS = {"alert": "until the alert fires", "delivery": "until the webhook has it", "call": "until the PUT arrives"}
+
+
+def _shown(figures: Mapping[str, float | int]) -> str:
+    if not figures.get("n"):
+        return "no sample"
+    return f"n {figures['n']}, p50 {figures['p50']:.2f} s, p95 {figures['p95']:.2f} s, max {figures['max']:.2f} s"
+
+
+def _kept(sample: Sample) -> dict[str, Any]:
+    values: dict[str, Any] = {"pool": sample.pool, "seconds": round(sample.seconds, 3)}
+    values |= {p: round(v, 3) for p in _PARTS if (v := getattr(sample, p)) is not None}
+    return {**values, "again": sample.again, "named": sample.named, "own_alert": sample.own}
