@@ -6,12 +6,12 @@ from simulator.server import Simulator
 from tests.e2e.receivers import POOL
 from tests.e2e.waiting import until
 
-QUICK = {"build": "1s", "boot": "200ms", "driver": "500ms", "image_pull": "0s", "warmup": "0s", "delete": "500ms"}
+QUICK = {"build": "1500ms", "boot": "200ms", "driver": "500ms", "image_pull": "0s", "warmup": "0s", "delete": "500ms"}
 
 
-def a_cloud(**changes: Any) -> Simulator:
-    """Return a simulator that was not started yet."""
-    pool = {"id": POOL, "size": "an.g1.l40s.kube.x1", "resources": {"nvidia.com/gpu": 1}, "count": 0}
+def a_cloud(count: int = 0, **changes: Any) -> Simulator:
+    """Return a simulator that was not started yet, with *count* usable nodes."""
+    pool = {"id": POOL, "size": "an.g1.l40s.kube.x1", "resources": {"nvidia.com/gpu": 1}, "count": count}
     return Simulator({"pools": [pool], "timings": QUICK, **changes})
 
 

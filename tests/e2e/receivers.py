@@ -25,13 +25,14 @@ POOL = "5f3c0000-0000-4000-8000-0000000000a1"
 
 
 def a_pool(**changes: Any) -> dict[str, Any]:
-    """One pool of one-GPU nodes, as the configuration file says it."""
+    """One pool of one-GPU nodes, as the configuration file says it; no cooldown hides that it is asked twice."""
     return {
         "name": "l40s",
         "civo_pool_id": POOL,
         "size": "an.g1.l40s.kube.x1",
         "resources": {"nvidia.com/gpu": 1},
         "max_nodes": 8,
+        "cooldown": {"grow": "0s"},
         **changes,
     }
 

@@ -16,12 +16,16 @@ RESOLVED = a_payload(an_alert("resolved"))
 def _one_node_was_asked_for(cloud: Simulator, receiver: Receiver, deliveries: int) -> None:
     """Hold the end of every test here: all considered, one PUT, one node."""
     receiver.until_considered()
+    with cloud.moved() as world:
+        assert world.pods["ml", "train-0"].phase == "Pending"  # the node is still being built
+    receiver.deliver(FIRING)
+    receiver.until_considered()
     until_running(cloud)
     receiver.deliver(FIRING)
     receiver.until_considered()
     assert [c["body"]["count"] for c in calls(cloud, "PUT")] == [1]
     assert required(cloud) == 1
-    assert receiver.rows("SELECT count(*) FROM deliveries") == [(deliveries + 1,)]
+    assert receiver.rows("SELECT count(*) FROM deliveries") == [(deliveries + 2,)]
     assert receiver.rows("SELECT outcome FROM actions") == [("confirmed",)]
 
 
