@@ -10,14 +10,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from receiver.core.actions import Action, ActionKind, Outcome, OutcomeKind, Victim, VictimStage
-from receiver.core.decide import LOOK_AGAIN_AFTER
-from receiver.core.model import Backoff, Node, PoolState, Stage
-from receiver.ports import Cloud, Cluster, Did, TryLater, WontWork
+from receiver.core.model import Backoff, CordonedBy, Node, PoolState, Stage
+from receiver.core.moments import LOOK_AGAIN_AFTER
+from receiver.ports import Cloud, Cluster, Did, Receipt, TryLater, WontWork
 
 FIRST_RETRY = timedelta(seconds=2)
 LONGEST_RETRY = timedelta(minutes=1)
 FIRST_BACKOFF = timedelta(minutes=1)
+FIRST_REMOVAL_BACKOFF = timedelta(minutes=5)
 LONGEST_BACKOFF = timedelta(minutes=30)
+COUNT_STUCK_BACKOFF = timedelta(hours=24)  # removals that Civo answers with replacements only cost money
+LONGEST_DELAY = timedelta(hours=1)  # a Retry-After beyond this is not believed
+MOST_ATTEMPTS = 5
 COUNT_MUST_FALL_WITHIN = timedelta(minutes=15)
 POLL_DELETED = timedelta(seconds=5)
 FINISHED = (VictimStage.GONE, VictimStage.SPARED)
@@ -64,39 +68,51 @@ def settled(action: Action, state: PoolState, now: datetime) -> Outcome | None:
     if not deleted:
         return Outcome(kind=OutcomeKind.WITHDRAWN, at=now, detail="every chosen node is wanted again")
     still_there = deleted & {n.instance for n in state.nodes if n.stage is not Stage.DELETING}
-    if still_there or state.required > len(state.living):
-        return None  # a replacement may be coming, or the count is late: growth would start from a wrong number
+    raised_since = state.required > action.from_count  # by somebody else: then the count says nothing about us
+    if still_there or (state.required > action.from_count - len(deleted) and not raised_since):
+        return None  # the count is late, or a replacement comes: growth would start from a wrong number
     return Outcome(kind=OutcomeKind.CONFIRMED, at=now, detail=f"{len(deleted)} nodes removed, {state.required} left")
 
 
 def carry_out(action: Action, state: PoolState, wanted: Collection[str], hands: Hands, now: datetime) -> Progress:
     """Do the next sub-step of *action*. *wanted* are the instances that the present decision still lets go."""
-    if action.retry_at is not None and now < action.retry_at:
-        return Progress(action=action, again_at=action.retry_at)
     try:
         if action.kind is ActionKind.GROW:
+            if _too_early(action, now):
+                return Progress(action=action, again_at=action.retry_at)
             return _grow(action, hands, now)
         return _retire(action, state, wanted, hands, now)
     except TryLater as error:
-        return _later(action, error, now)
+        return _later(action, state, error, now)
     except WontWork as error:
-        detail = f"{error.code}: {error}"
-        outcome = Outcome(kind=OutcomeKind.FAILED, at=now, detail=detail)
-        return Progress(action=action, outcome=outcome, backoff=next_backoff(action, state.backoff, detail, now))
+        return _give_up(action, state, f"{error.code}: {error}", now)
 
 
-def next_backoff(action: Action, last: Backoff | None, reason: str, now: datetime) -> Backoff:
-    """The pool's next back-off: doubling from 1 to 30 minutes, spread by up to a tenth so pools do not retry as one."""
+def _too_early(action: Action, now: datetime) -> bool:
+    """True while a retry time holds; one further away than any we set was set under a wrong clock."""
+    retry_at = action.retry_at
+    return retry_at is not None and now < retry_at <= now + LONGEST_DELAY
+
+
+def next_backoff(action: Action, state: PoolState, reason: str, now: datetime) -> Backoff:
+    """The pool's next back-off from growth (1 to 30 minutes) or from removal (5 to 30), doubling.
+
+    It is spread by up to a tenth, so that pools do not retry as one.
+    """
+    grow = action.kind is ActionKind.GROW
+    last, first = (state.backoff, FIRST_BACKOFF) if grow else (state.removal_backoff, FIRST_REMOVAL_BACKOFF)
     failures = (last.failures if last else 0) + 1
-    base = min(FIRST_BACKOFF * 2 ** min(failures - 1, 10), LONGEST_BACKOFF)
+    base = min(first * 2 ** min(failures - 1, 10), LONGEST_BACKOFF)
     spread = hashlib.sha256(action.id.encode()).digest()[0] / 255 * 0.1
     return Backoff(failures=failures, until=now + base * (1 + spread), reason=reason)
 
 
-def _later(action: Action, error: TryLater, now: datetime) -> Progress:
+def _later(action: Action, state: PoolState, error: TryLater, now: datetime) -> Progress:
     attempts = action.attempts + 1
+    if action.kind is ActionKind.GROW and attempts > MOST_ATTEMPTS:  # another pool may do better
+        return _give_up(action, state, f"{error.code} {attempts} times in a row: {error}", now)
     wait = min(FIRST_RETRY * 2 ** min(attempts - 1, 10), LONGEST_RETRY)
-    retry_at = now + max(wait, error.delay or timedelta(0))
+    retry_at = now + min(max(wait, error.delay or timedelta(0)), LONGEST_DELAY)
     waiting = replace(action, attempts=attempts, retry_at=retry_at, last_error=f"{error.code}: {error}")
     return Progress(action=waiting, again_at=retry_at)
 
@@ -119,38 +135,47 @@ def _retire(action: Action, state: PoolState, wanted: Collection[str], hands: Ha
     if hands.cluster is None:
         raise WontWork("nodes are only removed where Kubernetes can be asked", code="no_kubernetes")
     nodes = {n.instance: n for n in state.nodes}
+    early = _too_early(action, now)
     victims: list[Victim] = []
     trouble: TryLater | None = None
+    refused: str = ""
     for number, victim in enumerate(action.victims):
         try:
-            after = _retire_one(victim, nodes.get(victim.instance), victim.instance in wanted, action, hands, now)
+            node, may_go = nodes.get(victim.instance), victim.instance in wanted
+            after = _retire_one(victim, node, may_go, early, action, hands, now)
         except TryLater as error:  # one node that must wait does not keep the others
             after, trouble = victim, error
+        except _RefusedError as error:
+            after, refused = replace(victim, stage=VictimStage.SPARED, since=now), str(error)
         except WontWork as error:
             so_far = replace(action, victims=(*victims, *action.victims[number:]))
-            return _give_up(so_far, state, str(error), now)
-        if after is None:
+            return _give_up(so_far, state, f"{error.code}: {error}", now)
+        except _ObservedError:
             outcome = Outcome(kind=OutcomeKind.OBSERVED, at=now, detail=f"would remove {_names(action)}")
             return Progress(action=action, outcome=outcome)
         victims.append(after)
-    moved = replace(action, victims=tuple(victims), retry_at=None)
+    moved = replace(action, victims=tuple(victims), retry_at=action.retry_at if early else None)
     ended = settled(moved, state, now)
+    if ended is not None and ended.kind is OutcomeKind.WITHDRAWN and refused:
+        return _give_up(moved, state, refused, now)  # without a back-off it would be cordoned again at once
     if ended is not None:
         return Progress(action=moved, outcome=ended)
     if trouble is not None:
-        return _later(moved, trouble, now)
+        return _later(moved, state, trouble, now)
     late = [v for v in victims if v.stage is VictimStage.DELETED and now - (v.since or now) > COUNT_MUST_FALL_WITHIN]
     if late:
         detail = (
             f"the count of {state.required} did not fall within {COUNT_MUST_FALL_WITHIN} of removing {_names(moved)}"
         )
-        return _give_up(moved, state, detail, now)
+        stopped = _give_up(moved, state, detail, now)
+        assert stopped.backoff is not None
+        return replace(stopped, backoff=replace(stopped.backoff, until=now + COUNT_STUCK_BACKOFF))
     return Progress(action=moved, again_at=_look_again_at(moved, now))
 
 
 def _give_up(action: Action, state: PoolState, detail: str, now: datetime) -> Progress:
     outcome = Outcome(kind=OutcomeKind.FAILED, at=now, detail=detail)
-    return Progress(action=action, outcome=outcome, backoff=next_backoff(action, state.backoff, detail, now))
+    return Progress(action=action, outcome=outcome, backoff=next_backoff(action, state, detail, now))
 
 
 def _names(action: Action) -> str:
@@ -162,13 +187,21 @@ def _look_again_at(action: Action, now: datetime) -> datetime:
     return max(now + timedelta(milliseconds=100), min([now + POLL_DELETED, *cordoned]))
 
 
+class _ObservedError(Exception):
+    """Observe mode: the write was not made."""
+
+
+class _RefusedError(Exception):
+    """Something or somebody speaks for the node; the message says what."""
+
+
 def _retire_one(
-    victim: Victim, node: Node | None, wanted: bool, action: Action, hands: Hands, now: datetime
-) -> Victim | None:
-    """Take one victim one visible thing further; None in observe mode.
+    victim: Victim, node: Node | None, wanted: bool, early: bool, action: Action, hands: Hands, now: datetime
+) -> Victim:
+    """Take one victim one visible thing further; while it is *early* (before a retry time) only spare it.
 
     chosen -> cordoned -> (5 s) drained, looked at once more and deleted. Anything that speaks for the node
-    on the way spares it.
+    on the way spares it; so does a person who makes it schedulable again.
     """
     cluster = hands.cluster
     assert cluster is not None
@@ -178,26 +211,39 @@ def _retire_one(
         return replace(victim, stage=VictimStage.DELETED, since=now)  # a crash came between the DELETE and our note
     if not wanted or node.busy:
         return _spare(victim, node, action, hands, now)
+    if victim.stage is VictimStage.CORDONED and node.cordoned_by is not CordonedBy.US:
+        raise _RefusedError(f"somebody made {node.name} schedulable again")
+    waited = victim.since is None or abs(now - victim.since) >= LOOK_AGAIN_AFTER
+    if early or (victim.stage is VictimStage.CORDONED and not waited):
+        return victim
     hands.ready()
     if victim.stage is VictimStage.CHOSEN:
-        receipt = cluster.cordon(node.name, action.id)
-        if receipt.did is Did.OBSERVED:
-            return None
-        if receipt.did is Did.DIFFERS:
-            return replace(victim, stage=VictimStage.SPARED, since=now)
-        return replace(victim, stage=VictimStage.CORDONED, since=now)
-    if victim.since is not None and now - victim.since < LOOK_AGAIN_AFTER:
-        return victim
-    if cluster.drain(node.name).did is Did.DIFFERS or cluster.gpu_pods_on(node.name):
+        did = _made(cluster.cordon(node.name, action.id))
+        stage = VictimStage.SPARED if did is Did.DIFFERS else VictimStage.CORDONED
+        return replace(victim, stage=stage, since=now)
+    if cluster.gpu_pods_on(node.name):
+        return _spare(victim, node, action, hands, now)
+    drained = cluster.drain(node.name)
+    if _made(drained) is Did.DIFFERS:
+        _spare(victim, node, action, hands, now)
+        raise _RefusedError(drained.sentence)
+    if cluster.gpu_pods_on(node.name):  # the last look: draining takes time
         return _spare(victim, node, action, hands, now)
     hands.ready()
-    hands.cloud.retire(action.pool, victim.instance)
+    _made(hands.cloud.retire(action.pool, victim.instance))
     return replace(victim, stage=VictimStage.DELETED, since=now)
+
+
+def _made(receipt: Receipt) -> Did:
+    """What a write did; raises _ObservedError when observe mode made none."""
+    if receipt.did is Did.OBSERVED:
+        raise _ObservedError
+    return receipt.did
 
 
 def _spare(victim: Victim, node: Node, action: Action, hands: Hands, now: datetime) -> Victim:
     assert hands.cluster is not None
     if victim.stage is VictimStage.CORDONED or node.cordoned_for == action.id:
         hands.ready()
-        hands.cluster.uncordon(node.name)
+        _made(hands.cluster.uncordon(node.name))
     return replace(victim, stage=VictimStage.SPARED, since=now)

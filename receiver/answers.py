@@ -39,7 +39,8 @@ def judge_prometheus(telemetry: TelemetryFacts | None, states: dict[Source, Sour
 def judge_heartbeat(memory: Memory, policy: Policy, states: dict[Source, SourceState], now: datetime) -> None:
     """The heartbeat counts as heard until three of its intervals have passed without a delivery of it."""
     heard = memory.heartbeat_at
-    late = heard is None or now - heard > MISSED_HEARTBEATS * policy.heartbeat_interval
+    life = MISSED_HEARTBEATS * policy.heartbeat_interval
+    late = heard is None or abs(now - heard) > life  # one from the future came under a wrong clock
     detail = "" if not late else ("none heard yet" if heard is None else f"the last one came at {heard:%H:%M:%S} UTC")
     states[Source.HEARTBEAT] = SourceState(source=Source.HEARTBEAT, up=not late, at=heard, detail=detail)
 

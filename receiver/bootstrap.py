@@ -86,8 +86,11 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     def one_step(now: datetime) -> Stepped:
         nonlocal pruned_at
         if now - pruned_at > PRUNE_EVERY:
-            store.prune(now)
             pruned_at = now
+            try:
+                store.prune(now)
+            except TryLater as error:  # forgetting can wait, scaling cannot
+                log.warning("old rows not deleted", error=str(error))
         return step(sources, hands, settings.policy, mode, now)
 
     loop = Loop(one_step, writer, clock, settings.configuration.tick, instruments)
@@ -138,13 +141,16 @@ def _open_ports(settings: Settings, store: SqlStore, writer: WriterLock) -> tupl
         if not writer.held():
             raise WriterLostError("another loop writes, or our parent process is gone")
 
-    cloud: Cloud = CivoCloud(
-        api_url=told.civo_api_url,
-        api_key=told.civo_api_key.get_secret_value(),
-        region=told.civo_region,
-        cluster_id=told.civo_cluster_id,
-        before_write=still_the_writer,
-    )
+    try:
+        cloud: Cloud = CivoCloud(
+            api_url=told.civo_api_url,
+            api_key=told.civo_api_key.get_secret_value(),
+            region=told.civo_region,
+            cluster_id=told.civo_cluster_id,
+            before_write=still_the_writer,
+        )
+    except ValueError as error:  # a key or an id that cannot be sent; the message names the variable
+        raise WontWork(str(error), code="configuration") from None
     cluster: Cluster | None = connect(told.kubeconfig) if said.kubernetes.enabled else None
     sources = Sources(
         cloud=cloud,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from receiver.answers import ask, date_changes, judge_dcgm, judge_heartbeat, judge_prometheus
-from receiver.core.actions import ActionKind, VictimStage
+from receiver.core.actions import Action, ActionKind, VictimStage
 from receiver.core.budget import month_of
 from receiver.core.cost import spend
 from receiver.core.memory import Memory, NodeLife, PoolMemory
@@ -61,11 +61,15 @@ class Sources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """The facts, and what the ledger should keep of them: node lives and required counts."""
+    """The facts, and what the ledger should keep of them: node lives and required counts.
+
+    *orphans* are open actions of pools that left the configuration.
+    """
 
     facts: Facts
     lives: tuple[NodeLife, ...]
     required: Mapping[str, int]
+    orphans: tuple[Action, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +84,7 @@ class _Seen:
     silenced: Mapping[str, str]
     nodes: Mapping[str, ClusterNode]  # by instance id
     pods: Mapping[str, tuple[Pod, ...]]  # GPU pods by the node they are bound to
+    at: datetime
 
 
 def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
@@ -108,6 +113,7 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
         silenced=silenced_pools(alarms.silences if alarms else (), policy),
         nodes={n.instance: n for n in cluster.nodes} if cluster else {},
         pods=_by_node(cluster),
+        at=now,
     )
     pools = tuple(_pool_state(p, seen) for p in policy.pools)
     judge_dcgm(pools, telemetry, states, now)
@@ -124,7 +130,9 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
         deliveries=memory.deliveries,
     )
     required = {p.id: cloud[p.id].required for p in policy.pools if p.id in cloud} if cloud is not None else {}
-    return Looked(facts=facts, lives=lives, required=required)
+    ours = {p.id for p in policy.pools}
+    orphans = tuple(m.open_action for i, m in memory.pools.items() if m.open_action is not None and i not in ours)
+    return Looked(facts=facts, lives=lives, required=required, orphans=orphans)
 
 
 def _waiting(cluster: ClusterFacts | None, telemetry: TelemetryFacts | None) -> tuple[Pod, ...]:
@@ -148,29 +156,45 @@ def _lives(
     nodes = {n.instance: n for n in cluster.nodes} if cluster else {}
     held = _by_node(cluster)
     listed: dict[str, NodeLife] = {}
-    for pool in policy.pools:
-        for instance in cloud[pool.id].instances if pool.id in cloud else ():
+    for found in cloud.values():
+        pool = policy.pool(found.id)
+        for instance in found.instances:
             old = known.get(instance.id)
-            usable = _stage(instance, nodes.get(instance.id), cluster is not None, pool) is Stage.USABLE
-            idle = usable and instance.hostname not in held
-            listed[instance.id] = NodeLife(
-                instance=instance.id,
-                pool=pool.id,
-                name=instance.hostname,
-                size=pool.size,
-                created_at=old.created_at if old else instance.created_at,
-                price_usd_per_hour=old.price_usd_per_hour
-                if old and old.price_usd_per_hour is not None
-                else pool.price_usd_per_hour,
-                usable_at=(old.usable_at if old else None) or (now if usable else None),
-                idle_since=((old.idle_since if old else None) or now) if idle else None,
-            )
-    gone = [
+            if pool is not None:
+                stage = _stage(instance, nodes.get(instance.id), cluster is not None, pool)
+                idle = stage is Stage.USABLE and instance.hostname not in held
+                listed[instance.id] = _life(old, instance, pool, stage, idle, now)
+            elif old is not None:  # its pool left the configuration: it still costs what it cost
+                listed[instance.id] = replace(old, idle_since=None)
+    gone = (
         life if life.gone_at else replace(life, gone_at=now, idle_since=None)
         for life in memory.lives
         if life.instance not in listed
-    ]
-    return (*listed.values(), *gone)
+    )
+    return (*listed.values(), *(_priced(life, policy) for life in gone))
+
+
+def _life(old: NodeLife | None, instance: Instance, pool: Pool, stage: Stage, idle: bool, now: datetime) -> NodeLife:
+    """The life of a listed instance. The first `created_at` counts: while it builds, Civo may leave it out."""
+    price = old.price_usd_per_hour if old else None
+    return NodeLife(
+        instance=instance.id,
+        pool=pool.id,
+        name=instance.hostname,
+        size=pool.size,
+        created_at=old.created_at if old else instance.created_at,
+        price_usd_per_hour=pool.price_usd_per_hour if price is None else price,
+        usable_at=(old.usable_at if old else None) or (now if stage is Stage.USABLE else None),
+        idle_since=((old.idle_since if old else None) or now) if idle else None,
+    )
+
+
+def _priced(life: NodeLife, policy: Policy) -> NodeLife:
+    """Give a life without a price the one that its size has by now."""
+    pool = policy.pool(life.pool)
+    if life.price_usd_per_hour is not None or pool is None or pool.size != life.size:
+        return life
+    return replace(life, price_usd_per_hour=pool.price_usd_per_hour)
 
 
 def _by_node(cluster: ClusterFacts | None) -> Mapping[str, tuple[Pod, ...]]:
@@ -211,6 +235,8 @@ def _pool_state(pool: Pool, seen: _Seen) -> PoolState:
         last_grow_at=past.last_grow_at,
         last_shrink_at=past.last_shrink_at,
         backoff=past.backoff,
+        removal_backoff=past.removal_backoff,
+        required_since=past.required_since if past.required == required else seen.at,
         utilization=seen.telemetry.utilization.get(pool.id) if seen.telemetry else None,
         silenced_by=seen.silenced.get(pool.id),
     )
@@ -219,8 +245,9 @@ def _pool_state(pool: Pool, seen: _Seen) -> PoolState:
 def _node(instance: Instance, pool: Pool, seen: _Seen, past: PoolMemory) -> Node:
     node, life = seen.nodes.get(instance.id), seen.lives.get(instance.id)
     stage = _stage(instance, node, seen.cluster is not None, pool)
-    if stage is Stage.BOOTING and life is not None and life.usable_at is not None:
-        stage = Stage.BROKEN  # it was usable before: a node that went NotReady is not on its way
+    was_usable = life is not None and life.usable_at is not None
+    if was_usable and stage in (Stage.BOOTING, Stage.INSTALLING):
+        stage = Stage.BROKEN  # it was usable before: a node that lost its GPUs or went NotReady is not on its way
     cordoned_for = node.annotations.get(CORDON_ANNOTATION) if node else None
     cordoned_by = None
     if node is not None and node.unschedulable:
@@ -230,7 +257,8 @@ def _node(instance: Instance, pool: Pool, seen: _Seen, past: PoolMemory) -> Node
         name=instance.hostname,
         instance=instance.id,
         stage=Stage.DELETING if _is_deleted(instance.id, past) else stage,
-        created_at=instance.created_at,
+        created_at=life.created_at if life else instance.created_at,
+        was_usable=was_usable,
         allocatable=dict(node.allocatable) if node else {},
         pods=pods,
         idle_since=life.idle_since if life and stage is Stage.USABLE and not pods else None,

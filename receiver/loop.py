@@ -111,7 +111,7 @@ class Loop(threading.Thread):
             self._woken.wait(wait)
 
     def _take_the_lead(self) -> bool:
-        if self._writer.held() or self._writer.try_acquire():
+        if self._may_lead():
             if self._state != "leading":
                 log.info("leading", detail="this process is the one that writes")
             self._state = "leading"
@@ -121,6 +121,13 @@ class Loop(threading.Thread):
         self._state = "waiting"
         return False
 
+    def _may_lead(self) -> bool:
+        try:
+            return self._writer.held() or self._writer.try_acquire()
+        except Exception:  # the loop outlives a lock that cannot be asked for: it waits and asks again
+            log.exception("writer lock not reached")
+            return False
+
     def _step_once(self) -> float:
         """Run one step; return how many seconds to wait for a wake-up."""
         began = monotonic()
@@ -128,7 +135,7 @@ class Loop(threading.Thread):
         wait = min(AFTER_ERROR_SECONDS, self._tick.total_seconds())
         try:
             stepped = self._step(self._clock.now())
-            failed = False
+            failed = bool(stepped.failed_pools)
             wait = self._until(stepped.reconsider_at)
         except WriterLostError as error:
             self._writer.release()

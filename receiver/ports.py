@@ -253,8 +253,10 @@ class Store(Protocol):
     def progressed(self, action: Action) -> None:
         """Update an open action's victims, attempts, retry time and last error."""
 
-    def closed(self, action: Action, outcome: Outcome, backoff: Backoff | None) -> None:
-        """Close *action*. A confirmed or observed one resets the pool's backoff; a failed one sets *backoff*."""
+    def closed(self, action: Action, outcome: Outcome, backoff: Backoff | None, notice: Notice | None = None) -> None:
+        """Close *action* and, in the same transaction, put *notice* into the outbox as `say` does.
+
+        A confirmed or observed one resets the pool's back-off of its kind; a failed one sets it."""
 
     def say(self, notice: Notice, at: datetime) -> bool:
         """Put *notice* into the outbox unless the last of its topic had the same key; True when it was put there.

@@ -1,26 +1,26 @@
 """One step: look, assign, decide, store, act, store, tell. Driven by the loop, by replay and by tests alike."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 import structlog
 
-from receiver.act import FINISHED, Hands, Progress, carry_out, settled
+from receiver.act import FINISHED, Hands, Progress, WriterLostError, carry_out, settled
 from receiver.core import tell
 from receiver.core.actions import Action, ActionKind, Change, Decision, Outcome, OutcomeKind, VictimStage
 from receiver.core.assign import Assignment, assign
-from receiver.core.decide import decide
-from receiver.core.model import CordonedBy, Facts, PoolState, Source
+from receiver.core.decide import decide_all
+from receiver.core.model import CordonedBy, Facts, Pod, PoolState, Source
 from receiver.core.picture import picture
-from receiver.core.plan import plan
+from receiver.core.plan import join, plan
 from receiver.core.policy import Policy
 from receiver.look import Sources, look
 from receiver.ports import Store, TryLater, WontWork
 
 log = structlog.get_logger("receiver")
 EVENTS_PER_ACTION = 50  # pods told by a Kubernetes Event about one growth
+EVENTS_PER_STEP = 50  # and about fitting nowhere: a thousand pods must not keep the loop from scaling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,7 @@ class Stepped:
     assignment: Assignment
     decisions: Mapping[str, Decision]
     reconsider_at: datetime | None
+    failed_pools: tuple[str, ...] = ()  # where a bug was met; the others were served
 
 
 def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetime) -> Stepped:
@@ -39,22 +40,26 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     looked = look(sources, policy, now)
     store.saw(looked.lives, looked.required, now)
     facts = _settle(looked.facts, store, policy, now)
+    _let_go_of_orphans(looked.orphans, policy, hands, store, now)
     assignment = assign(facts, policy)
-    decisions: dict[str, Decision] = {}
-    numbers: dict[str, int] = {}
-    again: list[datetime] = []
-    for pool in policy.pools:
-        state = facts.pool(pool.id)
-        decision = decide(state, assignment.pools[pool.id], facts.signals, policy, now)
-        number = store.decided(decision)
-        progress = _act(decision, number, state, policy, hands, store, now) if facts.up(Source.CIVO) else None
-        if progress is not None:
-            _close(progress, decision, assignment, policy, hands, store, now)
-            again += [progress.again_at] if progress.again_at else []
-        _undo_orphaned_cordons(state, progress, hands, facts)
-        decisions[pool.id], numbers[pool.id] = decision, number
-        again += [decision.reconsider_at] if decision.reconsider_at else []
-    _tell_the_rest(facts, assignment, policy, hands, store, now)
+    decisions = decide_all(facts, assignment, policy)
+    numbers = {pool: store.decided(decision) for pool, decision in decisions.items()}
+    work = _Work(facts=facts, assignment=assignment, policy=policy, mode=mode, hands=hands, store=store, now=now)
+    again = [d.reconsider_at for d in decisions.values() if d.reconsider_at]
+    failed: list[str] = []
+    for pool, decision in decisions.items():
+        try:
+            progress = _act(decision, numbers[pool], work) if facts.up(Source.CIVO) else None
+            if progress is not None:
+                _close(progress, decision, work)
+                again += [progress.again_at] if progress.again_at else []
+            _undo_orphaned_cordons(facts.pool(pool), progress, work)
+        except (TryLater, WriterLostError):
+            raise  # the store failed, or we may not write: that ends the step for every pool
+        except Exception:
+            log.exception("pool not served", pool=pool)
+            failed.append(pool)
+    _tell_the_rest(decisions, work)
     store.keep_snapshot(picture(facts, assignment, decisions, numbers, policy, mode), now)
     store.considered(facts.deliveries, now)
     _log_step(facts, decisions, mode)
@@ -63,7 +68,21 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
         assignment=assignment,
         decisions=decisions,
         reconsider_at=min((a for a in again if a > now), default=None),
+        failed_pools=tuple(failed),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """What acting and telling need besides the decisions."""
+
+    facts: Facts
+    assignment: Assignment
+    policy: Policy
+    mode: str
+    hands: Hands
+    store: Store
+    now: datetime
 
 
 def _settle(facts: Facts, store: Store, policy: Policy, now: datetime) -> Facts:
@@ -71,32 +90,43 @@ def _settle(facts: Facts, store: Store, policy: Policy, now: datetime) -> Facts:
     if not facts.up(Source.CIVO):
         return facts
     pools: list[PoolState] = []
+    grown = 0
     for state in facts.pools:
         action = state.open_action
         outcome = settled(action, state, now) if action else None
         if action is None or outcome is None:
             pools.append(state)
             continue
-        store.closed(action, outcome, None)
-        store.say(tell.ended(action, outcome, None, policy, None), now)
-        grew = outcome.kind is OutcomeKind.CONFIRMED and action.kind is ActionKind.GROW
-        shrank = outcome.kind is OutcomeKind.CONFIRMED and action.kind is ActionKind.RETIRE
-        pools.append(
-            replace(
-                state,
-                open_action=None,
-                last_grow_at=now if grew else state.last_grow_at,
-                last_shrink_at=now if shrank else state.last_shrink_at,
-                backoff=None if grew or shrank else state.backoff,
-            )
-        )
-    return replace(facts, pools=tuple(pools))
+        store.closed(action, outcome, None, tell.ended(action, outcome, None, policy, None))
+        done = replace(state, open_action=None)
+        if outcome.kind is OutcomeKind.CONFIRMED and action.kind is ActionKind.GROW:
+            grown += action.to_count - action.from_count
+            done = replace(done, last_grow_at=now, backoff=None)
+        elif outcome.kind is OutcomeKind.CONFIRMED:
+            done = replace(done, last_shrink_at=now, removal_backoff=None)
+        pools.append(done)
+    return replace(facts, pools=tuple(pools), grown_last_hour=facts.grown_last_hour + grown)
 
 
-def _act(
-    decision: Decision, number: int, state: PoolState, policy: Policy, hands: Hands, store: Store, now: datetime
-) -> Progress | None:
+def _let_go_of_orphans(orphans: Sequence[Action], policy: Policy, hands: Hands, store: Store, now: datetime) -> None:
+    """Withdraw the open actions of pools that left the configuration, cordons included."""
+    for action in orphans:
+        cordoned = [v for v in action.victims if v.stage is VictimStage.CORDONED]
+        try:
+            for victim in cordoned:
+                if hands.cluster is not None:
+                    hands.ready()
+                    hands.cluster.uncordon(victim.node)
+        except (TryLater, WontWork) as error:
+            log.warning("cordon of a pool that left the configuration not lifted", pool=action.pool, error=str(error))
+            continue
+        outcome = Outcome(kind=OutcomeKind.WITHDRAWN, at=now, detail="the pool left the configuration")
+        store.closed(action, outcome, None, tell.ended(action, outcome, None, policy, None))
+
+
+def _act(decision: Decision, number: int, work: _Work) -> Progress | None:
     """Continue the pool's open action if the decision still wants it, else withdraw it and open what it wants."""
+    state, store, now = work.facts.pool(decision.pool), work.store, work.now
     action = state.open_action
     carried: Action | None = None
     if action is not None and action.kind is ActionKind.GROW and decision.target != action.to_count:
@@ -104,8 +134,8 @@ def _act(
         store.closed(action, outcome, None)
         action, carried = None, action
     if action is None:
-        action = plan(decision, state, policy)
-        if action is None or _was_observed(decision, number, store):
+        action = plan(decision, state, work.policy)
+        if action is None or (work.mode == "observe" and _was_observed(action, decision, store)):
             return None
         action = replace(action, decision=number)
         if carried is not None and action.kind is ActionKind.GROW:  # a new number is no way around a retry time
@@ -115,51 +145,54 @@ def _act(
         if not store.opened(action):
             return None
     let_go = decision.candidates[: decision.present - decision.target] if decision.change is Change.SHRINK else ()
-    return carry_out(action, state, let_go, hands, now)
+    if action.kind is ActionKind.RETIRE:
+        action = join(action, let_go, state, now)
+    return carry_out(action, state, let_go, work.hands, now)
 
 
-def _was_observed(decision: Decision, number: int, store: Store) -> bool:
-    """True when this very decision already closed as observed: nothing changed, so it is not told again."""
-    last = store.actions(pool=decision.pool, limit=1)
-    if not last or last[0].outcome is None or last[0].outcome.kind is not OutcomeKind.OBSERVED:
+def _was_observed(action: Action, decision: Decision, store: Store) -> bool:
+    """True when the pool's last action was observed for the same change and the same work: it is told once."""
+    last = next(iter(store.actions(pool=decision.pool, limit=1)), None)
+    if last is None or last.outcome is None or last.outcome.kind is not OutcomeKind.OBSERVED:
         return False
-    return last[0].action.decision == number
+    before = store.decision(last.action.decision) if last.action.decision is not None else None
+    if before is None or (last.action.from_count, last.action.to_count) != (action.from_count, action.to_count):
+        return False
+    same_work = before.decision.evidence.get("asking") == decision.evidence.get("asking")
+    return same_work and {v.instance for v in last.action.victims} == {v.instance for v in action.victims}
 
 
-def _close(
-    progress: Progress,
-    decision: Decision,
-    assignment: Assignment,
-    policy: Policy,
-    hands: Hands,
-    store: Store,
-    now: datetime,
-) -> None:
+def _close(progress: Progress, decision: Decision, work: _Work) -> None:
+    store, policy = work.store, work.policy
     if progress.outcome is None:
         store.progressed(progress.action)
         return
-    store.closed(progress.action, progress.outcome, progress.backoff)
-    store.say(tell.ended(progress.action, progress.outcome, decision, policy, assignment.budget), now)
+    notice = tell.ended(progress.action, progress.outcome, decision, policy, work.assignment.budget)
+    store.closed(progress.action, progress.outcome, progress.backoff, notice)
     if progress.action.kind is ActionKind.GROW and progress.outcome.kind is OutcomeKind.CONFIRMED:
-        asking = [p for w in assignment.pools[decision.pool].asking for p in w.pods]
-        for pod in asking[:EVENTS_PER_ACTION]:
-            _announce(hands, pod, "TriggeredScaleUp", tell.scale_up_event(decision, policy))
+        asking = [p for w in work.assignment.pools[decision.pool].asking for p in w.pods]
+        _announce(work.hands, asking[:EVENTS_PER_ACTION], "TriggeredScaleUp", tell.scale_up_event(decision, policy))
 
 
-def _announce(hands: Hands, pod: Any, reason: str, message: str) -> None:
-    """Leave an Event on a pod; one that cannot be written must not fail the step."""
-    if hands.cluster is None or not pod.uid:
+def _announce(hands: Hands, pods: Sequence[Pod], reason: str, message: str) -> None:
+    """Leave an Event on each of *pods*; ones that cannot be written must neither fail nor hold up the step."""
+    if hands.cluster is None:
         return
-    try:
-        hands.ready()
-        hands.cluster.announce(pod, reason=reason, message=message)
-    except (TryLater, WontWork) as error:
-        log.warning("event not written", pod=pod.key, error=str(error))
+    for pod in pods:
+        if not pod.uid:
+            continue
+        try:
+            hands.ready()
+            hands.cluster.announce(pod, reason=reason, message=message)
+        except (TryLater, WontWork) as error:
+            log.warning("events not written", pod=pod.key, pods=len(pods), error=str(error))
+            return
 
 
-def _undo_orphaned_cordons(state: PoolState, progress: Progress | None, hands: Hands, facts: Facts) -> None:
+def _undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: _Work) -> None:
     """Lift cordons of ours that outlived their action, for example through a crash between closing and uncordoning."""
-    if hands.cluster is None or not facts.up(Source.KUBERNETES):
+    hands = work.hands
+    if hands.cluster is None or not work.facts.up(Source.KUBERNETES):
         return
     action = progress.action if progress and progress.outcome is None else state.open_action
     if progress is not None and progress.outcome is not None:
@@ -179,20 +212,24 @@ def _is_going(state: PoolState, instance: str) -> bool:
     return any(v.instance == instance and v.stage is VictimStage.DELETED for v in victims)
 
 
-def _tell_the_rest(
-    facts: Facts, assignment: Assignment, policy: Policy, hands: Hands, store: Store, now: datetime
-) -> None:
-    """Tell, once each, what no action would tell: misfits, budget stages, sources that fell silent, lasting holds."""
-    for misfit in assignment.misfits:
-        if store.say(tell.misfit(misfit), now):
-            for pod in misfit.workload.pods:
-                _announce(hands, pod, "NotTriggerScaleUp", misfit.detail)
-    for notice in (
+def _tell_the_rest(decisions: Mapping[str, Decision], work: _Work) -> None:
+    """Tell, once each, what no action would tell: misfits, budget stages, silent sources, holds, stuck nodes."""
+    facts, assignment, policy = work.facts, work.assignment, work.policy
+    room = EVENTS_PER_STEP
+    for group in tell.misfit_groups(assignment.misfits):
+        if work.store.say(tell.misfit(group), work.now):
+            pods = [p for found in group for p in found.workload.pods][:room]
+            _announce(work.hands, pods, "NotTriggerScaleUp", group[0].detail)
+            room -= len(pods)
+    notices = (
         *tell.budget_stage(assignment.budget),
         *tell.silent_sources(facts),
-        *tell.held(assignment, policy),
-    ):
-        store.say(notice, now)
+        *tell.held(decisions, assignment, policy),
+        *tell.stuck(facts, policy),
+        *tell.ignored(facts, assignment, policy),
+    )
+    for notice in notices:
+        work.store.say(notice, work.now)
 
 
 def _log_step(facts: Facts, decisions: Mapping[str, Decision], mode: str) -> None:

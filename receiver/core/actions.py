@@ -107,8 +107,8 @@ class Victim:
 class Action:
     """A decision made executable: an absolute target or named victims, and an id that the same facts give again.
 
-    *from_count* and *to_count* are node counts at Civo; *reserved_usd* what the budget keeps aside for it
-    until it is closed.
+    *from_count* and *to_count* are node counts at Civo; *reserved_usd* the first paid unit of its new nodes,
+    which the budget had to cover when it was decided.
     """
 
     id: str

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from receiver.core.budget import BudgetStage, BudgetView, view
-from receiver.core.capacity import RANKS, RULES, Allowance, Bin, Held, Tally, is_full, new_bin, open_tally
+from receiver.core.capacity import NOT_ALLOWED, RANKS, RULES, Allowance, Bin, Held, Tally, is_full, new_bin, open_tally
 from receiver.core.demand import misfit, take, why_nowhere, workloads
 from receiver.core.model import (
     Facts,
@@ -52,11 +52,12 @@ class Wanted:
     asking: tuple[Workload, ...] = ()
     waiting_gpus: int = 0
     settled: tuple[str, ...] = ()  # workloads that fit what exists or is on its way
+    placed: tuple[tuple[str, str], ...] = ()  # of those, the ones that fit a usable node: (workload, instance)
     held: tuple[Held, ...] = ()
     budget: BudgetView | None = None
     sources: Mapping[Source, SourceState] = field(default_factory=dict)
     deliveries: tuple[int, ...] = ()
-    removals_left: int | None = None
+    removals_left: int | None = None  # set pool by pool in `decide_all`: None is no limit
 
     @property
     def new_nodes(self) -> int:
@@ -100,10 +101,8 @@ def assign(facts: Facts, policy: Policy) -> Assignment:
         _hold_floor(tally, allowance)
     for tally in tallies.values():
         _keep_standby(tally, allowance)
-    removals = policy.limits.max_removals_per_hour
-    left = None if removals is None else max(0, removals - facts.removed_last_hour)
     return Assignment(
-        pools={x.pool.id: _wanted(x, facts, budget, left) for x in tallies.values()},
+        pools={x.pool.id: _wanted(x, facts, budget) for x in tallies.values()},
         misfits=tuple(misfits),
         budget=budget,
     )
@@ -118,14 +117,17 @@ def _place_pod(workload: Workload, fitting: Sequence[Tally], allowance: Allowanc
     pod = workload.pods[0]
     for rank in RANKS:
         for tally in fitting:
-            if tally.settle(pod.requests, rank):
+            room = tally.settle(pod.requests, rank)
+            if room is not None:
+                if room.instance is not None and rank == 0:
+                    tally.placed.append((workload.key, room.instance))
                 tally.waiting_gpus += workload.gpus
                 tally.settled.append(workload.key)
                 return
     chosen = _where_to_buy(fitting, allowance)
     chosen.waiting_gpus += workload.gpus
     chosen.asking.append(workload)
-    if any(not room.allowed and take(room.free, pod.requests) for room in chosen.bins):
+    if chosen.settle(pod.requests, NOT_ALLOWED) is not None:
         return
     passed = allowance.open(chosen, "demand")
     room = new_bin(chosen)
@@ -160,12 +162,15 @@ def _place_gang(workload: Workload, fitting: Sequence[Tally], allowance: Allowan
     """Put all pods of a gang into one pool, or none anywhere: half a gang holds GPUs and computes nothing."""
     refusal: tuple[Tally, int, int] | None = None
     for tally in sorted(fitting, key=lambda x: x.blocked or is_full(x)):
-        trial = [replace(b, free=dict(b.free)) for b in tally.bins if b.allowed]
+        rooms = tally.roomy()
+        trial = [replace(b, free=dict(b.free), used=False) for b in rooms]
         opened = _fill(trial, workload.pods, tally)
         passed = allowance.passes(tally, opened) if opened else len(RULES)
         if passed == len(RULES):
-            tally.bins = trial + [b for b in tally.bins if not b.allowed]
-            tally.find_room()
+            for room, tried in zip(rooms, trial, strict=False):
+                room.free, room.used = tried.free, room.used or tried.used
+            for room in trial[len(rooms) :]:
+                tally.add(room)
             tally.waiting_gpus += workload.gpus
             if opened:
                 allowance.open(tally, "demand", opened)
@@ -210,7 +215,7 @@ def _keep_standby(tally: Tally, allowance: Allowance) -> None:
         allowance.open(tally, "standby")
 
 
-def _wanted(tally: Tally, facts: Facts, budget: BudgetView | None, removals_left: int | None) -> Wanted:
+def _wanted(tally: Tally, facts: Facts, budget: BudgetView | None) -> Wanted:
     return Wanted(
         pool=tally.pool.id,
         bounds=tally.bounds,
@@ -224,11 +229,11 @@ def _wanted(tally: Tally, facts: Facts, budget: BudgetView | None, removals_left
         asking=tuple(tally.asking),
         waiting_gpus=tally.waiting_gpus,
         settled=tuple(tally.settled),
+        placed=tuple(tally.placed),
         held=tuple(tally.held),
         budget=budget,
         sources=facts.sources,
         deliveries=facts.deliveries,
-        removals_left=removals_left,
     )
 
 

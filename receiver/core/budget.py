@@ -31,7 +31,11 @@ class Month:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetView:
-    """The budget as one step sees it, in USD. *reserved* is what running nodes and open growth will cost next."""
+    """The budget as one step sees it, in USD. *reserved* is what the nodes that exist or are asked for cost next.
+
+    Open growth needs no reservation beside it: each step assigns all pools anew, and an open growth that is
+    not wanted again is withdrawn in that step.
+    """
 
     month: str
     monthly: Decimal
@@ -81,15 +85,14 @@ def stage_of(spent: Decimal, budget: Budget) -> BudgetStage:
 
 
 def _next_cost(state: PoolState, policy: Policy) -> Decimal:
-    """USD of the next paid unit of every node of a pool, present or asked for, and of its open growth."""
+    """USD of the next paid unit of every node of a pool, present or asked for."""
     pool = policy.pool(state.pool)
     price = pool.price_usd_per_hour if pool else None
     if price is None:
         return Decimal(0)  # an unpriced pool with nodes is named in `unpriced` and stops all growth
     going = len(state.of(Stage.DELETING))
     nodes = max(state.required, len(state.nodes) - going)
-    reserved = state.open_action.reserved_usd if state.open_action else Decimal(0)
-    return nodes * unit_price(price, policy.billing) + reserved
+    return nodes * unit_price(price, policy.billing)
 
 
 def view(facts: Facts, policy: Policy) -> BudgetView | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from receiver.core.actions import ActionKind, VictimStage
 from receiver.core.budget import BudgetView
@@ -10,6 +11,8 @@ from receiver.core.demand import take
 from receiver.core.model import ON_ITS_WAY, CordonedBy, Facts, Node, PoolState, SignalAction, Stage, Workload
 from receiver.core.policy import Policy, Pool
 from receiver.core.windows import Bounds, bounds_at
+
+Requests = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +35,6 @@ class Bin:
     used: bool = False
     allowed: bool = True  # False: wanted, but a check leaves it out, so it must not attract other work
 
-    @property
-    def has_room(self) -> bool:
-        """True while something is free here."""
-        return any(count > 0 for count in self.free.values())
-
 
 @dataclass(slots=True)
 class Tally:
@@ -47,40 +45,49 @@ class Tally:
     bounds: Bounds
     bins: list[Bin]
     blocked: bool
-    roomy: tuple[list[Bin], ...] = ([], [], [])  # the bins of each rank that still have room
+    shelves: tuple[list[Bin], ...] = ([], [], [], [])  # the bins by rank; the last shelf holds those not allowed
+    reached: dict[tuple[int, Requests], int] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("demand", "floor", "standby"), 0))
     within: list[int] = field(default_factory=lambda: [0, 0, 0])  # budget, maximum, limits
     asking: list[Workload] = field(default_factory=list)
     settled: list[str] = field(default_factory=list)
+    placed: list[tuple[str, str]] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
     waiting_gpus: int = 0
 
     def __post_init__(self) -> None:
-        self.find_room()
-
-    def find_room(self) -> None:
-        """Sort the bins that may take more work by rank."""
-        self.roomy = tuple([b for b in self.bins if b.rank == rank and b.allowed and b.has_room] for rank in RANKS)
+        self.shelves = ([], [], [], [])
+        for room in self.bins:
+            self.shelves[room.rank].append(room)
 
     def add(self, room: Bin) -> None:
         """Take in a bin that was just opened."""
         self.bins.append(room)
-        if room.allowed and room.has_room:
-            self.roomy[room.rank].append(room)
+        self.shelves[room.rank if room.allowed else NOT_ALLOWED].append(room)
 
-    def settle(self, requests: Mapping[str, int], rank: int) -> bool:
-        """Put *requests* into the first bin of *rank* that holds them; False when none does."""
-        for place, room in enumerate(self.roomy[rank]):
-            if take(room.free, requests):
-                room.used = True
-                if not room.has_room:
-                    del self.roomy[rank][place]
-                return True
-        return False
+    def settle(self, requests: Mapping[str, int], shelf: int) -> Bin | None:
+        """Put *requests* into the first bin of *shelf* that holds them and return it; None when none does.
+
+        What a bin could not hold once it never will, so each kind of request passes over it only once.
+        """
+        rooms, kind = self.shelves[shelf], (shelf, tuple(sorted(requests.items())))
+        place = self.reached.get(kind, 0)
+        while place < len(rooms) and not take(rooms[place].free, requests):
+            place += 1
+        self.reached[kind] = place
+        if place == len(rooms):
+            return None
+        rooms[place].used = True
+        return rooms[place]
+
+    def roomy(self) -> list[Bin]:
+        """The allowed bins with anything left, what helps sooner first."""
+        return [b for rank in RANKS for b in self.shelves[rank] if any(count > 0 for count in b.free.values())]
 
 
 RULES = ("within_budget", "within_maximum", "within_limits")
 RANKS = (0, 1, 2)
+NOT_ALLOWED = 3
 
 
 class Allowance:
@@ -123,7 +130,7 @@ class Allowance:
         tally.counts[why] += count
         for check in range(passed):
             tally.within[check] += count
-        if passed == len(RULES):
+        if passed == len(RULES) and not tally.blocked:  # a blocked pool's wish must not use up what others may have
             self.spend(tally, count)
         return passed
 
@@ -134,12 +141,13 @@ def open_tally(pool: Pool, facts: Facts) -> Tally:
     backing_off = state.backoff is not None and facts.at < state.backoff.until
     halts = (SignalAction.FREEZE, SignalAction.PAUSE_SCALE_UP)
     halted = any(s.action in halts and s.pool in (None, pool.id) for s in facts.signals)
+    stuck = bool(stuck_on_the_way(pool, state, facts.at))
     return Tally(
         pool=pool,
         state=state,
         bounds=bounds,
         bins=list(_capacity(pool, state, facts)),
-        blocked=pool.price_usd_per_hour is None or backing_off or halted or state.silenced_by is not None,
+        blocked=pool.price_usd_per_hour is None or backing_off or halted or stuck or state.silenced_by is not None,
     )
 
 
@@ -156,7 +164,7 @@ def _capacity(pool: Pool, state: PoolState, facts: Facts) -> Iterable[Bin]:
     for node in state.living:
         if _is_coming(node, pool, facts):
             yield Bin(pool=pool.id, instance=node.instance, free=dict(pool.resources), rank=1)
-    for _ in range(state.unlisted):
+    for _ in range(0 if unlisted_too_long(pool, state, facts.at) else state.unlisted):
         yield Bin(pool=pool.id, instance=None, free=dict(pool.resources))
 
 
@@ -168,9 +176,32 @@ def _deleted_victims(state: PoolState) -> frozenset[str]:
 
 
 def _is_coming(node: Node, pool: Pool, facts: Facts) -> bool:
-    """True while *node* may still become usable. Without Kubernetes a young active node counts as such."""
-    young = facts.at - node.created_at <= pool.provision_timeout
-    return young and (node.stage in ON_ITS_WAY or node.stage is Stage.UNKNOWN)
+    """True while *node* may still become usable.
+
+    Without Kubernetes a node that was never seen usable counts as on its way, however old: nobody can tell,
+    and another node bought beside it would be as unseen.
+    """
+    if node.stage is Stage.UNKNOWN:
+        return not node.was_usable
+    return node.stage in ON_ITS_WAY and facts.at - node.created_at <= pool.provision_timeout
+
+
+def unlisted_too_long(pool: Pool, state: PoolState, now: datetime) -> bool:
+    """True when Civo was asked for nodes longer than the provision timeout ago and still lists fewer."""
+    since = state.required_since
+    return state.unlisted > 0 and since is not None and now - since > pool.provision_timeout
+
+
+def stuck_on_the_way(pool: Pool, state: PoolState, now: datetime) -> tuple[str, ...]:
+    """Names of the nodes that did not become usable in time, or came up broken, and the ones Civo never built."""
+    late = [
+        n.name
+        for n in state.living
+        if not n.was_usable
+        and (n.stage is Stage.BROKEN or (n.stage in ON_ITS_WAY and now - n.created_at > pool.provision_timeout))
+    ]
+    missing = [f"{state.unlisted} nodes that Civo does not list"] if unlisted_too_long(pool, state, now) else []
+    return (*late, *missing)
 
 
 def is_full(tally: Tally) -> bool:

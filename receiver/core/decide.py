@@ -1,18 +1,18 @@
 """Decide how many nodes a pool should have, and say why. Pure: the same values give the same decision."""
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from receiver.core.actions import ActionKind, Decision, Reason, Verdict, VictimStage
-from receiver.core.assign import Wanted, floor_gives_way
+from receiver.core.assign import Assignment, Wanted, floor_gives_way
 from receiver.core.cost import next_unit_at
 from receiver.core.guardrails import Case, apply
-from receiver.core.model import ON_ITS_WAY, CordonedBy, Node, PoolState, Signal, SignalAction, Source, Stage
-from receiver.core.policy import Policy, Pool
-from receiver.core.windows import next_change
+from receiver.core.model import CordonedBy, Facts, Node, PoolState, Signal, SignalAction, Source, Stage
+from receiver.core.moments import reconsider_at, removal_moment
+from receiver.core.policy import Policy
 
-SAFETY_MINIMUM = timedelta(seconds=60)  # a node this fresh from work is not judged idle, whatever the paid hour says
 NOTED = (SignalAction.SCALE_UP, SignalAction.SCALE_DOWN, SignalAction.HOLD, SignalAction.FALLBACK)
 
 
@@ -44,8 +44,36 @@ def decide(state: PoolState, wanted: Wanted, signals: Sequence[Signal], policy: 
         reasons=tuple(reasons),
         candidates=tuple(n.instance for n in due),
         evidence=_evidence(case),
-        reconsider_at=_reconsider_at(case),
+        reconsider_at=reconsider_at(case),
     )
+
+
+def decide_all(facts: Facts, assignment: Assignment, policy: Policy) -> dict[str, Decision]:
+    """Decide for every pool of *policy* at the facts' time, sharing what may be removed per hour; by pool id.
+
+    Removals under way in a pool count against the others, not against themselves.
+    """
+    under_way = {s.pool: _being_removed(s) for s in facts.pools}
+    limit = policy.limits.max_removals_per_hour
+    left = None if limit is None else limit - facts.removed_last_hour - sum(under_way.values())
+    decisions: dict[str, Decision] = {}
+    for pool in policy.pools:
+        state, wanted = facts.pool(pool.id), assignment.pools[pool.id]
+        own = under_way[pool.id]
+        mine = None if left is None else max(0, left + own)
+        decision = decide(state, replace(wanted, removals_left=mine), facts.signals, policy, facts.at)
+        if left is not None:
+            left -= max(0, decision.present - decision.target - own)
+        decisions[pool.id] = decision
+    return decisions
+
+
+def _being_removed(state: PoolState) -> int:
+    """Nodes that an open action of the pool removes: they are counted by the store only when it is closed."""
+    action = state.open_action
+    if action is None or action.kind is not ActionKind.RETIRE:
+        return 0
+    return sum(v.stage is not VictimStage.SPARED for v in action.victims)
 
 
 def _note(signal: Signal, present: int) -> Reason:
@@ -62,10 +90,11 @@ def _sources_of_size(case: Case, due: Sequence[Node]) -> list[Reason]:
     """The sources of a wanted size, growth before removal; each reason's target builds on the one before."""
     wanted, target = case.wanted, case.present
     found = [Reason(rule=h.rule, verdict=Verdict.NOTES, target=target, detail=h.detail) for h in wanted.held]
+    spare_wanted = not floor_gives_way(wanted)  # at the budget stop nothing is kept or bought for later
     asked = (
         ("demand", wanted.for_demand, _asking(wanted)),
-        ("floor", wanted.for_floor, f"at least {wanted.bounds.min_nodes} nodes"),
-        ("standby", wanted.for_standby, f"{wanted.bounds.standby_nodes} spare nodes"),
+        ("floor", wanted.for_floor * spare_wanted, f"at least {wanted.bounds.min_nodes} nodes"),
+        ("standby", wanted.for_standby * spare_wanted, f"{wanted.bounds.standby_nodes} spare nodes"),
     )
     for rule, count, detail in asked:
         if count > 0:
@@ -95,14 +124,16 @@ def _nothing_to_do(case: Case) -> Reason:
     """Say in one sentence why the size stays, when no source wants another."""
     wanted, idle = case.wanted, [n for n in case.state.nodes if n.idle_since is not None]
     on_the_way = len(case.state.of(Stage.BUILDING, Stage.BOOTING, Stage.INSTALLING)) + case.state.unlisted
-    if wanted.settled and on_the_way:
+    if not case.up(Source.CIVO):
+        detail = f"nothing is known: {case.why(Source.CIVO)}"
+    elif wanted.settled and on_the_way:
         detail = f"{wanted.waiting_gpus} GPUs wait and {on_the_way} nodes are on their way for them"
     elif wanted.settled:
         detail = (
             f"{', '.join(wanted.settled[:3])} would fit a usable node as configured: see why it is not placed there"
         )
     elif idle and case.policy.billing.by_the_hour:
-        soonest = min(_removal_moment(n, case.pool, case.policy, case.now) for n in idle)
+        soonest = min(removal_moment(n, case.pool, case.policy, case.now) for n in idle)
         detail = f"{len(idle)} idle nodes are paid for; the first may go at {soonest:%H:%M:%S} UTC"
     elif idle:
         detail = f"{len(idle)} idle nodes, none for {case.pool.idle_for} yet"
@@ -115,19 +146,20 @@ def _nothing_to_do(case: Case) -> Reason:
 
 def removable(case: Case) -> tuple[Node, ...]:
     """The idle nodes whose moment has come, soonest paid unit first; a pool's spare nodes are left."""
-    action = case.state.open_action
-    open_victims = {v.instance for v in action.victims} if action and action.kind is ActionKind.RETIRE else set()
     due = [
         n
         for n in case.state.nodes
-        if _may_go(n, case) and _removal_moment(n, case.pool, case.policy, case.now) <= case.now
+        if _may_go(n, case) and removal_moment(n, case.pool, case.policy, case.now) <= case.now
     ]
-    if open_victims:
-        due = [n for n in due if n.instance in open_victims]
     due.sort(key=lambda n: (next_unit_at(n.created_at, case.now, case.policy.billing), n.name))
-    spare = sum(1 for n in case.state.of(Stage.USABLE) if not n.busy and n.instance not in case.wanted.needed)
+    spare = [
+        n
+        for n in case.state.of(Stage.USABLE)
+        if not n.busy and n.instance not in case.wanted.needed and n.cordoned_by is not CordonedBy.SOMEONE
+    ]
     keep = 0 if floor_gives_way(case.wanted) else case.wanted.bounds.standby_nodes
-    return tuple(due[: max(0, spare - keep)])
+    # Never more than Civo wants to have: where it wants fewer than live, it is about to take one itself.
+    return tuple(due[: max(0, min(len(spare) - keep, case.present))])
 
 
 def _may_go(node: Node, case: Case) -> bool:
@@ -141,17 +173,6 @@ def _may_go(node: Node, case: Case) -> bool:
         and not node.hosts
         and node.instance not in case.wanted.needed
     )
-
-
-def _removal_moment(node: Node, pool: Pool, policy: Policy, now: datetime) -> datetime:
-    """When *node*, idle since `idle_since`, may go if it stays idle: a margin before its next paid unit, or
-    after `idle_for` where every second is billed."""
-    since = node.idle_since or now
-    if not policy.billing.by_the_hour:
-        return since + pool.idle_for
-    rested = since + min(SAFETY_MINIMUM, pool.idle_for)
-    moment = next_unit_at(node.created_at, now, policy.billing) - policy.billing.removal_margin
-    return max(rested, moment)
 
 
 def _evidence(case: Case) -> dict[str, Any]:
@@ -183,37 +204,3 @@ def _evidence(case: Case) -> dict[str, Any]:
             "available_usd": str(wanted.budget.available),
         },
     }
-
-
-def _reconsider_at(case: Case) -> datetime | None:
-    """The first moment after now at which the answer can change without anything happening."""
-    return min((m for m in _moments(case) if m > case.now), default=None)
-
-
-def _moments(case: Case) -> Iterable[datetime]:
-    state, pool = case.state, case.pool
-    if state.last_grow_at:
-        yield state.last_grow_at + pool.grow_cooldown
-    if state.last_shrink_at and not case.policy.billing.by_the_hour:
-        yield state.last_shrink_at + pool.shrink_cooldown
-    if state.backoff:
-        yield state.backoff.until
-    for node in state.nodes:
-        if node.stage is Stage.USABLE and node.idle_since is not None:
-            yield _removal_moment(node, pool, case.policy, case.now)
-            yield next_unit_at(node.created_at, case.now, case.policy.billing)
-        elif node.stage in (*ON_ITS_WAY, Stage.UNKNOWN):
-            yield node.created_at + pool.provision_timeout + timedelta(microseconds=1)
-        if case.wanted.budget is not None and node.stage is not Stage.DELETING:
-            yield next_unit_at(node.created_at, case.now, case.policy.billing)  # the spend rises then
-    change = next_change(pool.windows, case.now)
-    if change is not None:
-        yield change
-    if state.open_action is not None and state.open_action.retry_at is not None:
-        yield state.open_action.retry_at
-    for victim in state.open_action.victims if state.open_action else ():
-        if victim.stage is VictimStage.CORDONED and victim.since is not None:
-            yield victim.since + LOOK_AGAIN_AFTER
-
-
-LOOK_AGAIN_AFTER = timedelta(seconds=5)  # between our cordon and the last look: a pod bound meanwhile becomes visible

@@ -10,7 +10,8 @@ from datetime import datetime
 
 from receiver.core.actions import ActionKind, Reason, Verdict
 from receiver.core.assign import Wanted, floor_gives_way
-from receiver.core.model import PoolState, Signal, SignalAction, Source, Stage
+from receiver.core.capacity import stuck_on_the_way
+from receiver.core.model import PoolState, Signal, SignalAction, Source
 from receiver.core.policy import Fallback, Policy, Pool
 
 
@@ -138,28 +139,20 @@ def growth_is_not_paused(target: int, case: Case) -> Left | None:
 
 
 def not_backing_off(target: int, case: Case) -> Left | None:
-    """A pool that was refused is not asked again until its back-off ends."""
-    backoff = case.state.backoff
-    if target <= case.present or backoff is None or case.now >= backoff.until:
+    """What failed is not tried again until its back-off ends; growth and removal back off apart."""
+    backoff = case.state.backoff if target > case.present else case.state.removal_backoff
+    if backoff is None or case.now >= backoff.until:
         return None
-    return (
-        case.present,
-        f"backing off until {backoff.until:%H:%M:%S} UTC after {backoff.failures} failures: {backoff.reason}",
-    )
+    until = f"{backoff.until:%Y-%m-%d %H:%M:%S} UTC"
+    return case.present, f"backing off until {until} after {backoff.failures} failures: {backoff.reason}"
 
 
 def provisioning_works(target: int, case: Case) -> Left | None:
-    """While a node of the pool is stuck on its way, no further one is bought."""
-    if target <= case.present:
-        return None
-    stuck = [
-        n.name
-        for n in case.state.of(Stage.BUILDING, Stage.BOOTING, Stage.INSTALLING)
-        if case.now - n.created_at > case.pool.provision_timeout
-    ]
+    """While a node of the pool is stuck on its way or came up broken, no further one is bought."""
+    stuck = stuck_on_the_way(case.pool, case.state, case.now) if target > case.present else ()
     if not stuck:
         return None
-    return case.present, f"{', '.join(stuck)} did not become usable in {case.pool.provision_timeout}; look there first"
+    return case.present, f"{', '.join(stuck)}: not usable within {case.pool.provision_timeout}; look there first"
 
 
 def cooled_down(target: int, case: Case) -> Left | None:
@@ -173,7 +166,7 @@ def cooled_down(target: int, case: Case) -> Left | None:
         return None
     else:
         last, cooldown, way = case.state.last_shrink_at, case.pool.shrink_cooldown, "shrink"
-    if last is None or case.now >= last + cooldown:
+    if last is None or case.now >= last + cooldown or last > case.now:  # in the future: the clock was wrong then
         return None
     return case.present, f"cooldown.{way} until {last + cooldown:%H:%M:%S} UTC"
 
@@ -188,10 +181,12 @@ def one_change_at_a_time(target: int, case: Case) -> Left | None:
 
 def above_the_floor(target: int, case: Case) -> Left | None:
     """A pool does not shrink below its minimum, unless the budget stop says so."""
-    floor = case.wanted.bounds.min_nodes
+    # What was deleted and is still counted at Civo is no node to fall back on.
+    ghosts = max(0, case.present - len(case.state.living)) if case.state.open_action else 0
+    floor = case.wanted.bounds.min_nodes + ghosts
     if target >= case.present or target >= floor or floor_gives_way(case.wanted):
         return None
-    return min(case.present, floor), f"at least {floor} nodes"
+    return min(case.present, floor), f"at least {case.wanted.bounds.min_nodes} nodes"
 
 
 GUARDRAILS: tuple[Guardrail, ...] = (

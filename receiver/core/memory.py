@@ -30,12 +30,17 @@ class NodeLife:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolMemory:
-    """What a pool did last. *required* is the last count read from Civo."""
+    """What a pool did last. *required* is the last count read from Civo, *required_since* when it last changed.
+
+    Growth and removal back off apart: a node that cannot be drained must not keep work waiting.
+    """
 
     required: int = 0
+    required_since: datetime | None = None
     last_grow_at: datetime | None = None
     last_shrink_at: datetime | None = None
     backoff: Backoff | None = None
+    removal_backoff: Backoff | None = None
     open_action: Action | None = None
 
 

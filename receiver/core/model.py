@@ -105,8 +105,8 @@ class Node:
     """One instance of a pool joined with its Kubernetes node.
 
     *allocatable* are GPU resources; *pods* the GPU pods bound to it; *idle_since* is None when a pod holds
-    a GPU there or when nobody could tell (see *stage* UNKNOWN). *hosts* names what must not be cut off
-    with it (our own pod, Prometheus, Alertmanager).
+    a GPU there or when nobody could tell (see *stage* UNKNOWN). *was_usable* is True once it has been usable.
+    *hosts* names what must not be cut off with it (our own pod, Prometheus, Alertmanager).
     """
 
     name: str
@@ -116,6 +116,7 @@ class Node:
     allocatable: Mapping[str, int] = field(default_factory=dict)
     pods: tuple[Pod, ...] = ()
     idle_since: datetime | None = None
+    was_usable: bool = False
     cordoned_by: CordonedBy | None = None
     cordoned_for: str | None = None  # the action id in our cordon annotation
     protected: bool = False
@@ -150,7 +151,8 @@ class Backoff:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolState:
     """One pool as found just now. *required* is the node count Civo was asked for (not what exists yet);
-    when Civo did not answer it is the last known one and the facts say that Civo is down."""
+    when Civo did not answer it is the last known one and the facts say that Civo is down. *required_since* is
+    when that count last changed."""
 
     pool: str
     required: int
@@ -159,6 +161,8 @@ class PoolState:
     last_grow_at: datetime | None = None
     last_shrink_at: datetime | None = None
     backoff: Backoff | None = None
+    removal_backoff: Backoff | None = None
+    required_since: datetime | None = None
     utilization: float | None = None
     silenced_by: str | None = None
 

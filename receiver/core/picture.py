@@ -8,7 +8,7 @@ from receiver.core.actions import Action, Decision
 from receiver.core.assign import Assignment, Wanted
 from receiver.core.budget import BudgetView
 from receiver.core.cost import next_unit_at
-from receiver.core.model import ON_ITS_WAY, Facts, Node, PoolState, Stage
+from receiver.core.model import ON_ITS_WAY, Facts, Node, PoolState, Source, Stage
 from receiver.core.policy import Policy, Pool
 from receiver.core.tell import why
 
@@ -73,19 +73,20 @@ def _pool(
 ) -> dict[str, Any]:
     usable = state.of(Stage.USABLE)
     price = pool.price_usd_per_hour
+    known = facts.up(Source.CIVO)  # what nobody could be asked for is unknown, not 0
     return {
         "name": pool.name,
         "pool": pool.id,
         "size": pool.size,
         "mode": mode,
-        "required": state.required,
-        "ready": len(usable),
-        "building": len(state.of(*ON_ITS_WAY)) + state.unlisted,
-        "busy": sum(1 for n in usable if n.busy),
-        "idle": sum(1 for n in usable if not n.busy),
-        "unknown": len(state.of(Stage.UNKNOWN, Stage.BROKEN)),
+        "required": state.required if known else None,
+        "ready": len(usable) if known else None,
+        "building": len(state.of(*ON_ITS_WAY)) + state.unlisted if known else None,
+        "busy": sum(1 for n in usable if n.busy) if known else None,
+        "idle": sum(1 for n in usable if not n.busy) if known else None,
+        "unknown": len(state.of(Stage.UNKNOWN, Stage.BROKEN)) if known else None,
         "pending_gpus": wanted.waiting_gpus,
-        "wanted": state.required + wanted.new_nodes,
+        "wanted": state.required + wanted.new_nodes if known else None,
         "min_nodes": wanted.bounds.min_nodes,
         "max_nodes": wanted.bounds.max_nodes,
         "gpus_per_node": pool.gpus_per_node,

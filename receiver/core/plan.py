@@ -1,5 +1,8 @@
 """Make a decision executable: an absolute count or named victims, under an id that the same decision gives again."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
 from decimal import Decimal
 
 from receiver.core.actions import Action, ActionKind, Change, Decision, Victim
@@ -41,3 +44,11 @@ def plan(decision: Decision, state: PoolState, policy: Policy) -> Action | None:
         to_count=decision.present - len(chosen),
         victims=tuple(Victim(instance=i, node=names[i], since=decision.at) for i in chosen),
     )
+
+
+def join(action: Action, let_go: Sequence[str], state: PoolState, now: datetime) -> Action:
+    """Add to an open removal the nodes whose moment came meanwhile: a late count must not keep them another hour."""
+    known = {v.instance for v in action.victims}
+    names = {n.instance: n.name for n in state.nodes}
+    more = tuple(Victim(instance=i, node=names[i], since=now) for i in let_go if i not in known)
+    return replace(action, victims=(*action.victims, *more), to_count=action.to_count - len(more)) if more else action

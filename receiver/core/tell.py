@@ -1,6 +1,6 @@
 """Decisions and outcomes as sentences, the same for log, chat, page and command line."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -8,7 +8,8 @@ from enum import StrEnum
 from receiver.core.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, Verdict, VictimStage
 from receiver.core.assign import Assignment, Misfit
 from receiver.core.budget import BudgetStage, BudgetView
-from receiver.core.model import Facts
+from receiver.core.capacity import stuck_on_the_way
+from receiver.core.model import Facts, Node
 from receiver.core.policy import Policy, Pool
 
 
@@ -42,6 +43,10 @@ class Notice:
 SILENT_FOR = timedelta(minutes=2)
 RETURN_IS_NEWS_FOR = timedelta(minutes=5)
 CLEAR = "clear"
+IGNORED_FOR = timedelta(minutes=2)  # the scheduler needs a moment after a node became usable
+SPEAKS_UP = (Verdict.HOLDS, Verdict.LIMITS)
+# Holds that a person may want to act on; cooldowns and back-offs end by themselves.
+WORTH_TELLING = ("price_is_known", "within_budget", "within_maximum", "within_limits")
 
 
 def money(budget: BudgetView | None) -> str:
@@ -136,14 +141,26 @@ def scale_up_event(decision: Decision, policy: Policy) -> str:
     return f"GPU pool {name} grows from {decision.present} to {decision.target} nodes for waiting GPU pods"
 
 
-def misfit(found: Misfit) -> Notice:
-    """The notice for work that no pool can ever hold; told once per workload."""
-    uids = ",".join(sorted(p.uid for p in found.workload.pods))
+def misfit_groups(misfits: Sequence[Misfit]) -> list[list[Misfit]]:
+    """Group what no pool can hold by owner and reason: one Job of many pods is one piece of news."""
+    groups: dict[tuple[str, str, str], list[Misfit]] = {}
+    for found in misfits:
+        pod = found.workload.pods[0]
+        key = (pod.namespace, pod.owner or pod.name, found.detail.replace(found.workload.key, ""))
+        groups.setdefault(key, []).append(found)
+    return list(groups.values())
+
+
+def misfit(group: Sequence[Misfit]) -> Notice:
+    """The notice for work of one owner that no pool can ever hold; told once per owner, reason and oldest pod."""
+    first = min(group, key=lambda m: (m.workload.since, m.workload.key))
+    pod = first.workload.pods[0]
+    more = f" and {len(group) - 1} more of {pod.owner or pod.namespace}" if len(group) > 1 else ""
     return Notice(
-        topic=f"misfit:{found.workload.key}",
-        key=uids or found.workload.key,
-        title=f"No GPU pool can hold {found.workload.key}",
-        body=f"{found.detail}\nChange the pod, or add a pool that offers this.",
+        topic=f"misfit:{pod.namespace}/{pod.owner or pod.name}",
+        key=f"{first.workload.since.isoformat()}:{first.detail.replace(first.workload.key, '')}",
+        title=f"No GPU pool can hold {first.workload.key}{more}",
+        body=f"{first.detail}\nChange the pod, or add a pool that offers this.",
         severity=Severity.WARNING,
     )
 
@@ -199,36 +216,77 @@ def silent_sources(facts: Facts) -> Iterable[Notice]:
             )
 
 
-def held(assignment: Assignment, policy: Policy) -> Iterable[Notice]:
-    """Notices of work that waits because a rule holds it that a person could change; told once per rule and work."""
+def held(decisions: Mapping[str, Decision], assignment: Assignment, policy: Policy) -> Iterable[Notice]:
+    """Notices of work that waits because a rule holds it that a person could change; told once per rule and spell."""
     for pool in policy.pools:
-        wanted = assignment.pools[pool.id]
-        rule, detail = _hold_worth_telling(
-            wanted.new_nodes, wanted.within_budget, wanted.within_maximum, wanted.within_limits
-        )
-        waiting = [w.key for w in wanted.asking]
-        if wanted.held:
-            rule, detail = wanted.held[0].rule, wanted.held[0].detail
-            waiting = [h.workload for h in wanted.held]
-        if pool.price_usd_per_hour is None and wanted.new_nodes:
-            rule, detail = "price_is_known", f"size {pool.size} has no price"
-        if not rule or not waiting:
+        decision, wanted = decisions[pool.id], assignment.pools[pool.id]
+        spoke = [r for r in decision.reasons if r.rule in WORTH_TELLING and r.verdict in SPEAKS_UP]
+        reason = next(iter(spoke + [r for r in decision.reasons if r.rule == "gangs_whole"]), None)
+        waiting = [w.key for w in wanted.asking] or [h.workload for h in wanted.held]
+        if reason is None or not waiting:
+            yield Notice(
+                topic=f"held:{pool.id}",
+                key=CLEAR,
+                title=f"GPU pool {pool.name} is no longer held",
+                body="Nothing waits for a rule that a person could change.",
+                all_clear=True,
+            )
             continue
         yield Notice(
             topic=f"held:{pool.id}",
-            key=f"{rule}:{','.join(sorted(waiting))}",
-            title=f"GPU pool {pool.name} does not grow: {rule}",
-            body=f"{detail}.\nWaiting: {', '.join(waiting[:5])}.\n{money(wanted.budget)}",
+            key=reason.rule,
+            title=f"GPU pool {pool.name} does not grow: {reason.rule}",
+            body=f"{reason.detail}.\nWaiting: {', '.join(waiting[:5])}.\n{money(wanted.budget)}",
             severity=Severity.WARNING,
             pool=pool.id,
         )
 
 
-def _hold_worth_telling(new: int, budget: int, maximum: int, limits: int) -> tuple[str, str]:
-    if budget < new:
-        return "within_budget", f"{new - budget} of {new} nodes are not covered by the budget"
-    if maximum < budget:
-        return "within_maximum", f"{budget - maximum} of {new} nodes are beyond the pool's maximum"
-    if limits < maximum:
-        return "within_limits", f"{maximum - limits} of {new} nodes are beyond the limits over all pools"
-    return "", ""
+def stuck(facts: Facts, policy: Policy) -> Iterable[Notice]:
+    """Notices of nodes that did not become usable in time: they cost money and serve nobody; told once each."""
+    for pool in policy.pools:
+        names = stuck_on_the_way(pool, facts.pool(pool.id), facts.at)
+        if names:
+            yield Notice(
+                topic=f"stuck:{pool.id}",
+                key=",".join(names),
+                title=f"GPU pool {pool.name}: not usable within {pool.provision_timeout}",
+                body=(
+                    f"{', '.join(names)}.\nThe pool buys no further node meanwhile; other pools that fit are used."
+                    "\nLook at the instance at Civo, at `kubectl describe node` and at the GPU operator's pods."
+                ),
+                severity=Severity.WARNING,
+                pool=pool.id,
+            )
+
+
+def ignored(facts: Facts, assignment: Assignment, policy: Policy) -> Iterable[Notice]:
+    """Notices of pods that wait although a usable node would hold them as configured; told once per pod and node."""
+    pods = {p.key: p for p in facts.waiting}
+    for pool in policy.pools:
+        nodes = {n.instance: n for n in facts.pool(pool.id).nodes}
+        for workload, instance in assignment.pools[pool.id].placed:
+            node, pod = nodes[instance], pods.get(workload)
+            if pod is None or node.idle_since is None or facts.at - max(node.idle_since, pod.created_at) < IGNORED_FOR:
+                continue
+            yield Notice(
+                topic=f"ignored:{workload}",
+                key=f"{pod.uid}:{instance}",
+                title=f"{workload} waits beside a usable node of GPU pool {pool.name}",
+                body=(
+                    f"By the configuration {node.name} would hold it: {_differs(node, pool)}."
+                    "\nNo further node is bought for it: it would be like this one."
+                    f"\nCompare `kubectl describe pod -n {pod.namespace} {pod.name}` with the node."
+                ),
+                severity=Severity.WARNING,
+                pool=pool.id,
+            )
+
+
+def _differs(node: Node, pool: Pool) -> str:
+    """How *node* differs from what the configuration says of its pool."""
+    labels = [f"{k}={v}" for k, v in sorted(pool.labels.items()) if node.labels.get(k) != v]
+    extra = [f"{t.key}={t.value}:{t.effect}" for t in node.taints if t not in pool.taints]
+    said = [f"it lacks the labels {', '.join(labels)}"] if labels else []
+    said += [f"it carries the taints {', '.join(extra)}"] if extra else []
+    return " and ".join(said) or "its labels and taints are as configured, so look at CPU, memory and volumes"

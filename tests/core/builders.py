@@ -7,7 +7,7 @@ from typing import Any
 
 from receiver.core.actions import Decision
 from receiver.core.assign import Assignment, assign
-from receiver.core.decide import decide
+from receiver.core.decide import decide_all
 from receiver.core.model import (
     Facts,
     Node,
@@ -116,10 +116,8 @@ def facts(*states: PoolState, waiting: Iterable[Pod] = (), **changes: Any) -> Fa
 def run(found: Facts, policy: Policy) -> tuple[Assignment, dict[str, Decision]]:
     """Assign and decide as a step does; decisions by pool name."""
     assignment = assign(found, policy)
-    decisions = {
-        p.name: decide(found.pool(p.id), assignment.pools[p.id], found.signals, policy, found.at) for p in policy.pools
-    }
-    return assignment, decisions
+    decisions = decide_all(found, assignment, policy)
+    return assignment, {p.name: decisions[p.id] for p in policy.pools}
 
 
 def rules(decision: Decision, *verdicts: str) -> list[str]:

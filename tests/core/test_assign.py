@@ -231,23 +231,19 @@ def test_the_reservation_counts_the_next_hour_of_every_running_node() -> None:
     assert decisions["l40s"].deciding.rule == "within_budget"
 
 
-def test_open_growth_is_reserved_until_it_shows_at_civo() -> None:
+def test_an_open_growth_is_covered_once_and_not_twice() -> None:
     action = Action(
         id="a",
-        pool="one-id",
+        pool="l40s-id",
         kind=ActionKind.GROW,
         opened_at=NOW,
         from_count=0,
         to_count=1,
         reserved_usd=Decimal("1.29"),
     )
-    one, two = a_pool("one", labels={"kind": "1"}), a_pool("two", labels={"kind": "2"})
-    policy = a_policy(one, two, budget=Budget(monthly_usd=Decimal("2.00")))
-    found = facts(
-        a_state(pool="one-id", open_action=action), a_state(pool="two-id"), waiting=[a_pod(node_selector={"kind": "2"})]
-    )
-    _, decisions = run(found, policy)
-    assert decisions["two"].target == 0
+    policy = a_policy(budget=Budget(monthly_usd=Decimal("2.00")))
+    _, decisions = run(facts(a_state(open_action=action), waiting=[a_pod()]), policy)
+    assert decisions["l40s"].target == 1
 
 
 def test_a_size_without_a_price_makes_the_spend_unknown_and_stops_growth() -> None:

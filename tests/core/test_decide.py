@@ -198,6 +198,10 @@ def test_a_node_that_worked_a_moment_ago_is_not_judged_idle_at_the_hours_end() -
     "node",
     [
         pytest.param(a_busy_node(created_at=HOUR_ENDS_SOON), id="runs a GPU pod"),
+        pytest.param(
+            a_busy_node(created_at=HOUR_ENDS_SOON, idle_since=NOW - timedelta(hours=1)),
+            id="runs a GPU pod though it was noted as idle",
+        ),
         pytest.param(an_old_node(idle_since=None), id="is not known to be idle"),
         pytest.param(an_old_node(stage=Stage.UNKNOWN), id="could not be looked at"),
         pytest.param(an_old_node(stage=Stage.INSTALLING), id="is on its way"),

@@ -163,8 +163,8 @@ def test_growth_of_the_last_hour_counts_nodes_that_were_asked_for(store: SqlStor
     ended(store, grow(1, from_count=1, to_count=4), OutcomeKind.CONFIRMED, after(minutes=1))
     ended(store, grow(2, from_count=4, to_count=6), OutcomeKind.OBSERVED, after(minutes=2))
     ended(store, grow(3, from_count=4, to_count=9), OutcomeKind.FAILED, after(minutes=2))
-    assert store.memory(after(minutes=61), NOW).grown_last_hour == 2
-    assert store.memory(after(minutes=60, seconds=59), NOW).grown_last_hour == 5
+    assert store.memory(after(minutes=60, seconds=59), NOW).grown_last_hour == 3
+    assert store.memory(after(minutes=61), NOW).grown_last_hour == 0
 
 
 @pytest.mark.parametrize("kind", list(OutcomeKind))

@@ -58,7 +58,11 @@ def test_more_lives_than_one_statement_takes_are_kept(store: SqlStore) -> None:
 def test_the_last_required_counts_are_remembered(store: SqlStore) -> None:
     store.saw((), {POOL: 2, "other": 1}, NOW)
     store.saw((), {POOL: 0}, after(seconds=10))
-    assert store.memory(NOW, MONTH).pools == {POOL: PoolMemory(required=0), "other": PoolMemory(required=1)}
+    store.saw((), {POOL: 0, "other": 1}, after(seconds=20))
+    assert store.memory(NOW, MONTH).pools == {
+        POOL: PoolMemory(required=0, required_since=after(seconds=10)),
+        "other": PoolMemory(required=1, required_since=NOW),
+    }
 
 
 def test_a_pool_known_by_its_open_action_alone_is_remembered(store: SqlStore) -> None:

@@ -119,7 +119,7 @@ class FakeStore:
     def progressed(self, action: Action) -> None:
         raise NotImplementedError
 
-    def closed(self, action: Action, outcome: Outcome, backoff: Backoff | None) -> None:
+    def closed(self, action: Action, outcome: Outcome, backoff: Backoff | None, notice: Notice | None = None) -> None:
         raise NotImplementedError
 
     def say(self, notice: Notice, at: datetime) -> bool:

@@ -70,9 +70,9 @@ def closed(connection: Connection, action: Action, outcome: Outcome, backoff: Ba
     effects: dict[str, Any] = {}
     if outcome.kind in TOOK_EFFECT:
         changed = "last_grow_at" if action.kind is ActionKind.GROW else "last_shrink_at"
-        effects = {changed: outcome.at, **rows.backoff_values(None)}
+        effects = {changed: outcome.at, **rows.backoff_values(action.kind, None)}
     elif outcome.kind is OutcomeKind.FAILED and backoff is not None:
-        effects = rows.backoff_values(backoff)
+        effects = rows.backoff_values(action.kind, backoff)
     if effects:
         statement = insert(connection, pools).values(pool=action.pool, required=action.from_count, **effects)
         connection.execute(statement.on_conflict_do_update(index_elements=[pools.c.pool], set_=effects))
@@ -95,7 +95,7 @@ def open_actions(connection: Connection) -> dict[str, Action]:
 def changed_since(connection: Connection, since: datetime) -> tuple[int, int]:
     """Return how many nodes were asked for and how many removed by the actions closed after *since*.
 
-    Growth counts if it took effect; a removal counts however its action ended, because the node is gone.
+    Growth counts if it was confirmed; a removal counts however its action ended, because the node is gone.
     """
     grown = removed = 0
     for row in connection.execute(select(actions).where(actions.c.closed_at > since)).mappings():
@@ -104,7 +104,7 @@ def changed_since(connection: Connection, since: datetime) -> tuple[int, int]:
         assert outcome is not None
         if action.kind is ActionKind.RETIRE:
             removed += sum(v.stage in REMOVED for v in action.victims)
-        elif outcome.kind in TOOK_EFFECT:
+        elif outcome.kind is OutcomeKind.CONFIRMED:
             grown += action.to_count - action.from_count
     return grown, removed
 

@@ -11,6 +11,7 @@ from receiver.adapters.store.decisions import changed_since, open_actions
 from receiver.adapters.store.inbox import AT_ONCE, not_considered
 from receiver.adapters.store.schema import node_lives, pools
 from receiver.adapters.store.totals import HEARTBEAT, marked
+from receiver.core.actions import ActionKind
 from receiver.core.memory import Memory, NodeLife, PoolMemory
 
 HOUR = timedelta(hours=1)
@@ -31,7 +32,9 @@ def memory(connection: Connection, now: datetime, month_start: datetime) -> Memo
                 required=known[pool]["required"] if pool in known else under_way[pool].from_count,
                 last_grow_at=known[pool]["last_grow_at"] if pool in known else None,
                 last_shrink_at=known[pool]["last_shrink_at"] if pool in known else None,
-                backoff=rows.backoff(known[pool]) if pool in known else None,
+                required_since=known[pool]["required_since"] if pool in known else None,
+                backoff=rows.backoff(known[pool], ActionKind.GROW) if pool in known else None,
+                removal_backoff=rows.backoff(known[pool], ActionKind.RETIRE) if pool in known else None,
                 open_action=under_way.get(pool),
             )
             for pool in sorted({*known, *under_way})

@@ -151,20 +151,25 @@ def life(row: Row) -> NodeLife:
     return NodeLife(**{name: row[name] for name in NodeLife.__slots__})
 
 
-def backoff_values(backoff: Backoff | None) -> Values:
-    """Columns of a pool's back-off; all empty for none."""
+BACKOFF_OF = {ActionKind.GROW: "backoff", ActionKind.RETIRE: "removal_backoff"}
+
+
+def backoff_values(kind: ActionKind, backoff: Backoff | None) -> Values:
+    """Columns of a pool's back-off from actions of *kind*; all empty for none."""
+    prefix = BACKOFF_OF[kind]
     return {
-        "backoff_failures": backoff.failures if backoff else None,
-        "backoff_until": backoff.until if backoff else None,
-        "backoff_reason": backoff.reason if backoff else None,
+        f"{prefix}_failures": backoff.failures if backoff else None,
+        f"{prefix}_until": backoff.until if backoff else None,
+        f"{prefix}_reason": backoff.reason if backoff else None,
     }
 
 
-def backoff(row: Row) -> Backoff | None:
-    """A pool's back-off, if it has one."""
-    if row["backoff_until"] is None:
+def backoff(row: Row, kind: ActionKind) -> Backoff | None:
+    """A pool's back-off from actions of *kind*, if it has one."""
+    prefix = BACKOFF_OF[kind]
+    if row[f"{prefix}_until"] is None:
         return None
-    return Backoff(failures=row["backoff_failures"], until=row["backoff_until"], reason=row["backoff_reason"])
+    return Backoff(failures=row[f"{prefix}_failures"], until=row[f"{prefix}_until"], reason=row[f"{prefix}_reason"])
 
 
 def notice_values(notice: Notice) -> Values:

@@ -114,6 +114,9 @@ pools = Table(
     Column("backoff_failures", Integer),
     Column("backoff_until", Moment),
     Column("backoff_reason", PlainText),
+    Column("removal_backoff_failures", Integer),
+    Column("removal_backoff_until", Moment),
+    Column("removal_backoff_reason", PlainText),
 )
 
 outbox = Table(

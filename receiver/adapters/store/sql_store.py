@@ -127,10 +127,12 @@ class SqlStore:
         with self._database.write() as connection:
             decisions.progressed(connection, action)
 
-    def closed(self, action: Action, outcome: Outcome, backoff: Backoff | None) -> None:
+    def closed(self, action: Action, outcome: Outcome, backoff: Backoff | None, notice: Notice | None = None) -> None:
         """See Store. Withdrawn and superseded actions leave back-off and cooldowns as they are."""
         with self._database.write() as connection:
             decisions.closed(connection, action, outcome, backoff)
+            if notice is not None:
+                notices.say(connection, notice, outcome.at)
 
     def decisions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredDecision]:
         """See Store."""

@@ -124,6 +124,9 @@ def _nodes_and_pools() -> None:
         sa.Column("backoff_failures", sa.Integer),
         sa.Column("backoff_until", TIME),
         sa.Column("backoff_reason", sa.Text),
+        sa.Column("removal_backoff_failures", sa.Integer),
+        sa.Column("removal_backoff_until", TIME),
+        sa.Column("removal_backoff_reason", sa.Text),
     )
 
 

@@ -1,0 +1,76 @@
+"""When things may go, and when an answer can change unaided."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from receiver.core.actions import VictimStage
+from receiver.core.cost import next_unit_at
+from receiver.core.guardrails import Case
+from receiver.core.model import ON_ITS_WAY, Node, Stage
+from receiver.core.policy import Policy, Pool
+from receiver.core.windows import next_change
+
+SAFETY_MINIMUM = timedelta(seconds=60)  # a node this fresh from work is not judged idle, whatever the paid hour says
+LOOK_AGAIN_AFTER = timedelta(seconds=5)  # between our cordon and the last look: a pod bound meanwhile becomes visible
+SHORTEST_MARGIN = timedelta(seconds=30)  # a removal takes a tick, the cordon, the last look and the DELETE
+AN_INSTANT = timedelta(microseconds=1)
+
+
+def removal_moment(node: Node, pool: Pool, policy: Policy, now: datetime) -> datetime:
+    """When *node*, idle since `idle_since`, may go if it stays idle: a margin before its next paid unit, or
+    after `idle_for` where every second is billed."""
+    since = node.idle_since or now
+    if not policy.billing.by_the_hour:
+        return since + pool.idle_for
+    rested = since + min(SAFETY_MINIMUM, pool.idle_for)
+    margin = max(policy.billing.removal_margin, min(SHORTEST_MARGIN, policy.billing.granularity / 2))
+    moment = next_unit_at(node.created_at, now, policy.billing) - margin
+    return max(rested, moment)
+
+
+def reconsider_at(case: Case) -> datetime | None:
+    """The first moment after now at which the answer can change without anything happening."""
+    return min((m for m in _moments(case) if m > case.now), default=None)
+
+
+def _moments(case: Case) -> Iterable[datetime]:
+    state, pool = case.state, case.pool
+    if state.last_grow_at:
+        yield state.last_grow_at + pool.grow_cooldown
+    if state.last_shrink_at and not case.policy.billing.by_the_hour:
+        yield state.last_shrink_at + pool.shrink_cooldown
+    for backoff in (state.backoff, state.removal_backoff):
+        if backoff:
+            yield backoff.until
+    if state.required_since and state.unlisted:
+        yield state.required_since + pool.provision_timeout + AN_INSTANT
+    change = next_change(pool.windows, case.now)
+    if change is not None:
+        yield change
+    for node in state.nodes:
+        yield from _moments_of(node, case)
+    yield from _moments_of_action(case)
+
+
+def _moments_of(node: Node, case: Case) -> Iterable[datetime]:
+    by_the_hour = case.policy.billing.by_the_hour
+    next_unit = next_unit_at(node.created_at, case.now, case.policy.billing)
+    if node.stage is Stage.USABLE and node.idle_since is not None:
+        yield removal_moment(node, case.pool, case.policy, case.now)
+        if by_the_hour:
+            yield next_unit
+    elif node.stage in (*ON_ITS_WAY, Stage.UNKNOWN):
+        yield node.created_at + case.pool.provision_timeout + AN_INSTANT
+    if by_the_hour and case.wanted.budget is not None and node.stage is not Stage.DELETING:
+        yield next_unit  # the spend rises then
+
+
+def _moments_of_action(case: Case) -> Iterable[datetime]:
+    action = case.state.open_action
+    if action is None:
+        return
+    if action.retry_at is not None:
+        yield action.retry_at
+    for victim in action.victims:
+        if victim.stage is VictimStage.CORDONED and victim.since is not None:
+            yield victim.since + LOOK_AGAIN_AFTER
