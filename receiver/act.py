@@ -5,7 +5,7 @@ removal names its instance and looks before it deletes.
 """
 
 import hashlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -22,6 +22,8 @@ LONGEST_BACKOFF = timedelta(minutes=30)
 COUNT_STUCK_BACKOFF = timedelta(hours=24)  # removals that Civo answers with replacements only cost money
 LONGEST_DELAY = timedelta(hours=1)  # a Retry-After beyond this is not believed
 MOST_ATTEMPTS = 5
+RESCALING = "cannot_scale_already_rescaling_cluster"  # normal while nodes build, and the same for every pool
+PATIENT_ATTEMPTS = 40
 COUNT_MUST_FALL_WITHIN = timedelta(minutes=15)
 POLL_DELETED = timedelta(seconds=5)
 FINISHED = (VictimStage.GONE, VictimStage.SPARED)
@@ -109,7 +111,8 @@ def next_backoff(action: Action, state: PoolState, reason: str, now: datetime) -
 
 def _later(action: Action, state: PoolState, error: TryLater, now: datetime) -> Progress:
     attempts = action.attempts + 1
-    if action.kind is ActionKind.GROW and attempts > MOST_ATTEMPTS:  # another pool may do better
+    most = PATIENT_ATTEMPTS if error.code == RESCALING else MOST_ATTEMPTS
+    if action.kind is ActionKind.GROW and attempts > most:  # another pool may do better
         return _give_up(action, state, f"{error.code} {attempts} times in a row: {error}", now)
     wait = min(FIRST_RETRY * 2 ** min(attempts - 1, 10), LONGEST_RETRY)
     retry_at = now + min(max(wait, error.delay or timedelta(0)), LONGEST_DELAY)
@@ -138,7 +141,7 @@ def _retire(action: Action, state: PoolState, wanted: Collection[str], hands: Ha
     early = _too_early(action, now)
     victims: list[Victim] = []
     trouble: TryLater | None = None
-    refused: str = ""
+    refused: dict[str, str] = {}
     for number, victim in enumerate(action.victims):
         try:
             node, may_go = nodes.get(victim.instance), victim.instance in wanted
@@ -146,7 +149,8 @@ def _retire(action: Action, state: PoolState, wanted: Collection[str], hands: Ha
         except TryLater as error:  # one node that must wait does not keep the others
             after, trouble = victim, error
         except _RefusedError as error:
-            after, refused = replace(victim, stage=VictimStage.SPARED, since=now), str(error)
+            after = replace(victim, stage=VictimStage.SPARED, since=now)
+            refused[victim.instance] = str(error)
         except WontWork as error:
             so_far = replace(action, victims=(*victims, *action.victims[number:]))
             return _give_up(so_far, state, f"{error.code}: {error}", now)
@@ -157,7 +161,7 @@ def _retire(action: Action, state: PoolState, wanted: Collection[str], hands: Ha
     moved = replace(action, victims=tuple(victims), retry_at=action.retry_at if early else None)
     ended = settled(moved, state, now)
     if ended is not None and ended.kind is OutcomeKind.WITHDRAWN and refused:
-        return _give_up(moved, state, refused, now)  # without a back-off it would be cordoned again at once
+        return _refused(moved, state, refused, now)
     if ended is not None:
         return Progress(action=moved, outcome=ended)
     if trouble is not None:
@@ -171,6 +175,15 @@ def _retire(action: Action, state: PoolState, wanted: Collection[str], hands: Ha
         assert stopped.backoff is not None
         return replace(stopped, backoff=replace(stopped.backoff, until=now + COUNT_STUCK_BACKOFF))
     return Progress(action=moved, again_at=_look_again_at(moved, now))
+
+
+def _refused(action: Action, state: PoolState, refused: Mapping[str, str], now: datetime) -> Progress:
+    """End a removal that something on its nodes refused. Those nodes back off: else they were cordoned again at once."""
+    progress = _give_up(action, state, "; ".join(refused.values()), now)
+    assert progress.backoff is not None
+    before = state.removal_backoff.instances if state.removal_backoff and now < state.removal_backoff.until else ()
+    instances = tuple(sorted({*before, *refused}))
+    return replace(progress, backoff=replace(progress.backoff, instances=instances))
 
 
 def _give_up(action: Action, state: PoolState, detail: str, now: datetime) -> Progress:

@@ -42,10 +42,11 @@ from receiver.ports import (
     TelemetryFacts,
 )
 
+SILENT_BEFORE_FALLBACK = timedelta(minutes=1)
 PAYLOAD_LIFE = timedelta(
     minutes=4, seconds=30
 )  # 2 x repeat_interval (2m) + group_interval (30s) of rules/alertmanager.yml
-POD_HOLDS_NODE = (PodPhase.STARTING, PodPhase.RUNNING)
+LOST = (Stage.BOOTING, Stage.INSTALLING)  # where a node that was usable stands when it loses its GPUs or goes NotReady
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +122,7 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
     facts = Facts(
         at=now,
         pools=pools,
-        waiting=_waiting(cluster, telemetry),
+        waiting=_waiting(cluster, telemetry, states[Source.KUBERNETES], now),
         signals=signals_from(alerts, policy),
         sources=states,
         spend=Spend(month=month.name, usd=usd, unpriced=unpriced),
@@ -135,10 +136,17 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
     return Looked(facts=facts, lives=lives, required=required, orphans=orphans)
 
 
-def _waiting(cluster: ClusterFacts | None, telemetry: TelemetryFacts | None) -> tuple[Pod, ...]:
-    """Pods that may be demand: from Kubernetes, or as kube-state-metrics knows them when it cannot be asked."""
+def _waiting(
+    cluster: ClusterFacts | None, telemetry: TelemetryFacts | None, kubernetes: SourceState, now: datetime
+) -> tuple[Pod, ...]:
+    """Pods that may be demand: from Kubernetes, or as kube-state-metrics knows them when it cannot be asked.
+
+    That is older by a scrape and an evaluation, so it is not used before Kubernetes has been silent for a while.
+    """
     if cluster is not None:
         return tuple(p for p in cluster.pods if p.phase is PodPhase.WAITING)
+    if kubernetes.configured and (kubernetes.since is None or now - kubernetes.since < SILENT_BEFORE_FALLBACK):
+        return ()
     return telemetry.waiting if telemetry is not None else ()
 
 
@@ -186,6 +194,7 @@ def _life(old: NodeLife | None, instance: Instance, pool: Pool, stage: Stage, id
         price_usd_per_hour=pool.price_usd_per_hour if price is None else price,
         usable_at=(old.usable_at if old else None) or (now if stage is Stage.USABLE else None),
         idle_since=((old.idle_since if old else None) or now) if idle else None,
+        lost_at=((old.lost_at if old else None) or now) if stage in LOST and old and old.usable_at else None,
     )
 
 
@@ -259,6 +268,7 @@ def _node(instance: Instance, pool: Pool, seen: _Seen, past: PoolMemory) -> Node
         stage=Stage.DELETING if _is_deleted(instance.id, past) else stage,
         created_at=life.created_at if life else instance.created_at,
         was_usable=was_usable,
+        lost_at=life.lost_at if life else None,
         allocatable=dict(node.allocatable) if node else {},
         pods=pods,
         idle_since=life.idle_since if life and stage is Stage.USABLE and not pods else None,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from receiver.core.actions import ActionKind, VictimStage
 from receiver.core.budget import BudgetView
@@ -85,6 +85,9 @@ class Tally:
         return [b for rank in RANKS for b in self.shelves[rank] if any(count > 0 for count in b.free.values())]
 
 
+LONGEST_GROWTH_BACKOFF = timedelta(hours=1)
+LONGEST_REMOVAL_BACKOFF = timedelta(hours=25)
+SHORT_LOSS = timedelta(minutes=3)
 RULES = ("within_budget", "within_maximum", "within_limits")
 RANKS = (0, 1, 2)
 NOT_ALLOWED = 3
@@ -138,7 +141,7 @@ class Allowance:
 def open_tally(pool: Pool, facts: Facts) -> Tally:
     state = facts.pool(pool.id)
     bounds = bounds_at(pool.min_nodes, pool.max_nodes, pool.standby_nodes, pool.windows, facts.at)
-    backing_off = state.backoff is not None and facts.at < state.backoff.until
+    backing_off = state.backoff is not None and state.backoff.holds(facts.at, LONGEST_GROWTH_BACKOFF)
     halts = (SignalAction.FREEZE, SignalAction.PAUSE_SCALE_UP)
     halted = any(s.action in halts and s.pool in (None, pool.id) for s in facts.signals)
     stuck = bool(stuck_on_the_way(pool, state, facts.at))
@@ -183,6 +186,8 @@ def _is_coming(node: Node, pool: Pool, facts: Facts) -> bool:
     """
     if node.stage is Stage.UNKNOWN:
         return not node.was_usable
+    if node.stage is Stage.BROKEN and node.lost_at is not None:
+        return not node.busy and facts.at - node.lost_at <= SHORT_LOSS  # a device plugin that restarts
     return node.stage in ON_ITS_WAY and facts.at - node.created_at <= pool.provision_timeout
 
 

@@ -53,13 +53,13 @@ def decide_all(facts: Facts, assignment: Assignment, policy: Policy) -> dict[str
 
     Removals under way in a pool count against the others, not against themselves.
     """
-    under_way = {s.pool: _being_removed(s) for s in facts.pools}
+    under_way = {s.pool: being_removed(s) for s in facts.pools}
     limit = policy.limits.max_removals_per_hour
     left = None if limit is None else limit - facts.removed_last_hour - sum(under_way.values())
     decisions: dict[str, Decision] = {}
     for pool in policy.pools:
         state, wanted = facts.pool(pool.id), assignment.pools[pool.id]
-        own = under_way[pool.id]
+        own = being_removed(state, deleted=False)
         mine = None if left is None else max(0, left + own)
         decision = decide(state, replace(wanted, removals_left=mine), facts.signals, policy, facts.at)
         if left is not None:
@@ -68,12 +68,14 @@ def decide_all(facts: Facts, assignment: Assignment, policy: Policy) -> dict[str
     return decisions
 
 
-def _being_removed(state: PoolState) -> int:
-    """Nodes that an open action of the pool removes: they are counted by the store only when it is closed."""
+def being_removed(state: PoolState, *, deleted: bool = True) -> int:
+    """Nodes that an open action of the pool removes, with or without those already *deleted* (the store counts
+    them only when the action is closed)."""
     action = state.open_action
     if action is None or action.kind is not ActionKind.RETIRE:
         return 0
-    return sum(v.stage is not VictimStage.SPARED for v in action.victims)
+    on_the_way = (VictimStage.CHOSEN, VictimStage.CORDONED)
+    return sum(v.stage in on_the_way or (deleted and v.stage is not VictimStage.SPARED) for v in action.victims)
 
 
 def _note(signal: Signal, present: int) -> Reason:
@@ -172,7 +174,14 @@ def _may_go(node: Node, case: Case) -> bool:
         and not node.protected
         and not node.hosts
         and node.instance not in case.wanted.needed
+        and not _was_refused(node, case)
     )
+
+
+def _was_refused(node: Node, case: Case) -> bool:
+    """True while a removal of this very node backs off: something there may not be evicted."""
+    backoff = case.state.removal_backoff
+    return backoff is not None and node.instance in backoff.instances and case.now < backoff.until
 
 
 def _evidence(case: Case) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from receiver.core.actions import ActionKind, Reason, Verdict
 from receiver.core.assign import Wanted, floor_gives_way
-from receiver.core.capacity import stuck_on_the_way
+from receiver.core.capacity import LONGEST_GROWTH_BACKOFF, LONGEST_REMOVAL_BACKOFF, stuck_on_the_way
 from receiver.core.model import PoolState, Signal, SignalAction, Source
 from receiver.core.policy import Fallback, Policy, Pool
 
@@ -140,8 +140,10 @@ def growth_is_not_paused(target: int, case: Case) -> Left | None:
 
 def not_backing_off(target: int, case: Case) -> Left | None:
     """What failed is not tried again until its back-off ends; growth and removal back off apart."""
-    backoff = case.state.backoff if target > case.present else case.state.removal_backoff
-    if backoff is None or case.now >= backoff.until:
+    grows = target > case.present
+    backoff = case.state.backoff if grows else case.state.removal_backoff
+    longest = LONGEST_GROWTH_BACKOFF if grows else LONGEST_REMOVAL_BACKOFF
+    if backoff is None or backoff.instances or not backoff.holds(case.now, longest):
         return None
     until = f"{backoff.until:%Y-%m-%d %H:%M:%S} UTC"
     return case.present, f"backing off until {until} after {backoff.failures} failures: {backoff.reason}"

@@ -14,7 +14,8 @@ class NodeLife:
     """One instance's life as paid for: *created_at* as Civo says, *gone_at* when it was seen to be gone.
 
     *price_usd_per_hour* is the price in force when it was first seen (None: unknown). *idle_since* is when
-    its last GPU pod was seen to be gone, None while busy or never usable.
+    its last GPU pod was seen to be gone, None while busy or never usable; *lost_at* when a usable node stopped
+    being so, None while it is usable.
     """
 
     instance: str
@@ -26,6 +27,7 @@ class NodeLife:
     gone_at: datetime | None = None
     usable_at: datetime | None = None
     idle_since: datetime | None = None
+    lost_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

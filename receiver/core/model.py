@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
@@ -105,7 +105,8 @@ class Node:
     """One instance of a pool joined with its Kubernetes node.
 
     *allocatable* are GPU resources; *pods* the GPU pods bound to it; *idle_since* is None when a pod holds
-    a GPU there or when nobody could tell (see *stage* UNKNOWN). *was_usable* is True once it has been usable.
+    a GPU there or when nobody could tell (see *stage* UNKNOWN). *was_usable* is True once it has been usable,
+    *lost_at* when it stopped being so.
     *hosts* names what must not be cut off with it (our own pod, Prometheus, Alertmanager).
     """
 
@@ -117,6 +118,7 @@ class Node:
     pods: tuple[Pod, ...] = ()
     idle_since: datetime | None = None
     was_usable: bool = False
+    lost_at: datetime | None = None
     cordoned_by: CordonedBy | None = None
     cordoned_for: str | None = None  # the action id in our cordon annotation
     protected: bool = False
@@ -141,11 +143,16 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """A pool that failed *failures* times in a row is not asked again before *until*."""
+    """What failed *failures* times in a row is not tried again before *until*: the pool, or only *instances* of it."""
 
     failures: int
     until: datetime
     reason: str
+    instances: tuple[str, ...] = ()
+
+    def holds(self, now: datetime, longest: timedelta) -> bool:
+        """True until its end; an end further away than *longest* was set under a wrong clock and is not believed."""
+        return now < self.until <= now + longest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -217,24 +217,17 @@ def silent_sources(facts: Facts) -> Iterable[Notice]:
 
 
 def held(decisions: Mapping[str, Decision], assignment: Assignment, policy: Policy) -> Iterable[Notice]:
-    """Notices of work that waits because a rule holds it that a person could change; told once per rule and spell."""
+    """Notices of work that waits because a rule holds it that a person could change; told once per rule and day."""
     for pool in policy.pools:
         decision, wanted = decisions[pool.id], assignment.pools[pool.id]
         spoke = [r for r in decision.reasons if r.rule in WORTH_TELLING and r.verdict in SPEAKS_UP]
         reason = next(iter(spoke + [r for r in decision.reasons if r.rule == "gangs_whole"]), None)
         waiting = [w.key for w in wanted.asking] or [h.workload for h in wanted.held]
         if reason is None or not waiting:
-            yield Notice(
-                topic=f"held:{pool.id}",
-                key=CLEAR,
-                title=f"GPU pool {pool.name} is no longer held",
-                body="Nothing waits for a rule that a person could change.",
-                all_clear=True,
-            )
             continue
         yield Notice(
             topic=f"held:{pool.id}",
-            key=reason.rule,
+            key=f"{reason.rule}:{decision.at:%Y-%m-%d}",
             title=f"GPU pool {pool.name} does not grow: {reason.rule}",
             body=f"{reason.detail}.\nWaiting: {', '.join(waiting[:5])}.\n{money(wanted.budget)}",
             severity=Severity.WARNING,

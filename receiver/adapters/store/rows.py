@@ -161,6 +161,7 @@ def backoff_values(kind: ActionKind, backoff: Backoff | None) -> Values:
         f"{prefix}_failures": backoff.failures if backoff else None,
         f"{prefix}_until": backoff.until if backoff else None,
         f"{prefix}_reason": backoff.reason if backoff else None,
+        f"{prefix}_instances": list(backoff.instances) if backoff else None,
     }
 
 
@@ -169,7 +170,12 @@ def backoff(row: Row, kind: ActionKind) -> Backoff | None:
     prefix = BACKOFF_OF[kind]
     if row[f"{prefix}_until"] is None:
         return None
-    return Backoff(failures=row[f"{prefix}_failures"], until=row[f"{prefix}_until"], reason=row[f"{prefix}_reason"])
+    return Backoff(
+        failures=row[f"{prefix}_failures"],
+        until=row[f"{prefix}_until"],
+        reason=row[f"{prefix}_reason"],
+        instances=tuple(row[f"{prefix}_instances"] or ()),
+    )
 
 
 def notice_values(notice: Notice) -> Values:

@@ -99,6 +99,7 @@ node_lives = Table(
     Column("gone_at", Moment),
     Column("usable_at", Moment),
     Column("idle_since", Moment),
+    Column("lost_at", Moment),
     Column("changed_at", Moment, nullable=False),
     Index("node_lives_by_gone_at", "gone_at"),
 )
@@ -114,9 +115,11 @@ pools = Table(
     Column("backoff_failures", Integer),
     Column("backoff_until", Moment),
     Column("backoff_reason", PlainText),
+    Column("backoff_instances", Json),
     Column("removal_backoff_failures", Integer),
     Column("removal_backoff_until", Moment),
     Column("removal_backoff_reason", PlainText),
+    Column("removal_backoff_instances", Json),
 )
 
 outbox = Table(

@@ -24,12 +24,10 @@ def count(connection: Connection, name: str, *labels: str, by: int = 1) -> None:
 
 
 def mark(connection: Connection, name: str, at: datetime) -> None:
-    """Note that *name* happened at *at*, unless it happened later already."""
+    """Note that *name* happened at *at*. The latest note counts, whatever an earlier one under a wrong clock said."""
     statement = insert(connection, marks).values(name=name, at=at)
     connection.execute(
-        statement.on_conflict_do_update(
-            index_elements=[marks.c.name], set_={"at": statement.excluded.at}, where=marks.c.at < statement.excluded.at
-        )
+        statement.on_conflict_do_update(index_elements=[marks.c.name], set_={"at": statement.excluded.at})
     )
 
 

@@ -111,6 +111,7 @@ def _nodes_and_pools() -> None:
         sa.Column("gone_at", TIME),
         sa.Column("usable_at", TIME),
         sa.Column("idle_since", TIME),
+        sa.Column("lost_at", TIME),
         sa.Column("changed_at", TIME, nullable=False),
     )
     op.create_index("node_lives_by_gone_at", "node_lives", ["gone_at"])
@@ -124,9 +125,11 @@ def _nodes_and_pools() -> None:
         sa.Column("backoff_failures", sa.Integer),
         sa.Column("backoff_until", TIME),
         sa.Column("backoff_reason", sa.Text),
+        sa.Column("backoff_instances", sa.Text),
         sa.Column("removal_backoff_failures", sa.Integer),
         sa.Column("removal_backoff_until", TIME),
         sa.Column("removal_backoff_reason", sa.Text),
+        sa.Column("removal_backoff_instances", sa.Text),
     )
 
 
