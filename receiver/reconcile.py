@@ -111,7 +111,8 @@ def _settle(facts: Facts, store: Store, policy: Policy, now: datetime) -> Facts:
 def _let_go_of_orphans(orphans: Sequence[Action], policy: Policy, hands: Hands, store: Store, now: datetime) -> None:
     """Withdraw the open actions of pools that left the configuration, cordons included."""
     for action in orphans:
-        cordoned = [v for v in action.victims if v.stage is VictimStage.CORDONED]
+        # One still noted as chosen may be cordoned too: a crash can come between the cordon and its note.
+        cordoned = [v for v in action.victims if v.stage in (VictimStage.CHOSEN, VictimStage.CORDONED)]
         try:
             for victim in cordoned:
                 if hands.cluster is not None:

@@ -1,0 +1,193 @@
+"""Notices that flood or hide, and what large clusters cost a step: each happened once."""
+
+import time
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from receiver.act import settled
+from receiver.core.actions import Action, ActionKind, Victim, VictimStage
+from receiver.core.assign import assign
+from receiver.core.model import PodPhase
+from receiver.core.policy import Budget, Limits
+from receiver.look import look
+from receiver.ports import Store, TryLater
+from receiver.replay.world import Behaviour, WorldPool
+from tests.core.builders import GPU as CORE_GPU
+from tests.core.builders import NOW, a_busy_node, a_node, a_pod, a_pool, a_state, facts
+from tests.core.builders import a_policy as core_policy
+from tests.reconcile.harness import GPU, SIZE, Life, a_job, a_policy, a_world
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+
+
+def test_one_job_of_many_pods_that_fit_nowhere_is_one_notice(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life.submit(a_job("giant", gpus_per_pod=16, pods=50))
+    life.run(MINUTE)
+    assert sum("No GPU pool can hold" in t for t in life.notices()) <= 3
+
+
+def test_a_step_writes_a_bounded_number_of_events_for_pods_that_fit_nowhere(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life.submit(a_job("giant", gpus_per_pod=16, pods=300))
+    life.step()
+    assert len(life.writes("announce")) <= 100
+
+
+def test_a_hold_is_not_told_again_with_every_pod_that_comes(store: Store) -> None:
+    budget = Budget(monthly_usd=Decimal("1.00"))
+    life = Life(world=a_world(), policy=a_policy(budget=budget), store=store)
+    for number in range(30):
+        life.submit(a_job(f"j{number}"))
+        life.run(30 * timedelta(seconds=1))
+    assert sum("does not grow" in t for t in life.notices()) <= 3
+
+
+def test_a_hold_that_ended_is_told_when_it_comes_back(store: Store) -> None:
+    pool = a_policy().pools[0]
+    life = Life(world=a_world(), policy=a_policy(pool, limits=Limits(max_gpus=0)), store=store)
+    life.submit(a_job("train"))
+    life.run(MINUTE)
+    life.world.cancel_job("train")
+    life.run(20 * 24 * HOUR, tick=12 * HOUR)
+    life.submit(a_job("train", submit_at=life.now))
+    life.run(MINUTE)
+    assert sum("does not grow" in t for t in life.notices()) == 2
+
+
+def test_a_removal_is_confirmed_beside_a_node_that_civo_does_not_list_yet() -> None:
+    action = Action(
+        id="x",
+        pool="l40s-id",
+        kind=ActionKind.RETIRE,
+        opened_at=NOW,
+        from_count=2,
+        to_count=1,
+        victims=(Victim(instance="i-n1", node="n1", stage=VictimStage.DELETED, since=NOW),),
+    )
+    assert settled(action, a_state(required=1), NOW) is not None
+
+
+def test_a_count_that_falls_late_does_not_keep_a_later_node_beyond_its_paid_hour(store: Store) -> None:
+    life = Life(world=a_world(behaviour=Behaviour(decrement=12 * MINUTE)), policy=a_policy(), store=store)
+    life.submit(a_job("one"))
+    life.run(2 * MINUTE)
+    life.submit(a_job("two"))
+    life.run(64 * MINUTE)
+    assert len(life.writes("retire")) == 2
+
+
+def test_pods_do_not_wait_for_the_count_to_fall_when_another_pool_fits(store: Store) -> None:
+    world = a_world(
+        WorldPool(id="a-id", size=SIZE, resources={GPU: 1}),
+        WorldPool(id="b-id", size=SIZE, resources={GPU: 1}),
+        behaviour=Behaviour(decrement=12 * MINUTE),
+    )
+    base = a_policy().pools[0]
+    a = replace(base, id="a-id", name="a")
+    b = replace(base, id="b-id", name="b", price_usd_per_hour=Decimal("2.00"))
+    life = Life(world=world, policy=a_policy(a, b), store=store)
+    life.submit(a_job("one"))
+    for _ in range(1000):
+        life.step()
+        if life.writes("retire"):
+            break
+        life.world.advance(life.now + timedelta(seconds=5))
+    life.submit(a_job("late"))
+    life.run(3 * MINUTE)
+    assert len(life.writes("resize")) == 2
+
+
+def big(pods: int, nodes: int, gang: bool = False) -> Any:
+    pool = a_pool(max_nodes=20_000)
+    running = [a_busy_node(f"n{n}") for n in range(nodes)]
+    waiting = [a_pod(f"p{n}", gang="ml/g" + str(n // 10) if gang else None) for n in range(pods)]
+    return facts(a_state(*running), waiting=waiting), core_policy(pool)
+
+
+@pytest.mark.parametrize("gang", [False, True], ids=["single", "gangs"])
+def test_assign_places_ten_thousand_pods_beside_two_thousand_nodes_in_seconds(gang: bool) -> None:
+    found, policy = big(10_000, 2_000, gang)
+    began = time.process_time()
+    assign(found, policy)
+    took = time.process_time() - began
+    assert took < 5
+
+
+def test_look_joins_ten_thousand_pods_and_two_thousand_nodes_in_seconds(store: Store) -> None:
+    pool = WorldPool(id="l40s-id", size=SIZE, resources={GPU: 1}, count=2_000)
+    life = Life(world=a_world(pool), policy=a_policy(replace(a_policy().pools[0], max_nodes=3000)), store=store)
+    life.pass_time(MINUTE)
+    shown, listed = life.cluster.look(), life.cloud.look()
+    pods = tuple(
+        a_pod(f"p{n}", phase=PodPhase.RUNNING, node=shown.nodes[n % len(shown.nodes)].name) for n in range(10_000)
+    )
+    life.cluster.look = lambda: replace(shown, pods=pods)  # type: ignore[method-assign]
+    life.cloud.look = lambda: listed  # type: ignore[method-assign]
+    life.step()
+    began = time.process_time()
+    look(life.sources, life.policy, life.now)
+    took = time.process_time() - began
+    began = time.process_time()
+    life.step()
+    assert took < 1
+
+
+@pytest.mark.parametrize("most", [20_000, 2_000], ids=["may grow", "at its maximum"])
+def test_assign_is_quick_where_many_nodes_have_a_little_room(most: int) -> None:
+    """2,000 nodes with one free GPU of eight and 5,000 pods that ask for five."""
+    pool = a_pool(max_nodes=most, resources={CORE_GPU: 8})
+    nodes = [
+        a_node(
+            f"n{n}",
+            allocatable={CORE_GPU: 8},
+            idle_since=None,
+            pods=(a_pod(f"on{n}", gpus=7, phase=PodPhase.RUNNING, node=f"n{n}"),),
+        )
+        for n in range(2_000)
+    ]
+    found = facts(a_state(*nodes), waiting=[a_pod(f"p{n}", gpus=5) for n in range(5_000)])
+    began = time.process_time()
+    assign(found, core_policy(pool))
+    took = time.process_time() - began
+    assert took < 5
+
+
+def test_a_store_that_cannot_forget_still_lets_the_loop_step(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pruning fails (a statement timeout over a large backlog): it must not stand before every step for ever."""
+    from receiver.adapters.store import SqlStore
+    from receiver.bootstrap import EXTENSION, create_app, stop
+
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "mode: observe\nkubernetes: {enabled: false}\npools:\n  - {name: l40s, civo_pool_id: l40s-id, "
+        "size: an.g1.l40s.kube.x1, resources: {nvidia.com/gpu: 1}, max_nodes: 8}\n"
+    )
+    app = create_app(
+        {
+            "CIVO_API_KEY": "key",
+            "CIVO_API_URL": "http://127.0.0.1:9",
+            "CIVO_REGION": "lon1",
+            "CIVO_CLUSTER_ID": "cluster",
+            "GPU_AUTOSCALER_CONFIG": str(config),
+            "GPU_AUTOSCALER_DATABASE_URL": f"sqlite:///{tmp_path}/store.db",
+            "GPU_AUTOSCALER_WEBHOOK_TOKEN": "a-token-that-is-long-enough-1234567890",
+            "GPU_AUTOSCALER_OPERATOR_TOKEN": "b-token-that-is-long-enough-1234567890",
+        }
+    )
+    loop = app.extensions[EXTENSION].loop
+
+    def prune(_store: SqlStore, _now: Any) -> int:
+        raise TryLater("store: canceling statement due to statement timeout", code="store")
+
+    monkeypatch.setattr(SqlStore, "prune", prune)
+    try:
+        later = loop._clock.now() + 2 * HOUR
+        assert loop._step(later).facts.at == later
+    finally:
+        stop(app)
