@@ -1,7 +1,7 @@
 """``make bench``: measure, print, and keep each result in benchmarks/results.
 
-``python -m benchmarks [NAME ...]`` runs some of: core, webhook, reaction, reaction-1s, reaction-again; all of
-them without a name. The exit status is 1 when a bound is missed or a measurement fails.
+``python -m benchmarks [NAME ...]`` runs some of: core, webhook, reaction, reaction-1s; all of them without
+a name. The exit status is 1 when a bound is missed or a measurement fails.
 """
 
 import sys

@@ -16,7 +16,7 @@ from typing import Any
 
 import requests
 
-from demo.processes import NotStarted
+from demo.processes import NotStarted, answers
 from demo.scenario import POOLS, SHORTENED, WHAT_IT_IS, DemoJob, Director, demo_plan
 from demo.screen import Screen
 from demo.stack import Stack, running, signals_end_the_block
@@ -29,6 +29,17 @@ ROUND_SECONDS = 0.25
 SHOWN_LATE = timedelta(seconds=1)  # events of different sources come in order of their times that way
 LONGEST = timedelta(seconds=200)
 QUIET_FOR = timedelta(seconds=4)
+
+PAGES = (
+    ("status page", "receiver", "/"),
+    ("costs", "receiver", "/costs"),
+    ("decisions as JSON", "receiver", "/api/v1/decisions"),
+    ("metrics", "receiver", "/metrics"),
+    ("alerts in Prometheus", "prometheus", "/alerts"),
+    ("the same as JSON", "prometheus", "/api/v1/alerts"),
+    ("Alertmanager", "alertmanager-1", "/"),
+    ("the simulated world", "simulator", "/_state"),
+)
 
 
 class Play:
@@ -100,7 +111,7 @@ class Play:
         self._stack.submit(job.fields(POOLS))
 
     def _is_quiet(self, now: datetime) -> bool:
-        return quiet(self._stack, self._stack.plan, now, QUIET_FOR)
+        return quiet(self._stack, now, QUIET_FOR)
 
 
 def _all_gone(seen: Seen) -> bool:
@@ -131,16 +142,10 @@ def conclude(screen: Screen, summary: Summary) -> None:
 def keep(screen: Screen, stack: Stack) -> None:
     """Print where everything is, and wait for Ctrl-C."""
     screen.heading("Everything is left running until Ctrl-C")
-    for what, part, path in (
-        ("status page", "receiver", "/"),
-        ("costs", "receiver", "/costs"),
-        ("decisions as JSON", "receiver", "/api/v1/decisions"),
-        ("metrics", "receiver", "/metrics"),
-        ("Prometheus", "prometheus", "/alerts"),
-        ("Alertmanager", "alertmanager-1", "/"),
-        ("the simulated world", "simulator", "/_state"),
-    ):
-        screen.line(f"  {what:<20} {stack.places.url(part)}{path}")
+    for what, part, path in PAGES:
+        url = stack.places.url(part) + path
+        if answers(url)():  # some builds of Prometheus and Alertmanager come without their pages
+            screen.line(f"  {what:<20} {url}")
     while True:
         time.sleep(1)
         stack.check_alive()

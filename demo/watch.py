@@ -1,18 +1,19 @@
 """Ask the parts of a running stack what they show; what does not answer is asked again in the next round."""
 
 import json
+import re
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import requests
 
-from demo.plan import StackPlan
 from demo.stack import Stack
 from demo.timeline import Seen, moment
 
 JSON = dict[str, Any]
+HEARTBEAT = re.compile(r"^gpu_autoscaler_last_heartbeat_timestamp_seconds (\S+)$", re.MULTILINE)
 SNAPSHOT_HEADER = "Gpu-Autoscaler-Snapshot-At"
 
 
@@ -74,15 +75,16 @@ class LogTail:
         return found
 
 
-def quiet(stack: Stack, plan: StackPlan, now: datetime, span: timedelta) -> bool:
+def quiet(stack: Stack, now: datetime, span: timedelta) -> bool:
     """Return True when nothing but a new alert will wake the autoscaler's loop within *span*.
 
     A growth that is to be timed is asked for at such a moment: what finds the pod is then its alert, and not a
-    step that something else had called for.
+    step that the tick, a heartbeat or a paid hour has called for.
     """
     try:
         answer = requests.get(stack.places.url("receiver") + "/api/v1/pools", timeout=15)
         pools = answer.json()
+        metrics = stack.get("receiver", "/metrics", text=True)
     except (requests.RequestException, ValueError):
         return False
     if any(pool.get("open_action") for pool in pools):
@@ -90,7 +92,11 @@ def quiet(stack: Stack, plan: StackPlan, now: datetime, span: timedelta) -> bool
     due = [moment(p["reconsider_at"]) for p in pools if p.get("reconsider_at")]
     stepped = answer.headers.get(SNAPSHOT_HEADER, "none")
     if stepped != "none":
-        due.append(moment(stepped) + timedelta(seconds=seconds(plan.tick)))
+        due.append(moment(stepped) + timedelta(seconds=seconds(stack.plan.tick)))
+    beats = HEARTBEAT.search(metrics)
+    if beats:
+        interval = stack.plan.heartbeat_group_interval or "60s"
+        due.append(datetime.fromtimestamp(float(beats[1]), UTC) + timedelta(seconds=seconds(interval)))
     return not any(now - timedelta(seconds=0.5) < at < now + span for at in due)
 
 
