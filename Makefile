@@ -11,7 +11,7 @@ KEEP ?=
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint rules format lock clean python venv binaries
+.PHONY: help demo test bench mutants lint rules format lock clean python venv binaries
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -25,6 +25,9 @@ test: venv binaries lint rules ## everything that must hold: lint, types, rules,
 
 bench: venv binaries ## measure: latency from alert to decision, and replays against other policies
 	@$(VENV)/python -m benchmarks
+
+mutants: venv ## plant bugs in the core one by one and see the tests find them (some minutes)
+	@$(VENV)/python tools/mutants.py
 
 lint: venv ## ruff, formatting, mypy, import direction
 	@echo "== ruff check"

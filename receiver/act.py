@@ -69,7 +69,7 @@ def settled(action: Action, state: PoolState, now: datetime) -> Outcome | None:
     deleted = {v.instance for v in action.victims if v.stage is not VictimStage.SPARED}
     if not deleted:
         return Outcome(kind=OutcomeKind.WITHDRAWN, at=now, detail="every chosen node is wanted again")
-    still_there = deleted & {n.instance for n in state.nodes if n.stage is not Stage.DELETING}
+    still_there = deleted & {n.instance for n in state.nodes if not n.leaving}
     raised_since = state.required > action.from_count  # by somebody else: then the count says nothing about us
     if still_there or (state.required > action.from_count - len(deleted) and not raised_since):
         return None  # the count is late, or a replacement comes: growth would start from a wrong number
@@ -178,7 +178,7 @@ def _retire(action: Action, state: PoolState, wanted: Collection[str], hands: Ha
 
 
 def _refused(action: Action, state: PoolState, refused: Mapping[str, str], now: datetime) -> Progress:
-    """End a removal that something on its nodes refused. Those nodes back off: else they were cordoned again at once."""
+    """End a removal that something on its nodes refused; they back off, or they were cordoned again at once."""
     progress = _give_up(action, state, "; ".join(refused.values()), now)
     assert progress.backoff is not None
     before = state.removal_backoff.instances if state.removal_backoff and now < state.removal_backoff.until else ()

@@ -170,7 +170,8 @@ def _lives(
             old = known.get(instance.id)
             if pool is not None:
                 stage = _stage(instance, nodes.get(instance.id), cluster is not None, pool)
-                idle = stage is Stage.USABLE and instance.hostname not in held
+                known_as = nodes[instance.id].name if instance.id in nodes else instance.hostname
+                idle = stage is Stage.USABLE and known_as not in held
                 listed[instance.id] = _life(old, instance, pool, stage, idle, now)
             elif old is not None:  # its pool left the configuration: it still costs what it cost
                 listed[instance.id] = replace(old, idle_since=None)
@@ -261,9 +262,9 @@ def _node(instance: Instance, pool: Pool, seen: _Seen, past: PoolMemory) -> Node
     cordoned_by = None
     if node is not None and node.unschedulable:
         cordoned_by = CordonedBy.US if cordoned_for else CordonedBy.SOMEONE
-    pods = seen.pods.get(instance.hostname, ())
+    pods = seen.pods.get(node.name if node else instance.hostname, ())
     return Node(
-        name=instance.hostname,
+        name=node.name if node else instance.hostname,
         instance=instance.id,
         stage=Stage.DELETING if _is_deleted(instance.id, past) else stage,
         created_at=life.created_at if life else instance.created_at,
@@ -274,6 +275,7 @@ def _node(instance: Instance, pool: Pool, seen: _Seen, past: PoolMemory) -> Node
         idle_since=life.idle_since if life and stage is Stage.USABLE and not pods else None,
         cordoned_by=cordoned_by,
         cordoned_for=cordoned_for,
+        leaving=instance.status == "DELETING",
         protected=node is not None and node.annotations.get(PROTECT_ANNOTATION, "false").lower() != "false",
         hosts=node.hosts if node else (),
         labels=dict(node.labels) if node else {},

@@ -107,6 +107,7 @@ class Node:
     *allocatable* are GPU resources; *pods* the GPU pods bound to it; *idle_since* is None when a pod holds
     a GPU there or when nobody could tell (see *stage* UNKNOWN). *was_usable* is True once it has been usable,
     *lost_at* when it stopped being so.
+    *leaving* is True once Civo itself lists it as being deleted (after our DELETE the stage says so at once).
     *hosts* names what must not be cut off with it (our own pod, Prometheus, Alertmanager).
     """
 
@@ -122,6 +123,7 @@ class Node:
     cordoned_by: CordonedBy | None = None
     cordoned_for: str | None = None  # the action id in our cordon annotation
     protected: bool = False
+    leaving: bool = False
     hosts: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()

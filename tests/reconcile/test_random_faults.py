@@ -102,7 +102,7 @@ def lives(seed: int, folder: Path) -> Iterator[tuple[Life, random.Random, Fragil
     budget = dice.choice([None, Budget(monthly_usd=Decimal(60))])
     opened = open_store(f"sqlite:///{folder}/ledger.db")
     store = FragileStore(opened, {})
-    yield Life(world=world, policy=a_policy(pool, budget=budget), store=store), dice, store  # type: ignore[arg-type] # it passes everything on
+    yield Life(world=world, policy=a_policy(pool, budget=budget), store=store), dice, store
     opened.close()
 
 
@@ -230,7 +230,7 @@ def test_a_delivery_survives_a_crash_until_it_was_considered(tmp_path: Path) -> 
         folder.mkdir()
         store = open_store(f"sqlite:///{folder}/ledger.db")
         fragile = FragileStore(store, {})
-        life = Life(world=a_world(), policy=a_policy(), store=fragile, heartbeats=False)  # type: ignore[arg-type] # it passes everything on
+        life = Life(world=a_world(), policy=a_policy(), store=fragile, heartbeats=False)
         life.submit(a_job())
         alert = Alert(fingerprint="f", labels={"action": "scale_up"}, starts_at=START)
         number = store.remember(Delivery(receiver="r", group_key="g", alerts=(alert,)), life.now)
