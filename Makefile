@@ -21,7 +21,7 @@ demo: venv binaries ## watch it work: simulator, Prometheus, Alertmanager, the a
 
 test: venv binaries lint rules ## everything that must hold: lint, types, rules, then the test suite
 	@echo "== pytest"
-	@$(VENV)/python -m pytest -q
+	@$(VENV)/python -m pytest -q -n 2 --dist loadfile
 
 bench: venv binaries ## measure: latency from alert to decision, and replays against other policies
 	@$(VENV)/python -m benchmarks

@@ -40,7 +40,7 @@ MUTANTS = (
     Mutant(
         name="nodes that Civo does not list yet are forgotten",
         file="capacity.py",
-        old="for _ in range(state.unlisted):",
+        old="for _ in range(0 if unlisted_too_long(pool, state, facts.at) else state.unlisted):",
         new="for _ in range(0):",
         lawful=True,
     ),
@@ -100,8 +100,8 @@ MUTANTS = (
     Mutant(
         name="the running nodes' next hour is not reserved",
         file="budget.py",
-        old="return nodes * unit_price(price, policy.billing) + reserved",
-        new="return reserved",
+        old="return nodes * unit_price(price, policy.billing)",
+        new="return Decimal(0)",
         lawful=True,
     ),
     Mutant(
@@ -152,10 +152,10 @@ MUTANTS = (
     Mutant(
         name="nodes that waiting work needs may go",
         file="decide.py",
-        old="        and node.instance not in case.wanted.needed\n    )",
-        new="    )",
+        old="        and node.instance not in case.wanted.needed\n        and not _was_refused",
+        new="        and not _was_refused",
     ),
-    Mutant(name="idle nodes go at once", file="decide.py", old="return max(rested, moment)", new="return rested"),
+    Mutant(name="idle nodes go at once", file="moments.py", old="return max(rested, moment)", new="return rested"),
     Mutant(
         name="removal beats demand",
         file="decide.py",
@@ -165,20 +165,20 @@ MUTANTS = (
     Mutant(
         name="standby nodes go",
         file="decide.py",
-        old="return tuple(due[: max(0, spare - keep)])",
-        new="return tuple(due)",
+        old="len(spare) - keep",
+        new="len(spare)",
     ),
     Mutant(
         name="the decision forgets the cooldown's end",
-        file="decide.py",
+        file="moments.py",
         old="yield state.last_grow_at + pool.grow_cooldown",
         new="yield case.now",
         lawful=True,
     ),
     Mutant(
         name="the decision forgets when idle nodes may go",
-        file="decide.py",
-        old="            yield _removal_moment(node, pool, case.policy, case.now)\n",
+        file="moments.py",
+        old="        yield removal_moment(node, case.pool, case.policy, case.now)\n",
         new="",
         lawful=True,
     ),
@@ -257,15 +257,21 @@ MUTANTS = (
     Mutant(
         name="not_backing_off ends a second early",
         file="guardrails.py",
-        old="or case.now >= backoff.until:",
-        new="or case.now >= backoff.until - timedelta(seconds=1):",
+        old="not backoff.holds(case.now, longest)",
+        new="not backoff.holds(case.now + timedelta(seconds=1), longest)",
+    ),
+    Mutant(
+        name="a node refused a moment ago is chosen again",
+        file="decide.py",
+        old="node.instance in backoff.instances and case.now < backoff.until",
+        new="False",
     ),
     Mutant(name="provisioning_works sleeps", file="guardrails.py", old="    if not stuck:\n", new="    if True:\n"),
     Mutant(
         name="cooled_down ends a second early",
         file="guardrails.py",
-        old="if last is None or case.now >= last + cooldown:",
-        new="if last is None or case.now >= last + cooldown - timedelta(seconds=1):",
+        old="case.now >= last + cooldown or",
+        new="case.now >= last + cooldown - timedelta(seconds=1) or",
     ),
     Mutant(
         name="one_change_at_a_time sleeps",
