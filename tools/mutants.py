@@ -124,6 +124,7 @@ MUTANTS = (
         file="decide.py",
         old="        and not node.busy\n",
         new="",
+        lawful=True,
     ),
     Mutant(
         name="nodes nobody knows to be idle may go",

@@ -211,8 +211,8 @@ def test_a_node_that_worked_a_moment_ago_is_not_judged_idle_at_the_hours_end() -
     ],
 )
 def test_a_node_is_never_removed_that(node: Node) -> None:
-    decision = decided(a_state(node))
-    assert decision.target == 1
+    decision = decided(a_state(node, a_node("n2", created_at=MID_HOUR)))  # so that a spare node is there
+    assert decision.target == 2
     assert decision.candidates == ()
 
 
