@@ -127,13 +127,6 @@ MUTANTS = (
         lawful=True,
     ),
     Mutant(
-        name="nodes nobody knows to be idle may go",
-        file="decide.py",
-        old="        and node.idle_since is not None\n",
-        new="",
-        lawful=True,
-    ),
-    Mutant(
         name="protected nodes may go", file="decide.py", old="        and not node.protected\n", new="", lawful=True
     ),
     Mutant(

@@ -23,6 +23,7 @@ from receiver.core.plan import plan
 from receiver.core.policy import Budget, Fallback, Limits, Policy
 from tests.core.builders import (
     EVERY_SECOND,
+    GPU,
     NOW,
     a_busy_node,
     a_node,
@@ -219,6 +220,17 @@ def test_a_node_is_never_removed_that(node: Node) -> None:
 def test_an_idle_node_that_a_waiting_gang_needs_stays() -> None:
     gang = [a_pod(f"rank{n}", gang="ml/train") for n in range(2)]
     assert decided(a_state(an_old_node()), waiting=gang).target == 2
+
+
+def test_an_idle_node_that_a_waiting_pod_will_land_on_stays_while_another_is_spare() -> None:
+    nodes = [an_old_node("n1"), a_node("n2", created_at=MID_HOUR)]
+    assert decided(a_state(*nodes), waiting=[a_pod()]).candidates == ()
+
+
+def test_a_pool_grows_for_a_pod_that_an_idle_node_cannot_hold_before_that_node_goes() -> None:
+    half = an_old_node(allocatable={GPU: 1})  # one of its two GPUs is lost
+    decision = decided(a_state(half), a_policy(a_pool(resources={GPU: 2})), waiting=[a_pod(gpus=2)])
+    assert decision.target == 2
 
 
 def test_an_idle_node_goes_at_its_hours_end_when_the_gang_cannot_be_completed() -> None:

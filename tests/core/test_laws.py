@@ -195,6 +195,41 @@ def test_only_idle_usable_nodes_that_are_ours_to_take_may_go(world: World) -> No
             assert not node.hosts
 
 
+@st.composite
+def nodes_at_the_hours_end(draw: st.DrawFn) -> Node:
+    """A usable node, three minutes before its next paid hour or half an hour, with what may speak for it."""
+    name = f"n{draw(st.integers(0, 10**9))}"
+    pod = a_pod(f"on-{name}", phase=PodPhase.RUNNING, node=name)
+    return a_node(
+        name,
+        created_at=NOW - timedelta(minutes=draw(st.sampled_from([57, 57, 30]))),
+        idle_since=draw(st.sampled_from([NOW - timedelta(minutes=15), NOW - timedelta(seconds=59), None])),
+        pods=(pod,) * draw(st.sampled_from([0, 0, 1])),
+        protected=draw(st.sampled_from([False, False, True])),
+        hosts=draw(st.sampled_from([(), (), ("prometheus-0",)])),
+        cordoned_by=draw(st.sampled_from([None, CordonedBy.US, CordonedBy.SOMEONE])),
+    )
+
+
+@LAWS
+@given(st.lists(nodes_at_the_hours_end(), max_size=8, unique_by=lambda n: n.name))
+def test_exactly_the_nodes_that_nothing_speaks_for_go_at_their_hours_end(there: list[Node]) -> None:
+    """A focused law: nothing but the nodes' own state holds them back."""
+    [(_, _, decision)] = decided((facts(a_state(*there)), Policy(pools=(a_pool(),))))
+    free = {
+        n.instance
+        for n in there
+        if not n.pods
+        and n.idle_since == NOW - timedelta(minutes=15)
+        and n.created_at == NOW - timedelta(minutes=57)
+        and not n.protected
+        and not n.hosts
+        and n.cordoned_by is not CordonedBy.SOMEONE
+    }
+    assert set(decision.candidates) == free
+    assert decision.target == len(there) - len(free)
+
+
 @LAWS
 @given(worlds())
 def test_no_pool_is_asked_beyond_its_maximum(world: World) -> None:
