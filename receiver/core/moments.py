@@ -23,7 +23,7 @@ def removal_moment(node: Node, pool: Pool, policy: Policy, now: datetime) -> dat
     if not policy.billing.by_the_hour:
         return since + pool.idle_for
     rested = since + min(SAFETY_MINIMUM, pool.idle_for)
-    margin = max(policy.billing.removal_margin, min(SHORTEST_MARGIN, policy.billing.granularity / 2))
+    margin = max(policy.billing.removal_margin, min(SHORTEST_MARGIN, policy.billing.granularity / 4))
     moment = next_unit_at(node.created_at, now, policy.billing) - margin
     return max(rested, moment)
 
