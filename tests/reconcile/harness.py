@@ -155,3 +155,24 @@ class Life:
     def notices(self) -> Iterable[str]:
         """Titles of the notices that wait in the outbox."""
         return [n.notice.title for n in self.store.notices_due(self.now + timedelta(days=1), limit=1000)]
+
+
+def until_cordoned(life: Life) -> str:
+    """Run until the node of a finished job is cordoned for removal; return its name."""
+    life.submit(a_job())
+    for _ in range(1000):
+        life.step()
+        if life.writes("cordon"):
+            return str(life.writes("cordon")[0][1][0])
+        life.world.advance(life.now + timedelta(seconds=5))
+    raise AssertionError("never cordoned")
+
+
+class Wrapped:
+    """A port of which some methods are replaced."""
+
+    def __init__(self, inner: Any, **methods: Any) -> None:
+        self._inner, self._methods = inner, methods
+
+    def __getattr__(self, name: str) -> Any:
+        return self._methods.get(name) or getattr(self._inner, name)

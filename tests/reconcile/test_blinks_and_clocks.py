@@ -1,6 +1,5 @@
 """Clocks that jump, sources that blink, nodes that refuse: each went wrong once."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -13,20 +12,10 @@ from receiver.ports import Delivery, Did, Receipt, Store, TryLater, WontWork
 from receiver.reconcile import step
 from receiver.replay.world import Behaviour
 from tests.core.builders import a_pod
-from tests.reconcile.harness import FAST, START, Life, a_job, a_policy, a_world
+from tests.reconcile.harness import FAST, START, Life, Wrapped, a_job, a_policy, a_world
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
-
-
-class Wrapped:
-    """A port of which some methods are replaced."""
-
-    def __init__(self, inner: Any, **methods: Callable[..., Any]) -> None:
-        self._inner, self._methods = inner, methods
-
-    def __getattr__(self, name: str) -> Any:
-        return self._methods.get(name) or getattr(self._inner, name)
 
 
 def test_one_lost_answer_of_kubernetes_buys_no_node_beside_an_idle_one(store: Store) -> None:

@@ -14,7 +14,7 @@ from receiver.core.policy import Billing, Budget
 from receiver.core.signals import Alert
 from receiver.ports import CORDON_ANNOTATION, Delivery, Store, TryLater, WontWork
 from receiver.replay.world import Behaviour, PodSpec, Timings
-from tests.reconcile.harness import GPU, START, Life, a_job, a_policy, a_world
+from tests.reconcile.harness import GPU, START, Life, a_job, a_policy, a_world, until_cordoned
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
@@ -135,17 +135,6 @@ def test_growth_by_somebody_else_is_adopted(life: Life) -> None:
     life.run(MINUTE)
     assert life.writes("resize") == []
     assert life.required() == 3
-
-
-def until_cordoned(life: Life) -> str:
-    """Run until the node of a finished job is cordoned for removal; return its name."""
-    life.submit(a_job())
-    for _ in range(1000):
-        life.step()
-        if life.writes("cordon"):
-            return str(life.writes("cordon")[0][1][0])
-        life.world.advance(life.now + timedelta(seconds=5))
-    raise AssertionError("never cordoned")
 
 
 def test_a_pod_that_lands_after_the_cordon_saves_its_node(life: Life) -> None:

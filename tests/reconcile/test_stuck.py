@@ -16,7 +16,7 @@ from receiver.ports import CORDON_ANNOTATION, Did, Receipt, Store, TryLater, Won
 from receiver.replay.world import Behaviour, WorldPool
 from tests.core.builders import EVERY_SECOND, NOW, a_node, a_state, facts, run
 from tests.core.builders import a_policy as core_policy
-from tests.reconcile.harness import GPU, SIZE, START, Life, a_job, a_policy, a_world
+from tests.reconcile.harness import GPU, SIZE, START, Life, Wrapped, a_job, a_policy, a_world, until_cordoned
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -36,26 +36,6 @@ def two_pools(
     a = replace(base, id="a-id", name="a")
     b = replace(base, id="b-id", name="b", size="an.g1.l40s.kube.x2", price_usd_per_hour=Decimal("2.00"))
     return Life(world=made, policy=a_policy(a, b, **given), store=store)
-
-
-def until_cordoned(life: Life) -> str:
-    life.submit(a_job())
-    for _ in range(1000):
-        life.step()
-        if life.writes("cordon"):
-            return str(life.writes("cordon")[0][1][0])
-        life.world.advance(life.now + timedelta(seconds=5))
-    raise AssertionError("never cordoned")
-
-
-class Wrapped:
-    """A port of which some methods are replaced."""
-
-    def __init__(self, inner: Any, **methods: Any) -> None:
-        self._inner, self._methods = inner, methods
-
-    def __getattr__(self, name: str) -> Any:
-        return self._methods.get(name) or getattr(self._inner, name)
 
 
 # --- other pools are tried
