@@ -38,7 +38,7 @@ class Course:
     evaluation: str
     stacks: int
     pools: int
-    gap: tuple[float, float] = (8.0, 13.0)
+    gap: tuple[float, float] = (1.0, 6.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,8 +167,8 @@ def _fired(stack: Stack, pool: str, since: datetime) -> datetime | None:
 
 
 COURSES = (
-    Course(name="reaction", scrape="5s", evaluation="5s", stacks=3, pools=9),
-    Course(name="reaction-1s", scrape="1s", evaluation="1s", stacks=1, pools=8, gap=(5.0, 7.0)),
+    Course(name="reaction", scrape="5s", evaluation="5s", stacks=3, pools=8),
+    Course(name="reaction-1s", scrape="1s", evaluation="1s", stacks=1, pools=8, gap=(1.0, 2.0)),
 )
 
 
