@@ -274,7 +274,6 @@ PROMTOOL = shutil.which(
 )
 
 
-@pytest.mark.skipif(PROMTOOL is None and "CI" not in os.environ, reason="promtool is not installed")
 def test_promtool_has_nothing_to_object() -> None:
     store = a_full_store()
     store.totals = TOTALS
