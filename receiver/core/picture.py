@@ -91,7 +91,7 @@ def _pool(
         "max_nodes": wanted.bounds.max_nodes,
         "gpus_per_node": pool.gpus_per_node,
         "price_usd_per_hour": None if price is None else str(price),
-        "utilization": state.utilization,
+        "utilization": state.utilization if usable else None,  # an average outlives the nodes it was taken from
         "utilization_high": pool.utilization_high,
         "utilization_low": pool.utilization_low,
         "because": why(decision),
