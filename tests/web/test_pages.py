@@ -129,7 +129,9 @@ def test_an_overspent_budget_still_fits_its_bar() -> None:
     assert (bar["spent"], bar["reserved"]) == (70.0, 30.0)
 
 
-@pytest.mark.parametrize(("stage", "sentence"), [("hold", "Growth waits"), ("stop", "Nothing grows")])
+@pytest.mark.parametrize(
+    ("stage", "sentence"), [("hold", "Nothing grows; running work goes on."), ("stop", "Nothing grows")]
+)
 def test_a_budget_that_holds_says_what_that_means(stage: str, sentence: str) -> None:
     assert sentence in page(store=showing(budget={**a_picture()["budget"], "stage": stage}))
 
