@@ -269,6 +269,18 @@ def test_removal_is_held_by(rule: str, given: dict[str, Any]) -> None:
     assert (decision.target, decision.deciding.rule) == (1, rule)
 
 
+def test_a_node_that_refused_its_removal_stays_for_a_while_and_the_others_go() -> None:
+    refused = Backoff(failures=1, until=NOW + timedelta(minutes=5), reason="ml/web is protected", instances=("i-n1",))
+    state = a_state(an_old_node("n1"), an_old_node("n2"), removal_backoff=refused)
+    assert decided(state).candidates == ("i-n2",)
+
+
+def test_removals_that_failed_back_off_without_stopping_growth() -> None:
+    failed = Backoff(failures=1, until=NOW + timedelta(minutes=5), reason="http_403")
+    assert decided(a_state(an_old_node(), removal_backoff=failed)).deciding.rule == "not_backing_off"
+    assert decided(a_state(removal_backoff=failed), waiting=[a_pod()]).target == 1
+
+
 def test_a_pause_of_growth_does_not_stop_removal() -> None:
     assert decided(a_state(an_old_node()), signals=(a_signal(SignalAction.PAUSE_SCALE_UP),)).target == 0
 
