@@ -139,6 +139,7 @@ class Allowance:
 
 
 def open_tally(pool: Pool, facts: Facts) -> Tally:
+    """Return the empty tally of *pool*: its bounds now, its room, and whether a guardrail will hold its growth."""
     state = facts.pool(pool.id)
     bounds = bounds_at(pool.min_nodes, pool.max_nodes, pool.standby_nodes, pool.windows, facts.at)
     backing_off = state.backoff is not None and state.backoff.holds(facts.at, LONGEST_GROWTH_BACKOFF)
@@ -210,8 +211,10 @@ def stuck_on_the_way(pool: Pool, state: PoolState, now: datetime) -> tuple[str, 
 
 
 def is_full(tally: Tally) -> bool:
+    """True when the pool may not have another node."""
     return tally.state.required + tally.within[2] >= tally.bounds.max_nodes
 
 
 def new_bin(tally: Tally) -> Bin:
+    """A node that is not there yet, for work that is put into it at once."""
     return Bin(pool=tally.pool.id, instance=None, free=dict(tally.pool.resources), used=True)
