@@ -1,10 +1,11 @@
 """``make demo``: play the scenario on a stack of its own, show what happens, judge it. KEEP=1 leaves it running.
 
-Exit status: 0 when every check holds, 1 when one does not, 130 after Ctrl-C, 143 after SIGTERM.
+Exit status: 0 when every check holds, 1 when one does not, 128 and the signal's number after a signal (Ctrl-C: 130).
 """
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -173,8 +174,9 @@ def main() -> int:
         with signals_end_the_block():
             status = play(screen, folder)
     except KeyboardInterrupt as interrupt:
-        status = 143 if "SIGTERM" in interrupt.args else 130
-        screen.line("\nStopped.")
+        name = next((str(a) for a in interrupt.args), "SIGINT")
+        status = 128 + signal.Signals[name]
+        screen.line(f"\nStopped by {name}.")
     except (NotStarted, FileNotFoundError, RuntimeError, TimeoutError) as error:
         screen.line(f"\nThe demo failed: {error}")
     if status == 1:
