@@ -23,7 +23,7 @@ test: venv binaries lint rules ## everything that must hold: lint, types, rules,
 	@echo "== pytest"
 	@$(VENV)/python -m pytest -q -n 2 --dist loadfile
 
-bench: venv binaries ## measure: latency from alert to decision, and replays against other policies
+bench: venv binaries ## measure: reaction from pending pod to Civo call, webhook throughput, time to decide (about 11 minutes)
 	@$(VENV)/python -m benchmarks
 
 mutants: venv ## plant bugs in the core one by one and see the tests find them (some minutes)

@@ -68,7 +68,11 @@ def settled(action: Action, state: PoolState, now: datetime) -> Outcome | None:
         return None
     deleted = {v.instance for v in action.victims if v.stage is not VictimStage.SPARED}
     if not deleted:
-        return Outcome(kind=OutcomeKind.WITHDRAWN, at=now, detail="every chosen node is wanted again")
+        return Outcome(
+            kind=OutcomeKind.WITHDRAWN,
+            at=now,
+            detail="no chosen node may go any more: it is wanted again, or its next paid unit began",
+        )
     still_there = deleted & {n.instance for n in state.nodes if not n.leaving}
     raised_since = state.required > action.from_count  # by somebody else: then the count says nothing about us
     if still_there or (state.required > action.from_count - len(deleted) and not raised_since):
