@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from receiver.core.actions import Action, ActionKind, Outcome, OutcomeKind, Victim, VictimStage
 from receiver.core.model import Backoff, CordonedBy, Node, PoolState, Stage
 from receiver.core.moments import LOOK_AGAIN_AFTER
+from receiver.core.words import some
 from receiver.ports import Cloud, Cluster, Did, Receipt, TryLater, WontWork
 
 FIRST_RETRY = timedelta(seconds=2)
@@ -77,7 +78,9 @@ def settled(action: Action, state: PoolState, now: datetime) -> Outcome | None:
     raised_since = state.required > action.from_count  # by somebody else: then the count says nothing about us
     if still_there or (state.required > action.from_count - len(deleted) and not raised_since):
         return None  # the count is late, or a replacement comes: growth would start from a wrong number
-    return Outcome(kind=OutcomeKind.CONFIRMED, at=now, detail=f"{len(deleted)} nodes removed, {state.required} left")
+    return Outcome(
+        kind=OutcomeKind.CONFIRMED, at=now, detail=f"{some(len(deleted), 'node')} removed, {state.required} left"
+    )
 
 
 def carry_out(action: Action, state: PoolState, wanted: Collection[str], hands: Hands, now: datetime) -> Progress:

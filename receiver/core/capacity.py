@@ -11,6 +11,7 @@ from receiver.core.demand import take
 from receiver.core.model import ON_ITS_WAY, CordonedBy, Facts, Node, PoolState, SignalAction, Stage, Workload
 from receiver.core.policy import Policy, Pool
 from receiver.core.windows import Bounds, bounds_at
+from receiver.core.words import some
 
 Requests = tuple[tuple[str, int], ...]
 
@@ -206,7 +207,7 @@ def stuck_on_the_way(pool: Pool, state: PoolState, now: datetime) -> tuple[str, 
         if not n.was_usable
         and (n.stage is Stage.BROKEN or (n.stage in ON_ITS_WAY and now - n.created_at > pool.provision_timeout))
     ]
-    missing = [f"{state.unlisted} nodes that Civo does not list"] if unlisted_too_long(pool, state, now) else []
+    missing = [f"{some(state.unlisted, 'node')} that Civo does not list"] if unlisted_too_long(pool, state, now) else []
     return (*late, *missing)
 
 

@@ -12,6 +12,7 @@ from receiver.core.guardrails import Case, apply
 from receiver.core.model import CordonedBy, Facts, Node, PoolState, Signal, SignalAction, Source, Stage
 from receiver.core.moments import reconsider_at, removal_moment
 from receiver.core.policy import Policy
+from receiver.core.words import some
 
 NOTED = (SignalAction.SCALE_UP, SignalAction.SCALE_DOWN, SignalAction.HOLD, SignalAction.FALLBACK)
 
@@ -95,8 +96,8 @@ def _sources_of_size(case: Case, due: Sequence[Node]) -> list[Reason]:
     spare_wanted = not floor_gives_way(wanted)  # at the budget stop nothing is kept or bought for later
     asked = (
         ("demand", wanted.for_demand, _asking(wanted)),
-        ("floor", wanted.for_floor * spare_wanted, f"at least {wanted.bounds.min_nodes} nodes"),
-        ("standby", wanted.for_standby * spare_wanted, f"{wanted.bounds.standby_nodes} spare nodes"),
+        ("floor", wanted.for_floor * spare_wanted, f"at least {some(wanted.bounds.min_nodes, 'node')}"),
+        ("standby", wanted.for_standby * spare_wanted, some(wanted.bounds.standby_nodes, "spare node")),
     )
     for rule, count, detail in asked:
         if count > 0:
@@ -113,7 +114,8 @@ def _asking(wanted: Wanted) -> str:
     names = [w.key for w in wanted.asking]
     gpus = sum(w.gpus for w in wanted.asking)
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"{gpus} GPUs wait for {', '.join(names[:3])}{more}: {wanted.for_demand} more nodes"
+    wait = "GPU waits" if gpus == 1 else "GPUs wait"
+    return f"{gpus} {wait} for {', '.join(names[:3])}{more}: {some(wanted.for_demand, 'more node')}"
 
 
 def _why_due(case: Case, names: str) -> str:
@@ -129,16 +131,16 @@ def _nothing_to_do(case: Case) -> Reason:
     if not case.up(Source.CIVO):
         detail = f"nothing is known: {case.why(Source.CIVO)}"
     elif wanted.settled and on_the_way:
-        detail = f"{wanted.waiting_gpus} GPUs wait and {on_the_way} nodes are on their way for them"
+        detail = f"{some(wanted.waiting_gpus, 'GPU')} waiting, {some(on_the_way, 'node')} on the way"
     elif wanted.settled:
         detail = (
             f"{', '.join(wanted.settled[:3])} would fit a usable node as configured: see why it is not placed there"
         )
     elif idle and case.policy.billing.by_the_hour:
         soonest = min(removal_moment(n, case.pool, case.policy, case.now) for n in idle)
-        detail = f"{len(idle)} idle nodes are paid for; the first may go at {soonest:%H:%M:%S} UTC"
+        detail = f"{some(len(idle), 'idle node')}, paid for; the first may go at {soonest:%H:%M:%S} UTC"
     elif idle:
-        detail = f"{len(idle)} idle nodes, none for {case.pool.idle_for} yet"
+        detail = f"{some(len(idle), 'idle node')}, none for {case.pool.idle_for} yet"
     elif case.firing(SignalAction.SCALE_DOWN) and case.state.nodes:
         detail = "utilization is low, but every node runs a GPU pod: nothing may go"
     else:

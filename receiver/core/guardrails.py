@@ -13,6 +13,7 @@ from receiver.core.assign import Wanted, floor_gives_way
 from receiver.core.capacity import LONGEST_GROWTH_BACKOFF, LONGEST_REMOVAL_BACKOFF, stuck_on_the_way
 from receiver.core.model import PoolState, Signal, SignalAction, Source
 from receiver.core.policy import Fallback, Policy, Pool
+from receiver.core.words import some
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +85,7 @@ def within_budget(target: int, case: Case) -> Left | None:
     left = case.present + case.wanted.within_budget
     if left >= target:
         return None
+    covered = some(left - case.present, "node")
     spent = f"USD {budget.spent:.2f} of {budget.monthly:.2f} spent in {budget.month}"
     if budget.unpriced:
         return left, f"spend is unknown: no price for {', '.join(budget.unpriced)}"
@@ -92,7 +94,7 @@ def within_budget(target: int, case: Case) -> Left | None:
         return left, f"budget {budget.stage.value} at {line:.0%}: {spent}"
     return (
         left,
-        f"{spent} and {budget.reserved:.2f} reserved: USD {budget.available:.2f} covers {left - case.present} nodes",
+        f"{spent} and {budget.reserved:.2f} reserved: the USD {budget.available:.2f} left cover {covered}",
     )
 
 
@@ -104,7 +106,9 @@ def within_maximum(target: int, case: Case) -> Left | None:
     if left >= target:
         return None
     names = case.wanted.bounds.names
-    return left, f"at most {case.wanted.bounds.max_nodes} nodes" + (f" (window {', '.join(names)})" if names else "")
+    return left, f"at most {some(case.wanted.bounds.max_nodes, 'node')}" + (
+        f" (window {', '.join(names)})" if names else ""
+    )
 
 
 def within_limits(target: int, case: Case) -> Left | None:
@@ -188,7 +192,7 @@ def above_the_floor(target: int, case: Case) -> Left | None:
     floor = case.wanted.bounds.min_nodes + ghosts
     if target >= case.present or target >= floor or floor_gives_way(case.wanted):
         return None
-    return min(case.present, floor), f"at least {case.wanted.bounds.min_nodes} nodes"
+    return min(case.present, floor), f"at least {some(case.wanted.bounds.min_nodes, 'node')}"
 
 
 GUARDRAILS: tuple[Guardrail, ...] = (

@@ -11,6 +11,7 @@ from receiver.core.budget import BudgetStage, BudgetView
 from receiver.core.capacity import stuck_on_the_way
 from receiver.core.model import Facts, Node
 from receiver.core.policy import Policy, Pool
+from receiver.core.words import some
 
 
 class Severity(StrEnum):
@@ -74,7 +75,7 @@ def ended(
     if decision is not None:
         lines.append(f"Why: {why(decision)}.")
     if pool is not None and outcome.kind in (OutcomeKind.CONFIRMED, OutcomeKind.OBSERVED):
-        lines.append(f"The pool costs {rate(pool, action.to_count)} at {action.to_count} nodes.")
+        lines.append(f"The pool costs {rate(pool, action.to_count)} at {some(action.to_count, 'node')}.")
     if budget is not None:
         lines.append(money(budget))
     lines.append(_what_next(action, outcome, pool))
