@@ -212,10 +212,17 @@ def nodes_at_the_hours_end(draw: st.DrawFn) -> Node:
 
 
 @LAWS
-@given(st.lists(nodes_at_the_hours_end(), max_size=8, unique_by=lambda n: n.name))
-def test_exactly_the_nodes_that_nothing_speaks_for_go_at_their_hours_end(there: list[Node]) -> None:
-    """A focused law: nothing but the nodes' own state holds them back."""
-    [(_, _, decision)] = decided((facts(a_state(*there)), Policy(pools=(a_pool(),))))
+@given(
+    st.lists(nodes_at_the_hours_end(), max_size=8, unique_by=lambda n: n.name),
+    st.none() | st.integers(0, 3),
+    st.integers(0, 2),
+)
+def test_exactly_the_nodes_that_nothing_speaks_for_go_at_their_hours_end(
+    there: list[Node], per_hour: int | None, before: int
+) -> None:
+    """A focused law: nothing but the nodes' own state and the hourly limit holds them back."""
+    policy = Policy(pools=(a_pool(),), limits=Limits(max_removals_per_hour=per_hour))
+    [(_, _, decision)] = decided((facts(a_state(*there), removed_last_hour=before), policy))
     free = {
         n.instance
         for n in there
@@ -227,7 +234,8 @@ def test_exactly_the_nodes_that_nothing_speaks_for_go_at_their_hours_end(there: 
         and n.cordoned_by is not CordonedBy.SOMEONE
     }
     assert set(decision.candidates) == free
-    assert decision.target == len(there) - len(free)
+    left = len(free) if per_hour is None else max(0, per_hour - before)
+    assert decision.target == len(there) - min(len(free), left)
 
 
 @LAWS
@@ -263,6 +271,17 @@ def test_removals_of_a_pool_stay_within_the_hourly_limit(world: World) -> None:
         removed = max(0, decision.present - decision.target)
         if policy.limits.max_removals_per_hour is not None and removed:
             assert removed + found.removed_last_hour <= policy.limits.max_removals_per_hour
+
+
+@LAWS
+@given(st.sampled_from(["1.29", None]), st.integers(1, 3), st.integers(0, 2), st.sampled_from([None, 1000]))
+def test_a_pool_without_a_price_never_grows(price: str | None, pods: int, floor: int, monthly: int | None) -> None:
+    """A focused law: nothing but the price can hold this pool back."""
+    pool = a_pool(price_usd_per_hour=None if price is None else Decimal(price), min_nodes=floor)
+    budget = None if monthly is None else Budget(monthly_usd=Decimal(monthly))
+    waiting = [a_pod(f"p{n}") for n in range(pods)]
+    [(_, _, decision)] = decided((facts(a_state(), waiting=waiting), Policy(pools=(pool,), budget=budget)))
+    assert decision.target == (0 if price is None else max(pods, floor))
 
 
 @LAWS
