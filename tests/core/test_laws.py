@@ -309,7 +309,7 @@ def test_growth_is_covered_by_the_reservation(world: World) -> None:
 
 @LAWS
 @given(
-    st.integers(0, 400),
+    st.integers(-150, 400),
     st.lists(st.sampled_from(POOLS), min_size=1, max_size=8),
     st.none() | st.integers(0, 8),
     st.none() | st.integers(0, 8),
@@ -320,7 +320,7 @@ def test_pools_that_race_for_what_is_left_never_share_it_twice(
     """A focused law: nothing but the last dollars, GPUs and growth per hour holds these pools back."""
     chosen = tuple(a_pool(name, labels={"pool": name}) for name in POOLS)
     budget = Budget(monthly_usd=Decimal(10))
-    spent = Decimal(799 - cents) / 100  # from 3.99 to the last cent before the hold line
+    spent = Decimal(799 - cents) / 100  # from 3.99 over the hold line at 8.00 to 9.49
     limits = Limits(max_gpus=max_gpus, max_growth_per_hour=per_hour)
     policy = Policy(pools=chosen, budget=budget, limits=limits)
     found = Facts(
@@ -332,7 +332,7 @@ def test_pools_that_race_for_what_is_left_never_share_it_twice(
         spend=Spend(month="2026-11", usd=spent),
     )
     grown = sum(d.target for _, _, d in decided((found, policy)))
-    affordable = int((budget.monthly_usd - spent) / Decimal("1.29"))
+    affordable = int((budget.monthly_usd - spent) / Decimal("1.29")) if spent < 8 else 0
     bounds = [len(kinds), affordable, *(b for b in (max_gpus, per_hour) if b is not None)]
     assert grown == min(bounds)
 
@@ -442,6 +442,22 @@ def test_the_answer_does_not_change_before_the_moment_the_decision_names(world: 
             then = replace(found, at=later)
             again = decide_all(then, assign(then, policy), policy)[pool.id]
             assert again.target == decision.target, (later, decision.reconsider_at)
+
+
+@LAWS
+@given(st.integers(0, 29_999_999), st.integers(0, 29_999_999))
+def test_a_cooldown_holds_until_its_end_and_the_decision_names_that_moment(since: int, later: int) -> None:
+    """A focused law: a pod waits, and nothing but the cooldown of 30 s holds the pool."""
+    grew = NOW - timedelta(microseconds=since)
+    found = facts(a_state(last_grow_at=grew), waiting=[a_pod()])
+    policy = Policy(pools=(a_pool(),))
+    [(_, _, held)] = decided((found, policy))
+    end = grew + timedelta(seconds=30)
+    assert (held.target, held.reconsider_at) == (0, end)
+    between = min(NOW + timedelta(microseconds=later), end - timedelta(microseconds=1))
+    [(_, _, before)] = decided((replace(found, at=between), policy))
+    [(_, _, after)] = decided((replace(found, at=end), policy))
+    assert (before.target, after.target) == (0, 1)
 
 
 @LAWS
