@@ -17,13 +17,6 @@ def unit_price(price_usd_per_hour: Decimal, billing: Billing) -> Decimal:
     return price_usd_per_hour * seconds / Decimal(3600)
 
 
-def _begins(created: datetime, number: int, billing: Billing) -> datetime:
-    """When paid unit *number* (0 is the first) of a node created at *created* begins."""
-    if number == 0 or billing.anchor is Anchor.INSTANCE:
-        return created + number * billing.granularity
-    return _clock_floor(created, billing) + number * billing.granularity
-
-
 def _clock_floor(at: datetime, billing: Billing) -> datetime:
     return EPOCH + ((at - EPOCH) // billing.granularity) * billing.granularity
 
