@@ -12,7 +12,8 @@ from typing import Any
 
 from receiver.core.assign import assign
 from receiver.core.decide import decide_all
-from receiver.core.model import Facts, Node, Pod, PodPhase, PoolState, Source, SourceState, Spend, Stage
+from receiver.core.model import Facts, Node, PoolState, Source, SourceState, Spend, Stage
+from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import Budget, Policy, Pool
 
 NOW = datetime(2026, 9, 1, 12, 0, tzinfo=UTC)

@@ -13,18 +13,8 @@ from receiver.core.actions import Action, ActionKind, VictimStage
 from receiver.core.budget import month_of
 from receiver.core.cost import spend
 from receiver.core.memory import Memory, NodeLife, PoolMemory
-from receiver.core.model import (
-    CordonedBy,
-    Facts,
-    Node,
-    Pod,
-    PodPhase,
-    PoolState,
-    Source,
-    SourceState,
-    Spend,
-    Stage,
-)
+from receiver.core.model import CordonedBy, Facts, Node, PoolState, Source, SourceState, Spend, Stage
+from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import Policy, Pool
 from receiver.core.signals import signals_from, silenced_pools
 from receiver.ports import (

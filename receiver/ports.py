@@ -1,14 +1,16 @@
 """What the reconciler needs from the outside, in the domain's words, and the two ways it can fail."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol
 
 from receiver.core.actions import Action, Decision, Outcome
+from receiver.core.activity import Activity, Course
 from receiver.core.memory import Memory, NodeLife
-from receiver.core.model import Backoff, Pod
+from receiver.core.model import Backoff, Drift, LateCount
+from receiver.core.pods import Pod
 from receiver.core.policy import Taint
 from receiver.core.signals import Alert, Silence
 from receiver.core.tell import Notice
@@ -81,11 +83,13 @@ class Cloud(Protocol):
     def look(self) -> Mapping[str, CloudPool]:
         """Return every pool of the cluster by id."""
 
-    def resize(self, pool: str, *, decided_on: int, target: int) -> Receipt:
+    def resize(self, pool: str, *, decided_on: int, target: int, shown: int | None = None) -> Receipt:
         """Ask for *target* nodes, an absolute count above *decided_on*.
 
         Re-reads the required count first: at or above *target* nothing is sent (ALREADY); different from
-        *decided_on* nothing is sent (DIFFERS). Asking twice is asking once.
+        *decided_on* nothing is sent (DIFFERS). Asking twice is asking once. *shown* is the number that Civo is
+        known to show while it does not count our last removal: re-reading that very number is no objection,
+        unless *target* is below it.
         """
 
     def retire(self, pool: str, instance: str) -> Receipt:
@@ -121,6 +125,9 @@ class ClusterFacts:
 CORDON_ANNOTATION = "gpu-autoscaler.io/cordoned-for"
 PROTECT_ANNOTATION = "gpu-autoscaler.io/protect"
 GANG_ANNOTATION = "gpu-autoscaler.io/gang"
+IDLE_SHUTDOWN_ANNOTATION = "gpu-autoscaler.io/idle-shutdown"
+KEEP_UNTIL_ANNOTATION = "gpu-autoscaler.io/keep-until"
+SAFE_TO_EVICT_ANNOTATION = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 
 class Cluster(Protocol):
@@ -138,9 +145,17 @@ class Cluster(Protocol):
     def uncordon(self, node: str) -> Receipt:
         """Undo a cordon of ours; a cordon of someone else is left alone (DIFFERS)."""
 
-    def drain(self, node: str) -> Receipt:
+    def drain(self, node: str, *, consenting: bool = False) -> Receipt:
         """Evict what may go (no GPU pod, no DaemonSet or mirror pod). TryLater while a PodDisruptionBudget
-        or a pod that is still leaving stands in the way."""
+        or a pod that is still leaving stands in the way. *consenting* evicts GPU pods too whose owner
+        consented (``safe-to-evict: "true"``), and nothing at all while one GPU pod there did not."""
+
+    def dress(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
+        """Put *labels* and *taints* on *node*; others that it carries stay. ALREADY when it has them all."""
+
+    def scale_to_zero(self, pod: Pod) -> Receipt:
+        """Scale the owner of *pod* to zero replicas, or suspend it if it is a Job. ALREADY when it is there;
+        WontWork for a pod without an owner that can be scaled."""
 
     def announce(self, pod: Pod, *, reason: str, message: str) -> Receipt:
         """Leave a Kubernetes Event on *pod*."""
@@ -153,11 +168,12 @@ class Cluster(Protocol):
 class TelemetryFacts:
     """What the recording rules say. *utilization* and *coverage* are ratios by pool id; *waiting* are pods
     as kube-state-metrics knows them (with a pool hint); *rules_alive* is true when the heartbeat alert
-    fires in Prometheus, which proves that our rules are evaluated."""
+    fires in Prometheus, which proves that our rules are evaluated. *nodes* is what DCGM shows now, by node name."""
 
     utilization: Mapping[str, float] = field(default_factory=dict)
     coverage: Mapping[str, float] = field(default_factory=dict)
     waiting: tuple[Pod, ...] = ()
+    nodes: Mapping[str, Activity] = field(default_factory=dict)
     rules_alive: bool = False
 
 
@@ -166,6 +182,9 @@ class Telemetry(Protocol):
 
     def look(self) -> TelemetryFacts:
         """Return the latest values."""
+
+    def courses(self, window: timedelta) -> Mapping[str, Course]:
+        """Return what the GPUs of each pod did over the last *window*, by ``namespace/name``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,8 +257,19 @@ class Store(Protocol):
     def considered(self, deliveries: Sequence[int], at: datetime) -> None:
         """Mark *deliveries* as considered by a finished step."""
 
-    def saw(self, lives: Sequence[NodeLife], required: Mapping[str, int], at: datetime) -> None:
-        """Insert or update node lives by instance id, and the last required count by pool."""
+    def saw(
+        self,
+        lives: Sequence[NodeLife],
+        required: Mapping[str, int],
+        at: datetime,
+        *,
+        works: Collection[str] = (),
+        drifts: Mapping[str, Drift] | None = None,
+    ) -> None:
+        """Insert or update node lives by instance id, and the last required count by pool (as Civo shows it).
+
+        A stage of provisioning that a life has newly passed is counted in the histograms of its pool. *works* are
+        pools of which a node became usable: their provisioning back-off ends. *drifts* are kept for a day."""
 
     def decided(self, decision: Decision) -> int:
         """Store *decision* if its target, present size or (rule, verdict) pairs differ from the pool's last one.
@@ -247,16 +277,27 @@ class Store(Protocol):
         Returns the number of the stored decision, or of the last one when nothing changed.
         """
 
-    def opened(self, action: Action) -> bool:
-        """Store *action* as open; False when the pool has an open action already or the id was used before."""
+    def opened(self, action: Action, provisioning: Backoff | None = None) -> bool:
+        """Store *action* as open; False when the pool has an open action already or the id was used before.
+
+        *provisioning* is stored with it, in the same transaction: the action removes nodes that never came up."""
 
     def progressed(self, action: Action) -> None:
         """Update an open action's victims, attempts, retry time and last error."""
 
-    def closed(self, action: Action, outcome: Outcome, backoff: Backoff | None, notice: Notice | None = None) -> None:
+    def closed(
+        self,
+        action: Action,
+        outcome: Outcome,
+        backoff: Backoff | None,
+        notice: Notice | None = None,
+        *,
+        late: LateCount | None = None,
+    ) -> None:
         """Close *action* and, in the same transaction, put *notice* into the outbox as `say` does.
 
-        A confirmed or observed one resets the pool's back-off of its kind; a failed one sets it."""
+        A confirmed or observed one resets the pool's back-off of its kind; a failed one sets it. *late* is kept
+        as the pool's late count; a confirmed growth ends one."""
 
     def say(self, notice: Notice, at: datetime) -> bool:
         """Put *notice* into the outbox unless the last of its topic had the same key; True when it was put there.

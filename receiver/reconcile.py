@@ -11,9 +11,10 @@ from receiver.core import tell
 from receiver.core.actions import Action, ActionKind, Change, Decision, Outcome, OutcomeKind, VictimStage
 from receiver.core.assign import Assignment, assign
 from receiver.core.decide import decide_all
-from receiver.core.model import CordonedBy, Facts, Pod, PoolState, Source
+from receiver.core.model import CordonedBy, Facts, PoolState, Source
 from receiver.core.picture import picture
 from receiver.core.plan import join, plan
+from receiver.core.pods import Pod
 from receiver.core.policy import Policy
 from receiver.look import Sources, look
 from receiver.ports import Store, TryLater, WontWork

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from receiver.core.model import Requirement, Toleration
+from receiver.core.pods import Requirement, Toleration
 from receiver.replay.world import PodSpec, Refused
 
 DURATION_ANNOTATION = "simulator/duration-seconds"

@@ -81,14 +81,15 @@ class CivoCloud:
         path = f"{self._cluster_path}/instances"
         return dict(cloud_pools(self._cluster(), lambda: self._send("GET", path, "list the instances"), self._now()))
 
-    def resize(self, pool: str, *, decided_on: int, target: int) -> Receipt:
+    def resize(self, pool: str, *, decided_on: int, target: int, shown: int | None = None) -> Receipt:
         """Ask for *target* nodes unless Civo is there already or moved on; see `Cloud.resize`."""
         path = f"{self._cluster_path}/pools/{_identifier(pool, 'the pool id')}"
         required = self._required(pool)
-        if required >= target:
+        late = required == shown and decided_on < required <= target
+        if required >= target and not late:
             sentence = f"Civo is asked for {required} nodes already, {target} were wanted; nothing was sent"
             return Receipt(did=Did.ALREADY, sentence=sentence, required=required)
-        if required != decided_on:
+        if required != decided_on and not late:
             sentence = f"Civo is asked for {required} nodes, the decision was made on {decided_on}; nothing was sent"
             return Receipt(did=Did.DIFFERS, sentence=sentence, required=required)
         body = {"count": target, "region": self.region}

@@ -18,7 +18,7 @@ from receiver.adapters.nodes import node_from, section
 from receiver.adapters.pods import SPEAKING, Fate, fate, hosts_us, key_of, pod_from
 from receiver.adapters.sessions import quick_retry, user_agent
 from receiver.clock import SystemClock
-from receiver.core.model import Pod
+from receiver.core.pods import Pod
 from receiver.ports import CORDON_ANNOTATION, Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
 
 LIVING = "status.phase!=Succeeded,status.phase!=Failed"

@@ -5,7 +5,8 @@ Promises that the inner object's writes are never called; the reads pass through
 
 from collections.abc import Mapping, Sequence
 
-from receiver.core.model import Pod
+from receiver.core.pods import Pod
+from receiver.core.policy import Taint
 from receiver.ports import Cloud, CloudPool, Cluster, ClusterFacts, Did, Receipt
 
 
@@ -19,7 +20,7 @@ class ObservedCloud:
         """Return what *inner* sees."""
         return self._inner.look()
 
-    def resize(self, pool: str, *, decided_on: int, target: int) -> Receipt:
+    def resize(self, pool: str, *, decided_on: int, target: int, shown: int | None = None) -> Receipt:
         """Say what would be asked for."""
         return _would(f"ask Civo for {target} nodes in pool {pool} instead of {decided_on}")
 
@@ -50,9 +51,18 @@ class ObservedCluster:
         """Say what would be made schedulable."""
         return _would(f"make node {node} schedulable again if the cordon is ours")
 
-    def drain(self, node: str) -> Receipt:
+    def drain(self, node: str, *, consenting: bool = False) -> Receipt:
         """Say what would be drained."""
         return _would(f"evict from node {node} what may go")
+
+    def dress(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
+        """Say which labels and taints would be put on *node*."""
+        what = [*(f"{k}={v}" for k, v in sorted(labels.items())), *(f"{t.key}={t.value}:{t.effect}" for t in taints)]
+        return _would(f"put {', '.join(what)} on node {node}")
+
+    def scale_to_zero(self, pod: Pod) -> Receipt:
+        """Say what would be scaled to zero."""
+        return _would(f"scale {pod.owner} of {pod.namespace} to zero")
 
     def announce(self, pod: Pod, *, reason: str, message: str) -> Receipt:
         """Say which Event would be left."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from receiver.adapters.nodes import entries, gpus, section, words
 from receiver.adapters.timestamps import moment
-from receiver.core.model import Pod, PodPhase, Requirement, Toleration
+from receiver.core.pods import Pod, PodPhase, Requirement, Toleration
 from receiver.ports import GANG_ANNOTATION, PROTECT_ANNOTATION, TryLater
 
 HOST_LABEL = "app.kubernetes.io/name"

@@ -15,7 +15,7 @@ from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 
 from receiver.adapters.sessions import quick_retry, quick_session, shown, wire_failure
-from receiver.core.model import Pod, PodPhase
+from receiver.core.pods import Pod, PodPhase
 from receiver.core.signals import HEARTBEAT_ALERT
 from receiver.ports import TelemetryFacts, TryLater
 

@@ -127,6 +127,45 @@ class Utilization(Section):
     low: Ratio = Decimal("0.50")
 
 
+class QueueDemand(StrEnum):
+    """What of Kueue's work counts as demand: the pods of admitted workloads, or queued workloads too."""
+
+    ADMITTED = "admitted"
+    QUEUED = "queued"
+
+
+class GroupDemand(StrEnum):
+    """What of Volcano's work counts as demand: pods that exist, or pending PodGroups without pods too."""
+
+    PODS = "pods"
+    PODGROUPS = "podgroups"
+
+
+class Kueue(Section):
+    """How Kueue's queue is read."""
+
+    demand: Annotated[QueueDemand, BeforeValidator(one_of(QueueDemand))] = QueueDemand.ADMITTED
+
+
+class Volcano(Section):
+    """How Volcano's queue is read."""
+
+    demand: Annotated[GroupDemand, BeforeValidator(one_of(GroupDemand))] = GroupDemand.PODS
+
+
+class KeepUntilSpec(Section):
+    """Whose ``gpu-autoscaler.io/keep-until`` is honoured."""
+
+    namespaces: tuple[Text, ...] = ()
+    longest: LongerThanZero = timedelta(days=7)
+
+
+class IdleShutdown(Section):
+    """What happens before a workload that asked for it is scaled to zero."""
+
+    grace: Duration = timedelta(minutes=15)
+
+
 class PoolSpec(Section):
     """A Civo node pool that we may resize."""
 
@@ -144,6 +183,7 @@ class PoolSpec(Section):
     utilization: Utilization = Utilization()
     idle_for: LongerThanZero = timedelta(minutes=10)
     provision_timeout: LongerThanZero = timedelta(minutes=20)
+    apply_to_nodes: Flag = False
     windows: tuple[WindowSpec, ...] = ()
 
     @property
@@ -168,4 +208,9 @@ class Configuration(Section):
     limits: LimitsSpec = LimitsSpec()
     attribution: Attribution = Attribution()
     prices_file: Text | None = None
+    unknown_after: LongerThanZero = timedelta(minutes=15)
+    kueue: Kueue = Kueue()
+    volcano: Volcano = Volcano()
+    idle_shutdown: IdleShutdown = IdleShutdown()
+    keep_until: KeepUntilSpec = KeepUntilSpec()
     pools: tuple[PoolSpec, ...]

@@ -11,7 +11,7 @@ from receiver.config.mistakes import ConfigError, Mistake
 from receiver.config.model import Configuration, PoolSpec
 from receiver.config.prices import Prices, overlaid, price_of, price_warnings
 from receiver.config.validation import validate
-from receiver.core.policy import Billing, Budget, Limits, Policy, Pool, Taint
+from receiver.core.policy import Billing, Budget, KeepUntil, Limits, Policy, Pool, Taint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +119,11 @@ def _policy(configuration: Configuration, prices: Prices) -> Policy:
         ),
         fallback=configuration.fallback,
         heartbeat_interval=configuration.heartbeat_interval,
+        unknown_after=configuration.unknown_after,
+        idle_shutdown_grace=configuration.idle_shutdown.grace,
+        keep_until=KeepUntil(
+            namespaces=frozenset(configuration.keep_until.namespaces), longest=configuration.keep_until.longest
+        ),
     )
 
 
@@ -140,5 +145,6 @@ def _pool(pool: PoolSpec, prices: Prices) -> Pool:
         utilization_low=float(pool.utilization.low),
         idle_for=pool.idle_for,
         provision_timeout=pool.provision_timeout,
+        apply_to_nodes=pool.apply_to_nodes,
         windows=tuple(window.window() for window in pool.windows),
     )

@@ -93,12 +93,21 @@ class VictimStage(StrEnum):
     SPARED = "spared"  # something landed on it, or it is no longer wanted: uncordoned and left
 
 
+class Because(StrEnum):
+    """Why an instance goes."""
+
+    IDLE = "idle"
+    STUCK = "stuck"  # it never became usable, or broke, and nothing runs on it
+    CONSOLIDATED = "consolidated"  # its pods consented to be moved, and fit elsewhere
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victim:
     """One instance on its way out. *since* is when it reached *stage*."""
 
     instance: str
     node: str
+    because: Because = Because.IDLE
     stage: VictimStage = VictimStage.CHOSEN
     since: datetime | None = None
 

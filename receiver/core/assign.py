@@ -12,13 +12,8 @@ from decimal import Decimal
 from receiver.core.budget import BudgetStage, BudgetView, view
 from receiver.core.capacity import NOT_ALLOWED, RANKS, RULES, Allowance, Bin, Held, Tally, is_full, new_bin, open_tally
 from receiver.core.demand import misfit, take, why_nowhere, workloads
-from receiver.core.model import (
-    Facts,
-    Pod,
-    Source,
-    SourceState,
-    Workload,
-)
+from receiver.core.model import Facts, Source, SourceState
+from receiver.core.pods import Pod, Workload
 from receiver.core.policy import Policy, Pool
 from receiver.core.windows import Bounds
 

@@ -8,7 +8,8 @@ from receiver.core.actions import ActionKind, VictimStage
 from receiver.core.budget import BudgetView
 from receiver.core.cost import unit_price
 from receiver.core.demand import take
-from receiver.core.model import ON_ITS_WAY, CordonedBy, Facts, Node, PoolState, SignalAction, Stage, Workload
+from receiver.core.model import ON_ITS_WAY, CordonedBy, Facts, Node, PoolState, SignalAction, Stage
+from receiver.core.pods import Workload
 from receiver.core.policy import Policy, Pool
 from receiver.core.windows import Bounds, bounds_at
 from receiver.core.words import some

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from receiver.core.model import UNASSIGNED, Pod, PodPhase, Requirement, Toleration, Workload
+from receiver.core.model import UNASSIGNED
+from receiver.core.pods import Pod, PodPhase, Requirement, Toleration, Workload
 from receiver.core.policy import Pool, Taint
 
 IGNORED_NAMESPACES = frozenset({"gpu-operator", "nvidia-gpu-operator"})  # its validation pods ask for a GPU

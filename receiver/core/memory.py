@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from receiver.core.actions import Action
-from receiver.core.model import Backoff
+from receiver.core.model import Backoff, Drift, LateCount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +15,9 @@ class NodeLife:
 
     *price_usd_per_hour* is the price in force when it was first seen (None: unknown). *idle_since* is when
     its last GPU pod was seen to be gone, None while busy or never usable; *lost_at* when a usable node stopped
-    being so, None while it is usable.
+    being so, None while it is usable. *active_at*, *ready_at*, *usable_at*, *bound_at* and *running_at* are when
+    the stages of its provisioning were first seen to be over: built, Ready, GPUs allocatable, a GPU pod bound to
+    it, and that pod's containers running.
     """
 
     instance: str
@@ -25,7 +27,11 @@ class NodeLife:
     created_at: datetime
     price_usd_per_hour: Decimal | None = None
     gone_at: datetime | None = None
+    active_at: datetime | None = None
+    ready_at: datetime | None = None
     usable_at: datetime | None = None
+    bound_at: datetime | None = None
+    running_at: datetime | None = None
     idle_since: datetime | None = None
     lost_at: datetime | None = None
 
@@ -34,7 +40,10 @@ class NodeLife:
 class PoolMemory:
     """What a pool did last. *required* is the last count read from Civo, *required_since* when it last changed.
 
-    Growth and removal back off apart: a node that cannot be drained must not keep work waiting.
+    Growth and removal back off apart: a node that cannot be drained must not keep work waiting. *provisioning*
+    counts nodes in a row that never became usable, *late* is a removal that Civo's count does not show yet,
+    *ready_in* the median time from creation to usable of the pool's last nodes, *drifts* what somebody else
+    changed in the last day.
     """
 
     required: int = 0
@@ -43,6 +52,10 @@ class PoolMemory:
     last_shrink_at: datetime | None = None
     backoff: Backoff | None = None
     removal_backoff: Backoff | None = None
+    provisioning: Backoff | None = None
+    late: LateCount | None = None
+    ready_in: timedelta | None = None
+    drifts: tuple[Drift, ...] = ()
     open_action: Action | None = None
 
 

@@ -1,4 +1,4 @@
-"""The nouns of what was found: nodes, pods, workloads, signals, pool states (docs/glossary.md)."""
+"""The nouns of what was found: nodes, pool states, signals, sources (docs/glossary.md)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,75 +7,11 @@ from decimal import Decimal
 from enum import StrEnum
 
 from receiver.core.actions import Action
+from receiver.core.activity import Activity
+from receiver.core.pods import Pod
 from receiver.core.policy import Taint
 
 UNASSIGNED = "unassigned"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toleration:
-    """A pod's toleration; *operator* is Equal or Exists; an empty key with Exists tolerates everything."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requirement:
-    """One expression of node affinity: *operator* is In, NotIn, Exists, DoesNotExist, Gt or Lt."""
-
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
-
-
-class PodPhase(StrEnum):
-    """Where a GPU pod stands; terminated pods hold nothing and are not reported."""
-
-    WAITING = "waiting"  # unschedulable: demand
-    STARTING = "starting"  # bound to a node, not running yet (image pull, containers created)
-    RUNNING = "running"
-    OTHER = "other"  # gated, or not yet tried by the scheduler: neither demand nor use
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pod:
-    """A pod that asks for GPUs. *requests* are GPU resources only (effective: containers, init containers).
-
-    *affinity* is required node affinity: alternatives (any of them), each a conjunction. *gang* is the key
-    of a declared gang or None. *pool_hint* is set where only Prometheus could be asked: the pool id its
-    rules worked out, or ``unassigned``.
-    """
-
-    namespace: str
-    name: str
-    uid: str
-    requests: Mapping[str, int]
-    phase: PodPhase
-    created_at: datetime
-    node: str | None = None
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    affinity: tuple[tuple[Requirement, ...], ...] = ()
-    tolerations: tuple[Toleration, ...] = ()
-    priority: int = 0
-    gang: str | None = None
-    owner: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    daemon: bool = False
-    terminating: bool = False
-    pool_hint: str | None = None
-
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
-
-    @property
-    def gpus(self) -> int:
-        """GPU units asked for, over all resource names."""
-        return sum(self.requests.values())
 
 
 class Stage(StrEnum):
@@ -108,7 +44,8 @@ class Node:
     a GPU there or when nobody could tell (see *stage* UNKNOWN). *was_usable* is True once it has been usable,
     *lost_at* when it stopped being so.
     *leaving* is True once Civo itself lists it as being deleted (after our DELETE the stage says so at once).
-    *hosts* names what must not be cut off with it (our own pod, Prometheus, Alertmanager).
+    *hosts* names what must not be cut off with it (our own pod, Prometheus, Alertmanager). *activity* is what
+    DCGM says of its GPUs, None when it says nothing.
     """
 
     name: str
@@ -127,6 +64,7 @@ class Node:
     hosts: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
+    activity: Activity | None = None
 
     @property
     def busy(self) -> bool:
@@ -158,10 +96,35 @@ class Backoff:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LateCount:
+    """A removal that Civo's required count does not show yet: it says *shown* where *surviving* nodes are left.
+
+    *since* is when the removal was closed. It is believed for a while only (`receiver.core.late`).
+    """
+
+    surviving: int
+    shown: int
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """A required count that somebody else changed, as seen at *at*."""
+
+    at: datetime
+    from_count: int
+    to_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolState:
-    """One pool as found just now. *required* is the node count Civo was asked for (not what exists yet);
-    when Civo did not answer it is the last known one and the facts say that Civo is down. *required_since* is
-    when that count last changed."""
+    """One pool as found just now. *required* is the node count Civo was asked for (not what exists yet), less the
+    *uncounted* nodes that were removed and that Civo's own number still includes. When Civo did not answer it is
+    the last known one and the facts say that Civo is down. *required_since* is when Civo's number last changed.
+
+    *provisioning* counts nodes in a row that never became usable, *ready_in* is how long a node of this pool
+    usually takes until its GPUs are allocatable, *drifts* are the changes that somebody else made in the last day.
+    """
 
     pool: str
     required: int
@@ -174,6 +137,10 @@ class PoolState:
     required_since: datetime | None = None
     utilization: float | None = None
     silenced_by: str | None = None
+    uncounted: int = 0
+    provisioning: Backoff | None = None
+    ready_in: timedelta | None = None
+    drifts: tuple[Drift, ...] = ()
 
     def of(self, *stages: Stage) -> tuple[Node, ...]:
         """The nodes in one of *stages*."""
@@ -212,30 +179,6 @@ class Signal:
     fingerprint: str
     starts_at: datetime
     pool: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
-    """Waiting GPU pods that belong together; a gang is placed whole or not at all."""
-
-    key: str
-    pods: tuple[Pod, ...]
-    gang: bool = False
-
-    @property
-    def priority(self) -> int:
-        """The highest priority among its pods."""
-        return max(p.priority for p in self.pods)
-
-    @property
-    def since(self) -> datetime:
-        """When its oldest pod was created."""
-        return min(p.created_at for p in self.pods)
-
-    @property
-    def gpus(self) -> int:
-        """GPU units it waits for."""
-        return sum(p.gpus for p in self.pods)
 
 
 class Source(StrEnum):

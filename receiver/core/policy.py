@@ -25,7 +25,8 @@ class Pool:
     *id* is Civo's pool id (the node label ``kubernetes.civo.com/civo-node-pool``), *name* what people
     call it. *resources* is what one node offers (GPU resource name to whole units). *price_usd_per_hour*
     is USD per node-hour, None when unknown: then the pool cannot grow. Durations bound the guardrails
-    named after them; *utilization_high* and *utilization_low* are ratios 0-1.
+    named after them; *utilization_high* and *utilization_low* are ratios 0-1. *apply_to_nodes* puts *labels* and
+    *taints* on nodes that Civo brought without them.
     """
 
     id: str
@@ -44,6 +45,7 @@ class Pool:
     utilization_low: float = 0.50
     idle_for: timedelta = timedelta(minutes=10)
     provision_timeout: timedelta = timedelta(minutes=20)
+    apply_to_nodes: bool = False
     windows: tuple[Window, ...] = ()
 
     @property
@@ -127,8 +129,20 @@ class Fallback(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeepUntil:
+    """Whose ``gpu-autoscaler.io/keep-until`` is honoured: pods of *namespaces*, at most *longest* ahead."""
+
+    namespaces: frozenset[str] = frozenset()
+    longest: timedelta = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Everything the operator said. *budget* None means that no budget was set."""
+    """Everything the operator said. *budget* None means that no budget was set.
+
+    *unknown_after* is how long a node may be neither busy nor idle before people are told, *idle_shutdown_grace*
+    how long after the notice an idle workload that consented is scaled to zero.
+    """
 
     pools: tuple[Pool, ...]
     budget: Budget | None = None
@@ -136,6 +150,9 @@ class Policy:
     limits: Limits = field(default_factory=Limits)
     fallback: Fallback = Fallback.NONE
     heartbeat_interval: timedelta = timedelta(minutes=1)
+    unknown_after: timedelta = timedelta(minutes=15)
+    idle_shutdown_grace: timedelta = timedelta(minutes=15)
+    keep_until: KeepUntil = field(default_factory=KeepUntil)
 
     def pool(self, name_or_id: str) -> Pool | None:
         """Return the pool that people or alerts call *name_or_id*, or None."""

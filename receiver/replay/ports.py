@@ -5,7 +5,7 @@ They never move the world's time. Each can be told to fail and counts its writes
 
 from collections.abc import Mapping, Sequence
 
-from receiver.core.model import Pod, PodPhase
+from receiver.core.pods import Pod, PodPhase
 from receiver.ports import (
     CORDON_ANNOTATION,
     CloudPool,
@@ -70,14 +70,15 @@ class WorldCloud(Switches):
             for pool in self._world.pools.values()
         }
 
-    def resize(self, pool: str, *, decided_on: int, target: int) -> Receipt:
+    def resize(self, pool: str, *, decided_on: int, target: int, shown: int | None = None) -> Receipt:
         """Ask for *target* nodes unless the count is there already or moved on."""
         self.called("resize")
         required = self._required(pool)
-        if required >= target:
+        late = required == shown and decided_on < required <= target
+        if required >= target and not late:
             sentence = f"{required} nodes are asked for already, {target} were wanted"
             return Receipt(did=Did.ALREADY, sentence=sentence, required=required)
-        if required != decided_on:
+        if required != decided_on and not late:
             sentence = f"{required} nodes are asked for, the decision was made on {decided_on}"
             return Receipt(did=Did.DIFFERS, sentence=sentence, required=required)
         try:

@@ -4,7 +4,8 @@ import hashlib
 from collections.abc import Mapping
 from datetime import timedelta
 
-from receiver.core.model import UNASSIGNED, Pod, PodPhase
+from receiver.core.model import UNASSIGNED
+from receiver.core.pods import Pod, PodPhase
 from receiver.core.signals import COMPONENT, HEARTBEAT_ALERT, Alert, Silence
 from receiver.ports import AlarmFacts, TelemetryFacts
 from receiver.replay.switches import Switches

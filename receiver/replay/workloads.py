@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from receiver.core.model import Toleration
+from receiver.core.pods import Toleration
 from receiver.replay.world.config import Job
 
 COLUMNS = (

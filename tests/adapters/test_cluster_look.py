@@ -6,7 +6,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 
 from receiver.adapters.cluster import KubernetesCluster
-from receiver.core.model import PodPhase
+from receiver.core.pods import PodPhase
 from receiver.ports import TryLater, WontWork
 from tests.adapters.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod
 

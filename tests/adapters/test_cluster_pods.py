@@ -7,7 +7,7 @@ import pytest
 
 from receiver.adapters.nodes import gpus, node_from
 from receiver.adapters.pods import CLAIMS, NEVER, Fate, fate, gpu_requests, phase_of, pod_from
-from receiver.core.model import PodPhase, Requirement, Toleration
+from receiver.core.pods import PodPhase, Requirement, Toleration
 from receiver.core.policy import Taint
 from receiver.ports import GANG_ANNOTATION, PROTECT_ANNOTATION, TryLater
 from tests.adapters.kubernetes_objects import a_node, a_pod, owned_by

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
-from receiver.core.model import Pod, PodPhase
+from receiver.core.pods import Pod, PodPhase
 from receiver.ports import Cloud, CloudPool, Cluster, ClusterFacts, Did, Receipt
 
 READS = {"look", "gpu_pods_on"}

@@ -9,7 +9,7 @@ from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
 from receiver.adapters.telemetry import COVERAGE, CREATED, HEARTBEAT, UTILIZATION, WAITING, PrometheusTelemetry
-from receiver.core.model import PodPhase
+from receiver.core.pods import PodPhase
 from receiver.ports import TelemetryFacts, TryLater
 from tests.adapters.wire import hanging_server, unused_url
 

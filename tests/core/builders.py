@@ -8,19 +8,8 @@ from typing import Any
 from receiver.core.actions import Decision
 from receiver.core.assign import Assignment, assign
 from receiver.core.decide import decide_all
-from receiver.core.model import (
-    Facts,
-    Node,
-    Pod,
-    PodPhase,
-    PoolState,
-    Signal,
-    SignalAction,
-    Source,
-    SourceState,
-    Spend,
-    Stage,
-)
+from receiver.core.model import Facts, Node, PoolState, Signal, SignalAction, Source, SourceState, Spend, Stage
+from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import Billing, Policy, Pool
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)

@@ -7,18 +7,8 @@ import pytest
 
 from receiver.core.actions import Action, ActionKind
 from receiver.core.demand import workloads
-from receiver.core.model import (
-    Backoff,
-    CordonedBy,
-    Node,
-    PodPhase,
-    Requirement,
-    SignalAction,
-    Source,
-    Spend,
-    Stage,
-    Toleration,
-)
+from receiver.core.model import Backoff, CordonedBy, Node, SignalAction, Source, Spend, Stage
+from receiver.core.pods import PodPhase, Requirement, Toleration
 from receiver.core.policy import Budget, Limits, Taint
 from tests.core.builders import (
     GPU,

@@ -17,8 +17,6 @@ from receiver.core.model import (
     CordonedBy,
     Facts,
     Node,
-    Pod,
-    PodPhase,
     PoolState,
     Signal,
     SignalAction,
@@ -28,6 +26,7 @@ from receiver.core.model import (
     Stage,
 )
 from receiver.core.plan import plan
+from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import Billing, Budget, Fallback, Limits, Policy, Pool
 from tests.core.builders import GPU, NOW, a_node, a_pod, a_pool, a_signal, a_state, facts, run
 

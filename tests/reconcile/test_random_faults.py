@@ -121,14 +121,14 @@ def never_ask_twice(life: Life) -> None:
     """Wrap the cloud so that each PUT is held against an independent count of what is needed."""
     original = life.cloud.resize
 
-    def resize(pool: str, *, decided_on: int, target: int) -> Any:
+    def resize(pool: str, *, decided_on: int, target: int, shown: int | None = None) -> Any:
         waiting = [p for p in life.world.active_pods.values() if p.node is None and p.reason == "Unschedulable"]
         gpus = sum(sum(p.requests.values()) for p in waiting)
         before = life.world.pools[pool]
         unlisted = max(0, before.required - sum(1 for vm in before.instances if vm.living))
         coming = unlisted + sum(1 for vm in before.instances if vm.living and vm.usable_at is None)
         bought = target - before.required
-        receipt = original(pool, decided_on=decided_on, target=target)
+        receipt = original(pool, decided_on=decided_on, target=target, shown=shown)
         if receipt.did is Did.DONE:
             per_node = sum(life.policy.pools[0].resources.values())
             assert bought * per_node < max(0, gpus - coming * per_node) + per_node, (bought, gpus, coming)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from receiver.core.model import Requirement, Toleration
+from receiver.core.pods import Requirement, Toleration
 from receiver.core.policy import Taint
 from receiver.replay.world import GPU, Job, Pdb, PodSpec, Timings, World
 from tests.replay.builders import job, pool, run, seconds, the_pod, vms, world

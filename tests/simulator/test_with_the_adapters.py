@@ -8,7 +8,7 @@ import pytest
 
 from receiver.adapters.civo import CivoCloud
 from receiver.adapters.cluster import KubernetesCluster, connect
-from receiver.core.model import PodPhase
+from receiver.core.pods import PodPhase
 from receiver.ports import Did, TryLater, WontWork
 from simulator.server import Simulator
 from tests.simulator.builders import CLUSTER, CPU_POOL, GPU_POOL, KEY

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Literal
 
-from receiver.core.model import Requirement, Toleration
+from receiver.core.pods import Requirement, Toleration
 from receiver.core.policy import Taint
 
 GANG_ANNOTATION = "gpu-autoscaler.io/gang"

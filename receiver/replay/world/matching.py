@@ -5,7 +5,7 @@ Written apart from the product's own idea of what fits where, so that the two ch
 
 from collections.abc import Iterable, Mapping
 
-from receiver.core.model import Requirement, Toleration
+from receiver.core.pods import Requirement, Toleration
 from receiver.core.policy import Taint
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from receiver.core.model import Requirement, Toleration
+from receiver.core.pods import Requirement, Toleration
 from receiver.core.policy import Taint
 from receiver.replay.world.config import WorldPool
 
