@@ -22,7 +22,7 @@ class ObservedCloud:
 
     def resize(self, pool: str, *, decided_on: int, target: int, shown: int | None = None) -> Receipt:
         """Say what would be asked for."""
-        return _would(f"ask Civo for {target} nodes in pool {pool} instead of {decided_on}")
+        return _would(f"ask Civo for {target} nodes in pool {pool} instead of {shown or decided_on}")
 
     def retire(self, pool: str, instance: str) -> Receipt:
         """Say what would be deleted."""
@@ -53,7 +53,7 @@ class ObservedCluster:
 
     def drain(self, node: str, *, consenting: bool = False) -> Receipt:
         """Say what would be drained."""
-        return _would(f"evict from node {node} what may go")
+        return _would(f"evict from node {node} what may go" + (", GPU pods that consented too" if consenting else ""))
 
     def dress(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
         """Say which labels and taints would be put on *node*."""
