@@ -1,8 +1,38 @@
-"""What GPUs do, by three witnesses: the engine, the memory and the power."""
+"""What GPUs do, by three witnesses: the engine, the memory and the power.
+
+Neither function makes a node idle: a node that holds a GPU pod is busy, whatever its GPUs do, because a pod that
+loads its model shows 0 % for minutes. :func:`judge` finds GPUs in use on a node where Kubernetes knows of no GPU
+pod; :func:`was_idle` judges allocations whose owner asked for a shutdown after idleness. Both lean to keeping: one
+witness is enough to call a GPU in use, two are needed to call it quiet.
+"""
 
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+
+# Share of time. On a node that nobody holds, less than NVML's smallest step (1 %) is noise.
+ENGINE_IN_USE = 0.01
+# Over a window the peak counts, and DCGM averages the engine over the 30 s between two readings: 0.1 % of them is
+# a single request of 30 ms. Serving pods stay below 5 % for an hour and work all the same.
+ENGINE_QUIET = 0.001
+# A counter that got stuck (seen on idle Blackwell GPUs) reads 100 %. Work does too, so others are asked.
+ENGINE_FULL = 0.99
+# Used memory. The driver itself keeps about 570 MiB of an L40S (1.2 %, its `Reserved`), which exporters without
+# DCGM_FI_DEV_FB_RESERVED may count as used; a CUDA context takes 0.3 to 1 GB. A model takes far more.
+MEMORY_HELD = 0.02
+# Change of used memory. Without a process at work it stays the same to the MiB; the least that a new CUDA context
+# takes is 0.16 % of a B200 (300 of 183359 MiB).
+MEMORY_STILL = 0.001
+# Watts. With a model loaded and nothing to do an A100 draws 80, an L40S 102, an H100 122 to 145, a B200 192 to
+# 196; without a process 54, 36, 72 for the first three (arXiv:2605.23918 and nvidia-smi outputs in public issues:
+# wilicc/gpu-burn#114, NVIDIA/TensorRT-LLM#10278). More than this is work; less proves nothing by itself, since
+# small GPUs work at 70.
+POWER_AT_REST = 250.0
+# Watts between the lowest and the highest reading. A CUDA context that comes or goes moves an A100 by 26, the
+# least of the GPUs measured there; resident memory moves it by less than 0.02 per GB.
+POWER_STEADY = 20.0
+# Share of the window that must have samples: a Prometheus that has just started knows of no work.
+COVERAGE_ENOUGH = 0.8
 
 
 class Use(StrEnum):
@@ -18,7 +48,7 @@ class Activity:
     """The busiest GPU of a node as DCGM shows it now, each None where it says nothing.
 
     *engine* is the share of time the engine worked (ratio), *memory* used memory of used, free and reserved
-    (ratio), *power* watts.
+    (ratio), *power* watts. Each is the highest among the node's GPUs.
     """
 
     engine: float | None = None
@@ -28,11 +58,12 @@ class Activity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """What the busiest GPU of a pod did over the last *window*: peaks, and how much of it was seen.
+    """What the GPUs of a pod did over the last *window*, and how much of it was seen; None where nothing was.
 
-    *engine* is the highest share of time the engine worked (ratio), *memory* by how much used memory changed
-    (highest less lowest, ratio of the GPU's), *power* the highest watts, *power_floor* the lowest ones. *coverage*
-    is the share of the window that has samples (ratio).
+    *engine* is the highest share of time that one of them worked (ratio), *memory* by how much one's used memory
+    changed (highest less lowest, ratio of that GPU's), *power* the highest watts, *power_floor* those less the
+    widest swing of one GPU: for a pod with one GPU the lowest watts. *coverage* is the share of the window that
+    has samples (ratio).
     """
 
     window: timedelta
@@ -41,3 +72,67 @@ class Course:
     power: float | None = None
     power_floor: float | None = None
     coverage: float = 0.0
+
+
+def judge(seen: Activity) -> Use:
+    """Return whether the GPUs of a node without a GPU pod are in use all the same.
+
+    =================  ==================  =====================================================
+    engine             memory              verdict (power: `rest`, `work` above it, `-` unknown)
+    =================  ==================  =====================================================
+    any or unknown     held                active: a process holds it, whether or not it computes
+    1 % to 99 %        empty or unknown    active
+    full (99 %)        empty or unknown    active at `work`; unknown at `rest`: the counter is stuck
+    full (99 %)        empty               unknown at `-`: nothing that works holds no memory
+    full (99 %)        unknown             active at `-`: nobody contradicts
+    below 1 %          empty               quiet at `rest` or `-`; unknown at `work`
+    below 1 %          unknown             quiet at `rest`; unknown at `work` or `-`
+    unknown            empty               quiet at `rest`; unknown at `work` or `-`
+    unknown            unknown             unknown: watts alone prove nothing
+    =================  ==================  =====================================================
+    """
+    if seen.memory is not None and seen.memory >= MEMORY_HELD:
+        return Use.ACTIVE
+    works_hard = None if seen.power is None else seen.power > POWER_AT_REST
+    if seen.engine is not None and seen.engine >= ENGINE_IN_USE:
+        stuck = seen.engine >= ENGINE_FULL and not works_hard and (seen.memory is not None or works_hard is False)
+        return Use.UNKNOWN if stuck else Use.ACTIVE
+    quiet = [seen.engine is not None, seen.memory is not None, works_hard is False]
+    return Use.QUIET if sum(quiet) >= 2 and not works_hard else Use.UNKNOWN
+
+
+def was_idle(course: Course) -> Use:
+    """Return QUIET only if a pod's GPUs did nothing for the whole window, so that its owner may be taken at his word.
+
+    ====================  ===================  ========================================================
+    engine, its peak      memory               verdict (power: `steady`, `moved` or high, `-` unknown)
+    ====================  ===================  ========================================================
+    any or unknown        changed              active: something loads or lets go
+    0.1 % to 99 %         still or unknown     active
+    full (99 %)           still or unknown     active at `moved` or `-`; unknown at `steady`: stuck
+    below 0.1 %           still                quiet at `steady` or `-`; unknown at `moved`
+    below 0.1 %           unknown              quiet at `steady`; unknown at `moved` or `-`
+    unknown               still or unknown     unknown: nothing else measures work
+    ====================  ===================  ========================================================
+
+    Where less than 80 % of the window has samples, quiet becomes unknown; work that was seen stays seen. A pod that
+    is younger than the window is therefore never quiet.
+    """
+    if course.memory is not None and course.memory > MEMORY_STILL:
+        return Use.ACTIVE
+    if course.engine is None:
+        return Use.UNKNOWN
+    steady = _steady(course)
+    if course.engine >= ENGINE_QUIET:
+        return Use.UNKNOWN if course.engine >= ENGINE_FULL and steady else Use.ACTIVE
+    agreed = steady is not False and (steady or course.memory is not None)
+    return Use.QUIET if agreed and course.coverage >= COVERAGE_ENOUGH else Use.UNKNOWN
+
+
+def _steady(course: Course) -> bool | None:
+    """Return whether the power stayed where an idle GPU's is, None where that is not known."""
+    if course.power is None:
+        return None
+    if course.power > POWER_AT_REST:
+        return False
+    return None if course.power_floor is None else course.power - course.power_floor <= POWER_STEADY
