@@ -125,6 +125,7 @@ class ClusterFacts:
 CORDON_ANNOTATION = "gpu-autoscaler.io/cordoned-for"
 PROTECT_ANNOTATION = "gpu-autoscaler.io/protect"
 GANG_ANNOTATION = "gpu-autoscaler.io/gang"
+GANG_SIZE_ANNOTATION = "gpu-autoscaler.io/gang-size"
 IDLE_SHUTDOWN_ANNOTATION = "gpu-autoscaler.io/idle-shutdown"
 KEEP_UNTIL_ANNOTATION = "gpu-autoscaler.io/keep-until"
 SAFE_TO_EVICT_ANNOTATION = "cluster-autoscaler.kubernetes.io/safe-to-evict"

@@ -14,8 +14,8 @@ from kubernetes import client, config
 from kubernetes.config.config_exception import ConfigException
 
 from receiver.adapters.cluster_wire import CONFLICT, NOT_FOUND, TOO_MANY, ClusterWire, at_least
-from receiver.adapters.nodes import node_from, section
-from receiver.adapters.pods import SPEAKING, Fate, fate, hosts_us, key_of, pod_from
+from receiver.adapters.nodes import key_of, node_from, section
+from receiver.adapters.pods import SPEAKING, Fate, fate, hosts_us, pod_from
 from receiver.adapters.sessions import quick_retry, user_agent
 from receiver.clock import SystemClock
 from receiver.core.pods import Pod

@@ -53,6 +53,12 @@ def words(raw: Mapping[str, Any], name: str) -> dict[str, str]:
     return {str(k): str(v) for k, v in section(raw, name).items()}
 
 
+def key_of(raw: Mapping[str, Any]) -> str:
+    """Return ``namespace/name``."""
+    metadata = section(raw, "metadata")
+    return f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"
+
+
 def _units(name: str, value: object) -> int:
     """Return whole units of an extended resource; they may be written as a number or as ``2k``."""
     try:

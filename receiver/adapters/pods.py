@@ -1,20 +1,34 @@
 """Kubernetes pods as values, from the API server's JSON, and which of them may leave a node."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
-from receiver.adapters.nodes import entries, gpus, section, words
+from receiver.adapters.gangs import gang_of, whole
+from receiver.adapters.nodes import entries, gpus, key_of, section, words
 from receiver.adapters.timestamps import moment
-from receiver.core.pods import Pod, PodPhase, Requirement, Toleration
-from receiver.ports import GANG_ANNOTATION, PROTECT_ANNOTATION, TryLater
+from receiver.config.fields import longer_than_zero
+from receiver.config.mistakes import Wrong
+from receiver.core.pods import Pod, PodPhase, Preference, Requirement, Toleration
+from receiver.ports import (
+    GANG_SIZE_ANNOTATION,
+    IDLE_SHUTDOWN_ANNOTATION,
+    KEEP_UNTIL_ANNOTATION,
+    PROTECT_ANNOTATION,
+    SAFE_TO_EVICT_ANNOTATION,
+    TryLater,
+)
 
 HOST_LABEL = "app.kubernetes.io/name"
 HOST_NAMES = frozenset({"gpu-autoscaler", "prometheus", "alertmanager"})
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
-SAFE_TO_EVICT_ANNOTATION = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-GANG_LABELS = ("scheduling.x-k8s.io/pod-group", "kueue.x-k8s.io/pod-group-name")
 CLAIMS = "resource.k8s.io/claims"  # devices claimed by Dynamic Resource Allocation: no count stands in the pod
+WHOLE_GPUS = frozenset({"nvidia.com/gpu", "nvidia.com/gpu.shared"})
+SLICES = "nvidia.com/mig-"
+# Why a scheduler left a pod out. Volcano names the reason "Unschedulable" only for the pods of a gang at which it
+# gave up: those that would have fitted are "Schedulable", those that it did not try any more "Undetermined".
+REFUSALS = frozenset({"Unschedulable", "Schedulable", "Undetermined"})
 NEVER = Requirement(key="", operator="In")  # an empty node selector term matches no node (NodeSelector v1 core)
 
 
@@ -40,6 +54,7 @@ def pod_from(raw: Mapping[str, Any]) -> Pod | None:
         return None
     namespace, name = str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
     created_at = moment(metadata.get("creationTimestamp"))
+    annotations, gang = words(metadata, "annotations"), gang_of(raw)
     if created_at is None:
         raise TryLater(
             f"Kubernetes' answer is not understood: creationTimestamp of pod {namespace}/{name}", code="malformed"
@@ -54,14 +69,36 @@ def pod_from(raw: Mapping[str, Any]) -> Pod | None:
         node=spec.get("nodeName") or None,
         node_selector=words(spec, "nodeSelector"),
         affinity=_affinity(spec),
+        preferred=_preferred(spec),
         tolerations=tuple(_toleration(t) for t in entries(spec, "tolerations")),
         priority=spec.get("priority") or 0,
-        gang=_gang(metadata, namespace),
+        gang=gang.key if gang else None,
+        gang_min=gang.size if gang else None,
         owner=_owner(metadata),
         labels=words(metadata, "labels"),
         daemon=_owner(metadata).startswith("DaemonSet/"),
         terminating=bool(metadata.get("deletionTimestamp")),
+        evictable=annotations.get(SAFE_TO_EVICT_ANNOTATION, "").lower() == "true" and not is_protected(annotations),
+        protected=is_protected(annotations),
+        idle_shutdown=_idle_shutdown(annotations),
+        keep_until=moment(annotations.get(KEEP_UNTIL_ANNOTATION)),
+        scheduler_says=_refusal(raw).get("message") or "",
     )
+
+
+def doubts(raw: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for every annotation of ours on the pod in *raw* that is not understood and has no effect."""
+    annotations = words(section(raw, "metadata"), "annotations")
+    read: dict[str, tuple[object, str]] = {
+        IDLE_SHUTDOWN_ANNOTATION: (_idle_shutdown(annotations), "a duration such as 30m or 2h"),
+        KEEP_UNTIL_ANNOTATION: (moment(annotations.get(KEEP_UNTIL_ANNOTATION)), "a time such as 2026-11-21T18:00:00Z"),
+        GANG_SIZE_ANNOTATION: (whole(annotations.get(GANG_SIZE_ANNOTATION)), "a number of pods such as 8"),
+    }
+    return [
+        f'pod {key_of(raw)}: annotation {name} is "{annotations[name]}", not {wanted}; it has no effect'
+        for name, (value, wanted) in read.items()
+        if name in annotations and value is None
+    ]
 
 
 def terminated(raw: Mapping[str, Any]) -> bool:
@@ -80,35 +117,29 @@ def phase_of(raw: Mapping[str, Any]) -> PodPhase:
         return PodPhase.STARTING if status.get("phase") == "Pending" else PodPhase.RUNNING
     if spec.get("schedulingGates") or status.get("nominatedNodeName"):
         return PodPhase.OTHER
-    refused = any(
-        c.get("type") == "PodScheduled" and c.get("status") == "False" and c.get("reason") == "Unschedulable"
-        for c in entries(status, "conditions")
-    )
-    return PodPhase.WAITING if refused else PodPhase.OTHER
+    return PodPhase.WAITING if _refusal(raw) else PodPhase.OTHER
 
 
 def gpu_requests(spec: Mapping[str, Any]) -> dict[str, int]:
     """Return the pod's effective GPU requests, by resource name.
 
     The scheduler's rule (KEP-753): the larger of all containers with all sidecars, and of each init
-    container with the sidecars that start before it. A limit counts where no request stands. Devices
-    claimed by Dynamic Resource Allocation count for a bound pod only, so that its node is never idle; as
-    demand they cannot be told from other devices.
+    container with the sidecars that start before it; a limit counts where no request stands. What the pod as
+    a whole asks for takes the place of that (KEP-2837), and the overhead of its runtime comes on top.
     """
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in entries(spec, "initContainers"):
-        own = _container_gpus(container)
+        own = _asked(container)
         if container.get("restartPolicy") == "Always":
             sidecars = _plus(sidecars, own)
             own = {}
         peak = _larger(peak, _plus(sidecars, own))
     total = sidecars
     for container in entries(spec, "containers"):
-        total = _plus(total, _container_gpus(container))
-    requests = _larger(total, peak)
-    claims = len(entries(spec, "resourceClaims"))
-    return {**requests, CLAIMS: claims} if claims and spec.get("nodeName") else requests
+        total = _plus(total, _asked(container))
+    devices = _plus({**_larger(total, peak), **_asked(spec)}, gpus(section(spec, "overhead")))
+    return _held(spec, devices) if spec.get("nodeName") else _gpus_of(devices)
 
 
 def fate(raw: Mapping[str, Any]) -> Fate:
@@ -125,10 +156,13 @@ def fate(raw: Mapping[str, Any]) -> Fate:
         return Fate.LEAVES
     if hosts_us(raw):
         return Fate.HOSTS
+    return Fate.PROTECTED if is_protected(annotations) else Fate.GOES
+
+
+def is_protected(annotations: Mapping[str, str]) -> bool:
+    """True for a pod whose owner wants its node to stay."""
     protected = annotations.get(PROTECT_ANNOTATION, "false").lower() != "false"
-    if protected or annotations.get(SAFE_TO_EVICT_ANNOTATION, "").lower() == "false":
-        return Fate.PROTECTED
-    return Fate.GOES
+    return protected or annotations.get(SAFE_TO_EVICT_ANNOTATION, "").lower() == "false"
 
 
 def hosts_us(raw: Mapping[str, Any]) -> bool:
@@ -136,15 +170,25 @@ def hosts_us(raw: Mapping[str, Any]) -> bool:
     return not terminated(raw) and words(section(raw, "metadata"), "labels").get(HOST_LABEL) in HOST_NAMES
 
 
-def key_of(raw: Mapping[str, Any]) -> str:
-    """Return ``namespace/name``."""
-    metadata = section(raw, "metadata")
-    return f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"
-
-
-def _container_gpus(container: Mapping[str, Any]) -> dict[str, int]:
-    resources = section(container, "resources")
+def _asked(raw: Mapping[str, Any]) -> dict[str, int]:
+    """Return the devices under ``resources`` of a container or of a pod's spec."""
+    resources = section(raw, "resources")
     return {**gpus(section(resources, "limits")), **gpus(section(resources, "requests"))}
+
+
+def _gpus_of(devices: Mapping[str, int]) -> dict[str, int]:
+    """Return the GPUs among NVIDIA's *devices*: whole ones, time-sliced ones, MIG slices; no network cards."""
+    return {name: n for name, n in devices.items() if name in WHOLE_GPUS or name.startswith(SLICES)}
+
+
+def _held(spec: Mapping[str, Any], devices: Mapping[str, int]) -> dict[str, int]:
+    """Return what a bound pod holds. It must never look like one without GPUs, for its node would be removed.
+
+    So any device of NVIDIA's counts where no GPU is named, and so do devices claimed by Dynamic Resource
+    Allocation. As demand neither can be told from other devices.
+    """
+    claims = len(entries(spec, "resourceClaims"))
+    return {**(_gpus_of(devices) or devices), **({CLAIMS: claims} if claims else {})}
 
 
 def _plus(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
@@ -163,12 +207,19 @@ def _owner(metadata: Mapping[str, Any]) -> str:
     return ""
 
 
-def _gang(metadata: Mapping[str, Any], namespace: str) -> str | None:
-    """Return the key of a declared gang: our annotation, or the label that names a pod's group to its scheduler."""
-    declared = words(metadata, "annotations").get(GANG_ANNOTATION, "").strip()
-    labels = words(metadata, "labels")
-    name = declared or next((labels[label] for label in GANG_LABELS if labels.get(label)), "")
-    return f"{namespace}/{name}" if name else None
+def _refusal(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the condition with which the scheduler refused the pod, empty when there is none."""
+    for condition in entries(section(raw, "status"), "conditions"):
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return condition if condition.get("reason") in REFUSALS else {}
+    return {}
+
+
+def _idle_shutdown(annotations: Mapping[str, str]) -> timedelta | None:
+    try:
+        return longer_than_zero(annotations.get(IDLE_SHUTDOWN_ANNOTATION, ""))
+    except Wrong:
+        return None
 
 
 def _affinity(spec: Mapping[str, Any]) -> tuple[tuple[Requirement, ...], ...]:
@@ -177,9 +228,22 @@ def _affinity(spec: Mapping[str, Any]) -> tuple[tuple[Requirement, ...], ...]:
     return tuple(_term(t) for t in entries(required, "nodeSelectorTerms"))
 
 
+def _preferred(spec: Mapping[str, Any]) -> tuple[Preference, ...]:
+    """Return the preferences that say something: an empty term prefers nothing (PreferredSchedulingTerm v1 core)."""
+    node = section(section(spec, "affinity"), "nodeAffinity")
+    wishes = [
+        Preference(weight=whole(p.get("weight")) or 0, term=_requirements(section(p, "preference")))
+        for p in entries(node, "preferredDuringSchedulingIgnoredDuringExecution")
+    ]
+    return tuple(w for w in wishes if w.term)
+
+
 def _term(term: Mapping[str, Any]) -> tuple[Requirement, ...]:
-    wants = [*entries(term, "matchExpressions"), *entries(term, "matchFields")]
-    return tuple(_requirement(w) for w in wants) or (NEVER,)
+    return _requirements(term) or (NEVER,)
+
+
+def _requirements(term: Mapping[str, Any]) -> tuple[Requirement, ...]:
+    return tuple(_requirement(w) for w in (*entries(term, "matchExpressions"), *entries(term, "matchFields")))
 
 
 def _requirement(raw: Mapping[str, Any]) -> Requirement:

@@ -1,0 +1,79 @@
+"""Lists of custom resources: which versions of them are served, and which cluster has none of them at all."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from kubernetes import client
+
+from receiver.adapters.cluster_wire import NOT_FOUND, ClusterWire
+from receiver.adapters.remarks import Remarks
+from receiver.ports import Clock, TryLater, WontWork
+
+ASK_AGAIN = timedelta(minutes=10)  # after this long a resource that was not installed may have come
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A resource by RBAC's words; *versions* are those whose shape we know, the one to try first at the head."""
+
+    group: str
+    plural: str
+    versions: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """``workloads.kueue.x-k8s.io``, as kubectl takes it."""
+        return f"{self.plural}.{self.group}"
+
+
+class CustomResources:
+    """Reads whole lists over all namespaces."""
+
+    def __init__(self, wire: ClusterWire, api_client: client.ApiClient, clock: Clock, remarks: Remarks) -> None:
+        self._wire = wire
+        self._api = client.CustomObjectsApi(api_client)
+        self._clock = clock
+        self._remarks = remarks
+        self._served: dict[Kind, str] = {}
+        self._absent: dict[Kind, datetime] = {}
+
+    def every(self, kind: Kind) -> list[Mapping[str, Any]]:
+        """Return every object of *kind*, in the version that is served.
+
+        Raises WontWork with code ``http_404`` where none is, and as `ClusterWire.every` otherwise.
+        """
+        known = self._served.get(kind)
+        for version in sorted(kind.versions, key=lambda v: v != known):
+            call = partial(self._api.list_cluster_custom_object, kind.group, version, kind.plural)
+            try:
+                found = self._wire.every(kind.name, call)
+            except WontWork as error:
+                if error.code != NOT_FOUND:
+                    raise
+                continue
+            self._served[kind] = version
+            return found
+        raise WontWork(f"Kubernetes does not serve {kind.name} ({', '.join(kind.versions)})", code=NOT_FOUND)
+
+    def if_readable(self, kind: Kind, without: str) -> list[Mapping[str, Any]] | None:
+        """Return every object of *kind*, or None where they cannot be read; never raises.
+
+        A kind that is not installed is asked for again after ten minutes. For any other failure a warning says
+        what is lost *without* them.
+        """
+        now = self._clock.now()
+        absent_since = self._absent.get(kind)
+        if absent_since is not None and now - absent_since < ASK_AGAIN:
+            return None
+        self._absent.pop(kind, None)
+        try:
+            return self.every(kind)
+        except (TryLater, WontWork) as error:
+            if error.code == NOT_FOUND:
+                self._absent[kind] = now
+            else:
+                self._remarks.warn("custom resources not read", f"{error}; {without}")
+            return None
