@@ -54,13 +54,15 @@ class Sources:
 class Looked:
     """The facts, and what the ledger should keep of them: node lives and required counts.
 
-    *orphans* are open actions of pools that left the configuration.
+    *orphans* are open actions of pools that left the configuration, *pods* every GPU pod of the cluster, those on
+    nodes of no configured pool too.
     """
 
     facts: Facts
     lives: tuple[NodeLife, ...]
     required: Mapping[str, int]
     orphans: tuple[Action, ...] = ()
+    pods: tuple[Pod, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +125,8 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
     required = {p.id: cloud[p.id].required for p in policy.pools if p.id in cloud} if cloud is not None else {}
     ours = {p.id for p in policy.pools}
     orphans = tuple(m.open_action for i, m in memory.pools.items() if m.open_action is not None and i not in ours)
-    return Looked(facts=facts, lives=lives, required=required, orphans=orphans)
+    pods = cluster.pods if cluster else ()
+    return Looked(facts=facts, lives=lives, required=required, orphans=orphans, pods=pods)
 
 
 def _waiting(

@@ -306,6 +306,9 @@ class Store(Protocol):
         An all-clear whose topic has told nothing yet is dropped too.
         """
 
+    def told(self, prefix: str) -> Mapping[str, tuple[str, datetime]]:
+        """Return what was told last per topic that begins with *prefix*: its key, and when."""
+
     def notices_due(self, now: datetime, limit: int = 20) -> Sequence[StoredNotice]:
         """Return undelivered notices whose retry time has come, oldest first."""
 

@@ -1,6 +1,15 @@
 """Numbers in sentences."""
 
+from datetime import timedelta
+
 
 def some(count: int, noun: str) -> str:
     """*count* and *noun*, in the plural unless there is exactly one: ``1 node``, ``0 nodes``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def lasting(length: timedelta) -> str:
+    """*length* as Prometheus writes it, to the second: ``2h``, ``1h30m``, ``45s``."""
+    seconds = int(length.total_seconds())
+    parts = ((seconds // 3600, "h"), (seconds % 3600 // 60, "m"), (seconds % 60, "s"))
+    return "".join(f"{count}{unit}" for count, unit in parts if count) or "0s"

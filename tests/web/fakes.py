@@ -125,6 +125,9 @@ class FakeStore:
     def say(self, notice: Notice, at: datetime) -> bool:
         raise NotImplementedError
 
+    def told(self, prefix: str) -> Mapping[str, tuple[str, datetime]]:
+        raise NotImplementedError
+
     def notices_due(self, now: datetime, limit: int = 20) -> Sequence[StoredNotice]:
         raise NotImplementedError
 

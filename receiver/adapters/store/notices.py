@@ -28,6 +28,12 @@ def say(connection: Connection, notice: Notice, at: datetime) -> bool:
     return True
 
 
+def told(connection: Connection, prefix: str) -> Mapping[str, tuple[str, datetime]]:
+    """Return key and time of the last notice of each topic that begins with *prefix*."""
+    query = select(topics).where(topics.c.topic.startswith(prefix, autoescape=True))
+    return {row["topic"]: (row["key"], row["told_at"]) for row in connection.execute(query).mappings()}
+
+
 def due(connection: Connection, now: datetime, limit: int) -> Sequence[StoredNotice]:
     """Return the notices to deliver now, oldest first."""
     ready = or_(outbox.c.retry_at.is_(None), outbox.c.retry_at <= now)

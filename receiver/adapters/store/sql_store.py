@@ -156,6 +156,11 @@ class SqlStore:
         with self._database.write() as connection:
             return notices.say(connection, notice, at)
 
+    def told(self, prefix: str) -> Mapping[str, tuple[str, datetime]]:
+        """See Store."""
+        with self._database.read() as connection:
+            return notices.told(connection, prefix)
+
     def notices_due(self, now: datetime, limit: int = 20) -> Sequence[StoredNotice]:
         """See Store."""
         with self._database.read() as connection:
