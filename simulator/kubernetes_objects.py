@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from receiver.core.pods import Requirement
 from receiver.replay.world import WorldNode, WorldPod
 
 JSON = dict[str, Any]
@@ -187,15 +188,28 @@ def _pod_spec(pod: WorldPod) -> JSON:
     }
     if pod.node_selector:
         spec["nodeSelector"] = dict(pod.node_selector)
-    if pod.affinity:
-        terms = [{"matchExpressions": [_requirement(r) for r in term]} for term in pod.affinity]
-        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-        spec["affinity"] = {"nodeAffinity": required}
+    if affinity := _node_affinity(pod):
+        spec["affinity"] = {"nodeAffinity": affinity}
     if pod.gated:
         spec["schedulingGates"] = [{"name": "simulator/gate"}]
     if pod.node is not None:
         spec["nodeName"] = pod.node
     return spec
+
+
+def _node_affinity(pod: WorldPod) -> JSON:
+    affinity: JSON = {}
+    if pod.affinity:
+        terms = [_term(term) for term in pod.affinity]
+        affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
+    if pod.preferred:
+        preferred = [{"weight": p.weight, "preference": _term(p.term)} for p in pod.preferred]
+        affinity["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
+    return affinity
+
+
+def _term(term: Sequence[Requirement]) -> JSON:
+    return {"matchExpressions": [_requirement(r) for r in term]}
 
 
 def _requirement(requirement: Any) -> JSON:

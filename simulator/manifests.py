@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from receiver.core.pods import Requirement, Toleration
+from receiver.core.pods import Preference, Requirement, Toleration
 from receiver.replay.world import PodSpec, Refused
 
 DURATION_ANNOTATION = "simulator/duration-seconds"
@@ -39,12 +39,13 @@ def pod_spec(manifest: Mapping[str, Any], namespace: str | None = None) -> PodSp
         annotations=annotations,
         node_selector=dict(_mapping(spec, "nodeSelector")),
         affinity=_affinity(spec),
+        preferred=_preferred(spec),
         tolerations=tuple(_toleration(t) for t in spec.get("tolerations") or ()),
         priority=int(spec.get("priority") or PRIORITIES.get(spec.get("priorityClassName") or "", 0)),
         owner_kind=owner.get("kind", ""),
         owner_name=owner.get("name", ""),
         gated=bool(spec.get("schedulingGates")),
-        gang_size=int(_number(annotations.get(GANG_SIZE_ANNOTATION, "1"))),
+        gang_size=int(_number(annotations.get(GANG_SIZE_ANNOTATION, "0"))),
         gpu_util=_number(annotations.get(UTILIZATION_ANNOTATION, "0.9")),
         node=spec.get("nodeName") or None,
     )
@@ -81,17 +82,26 @@ def _devices(container: Mapping[str, Any]) -> Mapping[str, int]:
 
 
 def _affinity(spec: Mapping[str, Any]) -> tuple[tuple[Requirement, ...], ...]:
-    required = _mapping(_mapping(_mapping(spec, "affinity"), "nodeAffinity"), _REQUIRED)
+    required = _mapping(_node_affinity(spec), "requiredDuringSchedulingIgnoredDuringExecution")
+    return tuple(_term(term) for term in required.get("nodeSelectorTerms") or ())
+
+
+def _preferred(spec: Mapping[str, Any]) -> tuple[Preference, ...]:
+    preferred = _node_affinity(spec).get("preferredDuringSchedulingIgnoredDuringExecution") or ()
     return tuple(
-        tuple(
-            Requirement(key=e["key"], operator=e["operator"], values=tuple(e.get("values") or ()))
-            for e in _expressions(term)
-        )
-        for term in required.get("nodeSelectorTerms") or ()
+        Preference(weight=int(_number(p.get("weight"))), term=_term(_mapping(p, "preference"))) for p in preferred
     )
 
 
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+def _node_affinity(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    return _mapping(_mapping(spec, "affinity"), "nodeAffinity")
+
+
+def _term(term: Mapping[str, Any]) -> tuple[Requirement, ...]:
+    return tuple(
+        Requirement(key=e["key"], operator=e["operator"], values=tuple(e.get("values") or ()))
+        for e in _expressions(term)
+    )
 
 
 def _expressions(term: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from receiver.core.pods import Requirement, Toleration
+from receiver.core.pods import Preference, Requirement, Toleration
 from receiver.core.policy import Taint
-from receiver.replay.world import GPU, Job, Pdb, PodSpec, Timings, World
+from receiver.replay.world import GPU, Job, Pdb, PodSpec, Refused, Timings, World
 from tests.replay.builders import job, pool, run, seconds, the_pod, vms, world
 
 
@@ -24,7 +24,7 @@ def test_a_pod_is_tried_shortly_after_its_creation_and_says_why_it_waits() -> No
     assert the_pod(run(w, 0.1)).scheduled is None
     waiting = the_pod(run(w, 0.2))
     assert (waiting.phase, waiting.scheduled, waiting.reason) == ("Pending", False, "Unschedulable")
-    assert waiting.message == "0/0 nodes are available."
+    assert waiting.message == "no nodes available to schedule pods"
 
 
 def test_the_message_counts_nodes_by_their_first_reason() -> None:
@@ -40,6 +40,35 @@ def test_the_message_counts_nodes_by_their_first_reason() -> None:
     assert "2 node(s) had untolerated taint {gpu: true}" in message
     assert "1 node(s) were unschedulable" in message
     assert "1 Insufficient nvidia.com/gpu" in message
+
+
+def test_a_pod_that_waits_is_told_anew_when_what_keeps_it_waiting_changed() -> None:
+    w = world(pool("a", count=1, taints=(Taint(key="gpu", value="true"),)), pool("b"))
+    w.submit(job(gpus_per_pod=2))
+    first = the_pod(run(w, 1))
+    assert first.message == "0/1 nodes are available: 1 node(s) had untolerated taint {gpu: true}."
+    w.resize("b", 1)
+    later = the_pod(run(w, 400))
+    assert later.message == (
+        "0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) had untolerated taint {gpu: true}."
+    )
+    assert later.scheduled_since == first.scheduled_since
+
+
+def test_a_pod_that_waits_is_left_alone_while_its_reason_stays() -> None:
+    w = world(pool(count=1))
+    w.submit(job(gpus_per_pod=2))
+    version = the_pod(run(w, 1)).version
+    w.patch_node(vms(w)[0].hostname, annotations={"seen": "yes"})
+    assert the_pod(run(w, 2)).version == version
+
+
+def test_reasons_are_sorted_by_their_text_as_kube_scheduler_does() -> None:
+    w = world(pool("a", count=2, taints=(Taint(key="gpu", value="true"),)), pool("b", count=10))
+    w.submit(job(gpus_per_pod=2))
+    assert the_pod(run(w, 1)).message == (
+        "0/12 nodes are available: 10 Insufficient nvidia.com/gpu, 2 node(s) had untolerated taint {gpu: true}."
+    )
 
 
 def test_a_pod_runs_after_the_image_pull_and_succeeds_after_its_duration() -> None:
@@ -181,6 +210,79 @@ def test_most_allocated_packing_fills_the_fuller_node_first() -> None:
     assert len(set(nodes)) == 1
 
 
+def prefer(weight: int, **labels: str) -> Preference:
+    """A preference for nodes with these labels."""
+    return Preference(
+        weight=weight, term=tuple(Requirement(key=k, operator="In", values=(v,)) for k, v in labels.items())
+    )
+
+
+@pytest.mark.parametrize(
+    "preferred, chosen",
+    [
+        ((), "big"),
+        ((prefer(1, zone="small"),), "small"),
+        ((prefer(1, zone="small"), prefer(2, zone="big")), "big"),
+        ((prefer(2, zone="small"), prefer(1, zone="big")), "small"),
+        ((prefer(1, zone="small"), prefer(1, zone="small"), prefer(1, zone="big")), "small"),
+        ((prefer(100, zone="nowhere"),), "big"),
+        ((prefer(100, zone="small", disk="ssd"),), "big"),
+        ((Preference(weight=100, term=()),), "big"),
+    ],
+)
+def test_preferred_nodes_come_before_fuller_ones(preferred: tuple[Preference, ...], chosen: str) -> None:
+    w = world(
+        pool("big", count=1, resources={GPU: 4}, labels={"zone": "big"}),
+        pool("small", count=1, resources={GPU: 4}, labels={"zone": "small"}),
+    )
+    placed(w, job("first", gpus_per_pod=3, node_selector={"zone": "big"}))  # the fuller node is the better one
+    assert placed(w, job(preferred=preferred), by=2) == [vms(w, chosen)[0].hostname]
+
+
+def test_a_preferred_node_that_is_full_does_not_keep_a_pod_waiting() -> None:
+    w = world(pool("a", count=1, labels={"zone": "a"}), pool("b", count=1))
+    placed(w, job("first", node_selector={"zone": "a"}))
+    assert placed(w, job(preferred=(prefer(100, zone="a"),)), by=2) == [vms(w, "b")[0].hostname]
+
+
+def test_an_elastic_gang_is_placed_with_its_minimum_and_grows_pod_by_pod() -> None:
+    w = world(pool(count=1))
+    w.submit(job("g", pods=4, gang=True, gang_min=2))
+    assert not any(p.node for p in run(w, 1).pods.values())
+    w.resize("a", 3)
+    assert sum(p.node is not None for p in run(w, 400).pods.values()) == 3
+    w.resize("a", 4)
+    assert all(p.node for p in run(w, 800).pods.values())
+
+
+def test_a_pod_that_joins_a_running_elastic_gang_needs_no_other() -> None:
+    w = world(pool(count=3))
+    w.submit(job("g", runs=9000, pods=2, gang=True, gang_min=2))
+    run(w, 10)
+    annotations = {"gpu-autoscaler.io/gang": "g"}
+    more = PodSpec(namespace="default", name="more", requests={GPU: 1}, annotations=annotations, gang_size=2)
+    w.add_pod(more)
+    assert the_pod(run(w, 11), "more").node is not None
+
+
+def test_a_gang_member_that_was_evicted_comes_back_beside_the_others() -> None:
+    w = world(pool(count=2))
+    w.submit(job("g", runs=9000, pods=2, gang=True))
+    run(w, 10)
+    w.evict("default", "g-0")
+    assert the_pod(run(w, 20), "g-0-r1").node is not None
+
+
+def test_a_gang_of_unlike_pods_is_placed_with_those_that_fit() -> None:
+    w = world(pool(count=2, resources={GPU: 2}))
+    for name, gpus in (("big", 4), ("one", 1), ("two", 2)):
+        annotations = {"gpu-autoscaler.io/gang": "g"}
+        spec = PodSpec(namespace="ml", name=name, requests={GPU: gpus}, annotations=annotations, gang_size=2)
+        w.add_pod(spec)
+    run(w, 1)
+    assert [the_pod(w, n, "ml").node is not None for n in ("big", "one", "two")] == [False, True, True]
+
+
 def test_a_gang_is_placed_whole_or_not_at_all() -> None:
     w = world(pool(count=1))
     w.submit(job("g", pods=2, gang=True))
@@ -270,6 +372,57 @@ def test_a_deleted_pod_of_a_job_comes_back_and_runs_from_the_start() -> None:
     run(w, 200)
     assert {name: p.phase for (_, name), p in w.pods.items()} == {"j-0-r1": "Succeeded"}
     assert w.finished[0].restarts == 1
+
+
+def test_a_controller_at_zero_loses_its_pods_for_good() -> None:
+    w = world(pool(count=2))
+    for number in (1, 2):
+        w.add_pod(
+            PodSpec(namespace="ml", name=f"s-{number}", requests={GPU: 1}, owner_kind="ReplicaSet", owner_name="s")
+        )
+    w.add_pod(PodSpec(namespace="ml", name="other", requests={GPU: 1}, owner_kind="ReplicaSet", owner_name="other"))
+    run(w, 10)
+    w.delete_pod("ml", "s-1")  # it would come back
+    w.scale_to_zero("ReplicaSet", "ml", "s")
+    assert the_pod(w, "s-2", "ml").deletion_at is not None
+    assert {name for _, name in run(w, 60).pods} == {"other"}
+    assert w.at_zero("ReplicaSet", "ml", "s")
+
+
+def test_a_suspended_job_waits_for_ever() -> None:
+    w = world(pool(count=1))
+    w.submit(job(runs=100, pods=2))
+    run(w, 50)
+    w.scale_to_zero("Job", "default", "j")
+    assert not run(w, 500).pods
+    assert not w.finished
+
+
+def test_a_controller_that_is_scaled_up_again_is_no_longer_at_zero() -> None:
+    w = world(pool(count=1))
+    w.scale_to_zero("ReplicaSet", "ml", "s")
+    w.add_pod(PodSpec(namespace="ml", name="s-1", owner_kind="ReplicaSet", owner_name="s"))
+    assert not w.at_zero("ReplicaSet", "ml", "s")
+
+
+def test_a_pod_bound_by_hand_ignores_cordons() -> None:
+    w = world(pool(count=1))
+    name = vms(w)[0].hostname
+    w.patch_node(name, unschedulable=True)
+    w.submit(job())
+    run(w, 10)
+    w.bind("default", "j-0", name)
+    assert (the_pod(w).node, the_pod(run(w, 15)).phase) == (name, "Running")
+
+
+@pytest.mark.parametrize("pod, node, status", [("j-1", None, 404), ("j-0", "nowhere", 404), ("j-0", None, 409)])
+def test_what_cannot_be_bound_is_refused(pod: str, node: str | None, status: int) -> None:
+    w = world(pool(count=1))
+    w.submit(job())
+    run(w, 10)
+    with pytest.raises(Refused) as refused:
+        w.bind("default", pod, node or vms(w)[0].hostname)
+    assert refused.value.status == status
 
 
 def test_a_cancelled_job_does_not_come_back() -> None:

@@ -12,7 +12,8 @@ Key = tuple[str, str]
 
 
 class Cluster:
-    """Objects are immutable; a change puts a new one in place. *used* is what bound pods hold, by node."""
+    """Objects are immutable; a change puts a new one in place. *used* is what bound pods hold, by node; *gangs*
+    are the bound pods of each gang, by namespace and gang."""
 
     def __init__(self, agenda: Agenda, journal: Journal) -> None:
         self.agenda = agenda
@@ -22,6 +23,7 @@ class Cluster:
         self.active: dict[Key, WorldPod] = {}  # those that have not terminated
         self.pods_on: dict[str, dict[Key, None]] = {}
         self.used: dict[str, dict[str, int]] = {}
+        self.gangs: dict[tuple[str, str], set[Key]] = {}
         self.events: list[WorldEvent] = []
 
     # --- nodes ---
@@ -97,6 +99,8 @@ class Cluster:
         used = self.used.setdefault(node, {})
         for resource, count in pod.requests.items():
             used[resource] = used.get(resource, 0) + count
+        if pod.gang is not None:
+            self.gangs.setdefault((pod.namespace, pod.gang), set()).add(pod.key)
 
     def vacate(self, pod: WorldPod) -> bool:
         """*pod* holds nothing any more; False when it held nothing before."""
@@ -104,6 +108,8 @@ class Cluster:
         if pod.key not in here or pod.node is None:
             return False
         del here[pod.key]
+        if pod.gang is not None:
+            self.gangs[pod.namespace, pod.gang].discard(pod.key)
         used = self.used[pod.node]
         for resource, count in pod.requests.items():
             used[resource] -= count

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Literal
 
-from receiver.core.pods import Requirement, Toleration
+from receiver.core.pods import Preference, Requirement, Toleration
 from receiver.core.policy import Taint
 
 GANG_ANNOTATION = "gpu-autoscaler.io/gang"
@@ -130,7 +130,7 @@ class PodSpec:
 
     A pod with a controller (*owner_kind* other than empty) that is lost or deleted comes back under a new name,
     except a DaemonSet's. *node* binds it directly, as a DaemonSet's pod is. *gang_size* is how many pods of the
-    gang must exist before any is placed.
+    gang must be placed together (0: all that wait); further ones are placed one by one.
     """
 
     namespace: str
@@ -141,12 +141,13 @@ class PodSpec:
     annotations: Mapping[str, str] = field(default_factory=dict)
     node_selector: Mapping[str, str] = field(default_factory=dict)
     affinity: tuple[tuple[Requirement, ...], ...] = ()
+    preferred: tuple[Preference, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     priority: int = 0
     owner_kind: str = ""
     owner_name: str = ""
     gated: bool = False
-    gang_size: int = 1
+    gang_size: int = 0
     gpu_util: float = 0.9
     node: str | None = None
 
@@ -154,7 +155,8 @@ class PodSpec:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A Kubernetes Job that asks for GPUs: *pods* pods of *gpus_per_pod* units of *resource*, each running for
-    *duration*. *gang* declares them to belong together (placed whole or not at all)."""
+    *duration*. *gang* declares them to belong together: at least *gang_min* of them (None: all) are placed at
+    once, or none."""
 
     id: str
     submit_at: datetime
@@ -164,9 +166,11 @@ class Job:
     namespace: str = "default"
     team: str = ""
     gang: bool = False
+    gang_min: int | None = None
     resource: str = GPU
     node_selector: Mapping[str, str] = field(default_factory=dict)
     affinity: tuple[tuple[Requirement, ...], ...] = ()
+    preferred: tuple[Preference, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)

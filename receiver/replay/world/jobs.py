@@ -49,11 +49,12 @@ class Jobs:
                 annotations=annotations,
                 node_selector=job.node_selector,
                 affinity=job.affinity,
+                preferred=job.preferred,
                 tolerations=job.tolerations,
                 priority=job.priority,
                 owner_kind="Job",
                 owner_name=job.id,
-                gang_size=job.pods if job.gang else 1,
+                gang_size=(job.gang_min or job.pods) if job.gang else 0,
                 gpu_util=job.gpu_util,
             )
 

@@ -5,7 +5,7 @@ Written apart from the product's own idea of what fits where, so that the two ch
 
 from collections.abc import Iterable, Mapping
 
-from receiver.core.pods import Requirement, Toleration
+from receiver.core.pods import Preference, Requirement, Toleration
 from receiver.core.policy import Taint
 
 
@@ -34,6 +34,11 @@ def selects(
     if any(labels.get(k) != v for k, v in node_selector.items()):
         return False
     return not affinity or any(term and all(_holds(r, labels) for r in term) for term in affinity)
+
+
+def preference(labels: Mapping[str, str], preferred: Iterable[Preference]) -> int:
+    """Return the sum of the weights of what *labels* satisfy; an empty term counts nothing."""
+    return sum(p.weight for p in preferred if p.term and all(_holds(r, labels) for r in p.term))
 
 
 def _holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from receiver.core.pods import Requirement, Toleration
+from receiver.core.pods import Preference, Requirement, Toleration
 from receiver.core.policy import Taint
 from receiver.replay.world.config import WorldPool
 
@@ -120,12 +120,13 @@ class WorldPod:
     requests: Mapping[str, int] = field(default_factory=dict)
     node_selector: Mapping[str, str] = field(default_factory=dict)
     affinity: tuple[tuple[Requirement, ...], ...] = ()
+    preferred: tuple[Preference, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     priority: int = 0
     owner_kind: str = ""
     owner_name: str = ""
     gang: str | None = None
-    gang_size: int = 1
+    gang_size: int = 0
     gated: bool = False
     duration: timedelta | None = None
     gpu_util: float = 0.9

@@ -13,6 +13,8 @@ from receiver.replay.world.jobs import Jobs
 from receiver.replay.world.objects import VM, Kill, Refused, WorldPod
 from receiver.replay.world.scheduler import Scheduler
 
+Owner = tuple[str, str, str]  # kind, namespace, name
+
 
 class Pods:
     """Moves pods along. A pod lost with its node, evicted or deleted comes back when a controller owns it."""
@@ -40,6 +42,7 @@ class Pods:
         self._specs: dict[Key, PodSpec] = {}
         self._origins: dict[Key, tuple[str, int]] = {}  # first name, how often it came back
         self._lost: set[str] = set()  # uids of pods whose node died under them
+        self._at_zero: set[Owner] = set()  # controllers that replace nothing
 
     # --- coming ---
 
@@ -60,6 +63,7 @@ class Pods:
                 requests={r: n for r, n in spec.requests.items() if n},
                 node_selector=dict(spec.node_selector),
                 affinity=spec.affinity,
+                preferred=spec.preferred,
                 tolerations=spec.tolerations,
                 priority=spec.priority,
                 owner_kind=spec.owner_kind,
@@ -75,6 +79,7 @@ class Pods:
                 message="Scheduling is blocked due to non-empty scheduling gates" if spec.gated else "",
             )
         )
+        self._at_zero.discard((spec.owner_kind, spec.namespace, spec.owner_name))
         self._specs[key] = spec
         self._origins[key] = origin or (spec.name, 0)
         if spec.node is not None:
@@ -98,6 +103,15 @@ class Pods:
         wanted = {"labels": merged(pod.labels, labels), "annotations": merged(pod.annotations, annotations)}
         changes = {k: v for k, v in wanted.items() if v != getattr(pod, k)}
         return self._cluster.change_pod(pod, **changes) if changes else pod
+
+    def bind(self, key: Key, node: str) -> None:
+        """Put a waiting pod on *node* past the scheduler. Raises Refused (404, 409)."""
+        pod = self._cluster.pod(key)
+        self._cluster.node(node)
+        if pod.node is not None:
+            raise Refused("Conflict", 409, f"pod {pod.name} is already assigned to node {pod.node!r}")
+        self.scheduler.forget(pod)
+        self._bind(pod, node)
 
     def _tried(self, key: Key, uid: str) -> None:
         pod = self._cluster.living(key, uid)
@@ -166,6 +180,16 @@ class Pods:
                     )
         self.delete(key)
 
+    def scale_to_zero(self, owner: Owner) -> None:
+        """*owner* wants no pods any more: those that it has are asked to go, and none comes back."""
+        self._at_zero.add(owner)
+        for key in [p.key for p in self._cluster.active.values() if _owner(p) == owner]:
+            self.delete(key)
+
+    def at_zero(self, owner: Owner) -> bool:
+        """True once *owner* was scaled to zero, until it gets a pod again."""
+        return owner in self._at_zero
+
     def _healthy(self, pdb: Pdb) -> int:
         return sum(
             1
@@ -190,7 +214,7 @@ class Pods:
             self._free(pod)
         spec, (first, times) = self._specs.get(key), self._origins[key]
         self._drop(pod)
-        returns = pod.owner_kind not in ("", "DaemonSet") and not pod.over
+        returns = pod.owner_kind not in ("", "DaemonSet") and not pod.over and _owner(pod) not in self._at_zero
         if spec is not None and returns and self._jobs.comes_back(pod):
             again = _renamed(spec, f"{first}-r{times + 1}")
             self.add(again, (first, times + 1))
@@ -240,6 +264,10 @@ class Pods:
 
 def _covers(pdb: Pdb, pod: WorldPod) -> bool:
     return pdb.namespace == pod.namespace and all(pod.labels.get(k) == v for k, v in pdb.selector.items())
+
+
+def _owner(pod: WorldPod) -> Owner:
+    return (pod.owner_kind, pod.namespace, pod.owner_name)
 
 
 def _renamed(spec: PodSpec, name: str) -> PodSpec:

@@ -3,24 +3,33 @@
 Not modelled: CPU, memory and volumes, preemption, pod affinity and topology spread.
 """
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from receiver.replay.world.agenda import Agenda
 from receiver.replay.world.cluster import Cluster, Key
 from receiver.replay.world.line import Line
-from receiver.replay.world.matching import selects, untolerated
+from receiver.replay.world.matching import preference, selects, untolerated
 from receiver.replay.world.objects import WorldNode, WorldPod
+from receiver.replay.world.unschedulable import why_not
 
-Signature = tuple[object, ...]
 Gang = tuple[str, str]
 Taken = dict[str, dict[str, int]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What a pod asks for, each part as a small number: equal numbers mean equal wishes."""
+
+    kind: int  # everything that decides whether it fits
+    place: int  # the part of it that labels and taints decide
+    preferred: int
+
+
 class Scheduler:
     """Tries waiting pods by priority, then age. A pass runs once per moment in which something changed; pods that
-    failed before are tried again only when room may have come."""
+    failed before are tried again, and told why they still wait, only when room may have come."""
 
     def __init__(
         self, cluster: Cluster, agenda: Agenda, bind: Callable[[WorldPod, str], None], *, first_fit: bool
@@ -31,9 +40,11 @@ class Scheduler:
         self._first_fit = first_fit
         self._line = Line()
         self._fresh: dict[Key, None] = {}  # not told yet that they do not fit
-        self._signatures: dict[Key, Signature] = {}
+        self._numbers: dict[Hashable, int] = {}
+        self._wishes: dict[Key, _Wish] = {}
         self._open: dict[str, None] = {}  # Ready nodes with some GPU free
-        self._matches: dict[str, dict[Signature, bool]] = {}
+        self._matches: dict[str, dict[int, bool]] = {}
+        self._scores: dict[str, dict[int, int]] = {}
         self._gangs: dict[Gang, dict[Key, None]] = {}  # waiting members
         self._started_gangs: set[Gang] = set()
         self._room_came = False
@@ -41,24 +52,24 @@ class Scheduler:
 
     def enqueue(self, pod: WorldPod) -> None:
         """Try *pod* from now on."""
-        signature = (
-            tuple(sorted(pod.requests.items())),
-            tuple(sorted(pod.node_selector.items())),
-            pod.affinity,
-            pod.tolerations,
+        place = (tuple(sorted(pod.node_selector.items())), pod.affinity, pod.tolerations)
+        wish = _Wish(
+            kind=self._number((tuple(sorted(pod.requests.items())), place)),
+            place=self._number(place),
+            preferred=self._number(pod.preferred),
         )
-        self._signatures[pod.key] = signature
+        self._wishes[pod.key] = wish
         self._fresh[pod.key] = None
         gang = _gang_of(pod)
         if gang is not None:
             self._gangs.setdefault(gang, {})[pod.key] = None
-        self._line.join(pod.key, gang or signature, pod.priority, pod.created_at)
+        self._line.join(pod.key, gang or wish.kind, pod.priority, pod.created_at)
         self._ask_for_pass()
 
     def forget(self, pod: WorldPod) -> None:
         """*pod* no longer waits."""
         self._line.leave(pod.key)
-        self._signatures.pop(pod.key, None)
+        self._wishes.pop(pod.key, None)
         self._fresh.pop(pod.key, None)
         gang = _gang_of(pod)
         if gang is not None and gang in self._gangs:
@@ -69,6 +80,7 @@ class Scheduler:
     def node_changed(self, name: str) -> None:
         """A node came, went, or takes other pods than before."""
         self._matches.pop(name, None)
+        self._scores.pop(name, None)
         self.room_changed(name)
 
     def room_changed(self, name: str) -> None:
@@ -76,6 +88,9 @@ class Scheduler:
         self._open_or_close(name)
         self._room_came = True
         self._ask_for_pass()
+
+    def _number(self, what: Hashable) -> int:
+        return self._numbers.setdefault(what, len(self._numbers))
 
     def _open_or_close(self, name: str) -> None:
         node = self._cluster.nodes.get(name)
@@ -92,61 +107,75 @@ class Scheduler:
 
     def _pass(self) -> None:
         self._pass_due = False
-        groups = None if self._room_came else {self._line.group_of(key) for key in self._fresh}
+        again = self._room_came
         self._room_came = False
-        self._line.serve(groups, self._try)
-        for key in self._fresh:
-            self._tell_unschedulable(self._cluster.pods[key])
+        self._line.serve(None if again else {self._line.group_of(key) for key in self._fresh}, self._try)
+        self._tell(list(self._wishes) if again else list(self._fresh))
         self._fresh.clear()
 
+    # --- where to ---
+
     def _try(self, key: Key) -> bool:
-        """Place the pod, or the whole gang it belongs to; False when that fits nowhere."""
+        """Place the pod, or what fits of the gang it belongs to; False when nothing was placed."""
         pod = self._cluster.pods[key]
         gang = _gang_of(pod)
-        places = self._places_for([pod] if gang is None else self._members(gang))
+        places = self._places_for([pod], 1) if gang is None else self._places_for(*self._members(gang))
         for member, name in places:
             self._place(member, name)
         if gang is not None and places:
             self._started_gangs.add(gang)
         return bool(places)
 
-    def _members(self, gang: Gang) -> list[WorldPod]:
-        """Return the gang's waiting pods, largest first; none while some of a new gang do not exist yet."""
-        pods = [self._cluster.pods[key] for key in self._gangs[gang]]
-        if gang not in self._started_gangs and len(pods) < max(p.gang_size for p in pods):
-            return []
-        return sorted(pods, key=lambda p: -p.gpus)
+    def _members(self, gang: Gang) -> tuple[list[WorldPod], int]:
+        """Return the gang's waiting pods, largest first, and how many of them must be placed together.
 
-    def _places_for(self, pods: list[WorldPod]) -> list[tuple[WorldPod, str]]:
-        """Return a node for each of *pods*, or nothing unless there is one for all."""
+        A gang that ran before and lost pods is not held to pods that do not exist (finished ones count for it).
+        """
+        pods = [self._cluster.pods[key] for key in self._gangs[gang]]
+        pods.sort(key=lambda p: -p.gpus)
+        size = max(p.gang_size for p in pods)
+        if not size:
+            return pods, len(pods)
+        least = size - len(self._cluster.gangs.get(gang, ()))
+        return pods, max(1, min(least, len(pods)) if gang in self._started_gangs else least)
+
+    def _places_for(self, pods: list[WorldPod], least: int) -> list[tuple[WorldPod, str]]:
+        """Return nodes for as many of *pods* as fit, or nothing when those are fewer than *least*."""
         taken: Taken = {}
         places: list[tuple[WorldPod, str]] = []
-        for pod in pods:
-            name = self._choose(pod, self._signatures[pod.key], taken)
-            if name is None:
+        hopeless: set[int] = set()
+        for left, pod in zip(range(len(pods), 0, -1), pods, strict=True):
+            if len(places) + left < least:
                 return []
+            wish = self._wishes[pod.key]
+            name = None if wish.kind in hopeless else self._choose(pod, wish, taken)
+            if name is None:
+                hopeless.add(wish.kind)
+                continue
             places.append((pod, name))
             here = taken.setdefault(name, {})
             for resource, count in pod.requests.items():
                 here[resource] = here.get(resource, 0) + count
-        return places
+        return places if len(places) >= least else []
 
     def _place(self, pod: WorldPod, name: str) -> None:
         self.forget(pod)
         self._bind(pod, name)
         self._open_or_close(name)  # room only fell: no reason to try others again
 
-    def _choose(self, pod: WorldPod, signature: Signature, taken: Taken) -> str | None:
-        best: tuple[float, datetime, str] | None = None
+    def _choose(self, pod: WorldPod, wish: _Wish, taken: Taken) -> str | None:
+        """Return the best of the nodes that fit: the most preferred, then the fullest, then the oldest."""
+        best: tuple[int, float, datetime, str] | None = None
         for name in self._open if pod.requests else self._cluster.nodes:
             node = self._cluster.nodes[name]
             left = self._left_over(pod, node, taken)
-            if left is None or not self._accepts(node, pod, signature[1:]):
+            if left is None or not self._accepts(node, pod, wish.place):
                 continue
-            rank = (0.0 if self._first_fit and pod.requests else left, node.created_at, name)
+            packing = 0.0 if self._first_fit and pod.requests else left
+            rank = (-self._score(node, pod, wish.preferred), packing, node.created_at, name)
             if best is None or rank < best:
                 best = rank
-        return None if best is None else best[2]
+        return None if best is None else best[3]
 
     def _left_over(self, pod: WorldPod, node: WorldNode, taken: Taken) -> float | None:
         """GPU units free on *node* once *pod* is there, None when it does not fit. CPU pods avoid GPU nodes."""
@@ -162,46 +191,41 @@ class Scheduler:
             left += free - count
         return float(left)
 
-    def _accepts(self, node: WorldNode, pod: WorldPod, signature: Signature) -> bool:
+    def _accepts(self, node: WorldNode, pod: WorldPod, place: int) -> bool:
         known = self._matches.setdefault(node.name, {})
-        if signature not in known:
-            known[signature] = (
+        if place not in known:
+            known[place] = (
                 node.ready  # a cordon is a taint too, and lets in whoever tolerates everything
                 and untolerated(node.taints, pod.tolerations) is None
                 and selects(node.labels, pod.node_selector, pod.affinity)
             )
-        return known[signature]
+        return known[place]
 
-    def _tell_unschedulable(self, pod: WorldPod) -> None:
-        self._cluster.change_pod(
-            pod,
-            scheduled=False,
-            scheduled_since=self._agenda.now,
-            reason="Unschedulable",
-            message=self._why_not(pod),
-        )
+    def _score(self, node: WorldNode, pod: WorldPod, preferred: int) -> int:
+        if not pod.preferred:
+            return 0
+        known = self._scores.setdefault(node.name, {})
+        if preferred not in known:
+            known[preferred] = preference(node.labels, pod.preferred)
+        return known[preferred]
 
-    def _why_not(self, pod: WorldPod) -> str:
-        """Compose kube-scheduler's message: how many nodes fail for which first reason."""
-        reasons: Counter[str] = Counter()
-        for node in self._cluster.nodes.values():
-            taint = untolerated(node.taints, pod.tolerations)
-            if taint is not None and node.unschedulable:
-                reasons["node(s) were unschedulable"] += 1
-            elif taint is not None:
-                reasons[f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"] += 1
-            elif not selects(node.labels, pod.node_selector, pod.affinity):
-                reasons["node(s) didn't match Pod's node affinity/selector"] += 1
-            elif self._left_over(pod, node, {}) is None:
-                short = next(r for r in pod.requests if self._left_over_of(node, r) < pod.requests[r])
-                reasons[f"Insufficient {short}"] += 1
-            else:
-                reasons["node(s) didn't have room for the whole gang"] += 1
-        told = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
-        return f"0/{len(self._cluster.nodes)} nodes are available" + (f": {told}." if told else ".")
+    # --- why not ---
 
-    def _left_over_of(self, node: WorldNode, resource: str) -> int:
-        return node.allocatable.get(resource, 0) - self._cluster.used.get(node.name, {}).get(resource, 0)
+    def _tell(self, keys: Iterable[Key]) -> None:
+        """Leave the reason on those of the pods that have not been told, or were told another one."""
+        told: dict[tuple[int, bool], str] = {}
+        for key in keys:
+            pod = self._cluster.pods[key]
+            kind = (self._wishes[key].kind, pod.gang is not None)
+            if kind not in told:
+                told[kind] = why_not(pod, self._cluster.nodes.values(), self._cluster.used)
+            if pod.scheduled is not False:
+                now = self._agenda.now
+                self._cluster.change_pod(
+                    pod, scheduled=False, scheduled_since=now, reason="Unschedulable", message=told[kind]
+                )
+            elif pod.message != told[kind]:
+                self._cluster.change_pod(pod, message=told[kind])
 
 
 def _gang_of(pod: WorldPod) -> Gang | None:

@@ -210,6 +210,18 @@ class World:
         """Create one pod. An existing name: 409 ``AlreadyExists``."""
         return self._pods.add(spec)
 
+    def bind(self, namespace: str, name: str, node: str) -> None:
+        """Put a waiting pod on *node* past the scheduler, whatever its cordon or taints. Unknown: 404, bound: 409."""
+        self._pods.bind((namespace, name), node)
+
+    def scale_to_zero(self, kind: str, namespace: str, name: str) -> None:
+        """Scale a controller to zero replicas, or suspend a Job: its pods go and do not come back."""
+        self._pods.scale_to_zero((kind, namespace, name))
+
+    def at_zero(self, kind: str, namespace: str, name: str) -> bool:
+        """True once a controller was scaled to zero, until a pod of it is created again."""
+        return self._pods.at_zero((kind, namespace, name))
+
     def ungate(self, namespace: str, name: str) -> None:
         """Remove a pod's scheduling gate."""
         self._pods.ungate((namespace, name))

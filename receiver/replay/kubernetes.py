@@ -1,0 +1,185 @@
+"""Kubernetes as the reconciler's port shows it, answered by a World in memory."""
+
+from collections.abc import Mapping, Sequence
+
+from receiver.core.pods import Pod
+from receiver.core.policy import Taint
+from receiver.ports import CORDON_ANNOTATION, ClusterFacts, ClusterNode, Did, Receipt, TryLater, WontWork
+from receiver.replay.shapes import as_node, as_pod, consents, protects
+from receiver.replay.switches import Switches
+from receiver.replay.world.objects import Refused, WorldPod
+from receiver.replay.world.world import World
+
+HOSTS = frozenset({"prometheus", "alertmanager", "gpu-autoscaler"})
+HOST_LABEL = "app.kubernetes.io/name"
+SCALABLE = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "Job"})
+
+
+class WorldCluster(Switches):
+    """Kubernetes, answered by a World. Values are made once per object version: a step mostly meets old ones."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+        self._pods: dict[tuple[str, str], tuple[int, Pod]] = {}
+        self._nodes: dict[str, tuple[int, ClusterNode]] = {}
+
+    def look(self) -> ClusterFacts:
+        """Return the nodes, and the GPU pods that have not terminated."""
+        self.called("look")
+        known = self._pods
+        self._pods = {}
+        for key, pod in self._world.active_pods.items():
+            if pod.requests:
+                before = known.get(key)
+                unchanged = before is not None and before[0] == pod.version
+                self._pods[key] = before if before and unchanged else (pod.version, as_pod(pod))
+        return ClusterFacts(
+            nodes=self._look_at_nodes(),
+            pods=tuple(pod for _, pod in self._pods.values()),
+        )
+
+    def _look_at_nodes(self) -> tuple[ClusterNode, ...]:
+        hosts = self._hosts()
+        known = self._nodes
+        self._nodes = {}
+        for name, node in self._world.nodes.items():
+            here = tuple(hosts.get(name, ()))
+            before = known.get(name)
+            unchanged = before is not None and before[0] == node.version and before[1].hosts == here
+            self._nodes[name] = before if before and unchanged else (node.version, as_node(node, here))
+        return tuple(node for _, node in self._nodes.values())
+
+    def gpu_pods_on(self, node: str) -> Sequence[Pod]:
+        """Return the GPU pods bound to *node*."""
+        self.called("gpu_pods_on")
+        return [as_pod(p) for p in self._on(node) if p.requests]
+
+    def cordon(self, node: str, action: str) -> Receipt:
+        """Cordon with our annotation; somebody else's cordon, or no such node: DIFFERS."""
+        self.called("cordon")
+        found = self._world.nodes.get(node)
+        if found is None:
+            return Receipt(did=Did.DIFFERS, sentence=f"there is no node {node}")
+        owner = found.annotations.get(CORDON_ANNOTATION)
+        if found.unschedulable and owner is None:
+            return Receipt(did=Did.DIFFERS, sentence=f"{node} was cordoned by someone else")
+        if found.unschedulable and owner == action:
+            return Receipt(did=Did.ALREADY, sentence=f"{node} is cordoned for this already")
+        marks = {CORDON_ANNOTATION: action}
+        self.write(
+            "cordon",
+            (node, action),
+            lambda: self._world.patch_node(node, unschedulable=True, annotations=marks),
+        )
+        return Receipt(did=Did.DONE, sentence=f"cordoned {node}")
+
+    def uncordon(self, node: str) -> Receipt:
+        """Undo a cordon of ours."""
+        self.called("uncordon")
+        found = self._world.nodes.get(node)
+        if found is None or (not found.unschedulable and CORDON_ANNOTATION not in found.annotations):
+            return Receipt(did=Did.ALREADY, sentence=f"{node} is not cordoned")
+        if CORDON_ANNOTATION not in found.annotations:
+            return Receipt(did=Did.DIFFERS, sentence=f"{node} was cordoned by someone else")
+        self.write(
+            "uncordon",
+            (node,),
+            lambda: self._world.patch_node(node, unschedulable=False, annotations={CORDON_ANNOTATION: None}),
+        )
+        return Receipt(did=Did.DONE, sentence=f"uncordoned {node}")
+
+    def drain(self, node: str, *, consenting: bool = False) -> Receipt:
+        """Evict what may go, and with *consenting* the GPU pods too, if every one of them consented.
+
+        A pod that speaks for the node (a GPU pod otherwise, a protected one, our own or the monitoring's):
+        DIFFERS, and nothing is evicted.
+        """
+        self.called("drain")
+        here = [p for p in self._on(node) if p.owner_kind != "DaemonSet" and (p.requests or p.owner_kind != "Node")]
+        speaking = sorted(f"{p.namespace}/{p.name}" for p in here if _speaks(p, consenting=consenting))
+        if speaking:
+            return Receipt(did=Did.DIFFERS, sentence=f"{node} stays for {', '.join(speaking)}; nothing was evicted")
+        if not here:
+            return Receipt(did=Did.ALREADY, sentence=f"nothing on {node} has to go")
+        held = [why for pod in here if pod.deletion_at is None and (why := self._evict(pod)) is not None]
+        if held:
+            raise TryLater("; ".join(held), code="disruption_budget")
+        raise TryLater(f"{len(here)} pods are still leaving {node}", code="draining")
+
+    def dress(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
+        """Put *labels* and *taints* on a node; a taint of the same key and effect is replaced. No node: DIFFERS."""
+        self.called("dress")
+        found = self._world.nodes.get(node)
+        if found is None:
+            return Receipt(did=Did.DIFFERS, sentence=f"there is no node {node}")
+        marks = {(t.key, t.effect) for t in taints}
+        worn = [t for t in found.taints if (t.key, t.effect) not in marks]
+        if found.labels.items() >= labels.items() and set(taints) <= set(found.taints):
+            return Receipt(did=Did.ALREADY, sentence=f"{node} has these labels and taints already")
+        self.write(
+            "dress",
+            (node, dict(labels), tuple(taints)),
+            lambda: self._world.patch_node(node, labels=labels, taints=(*worn, *taints)),
+        )
+        return Receipt(did=Did.DONE, sentence=f"put {len(labels)} labels and {len(taints)} taints on {node}")
+
+    def scale_to_zero(self, pod: Pod) -> Receipt:
+        """Scale the pod's controller to zero, or suspend its Job. Raises WontWork when it has none that can be."""
+        self.called("scale_to_zero")
+        kind, _, name = pod.owner.partition("/")
+        if kind not in SCALABLE:
+            raise WontWork(f"{pod.key} belongs to nothing that can be scaled", code="not_scalable")
+        if self._world.at_zero(kind, pod.namespace, name):
+            return Receipt(did=Did.ALREADY, sentence=f"{pod.owner} of {pod.namespace} is at zero already")
+        self.write(
+            "scale_to_zero",
+            (pod.namespace, pod.owner),
+            lambda: self._world.scale_to_zero(kind, pod.namespace, name),
+        )
+        return Receipt(did=Did.DONE, sentence=f"scaled {pod.owner} of {pod.namespace} to zero")
+
+    def announce(self, pod: Pod, *, reason: str, message: str) -> Receipt:
+        """Leave an Event on *pod*."""
+        self.called("announce")
+        self.write(
+            "announce",
+            (pod.key, reason),
+            lambda: self._world.record_event(
+                kind="Pod",
+                namespace=pod.namespace,
+                name=pod.name,
+                uid=pod.uid,
+                reason=reason,
+                message=message,
+                component="gpu-autoscaler",
+            ),
+        )
+        return Receipt(did=Did.DONE, sentence=f"told {pod.key}: {reason}")
+
+    def _evict(self, pod: WorldPod) -> str | None:
+        """Evict *pod*; return why not when a PodDisruptionBudget forbids it."""
+        try:
+            self.write("evict", (pod.namespace, pod.name), lambda: self._world.evict(pod.namespace, pod.name))
+        except Refused as refused:
+            if refused.status != 404:
+                return f"{pod.namespace}/{pod.name} may not be evicted: {refused.reason}"
+        return None
+
+    def _on(self, node: str) -> list[WorldPod]:
+        return self._world.pods_on(node)
+
+    def _hosts(self) -> dict[str, list[str]]:
+        """Name, by node, our own and the monitoring pods."""
+        found: dict[str, list[str]] = {}
+        for pod in self._world.active_pods.values():
+            if not pod.requests and pod.node is not None and pod.labels.get(HOST_LABEL) in HOSTS:
+                found.setdefault(pod.node, []).append(f"{pod.namespace}/{pod.name}")
+        return found
+
+
+def _speaks(pod: WorldPod, *, consenting: bool) -> bool:
+    """True when a node is not drained because *pod* is on it."""
+    if pod.requests:
+        return protects(pod) or not (consenting and consents(pod))
+    return pod.deletion_at is None and (protects(pod) or pod.labels.get(HOST_LABEL) in HOSTS)

@@ -1,0 +1,100 @@
+"""A world's pods and nodes as the core knows them."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from receiver.config.fields import longer_than_zero
+from receiver.core.pods import Pod, PodPhase
+from receiver.ports import (
+    IDLE_SHUTDOWN_ANNOTATION,
+    KEEP_UNTIL_ANNOTATION,
+    PROTECT_ANNOTATION,
+    SAFE_TO_EVICT_ANNOTATION,
+    ClusterNode,
+)
+from receiver.replay.world.objects import WorldNode, WorldPod
+
+T = TypeVar("T")
+
+
+def as_pod(pod: WorldPod) -> Pod:
+    """Return a world's pod as the core knows pods."""
+    waits = _phase(pod)
+    return Pod(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        requests=pod.requests,
+        phase=waits,
+        created_at=pod.created_at,
+        node=pod.node,
+        node_selector=pod.node_selector,
+        affinity=pod.affinity,
+        preferred=pod.preferred,
+        tolerations=pod.tolerations,
+        priority=pod.priority,
+        gang=None if pod.gang is None else f"{pod.namespace}/{pod.gang}",
+        gang_min=pod.gang_size or None if pod.gang is not None else None,
+        owner=f"{pod.owner_kind}/{pod.owner_name}" if pod.owner_kind else "",
+        labels=pod.labels,
+        daemon=pod.owner_kind == "DaemonSet",
+        terminating=pod.deletion_at is not None,
+        evictable=consents(pod),
+        protected=protects(pod),
+        idle_shutdown=_said(pod.annotations, IDLE_SHUTDOWN_ANNOTATION, longer_than_zero),
+        keep_until=_said(pod.annotations, KEEP_UNTIL_ANNOTATION, _moment),
+        scheduler_says=pod.message if waits is PodPhase.WAITING else "",
+    )
+
+
+def as_node(node: WorldNode, hosts: tuple[str, ...]) -> ClusterNode:
+    """Return a world's node as the port shows nodes; *hosts* are our own and the monitoring pods on it."""
+    return ClusterNode(
+        name=node.name,
+        instance=node.instance,
+        ready=node.ready,
+        unschedulable=node.unschedulable,
+        allocatable=node.gpus,
+        labels=node.labels,
+        annotations=node.annotations,
+        taints=node.taints,
+        hosts=hosts,
+    )
+
+
+def consents(pod: WorldPod) -> bool:
+    """True when its owner agreed that the pod is moved."""
+    return pod.annotations.get(SAFE_TO_EVICT_ANNOTATION, "").lower() == "true"
+
+
+def protects(pod: WorldPod) -> bool:
+    """True when its owner wants the pod's node to stay."""
+    wished = pod.annotations.get(PROTECT_ANNOTATION, "false").lower() != "false"
+    return wished or pod.annotations.get(SAFE_TO_EVICT_ANNOTATION, "").lower() == "false"
+
+
+def _phase(pod: WorldPod) -> PodPhase:
+    if pod.phase == "Running":
+        return PodPhase.RUNNING
+    if pod.node is not None:
+        return PodPhase.STARTING
+    return PodPhase.WAITING if pod.scheduled is False and pod.reason == "Unschedulable" else PodPhase.OTHER
+
+
+def _said(annotations: Mapping[str, str], key: str, read: Callable[[str], T]) -> T | None:
+    """Return what an annotation says; one that cannot be read says nothing."""
+    if key not in annotations:
+        return None
+    try:
+        return read(annotations[key])
+    except ValueError:
+        return None
+
+
+def _moment(text: str) -> datetime:
+    """Read RFC 3339. Raises ValueError, also for a time without a zone."""
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        raise ValueError("a moment needs a zone")
+    return found.astimezone(UTC)
