@@ -67,7 +67,7 @@ def test_no_two_rules_and_no_two_promtool_tests_share_a_name() -> None:
 
 @every_recording
 def test_recordings_are_named_level_metric_operation(recording: Rule) -> None:
-    assert re.fullmatch(r"[a-z_]+:[a-z_]+:(sum|count|avg|avg5m|avg10m|min|ratio|relabel|latest)", recording.name)
+    assert re.fullmatch(r"[a-z_]+:[a-z_]+:(sum|count|avg|avg5m|avg10m|min|max|ratio|relabel|latest)", recording.name)
 
 
 @every_alert
