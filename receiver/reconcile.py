@@ -18,6 +18,7 @@ from receiver.core.pods import Pod
 from receiver.core.policy import Policy
 from receiver.look import Sources, look
 from receiver.ports import Store, TryLater, WontWork
+from receiver.shutdown import shut_down_idle
 
 log = structlog.get_logger("receiver")
 EVENTS_PER_ACTION = 50  # pods told by a Kubernetes Event about one growth
@@ -61,6 +62,7 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
             log.exception("pool not served", pool=pool)
             failed.append(pool)
     _tell_the_rest(decisions, work)
+    shut_down_idle(looked, sources, hands, policy, mode, now)
     store.keep_snapshot(picture(facts, assignment, decisions, numbers, policy, mode), now)
     store.considered(facts.deliveries, now)
     _log_step(facts, decisions, mode)

@@ -1,7 +1,7 @@
 """Kubernetes pods as values, from the API server's JSON, and which of them may leave a node."""
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -82,6 +82,7 @@ def pod_from(raw: Mapping[str, Any]) -> Pod | None:
         protected=is_protected(annotations),
         idle_shutdown=_idle_shutdown(annotations),
         keep_until=moment(annotations.get(KEEP_UNTIL_ANNOTATION)),
+        running_since=_running_since(raw),
         scheduler_says=_refusal(raw).get("message") or "",
     )
 
@@ -220,6 +221,13 @@ def _idle_shutdown(annotations: Mapping[str, str]) -> timedelta | None:
         return longer_than_zero(annotations.get(IDLE_SHUTDOWN_ANNOTATION, ""))
     except Wrong:
         return None
+
+
+def _running_since(raw: Mapping[str, Any]) -> datetime | None:
+    """Return when the last container began to run, None unless all of them do."""
+    states = [section(c, "state") for c in entries(section(raw, "status"), "containerStatuses")]
+    started = [moment(section(state, "running").get("startedAt")) for state in states]
+    return max((s for s in started if s), default=None) if all(started) else None
 
 
 def _affinity(spec: Mapping[str, Any]) -> tuple[tuple[Requirement, ...], ...]:

@@ -205,6 +205,11 @@ def shutdown_at(workload: Consenting, case: Case) -> datetime:
     return (at if at and standing is Standing.WARNED else case.now) + case.policy.idle_shutdown_grace
 
 
+def overdue(workload: Consenting, case: Case) -> timedelta:
+    """How long ago a warned workload should have been scaled to zero."""
+    return case.now - shutdown_at(workload, case)
+
+
 def kept_until(workload: Consenting, case: Case) -> datetime | None:
     """Until when somebody who may put it off has done so, or None. One pod speaks for its workload."""
     wishes = (p.keep_until for p in workload.staying if p.keep_until and case.now < p.keep_until)

@@ -44,6 +44,7 @@ def as_pod(pod: WorldPod) -> Pod:
         protected=protects(pod),
         idle_shutdown=_said(pod.annotations, IDLE_SHUTDOWN_ANNOTATION, longer_than_zero),
         keep_until=_said(pod.annotations, KEEP_UNTIL_ANNOTATION, _moment),
+        running_since=pod.started_at,
         scheduler_says=pod.message if waits is PodPhase.WAITING else "",
     )
 
