@@ -1,0 +1,435 @@
+"""Idle workloads that consented: who is one workload, when it is warned, scaled to zero, kept or cleared."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from receiver import ports
+from receiver.core import idle_notices as notices
+from receiver.core.activity import Course
+from receiver.core.idle_shutdown import (
+    A_WARNING_HOLDS,
+    MOST_WINDOWS,
+    Case,
+    Consenting,
+    Standing,
+    Verdict,
+    can_tell,
+    case_of,
+    consenting,
+    judge,
+    key_of,
+    left,
+    shutdown_at,
+    windows,
+)
+from receiver.core.model import SignalAction, Source, SourceState
+from receiver.core.pods import Pod, PodPhase
+from receiver.core.policy import KeepUntil
+from receiver.core.words import lasting
+from tests.core.builders import NOW, a_node, a_pod, a_policy, a_signal, a_state, all_up, facts
+
+WINDOW = timedelta(hours=2)
+GRACE = timedelta(minutes=15)
+MINUTE = timedelta(minutes=1)
+WEB = "idle-shutdown:ml/Deployment/web"
+QUIET = Course(window=WINDOW, engine=0.0, memory=0.0, power=80.0, power_floor=75.0, coverage=1.0)
+ACTIVE = replace(QUIET, engine=0.5)
+
+
+def a_web_pod(name: str = "web-5d9c-a", **changes: Any) -> Pod:
+    """A running pod of the Deployment web that consented to be shut down after two idle hours."""
+    given: dict[str, Any] = {
+        "phase": PodPhase.RUNNING,
+        "node": "n1",
+        "created_at": NOW - timedelta(days=1),
+        "running_since": NOW - timedelta(hours=20),
+        "owner": "ReplicaSet/web-5d9c",
+        "labels": {"pod-template-hash": "5d9c"},
+        "idle_shutdown": WINDOW,
+    }
+    return a_pod(name, **{**given, **changes})
+
+
+def a_case(courses: Mapping[str, Course] | None = None, told: Mapping[str, Any] | None = None, **given: Any) -> Case:
+    """What is known of pods on n1, in a pool of ours: quiet, unless *courses* say something else."""
+    known = {"ml/web-5d9c-a": QUIET, "ml/web-5d9c-b": QUIET} if courses is None else courses
+    values: dict[str, Any] = {
+        "policy": a_policy(),
+        "mode": "act",
+        "now": NOW,
+        "pools": {"n1": "l40s-id"},
+        "held": frozenset(),
+        "told": told or {},
+        "courses": {WINDOW: known},
+    }
+    return Case(**{**values, **given})
+
+
+def told(standing: Standing, ago: timedelta = MINUTE, mode: str = "act") -> Mapping[str, tuple[str, datetime]]:
+    """What the store says when the Deployment web was brought to *standing* that long *ago*."""
+    case = a_case(now=NOW - ago, mode=mode)
+    return {WEB: (key_of(standing, case), case.now)}
+
+
+def the(*pods: Pod) -> Consenting:
+    """The one workload that *pods* make up."""
+    (found,) = consenting(pods)
+    return found
+
+
+def verdict(*pods: Pod, **given: Any) -> Verdict:
+    """What is due for the one workload of *pods*."""
+    return judge(the(*pods), a_case(**given))
+
+
+# --- who is one workload
+
+
+def test_a_pod_without_the_annotation_is_no_candidate() -> None:
+    assert consenting([a_web_pod(idle_shutdown=None)]) == ()
+
+
+def test_pods_of_all_replica_sets_of_a_deployment_are_one_workload() -> None:
+    old = a_web_pod()
+    new = a_web_pod("web-77f0-a", owner="ReplicaSet/web-77f0", labels={"pod-template-hash": "77f0"})
+    assert the(old, new).key == "ml/Deployment/web"
+
+
+def test_a_replica_set_without_a_deployment_is_itself() -> None:
+    assert the(a_web_pod(labels={})).key == "ml/ReplicaSet/web-5d9c"
+
+
+def test_owners_of_two_namespaces_are_two_workloads() -> None:
+    assert len(consenting([a_web_pod(), a_web_pod(namespace="other")])) == 2
+
+
+# --- idle
+
+
+def test_an_idle_workload_is_warned() -> None:
+    assert verdict(a_web_pod()) is Verdict.WARN
+
+
+def test_a_workload_of_which_one_pod_did_not_consent_is_left_alone() -> None:
+    assert verdict(a_web_pod(), a_web_pod("web-5d9c-b", idle_shutdown=None)) is Verdict.NOTHING
+
+
+def test_a_workload_with_a_protected_pod_is_left_alone() -> None:
+    assert verdict(a_web_pod(), a_web_pod("web-5d9c-b", protected=True)) is Verdict.NOTHING
+
+
+def test_one_active_pod_keeps_its_workload() -> None:
+    courses = {"ml/web-5d9c-a": QUIET, "ml/web-5d9c-b": ACTIVE}
+    assert verdict(a_web_pod(), a_web_pod("web-5d9c-b"), courses=courses) is Verdict.NOTHING
+
+
+@pytest.mark.parametrize("witness", ["engine", "memory", "power", "power_floor"])
+def test_a_workload_of_which_one_witness_is_silent_is_left_alone(witness: str) -> None:
+    silent: Any = {witness: None}
+    assert verdict(a_web_pod(), courses={"ml/web-5d9c-a": replace(QUIET, **silent)}) is Verdict.NOTHING
+
+
+@pytest.mark.parametrize(
+    "course",
+    [None, replace(QUIET, coverage=0.79), replace(QUIET, window=WINDOW - MINUTE)],
+    ids=["no telemetry", "too few samples", "a shorter window"],
+)
+def test_a_workload_that_nobody_can_tell_about_is_left_alone(course: Course | None) -> None:
+    courses = {"ml/web-5d9c-a": course} if course else {}
+    assert verdict(a_web_pod(), courses=courses) is Verdict.NOTHING
+
+
+@pytest.mark.parametrize("when", ["created_at", "running_since"])
+@pytest.mark.parametrize("short, due", [(timedelta(seconds=1), Verdict.NOTHING), (timedelta(0), Verdict.WARN)])
+def test_a_pod_that_has_not_run_for_its_whole_window_keeps_its_workload(
+    when: str, short: timedelta, due: Verdict
+) -> None:
+    times: dict[str, Any] = {"running_since": None, when: NOW - WINDOW + short}
+    pod = a_web_pod(**times)
+    assert verdict(pod) is due
+
+
+def test_a_pod_that_does_not_run_yet_keeps_its_workload() -> None:
+    assert verdict(a_web_pod(), a_web_pod("web-5d9c-b", phase=PodPhase.WAITING, node=None)) is Verdict.NOTHING
+
+
+def test_each_pod_is_judged_by_its_own_window() -> None:
+    longer = 2 * WINDOW
+    courses = {
+        WINDOW: {"ml/web-5d9c-a": QUIET, "ml/web-5d9c-b": QUIET},
+        longer: {"ml/web-5d9c-b": replace(ACTIVE, window=longer)},
+    }
+    pods = the(a_web_pod(), a_web_pod("web-5d9c-b", idle_shutdown=longer))
+    assert judge(pods, replace(a_case(), courses=courses)) is Verdict.NOTHING
+
+
+def test_a_workload_on_a_node_of_no_configured_pool_is_left_alone() -> None:
+    assert verdict(a_web_pod(node="elsewhere")) is Verdict.NOTHING
+
+
+def test_a_workload_in_a_held_pool_is_left_alone() -> None:
+    assert verdict(a_web_pod(), held=frozenset({"l40s-id"})) is Verdict.NOTHING
+
+
+def test_a_warned_workload_in_a_held_pool_is_not_scaled_to_zero() -> None:
+    case = {"told": told(Standing.WARNED, GRACE), "held": frozenset({"l40s-id"})}
+    assert verdict(a_web_pod(), **case) is Verdict.NOTHING
+
+
+# --- from the warning to zero
+
+
+@pytest.mark.parametrize(
+    "ago, due",
+    [
+        (GRACE - timedelta(seconds=1), Verdict.NOTHING),
+        (GRACE, Verdict.SCALE),
+        (GRACE + A_WARNING_HOLDS, Verdict.SCALE),
+        (GRACE + A_WARNING_HOLDS + MINUTE, Verdict.WARN),
+        (-MINUTE, Verdict.WARN),
+    ],
+    ids=["in the grace", "after it", "a day later", "too old", "from the future"],
+)
+def test_a_warned_workload_is_scaled_to_zero_after_the_grace(ago: timedelta, due: Verdict) -> None:
+    assert verdict(a_web_pod(), told=told(Standing.WARNED, ago)) is due
+
+
+def test_a_warning_of_observe_mode_is_none_in_act_mode() -> None:
+    assert verdict(a_web_pod(), told=told(Standing.WARNED, GRACE, mode="observe")) is Verdict.WARN
+
+
+def test_the_grace_is_policy() -> None:
+    patient = replace(a_policy(), idle_shutdown_grace=timedelta(hours=3))
+    assert verdict(a_web_pod(), told=told(Standing.WARNED, GRACE), policy=patient) is Verdict.NOTHING
+
+
+def test_a_warned_workload_that_nobody_can_tell_about_stays_warned() -> None:
+    assert verdict(a_web_pod(), told=told(Standing.WARNED, GRACE), courses={}) is Verdict.NOTHING
+
+
+def test_a_failure_is_tried_again_for_a_day() -> None:
+    assert verdict(a_web_pod(), told=told(Standing.FAILED, A_WARNING_HOLDS)) is Verdict.SCALE
+    assert verdict(a_web_pod(), told=told(Standing.FAILED, A_WARNING_HOLDS + MINUTE)) is Verdict.WARN
+
+
+def test_what_observe_mode_would_have_done_is_not_said_again() -> None:
+    observed = told(Standing.OBSERVED, timedelta(days=30), mode="observe")
+    assert verdict(a_web_pod(), told=observed, mode="observe") is Verdict.NOTHING
+
+
+def test_pods_that_still_leave_after_the_shutdown_are_not_warned() -> None:
+    assert verdict(a_web_pod(), told=told(Standing.DONE)) is Verdict.NOTHING
+
+
+def test_pods_that_came_after_the_shutdown_are_warned_when_they_are_idle() -> None:
+    done = told(Standing.DONE, timedelta(hours=5))
+    pod = a_web_pod(created_at=NOW - timedelta(hours=4), running_since=NOW - timedelta(hours=4))
+    assert verdict(pod, told=done) is Verdict.WARN
+
+
+def test_a_workload_whose_pods_are_all_being_deleted_is_left_alone() -> None:
+    assert verdict(a_web_pod(terminating=True), told=told(Standing.WARNED, GRACE)) is Verdict.NOTHING
+
+
+# --- cleared
+
+
+@pytest.mark.parametrize("standing", [Standing.WARNED, Standing.FAILED])
+def test_a_warned_workload_that_works_again_is_cleared(standing: Standing) -> None:
+    assert verdict(a_web_pod(), told=told(standing, GRACE), courses={"ml/web-5d9c-a": ACTIVE}) is Verdict.CLEAR
+
+
+def test_a_workload_that_was_cleared_is_warned_anew() -> None:
+    assert verdict(a_web_pod(), told=told(Standing.CALM)) is Verdict.WARN
+
+
+def test_a_warned_workload_that_takes_its_consent_back_is_cleared() -> None:
+    pods = (a_web_pod(), a_web_pod("web-5d9c-b", idle_shutdown=None))
+    assert verdict(*pods, told=told(Standing.WARNED, GRACE)) is Verdict.CLEAR
+
+
+def test_a_warned_workload_that_is_gone_has_left() -> None:
+    assert left((), a_case(told=told(Standing.WARNED))) == (WEB,)
+
+
+@pytest.mark.parametrize("standing", [Standing.DONE, Standing.CALM, Standing.KEPT, Standing.CANNOT])
+def test_of_a_workload_without_a_warning_nobody_asks_whether_it_left(standing: Standing) -> None:
+    assert left((), a_case(told=told(standing))) == ()
+
+
+def test_a_workload_that_is_there_has_not_left() -> None:
+    assert left([the(a_web_pod())], a_case(told=told(Standing.WARNED))) == ()
+
+
+# --- put off
+
+LISTED = replace(a_policy(), keep_until=KeepUntil(namespaces=frozenset({"ml"}), longest=timedelta(days=7)))
+TOMORROW = NOW + timedelta(days=1)
+
+
+def test_a_snooze_of_a_listed_namespace_puts_it_off() -> None:
+    pods = (a_web_pod(), a_web_pod("web-5d9c-b", keep_until=TOMORROW))
+    assert verdict(*pods, policy=LISTED) is Verdict.NOTHING
+    assert verdict(*pods, policy=LISTED, told=told(Standing.WARNED, GRACE)) is Verdict.KEEP
+
+
+def test_a_workload_that_was_put_off_is_warned_anew_when_the_snooze_is_over() -> None:
+    pod = a_web_pod(keep_until=NOW)
+    assert verdict(pod, policy=LISTED, told=told(Standing.KEPT, timedelta(days=1))) is Verdict.WARN
+
+
+@pytest.mark.parametrize("standing, due", [(Standing.CALM, Verdict.WARN), (Standing.WARNED, Verdict.SCALE)])
+def test_a_snooze_of_an_unlisted_namespace_puts_nothing_off(standing: Standing, due: Verdict) -> None:
+    assert verdict(a_web_pod(keep_until=TOMORROW), told=told(standing, GRACE)) is due
+
+
+@pytest.mark.parametrize("beyond, due", [(timedelta(0), Verdict.NOTHING), (timedelta(seconds=1), Verdict.WARN)])
+def test_a_snooze_that_lies_too_far_ahead_puts_nothing_off(beyond: timedelta, due: Verdict) -> None:
+    pod = a_web_pod(keep_until=NOW + LISTED.keep_until.longest + beyond)
+    assert verdict(pod, policy=LISTED) is due
+
+
+# --- what cannot be scaled
+
+
+@pytest.mark.parametrize("owner", ["", "DaemonSet/agent", "PyTorchJob/train"])
+def test_what_nothing_can_scale_is_told_once_and_left_alone(owner: str) -> None:
+    workload = the(a_web_pod(owner=owner))
+    case = a_case()
+    assert judge(workload, case) is Verdict.CANNOT
+    later = replace(case, told={workload.topic: (key_of(Standing.CANNOT, case), NOW)})
+    assert judge(workload, later) is Verdict.NOTHING
+
+
+# --- what is asked and what must answer
+
+
+def test_each_window_is_asked_for_once() -> None:
+    pods = [a_web_pod(), a_web_pod("web-5d9c-b"), a_web_pod(namespace="other", idle_shutdown=timedelta(hours=1))]
+    assert windows(consenting(pods), NOW) == (WINDOW, timedelta(hours=1))
+
+
+def test_no_window_is_asked_for_that_could_change_nothing() -> None:
+    young = a_web_pod(running_since=NOW - MINUTE)
+    bare = a_web_pod("bare", owner="")
+    mixed = (a_web_pod(namespace="b"), a_web_pod("web-5d9c-b", namespace="b", idle_shutdown=None))
+    assert windows(consenting([young, bare, *mixed]), NOW) == ()
+
+
+def test_the_number_of_windows_is_bounded_and_the_common_ones_come_first() -> None:
+    pods = [a_web_pod(namespace=f"n{n}", idle_shutdown=timedelta(hours=1) + n * MINUTE) for n in range(30)]
+    common = [a_web_pod(namespace=f"c{n}", idle_shutdown=timedelta(hours=3)) for n in range(2)]
+    found = windows(consenting([*pods, *common]), NOW)
+    assert len(found) == MOST_WINDOWS
+    assert found[0] == timedelta(hours=3)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [Source.CIVO, Source.KUBERNETES, Source.PROMETHEUS, Source.DCGM, Source.HEARTBEAT, Source.ALERTMANAGER],
+)
+def test_nothing_can_be_told_while_a_source_is_silent(source: Source) -> None:
+    assert can_tell(facts(a_state()))
+    assert not can_tell(facts(a_state(), sources=all_up(source)))
+
+
+def test_an_alertmanager_that_nobody_configured_is_not_missed() -> None:
+    none = SourceState(source=Source.ALERTMANAGER, up=False, configured=False)
+    assert can_tell(facts(a_state(), sources={**all_up(), Source.ALERTMANAGER: none}))
+
+
+@pytest.mark.parametrize("pool, held", [("l40s-id", True), (None, True), ("other-id", False)])
+def test_a_frozen_pool_is_held(pool: str | None, held: bool) -> None:
+    found = facts(a_state(a_node()), signals=(a_signal(SignalAction.FREEZE, pool),))
+    assert (case_of(found, a_policy(), "act", {}, {}).held == {"l40s-id"}) is held
+
+
+def test_a_silenced_pool_is_held_and_another_signal_holds_nothing() -> None:
+    silenced = facts(a_state(a_node(), silenced_by="somebody"))
+    signalled = facts(a_state(a_node()), signals=(a_signal(SignalAction.HOLD),))
+    assert case_of(silenced, a_policy(), "act", {}, {}).held == {"l40s-id"}
+    assert case_of(signalled, a_policy(), "act", {}, {}).held == frozenset()
+
+
+def test_nodes_are_known_by_their_pool() -> None:
+    found = facts(a_state(a_node("n1")))
+    assert case_of(found, a_policy(), "act", {}, {}).pools == {"n1": "l40s-id"}
+
+
+# --- what is said
+
+
+def test_a_warning_says_when_and_how_to_keep_the_workload() -> None:
+    said = notices.warning(the(a_web_pod()), a_case(policy=LISTED))
+    assert said.title == ("GPU workload Deployment ml/web has been idle for 2h: it will be scaled to zero at 12:15 UTC")
+    command = "kubectl annotate pod -n ml web-5d9c-a --overwrite gpu-autoscaler.io/keep-until=2026-11-21T12:00:00Z"
+    assert command in said.body
+
+
+def test_a_warning_of_observe_mode_promises_nothing() -> None:
+    said = notices.warning(the(a_web_pod()), a_case(mode="observe"))
+    assert "would be scaled to zero at 12:15 UTC (observing" in said.title
+    assert "kubectl" not in said.body
+
+
+def test_where_a_snooze_is_not_honoured_the_warning_names_another_way() -> None:
+    said = notices.warning(the(a_web_pod()), a_case())
+    assert "keep-until" not in said.body
+    assert "gpu-autoscaler.io/idle-shutdown-" in said.body
+
+
+@pytest.mark.parametrize(
+    "policy, why",
+    [(a_policy(), "the namespace ml is not listed under keep_until.namespaces"), (LISTED, "more than 168h ahead")],
+)
+def test_a_snooze_that_is_not_honoured_is_told_with_the_reason(policy: Any, why: str) -> None:
+    wish = NOW + timedelta(days=8)
+    said = notices.wish_ignored(the(a_web_pod(keep_until=wish)), a_case(policy=policy))
+    assert said is not None
+    assert why in said.body
+    assert said.key == wish.isoformat()
+
+
+def test_a_snooze_that_is_honoured_or_over_is_not_told_as_ignored() -> None:
+    assert notices.wish_ignored(the(a_web_pod(keep_until=TOMORROW)), a_case(policy=LISTED)) is None
+    assert notices.wish_ignored(the(a_web_pod(keep_until=NOW - MINUTE)), a_case()) is None
+
+
+@pytest.mark.parametrize(
+    "pod, undo",
+    [
+        (a_web_pod(), "kubectl scale -n ml deployment/web --replicas=1"),
+        (a_web_pod("db-0", owner="StatefulSet/db"), "kubectl scale -n ml statefulset/db --replicas=1"),
+        (
+            a_web_pod("train-0", owner="Job/train"),
+            """kubectl patch -n ml job/train --type=merge -p '{"spec":{"suspend":false}}'""",
+        ),
+    ],
+    ids=["Deployment", "StatefulSet", "Job"],
+)
+def test_a_shutdown_is_told_with_the_command_that_undoes_it(pod: Pod, undo: str) -> None:
+    said = notices.done(the(pod), "scaled it", a_case())
+    assert f"`{undo}`" in said.body
+    assert said.body.startswith("Scaled it.")
+
+
+def test_the_time_told_is_that_of_the_warning() -> None:
+    case = a_case(told=told(Standing.WARNED, 5 * MINUTE))
+    assert shutdown_at(the(a_web_pod()), case) == NOW + 10 * MINUTE
+
+
+def test_the_annotations_that_notices_name_are_those_that_are_read() -> None:
+    assert notices.IDLE_SHUTDOWN == ports.IDLE_SHUTDOWN_ANNOTATION
+    assert notices.KEEP_UNTIL == ports.KEEP_UNTIL_ANNOTATION
+
+
+@pytest.mark.parametrize(
+    "length, words",
+    [(WINDOW, "2h"), (timedelta(minutes=90), "1h30m"), (timedelta(seconds=45), "45s"), (timedelta(0), "0s")],
+)
+def test_a_length_of_time_is_written_as_prometheus_does(length: timedelta, words: str) -> None:
+    assert lasting(length) == words
