@@ -3,12 +3,15 @@
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine
 
-from receiver.adapters.store import SqlStore
-from receiver.core.memory import Memory, PoolMemory
-from tests.store.builders import NOW, POOL, after, grow, life
+from receiver.adapters.store import SqlStore, open_store
+from receiver.core.memory import Memory, NodeLife, PoolMemory
+from receiver.ports import TryLater
+from tests.store.builders import NOW, POOL, after, decision, grow, life, outcome
 
 MONTH = NOW.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
@@ -19,13 +22,9 @@ def test_a_new_store_remembers_nothing(store: SqlStore) -> None:
 
 
 def test_a_life_comes_back_exactly(store: SqlStore) -> None:
-    full = life(
-        "full",
-        price_usd_per_hour=Decimal("1.290"),
-        gone_at=after(hours=2),
-        usable_at=after(minutes=4),
-        idle_since=after(hours=1),
-    )
+    moments = [name for name in NodeLife.__slots__ if name.endswith(("_at", "_since"))]
+    dates = {name: after(minutes=n, microseconds=n) for n, name in enumerate(moments)}
+    full = life("full", price_usd_per_hour=Decimal("1.290"), **dates)
     bare = life("bare")
     store.saw((full, bare), {}, NOW)
     found = {x.instance: x for x in store.memory(NOW, MONTH).lives}
@@ -69,6 +68,41 @@ def test_a_pool_known_by_its_open_action_alone_is_remembered(store: SqlStore) ->
     action = grow(from_count=1)
     store.opened(action)
     assert store.memory(NOW, MONTH).pools == {POOL: PoolMemory(required=1, open_action=action)}
+
+
+def test_what_was_written_since_memory_was_read_is_compared_with(store: SqlStore) -> None:
+    store.saw((life(),), {POOL: 1}, NOW)
+    before = store.memory(NOW, MONTH)
+    store.saw((life(idle_since=NOW),), {POOL: 2}, after(seconds=10))
+    store.saw(before.lives, {POOL: 1}, after(seconds=20))
+    found = store.memory(NOW, MONTH)
+    assert (found.lives, found.pools[POOL].required) == (before.lives, 1)
+
+
+def test_a_count_that_an_action_changed_since_memory_was_read_is_compared_with(store: SqlStore) -> None:
+    store.saw((), {POOL: 1}, NOW)
+    store.memory(NOW, MONTH)
+    store.opened(grow(from_count=1, to_count=3))
+    store.closed(grow(from_count=1, to_count=3), outcome(), None)
+    store.saw((), {POOL: 1}, after(seconds=10))
+    assert store.memory(NOW, MONTH).pools[POOL].required == 1
+
+
+def test_a_step_that_saw_nothing_new_does_not_ask_for_a_write(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/store.db", lock_wait=0.05)
+    store.saw((life(),), {POOL: 1}, NOW)
+    store.memory(NOW, MONTH)
+    number = store.decided(decision())
+    other = create_engine(f"sqlite:///{tmp_path}/store.db", isolation_level="AUTOCOMMIT")
+    with other.connect() as connection:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        store.saw((life(),), {POOL: 1}, after(seconds=10))
+        assert store.decided(decision()) == number
+        with pytest.raises(TryLater):
+            store.saw((life(idle_since=NOW),), {POOL: 1}, after(seconds=10))
+        connection.exec_driver_sql("ROLLBACK")
+    other.dispose()
+    store.close()
 
 
 def test_the_picture_is_replaced(store: SqlStore) -> None:

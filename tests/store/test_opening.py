@@ -1,6 +1,7 @@
 """Opening a store: its folder, its schema, and what a person is told when it cannot be."""
 
 import multiprocessing
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import text
 
-from receiver.adapters.store import SqlStore, open_store
+from receiver.adapters.store import SqlStore, open_in_memory, open_store
 from receiver.adapters.store.database import Database
 from receiver.adapters.store.schema import metadata
 from receiver.adapters.store.urls import parse
@@ -62,6 +63,18 @@ def test_a_url_that_cannot_be_used_is_refused_with_an_example(written: str) -> N
         open_store(written)
     assert "sqlite:////var/lib/gpu-autoscaler/store.db" in str(refused.value)
     assert "hunter2" not in str(refused.value)
+
+
+def test_a_store_in_memory_works_from_many_threads_and_starts_empty() -> None:
+    store = open_in_memory()
+    with ThreadPoolExecutor(4) as threads:
+        numbers = sorted(threads.map(lambda _: store.remember(delivery(), NOW), range(20)))
+    store.check()
+    assert store.memory(NOW, NOW).deliveries == tuple(numbers)
+    store.close()
+    another = open_in_memory()
+    assert another.memory(NOW, NOW).deliveries == ()
+    another.close()
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])

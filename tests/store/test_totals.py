@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from receiver.adapters.store import SqlStore
 from receiver.core.actions import OutcomeKind
+from receiver.core.model import Drift
 from tests.store.builders import NOW, POOL, after, alert, decision, delivery, grow, heartbeat, life, notice, outcome
 
 MONTH = NOW - timedelta(days=20)
@@ -16,6 +17,9 @@ def test_a_new_store_counts_nothing(store: SqlStore) -> None:
         "decisions": {},
         "actions": {},
         "notices": {"pending": 0, "sent": 0, "failed": 0},
+        "drifts": {},
+        "provision_buckets": {},
+        "provision_milliseconds": {},
         "open_actions": {},
         "last_delivery_at": None,
         "heartbeat_at": None,
@@ -38,7 +42,8 @@ def _everything(store: SqlStore) -> None:
     sent, given_up, _ = store.notices_due(NOW)
     store.notice_sent(sent.id, NOW)
     store.notice_failed(given_up.id, NOW, None, "gone")
-    store.saw((life("living"), life("gone", gone_at=NOW)), {POOL: 1}, NOW)
+    store.saw((life("living", active_at=after(seconds=90)), life("gone", gone_at=NOW)), {POOL: 1}, NOW)
+    store.saw((), {POOL: 2}, after(seconds=10), drifts={POOL: Drift(at=after(seconds=10), from_count=1, to_count=2)})
 
 
 TOTALS = {
@@ -47,6 +52,9 @@ TOTALS = {
     "decisions": {(POOL, "grow"): 2, (POOL, "hold"): 1},
     "actions": {(POOL, "grow", "failed"): 1},
     "notices": {"pending": 1, "sent": 1, "failed": 1},
+    "drifts": {POOL: 1},
+    "provision_buckets": {(POOL, "build", "120"): 1},
+    "provision_milliseconds": {(POOL, "build"): 90_000},
     "open_actions": {POOL: after(minutes=2)},
     "last_delivery_at": after(minutes=1),
     "heartbeat_at": NOW,

@@ -1,13 +1,13 @@
 """An in-memory store, a clock that stands still and a loop that says what it is told to say."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.core.actions import Action, Decision, Outcome
 from receiver.core.memory import Memory, NodeLife
-from receiver.core.model import Backoff
+from receiver.core.model import Backoff, Drift, LateCount
 from receiver.core.signals import Alert
 from receiver.core.tell import Notice
 from receiver.ports import Delivery, StoredAction, StoredDecision, StoredNotice, TryLater
@@ -107,19 +107,35 @@ class FakeStore:
     def considered(self, deliveries: Sequence[int], at: datetime) -> None:
         raise NotImplementedError
 
-    def saw(self, lives: Sequence[NodeLife], required: Mapping[str, int], at: datetime) -> None:
+    def saw(
+        self,
+        lives: Sequence[NodeLife],
+        required: Mapping[str, int],
+        at: datetime,
+        *,
+        works: Collection[str] = (),
+        drifts: Mapping[str, Drift] | None = None,
+    ) -> None:
         raise NotImplementedError
 
     def decided(self, decision: Decision) -> int:
         raise NotImplementedError
 
-    def opened(self, action: Action) -> bool:
+    def opened(self, action: Action, provisioning: Backoff | None = None) -> bool:
         raise NotImplementedError
 
     def progressed(self, action: Action) -> None:
         raise NotImplementedError
 
-    def closed(self, action: Action, outcome: Outcome, backoff: Backoff | None, notice: Notice | None = None) -> None:
+    def closed(
+        self,
+        action: Action,
+        outcome: Outcome,
+        backoff: Backoff | None,
+        notice: Notice | None = None,
+        *,
+        late: LateCount | None = None,
+    ) -> None:
         raise NotImplementedError
 
     def say(self, notice: Notice, at: datetime) -> bool:

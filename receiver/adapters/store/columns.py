@@ -5,16 +5,19 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import DateTime, Dialect, Text
+from sqlalchemy import BigInteger, DateTime, Dialect, Text
 from sqlalchemy.types import TypeDecorator
 
 TAG = "$"  # a JSON object of this one key holds a value that JSON has no word for: {"$": [kind, text]}
+TAGGED = f'"{TAG}"'  # in JSON text wherever there may be such an object
 REPLACEMENT = "\ufffd"
+A_MICROSECOND = timedelta(microseconds=1)
+PLAIN = frozenset({str, int, bool, type(None)})  # types that JSON has words for
 
 
 class Moment(TypeDecorator[datetime]):
@@ -36,9 +39,15 @@ class Moment(TypeDecorator[datetime]):
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         """Give back an aware datetime in UTC."""
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+        return None if value is None else value.astimezone(UTC)
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
+        """Read SQLite's text in one go: a step reads thousands of these."""
+        return _from_text if dialect.name == "sqlite" else super().result_processor(dialect, coltype)
+
+
+def _from_text(value: str | None) -> datetime | None:
+    return None if value is None else datetime.fromisoformat(f"{value}+00:00")
 
 
 class PlainText(TypeDecorator[str]):
@@ -76,6 +85,21 @@ class Exact(TypeDecorator[Decimal]):
         return None if value is None else Decimal(value)
 
 
+class Duration(TypeDecorator[timedelta]):
+    """A timedelta to the microsecond, kept as a number of them."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: timedelta | None, dialect: Dialect) -> int | None:
+        """Count the microseconds."""
+        return None if value is None else value // A_MICROSECOND
+
+    def process_result_value(self, value: int | None, dialect: Dialect) -> timedelta | None:
+        """Give back the duration."""
+        return None if value is None else value * A_MICROSECOND
+
+
 class Json(TypeDecorator[Any]):
     """A JSON-able value, and also Decimal, datetime, timedelta, tuple and non-finite floats, as ASCII text."""
 
@@ -88,7 +112,9 @@ class Json(TypeDecorator[Any]):
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
         """Read the value from JSON."""
-        return None if value is None else json.loads(value, object_hook=_untag)
+        if value is None:
+            return None
+        return json.loads(value, object_hook=_untag) if TAGGED in value else json.loads(value)
 
 
 def to_json(value: Any) -> str:
@@ -97,9 +123,21 @@ def to_json(value: Any) -> str:
 
 
 def _tag(value: Any) -> Any:
-    """Replace what JSON has no word for by a tagged object."""
+    """Replace what JSON has no word for by a tagged object. A picture is mostly plain: that is handled first."""
+    kind = type(value)
+    if kind in PLAIN:
+        return value
+    if kind is dict and TAG not in value:
+        return {k if type(k) is str else _key(k): v if type(v) in PLAIN else _tag(v) for k, v in value.items()}
+    if kind is list:
+        return [v if type(v) in PLAIN else _tag(v) for v in value]
+    return _tag_rarer(value)
+
+
+def _tag_rarer(value: Any) -> Any:
+    """Do the same for every type that is kept."""
     match value:
-        case None | bool() | int() | str():
+        case int() | str():  # of a subclass, for example an enum's
             return value
         case float():
             return value if math.isfinite(value) else {TAG: ["float", repr(value)]}
@@ -108,7 +146,7 @@ def _tag(value: Any) -> Any:
         case datetime():
             return {TAG: ["datetime", value.isoformat()]}
         case timedelta():
-            return {TAG: ["microseconds", value // timedelta(microseconds=1)]}
+            return {TAG: ["microseconds", value // A_MICROSECOND]}
         case tuple():
             return {TAG: ["tuple", [_tag(v) for v in value]]}
         case list():

@@ -1,15 +1,16 @@
 """Connections and transactions: durable commits, writes one at a time, and errors as TryLater."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, Insert, Table, create_engine, event
+from sqlalchemy import URL, Connection, Engine, Insert, QueuePool, Table, create_engine, event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 
-from receiver.adapters.store.urls import is_sqlite
+from receiver.adapters.store.urls import is_in_memory, is_sqlite
 from receiver.ports import TryLater
 
 POOL_SIZE = 12  # eight request threads, the loop, the courier, and two to spare
@@ -30,7 +31,17 @@ class Database:
     def __init__(self, url: URL, *, lock_wait: float = LOCK_WAIT_SECONDS) -> None:
         """Prepare to connect to *url*; a lock held by another process is waited for *lock_wait* seconds."""
         self.url = url
-        if is_sqlite(url):
+        if is_in_memory(url):  # one connection, which is the database; threads queue for it
+            self.engine = create_engine(
+                url,
+                poolclass=QueuePool,
+                pool_size=1,
+                max_overflow=0,
+                pool_timeout=lock_wait,
+                connect_args={"check_same_thread": False},
+            )
+            _durable_sqlite(self.engine)
+        elif is_sqlite(url):
             self.engine = create_engine(
                 url, pool_size=POOL_SIZE, max_overflow=4, pool_timeout=lock_wait, connect_args={"timeout": lock_wait}
             )
@@ -92,8 +103,27 @@ def postgres_arguments(url: URL) -> dict[str, str | int]:
 
 def insert(connection: Connection, table: Table) -> Any:
     """An INSERT that can say ON CONFLICT, in the connection's dialect (both engines spell it the same)."""
-    build: type[Insert] = postgresql.Insert if connection.dialect.name == "postgresql" else sqlite.Insert
+    return insert_in(connection.dialect.name, table)
+
+
+def put(connection: Connection, table: Table, values: Mapping[str, Any], **only_new: Any) -> None:
+    """Insert a row, or update the one with its primary key, with *values*; a new one has *only_new* as well."""
+    connection.execute(_upsert(connection.dialect.name, table, tuple(values)), {**only_new, **values})
+
+
+def insert_in(dialect: str, table: Table) -> Any:
+    """The same INSERT, in the dialect of that name."""
+    build: type[Insert] = postgresql.Insert if dialect == "postgresql" else sqlite.Insert
     return build(table)
+
+
+@cache  # building a statement takes longer than running it
+def _upsert(dialect: str, table: Table, columns: tuple[str, ...]) -> Insert:
+    statement = insert_in(dialect, table)
+    keys = [column.name for column in table.primary_key]
+    changes = {name: statement.excluded[name] for name in columns if name not in keys}
+    upsert: Insert = statement.on_conflict_do_update(index_elements=keys, set_=changes)
+    return upsert
 
 
 def _durable_sqlite(engine: Engine) -> None:

@@ -1,31 +1,47 @@
 """Decisions and the actions that follow from them."""
 
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, bindparam, case, func, or_, select, update
 from sqlalchemy import insert as plain_insert
 
 from receiver.adapters.store import rows
-from receiver.adapters.store.database import insert
+from receiver.adapters.store.columns import Moment
+from receiver.adapters.store.database import insert, put
 from receiver.adapters.store.schema import actions, decisions, pools
 from receiver.adapters.store.totals import count
 from receiver.core.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, VictimStage
-from receiver.core.model import Backoff
+from receiver.core.model import Backoff, LateCount
 from receiver.ports import StoredAction, StoredDecision
 
 TOOK_EFFECT = (OutcomeKind.CONFIRMED, OutcomeKind.OBSERVED)
 REMOVED = (VictimStage.DELETED, VictimStage.GONE)
 
 
+LAST = (
+    select(decisions.c.id, decisions.c.present, decisions.c.target, decisions.c.verdicts)
+    .where(decisions.c.pool == bindparam("of_pool"))
+    .order_by(decisions.c.id.desc())
+    .limit(1)
+)
+OPEN = select(actions).where(actions.c.closed_at.is_(None))
+CLOSED_SINCE = select(
+    actions.c.kind, actions.c.outcome, actions.c.from_count, actions.c.to_count, actions.c.victims
+).where(actions.c.closed_at > bindparam("since", type_=Moment))
+
+
+def in_force(connection: Connection, decision: Decision) -> int | None:
+    """Return the number of the pool's last decision if *decision* says nothing else, or None."""
+    before = connection.execute(LAST, {"of_pool": decision.pool}).first()
+    now = (decision.present, decision.target, rows.verdicts(decision))
+    return None if before is None or (before.present, before.target, before.verdicts) != now else int(before.id)
+
+
 def decided(connection: Connection, decision: Decision) -> int:
     """Insert *decision* if it says something else than the pool's last one; return the number of the one in force."""
-    same_pool = decisions.c.pool == decision.pool
-    last = connection.execute(select(decisions).where(same_pool).order_by(decisions.c.id.desc()).limit(1))
-    before = last.mappings().first()
-    now = (decision.present, decision.target, rows.verdicts(decision))
-    if before is not None and (before["present"], before["target"], before["verdicts"]) == now:
-        return int(before["id"])
+    before = in_force(connection, decision)
+    if before is not None:
+        return before
     count(connection, "decisions", decision.pool, decision.change.value)
     values = rows.decision_values(decision)
     return int(connection.execute(plain_insert(decisions).values(values).returning(decisions.c.id)).scalar_one())
@@ -45,10 +61,14 @@ def one(connection: Connection, number: int) -> StoredDecision | None:
     return None if row is None else rows.decision(row)
 
 
-def opened(connection: Connection, action: Action) -> bool:
+def opened(connection: Connection, action: Action, provisioning: Backoff | None) -> bool:
     """Insert *action*; the primary key and the index `one_open_action_per_pool` say no to a second one."""
     statement = insert(connection, actions).values(rows.action_values(action)).on_conflict_do_nothing()
-    return connection.execute(statement.returning(actions.c.id)).first() is not None
+    if connection.execute(statement.returning(actions.c.id)).first() is None:
+        return False
+    if provisioning is not None:
+        _write_pool(connection, action, rows.backoff_values(rows.PROVISIONING, provisioning))
+    return True
 
 
 def progressed(connection: Connection, action: Action) -> None:
@@ -57,7 +77,9 @@ def progressed(connection: Connection, action: Action) -> None:
     connection.execute(update(actions).where(actions.c.id == action.id, is_open).values(rows.progress_values(action)))
 
 
-def closed(connection: Connection, action: Action, outcome: Outcome, backoff: Backoff | None) -> None:
+def closed(
+    connection: Connection, action: Action, outcome: Outcome, backoff: Backoff | None, late: LateCount | None
+) -> None:
     """Close *action* once, with what that means for its pool. Closing it again changes nothing."""
     is_open = actions.c.closed_at.is_(None)
     ending = {"closed_at": outcome.at, "outcome": outcome.kind.value, "detail": outcome.detail}
@@ -67,15 +89,38 @@ def closed(connection: Connection, action: Action, outcome: Outcome, backoff: Ba
     if found.rowcount != 1:
         return
     count(connection, "actions", action.pool, action.kind.value, outcome.kind.value)
-    effects: dict[str, Any] = {}
+    effects: rows.Values = {}
     if outcome.kind in TOOK_EFFECT:
         changed = "last_grow_at" if action.kind is ActionKind.GROW else "last_shrink_at"
-        effects = {changed: outcome.at, **rows.backoff_values(action.kind, None)}
+        effects = {changed: outcome.at, **rows.backoff_values(rows.BACKOFF_OF[action.kind], None)}
     elif outcome.kind is OutcomeKind.FAILED and backoff is not None:
-        effects = rows.backoff_values(action.kind, backoff)
+        effects = rows.backoff_values(rows.BACKOFF_OF[action.kind], backoff)
+    if late is not None:
+        effects |= rows.late_values(late)
     if effects:
-        statement = insert(connection, pools).values(pool=action.pool, required=action.from_count, **effects)
-        connection.execute(statement.on_conflict_do_update(index_elements=[pools.c.pool], set_=effects))
+        _write_pool(connection, action, effects)
+    if action.kind is ActionKind.GROW and outcome.kind is OutcomeKind.CONFIRMED:
+        _expect(connection, action, outcome.at)
+
+
+def _expect(connection: Connection, action: Action, at: datetime) -> None:
+    """Remember the count that confirmed growth makes Civo show: it is no change by somebody else.
+
+    A removal that Civo's count did not show is covered by it, even where the number stays the same: the nodes
+    that were asked for are asked for since *at*.
+    """
+    lower = pools.c.required < action.to_count
+    values = {
+        "required": case((lower, action.to_count), else_=pools.c.required),
+        "required_since": case((or_(lower, pools.c.late_since.is_not(None)), at), else_=pools.c.required_since),
+        **rows.late_values(None),
+    }
+    connection.execute(update(pools).where(pools.c.pool == action.pool).values(values))
+
+
+def _write_pool(connection: Connection, action: Action, values: rows.Values) -> None:
+    """Write *values* of the action's pool; one that was never seen has the count that the action started from."""
+    put(connection, pools, {"pool": action.pool, **values}, required=action.from_count)
 
 
 def history(connection: Connection, pool: str | None, limit: int) -> tuple[StoredAction, ...]:
@@ -88,8 +133,7 @@ def history(connection: Connection, pool: str | None, limit: int) -> tuple[Store
 
 def open_actions(connection: Connection) -> dict[str, Action]:
     """Return the open action of each pool that has one."""
-    found = connection.execute(select(actions).where(actions.c.closed_at.is_(None))).mappings()
-    return {row["pool"]: rows.action(row).action for row in found}
+    return {row["pool"]: rows.action(row).action for row in connection.execute(OPEN).mappings()}
 
 
 def changed_since(connection: Connection, since: datetime) -> tuple[int, int]:
@@ -98,14 +142,11 @@ def changed_since(connection: Connection, since: datetime) -> tuple[int, int]:
     Growth counts if it was confirmed; a removal counts however its action ended, because the node is gone.
     """
     grown = removed = 0
-    for row in connection.execute(select(actions).where(actions.c.closed_at > since)).mappings():
-        stored = rows.action(row)
-        action, outcome = stored.action, stored.outcome
-        assert outcome is not None
-        if action.kind is ActionKind.RETIRE:
-            removed += sum(v.stage in REMOVED for v in action.victims)
-        elif outcome.kind is OutcomeKind.CONFIRMED:
-            grown += action.to_count - action.from_count
+    for row in connection.execute(CLOSED_SINCE, {"since": since}):
+        if row.kind == ActionKind.RETIRE:
+            removed += sum(rows.victim(v).stage in REMOVED for v in row.victims)
+        elif row.outcome == OutcomeKind.CONFIRMED:
+            grown += row.to_count - row.from_count
     return grown, removed
 
 

@@ -15,6 +15,8 @@ from receiver.ports import Delivery
 
 AT_ONCE = 500  # numbers in one IN (...): every engine takes that many
 
+NOT_CONSIDERED = select(deliveries.c.id).where(deliveries.c.considered_at.is_(None)).order_by(deliveries.c.id)
+
 
 def remember(connection: Connection, delivery: Delivery, at: datetime) -> int:
     """Insert one delivery with its alerts; return its number."""
@@ -59,8 +61,7 @@ def remembered_alerts(connection: Connection, since: datetime) -> tuple[Alert, .
 
 def not_considered(connection: Connection) -> tuple[int, ...]:
     """Return the numbers of the deliveries that no finished step has considered."""
-    query = select(deliveries.c.id).where(deliveries.c.considered_at.is_(None)).order_by(deliveries.c.id)
-    return tuple(connection.execute(query).scalars())
+    return tuple(connection.execute(NOT_CONSIDERED).scalars())
 
 
 def considered(connection: Connection, numbers: Sequence[int], at: datetime) -> None:

@@ -1,45 +1,48 @@
-"""Node lives and pools: what a step needs from before it."""
+"""What a step needs from before it: pools, node lives, and what is under way."""
 
-from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, or_, select
+from sqlalchemy import Connection, RowMapping, bindparam, or_, select
 
 from receiver.adapters.store import rows
-from receiver.adapters.store.database import insert
+from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.decisions import changed_since, open_actions
-from receiver.adapters.store.inbox import AT_ONCE, not_considered
-from receiver.adapters.store.schema import node_lives, pools
+from receiver.adapters.store.inbox import not_considered
+from receiver.adapters.store.schema import drifts, node_lives, pools
 from receiver.adapters.store.totals import HEARTBEAT, marked
-from receiver.core.actions import ActionKind
-from receiver.core.memory import Memory, NodeLife, PoolMemory
+from receiver.core.actions import Action
+from receiver.core.memory import Memory, PoolMemory
+from receiver.core.model import Drift
 
 HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+
+POOLS = select(pools)
+LIVES = (
+    select(*(node_lives.c[name] for name in rows.LIFE))
+    .where(or_(node_lives.c.gone_at.is_(None), node_lives.c.gone_at > bindparam("month_start", type_=Moment)))
+    .order_by(node_lives.c.created_at, node_lives.c.instance)
+)
+DRIFTS = (
+    select(drifts)
+    .where(drifts.c.at > bindparam("since", type_=Moment), drifts.c.at <= bindparam("now", type_=Moment))
+    .order_by(drifts.c.at)
+)
 
 
 def memory(connection: Connection, now: datetime, month_start: datetime) -> Memory:
     """Return everything a step at *now* needs."""
     under_way = open_actions(connection)
-    known = {row["pool"]: row for row in connection.execute(select(pools)).mappings()}
+    known = {row["pool"]: row for row in connection.execute(POOLS).mappings()}
+    drifted = _drifts(connection, now)
     grown, removed = changed_since(connection, now - HOUR)
-    alive = or_(node_lives.c.gone_at.is_(None), node_lives.c.gone_at > month_start)
-    lives = connection.execute(
-        select(node_lives).where(alive).order_by(node_lives.c.created_at, node_lives.c.instance)
-    ).mappings()
+    lives = connection.execute(LIVES, {"month_start": month_start}).all()
     return Memory(
         pools={
-            pool: PoolMemory(
-                required=known[pool]["required"] if pool in known else under_way[pool].from_count,
-                last_grow_at=known[pool]["last_grow_at"] if pool in known else None,
-                last_shrink_at=known[pool]["last_shrink_at"] if pool in known else None,
-                required_since=known[pool]["required_since"] if pool in known else None,
-                backoff=rows.backoff(known[pool], ActionKind.GROW) if pool in known else None,
-                removal_backoff=rows.backoff(known[pool], ActionKind.RETIRE) if pool in known else None,
-                open_action=under_way.get(pool),
-            )
+            pool: _pool(known.get(pool), under_way.get(pool), drifted.get(pool, ()))
             for pool in sorted({*known, *under_way})
         },
-        lives=tuple(rows.life(row) for row in lives),
+        lives=tuple(rows.life_of(row) for row in lives),
         grown_last_hour=grown,
         removed_last_hour=removed,
         heartbeat_at=marked(connection, HEARTBEAT),
@@ -47,21 +50,30 @@ def memory(connection: Connection, now: datetime, month_start: datetime) -> Memo
     )
 
 
-def saw(connection: Connection, lives: Sequence[NodeLife], required: Mapping[str, int], at: datetime) -> None:
-    """Write the lives and counts that differ from what is stored; a step that saw nothing new writes nothing."""
-    stored: dict[str, NodeLife] = {}
-    for start in range(0, len(lives), AT_ONCE):
-        chosen = node_lives.c.instance.in_([x.instance for x in lives[start : start + AT_ONCE]])
-        found = connection.execute(select(node_lives).where(chosen)).mappings()
-        stored |= {row["instance"]: rows.life(row) for row in found}
-    for life in lives:
-        if stored.get(life.instance) != life:
-            values = {**rows.life_values(life), "changed_at": at}
-            statement = insert(connection, node_lives).values(values)
-            connection.execute(statement.on_conflict_do_update(index_elements=[node_lives.c.instance], set_=values))
-    counts = {row.pool: row.required for row in connection.execute(select(pools.c.pool, pools.c.required))}
-    for pool, count in required.items():
-        if counts.get(pool) != count:
-            values = {"required": count, "required_since": at}
-            statement = insert(connection, pools).values(pool=pool, **values)
-            connection.execute(statement.on_conflict_do_update(index_elements=[pools.c.pool], set_=values))
+def _pool(row: RowMapping | None, open_action: Action | None, drifted: tuple[Drift, ...]) -> PoolMemory:
+    """One pool; without a *row* it is known by its open action alone."""
+    if row is None:
+        assert open_action is not None
+        return PoolMemory(required=open_action.from_count, open_action=open_action)
+    return PoolMemory(
+        required=row["required"],
+        required_since=row["required_since"],
+        last_grow_at=row["last_grow_at"],
+        last_shrink_at=row["last_shrink_at"],
+        backoff=rows.backoff(row, rows.GROWTH),
+        removal_backoff=rows.backoff(row, rows.REMOVAL),
+        provisioning=rows.backoff(row, rows.PROVISIONING),
+        late=rows.late(row),
+        ready_in=row["ready_in"],
+        drifts=drifted,
+        open_action=open_action,
+    )
+
+
+def _drifts(connection: Connection, now: datetime) -> dict[str, tuple[Drift, ...]]:
+    """The drifts of the last day by pool, oldest first."""
+    found: dict[str, tuple[Drift, ...]] = {}
+    for row in connection.execute(DRIFTS, {"since": now - DAY, "now": now}):
+        drift = Drift(at=row.at, from_count=row.from_count, to_count=row.to_count)
+        found[row.pool] = (*found.get(row.pool, ()), drift)
+    return found

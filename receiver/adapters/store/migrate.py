@@ -12,7 +12,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
 from receiver.adapters.store.database import Database
-from receiver.adapters.store.urls import VARIABLE, beside, is_sqlite
+from receiver.adapters.store.urls import VARIABLE, beside, is_in_memory, is_sqlite
 from receiver.ports import WontWork
 
 SCRIPTS = Path(__file__).parent.parent / "migrations"
@@ -42,7 +42,7 @@ def upgrade(database: Database) -> None:
 @contextmanager
 def _alone(database: Database) -> Iterator[None]:
     """Hold a file lock beside a SQLite database: creating it and switching to WAL is not covered by its own."""
-    if not is_sqlite(database.url):
+    if not is_sqlite(database.url) or is_in_memory(database.url):
         yield
         return
     with beside(database.url, ".migrate.lock").open("a") as lock:

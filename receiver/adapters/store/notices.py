@@ -3,26 +3,26 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Connection, or_, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, or_, select, update
 from sqlalchemy import insert as plain_insert
 
 from receiver.adapters.store import rows
-from receiver.adapters.store.database import insert
+from receiver.adapters.store.database import put
 from receiver.adapters.store.schema import outbox, topics
 from receiver.adapters.store.totals import count
 from receiver.core.tell import Notice
 from receiver.ports import StoredNotice
 
+# Compared as stored: what could not be kept was replaced.
+TOLD_BEFORE = select(topics.c.key == bindparam("same_key")).where(topics.c.topic == bindparam("of_topic"))
+
 
 def say(connection: Connection, notice: Notice, at: datetime) -> bool:
     """Insert *notice* unless the last one of its topic had the same key, or it clears what was never told."""
-    same_key = select(topics.c.key == notice.key)  # compared as stored: what could not be kept was replaced
-    told_before = connection.execute(same_key.where(topics.c.topic == notice.topic)).scalar()
+    told_before = connection.execute(TOLD_BEFORE, {"of_topic": notice.topic, "same_key": notice.key}).scalar()
     if told_before or (notice.all_clear and told_before is None):
         return False
-    values = {"key": notice.key, "told_at": at}
-    statement = insert(connection, topics).values(topic=notice.topic, **values)
-    connection.execute(statement.on_conflict_do_update(index_elements=[topics.c.topic], set_=values))
+    put(connection, topics, {"topic": notice.topic, "key": notice.key, "told_at": at})
     fresh = {**rows.notice_values(notice), "created_at": at, "attempts": 0, "reached": [], "last_error": ""}
     connection.execute(plain_insert(outbox).values(fresh))
     return True

@@ -5,10 +5,11 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection, delete, or_
 
 from receiver.adapters.store.decisions import newest_numbers
-from receiver.adapters.store.schema import actions, decisions, deliveries, node_lives, outbox, topics
+from receiver.adapters.store.schema import actions, decisions, deliveries, drifts, node_lives, outbox, topics
 
 DELIVERIES_KEPT = timedelta(days=7)
 NOTICES_KEPT = timedelta(days=7)
+DRIFTS_KEPT = timedelta(days=7)
 DECISIONS_KEPT = timedelta(days=90)
 TOPICS_KEPT = timedelta(days=90)
 ACTIONS_KEPT = timedelta(days=400)
@@ -31,6 +32,7 @@ def prune(connection: Connection, now: datetime) -> int:
         ),
         delete(actions).where(actions.c.closed_at < now - ACTIONS_KEPT),
         delete(outbox).where(settled),
+        delete(drifts).where(drifts.c.at < now - DRIFTS_KEPT),
         delete(topics).where(topics.c.told_at < now - TOPICS_KEPT),
         delete(node_lives).where(node_lives.c.gone_at < now - LIVES_KEPT),
     )

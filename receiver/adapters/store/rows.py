@@ -1,5 +1,6 @@
 """Between rows and the core's values, field by field: what comes back equals what was put in."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import RowMapping
@@ -7,6 +8,7 @@ from sqlalchemy import RowMapping
 from receiver.core.actions import (
     Action,
     ActionKind,
+    Because,
     Decision,
     Outcome,
     OutcomeKind,
@@ -16,7 +18,7 @@ from receiver.core.actions import (
     VictimStage,
 )
 from receiver.core.memory import NodeLife
-from receiver.core.model import Backoff
+from receiver.core.model import Backoff, LateCount
 from receiver.core.signals import Alert
 from receiver.core.tell import Notice, Severity
 from receiver.ports import StoredAction, StoredDecision, StoredNotice
@@ -93,7 +95,14 @@ def progress_values(action: Action) -> Values:
     """The columns of an action that change while it is open."""
     return {
         "victims": [
-            {"instance": v.instance, "node": v.node, "stage": v.stage.value, "since": v.since} for v in action.victims
+            {
+                "instance": v.instance,
+                "node": v.node,
+                "because": v.because.value,
+                "stage": v.stage.value,
+                "since": v.since,
+            }
+            for v in action.victims
         ],
         "attempts": action.attempts,
         "retry_at": action.retry_at,
@@ -116,12 +125,17 @@ def action_values(action: Action) -> Values:
     }
 
 
+def victim(values: Mapping[str, Any]) -> Victim:
+    """One victim. What was kept before a reason was kept with it was idle."""
+    because = Because(values.get("because", Because.IDLE))
+    return Victim(**{**values, "because": because, "stage": VictimStage(values["stage"])})
+
+
 def action(row: Row) -> StoredAction:
     """One action, and its outcome unless it is open."""
     outcome = None
     if row["closed_at"] is not None:
         outcome = Outcome(kind=OutcomeKind(row["outcome"]), at=row["closed_at"], detail=row["detail"])
-    victims = (Victim(**{**v, "stage": VictimStage(v["stage"])}) for v in row["victims"])
     return StoredAction(
         action=Action(
             id=row["id"],
@@ -130,7 +144,7 @@ def action(row: Row) -> StoredAction:
             opened_at=row["opened_at"],
             from_count=row["from_count"],
             to_count=row["to_count"],
-            victims=tuple(victims),
+            victims=tuple(victim(v) for v in row["victims"]),
             decision=row["decision"],
             reserved_usd=row["reserved_usd"],
             attempts=row["attempts"],
@@ -141,22 +155,25 @@ def action(row: Row) -> StoredAction:
     )
 
 
+LIFE = tuple(NodeLife.__slots__)  # its fields are columns of the same names
+
+
 def life_values(life: NodeLife) -> Values:
     """Columns of one node's life."""
-    return {name: getattr(life, name) for name in NodeLife.__slots__}
+    return {name: getattr(life, name) for name in LIFE}
 
 
-def life(row: Row) -> NodeLife:
-    """One node's life."""
-    return NodeLife(**{name: row[name] for name in NodeLife.__slots__})
+def life_of(values: Iterable[Any]) -> NodeLife:
+    """One node's life from the columns LIFE, in that order: a step reads the whole month's."""
+    return NodeLife(**dict(zip(LIFE, values, strict=True)))
 
 
-BACKOFF_OF = {ActionKind.GROW: "backoff", ActionKind.RETIRE: "removal_backoff"}
+GROWTH, REMOVAL, PROVISIONING = "backoff", "removal_backoff", "provisioning"  # what their columns begin with
+BACKOFF_OF = {ActionKind.GROW: GROWTH, ActionKind.RETIRE: REMOVAL}
 
 
-def backoff_values(kind: ActionKind, backoff: Backoff | None) -> Values:
-    """Columns of a pool's back-off from actions of *kind*; all empty for none."""
-    prefix = BACKOFF_OF[kind]
+def backoff_values(prefix: str, backoff: Backoff | None) -> Values:
+    """Columns of one of a pool's back-offs; all empty for none."""
     return {
         f"{prefix}_failures": backoff.failures if backoff else None,
         f"{prefix}_until": backoff.until if backoff else None,
@@ -165,9 +182,8 @@ def backoff_values(kind: ActionKind, backoff: Backoff | None) -> Values:
     }
 
 
-def backoff(row: Row, kind: ActionKind) -> Backoff | None:
-    """A pool's back-off from actions of *kind*, if it has one."""
-    prefix = BACKOFF_OF[kind]
+def backoff(row: Row, prefix: str) -> Backoff | None:
+    """One of a pool's back-offs, if it has it."""
     if row[f"{prefix}_until"] is None:
         return None
     return Backoff(
@@ -176,6 +192,22 @@ def backoff(row: Row, kind: ActionKind) -> Backoff | None:
         reason=row[f"{prefix}_reason"],
         instances=tuple(row[f"{prefix}_instances"] or ()),
     )
+
+
+def late_values(late: LateCount | None) -> Values:
+    """Columns of a pool's late count; all empty for none."""
+    return {
+        "late_surviving": late.surviving if late else None,
+        "late_shown": late.shown if late else None,
+        "late_since": late.since if late else None,
+    }
+
+
+def late(row: Row) -> LateCount | None:
+    """A pool's late count, if it has one."""
+    if row["late_since"] is None:
+        return None
+    return LateCount(surviving=row["late_surviving"], shown=row["late_shown"], since=row["late_since"])
 
 
 def notice_values(notice: Notice) -> Values:

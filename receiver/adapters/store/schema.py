@@ -2,7 +2,7 @@
 
 from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, MetaData, Table
 
-from receiver.adapters.store.columns import Exact, Json, Moment, PlainText
+from receiver.adapters.store.columns import Duration, Exact, Json, Moment, PlainText
 
 metadata = MetaData()
 
@@ -104,8 +104,11 @@ node_lives = Table(
     Column("running_at", Moment),
     Column("idle_since", Moment),
     Column("lost_at", Moment),
+    Column("unknown_since", Moment),
+    Column("seen_at", Moment, nullable=False),  # first: what a node had behind it then, nobody watched
     Column("changed_at", Moment, nullable=False),
     Index("node_lives_by_gone_at", "gone_at"),
+    Index("node_lives_by_usable_at", "pool", "usable_at"),
 )
 
 pools = Table(
@@ -124,6 +127,26 @@ pools = Table(
     Column("removal_backoff_until", Moment),
     Column("removal_backoff_reason", PlainText),
     Column("removal_backoff_instances", Json),
+    Column("provisioning_failures", Integer),
+    Column("provisioning_until", Moment),
+    Column("provisioning_reason", PlainText),
+    Column("provisioning_instances", Json),
+    Column("late_surviving", Integer),
+    Column("late_shown", Integer),
+    Column("late_since", Moment),
+    Column("ready_in", Duration),  # derived from node_lives whenever a node becomes usable
+)
+
+drifts = Table(  # required counts that somebody else changed
+    "drifts",
+    metadata,
+    Column("id", Number, primary_key=True, autoincrement=True),
+    Column("pool", PlainText, nullable=False),
+    Column("at", Moment, nullable=False),
+    Column("from_count", Integer, nullable=False),
+    Column("to_count", Integer, nullable=False),
+    Index("one_drift_per_pool_and_step", "pool", "at", unique=True),
+    Index("drifts_by_at", "at"),
 )
 
 outbox = Table(

@@ -1,24 +1,26 @@
 """The store on SQLite or PostgreSQL: one transaction per call (`receiver.ports.Store` says what each one means)."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Connection, make_url, select
 
-from receiver.adapters.store import decisions, inbox, ledger, notices, pruning, schema, totals
-from receiver.adapters.store.database import LOCK_WAIT_SECONDS, Database, insert
+from receiver.adapters.store import decisions, inbox, ledger, notices, pruning, schema, sightings, totals
+from receiver.adapters.store.database import LOCK_WAIT_SECONDS, Database, put
 from receiver.adapters.store.migrate import upgrade
-from receiver.adapters.store.urls import VARIABLE, database_file, is_sqlite, parse
+from receiver.adapters.store.urls import VARIABLE, database_file, is_in_memory, is_sqlite, parse
 from receiver.core.actions import Action, Decision, Outcome
 from receiver.core.memory import Memory, NodeLife
-from receiver.core.model import Backoff
+from receiver.core.model import Backoff, Drift, LateCount
 from receiver.core.signals import Alert
 from receiver.core.tell import Notice
 from receiver.ports import Delivery, StoredAction, StoredDecision, StoredNotice, TryLater, WontWork
 
 THE_ONE = 1  # the snapshot's only row
+SNAPSHOT = select(schema.snapshot.c.picture, schema.snapshot.c.at).where(schema.snapshot.c.id == THE_ONE)
 
 
 def open_store(url: str, *, lock_wait: float = LOCK_WAIT_SECONDS) -> "SqlStore":
@@ -55,6 +57,13 @@ def open_store(url: str, *, lock_wait: float = LOCK_WAIT_SECONDS) -> "SqlStore":
     return SqlStore(database)
 
 
+def open_in_memory() -> "SqlStore":
+    """Return an empty store that is gone when it is closed: for simulations, which have nothing to survive."""
+    database = Database(make_url("sqlite://"))
+    schema.metadata.create_all(database.engine)
+    return SqlStore(database)
+
+
 def _writable_folder(path: str) -> None:
     """Create the folder of *path* and make sure that a database can be written there."""
     file = database_file(parse(f"sqlite:///{path}"))
@@ -75,10 +84,18 @@ class SqlStore:
     def __init__(self, database: Database) -> None:
         """Use *database*, whose schema is up to date."""
         self._database = database
+        self._last_read: Memory | None = None  # while it is what pools and lives hold
 
     def close(self) -> None:
         """Let go of every connection."""
         self._database.close()
+
+    @contextmanager
+    def _write_memory(self) -> Iterator[Connection]:
+        """Open a transaction that may change what `memory` last returned."""
+        self._last_read = None
+        with self._database.write() as connection:
+            yield connection
 
     # --- deliveries
 
@@ -103,34 +120,61 @@ class SqlStore:
     def memory(self, now: datetime, month_start: datetime) -> Memory:
         """See Store. Removals of the last hour count however their action ended: the nodes are gone."""
         with self._database.read() as connection:
-            return ledger.memory(connection, now, month_start)
+            found = ledger.memory(connection, now, month_start)
+        self._last_read = found
+        return found
 
-    def saw(self, lives: Sequence[NodeLife], required: Mapping[str, int], at: datetime) -> None:
-        """See Store."""
-        with self._database.write() as connection:
-            ledger.saw(connection, lives, required, at)
+    def saw(
+        self,
+        lives: Sequence[NodeLife],
+        required: Mapping[str, int],
+        at: datetime,
+        *,
+        works: Collection[str] = (),
+        drifts: Mapping[str, Drift] | None = None,
+    ) -> None:
+        """See Store. What equals the last read memory is not compared with the rows again."""
+        last_read = self._last_read
+        if last_read is not None:
+            if not drifts and not sightings.is_news(last_read, lives, required, works):
+                return
+            lives = sightings.unlike(last_read, lives)
+        with self._write_memory() as connection:
+            sightings.saw(connection, lives, required, at, works, drifts or {})
 
     # --- decisions and actions
 
     def decided(self, decision: Decision) -> int:
         """See Store."""
+        with self._database.read() as connection:
+            before = decisions.in_force(connection, decision)
+        if before is not None:
+            return before
         with self._database.write() as connection:
             return decisions.decided(connection, decision)
 
-    def opened(self, action: Action) -> bool:
+    def opened(self, action: Action, provisioning: Backoff | None = None) -> bool:
         """See Store."""
-        with self._database.write() as connection:
-            return decisions.opened(connection, action)
+        with self._write_memory() as connection:
+            return decisions.opened(connection, action, provisioning)
 
     def progressed(self, action: Action) -> None:
         """See Store."""
         with self._database.write() as connection:
             decisions.progressed(connection, action)
 
-    def closed(self, action: Action, outcome: Outcome, backoff: Backoff | None, notice: Notice | None = None) -> None:
+    def closed(
+        self,
+        action: Action,
+        outcome: Outcome,
+        backoff: Backoff | None,
+        notice: Notice | None = None,
+        *,
+        late: LateCount | None = None,
+    ) -> None:
         """See Store. Withdrawn and superseded actions leave back-off and cooldowns as they are."""
-        with self._database.write() as connection:
-            decisions.closed(connection, action, outcome, backoff)
+        with self._write_memory() as connection:
+            decisions.closed(connection, action, outcome, backoff, late)
             if notice is not None:
                 notices.say(connection, notice, outcome.at)
 
@@ -191,22 +235,22 @@ class SqlStore:
     def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None:
         """See Store."""
         with self._database.write() as connection:
-            values = {"at": at, "picture": dict(snapshot)}
-            statement = insert(connection, schema.snapshot).values(id=THE_ONE, **values)
-            connection.execute(statement.on_conflict_do_update(index_elements=[schema.snapshot.c.id], set_=values))
+            put(connection, schema.snapshot, {"id": THE_ONE, "at": at, "picture": dict(snapshot)})
 
     def snapshot(self) -> tuple[Mapping[str, Any], datetime] | None:
         """See Store."""
         with self._database.read() as connection:
-            row = connection.execute(select(schema.snapshot).where(schema.snapshot.c.id == THE_ONE)).mappings().first()
-        return None if row is None else (row["picture"], row["at"])
+            row = connection.execute(SNAPSHOT).first()
+        return None if row is None else (row.picture, row.at)
 
     def counts(self) -> Mapping[str, Any]:
         """Return totals since the store was created; they do not fall when rows are pruned.
 
         ``deliveries``: n · ``alerts_by_action``: {action: n}, unknown actions as ``other`` ·
         ``decisions``: {(pool, change): n} · ``actions``: {(pool, kind, outcome): n}, closed ones ·
-        ``notices``: {"pending" | "sent" | "failed": n}, failed are those given up · ``open_actions``:
+        ``notices``: {"pending" | "sent" | "failed": n}, failed are those given up · ``drifts``: {pool: n} ·
+        ``provision_buckets``: {(pool, stage, bucket): n}, each node in its smallest bucket alone, and
+        ``provision_milliseconds``: {(pool, stage): sum} (`receiver.core.stages` names both) · ``open_actions``:
         {pool: opened_at} · ``last_delivery_at``, ``heartbeat_at``: datetime or None.
         """
         with self._database.read() as connection:
@@ -217,12 +261,12 @@ class SqlStore:
     def check(self) -> None:
         """See Store. It writes: only that finds a full disk or a file that was taken away."""
         url = self._database.url
-        if is_sqlite(url) and not database_file(url).exists():
+        if is_sqlite(url) and not is_in_memory(url) and not database_file(url).exists():
             raise TryLater("store: the database file is gone", code="store")
         with self._database.write() as connection:
             totals.count(connection, "checks")
 
     def prune(self, now: datetime) -> int:
         """Delete what is too old to matter (`receiver.adapters.store.pruning`); return the number of rows."""
-        with self._database.write() as connection:
+        with self._write_memory() as connection:
             return pruning.prune(connection, now)

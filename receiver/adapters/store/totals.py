@@ -2,38 +2,42 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Insert, bindparam, func, select
 
-from receiver.adapters.store.database import insert
+from receiver.adapters.store.database import insert_in, put
 from receiver.adapters.store.schema import actions, marks, outbox, totals
 
 HEARTBEAT = "heartbeat"
 LAST_DELIVERY = "last_delivery"
+PROVISION_BUCKETS = "provision_buckets"  # by pool, stage and the one bucket that each node falls into
+PROVISION_MILLISECONDS = "provision_milliseconds"  # by pool and stage
+MARKED = select(marks.c.at).where(marks.c.name == bindparam("of_name"))
 
 
 def count(connection: Connection, name: str, *labels: str, by: int = 1) -> None:
     """Add *by* to the total *name* of *labels*."""
-    statement = insert(connection, totals).values(name=name, labels=list(labels), total=by)
-    connection.execute(
-        statement.on_conflict_do_update(
-            index_elements=[totals.c.name, totals.c.labels], set_={"total": totals.c.total + statement.excluded.total}
-        )
-    )
+    connection.execute(_addition(connection.dialect.name), {"name": name, "labels": list(labels), "total": by})
+
+
+@cache
+def _addition(dialect: str) -> Insert:
+    statement = insert_in(dialect, totals)
+    added = {"total": totals.c.total + statement.excluded.total}
+    addition: Insert = statement.on_conflict_do_update(index_elements=[totals.c.name, totals.c.labels], set_=added)
+    return addition
 
 
 def mark(connection: Connection, name: str, at: datetime) -> None:
     """Note that *name* happened at *at*. The latest note counts, whatever an earlier one under a wrong clock said."""
-    statement = insert(connection, marks).values(name=name, at=at)
-    connection.execute(
-        statement.on_conflict_do_update(index_elements=[marks.c.name], set_={"at": statement.excluded.at})
-    )
+    put(connection, marks, {"name": name, "at": at})
 
 
 def marked(connection: Connection, name: str) -> datetime | None:
     """When *name* happened last."""
-    return connection.execute(select(marks.c.at).where(marks.c.name == name)).scalar()
+    return connection.execute(MARKED, {"of_name": name}).scalar()
 
 
 def counts(connection: Connection) -> Mapping[str, Any]:
@@ -51,6 +55,9 @@ def counts(connection: Connection) -> Mapping[str, Any]:
         "decisions": found.get("decisions", {}),
         "actions": found.get("actions", {}),
         "notices": {"sent": 0, "failed": 0, **notices, "pending": connection.execute(waiting).scalar_one()},
+        "drifts": {labels[0]: total for labels, total in found.get("drifts", {}).items()},
+        PROVISION_BUCKETS: found.get(PROVISION_BUCKETS, {}),
+        PROVISION_MILLISECONDS: found.get(PROVISION_MILLISECONDS, {}),
         "open_actions": {row.pool: row.opened_at for row in connection.execute(under_way)},
         "last_delivery_at": marked(connection, LAST_DELIVERY),
         "heartbeat_at": marked(connection, HEARTBEAT),

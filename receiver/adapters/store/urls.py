@@ -32,8 +32,13 @@ def parse(url: str) -> URL:
 
 
 def is_sqlite(url: URL) -> bool:
-    """True for a SQLite file."""
+    """True for SQLite, in a file or in memory."""
     return url.get_backend_name() == "sqlite"
+
+
+def is_in_memory(url: URL) -> bool:
+    """True for a SQLite database without a file; only `open_in_memory` makes one."""
+    return is_sqlite(url) and not url.database
 
 
 def database_file(url: URL) -> Path:

@@ -17,7 +17,8 @@ def upgrade() -> None:
     _deliveries()
     _decisions()
     _actions()
-    _nodes_and_pools()
+    _nodes()
+    _pools()
     _notices()
     _figures()
 
@@ -99,7 +100,7 @@ def _actions() -> None:
     )
 
 
-def _nodes_and_pools() -> None:
+def _nodes() -> None:
     op.create_table(
         "node_lives",
         sa.Column("instance", sa.Text, primary_key=True),
@@ -116,9 +117,15 @@ def _nodes_and_pools() -> None:
         sa.Column("running_at", TIME),
         sa.Column("idle_since", TIME),
         sa.Column("lost_at", TIME),
+        sa.Column("unknown_since", TIME),
+        sa.Column("seen_at", TIME, nullable=False),
         sa.Column("changed_at", TIME, nullable=False),
     )
     op.create_index("node_lives_by_gone_at", "node_lives", ["gone_at"])
+    op.create_index("node_lives_by_usable_at", "node_lives", ["pool", "usable_at"])
+
+
+def _pools() -> None:
     op.create_table(
         "pools",
         sa.Column("pool", sa.Text, primary_key=True),
@@ -134,7 +141,25 @@ def _nodes_and_pools() -> None:
         sa.Column("removal_backoff_until", TIME),
         sa.Column("removal_backoff_reason", sa.Text),
         sa.Column("removal_backoff_instances", sa.Text),
+        sa.Column("provisioning_failures", sa.Integer),
+        sa.Column("provisioning_until", TIME),
+        sa.Column("provisioning_reason", sa.Text),
+        sa.Column("provisioning_instances", sa.Text),
+        sa.Column("late_surviving", sa.Integer),
+        sa.Column("late_shown", sa.Integer),
+        sa.Column("late_since", TIME),
+        sa.Column("ready_in", sa.BigInteger),
     )
+    op.create_table(
+        "drifts",
+        sa.Column("id", NUMBER, primary_key=True, autoincrement=True),
+        sa.Column("pool", sa.Text, nullable=False),
+        sa.Column("at", TIME, nullable=False),
+        sa.Column("from_count", sa.Integer, nullable=False),
+        sa.Column("to_count", sa.Integer, nullable=False),
+    )
+    op.create_index("one_drift_per_pool_and_step", "drifts", ["pool", "at"], unique=True)
+    op.create_index("drifts_by_at", "drifts", ["at"])
 
 
 def _notices() -> None:

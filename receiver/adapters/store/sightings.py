@@ -1,0 +1,118 @@
+"""What a step saw, written where it differs from what is stored: node lives, required counts, drifts."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from statistics import median
+
+from sqlalchemy import Connection, bindparam, select, update
+
+from receiver.adapters.store import rows
+from receiver.adapters.store.database import insert, put
+from receiver.adapters.store.inbox import AT_ONCE
+from receiver.adapters.store.schema import drifts, node_lives, pools
+from receiver.adapters.store.totals import PROVISION_BUCKETS, PROVISION_MILLISECONDS, count
+from receiver.core import stages
+from receiver.core.memory import Memory, NodeLife
+from receiver.core.model import Drift
+
+NODES_OF_A_MEDIAN = 20
+NO_LATE_COUNT = rows.late_values(None)
+NO_PROVISIONING = rows.backoff_values(rows.PROVISIONING, None)
+
+STORED_LIVES = select(*(node_lives.c[name] for name in rows.LIFE), node_lives.c.seen_at).where(
+    node_lives.c.instance.in_(bindparam("instances", expanding=True))
+)
+STORED_POOLS = select(pools.c.pool, pools.c.required, pools.c.required_since, pools.c.late_shown)
+LAST_USABLE = (
+    select(node_lives.c.created_at, node_lives.c.usable_at)
+    .where(node_lives.c.pool == bindparam("pool"), node_lives.c.usable_at > node_lives.c.seen_at)
+    .order_by(node_lives.c.usable_at.desc())
+    .limit(NODES_OF_A_MEDIAN)
+)
+
+
+def is_news(memory: Memory, lives: Sequence[NodeLife], required: Mapping[str, int], works: Collection[str]) -> bool:
+    """True when any of it differs from *memory*, which is what the store holds."""
+    if any(p.provisioning is not None and pool in works for pool, p in memory.pools.items()):
+        return True
+    for pool, shown in required.items():
+        past = memory.pools.get(pool)
+        if past is None or past.required_since is None or past.required != shown:  # without a time it was not seen yet
+            return True
+        if past.late is not None and past.late.shown != shown:
+            return True
+    return bool(unlike(memory, lives))
+
+
+def unlike(memory: Memory | None, lives: Sequence[NodeLife]) -> Sequence[NodeLife]:
+    """Return those of *lives* that differ from what *memory* holds; all of them without one."""
+    if memory is None:
+        return lives
+    held = {life.instance: life for life in memory.lives}
+    return [life for life in lives if held.get(life.instance) != life]
+
+
+def saw(
+    connection: Connection,
+    lives: Sequence[NodeLife],
+    required: Mapping[str, int],
+    at: datetime,
+    works: Collection[str],
+    changed: Mapping[str, Drift],
+) -> None:
+    """Write the *lives* and counts that differ from what is stored, and what follows from them."""
+    _write_counts(connection, required, at)
+    _write_lives(connection, lives, at)
+    if works:
+        working = pools.c.pool.in_(list(works))
+        connection.execute(
+            update(pools).where(working, pools.c.provisioning_until.is_not(None)).values(NO_PROVISIONING)
+        )
+    for pool, drift in changed.items():
+        values = {"pool": pool, "at": drift.at, "from_count": drift.from_count, "to_count": drift.to_count}
+        statement = insert(connection, drifts).values(values).on_conflict_do_nothing().returning(drifts.c.id)
+        if connection.execute(statement).first() is not None:
+            count(connection, "drifts", pool)
+
+
+def _write_lives(connection: Connection, lives: Sequence[NodeLife], at: datetime) -> None:
+    stored: dict[str, tuple[NodeLife, datetime]] = {}
+    for start in range(0, len(lives), AT_ONCE):
+        chosen = {"instances": [x.instance for x in lives[start : start + AT_ONCE]]}
+        found = ((rows.life_of(row[:-1]), row.seen_at) for row in connection.execute(STORED_LIVES, chosen).all())
+        stored |= {before.instance: (before, seen_at) for before, seen_at in found}
+    became_usable: set[str] = set()
+    for life in lives:
+        before, first_seen = stored.get(life.instance, (None, at))
+        if before == life:
+            continue
+        put(connection, node_lives, {**rows.life_values(life), "changed_at": at}, seen_at=at)
+        for stage, milliseconds in stages.passed(before, life, first_seen):
+            count(connection, PROVISION_BUCKETS, life.pool, stage, stages.bucket(milliseconds))
+            count(connection, PROVISION_MILLISECONDS, life.pool, stage, by=milliseconds)
+        if life.usable_at is not None and (before is None or before.usable_at is None):
+            became_usable.add(life.pool)
+    for pool in became_usable:
+        _write_ready_in(connection, pool)
+
+
+def _write_ready_in(connection: Connection, pool: str) -> None:
+    """Keep the median time to usable of the pool's last nodes beside the pool: each step reads it."""
+    found = connection.execute(LAST_USABLE, {"pool": pool})
+    took = [max(row.usable_at - row.created_at, timedelta(0)) for row in found]
+    if took:
+        connection.execute(update(pools).where(pools.c.pool == pool).values(ready_in=median(took)))
+
+
+def _write_counts(connection: Connection, required: Mapping[str, int], at: datetime) -> None:
+    """A count that differs from the one that a late count stands on ends it: Civo has caught up, or somebody came."""
+    stored = {row.pool: row for row in connection.execute(STORED_POOLS)}
+    for pool, shown in required.items():
+        row = stored.get(pool)
+        values: rows.Values = {}
+        if row is None or row.required_since is None or row.required != shown:
+            values = {"required": shown, "required_since": at}
+        if row is not None and row.late_shown not in (None, shown):
+            values |= NO_LATE_COUNT
+        if values:
+            put(connection, pools, {"pool": pool, **values}, required=shown)
