@@ -23,7 +23,7 @@ from receiver.adapters.telemetry import PrometheusTelemetry
 from receiver.adapters.writer_lock import WriterLock
 from receiver.clock import SystemClock
 from receiver.config import ConfigError, Settings, load
-from receiver.config.model import Mode
+from receiver.config.model import GroupDemand, Mode, QueueDemand
 from receiver.look import Sources
 from receiver.loop import Courier, Loop
 from receiver.metrics import Instruments, StoreCollector, installed_version
@@ -151,7 +151,13 @@ def _open_ports(settings: Settings, store: SqlStore, writer: WriterLock) -> tupl
         )
     except ValueError as error:  # a key or an id that cannot be sent; the message names the variable
         raise WontWork(str(error), code="configuration") from None
-    cluster: Cluster | None = connect(told.kubeconfig) if said.kubernetes.enabled else None
+    cluster: Cluster | None = None
+    if said.kubernetes.enabled:
+        cluster = connect(
+            told.kubeconfig,
+            kueue_queued=said.kueue.demand is QueueDemand.QUEUED,
+            volcano_podgroups=said.volcano.demand is GroupDemand.PODGROUPS,
+        )
     sources = Sources(
         cloud=cloud,
         cluster=cluster,

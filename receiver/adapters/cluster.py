@@ -6,7 +6,9 @@ anything but by eviction.
 
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import yaml
@@ -14,11 +16,15 @@ from kubernetes import client, config
 from kubernetes.config.config_exception import ConfigException
 
 from receiver.adapters.cluster_wire import CONFLICT, NOT_FOUND, TOO_MANY, ClusterWire, at_least
+from receiver.adapters.custom_resources import CustomResources
+from receiver.adapters.gangs import Declaration, PodGroups, Roll, with_siblings
 from receiver.adapters.nodes import key_of, node_from, section
-from receiver.adapters.pods import SPEAKING, Fate, fate, hosts_us, pod_from
+from receiver.adapters.pods import SPEAKING, Fate, doubts, fate, hosts_us, is_untried, pod_from
+from receiver.adapters.queues import Queues
+from receiver.adapters.remarks import Remarks
 from receiver.adapters.sessions import quick_retry, user_agent
 from receiver.clock import SystemClock
-from receiver.core.pods import Pod
+from receiver.core.pods import Pod, PodPhase
 from receiver.ports import CORDON_ANNOTATION, Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
 
 LIVING = "status.phase!=Succeeded,status.phase!=Failed"
@@ -30,9 +36,16 @@ NAME_ROOM = 200  # an Event's name is the pod's and a random part, 253 character
 MESSAGE_ROOM = 1000  # the API allows 1024
 
 
-def connect(kubeconfig: str | None = None, *, timeouts: tuple[float, float] = (5, 30)) -> "KubernetesCluster":
+def connect(
+    kubeconfig: str | None = None,
+    *,
+    timeouts: tuple[float, float] = (5, 30),
+    kueue_queued: bool = False,
+    volcano_podgroups: bool = False,
+) -> "KubernetesCluster":
     """Return the cluster of *kubeconfig* (a path, or several as in KUBECONFIG), or else the one we run in.
 
+    *kueue_queued* and *volcano_podgroups* say which queues count as demand, see `Queues`.
     Raises WontWork when neither gives credentials; no call is made yet.
     """
     configuration = client.Configuration()
@@ -46,7 +59,9 @@ def connect(kubeconfig: str | None = None, *, timeouts: tuple[float, float] = (5
         where = f"KUBECONFIG {kubeconfig}" if kubeconfig else "the pod's service account"
         remedy = "set KUBECONFIG to a readable file, or run inside the cluster with a mounted token"
         raise WontWork(f"no Kubernetes credentials from {where}: {error}; {remedy}", code="no_credentials") from error
-    return KubernetesCluster(configuration, timeouts=timeouts)
+    return KubernetesCluster(
+        configuration, timeouts=timeouts, kueue_queued=kueue_queued, volcano_podgroups=volcano_podgroups
+    )
 
 
 class KubernetesCluster:
@@ -62,6 +77,8 @@ class KubernetesCluster:
         *,
         timeouts: tuple[float, float] = (5, 30),
         clock: Clock | None = None,
+        kueue_queued: bool = False,
+        volcano_podgroups: bool = False,
     ) -> None:
         configuration.retries = quick_retry()
         self._client = client.ApiClient(configuration)
@@ -69,6 +86,10 @@ class KubernetesCluster:
         self._core = client.CoreV1Api(self._client)
         self._clock = clock or SystemClock()
         self._wire = ClusterWire(self._client, timeouts, self._clock)
+        self._remarks = Remarks(self._clock)
+        resources = CustomResources(self._wire, self._client, self._clock, self._remarks)
+        self._pod_groups = PodGroups(resources)
+        self._queues = Queues(resources, kueue=kueue_queued, volcano=volcano_podgroups)
 
     def __repr__(self) -> str:
         return f"KubernetesCluster({self._wire.url!r})"
@@ -83,15 +104,43 @@ class KubernetesCluster:
         self._wire.ask("list", "nodes", self._core.list_node, limit=1)
 
     def look(self) -> ClusterFacts:
-        """Return the nodes, then the living GPU pods: a pod bound in between is seen, not missed."""
+        """Return the nodes, then the living GPU pods, then what queues hold back.
+
+        A pod bound in between is seen, not missed, and one that a queue lets through in between is missed, not
+        counted twice.
+        """
         nodes = self._wire.every("nodes", self._core.list_node)
         pods = self._wire.every("pods", self._core.list_pod_for_all_namespaces, field_selector=LIVING)
         hosts: dict[str, list[str]] = {}
         for raw in pods:
             if hosts_us(raw):
                 hosts.setdefault(str(section(raw, "spec").get("nodeName")), []).append(key_of(raw))
+            for doubt in doubts(raw):
+                self._remarks.warn("annotation not understood", doubt)
         found = tuple(node_from(n, sorted(hosts.get(str(section(n, "metadata").get("name")), ()))) for n in nodes)
-        return ClusterFacts(nodes=found, pods=_gpu_pods(pods))
+        return ClusterFacts(nodes=found, pods=self._demand(pods))
+
+    def _demand(self, raws: Sequence[Mapping[str, Any]]) -> tuple[Pod, ...]:
+        """Return the GPU pods among *raws* with what their gangs need, and those that queues announce."""
+        untried = frozenset(key_of(raw) for raw in raws if is_untried(raw))
+        pods = with_siblings(_gpu_pods(raws), untried)
+        roll = Roll(raws, frozenset(p.key for p in pods))
+        volcano = self._queues.volcano_groups()
+        groups = self._pod_groups.of(roll.declarations, {} if volcano is None else {Declaration.VOLCANO: volcano})
+        waiting = {p.gang for p in pods if p.gang and p.phase is PodPhase.WAITING}
+        least = roll.minimums(groups, self._succeeded(roll, roll.short_of_size() & waiting))
+        pods = [replace(p, gang_min=least.get(p.gang)) if p.gang else p for p in pods]
+        queued = self._queues.waiting(raws, volcano or (), [p for p in pods if p.key in untried])
+        announced = {p.key for p in queued}
+        return (*(p for p in pods if p.key not in announced), *queued)
+
+    def _succeeded(self, roll: Roll, gangs: frozenset[str]) -> Mapping[str, int]:
+        """Return how many pods of each of *gangs* have done their work; no node is needed for them again."""
+        done: list[Mapping[str, Any]] = []
+        for namespace in sorted({gang.partition("/")[0] for gang in gangs}):
+            call = partial(self._core.list_namespaced_pod, namespace)
+            done += self._wire.every("pods", call, field_selector="status.phase=Succeeded")
+        return roll.succeeded(done)
 
     def gpu_pods_on(self, node: str) -> Sequence[Pod]:
         """Return the GPU pods bound to *node*, running, starting or leaving."""

@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from receiver.adapters.custom_resources import CustomResources, Kind
-from receiver.adapters.nodes import key_of, section, words
+from receiver.adapters.nodes import entries, key_of, section, words
+from receiver.core.pods import Pod, PodPhase
 from receiver.ports import GANG_ANNOTATION, GANG_SIZE_ANNOTATION
 
 COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
@@ -48,17 +49,23 @@ def gang_of(raw: Mapping[str, Any]) -> Gang | None:
     """Return the gang that the pod in *raw* declares, or None."""
     metadata = section(raw, "metadata")
     labels, annotations = words(metadata, "labels"), words(metadata, "annotations")
-    volcano = next((annotations[a] for a in VOLCANO_ANNOTATIONS if annotations.get(a)), "")
     declared = (
         (Declaration.OURS, annotations.get(GANG_ANNOTATION, ""), annotations.get(GANG_SIZE_ANNOTATION)),
         (Declaration.COSCHEDULING, labels.get(COSCHEDULING_LABEL, ""), None),
-        (Declaration.VOLCANO, volcano, None),
+        (Declaration.VOLCANO, _volcano_name(annotations), None),
         (Declaration.KUEUE, labels.get(KUEUE_LABEL, ""), annotations.get(KUEUE_SIZE_ANNOTATION)),
     )
     for by, name, size in declared:
         if name.strip():
             return Gang(key=f"{metadata.get('namespace') or ''}/{name.strip()}", by=by, size=whole(size))
     return None
+
+
+def volcano_group_of(raw: Mapping[str, Any]) -> str:
+    """Return the key of the Volcano PodGroup that the pod in *raw* belongs to, or an empty string."""
+    metadata = section(raw, "metadata")
+    name = _volcano_name(words(metadata, "annotations"))
+    return f"{metadata.get('namespace') or ''}/{name}" if name else ""
 
 
 def whole(value: object) -> int | None:
@@ -73,10 +80,15 @@ class PodGroups:
     def __init__(self, resources: CustomResources) -> None:
         self._resources = resources
 
-    def of(self, declarations: Iterable[Declaration]) -> dict[Declaration, list[Mapping[str, Any]]]:
-        """Return the PodGroups behind *declarations*. What cannot be read is left out: never a reason to fail."""
-        found: dict[Declaration, list[Mapping[str, Any]]] = {}
-        for by in sorted(set(declarations) & GROUPS.keys()):
+    def of(
+        self, declarations: Iterable[Declaration], known: Mapping[Declaration, list[Mapping[str, Any]]]
+    ) -> dict[Declaration, list[Mapping[str, Any]]]:
+        """Return the PodGroups behind *declarations*, and those already *known*.
+
+        What cannot be read is left out: it is never a reason to fail.
+        """
+        found = dict(known)
+        for by in sorted(set(declarations) & GROUPS.keys() - known.keys()):
             groups = self._resources.if_readable(GROUPS[by], WITHOUT_GROUPS)
             if groups is not None:
                 found[by] = groups
@@ -93,6 +105,7 @@ class Roll:
 
     def __init__(self, raws: Sequence[Mapping[str, Any]], gpu_pods: frozenset[str]) -> None:
         self.gangs: dict[str, Gang] = {}
+        self._controllers: dict[str, set[str]] = {}
         self._living: Counter[str] = Counter()
         self._settled: Counter[str] = Counter()
         for raw in raws:
@@ -102,6 +115,7 @@ class Roll:
             known = self.gangs.setdefault(gang.key, gang)
             if known.size is None and gang.size is not None:
                 self.gangs[gang.key] = gang
+            self._controllers.setdefault(gang.key, set()).add(_controller(raw))
             self._living[gang.key] += 1
             if key_of(raw) not in gpu_pods or _nominated(raw):
                 self._settled[gang.key] += 1
@@ -114,6 +128,11 @@ class Roll:
     def short_of_size(self) -> frozenset[str]:
         """Return the gangs that declare their own size and have fewer living pods than that."""
         return frozenset(k for k, g in self.gangs.items() if g.size is not None and self._living[k] < g.size)
+
+    def succeeded(self, terminated: Iterable[Mapping[str, Any]]) -> Counter[str]:
+        """Return, by gang, how many of the *terminated* pods belong to it: same gang, same controller."""
+        keys = [(g.key, _controller(raw)) for raw in terminated if (g := gang_of(raw)) is not None]
+        return Counter(key for key, controller in keys if controller in self._controllers.get(key, ()))
 
     def minimums(
         self, groups: Mapping[Declaration, Sequence[Mapping[str, Any]]], succeeded: Mapping[str, int]
@@ -136,6 +155,22 @@ class Roll:
             if size is not None:
                 least[key] = max(1, size - done - self._settled[key])
         return least
+
+
+def with_siblings(pods: Sequence[Pod], untried: frozenset[str]) -> list[Pod]:
+    """Return *pods*, where the *untried* ones (by key) of a gang wait too once another of its pods waits."""
+    waiting = {p.gang for p in pods if p.gang and p.phase is PodPhase.WAITING}
+    return [replace(p, phase=PodPhase.WAITING) if p.key in untried and p.gang in waiting else p for p in pods]
+
+
+def _volcano_name(annotations: Mapping[str, str]) -> str:
+    return next((annotations[a] for a in VOLCANO_ANNOTATIONS if annotations.get(a)), "")
+
+
+def _controller(raw: Mapping[str, Any]) -> str:
+    """Return the uid of the object that made the pod in *raw*, empty for a pod of its own."""
+    owners = entries(section(raw, "metadata"), "ownerReferences")
+    return next((str(o.get("uid") or "") for o in owners if o.get("controller") is True), "")
 
 
 def _nominated(raw: Mapping[str, Any]) -> bool:

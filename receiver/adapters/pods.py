@@ -1,6 +1,6 @@
 """Kubernetes pods as values, from the API server's JSON, and which of them may leave a node."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -26,9 +26,8 @@ MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 CLAIMS = "resource.k8s.io/claims"  # devices claimed by Dynamic Resource Allocation: no count stands in the pod
 WHOLE_GPUS = frozenset({"nvidia.com/gpu", "nvidia.com/gpu.shared"})
 SLICES = "nvidia.com/mig-"
-# Why a scheduler left a pod out. Volcano names the reason "Unschedulable" only for the pods of a gang at which it
-# gave up: those that would have fitted are "Schedulable", those that it did not try any more "Undetermined".
-REFUSALS = frozenset({"Unschedulable", "Schedulable", "Undetermined"})
+UNSCHEDULABLE = "Unschedulable"
+UNTRIED = frozenset({"Schedulable", "Undetermined"})  # Volcano's words for pods of a gang of which another did not fit
 NEVER = Requirement(key="", operator="In")  # an empty node selector term matches no node (NodeSelector v1 core)
 
 
@@ -80,7 +79,7 @@ def pod_from(raw: Mapping[str, Any]) -> Pod | None:
         terminating=bool(metadata.get("deletionTimestamp")),
         evictable=annotations.get(SAFE_TO_EVICT_ANNOTATION, "").lower() == "true" and not is_protected(annotations),
         protected=is_protected(annotations),
-        idle_shutdown=_idle_shutdown(annotations),
+        idle_shutdown=_length(annotations.get(IDLE_SHUTDOWN_ANNOTATION, "")),
         keep_until=moment(annotations.get(KEEP_UNTIL_ANNOTATION)),
         running_since=_running_since(raw),
         scheduler_says=_refusal(raw).get("message") or "",
@@ -90,15 +89,10 @@ def pod_from(raw: Mapping[str, Any]) -> Pod | None:
 def doubts(raw: Mapping[str, Any]) -> list[str]:
     """Return a sentence for every annotation of ours on the pod in *raw* that is not understood and has no effect."""
     annotations = words(section(raw, "metadata"), "annotations")
-    read: dict[str, tuple[object, str]] = {
-        IDLE_SHUTDOWN_ANNOTATION: (_idle_shutdown(annotations), "a duration such as 30m or 2h"),
-        KEEP_UNTIL_ANNOTATION: (moment(annotations.get(KEEP_UNTIL_ANNOTATION)), "a time such as 2026-11-21T18:00:00Z"),
-        GANG_SIZE_ANNOTATION: (whole(annotations.get(GANG_SIZE_ANNOTATION)), "a number of pods such as 8"),
-    }
     return [
         f'pod {key_of(raw)}: annotation {name} is "{annotations[name]}", not {wanted}; it has no effect'
-        for name, (value, wanted) in read.items()
-        if name in annotations and value is None
+        for name, (read, wanted) in READERS.items()
+        if name in annotations and read(annotations[name]) is None
     ]
 
 
@@ -118,7 +112,16 @@ def phase_of(raw: Mapping[str, Any]) -> PodPhase:
         return PodPhase.STARTING if status.get("phase") == "Pending" else PodPhase.RUNNING
     if spec.get("schedulingGates") or status.get("nominatedNodeName"):
         return PodPhase.OTHER
-    return PodPhase.WAITING if _refusal(raw) else PodPhase.OTHER
+    return PodPhase.WAITING if _refusal(raw).get("reason") == UNSCHEDULABLE else PodPhase.OTHER
+
+
+def is_untried(raw: Mapping[str, Any]) -> bool:
+    """True for a pod that Volcano holds back for the sake of its gang, not because it would fit nowhere itself.
+
+    Of a gang that does not fit, Volcano calls only the pods at which it gave up unschedulable.
+    """
+    nominated = section(raw, "status").get("nominatedNodeName")
+    return phase_of(raw) is PodPhase.OTHER and not nominated and _refusal(raw).get("reason") in UNTRIED
 
 
 def gpu_requests(spec: Mapping[str, Any]) -> dict[str, int]:
@@ -209,16 +212,14 @@ def _owner(metadata: Mapping[str, Any]) -> str:
 
 
 def _refusal(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the condition with which the scheduler refused the pod, empty when there is none."""
-    for condition in entries(section(raw, "status"), "conditions"):
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return condition if condition.get("reason") in REFUSALS else {}
-    return {}
+    """Return the condition with which the scheduler left the pod out, empty when there is none."""
+    conditions = entries(section(raw, "status"), "conditions")
+    return next((c for c in conditions if c.get("type") == "PodScheduled" and c.get("status") == "False"), {})
 
 
-def _idle_shutdown(annotations: Mapping[str, str]) -> timedelta | None:
+def _length(text: str) -> timedelta | None:
     try:
-        return longer_than_zero(annotations.get(IDLE_SHUTDOWN_ANNOTATION, ""))
+        return longer_than_zero(text)
     except Wrong:
         return None
 
@@ -228,6 +229,13 @@ def _running_since(raw: Mapping[str, Any]) -> datetime | None:
     states = [section(c, "state") for c in entries(section(raw, "status"), "containerStatuses")]
     started = [moment(section(state, "running").get("startedAt")) for state in states]
     return max((s for s in started if s), default=None) if all(started) else None
+
+
+READERS: Mapping[str, tuple[Callable[[str], object], str]] = {
+    IDLE_SHUTDOWN_ANNOTATION: (_length, "a duration such as 30m or 2h"),
+    KEEP_UNTIL_ANNOTATION: (moment, "a time such as 2026-11-21T18:00:00Z"),
+    GANG_SIZE_ANNOTATION: (whole, "a number of pods such as 8"),
+}
 
 
 def _affinity(spec: Mapping[str, Any]) -> tuple[tuple[Requirement, ...], ...]:
