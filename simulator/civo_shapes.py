@@ -52,7 +52,7 @@ def cluster_json(live: Live, world: World) -> JSON:
         "status": world.cluster_status,
         "ready": True,
         "cluster_type": "k3s",
-        "num_target_nodes": first.required if first else 0,
+        "num_target_nodes": world.shown_count(first.id) if first else 0,
         "target_nodes_size": first.size if first else "",
         "built_at": stamp(live.started_at),
         "kubeconfig": SHOWN_KUBECONFIG,
@@ -71,7 +71,7 @@ def cluster_json(live: Live, world: World) -> JSON:
         "volume_type": "",
         "instances": [instance_json(vm) for p in existing for vm in p.instances],
         "pools": [pool_json(p, count=len(p.instances)) for p in existing],
-        "required_pools": [_required(p) for p in world.pools.values()],
+        "required_pools": [_required(p, world.shown_count(p.id)) for p in world.pools.values()],
         "installed_applications": [],
         "conditions": [
             _condition("ControlPlaneReady", True, live.started_at),
@@ -92,11 +92,11 @@ def _condition(kind: str, holds: bool, since: datetime) -> JSON:
     }
 
 
-def _required(pool: PoolAtCivo) -> JSON:
+def _required(pool: PoolAtCivo, count: int) -> JSON:
     return {
         "id": pool.id,
         "size": pool.size,
-        "count": pool.required,
+        "count": count,
         "labels": dict(pool.labels),
         "annotations": {},
         "taints": [taint_json(t) for t in pool.taints],

@@ -181,5 +181,5 @@ class WorldCluster(Switches):
 def _speaks(pod: WorldPod, *, consenting: bool) -> bool:
     """True when a node is not drained because *pod* is on it."""
     if pod.requests:
-        return protects(pod) or not (consenting and consents(pod))
+        return not (consenting and consents(pod))
     return pod.deletion_at is None and (protects(pod) or pod.labels.get(HOST_LABEL) in HOSTS)

@@ -49,7 +49,7 @@ class WorldCloud(Switches):
         return {
             pool.id: CloudPool(
                 id=pool.id,
-                required=pool.required,
+                required=self._world.shown_count(pool.id),
                 size=pool.size,
                 instances=tuple(
                     Instance(id=vm.id, hostname=vm.hostname, status=vm.status, created_at=vm.created_at)
@@ -86,11 +86,10 @@ class WorldCloud(Switches):
             if refused.status == 404:
                 return Receipt(did=Did.ALREADY, sentence=f"instance {instance} is gone already")
             raise as_port_error(refused) from None
-        required = self._world.pools[pool].required
+        required = self._required(pool)
         return Receipt(did=Did.DONE, sentence=f"asked to delete instance {instance}", required=required)
 
     def _required(self, pool: str) -> int:
-        known = self._world.pools.get(pool)
-        if known is None:
+        if pool not in self._world.pools:
             raise WontWork(f"the cluster has no pool {pool}", code="database_cluster_pool_not_found")
-        return known.required
+        return self._world.shown_count(pool)

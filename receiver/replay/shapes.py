@@ -65,8 +65,8 @@ def as_node(node: WorldNode, hosts: tuple[str, ...]) -> ClusterNode:
 
 
 def consents(pod: WorldPod) -> bool:
-    """True when its owner agreed that the pod is moved."""
-    return pod.annotations.get(SAFE_TO_EVICT_ANNOTATION, "").lower() == "true"
+    """True when its owner agreed that the pod is moved, and does not protect it."""
+    return pod.annotations.get(SAFE_TO_EVICT_ANNOTATION, "").lower() == "true" and not protects(pod)
 
 
 def protects(pod: WorldPod) -> bool:

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Mapping
 from datetime import timedelta
 
+from receiver.core.activity import Course
 from receiver.core.model import UNASSIGNED
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.signals import COMPONENT, HEARTBEAT_ALERT, Alert, Silence
@@ -40,7 +41,7 @@ class WorldTelemetry(Switches):
         self._world = world
 
     def look(self) -> TelemetryFacts:
-        """Return the latest values; no utilization and no coverage while `telemetry_gone`."""
+        """Return the latest values; nothing about GPUs while `telemetry_gone`."""
         self.called("look")
         world = self._world
         with_gpus = [p for p in world.pools if world.gpus(p)]
@@ -50,8 +51,14 @@ class WorldTelemetry(Switches):
             utilization={p: value for p, value in found.items() if value is not None},
             coverage=dict.fromkeys(with_gpus, 0.0 if gone else 1.0),
             waiting=tuple(_waiting(p) for p in waiting_pods(world)),
+            nodes={} if gone else world.node_activity(),
             rules_alive=not world.faults.rules_dead,
         )
+
+    def courses(self, window: timedelta) -> Mapping[str, Course]:
+        """Return what the GPUs of each pod that holds some did over *window*, up to a day."""
+        self.called("courses")
+        return self._world.courses(window)
 
 
 class WorldAlarms(Switches):

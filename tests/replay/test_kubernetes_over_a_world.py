@@ -50,7 +50,7 @@ def annotated(**annotations: str) -> Pod:
         ({PROTECT_ANNOTATION: "true"}, False, True),
         ({PROTECT_ANNOTATION: ""}, False, True),
         ({PROTECT_ANNOTATION: "false"}, False, False),
-        ({PROTECT_ANNOTATION: "yes", SAFE_TO_EVICT_ANNOTATION: "true"}, True, True),
+        ({PROTECT_ANNOTATION: "yes", SAFE_TO_EVICT_ANNOTATION: "true"}, False, True),
     ],
 )
 def test_a_pod_says_whether_it_may_be_moved(annotations: dict[str, str], evictable: bool, protected: bool) -> None:

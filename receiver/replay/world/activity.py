@@ -1,125 +1,171 @@
 """What the GPUs do: who holds which one, how busy it is, and averages over time for each pool."""
 
-from collections import deque
-from collections.abc import Iterable
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
 
+from receiver.core.activity import Activity, Course
 from receiver.replay.world.agenda import Agenda
+from receiver.replay.world.cluster import Key
+from receiver.replay.world.courses import Gaps, History, Reading, watts
+from receiver.replay.world.meters import Meter
 from receiver.replay.world.objects import VM, GpuSample, WorldPod
 
-KEEP = timedelta(minutes=15)
 MEMORY_MIB = 46068  # an L40S as nvidia-smi shows it
-IDLE_WATTS, FULL_WATTS = 36.0, 330.0
 IDLE_CELSIUS, FULL_CELSIUS = 31.0, 74.0
 
 
-class Meter:
-    """A pool's GPUs and their summed activity, integrated over time."""
-
-    def __init__(self, now: datetime) -> None:
-        self.gpus = 0
-        self.busy = 0.0
-        self._at = now
-        self._gpu_time = self._busy_time = 0.0
-        self._history: deque[tuple[datetime, float, float]] = deque([(now, 0.0, 0.0)])
-
-    def change(self, now: datetime, gpus: int, busy: float) -> None:
-        """Add *gpus* GPUs and *busy* activity from *now* on."""
-        self._run_to(now)
-        self.gpus += gpus
-        self.busy += busy
-        self._history.append((now, self._gpu_time, self._busy_time))
-        while len(self._history) > 2 and self._history[1][0] <= now - KEEP:
-            self._history.popleft()
-
-    def average(self, now: datetime, window: timedelta) -> float | None:
-        """Activity per GPU over the last *window* (up to 15 minutes), None without GPUs in it."""
-        self._run_to(now)
-        gpus_then, busy_then = self._at_time(now - window)
-        gpu_time = self._gpu_time - gpus_then
-        return max(0.0, min(1.0, (self._busy_time - busy_then) / gpu_time)) if gpu_time > 0 else None
-
-    def _run_to(self, now: datetime) -> None:
-        seconds = (now - self._at).total_seconds()
-        self._gpu_time += self.gpus * seconds
-        self._busy_time += self.busy * seconds
-        self._at = now
-
-    def _at_time(self, when: datetime) -> tuple[float, float]:
-        """Return both integrals at *when*: they are straight lines between two changes."""
-        later = (self._at, self._gpu_time, self._busy_time)
-        for earlier in reversed(self._history):
-            if earlier[0] <= when:
-                span = (later[0] - earlier[0]).total_seconds()
-                part = (when - earlier[0]).total_seconds() / span if span else 0.0
-                return earlier[1] + (later[1] - earlier[1]) * part, earlier[2] + (later[2] - earlier[2]) * part
-            later = earlier
-        return later[1], later[2]
+def held_memory(pod: WorldPod) -> float:
+    """The memory (ratio) that *pod* holds of each of its GPUs once it is loaded."""
+    return 0.12 + 0.7 * pod.gpu_util if pod.gpu_memory is None else pod.gpu_memory
 
 
-class Activity:
-    """GPUs of the nodes whose driver runs, and the pods that hold them."""
+@dataclass(slots=True)
+class _Gpus:
+    """The GPUs of one node: what each is, who holds it, and how busy they are together."""
+
+    vm: VM
+    kinds: list[str]
+    holders: list[Key | None]
+    busy: float = 0.0
+
+
+class Gpus:
+    """GPUs of the nodes whose driver runs, and the pods that hold them.
+
+    A pod holds its GPUs from its binding on and loads from its start on (engine idle, memory growing evenly)
+    until it is `warm`. What something outside Kubernetes does on a node comes on top.
+    """
 
     def __init__(self, agenda: Agenda) -> None:
         self._agenda = agenda
-        self._nodes: dict[str, tuple[VM, list[tuple[str, str] | None], list[str]]] = {}
+        self._nodes: dict[str, _Gpus] = {}
         self._meters: dict[str, Meter] = {}
-        self._busy: dict[str, tuple[WorldPod, str]] = {}  # by pod uid: a pod past its warm-up, and its pool
+        self._readings: dict[Key, Reading] = {}  # what running pods do
+        self._loading: set[Key] = set()
+        self._histories: dict[Key, History] = {}
+        self._gaps = Gaps()
         self._running = 0
         self._held = 0.0
         self._held_at = agenda.now
+        self.outside: dict[str, Reading] = {}  # by node
 
     # --- nodes ---
 
     def node_up(self, name: str, vm: VM) -> None:
         """The driver runs: *vm*'s GPUs are seen."""
         kinds = [resource for resource, count in vm.spec.resources.items() for _ in range(count)]
-        self._nodes[name] = (vm, [None] * len(kinds), kinds)
+        self._nodes[name] = _Gpus(vm, kinds, [None] * len(kinds))
         self._meter(vm.pool).change(self._agenda.now, len(kinds), 0.0)
+        self._changed(name)
 
     def node_down(self, name: str) -> None:
         """The node's GPUs are seen no more."""
         known = self._nodes.pop(name, None)
-        if known is not None:
-            self._meter(known[0].pool).change(self._agenda.now, -len(known[2]), 0.0)
+        if known is None:
+            return
+        self._meter(known.vm.pool).change(self._agenda.now, -len(known.kinds), -known.busy)
+        for key in filter(None, set(known.holders)):
+            self._histories[key].note(self._agenda.now, None)
+
+    def use(self, name: str, engine: float, memory: float) -> None:
+        """Something outside Kubernetes uses every GPU of the node."""
+        self.outside[name] = Reading(self._agenda.now, engine, memory)
+        self._changed(name)
+
+    def stop_using(self, name: str) -> None:
+        """Nothing outside Kubernetes uses the node's GPUs any more."""
+        if self.outside.pop(name, None) is not None:
+            self._changed(name)
+
+    def telemetry_gone(self, gone: bool) -> None:
+        """Nobody sees what GPUs do, or everybody again."""
+        self._gaps.gone(self._agenda.now, gone)
 
     # --- pods ---
 
     def hold(self, pod: WorldPod, node: str) -> None:
-        """*pod* is bound: it takes the lowest free GPUs of each kind."""
-        if node not in self._nodes:
+        """*pod* is on *node*: it takes the lowest free GPUs of each kind."""
+        gpus = self._nodes.get(node)
+        if gpus is None or not pod.requests:
             return
-        _, holders, kinds = self._nodes[node]
         for resource, count in pod.requests.items():
-            free = [i for i, kind in enumerate(kinds) if kind == resource and holders[i] is None]
+            free = [i for i, kind in enumerate(gpus.kinds) if kind == resource and gpus.holders[i] is None]
             for index in free[:count]:
-                holders[index] = pod.key
+                gpus.holders[index] = pod.key
+        self._histories.setdefault(pod.key, History())
+        self._changed(node)
 
     def release(self, pod: WorldPod) -> None:
         """*pod* lets its GPUs go."""
-        if pod.node in self._nodes:
-            holders = self._nodes[pod.node][1]
-            holders[:] = [None if h == pod.key else h for h in holders]
+        gpus = self._nodes.get(pod.node or "")
+        if gpus is not None and pod.node is not None and pod.key in gpus.holders:
+            gpus.holders = [None if h == pod.key else h for h in gpus.holders]
+            self._changed(pod.node)
+        self._histories.pop(pod.key, None)
 
-    def run(self, pod: WorldPod) -> None:
-        """*pod* runs: it uses GPU time, idle until `warm`."""
+    def run(self, pod: WorldPod, warmup: timedelta) -> None:
+        """*pod* runs: it uses GPU time, and loads for *warmup*."""
         self._count_to_now()
         self._running += pod.gpus
+        self._loading.add(pod.key)
+        slope = held_memory(pod) / warmup.total_seconds() if warmup else 0.0
+        self._does(pod, Reading(self._agenda.now, slope=slope))
 
     def warm(self, pod: WorldPod) -> None:
-        """*pod*'s GPUs are busy from now on."""
-        known = self._nodes.get(pod.node or "")
-        if known is not None and pod.gpus:
-            self._busy[pod.uid] = (pod, known[0].pool)
-            self._meter(known[0].pool).change(self._agenda.now, 0, pod.gpus * pod.gpu_util)
+        """*pod* is loaded and works from now on."""
+        self._loading.discard(pod.key)
+        self._does(pod, Reading(self._agenda.now, pod.gpu_util, held_memory(pod)))
+
+    def change(self, pod: WorldPod) -> None:
+        """*pod* works otherwise from now on, or, while it loads, as soon as it is warm."""
+        if pod.key in self._readings and pod.key not in self._loading:
+            self.warm(pod)
 
     def stop(self, pod: WorldPod) -> None:
         """*pod*, which ran, no longer does."""
         self._count_to_now()
         self._running -= pod.gpus
-        _, pool = self._busy.pop(pod.uid, (None, None))
-        if pool is not None:
-            self._meter(pool).change(self._agenda.now, 0, -pod.gpus * pod.gpu_util)
+        self._loading.discard(pod.key)
+        if self._readings.pop(pod.key, None) is not None and pod.node is not None:
+            self._changed(pod.node)
+
+    def _does(self, pod: WorldPod, reading: Reading) -> None:
+        if pod.requests and pod.node is not None:
+            self._readings[pod.key] = reading
+            self._changed(pod.node)
+
+    def _changed(self, name: str) -> None:
+        """Bring the meter of the node's pool and the histories of its pods up to what its GPUs do now."""
+        gpus = self._nodes.get(name)
+        if gpus is None:
+            return
+        now = self._agenda.now
+        busy = 0.0
+        noted: dict[Key, Reading] = {}
+        for holder in gpus.holders:
+            if holder is None:
+                busy += self._reading(name, None).engine
+                continue
+            if holder not in noted:
+                noted[holder] = self._reading(name, holder)
+                self._histories[holder].note(now, noted[holder])
+            busy += noted[holder].engine
+        if busy != gpus.busy:
+            self._meter(gpus.vm.pool).change(now, 0, busy - gpus.busy)
+            gpus.busy = busy
+
+    def _reading(self, node: str, holder: Key | None) -> Reading:
+        """What a GPU of *node* does now that *holder* holds."""
+        now = self._agenda.now
+        own = self._readings.get(holder) if holder is not None else None
+        other = self.outside.get(node)
+        if other is None:
+            return Reading(now) if own is None else replace(own, at=now, memory=own.memory_at(now))
+        if own is None:
+            return other
+        memory = min(1.0, own.memory_at(now) + other.memory)
+        return Reading(now, max(own.engine, other.engine), memory, own.slope)
 
     # --- what is seen ---
 
@@ -136,32 +182,25 @@ class Activity:
         """GPUs of *pool* that report now."""
         return self._meter(pool).gpus
 
+    def of_nodes(self) -> Iterator[tuple[str, Activity]]:
+        """Yield the busiest GPU of each node as DCGM shows it now."""
+        for name, gpus in self._nodes.items():
+            readings = [self._reading(name, holder) for holder in dict.fromkeys(gpus.holders)]
+            if readings:
+                engine = max(r.engine for r in readings)
+                memory = max(r.memory for r in readings)
+                yield name, Activity(engine=engine, memory=memory, power=watts(engine))
+
+    def courses(self, window: timedelta) -> Iterator[tuple[Key, Course]]:
+        """Yield what each pod that holds GPUs did over *window* (up to a day)."""
+        for key, history in self._histories.items():
+            yield key, history.course(self._agenda.now, window, self._gaps)
+
     def samples(self) -> Iterable[GpuSample]:
         """What each GPU reports now."""
-        working = {pod.key: pod for pod, _ in self._busy.values()}
-        for name, (vm, holders, kinds) in self._nodes.items():
-            for index, holder in enumerate(holders):
-                pod = working.get(holder) if holder else None
-                yield self._sample(name, vm, index, kinds[index], holder, pod.gpu_util if pod else 0.0)
-
-    def _sample(
-        self, name: str, vm: VM, index: int, kind: str, holder: tuple[str, str] | None, util: float
-    ) -> GpuSample:
-        used = int(MEMORY_MIB * (0.02 + (0.1 if holder else 0.0) + 0.7 * util)) if holder else 0
-        return GpuSample(
-            node=name,
-            pool=vm.pool,
-            index=index,
-            uuid=f"GPU-{vm.id[:-2]}{index:02x}",
-            resource=kind,
-            model_name=vm.spec.model_name,
-            util=util,
-            memory_used=used,
-            memory_free=MEMORY_MIB - used,
-            power=IDLE_WATTS + (FULL_WATTS - IDLE_WATTS) * util,
-            temperature=IDLE_CELSIUS + (FULL_CELSIUS - IDLE_CELSIUS) * util,
-            pod=holder,
-        )
+        for name, gpus in self._nodes.items():
+            for index, holder in enumerate(gpus.holders):
+                yield _sample(name, gpus, index, self._reading(name, holder))
 
     def _meter(self, pool: str) -> Meter:
         if pool not in self._meters:
@@ -172,3 +211,21 @@ class Activity:
         now = self._agenda.now
         self._held += self._running * (now - self._held_at).total_seconds()
         self._held_at = now
+
+
+def _sample(name: str, gpus: _Gpus, index: int, reading: Reading) -> GpuSample:
+    used = int(MEMORY_MIB * reading.memory)
+    return GpuSample(
+        node=name,
+        pool=gpus.vm.pool,
+        index=index,
+        uuid=f"GPU-{gpus.vm.id[:-2]}{index:02x}",
+        resource=gpus.kinds[index],
+        model_name=gpus.vm.spec.model_name,
+        util=reading.engine,
+        memory_used=used,
+        memory_free=MEMORY_MIB - used,
+        power=watts(reading.engine),
+        temperature=IDLE_CELSIUS + (FULL_CELSIUS - IDLE_CELSIUS) * reading.engine,
+        pod=gpus.holders[index],
+    )

@@ -1,6 +1,5 @@
 """Civo's side: required counts, the instances that follow them, and which ones go when a count is lowered."""
 
-import random
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Protocol
@@ -10,6 +9,7 @@ from receiver.replay.world.accounts import Accounts
 from receiver.replay.world.agenda import Agenda
 from receiver.replay.world.billing import Books
 from receiver.replay.world.config import WorldConfig, WorldPool
+from receiver.replay.world.dice import Dice
 from receiver.replay.world.faults import Faults
 from receiver.replay.world.objects import VM, PoolAtCivo, Refused
 
@@ -31,30 +31,6 @@ class Ground(Protocol):
 
     def health(self, vm: VM) -> tuple[bool, bool]:
         """Whether *vm*'s node is Ready, and whether it is cordoned."""
-
-
-class Dice:
-    """Seeded names and jitter: drawn apart, so that switching jitter on renames nothing."""
-
-    def __init__(self, seed: int, jitter: float) -> None:
-        self._names = random.Random(seed)
-        self._times = random.Random(seed + 1)
-        self._jitter = jitter
-
-    def uuid(self) -> str:
-        """Return a random-looking UUID."""
-        text = f"{self._names.getrandbits(128):032x}"
-        return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-8{text[17:20]}-{text[20:]}"
-
-    def word(self, length: int) -> str:
-        """Return *length* hexadecimal digits."""
-        return f"{self._names.getrandbits(4 * length):0{length}x}"
-
-    def spread(self, duration: timedelta) -> timedelta:
-        """Return *duration* with jitter."""
-        if not self._jitter:
-            return duration
-        return duration * (1 + self._jitter * self._times.uniform(-1, 1))
 
 
 class Cloud:
@@ -105,7 +81,7 @@ class Cloud:
         missing = count - pool.late_decrements - len(pool.living)
         if missing > 0 and not self.behaviour.partial_fill:
             self.accounts.check(pool.spec, missing)
-        pool.required = count
+        self._require(pool, count)
         self._follow(pool)
 
     def delete_instance(self, pool_id: str, instance: str) -> None:
@@ -120,7 +96,7 @@ class Cloud:
             return  # on its way out already: a repeat changes nothing
         decrement = self.behaviour.decrement
         if decrement == "at_once":
-            pool.required = max(0, pool.required - 1)
+            self._require(pool, pool.required - 1)
         elif isinstance(decrement, timedelta):
             pool.late_decrements += 1
             self._agenda.after(decrement, self._decrement, pool)
@@ -143,14 +119,14 @@ class Cloud:
         if not self.behaviour.partial_fill:
             self.accounts.check(spec, spec.count)
         pool = self._add_pool(spec)
-        pool.required = spec.count
+        self._require(pool, spec.count)
         self._follow(pool)
 
     def delete_pool(self, pool_id: str) -> None:
         """Delete a pool with all its instances."""
         pool = self.pool(pool_id)
         del self.pools[pool_id]
-        pool.required = 0
+        self._require(pool, 0)
         for vm in pool.living:
             self._retire(pool, vm, "delete_pool")
 
@@ -171,7 +147,22 @@ class Cloud:
             for p in self.pools.values()
         )
 
+    def shown_count(self, pool_id: str) -> int:
+        """The required count as Civo shows it: the one of `Behaviour.list_lag` ago. Raises Refused (404)."""
+        pool = self.pool(pool_id)
+        when = self._agenda.now - self.behaviour.list_lag
+        count = pool.required
+        for until, before in reversed(pool.past_counts):
+            if until <= when:
+                break
+            count = before
+        return count
+
     # --- instances follow the count ---
+
+    def _require(self, pool: PoolAtCivo, count: int) -> None:
+        pool.past_counts.append((self._agenda.now, pool.required))
+        pool.required = max(0, count)
 
     def _follow(self, pool: PoolAtCivo) -> None:
         living = pool.living
@@ -194,7 +185,7 @@ class Cloud:
 
     def _decrement(self, pool: PoolAtCivo) -> None:
         pool.late_decrements -= 1
-        pool.required = max(0, pool.required - 1)
+        self._require(pool, pool.required - 1)
         if self.pools.get(pool.id) is pool:
             self._follow(pool)
 

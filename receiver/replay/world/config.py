@@ -58,7 +58,7 @@ class Timings:
     boot: timedelta = timedelta(seconds=20)  # ACTIVE -> node Ready (the node object is there, NotReady, half-way)
     driver: timedelta = timedelta(seconds=180)  # Ready -> GPU allocatable
     image_pull: timedelta = timedelta(seconds=5)  # bound -> running
-    warmup: timedelta = timedelta(seconds=10)  # running -> the GPU is busy
+    warmup: timedelta = timedelta(seconds=10)  # running -> the GPU is busy; its memory fills evenly meanwhile
     delete: timedelta = timedelta(seconds=20)  # DELETING -> gone
     node_lingers: timedelta = timedelta(seconds=10)  # the node object outlives its VM by this
     terminate: timedelta = timedelta(seconds=2)  # a pod asked to go -> gone
@@ -77,6 +77,7 @@ class Behaviour:
 
     list_zero_pools: bool = False
     list_count: Literal["desired", "actual"] = "desired"
+    list_lag: timedelta = timedelta(0)  # lists and the cluster show the required count as it was that long ago
     decrement: Literal["at_once", "never"] | timedelta = "at_once"
     partial_fill: bool = False  # a growth that fits only partly is taken and filled up later, not refused
     rescale_conflict: bool = False  # a second resize while one is under way is refused
@@ -126,7 +127,8 @@ class Pdb:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodSpec:
     """A pod as somebody creates it. *requests* are GPU resources (empty for a CPU pod), *duration* the run time
-    (None: it runs until it is deleted), *gpu_util* the activity ratio 0-1 of each of its GPUs.
+    (None: it runs until it is deleted), *gpu_util* the activity ratio 0-1 of each of its GPUs once it is loaded,
+    *gpu_memory* the ratio of their memory that it holds then (None: what such an activity usually takes).
 
     A pod with a controller (*owner_kind* other than empty) that is lost or deleted comes back under a new name,
     except a DaemonSet's. *node* binds it directly, as a DaemonSet's pod is. *gang_size* is how many pods of the
@@ -149,6 +151,7 @@ class PodSpec:
     gated: bool = False
     gang_size: int = 0
     gpu_util: float = 0.9
+    gpu_memory: float | None = None
     node: str | None = None
 
 
@@ -156,7 +159,7 @@ class PodSpec:
 class Job:
     """A Kubernetes Job that asks for GPUs: *pods* pods of *gpus_per_pod* units of *resource*, each running for
     *duration*. *gang* declares them to belong together: at least *gang_min* of them (None: all) are placed at
-    once, or none."""
+    once, or none. *gpu_util* and *gpu_memory* as in PodSpec."""
 
     id: str
     submit_at: datetime
@@ -176,6 +179,7 @@ class Job:
     annotations: Mapping[str, str] = field(default_factory=dict)
     priority: int = 0
     gpu_util: float = 0.9
+    gpu_memory: float | None = None
 
     @property
     def gpus(self) -> int:

@@ -1,25 +1,76 @@
 """Switches that make a world misbehave, settable while it runs."""
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from receiver.replay.world.objects import Refused
+
+
+class Ward(Protocol):
+    """Where faults of nodes and of telemetry take effect. Raises Refused (404) for an unknown node."""
+
+    def lose_gpu(self, name: str) -> None:
+        """The driver of a node crashes."""
+
+    def not_ready(self, name: str) -> None:
+        """The kubelet of a node stops answering."""
+
+    def recover(self, name: str) -> None:
+        """Driver and kubelet of a node are well again."""
+
+    def recover_all(self) -> None:
+        """Those of every node are."""
+
+    def telemetry_gone(self, gone: bool) -> None:
+        """Nobody sees what GPUs do, or everybody again."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Faults:
     """What goes wrong from now on. Counters are per pool id and used up one by one.
 
-    *stock* overrides how many GPU units of a size can still be bought; *telemetry_gone* and *rules_dead* are read
-    by whoever shows telemetry.
+    *stock* overrides how many GPU units of a size can still be bought; *rules_dead* is read by whoever shows
+    alerts. What happens to nodes and telemetry reaches the world through *ward*, which the world sets.
     """
 
     stock: dict[str, int | None] = field(default_factory=dict)
-    telemetry_gone: bool = False
     rules_dead: bool = False
+    ward: Ward | None = None
+    _telemetry_gone: bool = False
     _refusals: list[tuple[Refused, int | None]] = field(default_factory=list)
     _stuck: dict[str, int] = field(default_factory=dict)
     _gpu_never: dict[str, int] = field(default_factory=dict)
+    _bare: dict[str, int] = field(default_factory=dict)
     _odd: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    @property
+    def telemetry_gone(self) -> bool:
+        """True while nobody sees what GPUs do; settable."""
+        return self._telemetry_gone
+
+    @telemetry_gone.setter
+    def telemetry_gone(self, gone: bool) -> None:
+        self._telemetry_gone = gone
+        if self.ward is not None:
+            self.ward.telemetry_gone(gone)
+
+    def lose_gpu(self, node: str) -> None:
+        """The driver of a usable *node* crashes: it offers no GPU and reports none until `recover`. Pods stay."""
+        self._the_ward.lose_gpu(node)
+
+    def not_ready(self, node: str) -> None:
+        """A Ready *node* becomes NotReady until `recover`; what runs there goes on."""
+        self._the_ward.not_ready(node)
+
+    def recover(self, node: str) -> None:
+        """Undo `lose_gpu` and `not_ready`."""
+        self._the_ward.recover(node)
+
+    @property
+    def _the_ward(self) -> Ward:
+        if self.ward is None:
+            raise RuntimeError("these faults belong to no world")
+        return self.ward
 
     def refuse_rescale(
         self,
@@ -40,18 +91,25 @@ class Faults:
         """The next *count* nodes of *pool* become Ready and never offer a GPU."""
         self._gpu_never[pool] = count
 
+    def bare_labels(self, pool: str, count: int = 1) -> None:
+        """The next *count* nodes of *pool* come without the labels and taints that the pool is configured with."""
+        self._bare[pool] = count
+
     def odd_status(self, pool: str, count: int = 1, status: str = "ERROR") -> None:
         """The next *count* instances of *pool* go to *status* instead of ACTIVE and stay there."""
         self._odd[pool] = (count, status)
 
     def clear(self) -> None:
-        """Make the world behave again; what is stuck stays stuck."""
+        """Make the world behave again; what is stuck stays stuck, and bare nodes stay bare."""
         self.stock.clear()
         self.telemetry_gone = self.rules_dead = False
         self._refusals.clear()
         self._stuck.clear()
         self._gpu_never.clear()
+        self._bare.clear()
         self._odd.clear()
+        if self.ward is not None:
+            self.ward.recover_all()
 
     def next_refusal(self) -> Refused | None:
         """Use up and return the refusal that the next resize meets, or None."""
@@ -69,6 +127,10 @@ class Faults:
     def takes_gpu_never(self, pool: str) -> bool:
         """Use up one node of *pool* whose GPU never shows."""
         return _use_up(self._gpu_never, pool)
+
+    def takes_bare_labels(self, pool: str) -> bool:
+        """Use up one node of *pool* without labels and taints."""
+        return _use_up(self._bare, pool)
 
     def takes_odd_status(self, pool: str) -> str | None:
         """Use up one odd status of *pool* and return it, or None."""

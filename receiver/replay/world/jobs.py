@@ -56,6 +56,7 @@ class Jobs:
                 owner_name=job.id,
                 gang_size=(job.gang_min or job.pods) if job.gang else 0,
                 gpu_util=job.gpu_util,
+                gpu_memory=job.gpu_memory,
             )
 
     def ran(self, pod: WorldPod, now: datetime) -> None:

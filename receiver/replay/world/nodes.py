@@ -1,14 +1,14 @@
-"""From an instance to a node that takes GPU pods, and back."""
+"""From an instance to a node that takes GPU pods, and back, and what may befall it meanwhile."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from receiver.core.policy import Taint
-from receiver.replay.world.activity import Activity
+from receiver.replay.world.activity import Gpus
 from receiver.replay.world.agenda import Agenda
-from receiver.replay.world.cloud import Dice
 from receiver.replay.world.cluster import Cluster, merged
 from receiver.replay.world.config import POOL_LABEL, Timings
+from receiver.replay.world.dice import Dice
 from receiver.replay.world.faults import Faults
 from receiver.replay.world.objects import VM, PoolAtCivo, WorldNode
 from receiver.replay.world.pods import Pods
@@ -19,7 +19,7 @@ KUBELET_KEEPS_MIB = 2048
 
 
 class Nodes:
-    """What Civo's instances become in Kubernetes (the Ground that Cloud stands on)."""
+    """What Civo's instances become in Kubernetes: the Ground that Cloud stands on, and the Ward of Faults."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class Nodes:
         timings: Timings,
         dice: Dice,
         faults: Faults,
-        activity: Activity,
+        activity: Gpus,
         pods: Pods,
         region: str,
     ) -> None:
@@ -41,6 +41,9 @@ class Nodes:
         self._pods = pods
         self._region = region
         self._by_instance: dict[str, str] = {}  # node names
+        self._machines: dict[str, VM] = {}  # by node name
+        self._crashed: set[str] = set()  # nodes whose driver crashed
+        self._silent: set[str] = set()  # nodes whose kubelet does not answer
 
     # --- coming up ---
 
@@ -58,6 +61,7 @@ class Nodes:
         if not vm.living:
             return
         late = bool(self._timings.label_lag)
+        bare = self._faults.takes_bare_labels(pool.id)
         node = WorldNode(
             name=vm.hostname,
             instance=vm.id,
@@ -66,26 +70,22 @@ class Nodes:
             created_at=self._agenda.now,
             uid=self._dice.uuid(),
             allocatable={"cpu": vm.spec.cpu_cores, "memory": max(0, vm.spec.ram_mb - KUBELET_KEEPS_MIB)},
-            labels={**self._platform_labels(vm), **({} if late else _pool_labels(pool))},
-            taints=with_automatic(pool.taints, ready=False, unschedulable=False),
+            labels={**self._platform_labels(vm), **({} if late else _pool_labels(pool, bare=bare))},
+            taints=with_automatic(() if bare else pool.taints, ready=False, unschedulable=False),
         )
         self._by_instance[vm.id] = vm.hostname
+        self._machines[vm.hostname] = vm
         self._cluster.add_node(node)
         self._pods.scheduler.node_changed(node.name)
         if late:
-            self._agenda.after(self._timings.label_lag, self._label, vm, pool)
+            self._agenda.after(self._timings.label_lag, self._label, vm, pool, bare)
 
     def _ready(self, vm: VM, *, at_once: bool = False) -> None:
         node = self._node_of(vm)
         if not vm.living or node is None:
             return
         vm.ready_at = self._agenda.now
-        self._change(
-            node,
-            ready=True,
-            ready_since=self._agenda.now,
-            taints=with_automatic(node.taints, ready=True, unschedulable=node.unschedulable),
-        )
+        self._set_ready(node, ready=True)
         if not vm.spec.resources:
             vm.usable_at = self._agenda.now
         elif at_once:
@@ -108,12 +108,17 @@ class Nodes:
             allocatable={**node.allocatable, **vm.spec.resources},
             labels={**node.labels, **gpu_labels},
         )
-        self._activity.node_up(node.name, vm)
+        self._gpus_up(node.name, vm)
 
-    def _label(self, vm: VM, pool: PoolAtCivo) -> None:
+    def _gpus_up(self, name: str, vm: VM) -> None:
+        self._activity.node_up(name, vm)
+        for key in self._cluster.pods_on.get(name, ()):
+            self._activity.hold(self._cluster.pods[key], name)
+
+    def _label(self, vm: VM, pool: PoolAtCivo, bare: bool) -> None:
         node = self._node_of(vm)
         if node is not None:
-            self._change(node, labels={**node.labels, **_pool_labels(pool)})
+            self._change(node, labels={**node.labels, **_pool_labels(pool, bare=bare)})
 
     def pool_relabelled(self, pool: PoolAtCivo) -> None:
         """Bring the pool's labels and taints to its living nodes."""
@@ -132,8 +137,7 @@ class Nodes:
             return
         self._activity.node_down(node.name)
         self._pods.node_died(node.name, vm, by)
-        taints = with_automatic(node.taints, ready=False, unschedulable=node.unschedulable)
-        self._change(node, ready=False, ready_since=None, taints=taints)
+        self._set_ready(node, ready=False)
 
     def machine_gone(self, vm: VM) -> None:
         """The node object outlives its VM a little."""
@@ -143,14 +147,64 @@ class Nodes:
     def _drop(self, vm: VM) -> None:
         name = self._by_instance.pop(vm.id, None)
         if name is not None and name in self._cluster.nodes:
-            self._cluster.drop_node(name)
-            self._pods.node_removed(name)
-            self._pods.scheduler.node_changed(name)
+            self._drop_object(name)
+
+    def _drop_object(self, name: str) -> None:
+        self._machines.pop(name, None)
+        self._crashed.discard(name)
+        self._silent.discard(name)
+        self._activity.stop_using(name)
+        self._cluster.drop_node(name)
+        self._pods.node_removed(name)
+        self._pods.scheduler.node_changed(name)
 
     def health(self, vm: VM) -> tuple[bool, bool]:
         """Whether the node is Ready, and whether it is cordoned."""
         node = self._node_of(vm)
         return (False, False) if node is None else (node.ready, node.unschedulable)
+
+    # --- what befalls it ---
+
+    def lose_gpu(self, name: str) -> None:
+        """The driver crashes: the node offers no GPU and reports none; nothing happens to one that offers none yet."""
+        node = self._cluster.node(name)
+        if any(node.gpus.values()):
+            self._crashed.add(name)
+            self._activity.node_down(name)
+            self._change(node, allocatable={**node.allocatable, **dict.fromkeys(node.gpus, 0)})
+
+    def not_ready(self, name: str) -> None:
+        """The kubelet stops answering: nothing new is placed there, what runs goes on."""
+        node = self._cluster.node(name)
+        if node.ready:
+            self._silent.add(name)
+            self._set_ready(node, ready=False)
+
+    def recover(self, name: str) -> None:
+        """Driver and kubelet are well again, if the machine still is."""
+        self._cluster.node(name)
+        vm = self._machines[name]
+        if name in self._silent and vm.living:
+            self._set_ready(self._cluster.node(name), ready=True)
+        if name in self._crashed and vm.living:
+            node = self._cluster.node(name)
+            self._change(node, allocatable={**node.allocatable, **vm.spec.resources})
+            self._gpus_up(name, vm)
+        self._silent.discard(name)
+        self._crashed.discard(name)
+
+    def recover_all(self) -> None:
+        """Every node is well again."""
+        for name in sorted(self._silent | self._crashed):
+            self.recover(name)
+
+    def telemetry_gone(self, gone: bool) -> None:
+        """Nobody sees what GPUs do, or everybody again."""
+        self._activity.telemetry_gone(gone)
+
+    def _set_ready(self, node: WorldNode, *, ready: bool) -> None:
+        taints = with_automatic(node.taints, ready=ready, unschedulable=node.unschedulable)
+        self._change(node, ready=ready, ready_since=self._agenda.now if ready else None, taints=taints)
 
     # --- what people and the product do to nodes ---
 
@@ -181,9 +235,7 @@ class Nodes:
             self._activity.node_down(name)
             self._pods.node_died(name, vm, "delete_node")
             self._by_instance.pop(vm.id, None)
-        self._cluster.drop_node(name)
-        self._pods.node_removed(name)
-        self._pods.scheduler.node_changed(name)
+        self._drop_object(name)
 
     def _change(self, node: WorldNode, **changes: Any) -> WorldNode:
         changed = self._cluster.change_node(node, **changes)
@@ -209,9 +261,9 @@ def with_automatic(taints: Iterable[Taint], *, ready: bool, unschedulable: bool)
     return kept + ((UNSCHEDULABLE,) if unschedulable else ()) + (() if ready else (NOT_READY,))
 
 
-def _pool_labels(pool: PoolAtCivo) -> Mapping[str, str]:
+def _pool_labels(pool: PoolAtCivo, *, bare: bool = False) -> Mapping[str, str]:
     return {
         POOL_LABEL: pool.id,
         "kubernetes.civo.com/civo-node-size": pool.size,
-        **pool.labels,
+        **({} if bare else pool.labels),
     }

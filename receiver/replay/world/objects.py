@@ -57,7 +57,8 @@ class PoolAtCivo:
     """A pool as Civo keeps it, made of nodes like *spec*.
 
     *instances* are the listed ones, *coming* those ordered and not listed yet. *required* is the
-    count asked for; *late_decrements* how much of it is about to be taken off again.
+    count asked for, *past_counts* those before it, each with the moment until which it stood; *late_decrements*
+    is how much of it is about to be taken off again.
     """
 
     id: str
@@ -69,6 +70,7 @@ class PoolAtCivo:
     instances: list[VM] = field(default_factory=list)
     coming: list[VM] = field(default_factory=list)
     late_decrements: int = 0
+    past_counts: list[tuple[datetime, int]] = field(default_factory=list)
 
     @property
     def living(self) -> list[VM]:
@@ -130,6 +132,7 @@ class WorldPod:
     gated: bool = False
     duration: timedelta | None = None
     gpu_util: float = 0.9
+    gpu_memory: float | None = None
     node: str | None = None
     phase: str = "Pending"
     scheduled: bool | None = None

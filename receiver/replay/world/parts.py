@@ -2,12 +2,13 @@
 
 from datetime import datetime
 
-from receiver.replay.world.activity import Activity
+from receiver.replay.world.activity import Gpus
 from receiver.replay.world.agenda import Agenda
 from receiver.replay.world.billing import Books
-from receiver.replay.world.cloud import Cloud, Dice
+from receiver.replay.world.cloud import Cloud
 from receiver.replay.world.cluster import Cluster
 from receiver.replay.world.config import WorldConfig
+from receiver.replay.world.dice import Dice
 from receiver.replay.world.faults import Faults
 from receiver.replay.world.jobs import Jobs
 from receiver.replay.world.journal import Journal
@@ -23,7 +24,7 @@ class Parts:
         self.agenda = agenda = Agenda(start)
         self.journal = Journal(config.journal_limit)
         self.cluster = cluster = Cluster(agenda, self.journal)
-        self.activity = activity = Activity(agenda)
+        self.activity = activity = Gpus(agenda)
         self.jobs = Jobs()
         self.books = Books(config.behaviour, config.price)
         self.dice = dice = Dice(config.seed, timings.jitter)
@@ -31,3 +32,4 @@ class Parts:
         self.pods = Pods(cluster, agenda, timings, dice, activity, self.jobs, first_fit=first_fit)
         self.nodes = Nodes(cluster, agenda, timings, dice, faults, activity, self.pods, config.region)
         self.cloud = Cloud(config, agenda, faults, dice, self.books, self.nodes)
+        faults.ward = self.nodes

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
-from receiver.replay.world.activity import Activity
+from receiver.replay.world.activity import Gpus
 from receiver.replay.world.agenda import Agenda
-from receiver.replay.world.cloud import Dice
 from receiver.replay.world.cluster import Cluster, Key, merged
 from receiver.replay.world.config import GANG_ANNOTATION, Pdb, PodSpec, Timings
+from receiver.replay.world.dice import Dice
 from receiver.replay.world.jobs import Jobs
 from receiver.replay.world.objects import VM, Kill, Refused, WorldPod
 from receiver.replay.world.scheduler import Scheduler
@@ -25,7 +25,7 @@ class Pods:
         agenda: Agenda,
         timings: Timings,
         dice: Dice,
-        activity: Activity,
+        activity: Gpus,
         jobs: Jobs,
         *,
         first_fit: bool,
@@ -73,6 +73,7 @@ class Pods:
                 gated=spec.gated,
                 duration=spec.duration,
                 gpu_util=spec.gpu_util,
+                gpu_memory=spec.gpu_memory,
                 scheduled=False if spec.gated else None,
                 scheduled_since=now if spec.gated else None,
                 reason="SchedulingGated" if spec.gated else "",
@@ -113,6 +114,12 @@ class Pods:
         self.scheduler.forget(pod)
         self._bind(pod, node)
 
+    def work(self, key: Key, engine: float, memory: float | None) -> None:
+        """Change what the pod's GPUs do. Raises Refused (404)."""
+        pod = self._cluster.pod(key)
+        held = pod.gpu_memory if memory is None else memory
+        self._activity.change(self._cluster.change_pod(pod, gpu_util=engine, gpu_memory=held))
+
     def _tried(self, key: Key, uid: str) -> None:
         pod = self._cluster.living(key, uid)
         if pod is not None and pod.node is None:
@@ -131,7 +138,7 @@ class Pods:
         if pod is None or uid in self._lost or pod.deletion_at is not None:
             return
         pod = self._cluster.change_pod(pod, phase="Running", started_at=self._agenda.now)
-        self._activity.run(pod)
+        self._activity.run(pod, self._timings.warmup)
         self._jobs.ran(pod, self._agenda.now)
         self._agenda.after(self._timings.warmup, self._warm, key, uid)
         if pod.duration is not None:
