@@ -7,7 +7,7 @@ number is left out, never zero.
 import math
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import requests
@@ -15,6 +15,7 @@ from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 
 from receiver.adapters.sessions import quick_retry, quick_session, shown, wire_failure
+from receiver.core.activity import Activity, Course
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.signals import HEARTBEAT_ALERT
 from receiver.ports import TelemetryFacts, TryLater
@@ -24,7 +25,15 @@ COVERAGE = "pool:gpu_telemetry_coverage:ratio"
 WAITING = "namespace_pod:gpu_pending:sum"
 CREATED = f"max by (namespace, pod) (kube_pod_created) and on (namespace, pod) {WAITING}"
 HEARTBEAT = f'ALERTS{{alertname="{HEARTBEAT_ALERT}",alertstate="firing"}}'
+NODES = '{__name__=~"node:dcgm_(engine|memory|power):max"}'
+HOLDERS = "namespace_pod_gpu:dcgm_holders:relabel"
+ENGINE = "namespace_pod_gpu:dcgm_engine:ratio"
+MEMORY = "namespace_pod_gpu:dcgm_memory:ratio"
+POWER = "namespace_pod_gpu:dcgm_power:max"
+FRESH = 120  # seconds; an older value is what Prometheus still shows of a time in which it saw nothing
 GPU = "nvidia.com/gpu"  # kube-state-metrics knows the sum only; the rules count this resource
+
+_WITNESS = re.compile("node:dcgm_(engine|memory|power):max")
 
 
 class PrometheusTelemetry:
@@ -55,8 +64,38 @@ class PrometheusTelemetry:
             utilization=self._by_pool(UTILIZATION, max),
             coverage=self._by_pool(COVERAGE, min),
             waiting=self._waiting(),
+            nodes=self._nodes(),
             rules_alive=any(value > 0 for _, value, _ in alive),
         )
+
+    def courses(self, window: timedelta) -> Mapping[str, Course]:
+        """Return what the GPUs of each pod did over the last *window* (1 s or more), by ``namespace/name``."""
+        engine, memory, power, swing, seen = (self._by_pod(query) for query in course_queries(window))
+        return {
+            key: Course(
+                window=window,
+                engine=engine.get(key),
+                memory=memory.get(key),
+                power=power.get(key),
+                power_floor=power[key] - swing[key] if key in power and key in swing else None,
+                coverage=seen.get(key, 0.0),
+            )
+            for key in sorted(engine.keys() | memory.keys() | power.keys())
+        }
+
+    def _nodes(self) -> Mapping[str, Activity]:
+        """Return what DCGM shows of each node. Where replicas answer twice, the one that shows more use counts."""
+        found: dict[str, dict[str, float]] = {}
+        for labels, value, _ in self._query(NODES):
+            node, witness = labels.get("node", ""), _WITNESS.fullmatch(labels.get("__name__", ""))
+            if node and witness:
+                values = found.setdefault(node, {})
+                values[witness[1]] = max(value, values.get(witness[1], value))
+        return {node: Activity(**values) for node, values in found.items()}
+
+    def _by_pod(self, query: str) -> Mapping[str, float]:
+        named = ((labels, value) for labels, value, _ in self._query(query))
+        return {_key(labels): value for labels, value in named if labels.get("namespace") and labels.get("pod")}
 
     def _by_pool(self, query: str, of_two: Callable[[float, float], float]) -> Mapping[str, float]:
         """Return values by pool. Where replicas answer twice, the one that removes fewer nodes counts."""
@@ -121,6 +160,34 @@ class PrometheusTelemetry:
     def _malformed(self, query: str) -> TryLater:
         detail = f"Prometheus at {self._shown} answered {query!r} with something that is no instant vector"
         return TryLater(detail, code="malformed")
+
+
+def course_queries(window: timedelta) -> tuple[str, str, str, str, str]:
+    """Return the queries for a pod's highest engine, widest change of memory, highest watts, widest swing of the
+    watts, and the share of the window that was seen.
+
+    Changes are taken for each GPU and then the widest counts: the highest of eight GPUs may stand still while
+    another one loads. Seen is counted in steps of the window, so that the interval of the rules does not matter; a
+    GPU that somebody holds and whose engine says nothing was not seen at all.
+    """
+    seconds = max(1, round(window.total_seconds()))
+    step = max(1, min(60, seconds // 60))
+    span, steps = f"[{seconds}s]", f"[{seconds}s:{step}s]"
+
+    def highest(series: str) -> str:
+        return f"max by (namespace, pod) (max_over_time({series}{span}))"
+
+    def widest(series: str) -> str:
+        return f"max by (namespace, pod) (max_over_time({series}{span}) - min_over_time({series}{span}))"
+
+    def counted(series: str) -> str:
+        return f"count_over_time(({series} and time() - timestamp({series}) <= {FRESH}){steps})"
+
+    engine = f"{counted(ENGINE)} or 0 * max_over_time({HOLDERS}{span})"
+    others = (f'label_replace({counted(s)}, "of", "{s}", "", "")' for s in (MEMORY, POWER))
+    steps_seen = f"min by (namespace, pod) ({' or '.join((engine, *others))})"
+    seen = f"clamp_max({steps_seen} * {step} / {seconds}, 1)"  # where the steps meet both ends there is one more
+    return highest(ENGINE), widest(MEMORY), highest(POWER), widest(POWER), seen
 
 
 def _key(labels: Mapping[str, str]) -> str:

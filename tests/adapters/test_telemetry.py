@@ -1,14 +1,24 @@
 """What `PrometheusTelemetry` asks and makes of the answers."""
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
-from receiver.adapters.telemetry import COVERAGE, CREATED, HEARTBEAT, UTILIZATION, WAITING, PrometheusTelemetry
+from receiver.adapters.telemetry import (
+    COVERAGE,
+    CREATED,
+    HEARTBEAT,
+    NODES,
+    UTILIZATION,
+    WAITING,
+    PrometheusTelemetry,
+    course_queries,
+)
+from receiver.core.activity import Activity, Course
 from receiver.core.pods import PodPhase
 from receiver.ports import TelemetryFacts, TryLater
 from tests.adapters.wire import hanging_server, unused_url
@@ -46,7 +56,7 @@ def test_an_empty_prometheus_knows_nothing_and_runs_no_rules(
 def test_the_recorded_series_are_asked_for_by_name(httpserver: HTTPServer, telemetry: PrometheusTelemetry) -> None:
     serve(httpserver, {})
     telemetry.look()
-    assert {r.args["query"] for r, _ in httpserver.log} == {HEARTBEAT, UTILIZATION, COVERAGE, WAITING}
+    assert {r.args["query"] for r, _ in httpserver.log} == {HEARTBEAT, UTILIZATION, COVERAGE, WAITING, NODES}
     assert (UTILIZATION, COVERAGE) == ("pool:gpu_utilization:avg5m", "pool:gpu_telemetry_coverage:ratio")
     assert HEARTBEAT == 'ALERTS{alertname="GpuAutoscalerHeartbeat",alertstate="firing"}'
     assert all(r.path == QUERY for r, _ in httpserver.log)
@@ -80,6 +90,110 @@ def test_of_two_replicas_the_answer_that_removes_fewer_nodes_counts(
     serve(httpserver, {UTILIZATION: both, COVERAGE: both})
     facts = telemetry.look()
     assert (facts.utilization, facts.coverage) == ({"a": 0.9}, {"a": 0.2})
+
+
+def of_node(witness: str, value: str, node: str = "n1", **labels: str) -> tuple[dict[str, str], str]:
+    return {"__name__": f"node:dcgm_{witness}:max", "node": node, **labels}, value
+
+
+def test_each_node_has_what_its_gpus_show(httpserver: HTTPServer, telemetry: PrometheusTelemetry) -> None:
+    both = vector(
+        of_node("engine", "0.5"), of_node("memory", "0.25"), of_node("power", "200"), of_node("power", "36", "n2")
+    )
+    serve(httpserver, {NODES: both})
+    assert telemetry.look().nodes == {"n1": Activity(engine=0.5, memory=0.25, power=200.0), "n2": Activity(power=36.0)}
+
+
+def test_without_rules_for_nodes_the_look_succeeds_and_knows_no_node(
+    httpserver: HTTPServer, telemetry: PrometheusTelemetry
+) -> None:
+    serve(httpserver, {UTILIZATION: vector(({"pool": "a"}, "0.5"))})
+    facts = telemetry.look()
+    assert (facts.nodes, facts.utilization) == ({}, {"a": 0.5})
+
+
+def test_of_two_replicas_the_answer_that_shows_more_use_of_a_node_counts(
+    httpserver: HTTPServer, telemetry: PrometheusTelemetry
+) -> None:
+    replicas = (of_node("engine", v, replica=r) for r, v in (("1", "0.1"), ("2", "0.6"), ("3", "0.3")))
+    serve(httpserver, {NODES: vector(*replicas)})
+    assert telemetry.look().nodes == {"n1": Activity(engine=0.6)}
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        of_node("engine", "NaN"),
+        of_node("engine", "+Inf"),
+        of_node("engine", "0.5", node=""),
+        of_node("other", "0.5"),
+        ({"node": "n1"}, "0.5"),
+    ],
+)
+def test_a_sample_of_no_node_no_witness_or_no_number_is_left_out(
+    httpserver: HTTPServer, telemetry: PrometheusTelemetry, sample: tuple[dict[str, str], str]
+) -> None:
+    serve(httpserver, {NODES: vector(sample)})
+    assert telemetry.look().nodes == {}
+
+
+WINDOW = timedelta(minutes=30)
+POD = {"namespace": "ml", "pod": "a"}
+
+
+def serve_courses(httpserver: HTTPServer, *values: str | None) -> None:
+    """Answer the queries for engine, memory, power, swing and coverage with *values* for pod ml/a, None: nothing."""
+    answers = (vector((POD, value)) if value is not None else vector() for value in values)
+    serve(httpserver, dict(zip(course_queries(WINDOW), answers, strict=True)))
+
+
+def test_a_course_has_the_peaks_the_changes_and_how_much_was_seen(
+    httpserver: HTTPServer, telemetry: PrometheusTelemetry
+) -> None:
+    serve_courses(httpserver, "0.75", "0.125", "300", "180", "0.9")
+    course = Course(window=WINDOW, engine=0.75, memory=0.125, power=300.0, power_floor=120.0, coverage=0.9)
+    assert telemetry.courses(WINDOW) == {"ml/a": course}
+
+
+@pytest.mark.parametrize(
+    "values, course",
+    [
+        (("0", None, "NaN", "NaN", None), Course(window=WINDOW, engine=0.0)),
+        ((None, None, "300", None, "1"), Course(window=WINDOW, power=300.0, coverage=1.0)),  # no swing, no floor
+        ((None, "0.5", None, None, "0"), Course(window=WINDOW, memory=0.5)),
+    ],
+)
+def test_a_witness_that_says_nothing_of_a_pod_is_none_and_not_zero(
+    httpserver: HTTPServer, telemetry: PrometheusTelemetry, values: tuple[str | None, ...], course: Course
+) -> None:
+    serve_courses(httpserver, *values)
+    assert telemetry.courses(WINDOW) == {"ml/a": course}
+
+
+@pytest.mark.parametrize("labels", [{"namespace": "ml"}, {"pod": "a"}, {}])
+def test_a_course_that_names_no_pod_is_left_out(
+    httpserver: HTTPServer, telemetry: PrometheusTelemetry, labels: dict[str, str]
+) -> None:
+    serve(httpserver, {query: vector((labels, "1")) for query in course_queries(WINDOW)})
+    assert telemetry.courses(WINDOW) == {}
+
+
+def test_courses_that_cannot_be_asked_for_are_tried_later(
+    httpserver: HTTPServer, telemetry: PrometheusTelemetry
+) -> None:
+    httpserver.expect_request(QUERY).respond_with_data("no", status=422)
+    with pytest.raises(TryLater, match="422"):
+        telemetry.courses(WINDOW)
+
+
+def test_courses_time_out_as_other_queries_do() -> None:
+    with hanging_server(QUERY, "GET") as (server, arrivals):
+        telemetry = PrometheusTelemetry(server.url_for(""), timeout=0.2)
+        with pytest.raises(TryLater) as caught:
+            telemetry.courses(WINDOW)
+        telemetry.close()
+        assert arrivals == ["GET"]
+    assert caught.value.code == "timeout"
 
 
 def test_waiting_pods_are_read_with_age_size_and_pool(httpserver: HTTPServer, telemetry: PrometheusTelemetry) -> None:
