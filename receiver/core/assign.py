@@ -7,15 +7,29 @@ that order, so the guardrails of `decide` can say which one left how many. A gan
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 
 from receiver.core.budget import BudgetStage, BudgetView, view
-from receiver.core.capacity import NOT_ALLOWED, RANKS, RULES, Allowance, Bin, Held, Tally, is_full, new_bin, open_tally
-from receiver.core.demand import misfit, take, why_nowhere, workloads
+from receiver.core.capacity import (
+    COMING,
+    NOT_ALLOWED,
+    OPENED,
+    RULES,
+    USABLE,
+    Allowance,
+    Bin,
+    Held,
+    Tally,
+    is_full,
+    new_bin,
+    open_tally,
+)
+from receiver.core.demand import missing_pods, take, why_nowhere, workloads
+from receiver.core.market import Market, Matching, gang_kind
 from receiver.core.model import Facts, Source, SourceState
 from receiver.core.pods import Pod, Workload
-from receiver.core.policy import Policy, Pool
+from receiver.core.policy import Policy
 from receiver.core.windows import Bounds
+from receiver.core.words import some
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,20 +92,13 @@ def assign(facts: Facts, policy: Policy) -> Assignment:
     budget = view(facts, policy)
     tallies = {p.id: open_tally(p, facts) for p in policy.pools}
     allowance = Allowance(facts, policy, budget)
-    misfits: list[Misfit] = []
-    fitting_by_shape: dict[tuple[object, ...], list[Tally]] = {}
-    for workload in workloads(facts.waiting):
-        shape = tuple(_shape(pod) for pod in workload.pods)
-        if shape not in fitting_by_shape:
-            fits = [x for x in tallies.values() if all(misfit(pod, x.pool) is None for pod in workload.pods)]
-            fitting_by_shape[shape] = sorted(fits, key=lambda x: (_price_per_gpu(x.pool), x.pool.name))
-        fitting = fitting_by_shape[shape]
-        if not fitting:
-            misfits.append(Misfit(workload=workload, detail=why_nowhere(workload, policy.pools)))
-        elif workload.gang:
-            _place_gang(workload, fitting, allowance)
-        else:
-            _place_pod(workload, fitting, allowance)
+    waiting = workloads(facts.waiting, facts.bound_gangs)
+    matching = Matching(tuple(tallies.values()))
+    for workload in waiting:
+        if not workload.gang:
+            matching.market(workload.pods[0]).enter(workload.pods[0])
+    served = (_serve(workload, matching, allowance) for workload in waiting)
+    misfits = [found for found in served if found is not None]
     for tally in tallies.values():
         _hold_floor(tally, allowance)
     for tally in tallies.values():
@@ -103,23 +110,49 @@ def assign(facts: Facts, policy: Policy) -> Assignment:
     )
 
 
-def _price_per_gpu(pool: Pool) -> Decimal:
-    price = pool.price_usd_per_hour
-    return Decimal("Infinity") if price is None else price / max(1, pool.gpus_per_node)
+def _serve(workload: Workload, matching: Matching, allowance: Allowance) -> Misfit | None:
+    """Give *workload* room in one of the pools, or note there why not; return a Misfit if no pool can hold it."""
+    if not workload.gang:
+        matching.market(workload.pods[0]).leave(workload.pods[0])
+    fitting = [matching.fitting(pod) for pod in workload.pods]
+    if not all(fitting):
+        alone = next(pod for pod, found in zip(workload.pods, fitting, strict=True) if not found)
+        return Misfit(workload=workload, detail=why_nowhere(workload, matching.refusals(alone)))
+    others = [found for found in fitting[1:] if found is not fitting[0]]
+    common = [x for x in fitting[0] if all(x in found for found in others)] if others else fitting[0]
+    if missing := missing_pods(workload):
+        lacks = f"gang {workload.key} lacks {some(missing, 'pod')} of {workload.least}; no node helps until they exist"
+        _hold(workload, fitting[0][0], "gang_is_complete", lacks)
+    elif not workload.gang:
+        _place_pod(workload, matching.market(workload.pods[0]), common, allowance)
+    elif common:
+        _place_gang(workload, common, matching, allowance)
+    else:
+        _place_parts(workload, fitting, matching, allowance)
+    return None
 
 
-def _place_pod(workload: Workload, fitting: Sequence[Tally], allowance: Allowance) -> None:
+def _hold(workload: Workload, tally: Tally, rule: str, detail: str) -> None:
+    tally.waiting_gpus += workload.gpus
+    tally.held.append(Held(workload=workload.key, rule=rule, detail=detail))
+
+
+def _place_pod(workload: Workload, market: Market, fitting: Sequence[Tally], allowance: Allowance) -> None:
     pod = workload.pods[0]
-    for rank in RANKS:
+    for shelf in (USABLE, OPENED):
         for tally in fitting:
-            room = tally.settle(pod.requests, rank)
+            room = tally.settle(pod.requests, shelf)
             if room is not None:
-                if room.instance is not None and rank == 0:
+                if room.instance is not None and room.usable:
                     tally.placed.append((workload.key, room.instance))
-                tally.waiting_gpus += workload.gpus
-                tally.settled.append(workload.key)
+                _settled(workload, tally, room)
                 return
-    chosen = _where_to_buy(fitting, allowance)
+    ordered = market.order(pod)
+    for tally in ordered:
+        if tally.begin():
+            _settled(workload, tally, tally.settle(pod.requests, OPENED))
+            return
+    chosen = _where_to_buy(ordered, allowance)
     chosen.waiting_gpus += workload.gpus
     chosen.asking.append(workload)
     if chosen.settle(pod.requests, NOT_ALLOWED) is not None:
@@ -129,6 +162,15 @@ def _place_pod(workload: Workload, fitting: Sequence[Tally], allowance: Allowanc
     room.allowed = passed == len(RULES)
     take(room.free, pod.requests)
     chosen.add(room)
+
+
+def _settled(workload: Workload, tally: Tally, room: Bin | None) -> None:
+    """*workload* has *room* that exists or is on its way, or that was wanted for another before it."""
+    tally.waiting_gpus += workload.gpus
+    if room is not None and room.bought:
+        tally.asking.append(workload)
+    else:
+        tally.settled.append(workload.key)
 
 
 def _where_to_buy(fitting: Sequence[Tally], allowance: Allowance) -> Tally:
@@ -142,43 +184,83 @@ def _where_to_buy(fitting: Sequence[Tally], allowance: Allowance) -> Tally:
     return first or next((x for x in fitting if not x.blocked and not is_full(x)), fitting[0])
 
 
-def _shape(pod: Pod) -> tuple[object, ...]:
-    """What decides where a pod fits; pods of one shape are matched once."""
-    return (
-        tuple(sorted(pod.requests.items())),
-        tuple(sorted(pod.node_selector.items())),
-        pod.affinity,
-        pod.tolerations,
-        pod.pool_hint,
-    )
-
-
-def _place_gang(workload: Workload, fitting: Sequence[Tally], allowance: Allowance) -> None:
+def _place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching, allowance: Allowance) -> None:
     """Put all pods of a gang into one pool, or none anywhere: half a gang holds GPUs and computes nothing."""
-    refusal: tuple[Tally, int, int] | None = None
-    for tally in sorted(fitting, key=lambda x: x.blocked or is_full(x)):
-        rooms = tally.roomy()
-        trial = [replace(b, free=dict(b.free), used=False) for b in rooms]
-        opened = _fill(trial, workload.pods, tally)
-        passed = allowance.passes(tally, opened) if opened else len(RULES)
-        if passed == len(RULES):
-            for room, tried in zip(rooms, trial, strict=False):
-                room.free, room.used = tried.free, room.used or tried.used
-            for room in trial[len(rooms) :]:
-                tally.add(room)
-            tally.waiting_gpus += workload.gpus
-            if opened:
-                allowance.open(tally, "demand", opened)
-                tally.asking.append(workload)
-            else:
-                tally.settled.append(workload.key)
+    kind = gang_kind(workload)
+    for tally in fitting:
+        if tally.free >= workload.gpus and tally.too_small.get(kind) != tally.rooms:
+            if _try_gang(workload, tally, allowance, most=0):
+                return
+            tally.too_small[kind] = tally.rooms  # room only shrinks, so the next gang like it need not try
+    ordered = matching.gang_order(workload, fitting)
+    if any(_try_gang(workload, tally, allowance, most=0, begin=True) for tally in ordered):
+        return
+    ready_first = sorted(ordered, key=lambda x: x.blocked or is_full(x))
+    if any(_try_gang(workload, tally, allowance, begin=True) for tally in ready_first):
+        return
+    tally = next((x for x in ordered if not x.blocked), ordered[0])
+    opened = _fill([replace(b, free=dict(b.free)) for b in tally.roomy()], workload.pods, tally)
+    rule = RULES[min(allowance.passes(tally, opened), len(RULES) - 1)]
+    detail = f"gang {workload.key} needs {opened} new nodes at once or none, and {rule} leaves fewer"
+    _hold(workload, tally, "gangs_whole", detail)
+
+
+def _try_gang(
+    workload: Workload, tally: Tally, allowance: Allowance, most: int | None = None, begin: bool = False
+) -> bool:
+    """Place the whole gang in the pool of *tally* with at most *most* new nodes; False leaves all as it was.
+
+    *begin* fills nodes too that are on their way and that nobody was given yet.
+    """
+    coming = tally.shelves[COMING] if begin else []
+    if most == 0 and begin and not coming:
+        return False
+    begun = tally.roomy()
+    rooms = [*begun, *coming]
+    trial = [replace(b, free=dict(b.free), used=False) for b in rooms]
+    opened = _fill(trial, workload.pods, tally)
+    if most is not None and opened > most:
+        return False
+    if opened and (allowance.passes(tally, opened) < len(RULES) or not tally.may_open(opened)):
+        return False
+    tally.free -= sum(room.gpus for room in begun) - sum(tried.gpus for tried in trial[: len(begun)])
+    for room, tried in zip(rooms, trial, strict=False):
+        room.free, room.used = tried.free, room.used or tried.used
+    tally.begin([room for room in coming if room.used])
+    for room in trial[len(rooms) :]:
+        tally.add(room)
+    tally.waiting_gpus += workload.gpus
+    if opened:
+        allowance.open(tally, "demand", opened)
+        tally.asking.append(workload)
+    else:
+        tally.settled.append(workload.key)
+    return True
+
+
+def _place_parts(
+    workload: Workload, fitting: Sequence[Sequence[Tally]], matching: Matching, allowance: Allowance
+) -> None:
+    """Place a gang whose pods fit different pools: each part whole in one pool, and all parts or none."""
+    parts: dict[tuple[str, ...], list[Pod]] = {}
+    pools: dict[tuple[str, ...], Sequence[Tally]] = {}
+    for pod, found in zip(workload.pods, fitting, strict=True):
+        key = tuple(x.pool.id for x in found)
+        parts.setdefault(key, []).append(pod)
+        pools[key] = found
+    tallies = {x.pool.id: x for found in fitting for x in found}
+    before = {pool: tally.mark() for pool, tally in tallies.items()}
+    shared = allowance.mark()
+    for key, pods in parts.items():
+        part = replace(workload, pods=tuple(pods))
+        ordered = sorted(matching.gang_order(part, pools[key]), key=lambda x: x.blocked or is_full(x))
+        if not any(_try_gang(part, tally, allowance, begin=True) for tally in ordered):
+            for pool, tally in tallies.items():
+                tally.return_to(before[pool])
+            allowance.return_to(shared)
+            detail = f"the parts of gang {workload.key} fit different pools, and not all of those have room for it"
+            _hold(workload, ordered[0], "gangs_whole", detail)
             return
-        refusal = refusal or (tally, opened, passed)
-    if refusal is not None:
-        tally, opened, passed = refusal
-        tally.waiting_gpus += workload.gpus
-        detail = f"gang {workload.key} needs {opened} new nodes at once or none, and {RULES[passed]} leaves fewer"
-        tally.held.append(Held(workload=workload.key, rule="gangs_whole", detail=detail))
 
 
 def _fill(bins: list[Bin], pods: Sequence[Pod], tally: Tally) -> int:

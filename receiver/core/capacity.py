@@ -1,8 +1,9 @@
 """Room for work: what exists or is on its way, what may still be opened, and what all pools share."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 from receiver.core.actions import ActionKind, VictimStage
 from receiver.core.budget import BudgetView
@@ -16,6 +17,11 @@ from receiver.core.words import some
 
 Requests = tuple[tuple[str, int], ...]
 
+# Where a bin stands. What is usable is filled first; then what was begun; only then another node that is on its
+# way is begun, in the order in which nodes are bought. So the same pods fill the nodes that were bought for them:
+# were every coming node open from the start, a pod that fits many pools would take the room of one that fits few.
+USABLE, OPENED, COMING, NOT_ALLOWED = range(4)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
@@ -26,19 +32,25 @@ class Held:
     detail: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Bin:
     """Room for pods: a node that exists or is on its way (*instance*, None while Civo does not list it)."""
 
     pool: str
     instance: str | None
     free: dict[str, int]
-    rank: int = 2  # 0 usable, 1 on its way, 2 not listed yet: what helps sooner is filled first, in every pool
+    usable: bool = False
     used: bool = False
+    bought: bool = False
     allowed: bool = True  # False: wanted, but a check leaves it out, so it must not attract other work
 
+    @property
+    def gpus(self) -> int:
+        """GPU units that are free here."""
+        return sum(self.free.values())
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, eq=False)
 class Tally:
     """One pool's tally while assigning."""
 
@@ -46,8 +58,9 @@ class Tally:
     state: PoolState
     bounds: Bounds
     bins: list[Bin]
-    blocked: bool
-    shelves: tuple[list[Bin], ...] = ([], [], [], [])  # the bins by rank; the last shelf holds those not allowed
+    room: int | None = None  # new nodes that a guardrail would leave (0: none, None: as many as the checks allow)
+    shelves: tuple[list[Bin], ...] = ([], [], [], [])  # the bins by how they may be used: see USABLE and below
+    too_small: dict[tuple[Requests, ...], int] = field(default_factory=dict)
     reached: dict[tuple[int, Requests], int] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("demand", "floor", "standby"), 0))
     within: list[int] = field(default_factory=lambda: [0, 0, 0])  # budget, maximum, limits
@@ -56,16 +69,53 @@ class Tally:
     placed: list[tuple[str, str]] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
     waiting_gpus: int = 0
+    free: int = 0  # GPUs in the bins that may be used
 
     def __post_init__(self) -> None:
         self.shelves = ([], [], [], [])
         for room in self.bins:
-            self.shelves[room.rank].append(room)
+            self.shelves[USABLE if room.usable else COMING].append(room)
+            self.free += room.gpus if room.usable else 0
+
+    @property
+    def blocked(self) -> bool:
+        """True when a guardrail will hold another new node."""
+        return not self.may_open(1)
+
+    def may_open(self, count: int) -> bool:
+        """True when no guardrail but the three checks will hold *count* new nodes more."""
+        return self.room is None or sum(self.counts.values()) + count <= self.room
 
     def add(self, room: Bin) -> None:
         """Take in a bin that was just opened."""
         self.bins.append(room)
-        self.shelves[room.rank if room.allowed else NOT_ALLOWED].append(room)
+        self.shelves[OPENED if room.allowed else NOT_ALLOWED].append(room)
+        if room.allowed:
+            self.free += room.gpus
+
+    def mark(self) -> "Tally":
+        """A copy to return to."""
+        copies = {id(b): replace(b, free=dict(b.free)) for b in self.bins}
+        before = replace(
+            self,
+            bins=list(copies.values()),
+            reached=dict(self.reached),
+            too_small=dict(self.too_small),
+            counts=dict(self.counts),
+            within=list(self.within),
+            asking=list(self.asking),
+            settled=list(self.settled),
+            placed=list(self.placed),
+            held=list(self.held),
+        )
+        before.shelves = tuple([copies[id(b)] for b in shelf] for shelf in self.shelves)
+        before.free = self.free
+        return before
+
+    def return_to(self, before: "Tally") -> None:
+        """Undo what happened since *before* was marked."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(before, name))
 
     def settle(self, requests: Mapping[str, int], shelf: int) -> Bin | None:
         """Put *requests* into the first bin of *shelf* that holds them and return it; None when none does.
@@ -80,19 +130,33 @@ class Tally:
         if place == len(rooms):
             return None
         rooms[place].used = True
+        self.free -= sum(requests.values()) if shelf != NOT_ALLOWED else 0
         return rooms[place]
 
+    def begin(self, rooms: Sequence[Bin] | None = None) -> bool:
+        """Begin to fill *rooms* that are on their way, or else the next one; False when there is none."""
+        begun = self.shelves[COMING][:1] if rooms is None else rooms
+        for room in begun:
+            self.shelves[COMING].remove(room)
+            self.shelves[OPENED].append(room)
+            self.free += room.gpus
+        return bool(begun)
+
+    @property
+    def rooms(self) -> int:
+        """How many bins may be used now; it only grows, and what is in them only shrinks."""
+        return len(self.shelves[USABLE]) + len(self.shelves[OPENED])
+
     def roomy(self) -> list[Bin]:
-        """The allowed bins with anything left, what helps sooner first."""
-        return [b for rank in RANKS for b in self.shelves[rank] if any(count > 0 for count in b.free.values())]
+        """The bins that are usable or begun and have anything left, the usable ones first."""
+        return [b for shelf in (USABLE, OPENED) for b in self.shelves[shelf] if any(n > 0 for n in b.free.values())]
 
 
 LONGEST_GROWTH_BACKOFF = timedelta(hours=1)
 LONGEST_REMOVAL_BACKOFF = timedelta(hours=25)
+LONGEST_PROVISIONING_BACKOFF = timedelta(hours=27)
 SHORT_LOSS = timedelta(minutes=3)
 RULES = ("within_budget", "within_maximum", "within_limits")
-RANKS = (0, 1, 2)
-NOT_ALLOWED = 3
 
 
 class Allowance:
@@ -119,6 +183,14 @@ class Allowance:
         gpus_fit = self.gpus is None or count * tally.pool.gpus_per_node <= self.gpus
         rate_fits = self.nodes is None or count <= self.nodes
         return 3 if gpus_fit and rate_fits else 2
+
+    def mark(self) -> tuple[Decimal | None, int | None, int | None]:
+        """What is left now."""
+        return self.usd, self.gpus, self.nodes
+
+    def return_to(self, left: tuple[Decimal | None, int | None, int | None]) -> None:
+        """Undo what was spent since *left* was marked."""
+        self.usd, self.gpus, self.nodes = left
 
     def spend(self, tally: Tally, count: int) -> None:
         """Take *count* nodes out of what is shared."""
@@ -148,12 +220,14 @@ def open_tally(pool: Pool, facts: Facts) -> Tally:
     halts = (SignalAction.FREEZE, SignalAction.PAUSE_SCALE_UP)
     halted = any(s.action in halts and s.pool in (None, pool.id) for s in facts.signals)
     stuck = bool(stuck_on_the_way(pool, state, facts.at))
+    unpriced = pool.price_usd_per_hour is None
+    held = unpriced or backing_off or halted or stuck or state.silenced_by is not None
     return Tally(
         pool=pool,
         state=state,
         bounds=bounds,
         bins=list(_capacity(pool, state, facts)),
-        blocked=pool.price_usd_per_hour is None or backing_off or halted or stuck or state.silenced_by is not None,
+        room=0 if held else probes_left(state, facts.at),
     )
 
 
@@ -166,10 +240,10 @@ def _capacity(pool: Pool, state: PoolState, facts: Facts) -> Iterable[Bin]:
     going = _deleted_victims(state)
     usable = [n for n in state.of(Stage.USABLE) if n.cordoned_by is not CordonedBy.SOMEONE and n.instance not in going]
     for node in sorted(usable, key=lambda n: (sum(n.free.values()), n.name)):
-        yield Bin(pool=pool.id, instance=node.instance, free=dict(node.free), rank=0)
+        yield Bin(pool=pool.id, instance=node.instance, free=dict(node.free), usable=True)
     for node in state.living:
         if _is_coming(node, pool, facts):
-            yield Bin(pool=pool.id, instance=node.instance, free=dict(pool.resources), rank=1)
+            yield Bin(pool=pool.id, instance=node.instance, free=dict(pool.resources))
     for _ in range(0 if unlisted_too_long(pool, state, facts.at) else state.unlisted):
         yield Bin(pool=pool.id, instance=None, free=dict(pool.resources))
 
@@ -212,6 +286,19 @@ def stuck_on_the_way(pool: Pool, state: PoolState, now: datetime) -> tuple[str, 
     return (*late, *missing)
 
 
+def probes_left(state: PoolState, now: datetime) -> int | None:
+    """New nodes that a pool may ask for after nodes that never became usable; None when all is well.
+
+    While it backs off from provisioning: none. After that one node on trial, until one becomes usable: a pool
+    whose GPUs never come would otherwise cost a whole paid unit per waiting node, again and again.
+    """
+    if state.provisioning is None:
+        return None
+    if state.provisioning.holds(now, LONGEST_PROVISIONING_BACKOFF):
+        return 0
+    return max(0, 1 - len(state.of(*ON_ITS_WAY)) - state.unlisted)
+
+
 def is_full(tally: Tally) -> bool:
     """True when the pool may not have another node."""
     return tally.state.required + tally.within[2] >= tally.bounds.max_nodes
@@ -219,4 +306,4 @@ def is_full(tally: Tally) -> bool:
 
 def new_bin(tally: Tally) -> Bin:
     """A node that is not there yet, for work that is put into it at once."""
-    return Bin(pool=tally.pool.id, instance=None, free=dict(tally.pool.resources), used=True)
+    return Bin(pool=tally.pool.id, instance=None, free=dict(tally.pool.resources), used=True, bought=True)

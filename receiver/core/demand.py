@@ -2,18 +2,21 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from receiver.core.model import UNASSIGNED
+from receiver.core.model import UNASSIGNED, Node, Stage
 from receiver.core.pods import Pod, PodPhase, Requirement, Toleration, Workload
 from receiver.core.policy import Pool, Taint
 
+# Taints that come and go with a node's state, and say nothing of the next node.
+PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeleted")
 IGNORED_NAMESPACES = frozenset({"gpu-operator", "nvidia-gpu-operator"})  # its validation pods ask for a GPU
 
 
-def workloads(pods: Iterable[Pod]) -> tuple[Workload, ...]:
+def workloads(pods: Iterable[Pod], bound: Mapping[str, int] | None = None) -> tuple[Workload, ...]:
     """Group the waiting GPU *pods*: declared gangs together, all others alone.
 
-    Higher priority first, then longest waiting. DaemonSet pods, terminating pods and the GPU operator's
-    validation pods are no demand.
+    *bound* counts the pods of each gang that have a node already. Of a gang with a minimum only as many pods as
+    it still lacks belong together; what waits beyond the minimum is placed pod by pod. Higher priority first,
+    then longest waiting. DaemonSet pods, terminating pods and the GPU operator's validation pods are no demand.
     """
     gangs: dict[str, list[Pod]] = {}
     alone: list[Workload] = []
@@ -26,29 +29,67 @@ def workloads(pods: Iterable[Pod]) -> tuple[Workload, ...]:
             alone.append(Workload(key=pod.key, pods=(pod,)))
         else:
             gangs.setdefault(pod.gang, []).append(pod)
-    together = [
-        Workload(key=key, pods=tuple(sorted(members, key=lambda p: (-p.gpus, p.key))), gang=True)
-        for key, members in gangs.items()
-    ]
-    return tuple(sorted([*alone, *together], key=lambda w: (-w.priority, w.since, w.key)))
+    for key, members in gangs.items():
+        alone += _parts(key, members, (bound or {}).get(key, 0))
+    return tuple(sorted(alone, key=lambda w: (-w.priority, w.since, w.key)))
+
+
+def _parts(key: str, members: Sequence[Pod], bound: int) -> Iterable[Workload]:
+    """The pods of a gang that must come together, then those beyond its minimum, each alone."""
+    ordered = sorted(members, key=lambda p: (-p.priority, -p.gpus, p.key))
+    least = max((p.gang_min for p in members if p.gang_min is not None), default=None)
+    lacking = len(ordered) if least is None else max(0, least - bound)
+    if lacking:
+        yield Workload(key=key, pods=tuple(ordered[:lacking]), gang=True, bound=bound, least=least or 0)
+    for pod in ordered[lacking:]:
+        yield Workload(key=pod.key, pods=(pod,))
+
+
+def missing_pods(workload: Workload) -> int:
+    """How many pods a gang lacks that do not exist at all: until they do, no node helps it."""
+    return max(0, workload.least - workload.bound - len(workload.pods)) if workload.gang else 0
 
 
 def misfit(pod: Pod, pool: Pool) -> str | None:
     """Return why no node of *pool*, even an empty one, can hold *pod*; None when one can."""
     if pod.pool_hint not in (None, UNASSIGNED, pool.id):
         return f"it asks for pool {pod.pool_hint}"
+    return _mismatch(pod, pool.resources, pool.offered_labels, pool.taints)
+
+
+def disproof(pod: Pod, pool: Pool, nodes: Iterable[Node]) -> str | None:
+    """Return how the newest usable node of *pool* shows that another like it would not hold *pod*, or None.
+
+    The configuration says what a node offers; a node that came says what it really offers. Labels and taints are
+    only held against it where we do not put them on ourselves.
+    """
+    usable = [n for n in nodes if n.stage is Stage.USABLE and n.labels]
+    newest = max(usable, key=lambda n: (n.created_at, n.name), default=None)
+    if newest is None:
+        return None
+    labels = {**newest.labels, **pool.labels} if pool.apply_to_nodes else newest.labels
+    taints = () if pool.apply_to_nodes else tuple(t for t in newest.taints if not t.key.startswith(PASSING_TAINTS))
+    reason = _mismatch(pod, newest.allocatable, labels, taints)
+    return None if reason is None else f"node {newest.name} shows otherwise than configured: {reason}"
+
+
+def preference(pod: Pod, pool: Pool) -> int:
+    """The weight that *pod*'s preferred node affinity gives to nodes of *pool* (0 without any)."""
+    return sum(p.weight for p in pod.preferred if all(meets(pool.offered_labels, r) for r in p.term))
+
+
+def _mismatch(pod: Pod, offers: Mapping[str, int], labels: Mapping[str, str], taints: Iterable[Taint]) -> str | None:
     for resource, count in sorted(pod.requests.items()):
-        offered = pool.resources.get(resource, 0)
+        offered = offers.get(resource, 0)
         if count > offered:
             return f"it asks for {count} {resource}, a node offers {offered}"
-    labels = pool.offered_labels
     for key, value in sorted(pod.node_selector.items()):
         if labels.get(key) != value:
             return f"its node selector wants {key}={value}, nodes carry {_carried(labels, key)}"
     if pod.affinity and not any(all(meets(labels, r) for r in term) for term in pod.affinity):
         wanted = next(r for r in pod.affinity[0] if not meets(labels, r))
         return f"its node affinity wants {wanted.key} {wanted.operator} {list(wanted.values)}"
-    for taint in pool.taints:
+    for taint in taints:
         if taint.effect != "PreferNoSchedule" and not any(tolerates(t, taint) for t in pod.tolerations):
             return f"it does not tolerate the taint {taint.key}={taint.value}:{taint.effect}"
     return None
@@ -102,9 +143,8 @@ def take(free: dict[str, int], requests: Mapping[str, int]) -> bool:
     return True
 
 
-def why_nowhere(workload: Workload, pools: Sequence[Pool]) -> str:
-    """One sentence for the owner of a workload that no pool can ever hold."""
-    pod = workload.pods[0]
-    each = "; ".join(f"{pool.name}: {reason}" for pool in pools if (reason := misfit(pod, pool)))
-    what = f"gang {workload.key} of {len(workload.pods)} pods" if workload.gang else f"pod {pod.key}"
+def why_nowhere(workload: Workload, refusals: Mapping[str, str]) -> str:
+    """One sentence for the owner of a workload that no pool can ever hold; *refusals* say why, by pool name."""
+    what = f"gang {workload.key} of {len(workload.pods)} pods" if workload.gang else f"pod {workload.pods[0].key}"
+    each = "; ".join(f"{name}: {reason}" for name, reason in refusals.items())
     return f"No GPU pool can hold {what}. {each}" if each else f"No GPU pool can hold {what}."

@@ -15,7 +15,8 @@ class NodeLife:
 
     *price_usd_per_hour* is the price in force when it was first seen (None: unknown). *idle_since* is when
     its last GPU pod was seen to be gone, None while busy or never usable; *lost_at* when a usable node stopped
-    being so, None while it is usable. *active_at*, *ready_at*, *usable_at*, *bound_at* and *running_at* are when
+    being so, None while it is usable; *unknown_since* when its GPUs were first seen in use although no pod holds
+    them. *active_at*, *ready_at*, *usable_at*, *bound_at* and *running_at* are when
     the stages of its provisioning were first seen to be over: built, Ready, GPUs allocatable, a GPU pod bound to
     it, and that pod's containers running.
     """
@@ -34,6 +35,7 @@ class NodeLife:
     running_at: datetime | None = None
     idle_since: datetime | None = None
     lost_at: datetime | None = None
+    unknown_since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,6 +43,8 @@ class Node:
     *allocatable* are GPU resources; *pods* the GPU pods bound to it; *idle_since* is None when a pod holds
     a GPU there or when nobody could tell (see *stage* UNKNOWN). *was_usable* is True once it has been usable,
     *lost_at* when it stopped being so.
+    *registered* is True while Kubernetes has a node object for it, *unknown_since* is when its GPUs were first seen
+    in use although no pod holds them (None: they are not).
     *leaving* is True once Civo itself lists it as being deleted (after our DELETE the stage says so at once).
     *hosts* names what must not be cut off with it (our own pod, Prometheus, Alertmanager). *activity* is what
     DCGM says of its GPUs, None when it says nothing.
@@ -55,7 +57,9 @@ class Node:
     allocatable: Mapping[str, int] = field(default_factory=dict)
     pods: tuple[Pod, ...] = ()
     idle_since: datetime | None = None
+    registered: bool = True
     was_usable: bool = False
+    unknown_since: datetime | None = None
     lost_at: datetime | None = None
     cordoned_by: CordonedBy | None = None
     cordoned_for: str | None = None  # the action id in our cordon annotation
@@ -219,7 +223,10 @@ class Spend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Everything one step knows, as values: the only input of `assign` besides the policy."""
+    """Everything one step knows, as values: the only input of `assign` besides the policy.
+
+    *bound_gangs* counts, by gang, the pods that have a node.
+    """
 
     at: datetime
     pools: tuple[PoolState, ...]
@@ -229,6 +236,7 @@ class Facts:
     spend: Spend
     grown_last_hour: int = 0
     removed_last_hour: int = 0
+    bound_gangs: Mapping[str, int] = field(default_factory=dict)
     deliveries: tuple[int, ...] = ()
 
     def pool(self, pool_id: str) -> PoolState:

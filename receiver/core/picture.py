@@ -8,7 +8,8 @@ from receiver.core.actions import Action, Decision
 from receiver.core.assign import Assignment, Wanted
 from receiver.core.budget import BudgetView
 from receiver.core.cost import next_unit_at
-from receiver.core.model import ON_ITS_WAY, Facts, Node, PoolState, Source, Stage
+from receiver.core.explain import Explanation, explain
+from receiver.core.model import ON_ITS_WAY, Backoff, Facts, Node, PoolState, Source, Stage
 from receiver.core.policy import Policy, Pool
 from receiver.core.tell import why
 
@@ -54,6 +55,10 @@ def picture(
         "misfits": [
             {"workload": m.workload.key, "gpus": m.workload.gpus, "detail": m.detail} for m in assignment.misfits
         ],
+        "waiting": [
+            _waiting(e, numbers) for e in explain(facts, assignment, decisions, policy, observing=mode == "observe")
+        ],
+        "waiting_total": len(facts.waiting),
     }
 
 
@@ -99,13 +104,19 @@ def _pool(
         "decision": number,
         "reconsider_at": _when(decision.reconsider_at),
         "cooldown_until": _when(_cooldown(state.last_grow_at, pool.grow_cooldown, facts.at)),
-        "backoff": None
-        if state.backoff is None or state.backoff.until <= facts.at
-        else {"until": _when(state.backoff.until), "reason": state.backoff.reason, "failures": state.backoff.failures},
+        "backoff": None if state.backoff is None or state.backoff.until <= facts.at else _backoff(state.backoff),
+        "provisioning": None if state.provisioning is None else _backoff(state.provisioning),
+        "ready_in_seconds": None if state.ready_in is None else state.ready_in.total_seconds(),
+        "uncounted": state.uncounted,
+        "drifts": len(state.drifts),
         "silenced_by": state.silenced_by,
         "open_action": None if state.open_action is None else _action(state.open_action),
         "nodes": [_node(n, policy, facts.at) for n in state.nodes],
     }
+
+
+def _backoff(backoff: Backoff) -> dict[str, Any]:
+    return {"until": _when(backoff.until), "reason": backoff.reason, "failures": backoff.failures}
 
 
 def _cooldown(last: datetime | None, cooldown: timedelta, now: datetime) -> datetime | None:
@@ -134,6 +145,33 @@ def _node(node: Node, policy: Policy, now: datetime) -> dict[str, Any]:
         "pods": [p.key for p in node.pods],
         "paid_until": _when(next_unit_at(node.created_at, now, policy.billing)),
         "cordoned_by": node.cordoned_by.value if node.cordoned_by else None,
+    }
+
+
+def _waiting(explained: Explanation, numbers: Mapping[str, int]) -> dict[str, Any]:
+    """One waiting pod; *numbers* are the stored decisions' row numbers by pool."""
+    pod, workload, fate = explained.pod, explained.workload, explained.fate
+    gang = workload if workload is not None and workload.gang else None
+    return {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "owner": pod.owner,
+        "workload": workload.key if workload else None,
+        "gang": {"waiting": len(gang.pods), "least": gang.least, "bound": gang.bound} if gang else None,
+        "gpus": pod.gpus,
+        "resources": dict(pod.requests),
+        "since": _when(pod.created_at),
+        "priority": pod.priority,
+        "state": fate.state.value,
+        "detail": fate.detail,
+        "pool": fate.pool,
+        "rule": fate.rule,
+        "decision": numbers[fate.pool] if fate.pool else None,
+        "node": fate.node,
+        "nodes": fate.nodes,
+        "expected_at": _when(fate.expected_at),
+        "scheduler_says": pod.scheduler_says,
+        "fits": [{"pool": f.pool, "name": f.name, "why_not": f.why} for f in explained.fits],
     }
 
 

@@ -13,7 +13,8 @@ STAGES = {
     "start": ("bound_at", "running_at"),
     "total": ("created_at", "usable_at"),
 }
-BUCKETS = ("5", "15", "30", "60", "120", "180", "300", "420", "600", "900", "1200", "1800", "+Inf")  # seconds, at most
+UPPER_BOUNDS = (5, 15, 30, 60, 120, 180, 300, 420, 600, 900, 1200, 1800)  # seconds
+BUCKETS = (*(f"{bound}.0" for bound in UPPER_BOUNDS), "+Inf")  # as Prometheus writes the label `le`
 A_MILLISECOND = timedelta(milliseconds=1)
 
 

@@ -1,14 +1,16 @@
 """Which pools get how many nodes for what waits."""
 
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
 from receiver.core.actions import Action, ActionKind
 from receiver.core.demand import workloads
 from receiver.core.model import Backoff, CordonedBy, Node, SignalAction, Source, Spend, Stage
-from receiver.core.pods import PodPhase, Requirement, Toleration
+from receiver.core.pods import PodPhase, Preference, Requirement, Toleration
 from receiver.core.policy import Budget, Limits, Taint
 from tests.core.builders import (
     GPU,
@@ -84,13 +86,97 @@ def test_a_node_cordoned_by_us_serves_the_pod_that_arrived_meanwhile() -> None:
     assert assignment.pools["l40s-id"].needed == {"i-n1"}
 
 
-def test_the_cheapest_pool_per_gpu_gets_the_pod() -> None:
-    small = a_pool("small", price_usd_per_hour=Decimal("1.29"))
+@pytest.mark.parametrize(
+    ("pods", "targets"),
+    [(1, (1, 0)), (6, (6, 0)), (7, (0, 1)), (8, (0, 1)), (10, (2, 1)), (16, (0, 2))],
+    ids=["one alone", "six", "seven fill most of it", "eight fill it", "two beside it", "two full ones"],
+)
+def test_the_pool_that_is_cheapest_per_gpu_that_the_work_uses_is_bought(pods: int, targets: tuple[int, int]) -> None:
+    small = a_pool("small", price_usd_per_hour=Decimal("1.29"), max_nodes=20)
     large = a_pool("large", resources={GPU: 8}, price_usd_per_hour=Decimal("8.00"))
+    waiting = [a_pod(f"p{n:02}") for n in range(pods)]
     _, decisions = run(
-        facts(a_state(pool="small-id"), a_state(pool="large-id"), waiting=[a_pod()]), a_policy(small, large)
+        facts(a_state(pool="small-id"), a_state(pool="large-id"), waiting=waiting), a_policy(small, large)
     )
-    assert (decisions["small"].target, decisions["large"].target) == (0, 1)
+    assert (decisions["small"].target, decisions["large"].target) == targets
+
+
+def test_a_preferred_pool_is_bought_although_it_costs_more_and_left_when_it_is_full() -> None:
+    cheap, dear = a_pool("cheap"), a_pool("dear", price_usd_per_hour=Decimal(9), labels={"nvlink": "yes"}, max_nodes=1)
+    wish = Preference(weight=50, term=(Requirement(key="nvlink", operator="Exists"),))
+    waiting = [a_pod(f"p{n}", preferred=(wish,)) for n in range(3)]
+    _, decisions = run(facts(a_state(pool="cheap-id"), a_state(pool="dear-id"), waiting=waiting), a_policy(cheap, dear))
+    assert (decisions["cheap"].target, decisions["dear"].target) == (2, 1)
+
+
+def test_a_gang_whose_pods_do_not_all_exist_yet_buys_nothing_and_says_so() -> None:
+    waiting = [a_pod(f"rank{n}", gang="ml/train", gang_min=4) for n in range(3)]
+    assignment, decisions = run(facts(a_state(), waiting=waiting), a_policy())
+    assert decisions["l40s"].target == 0
+    [held] = assignment.pools["l40s-id"].held
+    assert (held.rule, held.detail) == (
+        "gang_is_complete",
+        "gang ml/train lacks 1 pod of 4; no node helps until they exist",
+    )
+
+
+def test_only_the_minimum_of_an_elastic_gang_must_come_together() -> None:
+    waiting = [a_pod(f"rank{n}", gang="ml/train", gang_min=2) for n in range(5)]
+    _, decisions = run(facts(a_state(), waiting=waiting), a_policy(a_pool(max_nodes=3)))
+    assert decisions["l40s"].target == 3
+
+
+def test_pods_of_a_gang_that_run_count_towards_its_minimum() -> None:
+    waiting = [a_pod("rank3", gang="ml/train", gang_min=4)]
+    _, decisions = run(facts(a_state(), waiting=waiting, bound_gangs={"ml/train": 3}), a_policy())
+    assert decisions["l40s"].target == 1
+
+
+def test_a_gang_whose_parts_fit_different_pools_is_bought_whole_or_not_at_all() -> None:
+    one, two = a_pool("one", labels={"role": "a"}), a_pool("two", labels={"role": "b"})
+    waiting = [a_pod(f"r{n}", gang="ml/train", node_selector={"role": "ab"[n % 2]}) for n in range(4)]
+    found = facts(a_state(pool="one-id"), a_state(pool="two-id"), waiting=waiting)
+    _, decisions = run(found, a_policy(one, two))
+    assert (decisions["one"].target, decisions["two"].target) == (2, 2)
+    assignment, decisions = run(found, a_policy(one, replace(two, max_nodes=1)))
+    assert (decisions["one"].target, decisions["two"].target) == (0, 0)
+    assert [h.rule for w in assignment.pools.values() for h in w.held] == ["gangs_whole"]
+
+
+@pytest.mark.parametrize(
+    ("shown", "why"),
+    [
+        ({"allocatable": {GPU: 1}}, "it asks for 2 nvidia.com/gpu, a node offers 1"),
+        ({"labels": {"other": "label"}}, "its node selector wants gpu=l40s, nodes carry no gpu"),
+        ({"taints": (Taint(key="maintenance"),)}, "it does not tolerate the taint maintenance=:NoSchedule"),
+    ],
+)
+def test_a_node_that_came_otherwise_than_configured_stops_the_buying_and_names_the_difference(
+    shown: dict[str, Any], why: str
+) -> None:
+    pool = a_pool(resources={GPU: 2}, labels={"gpu": "l40s"})
+    node = a_busy_node(**{"allocatable": {GPU: 2}, "labels": {"gpu": "l40s"}, **shown})
+    found = facts(a_state(node), waiting=[a_pod(gpus=2, node_selector={"gpu": "l40s"})])
+    assignment, decisions = run(found, a_policy(pool))
+    assert decisions["l40s"].target == 1
+    assert [m.detail for m in assignment.misfits] == [
+        f"No GPU pool can hold pod ml/train. l40s: node n1 shows otherwise than configured: {why}"
+    ]
+
+
+def test_a_pod_that_fits_many_pools_does_not_take_the_node_that_was_bought_for_one_that_fits_few() -> None:
+    here, there = a_pool("here", resources={GPU: 2}), a_pool("there", price_usd_per_hour=Decimal(1), labels={"x": "y"})
+    waiting = [
+        a_pod("a", node_selector={"kubernetes.civo.com/civo-node-pool": "here-id"}),
+        a_pod("b"),
+        a_pod("c", node_selector={"x": "y"}),
+    ]
+    policy = a_policy(here, there)
+    _, first = run(facts(a_state(pool="here-id"), a_state(pool="there-id"), waiting=waiting), policy)
+    assert (first["here"].target, first["there"].target) == (1, 1)
+    bought = [a_state(pool=f"{name}-id", required=1) for name in ("here", "there")]
+    _, second = run(facts(*bought, waiting=waiting), policy)
+    assert (second["here"].target, second["there"].target) == (1, 1)
 
 
 def test_a_pool_that_backs_off_leaves_the_pod_to_the_next_one() -> None:

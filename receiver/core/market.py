@@ -1,0 +1,162 @@
+"""Which pool is cheapest for the work that waits: USD per GPU that the work would use, not per GPU that a node has.
+
+One pod of one GPU is cheaper on a small node than on a big one whose other GPUs nobody wants; eight of them may
+be cheaper on the big one. So a new node is judged by what would be put into it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+
+from receiver.core.capacity import Requests, Tally
+from receiver.core.demand import disproof, misfit, preference, take
+from receiver.core.pods import Pod, Workload
+
+Kind = tuple[object, ...]
+UNKNOWN_PRICE = Decimal("Infinity")
+
+
+def shape(pod: Pod) -> Kind:
+    """What decides where a pod fits; pods of one shape are matched once."""
+    return (
+        tuple(sorted(pod.requests.items())),
+        tuple(sorted(pod.node_selector.items())),
+        pod.affinity,
+        pod.preferred,
+        pod.tolerations,
+        pod.pool_hint,
+    )
+
+
+class Matching:
+    """Where each shape of pod fits, and the markets of those that fit the same pools."""
+
+    def __init__(self, tallies: Sequence[Tally]) -> None:
+        self._tallies = tallies
+        self._fitting: dict[Kind, tuple[Tally, ...]] = {}
+        self._markets: dict[tuple[str, ...], Market] = {}
+        self._by_shape: dict[Kind, Market] = {}
+        self._gang_orders: dict[object, list[Tally]] = {}
+
+    def fitting(self, pod: Pod) -> tuple[Tally, ...]:
+        """The pools that a node for *pod* could be bought in: what it prefers first, then the cheapest per GPU."""
+        kind = shape(pod)
+        if kind not in self._fitting:
+            fits = [x for x in self._tallies if _refusal(pod, x) is None]
+            self._fitting[kind] = tuple(sorted(fits, key=lambda x: (-preference(pod, x.pool), by_price(x))))
+        return self._fitting[kind]
+
+    def market(self, pod: Pod) -> "Market":
+        """Those that compete for the pools that *pod* fits."""
+        kind = shape(pod)
+        if kind not in self._by_shape:
+            fitting = self.fitting(pod)
+            key = tuple(x.pool.id for x in fitting)
+            self._by_shape[kind] = self._markets.setdefault(key, Market(fitting))
+        return self._by_shape[kind]
+
+    def gang_order(self, workload: Workload, fitting: Sequence[Tally]) -> list[Tally]:
+        """*fitting* by what the gang prefers, then by what the new nodes for all of it would cost."""
+        key = (tuple(shape(pod) for pod in workload.pods), tuple(map(id, fitting)))
+        if key not in self._gang_orders:
+            self._gang_orders[key] = _by_gang_price(workload, fitting)
+        return self._gang_orders[key]
+
+    def refusals(self, pod: Pod) -> Mapping[str, str]:
+        """Why *pod* does not fit each pool, by the pool's name."""
+        return {x.pool.name: reason for x in self._tallies if (reason := _refusal(pod, x)) is not None}
+
+
+def _refusal(pod: Pod, tally: Tally) -> str | None:
+    return misfit(pod, tally.pool) or disproof(pod, tally.pool, tally.state.nodes)
+
+
+class Market:
+    """The pods that wait and fit the same pools, and the order in which those pools are asked."""
+
+    def __init__(self, fitting: Sequence[Tally]) -> None:
+        """Begin with nobody waiting for *fitting*."""
+        self._fitting = fitting
+        self._offers = {tuple(sorted(x.pool.resources.items())): x.pool.resources for x in fitting}
+        self._waiting: Counter[Requests] = Counter()
+        self._orders: dict[object, Sequence[Tally]] = {}
+
+    def enter(self, pod: Pod) -> None:
+        """*pod* waits."""
+        self._waiting[_requests(pod)] += 1
+
+    def leave(self, pod: Pod) -> None:
+        """*pod* was given room, or was refused it."""
+        self._waiting[_requests(pod)] -= 1
+
+    def order(self, pod: Pod) -> Sequence[Tally]:
+        """The pools for a new node that *pod* opens: what it prefers first, then the least USD per useful GPU."""
+        useful = {kind: self._useful(resources, pod) for kind, resources in self._offers.items()}
+        key = (shape(pod), tuple(sorted(useful.items())))
+        if key not in self._orders:
+            self._orders[key] = sorted(
+                self._fitting,
+                key=lambda x: (
+                    -preference(pod, x.pool),
+                    price(x) / max(1, useful[tuple(sorted(x.pool.resources.items()))]),
+                    by_price(x),
+                ),
+            )
+        return self._orders[key]
+
+    def _useful(self, resources: Mapping[str, int], pod: Pod) -> int:
+        """GPUs of a new node that *pod* and those that wait beside it would use, the largest first."""
+        free = dict(resources)
+        take(free, pod.requests)
+        for requests, count in sorted(self._waiting.items(), key=lambda item: (-_gpus(item[0]), item[0])):
+            fits = min((free.get(resource, 0) // n for resource, n in requests if n), default=0)
+            for resource, n in requests:
+                free[resource] = free.get(resource, 0) - n * min(fits, count)
+        return sum(resources.values()) - sum(free.values())
+
+
+def by_price(tally: Tally) -> tuple[Decimal, str]:
+    """The order of pools where nothing else tells: USD per GPU of a full node, then the name."""
+    return price(tally) / max(1, tally.pool.gpus_per_node), tally.pool.name
+
+
+def price(tally: Tally) -> Decimal:
+    """USD per node-hour; an unknown price is higher than any."""
+    known = tally.pool.price_usd_per_hour
+    return UNKNOWN_PRICE if known is None else known
+
+
+def gang_kind(workload: Workload) -> tuple[Requests, ...]:
+    """What the pods of a gang ask for."""
+    return tuple(_requests(pod) for pod in workload.pods)
+
+
+def _by_gang_price(workload: Workload, tallies: Iterable[Tally]) -> list[Tally]:
+    needed: dict[Requests, int] = {}
+
+    def cost(tally: Tally) -> tuple[int, Decimal, tuple[Decimal, str]]:
+        kind = tuple(sorted(tally.pool.resources.items()))
+        if kind not in needed:
+            needed[kind] = _nodes_for(workload.pods, tally.pool.resources)
+        liked = sum(preference(pod, tally.pool) for pod in workload.pods)
+        return -liked, price(tally) * needed[kind], by_price(tally)
+
+    return sorted(tallies, key=cost)
+
+
+def _nodes_for(pods: Sequence[Pod], resources: Mapping[str, int]) -> int:
+    """How many empty nodes *pods* fill, first fit."""
+    nodes: list[dict[str, int]] = []
+    for pod in pods:
+        if not any(take(free, pod.requests) for free in nodes):
+            nodes.append(dict(resources))
+            take(nodes[-1], pod.requests)
+    return len(nodes)
+
+
+def _requests(pod: Pod) -> Requests:
+    return tuple(sorted(pod.requests.items()))
+
+
+def _gpus(requests: Requests) -> int:
+    return sum(count for _, count in requests)
