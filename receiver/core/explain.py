@@ -1,0 +1,140 @@
+"""Say of every pod that waits what becomes of it: where it fits, what it waits for, which rule holds it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from receiver.core.actions import Decision
+from receiver.core.assign import Assignment
+from receiver.core.demand import IGNORED_NAMESPACES, disproof, misfit, workloads
+from receiver.core.fates import Fate, Place, State
+from receiver.core.market import Kind, shape
+from receiver.core.model import Facts
+from receiver.core.pods import Pod, Workload
+from receiver.core.policy import Policy
+
+MOST = 500  # pods that are explained in one step: the picture is kept at every step and must stay small
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """Whether a pool's nodes can hold a pod; *why* not, None when they can."""
+
+    pool: str
+    name: str
+    why: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """One waiting pod, the workload it belongs to (None when it is no demand), its fate and where it would fit."""
+
+    pod: Pod
+    workload: Workload | None
+    fate: Fate
+    fits: tuple[Fit, ...]
+
+
+def explain(
+    facts: Facts,
+    assignment: Assignment,
+    decisions: Mapping[str, Decision],
+    policy: Policy,
+    *,
+    observing: bool = False,
+    most: int = MOST,
+) -> tuple[Explanation, ...]:
+    """Explain the first *most* waiting pods in the order of service (priority, then age), those that are no
+    demand after all others. *decisions* are by pool id; *observing* is True where nothing is written."""
+    fates = _Fates(facts, assignment, decisions, policy, observing)
+    fitting = _Fitting(facts, policy)
+    waiting = workloads(facts.waiting, facts.bound_gangs)
+    found: list[Explanation] = []
+    for workload in waiting:
+        if len(found) >= most:
+            return tuple(found[:most])
+        fate = fates.of(workload)
+        found += [Explanation(pod=p, workload=workload, fate=fate, fits=fitting.of(p)) for p in workload.pods]
+    demand = {p.key for w in waiting for p in w.pods}
+    others = [p for p in facts.waiting if p.key not in demand]
+    found += [Explanation(pod=p, workload=None, fate=_no_demand(p), fits=fitting.of(p)) for p in others[:most]]
+    return tuple(found[:most])
+
+
+def _no_demand(pod: Pod) -> Fate:
+    if pod.daemon:
+        why = "a DaemonSet's pod comes with every node, so no node is bought for it"
+    elif pod.terminating:
+        why = "it is being deleted"
+    elif pod.namespace in IGNORED_NAMESPACES:
+        why = f"pods of namespace {pod.namespace} belong to the GPU operator, so no node is bought for them"
+    else:
+        why = "the last step did not count it as demand"
+    return Fate(state=State.NOT_DEMAND, detail=why)
+
+
+class _Fitting:
+    """Which pools fit a pod; pods of one shape are matched once."""
+
+    def __init__(self, facts: Facts, policy: Policy) -> None:
+        self._pools = [(p, facts.pool(p.id).nodes) for p in policy.pools]
+        self._known: dict[Kind, tuple[Fit, ...]] = {}
+
+    def of(self, pod: Pod) -> tuple[Fit, ...]:
+        """Say of each pool whether *pod* fits, as the assignment judges it."""
+        kind = shape(pod)
+        if kind not in self._known:
+            self._known[kind] = tuple(
+                Fit(pool=pool.id, name=pool.name, why=misfit(pod, pool) or disproof(pod, pool, nodes))
+                for pool, nodes in self._pools
+            )
+        return self._known[kind]
+
+
+class _Fates:
+    """What becomes of each workload, asked in the order of service."""
+
+    def __init__(
+        self,
+        facts: Facts,
+        assignment: Assignment,
+        decisions: Mapping[str, Decision],
+        policy: Policy,
+        observing: bool,
+    ) -> None:
+        places = [Place(p, facts, assignment.pools[p.id], decisions[p.id], observing) for p in policy.pools]
+        self._misfits = {m.workload.key: m.detail for m in assignment.misfits}
+        self._held = {h.workload: (x, h) for x in places for h in x.wanted.held}
+        self._asking: dict[str, list[Place]] = {}
+        self._placed = {key: (x, instance) for x in places for key, instance in x.wanted.placed}
+        self._settled: dict[str, list[Place]] = {}
+        for place in places:
+            for workload in place.wanted.asking:
+                self._asking.setdefault(workload.key, []).append(place)
+            for key in place.wanted.settled:
+                self._settled.setdefault(key, []).append(place)
+
+    def of(self, workload: Workload) -> Fate:
+        """Return what becomes of *workload*."""
+        key = workload.key
+        if key in self._misfits:
+            return Fate(state=State.FITS_NOWHERE, detail=self._misfits[key])
+        if key in self._held:
+            place, held = self._held[key]
+            return place.held(held)
+        if key in self._asking:
+            fates = [place.asked(workload) for place in self._asking[key]]  # a gang may ask several pools
+            return next((f for f in fates if f.state is State.HELD), fates[0])
+        if key in self._placed:
+            place, instance = self._placed[key]
+            return place.free(instance)
+        if key in self._settled:
+            return _settled(workload, self._settled[key])
+        return Fate(state=State.NOT_DEMAND, detail="the last step did not count it as demand")
+
+
+def _settled(workload: Workload, places: Sequence[Place]) -> Fate:
+    """A gang may have room in usable nodes alone, and in several pools; a single pod that has is `placed`."""
+    coming = [x for x in places if x.coming or x.state.unlisted]
+    if coming or not workload.gang:
+        return (coming or places)[0].on_its_way
+    return places[0].free(None)
