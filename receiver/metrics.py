@@ -1,34 +1,30 @@
 """What /metrics says: read from the store at scrape time, so that it is true after a restart and on every replica.
 
-Names end in their unit; ratios are 0-1, money is USD. Only `Instruments` lives in the process, because only
-the process knows how long its answers and steps took.
+Only `Instruments` lives in the process, because only the process knows how long its answers and steps took.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from receiver.core import stages
 from receiver.core.actions import ActionKind, Change, OutcomeKind
 from receiver.core.model import SignalAction
 from receiver.core.policy import Policy
+from receiver.families import PREFIX, Row, counter, filled, gauge, histogram, moment, number
 from receiver.ports import Clock, Store, TryLater, WontWork
 
-PREFIX = "gpu_autoscaler"
 MODES = ("act", "observe")
 NODE_STATES = ("required", "ready", "building", "busy", "idle", "unknown")
 NOTICE_STATES = ("pending", "sent", "failed")
 WEBHOOK_CODES = (202, 400, 401, 405, 413, 500, 503)
 WEBHOOK_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 STEP_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-
-Row = tuple[Sequence[str], float]
 
 
 class Instruments(Collector):
@@ -39,12 +35,10 @@ class Instruments(Collector):
         # The library has no annotation here; the _created series carry no news and double the output.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._requests = Counter(f"{PREFIX}_webhook_requests", "Webhook answers by HTTP code.", ["code"], registry=None)
-        self._request_seconds = _histogram("webhook_seconds", "Time to answer a webhook, in seconds.", WEBHOOK_BUCKETS)
+        self._request_seconds = _timings("webhook_seconds", "Time to answer a webhook, in seconds.", WEBHOOK_BUCKETS)
         self._steps = Counter(f"{PREFIX}_loop_steps", "Steps of the loop, failed ones included.", registry=None)
         self._errors = Counter(f"{PREFIX}_loop_errors", "Steps of the loop that failed.", registry=None)
-        self._step_seconds = _histogram(
-            "loop_step_seconds", "Duration of a step of the loop, in seconds.", STEP_BUCKETS
-        )
+        self._step_seconds = _timings("loop_step_seconds", "Duration of a step of the loop, in seconds.", STEP_BUCKETS)
         for code in WEBHOOK_CODES:
             self._requests.labels(code=str(code))
 
@@ -93,7 +87,7 @@ class StoreCollector(Collector):
         try:
             kept, counts = self._store.snapshot(), self._store.counts()
         except (TryLater, WontWork):
-            yield _gauge(
+            yield gauge(
                 "source_up", "Whether a source answered in the last step (1) or not (0).", [(("store",), 0)], "source"
             )
             return
@@ -106,7 +100,7 @@ class StoreCollector(Collector):
         yield from self._sources(picture, counts)
         if kept is not None:
             age = max(0.0, (self._clock.now() - kept[1]).total_seconds())
-            yield _gauge("snapshot_age_seconds", "Age of the last finished step, in seconds.", [((), age)])
+            yield gauge("snapshot_age_seconds", "Age of the last finished step, in seconds.", [((), age)])
         yield from self._totals(counts)
 
     def _configured(self) -> Iterator[Metric]:
@@ -120,21 +114,19 @@ class StoreCollector(Collector):
         yield info
         high = [((p.id,), p.utilization_high) for p in pools]
         low = [((p.id,), p.utilization_low) for p in pools]
-        yield _gauge("policy_utilization_high_ratio", "Utilization above which a pool is kept (0-1).", high, "pool")
-        yield _gauge("policy_utilization_low_ratio", "Utilization below which a pool may shrink (0-1).", low, "pool")
+        yield gauge("policy_utilization_high_ratio", "Utilization above which a pool is kept (0-1).", high, "pool")
+        yield gauge("policy_utilization_low_ratio", "Utilization below which a pool may shrink (0-1).", low, "pool")
         prices = [((p.id,), float(p.price_usd_per_hour)) for p in pools if p.price_usd_per_hour is not None]
-        yield _gauge(
-            "pool_node_price_usd_per_hour", "Price of a node-hour in USD; absent when unknown.", prices, "pool"
-        )
+        yield gauge("pool_node_price_usd_per_hour", "Price of a node-hour in USD; absent when unknown.", prices, "pool")
         if self._mode is not None:
             yield _mode(self._mode)
         if self._policy.budget is not None:
             budget = self._policy.budget
-            yield _gauge("budget_limit_usd", "The month's allowance in USD.", [((), float(budget.monthly_usd))])
+            yield gauge("budget_limit_usd", "The month's allowance in USD.", [((), float(budget.monthly_usd))])
             stages = (("warn", budget.warn_at), ("hold", budget.hold_at), ("stop", budget.stop_at))
             ratios = [((name,), float(at)) for name, at in stages]
-            yield _gauge("budget_threshold_ratio", "Where a stage of the budget begins (ratio of it).", ratios, "stage")
-        yield _gauge("build_info", "The version that runs.", [((self._version,), 1)], "version")
+            yield gauge("budget_threshold_ratio", "Where a stage of the budget begins (ratio of it).", ratios, "stage")
+        yield gauge("build_info", "The version that runs.", [((self._version,), 1)], "version")
 
     def _seen(self, picture: Mapping[str, Any]) -> Iterator[Metric]:
         """The pools as the last step found them."""
@@ -146,23 +138,24 @@ class StoreCollector(Collector):
             for state in NODE_STATES
             if (count := number(entry.get(state))) is not None
         ]
-        yield _gauge(
+        yield gauge(
             "pool_nodes", "Nodes of a pool by state; required is what Civo was asked for.", states, "pool", "state"
         )
         for name, key, text in (
             ("pool_nodes_wanted", "wanted", "Nodes that demand, floors and standby ask for."),
             ("pool_pending_gpus", "pending_gpus", "GPUs that waiting pods ask of a pool."),
             ("pool_utilization_ratio", "utilization", "GPU utilization as the last step read it (0-1)."),
+            ("pool_ready_in_seconds", "ready_in_seconds", "Median time until a new node's GPUs are allocatable."),
         ):
             rows = [((p.id,), value) for p, entry in known if (value := number(entry.get(key))) is not None]
-            yield _gauge(name, text, rows, "pool")
+            yield gauge(name, text, rows, "pool")
         bounds = [(p, entry.get("min_nodes"), entry.get("max_nodes")) for p, entry in known]
         least = [((p.id,), _or(low, p.min_nodes)) for p, low, _ in bounds]
         most = [((p.id,), _or(high, p.max_nodes)) for p, _, high in bounds]
-        yield _gauge("pool_nodes_min", "Fewest nodes that policy and windows ask for now.", least, "pool")
-        yield _gauge("pool_nodes_max", "Most nodes that policy and windows allow now.", most, "pool")
+        yield gauge("pool_nodes_min", "Fewest nodes that policy and windows ask for now.", least, "pool")
+        yield gauge("pool_nodes_max", "Most nodes that policy and windows allow now.", most, "pool")
         away = [((p.id,), float(bool(entry.get("backoff")))) for p, entry in known if entry]
-        yield _gauge("pool_backoff", "Whether a pool backs off after failures (1).", away, "pool")
+        yield gauge("pool_backoff", "Whether a pool backs off after failures (1).", away, "pool")
 
     def _open_actions(self, picture: Mapping[str, Any], counts: Mapping[str, Any]) -> Iterator[Metric]:
         """The age of open actions: from the totals, which are younger than the picture, where they tell."""
@@ -173,9 +166,7 @@ class StoreCollector(Collector):
         for pool in self._policy.pools:
             since = moment(opened.get(pool.id))
             rows.append(((pool.id,), max(0.0, (now - since).total_seconds()) if since else 0.0))
-        yield _gauge(
-            "action_open_seconds", "Age of a pool's open action in seconds; 0 when none is open.", rows, "pool"
-        )
+        yield gauge("action_open_seconds", "Age of a pool's open action in seconds; 0 when none is open.", rows, "pool")
 
     def _money(self, picture: Mapping[str, Any]) -> Iterator[Metric]:
         budget = picture.get("budget") or {}
@@ -185,7 +176,7 @@ class StoreCollector(Collector):
         ):
             amount = number(budget.get(name))
             if amount is not None:
-                yield _gauge(f"budget_{name}", text, [((), amount)])
+                yield gauge(f"budget_{name}", text, [((), amount)])
 
     def _sources(self, picture: Mapping[str, Any], counts: Mapping[str, Any]) -> Iterator[Metric]:
         sources = [s for s in picture.get("sources") or () if s.get("configured", True) and s.get("source") != "store"]
@@ -197,45 +188,27 @@ class StoreCollector(Collector):
         ):
             at = moment(counts.get(key))
             if at is not None:
-                yield _gauge(f"{name}_timestamp_seconds", text, [((), at.timestamp())])
+                yield gauge(f"{name}_timestamp_seconds", text, [((), at.timestamp())])
 
     def _totals(self, counts: Mapping[str, Any]) -> Iterator[Metric]:
         ids = [p.id for p in self._policy.pools]
         changes = [(pool, change.value) for pool in ids for change in Change]
         outcomes = [(pool, kind.value, end.value) for pool in ids for kind in ActionKind for end in OutcomeKind]
-        yield _counter(
-            "decisions", "Decisions stored, by change.", _filled(counts.get("decisions"), changes), "pool", "change"
+        yield counter(
+            "decisions", "Decisions stored, by change.", filled(counts.get("decisions"), changes), "pool", "change"
         )
-        ended = _filled(counts.get("actions"), outcomes)
-        yield _counter("actions", "Actions that ended, by outcome.", ended, "pool", "kind", "outcome")
-        said = _filled(counts.get("alerts_by_action"), [(action.value,) for action in SignalAction])
-        yield _counter("alerts", "Alerts kept, by what they ask for.", said, "action")
+        ended = filled(counts.get("actions"), outcomes)
+        yield counter("actions", "Actions that ended, by outcome.", ended, "pool", "kind", "outcome")
+        drifts = filled(counts.get("drifts"), [(pool,) for pool in ids])
+        yield counter("pool_drifts", "Required counts that somebody else changed.", drifts, "pool")
+        yield _provisioning(ids, counts)
+        said = filled(counts.get("alerts_by_action"), [(action.value,) for action in SignalAction])
+        yield counter("alerts", "Alerts kept, by what they ask for.", said, "action")
         total = number(counts.get("deliveries"))
         if total is not None:
-            yield _counter("deliveries", "Webhook deliveries kept.", [((), total)])
-        notices = _filled(counts.get("notices"), [(state,) for state in NOTICE_STATES])
-        yield _gauge("notices", "Notices in the outbox by state.", notices, "state")
-
-
-def number(value: Any) -> float | None:
-    """Return *value* as a finite float, or None when it is no number."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
-        return None
-    try:
-        found = Decimal(str(value))
-    except InvalidOperation:
-        return None
-    return float(found) if found.is_finite() else None
-
-
-def moment(value: Any) -> datetime | None:
-    """Return *value* (RFC 3339 text or an aware datetime) in UTC, or None when it is no time."""
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
-            return None
-    return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo is not None else None
+            yield counter("deliveries", "Webhook deliveries kept.", [((), total)])
+        notices = filled(counts.get("notices"), [(state,) for state in NOTICE_STATES])
+        yield gauge("notices", "Notices in the outbox by state.", notices, "state")
 
 
 def installed_version() -> str:
@@ -261,42 +234,26 @@ def register(
     registry.register(instruments)
 
 
-def _histogram(name: str, text: str, buckets: Sequence[float]) -> Histogram:
+def _timings(name: str, text: str, buckets: Sequence[float]) -> Histogram:
     return Histogram(f"{PREFIX}_{name}", text, registry=None, buckets=buckets)
 
 
 def _mode(mode: str) -> Metric:
-    return _gauge("mode", "The mode in force (1).", [((m,), float(m == mode)) for m in MODES], "mode")
+    return gauge("mode", "The mode in force (1).", [((m,), float(m == mode)) for m in MODES], "mode")
+
+
+def _provisioning(ids: Sequence[str], counts: Mapping[str, Any]) -> Metric:
+    known = [(pool, stage) for pool in ids for stage in stages.STAGES]
+    sums = {labels: total / 1000 for labels, total in counts.get("provision_milliseconds", {}).items()}
+    buckets = counts.get("provision_buckets", {})
+    text = "How long the stages of provisioning a node took, in seconds."
+    return histogram("provision_seconds", text, known, stages.BUCKETS, buckets, sums, "pool", "stage")
 
 
 def _sources_up(rows: Iterable[Row]) -> Metric:
-    return _gauge("source_up", "Whether a source answered in the last step (1) or not (0).", rows, "source")
+    return gauge("source_up", "Whether a source answered in the last step (1) or not (0).", rows, "source")
 
 
 def _or(value: Any, default: float) -> float:
     found = number(value)
     return float(default) if found is None else found
-
-
-def _filled(counts: Any, known: Iterable[tuple[str, ...]]) -> list[Row]:
-    """Return every *known* label combination, 0 where *counts* (labels to number) has none, then what else it has."""
-    rows: dict[tuple[str, ...], float] = dict.fromkeys(known, 0.0)
-    for labels, total in (counts or {}).items():
-        key = (labels,) if isinstance(labels, str) else tuple(labels)
-        if all(isinstance(part, str) for part in key):  # an open action has no outcome yet
-            rows[key] = float(total)
-    return list(rows.items())
-
-
-def _gauge(name: str, text: str, rows: Iterable[Row], *labels: str) -> Metric:
-    family = GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
-    for values, value in rows:
-        family.add_metric(values, value)
-    return family
-
-
-def _counter(name: str, text: str, rows: Iterable[Row], *labels: str) -> Metric:
-    family = CounterMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
-    for values, value in rows:
-        family.add_metric(values, value)
-    return family

@@ -53,7 +53,7 @@ TOTALS = {
     "actions": {(POOL, "grow", "failed"): 1},
     "notices": {"pending": 1, "sent": 1, "failed": 1},
     "drifts": {POOL: 1},
-    "provision_buckets": {(POOL, "build", "120"): 1},
+    "provision_buckets": {(POOL, "build", "120.0"): 1},
     "provision_milliseconds": {(POOL, "build"): 90_000},
     "open_actions": {POOL: after(minutes=2)},
     "last_delivery_at": after(minutes=1),

@@ -26,6 +26,9 @@ TOTALS: Mapping[str, Any] = {
     "decisions": {(L40S, "grow"): 3, (L40S, "hold"): 9},
     "actions": {(L40S, "grow", "confirmed"): 2},
     "notices": {"pending": 1, "sent": 5},
+    "drifts": {L40S: 2},
+    "provision_buckets": {(L40S, "build", "120.0"): 2, (L40S, "build", "300.0"): 1, (L40S, "build", "+Inf"): 1},
+    "provision_milliseconds": {(L40S, "build"): 2_400_125},
     "last_delivery_at": NOW - timedelta(seconds=20),
     "heartbeat_at": NOW - timedelta(seconds=50),
 }

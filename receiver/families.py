@@ -1,0 +1,82 @@
+"""Metric families from the rows of a scrape, and the reading of what the picture says.
+
+Names end in their unit; ratios are 0-1, money is USD.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+PREFIX = "gpu_autoscaler"
+
+Row = tuple[Sequence[str], float]
+
+
+def number(value: Any) -> float | None:
+    """Return *value* as a finite float, or None when it is no number."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+        return None
+    try:
+        found = Decimal(str(value))
+    except InvalidOperation:
+        return None
+    return float(found) if found.is_finite() else None
+
+
+def moment(value: Any) -> datetime | None:
+    """Return *value* (RFC 3339 text or an aware datetime) in UTC, or None when it is no time."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo is not None else None
+
+
+def filled(counts: Any, known: Iterable[tuple[str, ...]]) -> list[Row]:
+    """Return every *known* label combination, 0 where *counts* (labels to number) has none, then what else it has."""
+    rows: dict[tuple[str, ...], float] = dict.fromkeys(known, 0.0)
+    for labels, total in (counts or {}).items():
+        key = (labels,) if isinstance(labels, str) else tuple(labels)
+        if all(isinstance(part, str) for part in key):  # an open action has no outcome yet
+            rows[key] = float(total)
+    return list(rows.items())
+
+
+def gauge(name: str, text: str, rows: Iterable[Row], *labels: str) -> Metric:
+    family = GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
+    for values, value in rows:
+        family.add_metric(values, value)
+    return family
+
+
+def counter(name: str, text: str, rows: Iterable[Row], *labels: str) -> Metric:
+    family = CounterMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
+    for values, value in rows:
+        family.add_metric(values, value)
+    return family
+
+
+def histogram(
+    name: str,
+    text: str,
+    known: Iterable[tuple[str, ...]],
+    bounds: Sequence[str],
+    buckets: Mapping[tuple[str, ...], int],
+    sums: Mapping[tuple[str, ...], float],
+    *labels: str,
+) -> Metric:
+    """Return a histogram with a series for every *known* label combination and what else was counted.
+
+    *bounds* are the upper bounds, ``+Inf`` last; *buckets* says by (labels, bound) how many fell into that bucket
+    alone, *sums* by labels what they come to.
+    """
+    family = HistogramMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
+    for values in dict.fromkeys((*known, *sums)):
+        counted = [(float(key[-1]), total) for key, total in buckets.items() if key[:-1] == values]
+        upto = [(bound, float(sum(n for b, n in counted if b <= float(bound)))) for bound in bounds]
+        family.add_metric(values, upto, sums.get(values, 0.0))
+    return family
