@@ -59,3 +59,11 @@ def run(world: World, to: float) -> World:
     """Advance to that many seconds after the beginning."""
     world.advance(after(to))
     return world
+
+
+def placed(w: World, *jobs: Job, by: float = 1) -> list[str | None]:
+    """Submit *jobs* and return where each first pod is, a second later."""
+    for j in jobs:
+        w.submit(j)
+    run(w, by)
+    return [the_pod(w, f"{j.id}-0").node for j in jobs]

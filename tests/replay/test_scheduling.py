@@ -6,16 +6,8 @@ import pytest
 
 from receiver.core.pods import Preference, Requirement, Toleration
 from receiver.core.policy import Taint
-from receiver.replay.world import GPU, Job, Pdb, PodSpec, Refused, Timings, World
-from tests.replay.builders import job, pool, run, seconds, the_pod, vms, world
-
-
-def placed(w: World, *jobs: Job, by: float = 1) -> list[str | None]:
-    """Submit *jobs* and return where each first pod is, a second later."""
-    for j in jobs:
-        w.submit(j)
-    run(w, by)
-    return [the_pod(w, f"{j.id}-0").node for j in jobs]
+from receiver.replay.world import GPU, PodSpec, Refused
+from tests.replay.builders import job, placed, pool, run, seconds, the_pod, vms, world
 
 
 def test_a_pod_is_tried_shortly_after_its_creation_and_says_why_it_waits() -> None:
@@ -245,79 +237,6 @@ def test_a_preferred_node_that_is_full_does_not_keep_a_pod_waiting() -> None:
     assert placed(w, job(preferred=(prefer(100, zone="a"),)), by=2) == [vms(w, "b")[0].hostname]
 
 
-def test_an_elastic_gang_is_placed_with_its_minimum_and_grows_pod_by_pod() -> None:
-    w = world(pool(count=1))
-    w.submit(job("g", pods=4, gang=True, gang_min=2))
-    assert not any(p.node for p in run(w, 1).pods.values())
-    w.resize("a", 3)
-    assert sum(p.node is not None for p in run(w, 400).pods.values()) == 3
-    w.resize("a", 4)
-    assert all(p.node for p in run(w, 800).pods.values())
-
-
-def test_a_pod_that_joins_a_running_elastic_gang_needs_no_other() -> None:
-    w = world(pool(count=3))
-    w.submit(job("g", runs=9000, pods=2, gang=True, gang_min=2))
-    run(w, 10)
-    annotations = {"gpu-autoscaler.io/gang": "g"}
-    more = PodSpec(namespace="default", name="more", requests={GPU: 1}, annotations=annotations, gang_size=2)
-    w.add_pod(more)
-    assert the_pod(run(w, 11), "more").node is not None
-
-
-def test_a_gang_member_that_was_evicted_comes_back_beside_the_others() -> None:
-    w = world(pool(count=2))
-    w.submit(job("g", runs=9000, pods=2, gang=True))
-    run(w, 10)
-    w.evict("default", "g-0")
-    assert the_pod(run(w, 20), "g-0-r1").node is not None
-
-
-def test_a_gang_of_unlike_pods_is_placed_with_those_that_fit() -> None:
-    w = world(pool(count=2, resources={GPU: 2}))
-    for name, gpus in (("big", 4), ("one", 1), ("two", 2)):
-        annotations = {"gpu-autoscaler.io/gang": "g"}
-        spec = PodSpec(namespace="ml", name=name, requests={GPU: gpus}, annotations=annotations, gang_size=2)
-        w.add_pod(spec)
-    run(w, 1)
-    assert [the_pod(w, n, "ml").node is not None for n in ("big", "one", "two")] == [False, True, True]
-
-
-def test_a_gang_is_placed_whole_or_not_at_all() -> None:
-    w = world(pool(count=1))
-    w.submit(job("g", pods=2, gang=True))
-    run(w, 1)
-    assert [p.node for p in w.pods.values()] == [None, None]
-    w.resize("a", 2)
-    run(w, 400)
-    assert len({p.node for p in w.pods.values()}) == 2
-
-
-def test_a_gang_that_does_not_fit_holds_no_gpu_back_from_others() -> None:
-    w = world(pool(count=1))
-    w.submit(job("g", pods=2, gang=True, priority=5))
-    assert placed(w, job("solo"), by=2) == [vms(w)[0].hostname]
-
-
-def test_a_gang_waits_for_all_its_pods_to_exist() -> None:
-    w = world(pool(count=2))
-    spec = PodSpec(
-        namespace="ml", name="g-0", requests={GPU: 1}, annotations={"gpu-autoscaler.io/gang": "g"}, gang_size=2
-    )
-    w.add_pod(spec)
-    assert the_pod(run(w, 5), "g-0", "ml").node is None
-    w.add_pod(PodSpec(**{**{f: getattr(spec, f) for f in spec.__slots__}, "name": "g-1"}))
-    run(w, 6)
-    assert all(p.node for p in w.pods.values())
-
-
-def test_pods_of_one_job_without_a_gang_are_placed_one_by_one() -> None:
-    w = world(pool(count=1))
-    w.submit(job("plain", pods=2))
-    run(w, 1)
-    assert sorted(p.node is not None for p in w.pods.values()) == [False, True]
-
-
 def test_a_gated_pod_is_not_tried_until_its_gate_goes() -> None:
     w = world(pool(count=1))
     w.add_pod(PodSpec(namespace="default", name="p", requests={GPU: 1}, gated=True))
@@ -340,71 +259,6 @@ def test_a_cpu_pod_prefers_a_node_without_gpus() -> None:
     assert the_pod(run(w, 1), "dns", "kube-system").node == vms(w, "cpu")[0].hostname
 
 
-def test_a_disruption_budget_forbids_an_eviction_until_enough_pods_are_healthy() -> None:
-    w = world(pool(count=2))
-    w.pdbs.append(Pdb(namespace="default", selector={"app": "serve"}, min_available=1))
-    for number in (1, 2):
-        w.add_pod(PodSpec(namespace="default", name=f"s-{number}", labels={"app": "serve"}, owner_kind="ReplicaSet"))
-    run(w, 10)
-    w.evict("default", "s-1")
-    with pytest.raises(Exception, match="TooManyRequests \\(429\\)"):
-        w.evict("default", "s-2")
-    run(w, 30)
-    assert {name for _, name in w.pods} == {"s-1-r1", "s-2"}
-    w.evict("default", "s-2")
-    assert the_pod(w, "s-2").deletion_at is not None
-
-
-def test_an_evicted_pod_leaves_after_its_grace_and_a_pod_without_owner_stays_away() -> None:
-    w = world(pool(count=1), timings=Timings(terminate=seconds(30)))
-    w.add_pod(PodSpec(namespace="default", name="p", requests={GPU: 1}))
-    run(w, 10)
-    w.evict("default", "p")
-    assert the_pod(run(w, 39), "p").deletion_at is not None
-    assert not run(w, 40).pods
-
-
-def test_a_deleted_pod_of_a_job_comes_back_and_runs_from_the_start() -> None:
-    w = world(pool(count=1))
-    w.submit(job(runs=100))
-    run(w, 50)
-    w.delete_pod("default", "j-0")
-    run(w, 200)
-    assert {name: p.phase for (_, name), p in w.pods.items()} == {"j-0-r1": "Succeeded"}
-    assert w.finished[0].restarts == 1
-
-
-def test_a_controller_at_zero_loses_its_pods_for_good() -> None:
-    w = world(pool(count=2))
-    for number in (1, 2):
-        w.add_pod(
-            PodSpec(namespace="ml", name=f"s-{number}", requests={GPU: 1}, owner_kind="ReplicaSet", owner_name="s")
-        )
-    w.add_pod(PodSpec(namespace="ml", name="other", requests={GPU: 1}, owner_kind="ReplicaSet", owner_name="other"))
-    run(w, 10)
-    w.delete_pod("ml", "s-1")  # it would come back
-    w.scale_to_zero("ReplicaSet", "ml", "s")
-    assert the_pod(w, "s-2", "ml").deletion_at is not None
-    assert {name for _, name in run(w, 60).pods} == {"other"}
-    assert w.at_zero("ReplicaSet", "ml", "s")
-
-
-def test_a_suspended_job_waits_for_ever() -> None:
-    w = world(pool(count=1))
-    w.submit(job(runs=100, pods=2))
-    run(w, 50)
-    w.scale_to_zero("Job", "default", "j")
-    assert not run(w, 500).pods
-    assert not w.finished
-
-
-def test_a_controller_that_is_scaled_up_again_is_no_longer_at_zero() -> None:
-    w = world(pool(count=1))
-    w.scale_to_zero("ReplicaSet", "ml", "s")
-    w.add_pod(PodSpec(namespace="ml", name="s-1", owner_kind="ReplicaSet", owner_name="s"))
-    assert not w.at_zero("ReplicaSet", "ml", "s")
-
-
 def test_a_pod_bound_by_hand_ignores_cordons() -> None:
     w = world(pool(count=1))
     name = vms(w)[0].hostname
@@ -423,23 +277,6 @@ def test_what_cannot_be_bound_is_refused(pod: str, node: str | None, status: int
     with pytest.raises(Refused) as refused:
         w.bind("default", pod, node or vms(w)[0].hostname)
     assert refused.value.status == status
-
-
-def test_a_cancelled_job_does_not_come_back() -> None:
-    w = world(pool(count=1))
-    w.submit(job(pods=2))
-    run(w, 50)
-    w.cancel_job("j")
-    run(w, 100)
-    assert not w.pods
-    assert not w.finished
-
-
-def test_finished_pods_are_collected_when_asked() -> None:
-    w = world(pool(count=1), timings=Timings(finished_lingers=seconds(60)))
-    w.submit(job(runs=10))
-    assert the_pod(run(w, 75)).phase == "Succeeded"
-    assert not run(w, 76).pods
 
 
 def test_a_partly_used_node_takes_only_what_is_left_of_it() -> None:
