@@ -1,0 +1,54 @@
+"""Prometheus and Alertmanager as the checkout brings them, started for a test and stopped after it."""
+
+import json
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.rules.files import binary
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def running(name: str, log: Path, *arguments: str) -> Iterator[str]:
+    """Start a server on a free loopback port, wait until it is ready, yield its URL, stop it."""
+    address = f"127.0.0.1:{_free_port()}"
+    with log.open("w") as out:
+        server = subprocess.Popen(
+            [binary(name), f"--web.listen-address={address}", *arguments], stdout=out, stderr=subprocess.STDOUT
+        )
+        try:
+            deadline = time.monotonic() + 60
+            while not _ready(f"http://{address}/-/ready"):
+                assert server.poll() is None, log.read_text()
+                assert time.monotonic() < deadline, log.read_text()
+                time.sleep(0.05)
+            yield f"http://{address}"
+        finally:
+            server.terminate()
+            server.wait(30)
+
+
+def _ready(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def get(url: str) -> Any:
+    """GET and decode."""
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        return json.load(answer)
