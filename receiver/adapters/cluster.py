@@ -19,6 +19,7 @@ from receiver.adapters.cluster_wire import CONFLICT, NOT_FOUND, TOO_MANY, Cluste
 from receiver.adapters.custom_resources import CustomResources
 from receiver.adapters.gangs import Declaration, PodGroups, Roll, with_siblings
 from receiver.adapters.nodes import key_of, node_from, section
+from receiver.adapters.owners import Owners
 from receiver.adapters.pods import SPEAKING, Fate, doubts, fate, hosts_us, is_untried, pod_from
 from receiver.adapters.queues import Queues
 from receiver.adapters.remarks import Remarks
@@ -86,6 +87,7 @@ class KubernetesCluster:
         self._core = client.CoreV1Api(self._client)
         self._clock = clock or SystemClock()
         self._wire = ClusterWire(self._client, timeouts, self._clock)
+        self._owners = Owners(self._client, self._wire)
         self._remarks = Remarks(self._clock)
         resources = CustomResources(self._wire, self._client, self._clock, self._remarks)
         self._pod_groups = PodGroups(resources)
@@ -200,6 +202,10 @@ class KubernetesCluster:
             detail = f"{', '.join(sorted(leaving))} still leaving node {node}"
             raise TryLater(detail, code="draining", delay=LEAVING_DELAY)
         return Receipt(did=Did.DONE, sentence=f"nothing is left to evict from node {node}")
+
+    def scale_to_zero(self, pod: Pod) -> Receipt:
+        """Scale what owns *pod* to zero; see `receiver.adapters.owners`."""
+        return self._owners.scale_to_zero(pod)
 
     def announce(self, pod: Pod, *, reason: str, message: str) -> Receipt:
         """Leave an Event on *pod*: Normal for good news, Warning otherwise."""
