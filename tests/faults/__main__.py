@@ -1,0 +1,57 @@
+"""``python -m tests.faults``: random worlds against the invariants. See docs/invariants.md."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from tests.faults.campaign import campaign, replay, say
+from tests.faults.generate import scenario
+from tests.faults.scenario import Scenario
+from tests.faults.shrink import shrink
+
+COUNTS = ("steps", "writes", "crashes", "faults", "events", "jobs finished", "nodes bought", "nodes removed")
+
+
+def main() -> int:
+    """Run what the command line asks for; 1 when an invariant did not hold."""
+    asked = arguments()
+    if asked.world is not None or asked.case is not None:
+        world = scenario(asked.world) if asked.case is None else Scenario.from_json(asked.case.read_text())
+        return one(world, asked)
+    began = time.monotonic()
+    found = campaign(range(asked.seed, asked.seed + asked.worlds), asked.processes)
+    counts = ", ".join(f"{found.tally.counts[name]} {name}" for name in COUNTS)
+    say(f"{found.tally.worlds} worlds in {time.monotonic() - began:.0f} s: {counts}")
+    for result in sorted(found.violations, key=lambda r: r.seed):
+        say(f"\nworld {result.seed}:\n{result.message}")
+    say(f"{len(found.violations)} worlds in which an invariant did not hold")
+    return 1 if found.violations else 0
+
+
+def one(world: Scenario, asked: argparse.Namespace) -> int:
+    """Replay one world with its trace, or make it smaller first."""
+    if asked.shrink is not None:
+        world = shrink(world)
+        asked.shrink.write_text(world.to_json(), encoding="utf-8")
+    violation = replay(world)
+    say(violation or "the invariants held")
+    return 1 if violation else 0
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("--worlds", type=int, default=1000, help="how many worlds")
+    parser.add_argument("--seed", type=int, default=1, help="the seed of the first")
+    parser.add_argument("--processes", type=int, help="worker processes (default: one per core)")
+    parser.add_argument("--world", type=int, help="replay the world of this seed with its trace")
+    parser.add_argument("--case", type=Path, help="replay the world in this file with its trace")
+    parser.add_argument(
+        "--shrink", type=Path, help="leave out what the violation does not need, and write the rest here"
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,138 @@
+"""From a scenario to a simulated world and the policy of the product that runs in it."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from receiver.core.pods import Requirement, Toleration
+from receiver.core.policy import Billing, Budget, Fallback, Limits, Policy, Pool, Taint
+from receiver.core.windows import Window
+from receiver.replay.world import Behaviour, Job, Timings, World, WorldConfig, WorldPool
+from tests.faults.scenario import PoolPlan, Scenario
+
+HEARTBEAT = timedelta(minutes=10)  # the interval; three of them may be missed
+
+
+def start_of(scenario: Scenario) -> datetime:
+    """When the world begins, UTC."""
+    return datetime.fromisoformat(scenario.start)
+
+
+def world_of(scenario: Scenario) -> World:
+    """The world at its beginning."""
+    config = WorldConfig(
+        pools=tuple(_world_pool(p) for p in scenario.pools),
+        timings=_timings(scenario.timings),
+        behaviour=behaviour_of(scenario),
+        price={_size(p): Decimal(p.price) for p in scenario.pools if p.price is not None},
+        seed=scenario.seed,
+        packing="first_fit" if scenario.packing == "first_fit" else "most_allocated",
+    )
+    return World(config, start_of(scenario))
+
+
+def behaviour_of(scenario: Scenario) -> Behaviour:
+    """How Civo behaves; a number as *decrement* is seconds."""
+    given = dict(scenario.behaviour)
+    decrement = given.pop("decrement", "at_once")
+    if not isinstance(decrement, str):
+        decrement = timedelta(seconds=decrement)
+    return Behaviour(decrement=decrement, granularity=timedelta(seconds=scenario.granularity), **given)
+
+
+def policy_of(scenario: Scenario) -> Policy:
+    """What the operator allows in that world."""
+    return Policy(
+        pools=tuple(_pool(p) for p in scenario.pools),
+        budget=None if scenario.budget is None else Budget(monthly_usd=Decimal(scenario.budget)),
+        billing=Billing(
+            granularity=timedelta(seconds=scenario.granularity),
+            removal_margin=timedelta(seconds=scenario.removal_margin),
+        ),
+        limits=Limits(**scenario.limits),
+        fallback=Fallback(scenario.fallback),
+        heartbeat_interval=HEARTBEAT,
+    )
+
+
+def job_of(what: Mapping[str, Any], now: datetime) -> Job:
+    """The job of an event."""
+    return Job(
+        id=what["id"],
+        submit_at=now,
+        duration=timedelta(seconds=what["seconds"]),
+        pods=what.get("pods", 1),
+        gpus_per_pod=what.get("each", 1),
+        resource=what["resource"],
+        namespace="ml",
+        team=what.get("team", "vision"),
+        gang=what.get("gang", False),
+        node_selector=what.get("selector", {}),
+        affinity=tuple(tuple(_requirement(r) for r in term) for term in what.get("affinity", ())),
+        tolerations=tuple(_toleration(t) for t in what.get("tolerations", ())),
+        priority=what.get("priority", 0),
+        annotations=what.get("annotations", {}),
+        gpu_util=what.get("util", 0.9),
+    )
+
+
+def taints_of(plan: PoolPlan) -> tuple[Taint, ...]:
+    """A pool's taints."""
+    return tuple(Taint(key=k, value=v, effect=e) for k, v, e in plan.taints)
+
+
+def _requirement(plain: Iterable[Any]) -> Requirement:
+    key, operator, values = plain
+    return Requirement(key=key, operator=operator, values=tuple(values))
+
+
+def _toleration(plain: Iterable[str]) -> Toleration:
+    key, operator, value, effect = plain
+    return Toleration(key=key, operator=operator, value=value, effect=effect)
+
+
+def _size(plan: PoolPlan) -> str:
+    return f"an.g1.{plan.name}"
+
+
+def _world_pool(plan: PoolPlan) -> WorldPool:
+    return WorldPool(
+        id=plan.id,
+        size=_size(plan),
+        resources=plan.resources,
+        labels=plan.labels if plan.true_labels is None else plan.true_labels,
+        taints=taints_of(plan),
+        count=plan.count,
+        gpus=1 if "nvidia.com/gpu" not in plan.resources else None,
+    )
+
+
+def _pool(plan: PoolPlan) -> Pool:
+    return Pool(
+        id=plan.id,
+        name=plan.name,
+        size=_size(plan),
+        resources=plan.resources,
+        max_nodes=plan.max_nodes,
+        price_usd_per_hour=None if plan.price is None else Decimal(plan.price),
+        labels=plan.labels,
+        taints=taints_of(plan),
+        min_nodes=plan.min_nodes,
+        standby_nodes=plan.standby_nodes,
+        grow_cooldown=timedelta(seconds=plan.grow_cooldown),
+        shrink_cooldown=timedelta(seconds=plan.shrink_cooldown),
+        idle_for=timedelta(seconds=plan.idle_for),
+        provision_timeout=timedelta(seconds=plan.provision_timeout),
+        windows=() if plan.window is None else (_window(plan.window),),
+    )
+
+
+def _window(plain: list[int]) -> Window:
+    frm, to, maximum = plain
+    return Window(name="nights", location="UTC", times=((frm, to),), max_nodes=maximum)
+
+
+def _timings(seconds: Mapping[str, float]) -> Timings:
+    given: dict[str, Any] = {k: timedelta(seconds=v) for k, v in seconds.items() if k != "jitter"}
+    return Timings(jitter=seconds.get("jitter", 0.0), **given)

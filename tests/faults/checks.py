@@ -1,0 +1,230 @@
+"""The invariants, checked at every write of ours and after every step, on a count of their own (`Truth`)."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from receiver.core.assign import assign
+from receiver.core.decide import decide_all
+from receiver.core.model import Facts, SignalAction
+from receiver.core.policy import Policy
+from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, Receipt
+from receiver.reconcile import Stepped
+from receiver.replay.world import VM, WorldPod
+from tests.faults.truth import Counted, Truth, per_node
+
+HOUR = timedelta(hours=1)
+LAWS_EVERY = 4  # steps between two looks at the laws of `decide`, which cost as much as a step
+
+
+class Checks:
+    """Keeps what must hold and notes every violation: ``invariant: what happened``."""
+
+    def __init__(self, truth: Truth, policy: Policy, clock: Callable[[], datetime]) -> None:
+        self._truth = truth
+        self._policy = policy
+        self._clock = clock
+        self.violations: list[str] = []
+        self.counted: dict[str, Counted] = truth.count(clock())
+        self.waiting: list[WorldPod] = []
+        self.kubernetes_answers = True
+        self.bought: list[tuple[datetime, int]] = []
+        self.removed: list[datetime] = []
+        self.open: dict[str, str] = {}
+        self.considered: set[int] = set()
+        self._steps = 0
+
+    def violated(self, invariant: str, what: str) -> None:
+        """Note that *invariant* does not hold."""
+        self.violations.append(f"{invariant}: {what}")
+
+    # --- what the product was shown
+
+    def called(self, name: str, args: tuple[Any, ...], answer: Any) -> None:
+        """Follow the looks, and the actions that the store opens and closes."""
+        failed = isinstance(answer, Exception)
+        if name == "store.memory":  # the first call of a step
+            self.kubernetes_answers = False
+        elif name == "cloud.look" and not failed:
+            self.counted = self._truth.count(self._clock())
+            self.waiting = self._truth.waiting()
+        elif name == "cluster.look" and not failed:
+            self.kubernetes_answers = True
+            self.waiting = self._truth.waiting()
+        elif name == "store.considered" and not failed:
+            self.considered.update(args[0])
+        elif name == "store.opened" and answer is True:
+            action = args[0]
+            if action.pool in self.open:
+                self.violated("4 one open action", f"{action.id} opened beside {self.open[action.pool]}")
+            self.open[action.pool] = action.id
+        elif name == "store.closed" and not failed and self.open.get(args[0].pool) == args[0].id:
+            del self.open[args[0].pool]
+
+    # --- growth
+
+    def before_resize(self, pool: str, target: int) -> None:
+        """Invariants 2 and 4 at a PUT of *target*."""
+        now, found, plan = self._clock(), self._truth.world.pools[pool], self._truth.plans[pool]
+        what = f"PUT {target} for {pool}, which asks for {found.required} and has {len(found.living)} nodes"
+        if target < found.required or target < len(found.living):
+            self.violated("4 never a lower count", what)
+        if target > self._truth.max_nodes(pool, now):
+            self.violated("2 maximum", f"{what}: at most {self._truth.max_nodes(pool, now)}")
+        if plan.price is None:
+            self.violated("2 budget", f"{what}: it has no price")
+        counts = {p: c.nodes for p, c in self.counted.items()}
+        new = target - counts[pool]
+        self._limits(what, {**counts, pool: max(target, counts[pool])}, max(0, target - found.required), now)
+        self._budget(what, counts, pool, max(0, new), now)
+        self._asked_twice(what, pool, new)
+
+    def _limits(self, what: str, counts: dict[str, int], new: int, now: datetime) -> None:
+        limits = self._truth.scenario.limits
+        gpus = sum(n * sum(self._truth.plans[p].resources.values()) for p, n in counts.items())
+        if gpus > limits.get("max_gpus", gpus):
+            self.violated("2 max_gpus", f"{what}: {gpus} GPUs of at most {limits['max_gpus']}")
+        lately = new + sum(n for at, n in self.bought if at > now - HOUR + self._truth.skew)
+        if lately > limits.get("max_growth_per_hour", lately):
+            self.violated("2 growth per hour", f"{what}: {lately} in an hour, at most {limits['max_growth_per_hour']}")
+
+    def _budget(self, what: str, counts: dict[str, int], pool: str, new: int, now: datetime) -> None:
+        budget = self._policy.budget
+        if budget is None:
+            return
+        spent = self._truth.spent(now - self._truth.skew)
+        reserved = sum(n * self._truth.unit(p) for p, n in counts.items()) + new * self._truth.unit(pool)
+        if spent >= budget.monthly_usd * budget.hold_at:
+            self.violated("2 budget", f"{what}: {spent:.2f} of {budget.monthly_usd} are spent, beyond the hold line")
+        elif spent + reserved > budget.monthly_usd * budget.stop_at:
+            self.violated("2 budget", f"{what}: {spent:.2f} spent and {reserved:.2f} next, of {budget.monthly_usd}")
+
+    def _asked_twice(self, what: str, pool: str, new: int) -> None:
+        """Each node on its way and each new one must be for a pod of its own: the same pods are never bought for twice.
+
+        Nodes are filled before others are bought, so of equal pods each node takes as many as it holds.
+        """
+        plan, coming = self._truth.plans[pool], self.counted[pool].coming
+        mine = [p for p in self.waiting if self._could_want(p, pool)]
+        each = per_node(mine, plan)
+        for_pods = max(0, -(-(len(mine) - coming * each) // each)) if mine else 0
+        if new > for_pods + plan.standby_nodes + plan.min_nodes:
+            keys = ", ".join(p.name for p in mine)
+            self.violated("4 asked twice", f"{what}: {coming} nodes are on their way and only {keys or 'no pod'} waits")
+
+    def _could_want(self, pod: WorldPod, pool: str) -> bool:
+        plan = self._truth.plans[pool]
+        if self.kubernetes_answers:
+            return self._truth.fits(pod, plan)
+        return all(plan.resources.get(r, 0) >= n for r, n in pod.requests.items())  # Prometheus tells no more
+
+    def after_resize(self, pool: str, target: int) -> None:
+        """Note what was bought."""
+        before = self.counted[pool]
+        self.bought.append((self._clock(), max(0, target - before.required)))
+        self.counted[pool] = replace(before, required=target, nodes=max(before.nodes, target))
+
+    # --- removal
+
+    def before_delete(self, pool: str, instance: str) -> None:
+        """Invariant 1 at the DELETE of *instance*, and that it is ours to take."""
+        truth, now = self._truth, self._clock()
+        vm = truth.vm(instance)
+        if vm is None or not vm.living:
+            return
+        node = truth.node_of(vm)
+        held = truth.gpu_pods_on(node) if node else ()
+        if held:
+            self.violated("1 GPU pods", f"DELETE {vm.hostname} with {', '.join(p.name for p in held)} on it")
+        if node is not None and node.annotations.get(PROTECT_ANNOTATION):
+            self.violated("1 protected", f"DELETE {vm.hostname}, which is protected")
+        if node is not None and node.unschedulable and CORDON_ANNOTATION not in node.annotations:
+            self.violated("1 cordons of others", f"DELETE {vm.hostname}, which somebody else cordoned")
+        self._only_idle_or_stuck(vm, now)
+        self._floor(vm, now)
+        limit = truth.scenario.limits.get("max_removals_per_hour")
+        lately = 1 + sum(at > now - HOUR + truth.skew for at in self.removed)
+        if limit is not None and lately > limit:
+            self.violated("2 removals per hour", f"DELETE {vm.hostname}: {lately} in an hour, at most {limit}")
+
+    def _only_idle_or_stuck(self, vm: VM, now: datetime) -> None:
+        timeout = timedelta(seconds=self._truth.plans[vm.pool].provision_timeout)
+        stuck = vm.status not in ("BUILDING", "ACTIVE") or now - vm.created_at > timeout - self._truth.skew
+        if vm.usable_at is None and not stuck:
+            self.violated("1 on its way", f"DELETE {vm.hostname}, which is on its way since {vm.created_at:%H:%M:%S}")
+
+    def _floor(self, vm: VM, now: datetime) -> None:
+        floor = self._truth.plans[vm.pool].min_nodes
+        budget = self._policy.budget
+        stopped = budget is not None and self._truth.spent(now + self._truth.skew) >= budget.monthly_usd
+        left = self.counted[vm.pool].nodes - 1
+        if vm.usable_at is not None and left < floor and not stopped:
+            self.violated("2 floor", f"DELETE {vm.hostname} leaves {left} nodes of at least {floor}")
+
+    def after_delete(self, pool: str, instance: str) -> None:
+        """Nothing but DaemonSet pods may die with a node that we delete."""
+        self.removed.append(self._clock())
+        self._truth.deleted.append((self._clock(), pool))
+        before = self.counted[pool]
+        self.counted[pool] = replace(before, nodes=before.nodes - 1)
+        dead = [k for k in self._truth.world.kills if k.instance == instance and k.at == self._truth.world.now]
+        for kill in dead:
+            self.violated("1 pods killed", f"{kill.namespace}/{kill.name} died on {kill.node} with {kill.gpus} GPUs")
+
+    def before_evict(self, namespace: str, name: str) -> None:
+        """GPU pods go only by their owner's consent."""
+        pod = self._truth.world.pods.get((namespace, name))
+        if pod is None:
+            return
+        if pod.requests and pod.annotations.get(SAFE_TO_EVICT_ANNOTATION) != "true":
+            self.violated("1 evictions", f"{namespace}/{name} holds a GPU and did not consent")
+        if pod.owner_kind in ("DaemonSet", "Node"):
+            self.violated("1 evictions", f"{namespace}/{name} belongs to a {pod.owner_kind}")
+
+    def before_patch(self, name: str, unschedulable: bool | None) -> None:
+        """A cordon of somebody else's is neither taken over nor lifted."""
+        node = self._truth.world.nodes.get(name)
+        if node is None or unschedulable is None:
+            return
+        theirs = node.unschedulable and CORDON_ANNOTATION not in node.annotations
+        if theirs:
+            self.violated("1 cordons of others", f"{name} was cordoned by somebody else, and we set {unschedulable}")
+
+    # --- steps
+
+    def stepped(self, stepped: Stepped) -> None:
+        """Invariant 7, and that the step met no bug."""
+        for pool in stepped.failed_pools:
+            self.violated("bug", f"pool {pool} was not served")
+        for decision in stepped.decisions.values():
+            if decision.reasons[-1].target != decision.target:
+                self.violated("7 last reason", f"{decision.pool}: {decision.target}, {decision.reasons[-1]}")
+        self._steps += 1
+        if self._steps % LAWS_EVERY == 0:
+            self._laws(stepped)
+
+    def _laws(self, stepped: Stepped) -> None:
+        facts, policy = stepped.facts, self._policy
+        again = decide_all(facts, assign(facts, policy), policy)
+        if again != dict(stepped.decisions):
+            self.violated("7 deterministic", "the same facts gave another decision")
+        for action, sign in ((SignalAction.SCALE_UP, 1), (SignalAction.SCALE_DOWN, -1)):
+            if not any(s.action is action for s in facts.signals):
+                continue
+            fewer = _without(facts, action)
+            for pool, without in decide_all(fewer, assign(fewer, policy), policy).items():
+                if sign * (stepped.decisions[pool].target - without.target) < 0:
+                    told = f"{stepped.decisions[pool].target} with it, {without.target} without"
+                    self.violated("7 signals push one way", f"{pool}: {action.value}: {told}")
+
+
+def _without(facts: Facts, action: SignalAction) -> Facts:
+    return replace(facts, signals=tuple(s for s in facts.signals if s.action is not action))
+
+
+def sentence(answer: Any) -> str:
+    """What a port call came to, for the trace."""
+    if isinstance(answer, Receipt):
+        return f"{answer.did.value}: {answer.sentence}"
+    return f"{type(answer).__name__}: {answer}" if isinstance(answer, Exception) else "done"

@@ -1,0 +1,169 @@
+"""The doors of the product: every port behind a proxy that breaks calls on demand, and our writes seen by the checks.
+
+A crash is a BaseException at a call, before or after its effect, as `kill -9` is. Nothing here decides when: the
+scenario's events arm the faults.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from receiver.ports import TryLater, WontWork
+from receiver.replay.world import World
+
+PORTS = {
+    "cloud": ("look", "resize", "retire"),
+    "cluster": ("look", "gpu_pods_on", "cordon", "uncordon", "drain", "dress", "scale_to_zero", "announce"),
+    "telemetry": ("look", "courses"),
+    "alarms": ("look",),
+    "store": (
+        *("memory", "remembered_alerts", "snapshot", "decision", "actions"),
+        *("saw", "decided", "opened", "progressed", "closed", "say", "keep_snapshot", "considered"),
+    ),
+}
+WRITES = frozenset({"resize", "delete_instance", "patch_node", "evict", "delete_pod", "patch_pod", "scale"})
+
+
+class CrashError(BaseException):
+    """The process dies here; nothing may catch it."""
+
+
+class Watcher(Protocol):
+    """Who is told of what goes through the doors."""
+
+    def before_call(self, name: str) -> None:
+        """Port call *name* (``cloud.look``) is about to be made."""
+
+    def called(self, name: str, args: tuple[Any, ...], answer: Any) -> None:
+        """It was made; *answer* is what it returned or raised."""
+
+    def before_write(self, verb: str, args: tuple[Any, ...]) -> None:
+        """Our write *verb* is about to reach the world."""
+
+    def after_write(self, verb: str, args: tuple[Any, ...]) -> None:
+        """It took effect."""
+
+    def struck(self, name: str, what: str) -> None:
+        """A fault struck at call *name*."""
+
+
+@dataclass(slots=True)
+class Fault:
+    """The next call *name* fails; *after* its effect, or before it."""
+
+    name: str
+    error: str
+    after: bool
+
+
+@dataclass(slots=True)
+class Doors:
+    """Which faults are armed, and which sources are silent until when."""
+
+    watcher: Watcher
+    now: Callable[[], datetime]
+    armed: list[Fault]
+    silent: dict[str, datetime]
+
+    def arm(self, name: str, error: str, *, after: bool) -> None:
+        """Let the next call *name* fail."""
+        self.armed.append(Fault(name, error, after))
+
+    def open(self) -> None:
+        """Nothing fails any more."""
+        self.armed.clear()
+        self.silent.clear()
+
+    def take(self, name: str) -> Fault | None:
+        """Use up and return the fault that call *name* meets, or None."""
+        for index, fault in enumerate(self.armed):
+            if fault.name == name:
+                return self.armed.pop(index)
+        return None
+
+    def pass_through(self, port: str, verb: str, method: Callable[..., Any], args: Any, given: Any) -> Any:
+        """Make one call, or break it."""
+        name = f"{port}.{verb}"
+        self.watcher.before_call(name)
+        if port in self.silent and self.now() < self.silent[port]:
+            raise TryLater(f"{port}: no answer", code="timeout")
+        fault = self.take(name) if self.armed else None
+        if fault is not None and not fault.after:
+            self.watcher.struck(name, f"{fault.error} before")
+            raise error_of(fault.error)
+        try:
+            answer = method(*args, **given)
+        except (TryLater, WontWork) as error:
+            self.watcher.called(name, (*args, *given.values()), error)
+            if fault is not None:
+                self.watcher.struck(name, f"{fault.error} after")
+                raise error_of(fault.error) from None
+            raise
+        self.watcher.called(name, (*args, *given.values()), answer)
+        if fault is not None:
+            self.watcher.struck(name, f"{fault.error} after")
+            raise error_of(fault.error)
+        return answer
+
+
+def error_of(kind: str) -> BaseException:
+    """What a fault of *kind* raises."""
+    match kind:
+        case "crash":
+            return CrashError()
+        case "wont":
+            return WontWork("none left", code="gpu_count_exceeded")
+        case "slow_down":
+            return TryLater("too many requests", code="http_429", delay=timedelta(seconds=20))
+        case "locked":
+            return TryLater("store: database is locked", code="store")
+        case "rescaling":
+            return TryLater("being rescaled", code="cannot_scale_already_rescaling_cluster")
+        case _:
+            return TryLater("no answer", code="timeout")
+
+
+class Door:
+    """One port behind the doors."""
+
+    def __init__(self, port: str, inner: Any, doors: Doors) -> None:
+        self._port, self._inner, self._doors = port, inner, doors
+
+    def __getattr__(self, verb: str) -> Any:
+        """Return the method that goes through the doors, made once."""
+        method = getattr(self._inner, verb)
+        if verb not in PORTS[self._port]:
+            return method
+
+        def call(*args: Any, **given: Any) -> Any:
+            return self._doors.pass_through(self._port, verb, method, args, given)
+
+        setattr(self, verb, call)
+        return call
+
+
+class OurWorld:
+    """The world as our ports reach it: a write through here is ours, everybody else's goes to the world itself."""
+
+    def __init__(self, world: World, doors: Doors) -> None:
+        self._world, self._doors, self._watcher = world, doors, doors.watcher
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the world's own attribute; its writes are shown to the watcher first."""
+        found = getattr(self._world, name)
+        if name not in WRITES:
+            return found
+
+        def write(*args: Any, **given: Any) -> Any:
+            seen = (*args, *given.values())
+            self._watcher.before_write(name, seen)
+            answer = found(*args, **given)
+            self._watcher.after_write(name, seen)
+            fault = self._doors.take(f"world.{name}") if self._doors.armed else None
+            if fault is not None:  # between two writes of one call, as in the middle of a drain
+                self._watcher.struck(f"world.{name}", f"{fault.error} after")
+                raise error_of(fault.error)
+            return answer
+
+        return write

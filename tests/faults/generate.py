@@ -1,0 +1,306 @@
+"""A scenario from a seed: small pools, short work, and something that goes wrong about every half minute."""
+
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tests.faults.doors import PORTS
+from tests.faults.scenario import Event, PoolPlan, Scenario
+
+GPU = "nvidia.com/gpu"
+MIG = "nvidia.com/mig-1g.10gb"
+SHARED = "nvidia.com/gpu.shared"
+STARTS = ("2026-11-20T12:00:00+00:00", "2026-11-20T12:00:00+00:00", "2026-11-30T23:40:00+00:00")
+WRITES_OF_PORTS = (
+    *("cloud.resize", "cloud.retire", "cluster.cordon", "cluster.uncordon", "cluster.drain", "cluster.gpu_pods_on"),
+    *("store.opened", "store.progressed", "store.closed", "store.saw", "store.decided"),
+)
+What = dict[str, Any]
+
+
+class Maker:
+    """Draws one scenario from *dice*."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.dice = random.Random(seed)
+        self.troubled = self.dice.choice([1200, 1800, 2700])
+        self.pools = [self._pool(n) for n in range(self.dice.choice([1, 1, 2, 2, 3, 4]))]
+        self.events: list[Event] = []
+        self.jobs: list[str] = []
+
+    def chance(self, ratio: float) -> bool:
+        """True with that probability."""
+        return self.dice.random() < ratio
+
+    def scenario(self) -> Scenario:
+        """Draw everything."""
+        dice = self.dice
+        self._work()
+        self._troubles()
+        granularity = dice.choice([3600, 600, 600, 1])
+        budget = None
+        if self.chance(0.35):
+            dear = max(float(p.price or 0) for p in self.pools) * max(granularity, 60) / 3600
+            budget = f"{dear * dice.choice([3, 8, 20, 60]):.2f}"
+        return Scenario(
+            seed=self.seed,
+            start=dice.choice(STARTS),
+            pools=self.pools,
+            events=sorted(self.events, key=lambda e: e.at),
+            troubled=self.troubled,
+            ticks=[dice.choice([5, 10, 20, 30, 60, 90]) for _ in range(20)],
+            timings=self._timings(),
+            behaviour=self._behaviour(),
+            granularity=granularity,
+            removal_margin=min(120, granularity // 3) if granularity > 1 else 0,
+            budget=budget,
+            limits=self._limits(),
+            fallback=dice.choice(["none", "kubernetes"]),
+            mode="observe" if self.chance(0.04) else "act",
+            packing=dice.choice(["most_allocated", "first_fit"]),
+        )
+
+    # --- what there is
+
+    def _pool(self, number: int) -> PoolPlan:
+        dice, name = self.dice, ("l40s", "a100", "h100", "small")[number]
+        resources = dice.choice([{GPU: 1}, {GPU: 1}, {GPU: 2}, {GPU: 4}, {GPU: 8}, {MIG: 7}, {SHARED: 4}])
+        maximum = dice.randint(1, 5)
+        least = dice.choice([0, 0, 0, 0, 1])
+        labels = dice.choice([{}, {"gpu": name}, {"gpu": name, "tier": "spot"}])
+        wrong = {"gpu": "other"} if labels and self.chance(0.06) else None
+        window = None
+        if self.chance(0.08):
+            window = [725, 725 + dice.choice([10, 20]), dice.choice([0, 1])]
+        priced = self.chance(0.97)
+        return PoolPlan(
+            name=name,
+            resources=resources,
+            max_nodes=maximum,
+            price=dice.choice(["1.29", "2.40", "8.00"]) if priced else None,
+            labels=labels,
+            true_labels=wrong,
+            taints=dice.choice([[], [], [["gpu", "true", "NoSchedule"]], [["soft", "", "PreferNoSchedule"]]]),
+            min_nodes=least if priced else 0,
+            standby_nodes=dice.choice([0, 0, 0, 1]) if priced else 0,
+            count=dice.choice([0, 0, least, min(2, maximum)]),
+            idle_for=dice.choice([60, 120, 300]),
+            provision_timeout=dice.choice([600, 900]),
+            grow_cooldown=dice.choice([0, 30, 60]),
+            shrink_cooldown=dice.choice([0, 60, 120]),
+            window=window,
+        )
+
+    def _timings(self) -> dict[str, float]:
+        dice = self.dice
+        return {
+            "create": dice.choice([0, 0, 5, 40]),
+            "build": dice.choice([20, 60, 120]),
+            "boot": dice.choice([10, 30]),
+            "driver": dice.choice([20, 90, 180]),
+            "image_pull": dice.choice([1, 5, 30]),
+            "delete": dice.choice([1, 20, 60]),
+            "label_lag": dice.choice([0, 0, 0, 30]),
+            "node_lingers": dice.choice([0, 10, 40]),
+            "jitter": dice.choice([0, 0.3]),
+        }
+
+    def _behaviour(self) -> What:
+        dice = self.dice
+        return {
+            "decrement": dice.choice(["at_once"] * 6 + [20, 90, 400, "never"]),
+            "list_count": dice.choice(["desired", "actual"]),
+            "partial_fill": self.chance(0.2),
+            "rescale_conflict": self.chance(0.15),
+            "victims_by_age": dice.choice(["oldest", "newest"]),
+        }
+
+    def _limits(self) -> dict[str, int]:
+        dice, found = self.dice, {}
+        if self.chance(0.2):
+            least = max(sum(p.resources.values()) for p in self.pools)
+            found["max_gpus"] = least * dice.choice([2, 3, 5])
+        if self.chance(0.15):
+            found["max_growth_per_hour"] = dice.choice([3, 5, 8])
+        if self.chance(0.15):
+            found["max_removals_per_hour"] = dice.choice([2, 4, 8])
+        return found
+
+    # --- work
+
+    def _at(self, until: float = 0.85) -> float:
+        return round(self.dice.uniform(0, self.troubled * until), 1)
+
+    def _add(self, kind: str, at: float | None = None, call: str | None = None, **what: Any) -> None:
+        self.events.append(Event(at=self._at() if at is None else at, kind=kind, what=what, call=call))
+
+    def _work(self) -> None:
+        waves = sorted(self._at() for _ in range(self.dice.choice([2, 3, 5])))
+        for at in waves:
+            for _ in range(self.dice.choice([1, 1, 2, 4])):
+                self._job(round(at + self.dice.choice([0, 0, 1, 20]), 1))
+        for number in range(self.dice.choice([0, 0, 1])):
+            pods = self.dice.choice([1, 2])
+            least = self.dice.choice([0, 0, 1, pods])
+            hosts = {"app.kubernetes.io/name": "prometheus"} if self.chance(0.3) else {}
+            self._add(
+                "cpu", id=f"web{number}", pods=pods, min_available=least, labels=hosts, tolerations=self._tolerates()
+            )
+
+    def _job(self, at: float) -> None:
+        dice, pool = self.dice, self.dice.choice(self.pools)
+        resource, there = next(iter(pool.resources.items()))
+        gang = self.chance(0.2)
+        each = dice.choice([1, 1, there, max(1, there // 2)])
+        what: What = {
+            "id": f"j{len(self.jobs)}",
+            "seconds": dice.choice([30, 120, 300, 600, 1500]),
+            "pods": dice.choice([2, 3, 4]) if gang else dice.choice([1, 1, 2, 3]),
+            "each": each if self.chance(0.97) else there + 1,
+            "resource": resource if self.chance(0.98) else "amd.com/gpu",
+            "tolerations": self._tolerates(),
+        }
+        if gang:
+            what["gang"] = True
+        if pool.labels and self.chance(0.4):
+            what["selector"] = dict([dice.choice(list(pool.labels.items()))])
+        elif self.chance(0.1):
+            key = "kubernetes.civo.com/civo-node-pool"
+            what["affinity"] = [[[key, dice.choice(["In", "NotIn"]), [dice.choice(self.pools).id]]]]
+        elif self.chance(0.04):
+            what["selector"] = {"gpu": "nowhere"}
+        if self.chance(0.2):
+            what["priority"] = dice.choice([10, 1000])
+        if self.chance(0.15):
+            what["annotations"] = {"cluster-autoscaler.kubernetes.io/safe-to-evict": dice.choice(["true", "false"])}
+        self.jobs.append(what["id"])
+        self.events.append(Event(at=at, kind="job", what=what))
+
+    def _tolerates(self) -> list[list[str]]:
+        everything, ours = ["", "Exists", "", ""], ["gpu", "Exists", "", "NoSchedule"]
+        return self.dice.choice([[], [ours], [ours], [ours], [everything]])
+
+    # --- troubles
+
+    def _troubles(self) -> None:
+        severity = self.dice.choice([0.3, 1.0, 1.0, 2.0])
+        for _ in range(int(severity * self.troubled / 40)):
+            self._port_fault()
+        for make, often in self._kinds():
+            for _ in range(int(severity * often + self.dice.random())):
+                make()
+
+    def _kinds(self) -> Iterable[tuple[Callable[[], None], float]]:
+        return (
+            (self._other_people, 1.5),
+            (self._in_between, 1.0),
+            (self._silence_of_a_source, 0.7),
+            (self._signal, 0.6),
+            (self._civo, 1.0),
+            (self._self, 0.4),
+        )
+
+    def _port_fault(self) -> None:
+        dice = self.dice
+        ports = [f"{port}.{verb}" for port, verbs in PORTS.items() for verb in verbs]
+        name = dice.choice([*WRITES_OF_PORTS] * 2 + ports + ["world.evict", "world.patch_node"])
+        error = dice.choice(
+            ["crash", "crash", "locked"] if name.startswith("store") else ["crash", "timeout", "timeout"]
+        )
+        if name == "cloud.resize" and self.chance(0.3):
+            error = dice.choice(["wont", "rescaling", "slow_down"])
+        self._add("fault", on=name, error=error, after=self.chance(0.5))
+
+    def _pick(self) -> What:
+        return {"pool": self.dice.choice(self.pools).id, "which": self.dice.randint(0, 5)}
+
+    def _other_people(self) -> None:
+        dice = self.dice
+        kind = dice.choice(
+            [
+                "count",
+                "count",
+                "cordon",
+                "uncordon",
+                "protect",
+                "delete_node",
+                "delete_instance",
+                "recycle",
+                "bind",
+                "cancel",
+            ]
+        )
+        self._one_of_theirs(kind, None)
+
+    def _one_of_theirs(self, kind: str, call: str | None) -> None:
+        dice, what = self.dice, self._pick()
+        if kind == "count":
+            what = {"pool": what["pool"], "by": dice.choice([-2, -1, 1, 1, 2])}
+        elif kind in ("uncordon", "bind"):
+            what["ours"] = self.chance(0.6)
+        if kind == "bind":
+            what |= {"id": f"bound{len(self.events)}", "seconds": dice.choice([20, 200, 900])}
+        if kind == "cancel":
+            what = {"id": dice.choice(self.jobs) if self.jobs else "none"}
+        self._add(kind, call=call, **what)
+
+    def _in_between(self) -> None:
+        """Somebody else is quicker than our next call. Only between our last look and the DELETE nobody can be: see
+        docs/limits.md."""
+        call = self.dice.choice(
+            ["cloud.resize", "cluster.cordon", "cluster.drain", "cluster.gpu_pods_on", "store.decided"]
+        )
+        kind = {"cloud.resize": "count"}.get(call) or self.dice.choice(["bind", "bind", "cordon", "uncordon"])
+        self._one_of_theirs(kind, call)
+
+    def _silence_of_a_source(self) -> None:
+        at, seconds = self._at(), self.dice.choice([20, 100, 400, 900])
+        source = self.dice.choice(["civo", "kubernetes", "prometheus", "alertmanager", "dcgm", "rules", "heartbeat"])
+        self._add("silent", at, source=source, seconds=seconds)
+        if source in ("dcgm", "rules"):
+            self._add("heard", at + seconds)
+
+    def _signal(self) -> None:
+        at, pool = self._at(), self.dice.choice(self.pools).id
+        if self.chance(0.3):
+            self._add("silence", at, pool=pool, seconds=self.dice.choice([60, 300, 900]))
+            return
+        name = f"Alert{len(self.events)}"
+        action = self.dice.choice(["freeze", "pause_scale_up", "hold", "scale_up", "scale_down", "fallback", "notify"])
+        self._add("alert", at, name=name, action=action, pool=self.dice.choice([pool, ""]))
+        self._add("resolved", at + self.dice.choice([60, 300, 900]), name=name)
+
+    def _civo(self) -> None:
+        dice, pool, at = self.dice, self.dice.choice(self.pools).id, self._at()
+        match dice.choice(["stock", "quota", "refuse", "stuck", "gpu_never", "odd"]):
+            case "stock":
+                self._add("stock", at, pool=pool, left=dice.choice([0, 0, 1, 2]))
+                if self.chance(0.7):
+                    self._add("stock", at + dice.choice([60, 600]), pool=pool, left=None)
+            case "quota":
+                self._add("quota", at, left=dice.choice([0, 1]))
+                self._add("quota", at + dice.choice([60, 600]), left=None)
+            case "refuse":
+                code, status = dice.choice(
+                    [("cannot_scale_already_rescaling_cluster", 409), ("internal", 500), ("quota_limit_reached", 403)]
+                )
+                self._add("refuse", at, code=code, status=status, times=dice.choice([1, 3]))
+            case "odd":
+                self._add("odd", at, pool=pool, status=dice.choice(["ERROR", "SHUTOFF", "FAILED"]))
+            case kind:
+                self._add(kind, at, pool=pool)
+
+    def _self(self) -> None:
+        at = self._at()
+        if self.chance(0.6):
+            self._add("clock", at, by=self.dice.choice([-60, -20, 15, 60, 120]))
+            self._add("clock", at + self.dice.choice([10, 120, 600]), by=0)
+        else:
+            self._add("writer_lost", at, after=self.dice.choice([0, 0, 1, 2]))
+            self._add("writer_back", at + self.dice.choice([30, 120]))
+
+
+def scenario(seed: int) -> Scenario:
+    """The scenario of *seed*."""
+    return Maker(seed).scenario()

@@ -1,0 +1,217 @@
+"""What an event does to the world, to the product's sources, or to the product itself."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from receiver.core.signals import COMPONENT, Alert, Matcher, Silence
+from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, Delivery, Store
+from receiver.replay.ports import WorldAlarms
+from receiver.replay.world import VM, Pdb, PodSpec, Refused, World, WorldNode
+from tests.faults.build import job_of
+from tests.faults.doors import Doors
+
+What = dict[str, Any]
+PORT_OF_SOURCE = {"civo": "cloud", "kubernetes": "cluster", "prometheus": "telemetry", "alertmanager": "alarms"}
+
+
+class Happenings:
+    """Lets events happen. Whatever names a node or an instance counts the pool's living ones in a ring."""
+
+    def __init__(self, world: World, doors: Doors, alarms: WorldAlarms, store: Store) -> None:
+        self._world, self._doors, self._alarms, self._store = world, doors, alarms, store
+        self.deliveries: list[int] = []
+        self.skew = timedelta(0)
+        self.lost_writer_after: int | None = None  # how many more times we may write
+        self.quiet_until = world.now  # the heartbeat's
+
+    def happen(self, kind: str, what: What) -> None:
+        """Do it; what the world refuses does not happen."""
+        does: Callable[[What], None] = getattr(self, f"_{kind}")
+        with suppress(Refused):
+            does(what)
+
+    # --- work
+
+    def _job(self, what: What) -> None:
+        self._world.submit(job_of(what, self._world.now))
+
+    def _cancel(self, what: What) -> None:
+        self._world.cancel_job(what["id"])
+
+    def _cpu(self, what: What) -> None:
+        for number in range(what.get("pods", 1)):
+            self._world.add_pod(
+                PodSpec(
+                    namespace="web",
+                    name=f"{what['id']}-{number}",
+                    labels={"app": what["id"], **what.get("labels", {})},
+                    tolerations=job_of({**TOLERANT, **what}, self._world.now).tolerations,
+                    owner_kind="ReplicaSet",
+                    owner_name=what["id"],
+                )
+            )
+        if what.get("min_available"):
+            self._world.pdbs.append(
+                Pdb(namespace="web", selector={"app": what["id"]}, min_available=what["min_available"])
+            )
+
+    def _bind(self, what: What) -> None:
+        """Somebody puts a pod on a node by name, as long as the kubelet would admit it."""
+        node = self._node(what)
+        if node is None or not node.ready:
+            return
+        used = {r: sum(p.requests.get(r, 0) for p in self._world.pods_on(node.name)) for r in node.gpus}
+        free = [r for r, n in node.gpus.items() if n > used[r]]
+        if free:
+            duration = timedelta(seconds=what["seconds"])
+            pod = PodSpec(namespace="ml", name=what["id"], requests={free[0]: 1}, duration=duration, node=node.name)
+            self._world.add_pod(pod)
+
+    # --- other people
+
+    def _count(self, what: What) -> None:
+        found = self._world.pools[what["pool"]].required
+        self._world.resize(what["pool"], max(0, found + what["by"]))
+
+    def _cordon(self, what: What) -> None:
+        node = self._node(what)
+        if node is not None and not node.unschedulable:
+            self._world.patch_node(node.name, unschedulable=True)
+
+    def _uncordon(self, what: What) -> None:
+        node = self._node(what)
+        if node is not None:
+            self._world.patch_node(node.name, unschedulable=False)
+
+    def _protect(self, what: What) -> None:
+        node = self._node(what)
+        if node is not None:
+            self._world.patch_node(node.name, annotations={PROTECT_ANNOTATION: "true"})
+
+    def _delete_node(self, what: What) -> None:
+        node = self._node(what)
+        if node is not None:
+            self._world.delete_node(node.name)
+
+    def _delete_instance(self, what: What) -> None:
+        vm = _pick(self._world.pools[what["pool"]].living, what["which"])
+        if vm is not None:
+            self._world.delete_instance(vm.pool, vm.id)
+
+    def _recycle(self, what: What) -> None:
+        node = self._node(what)
+        if node is not None:
+            self._world.recycle(node.name)
+
+    # --- Civo
+
+    def _stock(self, what: What) -> None:
+        self._world.faults.stock[self._world.pools[what["pool"]].size] = what["left"]
+
+    def _quota(self, what: What) -> None:
+        living = sum(len(p.living) for p in self._world.pools.values())
+        self._world.limit({} if what["left"] is None else {"instance_count": living + what["left"]})
+
+    def _refuse(self, what: What) -> None:
+        self._world.faults.refuse_rescale(what["code"], status=what["status"], times=what["times"])
+
+    def _stuck(self, what: What) -> None:
+        self._world.faults.stuck_building(what["pool"], what.get("nodes", 1))
+
+    def _gpu_never(self, what: What) -> None:
+        self._world.faults.gpu_never(what["pool"], what.get("nodes", 1))
+
+    def _odd(self, what: What) -> None:
+        self._world.faults.odd_status(what["pool"], what.get("nodes", 1), what["status"])
+
+    # --- sources and ports
+
+    def _fault(self, what: What) -> None:
+        self._doors.arm(what["on"], what["error"], after=what.get("after", False))
+
+    def _silent(self, what: What) -> None:
+        until = self._world.now + timedelta(seconds=what["seconds"])
+        match what["source"]:
+            case "dcgm":
+                self._world.faults.telemetry_gone = True
+            case "rules":
+                self._world.faults.rules_dead = True
+            case "heartbeat":
+                self.quiet_until = until
+            case source:
+                self._doors.silent[PORT_OF_SOURCE[source]] = until
+
+    def _heard(self, _what: What) -> None:
+        self._world.faults.telemetry_gone = self._world.faults.rules_dead = False
+
+    def _clock(self, what: What) -> None:
+        self.skew = timedelta(seconds=what["by"])
+
+    def _writer_lost(self, what: What) -> None:
+        self.lost_writer_after = what["after"]
+
+    def _writer_back(self, _what: What) -> None:
+        self.lost_writer_after = None
+
+    # --- signals
+
+    def _alert(self, what: What) -> None:
+        labels = {"alertname": what["name"], "component": COMPONENT, "action": what["action"]}
+        if what.get("pool"):
+            labels["pool"] = what["pool"]
+        alert = Alert(fingerprint=what["name"], labels=labels, starts_at=self._world.now)
+        self._alarms.extra.append(alert)
+        delivery = Delivery(receiver="faults", group_key=what["name"], alerts=(alert,))
+        self.deliveries.append(self._store.remember(delivery, self._world.now))
+
+    def _resolved(self, what: What) -> None:
+        self._alarms.extra[:] = [a for a in self._alarms.extra if a.fingerprint != what["name"]]
+
+    def _silence(self, what: What) -> None:
+        matchers = (Matcher(name="component", value=COMPONENT), Matcher(name="pool", value=what["pool"]))
+        ends = self._world.now + timedelta(seconds=what["seconds"])
+        self._alarms.silences.append(Silence(id=str(len(self._alarms.silences)), matchers=matchers, ends_at=ends))
+
+    # --- picking
+
+    def _node(self, what: What) -> WorldNode | None:
+        """The node object that *what* means; *ours* picks among those that we cordoned."""
+        living = [vm.hostname for vm in self._world.pools[what["pool"]].living if vm.hostname in self._world.nodes]
+        nodes = [self._world.nodes[name] for name in living]
+        if what.get("ours"):
+            nodes = [n for n in nodes if CORDON_ANNOTATION in n.annotations]
+        node: WorldNode | None = _pick(nodes, what["which"])
+        return node
+
+
+TOLERANT: What = {"id": "", "seconds": 0, "resource": ""}
+
+
+def _pick(found: Sequence[Any], which: int) -> Any:
+    return found[which % len(found)] if found else None
+
+
+def tidy(world: World, alarms: WorldAlarms) -> None:
+    """The troubles end: Civo has stock, nothing fires, and people take back what they did to nodes."""
+    world.faults.clear()
+    world.limit({})
+    world.pdbs.clear()
+    alarms.extra.clear()
+    alarms.silences.clear()
+    for node in list(world.nodes.values()):
+        theirs = node.unschedulable and CORDON_ANNOTATION not in node.annotations
+        world.patch_node(node.name, unschedulable=False if theirs else None, annotations={PROTECT_ANNOTATION: None})
+
+
+def broken(world: World, patience: timedelta) -> list[VM]:
+    """The instances that a person has to look at: never usable for *patience*, or without their node object."""
+    found = []
+    for pool in world.pools.values():
+        for vm in pool.instances:
+            late = vm.usable_at is None and world.now - vm.created_at > patience
+            lost = vm.ready_at is not None and vm.hostname not in world.nodes
+            if vm.living and (late or lost):
+                found.append(vm)
+    return found

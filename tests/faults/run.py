@@ -1,0 +1,265 @@
+"""Drive one world: troubles first, then calm until everything that should happen has happened."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from receiver.act import Hands, WriterLostError
+from receiver.adapters.observe import ObservedCloud, ObservedCluster
+from receiver.core.signals import HEARTBEAT_ALERT, Alert
+from receiver.look import Sources
+from receiver.ports import Cloud, Cluster, Delivery, Store, TryLater
+from receiver.reconcile import Stepped, step
+from receiver.replay.ports import WorldAlarms, WorldCloud, WorldCluster, WorldTelemetry
+from tests.faults.build import HEARTBEAT, policy_of, world_of
+from tests.faults.checks import Checks, sentence
+from tests.faults.doors import WRITES, CrashError, Door, Doors, OurWorld
+from tests.faults.happen import Happenings, broken, tidy
+from tests.faults.scenario import Event, Scenario
+from tests.faults.settle import unsettled
+from tests.faults.truth import Truth, ended
+
+CALM_STEPS = 500
+CALM_TIME = timedelta(hours=20)
+CALM_TICK = timedelta(minutes=4)
+RESTART = timedelta(seconds=4)
+AN_INSTANT = timedelta(milliseconds=100)
+PEOPLE_WAIT = timedelta(minutes=25)  # then somebody removes a node that never came up
+
+
+class ViolationError(AssertionError):
+    """An invariant does not hold in this world."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What happened in one world, or in many."""
+
+    worlds: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: "Tally") -> None:
+        """Take in what happened elsewhere."""
+        self.worlds += other.worlds
+        self.counts.update(other.counts)
+
+
+class Run:
+    """The product in the world of *scenario*, on *store*. *tell* gets the trace, line by line."""
+
+    def __init__(self, scenario: Scenario, store: Store, tell: Callable[[str], None] | None = None) -> None:
+        self.scenario = scenario
+        self.world = world_of(scenario)
+        self.policy = policy_of(scenario)
+        self.truth = Truth(scenario, self.world)
+        self.tally = Tally(worlds=1)
+        self.last: Stepped | None = None
+        self._tell = tell
+        self._store = store
+        self._alarms = WorldAlarms(self.world)
+        self._doors = Doors(self, lambda: self.world.now, [], {})
+        self.happenings = Happenings(self.world, self._doors, self._alarms, store)
+        self.checks = Checks(self.truth, self.policy, self.clock)
+        self._pending = [e for e in scenario.events if e.call is None]
+        self._surprises = [e for e in scenario.events if e.call is not None]
+        self._beat_at: datetime | None = None
+        self._targets: dict[str, tuple[int, str]] = {}
+        self._boot()
+
+    def clock(self) -> datetime:
+        """What the product believes the time to be."""
+        return self.world.now + self.happenings.skew
+
+    # --- the two phases
+
+    def go(self) -> Tally:
+        """Run it all. Raises ViolationError with the first violation."""
+        self._trouble()
+        if self.scenario.mode == "act":
+            self._calm()
+        self.tally.counts["jobs finished"] = len(self.world.finished)
+        return self.tally
+
+    def _trouble(self) -> None:
+        end, number = ended(self.scenario), 0
+        while self.world.now < end:
+            again = self._step()
+            tick = timedelta(seconds=self.scenario.ticks[number % len(self.scenario.ticks)])
+            number += 1
+            self._pass_time(min(self.world.now + tick, end, again or end))
+
+    def _calm(self) -> None:
+        self._say("--- calm from here on")
+        self._doors.open()
+        self._pending.clear()
+        self._surprises.clear()
+        self.happenings.skew = timedelta(0)
+        self.happenings.lost_writer_after = None
+        self.happenings.quiet_until = self.world.now
+        tidy(self.world, self._alarms)
+        self._boot()
+        end = self.world.now + CALM_TIME
+        left: list[str] = ["no step was made"]
+        for _ in range(CALM_STEPS):
+            for vm in broken(self.world, PEOPLE_WAIT):
+                self._say(f"somebody removes {vm.hostname}")
+                self.world.delete_instance(vm.pool, vm.id)
+            again = self._step()
+            left = unsettled(self)
+            if not left or self.world.now > end:
+                break
+            event = self.world.next_event_at()
+            moments = [m for m in (again, event) if m is not None]
+            self._pass_time(max(self.world.now + AN_INSTANT, min([*moments, self.world.now + CALM_TICK])))
+        if left:
+            self.checks.violated(
+                "5 settles", f"{len(left)} things left at {self.world.now:%d %H:%M}: {'; '.join(left)}"
+            )
+        lost = set(self.happenings.deliveries) - self.checks.considered
+        if lost:
+            self.checks.violated("3 considered", f"deliveries {sorted(lost)} never were")
+        self._judge()
+
+    # --- one step
+
+    def _step(self) -> datetime | None:
+        """One step of the loop; returns when the next is due. A crash abandons every object of the process."""
+        self._beat()
+        self.tally.counts["steps"] += 1
+        again: datetime | None = None
+        try:
+            self.last = step(self._sources, self._hands, self.policy, self.scenario.mode, self.clock())
+            self.checks.stepped(self.last)
+            self._trace(self.last)
+            again = self.last.reconsider_at
+        except (TryLater, WriterLostError) as error:
+            self._say(f"step ended: {error}")
+        except CrashError:
+            self.tally.counts["crashes"] += 1
+            self._say("CRASH")
+            self._boot()
+            again = self.clock() + RESTART
+        except Exception as error:  # noqa: BLE001  # whatever it is, the loop would have met it
+            self.checks.violated("bug", f"the step raised {type(error).__name__}: {error}")
+            self._judge(error)
+        self._judge()
+        if again is None:
+            return None
+        return max(again - self.happenings.skew, self.world.now + AN_INSTANT)
+
+    def _judge(self, cause: Exception | None = None) -> None:
+        if self.checks.violations:
+            raise ViolationError("\n".join(self.checks.violations)) from cause
+
+    def _boot(self) -> None:
+        """Start the process: new ports on the same world, the same store."""
+        ours: Any = OurWorld(self.world, self._doors)
+        cloud: Any = Door("cloud", WorldCloud(ours), self._doors)
+        cluster: Any = Door("cluster", WorldCluster(ours), self._doors)
+        telemetry: Any = Door("telemetry", WorldTelemetry(self.world), self._doors)
+        alarms: Any = Door("alarms", self._alarms, self._doors)
+        store: Any = Door("store", self._store, self._doors)
+        self._sources = Sources(cloud=cloud, cluster=cluster, telemetry=telemetry, alarms=alarms, store=store)
+        hand: Cloud = ObservedCloud(cloud) if self.scenario.mode == "observe" else cloud
+        other: Cluster = ObservedCluster(cluster) if self.scenario.mode == "observe" else cluster
+        self._hands = Hands(cloud=hand, cluster=other, may_write=self._may_write)
+
+    def _may_write(self) -> bool:
+        left = self.happenings.lost_writer_after
+        if left is None:
+            return True
+        self.happenings.lost_writer_after = max(0, left - 1)
+        return left > 0
+
+    def _beat(self) -> None:
+        now = self.world.now
+        if now < self.happenings.quiet_until or (self._beat_at is not None and now - self._beat_at < HEARTBEAT):
+            return
+        self._beat_at = now
+        alert = Alert(fingerprint="beat", labels={"alertname": HEARTBEAT_ALERT, "action": "heartbeat"}, starts_at=now)
+        delivery = Delivery(receiver="faults", group_key="beat", alerts=(alert,))
+        self.happenings.deliveries.append(self._store.remember(delivery, self.clock()))
+
+    # --- time and events
+
+    def _pass_time(self, to: datetime) -> None:
+        """Let the world go on until *to*, with the events that fall due."""
+        begin = self.world.now
+        while self._pending and self._due(self._pending[0]) <= to:
+            event = self._pending.pop(0)
+            self.world.advance(max(begin, self._due(event), self.world.now))
+            self._happen(event)
+        self.world.advance(max(to, self.world.now))
+
+    def _due(self, event: Event) -> datetime:
+        return self._start + timedelta(seconds=event.at)
+
+    @property
+    def _start(self) -> datetime:
+        return ended(self.scenario) - timedelta(seconds=self.scenario.troubled)
+
+    def _happen(self, event: Event) -> None:
+        self._say(f"* {event.kind} {event.what}" + (f" (before {event.call})" if event.call else ""))
+        self.tally.counts["events"] += 1
+        self.happenings.happen(event.kind, event.what)
+
+    # --- what goes through the doors
+
+    def before_call(self, name: str) -> None:
+        """Events that wait for this very call happen now."""
+        for event in [e for e in self._surprises if e.call == name and self._due(e) <= self.world.now]:
+            self._surprises.remove(event)
+            self._happen(event)
+
+    def called(self, name: str, args: tuple[Any, ...], answer: Any) -> None:
+        """Follow a call."""
+        self.checks.called(name, args, answer)
+        if self._tell and name.split(".")[0] in ("cloud", "cluster") and not name.endswith("look"):
+            shown = ", ".join(str(a)[:60] for a in args)
+            self._say(f"  {name}({shown}) -> {sentence(answer)}")
+
+    def before_write(self, verb: str, args: tuple[Any, ...]) -> None:
+        """Check a write of ours before it reaches the world."""
+        self.tally.counts["writes"] += 1
+        if self.scenario.mode == "observe":
+            self.checks.violated("6 observe", f"{verb}{args} was sent")
+        elif verb == "resize":
+            self.checks.before_resize(args[0], args[1])
+        elif verb == "delete_instance":
+            self.checks.before_delete(args[0], args[1])
+        elif verb == "evict":
+            self.checks.before_evict(args[0], args[1])
+        elif verb == "patch_node":
+            self.checks.before_patch(args[0], args[1] if isinstance(args[1], bool) else None)
+        assert verb in WRITES
+
+    def after_write(self, verb: str, args: tuple[Any, ...]) -> None:
+        """Check what it did."""
+        if verb == "resize":
+            self.tally.counts["nodes bought"] += max(0, args[1] - self.checks.counted[args[0]].required)
+            self.checks.after_resize(args[0], args[1])
+        elif verb == "delete_instance":
+            self.tally.counts["nodes removed"] += 1
+            self.checks.after_delete(args[0], args[1])
+
+    def struck(self, name: str, what: str) -> None:
+        """A fault struck."""
+        self.tally.counts["faults"] += 1
+        self._say(f"  ! {name}: {what}")
+
+    # --- the trace
+
+    def _say(self, line: str) -> None:
+        if self._tell:
+            self._tell(f"{self.world.now:%H:%M:%S.%f}"[:-5] + f" {line}")
+
+    def _trace(self, stepped: Stepped) -> None:
+        if not self._tell:
+            return
+        for decision in stepped.decisions.values():
+            now = (decision.target - decision.present, f"{decision.deciding.rule}: {decision.deciding.detail}")
+            if self._targets.get(decision.pool) != now:
+                self._targets[decision.pool] = now
+                self._say(f"{decision.pool}: {decision.present} -> {decision.target} {now[1]}")

@@ -1,0 +1,115 @@
+"""Invariant 5: what must have happened some time after the troubles, and what may keep it from happening.
+
+Everything placeable has run, every pool is at its floor with its spare nodes, no cordon of ours is left, nothing is
+open. Left out, because a person or the next month has to come first: growth that the budget does not cover any more,
+and the size of pools at a Civo that never counts a removal (it builds a replacement; removals stop and are told).
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from receiver.ports import CORDON_ANNOTATION
+from receiver.replay.world import WorldPod
+from tests.faults.scenario import PoolPlan
+
+if TYPE_CHECKING:
+    from tests.faults.run import Run
+
+
+def unsettled(run: "Run") -> list[str]:
+    """What is left to happen, in words; empty when the world is at rest as it should be."""
+    found = [*_cordons(run)]
+    tight = _budget_is_tight(run)
+    if not tight:
+        found += _work(run)
+    if run.scenario.behaviour.get("decrement") != "never":
+        found += _sizes(run, tight)
+    return found + [f"action {a} is open" for a in run.checks.open.values()]
+
+
+def _cordons(run: "Run") -> Iterator[str]:
+    for node in run.world.nodes.values():
+        if node.unschedulable and CORDON_ANNOTATION in node.annotations and _lives(run, node.instance):
+            yield f"{node.name} is cordoned by us"
+
+
+def _lives(run: "Run", instance: str) -> bool:
+    vm = run.truth.vm(instance)
+    return vm is not None and vm.living
+
+
+def _work(run: "Run") -> Iterator[str]:
+    waiting: dict[str, list[WorldPod]] = {}
+    for pod in run.world.active_pods.values():
+        if pod.requests:
+            waiting.setdefault(pod.owner_name or pod.name, []).append(pod)
+    for name, pods in waiting.items():
+        if any(p.node is not None for p in pods) or _placeable(run, pods):
+            yield f"{name} has {len(pods)} pods to run"
+
+
+def _placeable(run: "Run", pods: list[WorldPod]) -> bool:
+    """True when some pool can hold them, a gang all at once."""
+    return any(
+        all(run.truth.fits(p, plan) and run.truth.fits(p, plan, real=True) for p in pods)
+        and nodes_for(pods, plan) <= _may_have(run, plan)
+        for plan in run.scenario.pools
+        if plan.price is not None
+    )
+
+
+def nodes_for(pods: list[WorldPod], plan: PoolPlan) -> int:
+    """Nodes that *pods* (equals of one job) take at once."""
+    if pods[0].gang is None:
+        return 1
+    each = min(plan.resources[r] // n for r, n in pods[0].requests.items())
+    return -(-max(pods[0].gang_size, len(pods)) // each)
+
+
+def _may_have(run: "Run", plan: PoolPlan) -> int:
+    """The largest size of *plan* that maximum, window and limits allow now, with other pools at rest."""
+    size = run.truth.max_nodes(plan.id, run.clock())
+    limits = run.scenario.limits
+    if "max_gpus" in limits:
+        others = sum(_rest(p) * sum(p.resources.values()) for p in run.scenario.pools if p.id != plan.id)
+        size = min(size, (limits["max_gpus"] - others) // sum(plan.resources.values()))
+    return size
+
+
+def _rest(plan: PoolPlan) -> int:
+    return min(plan.max_nodes, max(plan.min_nodes, plan.standby_nodes))
+
+
+def _sizes(run: "Run", tight: bool) -> Iterator[str]:
+    for plan in run.scenario.pools:
+        pool = run.world.pools[plan.id]
+        rest = max(_rest(plan) if plan.price is not None else 0, _hosts(run, plan))
+        if pool.required > max(rest, _kept_by_work(run, plan)):
+            yield f"{plan.id} asks for {pool.required} nodes, {rest} would do"
+        if pool.required < rest and not tight and rest <= run.truth.max_nodes(plan.id, run.clock()):
+            yield f"{plan.id} asks for {pool.required} nodes of {rest}"
+
+
+def _hosts(run: "Run", plan: PoolPlan) -> int:
+    """Nodes that Prometheus runs on: they are never taken away."""
+    hosts = {p.node for p in run.world.active_pods.values() if p.labels.get("app.kubernetes.io/name") == "prometheus"}
+    return sum(vm.hostname in hosts for vm in run.world.pools[plan.id].living)
+
+
+def _kept_by_work(run: "Run", plan: PoolPlan) -> int:
+    """Nodes that work which cannot run may keep: where the budget is tight, a waiting gang keeps what it would use."""
+    waits = any(run.truth.fits(p, plan) for p in run.truth.waiting())
+    return plan.max_nodes if waits else 0
+
+
+def _budget_is_tight(run: "Run") -> bool:
+    """True when the budget does not cover what waits: one more node, or as many as the widest waiting gang takes."""
+    budget, truth = run.policy.budget, run.truth
+    if budget is None:
+        return False
+    now = run.clock()
+    spent = truth.spent(now)
+    reserved = sum(c.nodes * truth.unit(p) for p, c in truth.count(now).items())
+    widest = max((p.gang_size for p in run.world.active_pods.values() if p.requests), default=1)
+    most = max(truth.unit(p.id) * max(widest, _rest(p)) for p in run.scenario.pools)
+    return spent >= budget.monthly_usd * budget.hold_at or spent + reserved + most > budget.monthly_usd * budget.stop_at

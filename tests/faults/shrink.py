@@ -1,0 +1,48 @@
+"""Make a world that violates an invariant smaller, so that a person can read why."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from receiver.adapters.store import SqlStore
+from tests.faults.campaign import judge, say
+from tests.faults.scenario import Scenario
+from tests.faults.stores import a_store
+
+
+def shrink(world: Scenario) -> Scenario:
+    """Leave out events, pools and settings as long as the same invariant is violated. ValueError when none is."""
+    with a_store() as store:
+        kind = _kind(world, store)
+        if not kind:
+            raise ValueError(f"no invariant is violated in world {world.seed}")
+        smaller: Scenario | None = world
+        while smaller is not None:
+            world = smaller
+            say(f"{len(world.events)} events, {len(world.pools)} pools: {kind}")
+            smaller = next((w for w in _smaller(world) if _kind(w, store) == kind), None)
+    return world
+
+
+def _kind(world: Scenario, store: SqlStore) -> str:
+    message = judge(world, store).message
+    return message.splitlines()[0].split(":")[0] if message else ""
+
+
+def _smaller(world: Scenario) -> Iterator[Scenario]:
+    """Worlds with less in them, the much smaller ones first."""
+    size = len(world.events)
+    while size:
+        for start in range(0, len(world.events), size):
+            yield world.without(*world.events[start : start + size])
+        size //= 2
+    for pool in world.pools if len(world.pools) > 1 else ():
+        named = [e for e in world.events if e.what.get("pool") == pool.id]
+        yield replace(world.without(*named), pools=[p for p in world.pools if p is not pool])
+    for key in world.limits:
+        yield replace(world, limits={k: v for k, v in world.limits.items() if k != key})
+    for key in world.behaviour:
+        yield replace(world, behaviour={k: v for k, v in world.behaviour.items() if k != key})
+    if world.budget is not None:
+        yield replace(world, budget=None)
+    if world.timings.get("jitter"):
+        yield replace(world, timings={**world.timings, "jitter": 0})

@@ -1,0 +1,153 @@
+"""What is true of a world, worked out apart from the product: counts, money, who waits, who fits where."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+from receiver.ports import CORDON_ANNOTATION
+from receiver.replay.world import VM, World, WorldNode, WorldPod
+from receiver.replay.world.matching import selects, untolerated
+from tests.faults.build import start_of, taints_of
+from tests.faults.scenario import PoolPlan, Scenario
+
+HALF_AN_HOUR = timedelta(minutes=30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """One pool as Civo showed it: *nodes* that exist or are asked for, *coming* of them surely on their way."""
+
+    required: int
+    nodes: int
+    coming: int
+
+
+class Truth:
+    """Reads a world. *now* is the product's clock, which may be wrong by *skew* at most."""
+
+    def __init__(self, scenario: Scenario, world: World) -> None:
+        self.scenario = scenario
+        self.world = world
+        self.plans = {p.id: p for p in scenario.pools}
+        skews = [abs(e.what["by"]) for e in scenario.events if e.kind == "clock"]
+        self.skew = timedelta(seconds=2 * max(skews, default=0))
+        self.seen: dict[str, VM] = {}  # instances that Civo listed when it was asked
+        self.deleted: list[tuple[datetime, str]] = []  # by us: when, pool
+
+    def node_of(self, vm: VM) -> WorldNode | None:
+        """The node object of *vm*, if there is one."""
+        node = self.world.nodes.get(vm.hostname)
+        return node if node is not None and node.instance == vm.id else None
+
+    def vm(self, instance: str) -> VM | None:
+        """The living or dying instance of that id."""
+        return next((v for p in self.world.pools.values() for v in p.instances if v.id == instance), None)
+
+    # --- counts
+
+    def count(self, now: datetime) -> dict[str, Counted]:
+        """Count every pool as Civo shows it now, and remember the instances that it lists."""
+        counted = {}
+        for pool in self.world.pools.values():
+            self.seen.update((vm.id, vm) for vm in pool.instances)
+            listed = [vm for vm in pool.instances if vm.living]
+            on_the_way = [vm for vm in (*listed, *pool.coming) if self._is_coming(vm, now)]
+            counted[pool.id] = Counted(
+                required=pool.required,
+                nodes=max(len(listed), pool.required - self._uncounted(pool.id, now)),
+                coming=len(on_the_way),
+            )
+        return counted
+
+    def _uncounted(self, pool: str, now: datetime) -> int:
+        """How many of our removals Civo's count may not show yet."""
+        if self.scenario.behaviour.get("decrement", "at_once") == "at_once":
+            return 0
+        return sum(1 for at, of in self.deleted if of == pool and now - at < HALF_AN_HOUR)
+
+    def _is_coming(self, vm: VM, now: datetime) -> bool:
+        timeout = timedelta(seconds=self.plans[vm.pool].provision_timeout)
+        if not vm.living or vm.usable_at is not None or vm.status not in ("BUILDING", "ACTIVE"):
+            return False
+        node = self.node_of(vm)
+        closed = node is not None and node.unschedulable and CORDON_ANNOTATION not in node.annotations
+        lost = vm.ready_at is not None and node is None
+        return not closed and not lost and now - vm.created_at < timeout - self.skew
+
+    def max_nodes(self, pool: str, now: datetime) -> int:
+        """The pool's maximum at *now*, windows counted."""
+        plan = self.plans[pool]
+        if plan.window is None:
+            return plan.max_nodes
+        frm, to, maximum = plan.window
+        minute = (now.astimezone(UTC).hour * 60) + now.astimezone(UTC).minute
+        return min(plan.max_nodes, maximum) if frm <= minute < to else plan.max_nodes
+
+    # --- money
+
+    def unit(self, pool: str) -> Decimal:
+        """USD for one paid unit of a node of *pool*; 0 without a price."""
+        price = self.plans[pool].price
+        return Decimal(price or 0) * self.scenario.granularity / 3600
+
+    def spent(self, now: datetime) -> Decimal:
+        """USD for every unit that the instances Civo ever listed to us have begun this month."""
+        month = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        return sum((self._units(vm, month, now) * self.unit(vm.pool) for vm in self.seen.values()), Decimal(0))
+
+    def _units(self, vm: VM, month: datetime, now: datetime) -> int:
+        step = timedelta(seconds=self.scenario.granularity)
+        begun = (now - vm.created_at) // step + 1
+        if vm.gone_at is not None and vm.gone_at - self.skew < now:
+            begun = -((vm.created_at - (vm.gone_at - self.skew)) // step)
+        before = 0 if vm.created_at >= month else -((vm.created_at - month) // step)
+        return max(1, begun) - min(max(1, begun), before)
+
+    # --- work
+
+    def waiting(self) -> list[WorldPod]:
+        """The GPU pods that the scheduler could not place."""
+        return [
+            p
+            for p in self.world.active_pods.values()
+            if p.requests and p.node is None and p.reason == "Unschedulable" and p.deletion_at is None
+        ]
+
+    def fits(self, pod: WorldPod, plan: PoolPlan, *, real: bool = False) -> bool:
+        """True when an empty node of *plan* holds *pod*, by its configured or by its *real* labels."""
+        if any(plan.resources.get(r, 0) < n for r, n in pod.requests.items()):
+            return False
+        labels = plan.labels if plan.true_labels is None or not real else plan.true_labels
+        return untolerated(taints_of(plan), pod.tolerations) is None and selects(
+            {**platform_labels(plan), **labels}, pod.node_selector, pod.affinity
+        )
+
+    def gpu_pods_on(self, node: WorldNode) -> Sequence[WorldPod]:
+        """The GPU pods bound to *node*."""
+        return [p for p in self.world.pods_on(node.name) if p.requests]
+
+
+def platform_labels(plan: PoolPlan) -> dict[str, str]:
+    """The labels that nodes carry without anybody's doing."""
+    return {
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "node.kubernetes.io/instance-type": f"an.g1.{plan.name}",
+        "kubernetes.civo.com/civo-node-size": f"an.g1.{plan.name}",
+        "kubernetes.civo.com/civo-node-pool": plan.id,
+        "nvidia.com/gpu.present": "true",
+    }
+
+
+def per_node(pods: Iterable[WorldPod], plan: PoolPlan) -> int:
+    """How many of *pods* one node of *plan* holds when all ask for the same; 1, the careful bound, when they differ."""
+    kinds = {tuple(sorted(p.requests.items())) for p in pods}
+    if len(kinds) != 1:
+        return 1
+    return min(plan.resources.get(resource, 0) // count for resource, count in kinds.pop())
+
+
+def ended(scenario: Scenario) -> datetime:
+    """When the troubles end."""
+    return start_of(scenario) + timedelta(seconds=scenario.troubled)
