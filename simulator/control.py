@@ -26,6 +26,7 @@ def control_face(live: Live, faults: HttpFaults, log: RequestLog) -> Blueprint:
     _add_faults(face, live, faults)
     _add_log(face, log)
     _add_jobs(face, live)
+    _add_custom(face, live)
 
     @face.get("/_state")
     def show_state() -> Response:
@@ -122,3 +123,18 @@ def _add_jobs(face: Blueprint, live: Live) -> None:
         with live.moved() as world:
             world.cancel_job(job)
         return jsonify({})
+
+
+def _add_custom(face: Blueprint, live: Live) -> None:
+    @face.post("/_custom")
+    def put_objects() -> tuple[JSON, int]:
+        given = request.get_json(force=True, silent=True)
+        with live.moved() as world:
+            live.custom.put([_object(one) for one in (given if isinstance(given, list) else [given])], world.now)
+        return {}, 201
+
+    @face.delete("/_custom")
+    def clear_objects() -> JSON:
+        with live.moved():
+            live.custom.clear()
+        return {}

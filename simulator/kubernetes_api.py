@@ -5,11 +5,12 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, request
+from flask import Blueprint, Response, abort, jsonify, request
 
 from receiver.replay.world import Pdb, Refused, World
 from simulator.kubernetes_events import CORE_API, NEW_API, core_json, find, in_words_of
 from simulator.kubernetes_objects import list_json, node_json, pod_json, stamp, status_json, uid_of
+from simulator.kubernetes_owners import add_owners
 from simulator.kubernetes_rights import authorize, need
 from simulator.kubernetes_selectors import selector
 from simulator.kubernetes_watch import Watch, stream
@@ -39,7 +40,9 @@ def kubernetes_face(live: Live) -> Blueprint:
     _add_events(face, live)
     _add_budgets(face, live)
     _add_empty_lists(face, live)
+    _add_custom(face, live)
     add_writes(face, live)
+    add_owners(face, live)
     return face
 
 
@@ -216,6 +219,18 @@ def _add_empty_lists(face: Blueprint, live: Live) -> None:
 
     for path, (kind, api) in kinds.items():
         face.add_url_rule(path, f"list_{kind}", empty(kind, api), methods=["GET"])
+
+
+def _add_custom(face: Blueprint, live: Live) -> None:
+    @face.get("/apis/<group>/<version>/<plural>")
+    def list_custom(group: str, version: str, plural: str) -> Response:
+        name = f"{plural}.{group}"
+        need(live, "list", name)
+        kind = live.custom.kind(group, version, plural)
+        if kind is None:
+            abort(404)
+        found = live.custom.objects(group, plural)
+        return answer_list(live, name, kind, f"{group}/{version}", None, lambda _: found, lambda o: o)
 
 
 def answer_list(

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from receiver.replay.world import Job, PodSpec, Refused, World, WorldNode, WorldPod
 from simulator.clocks import Clock, ManualClock
 from simulator.config import Config
+from simulator.kubernetes_custom import CustomResources
 from simulator.manifests import pod_spec
 from simulator.reading import Unreadable, duration, read
 
@@ -34,6 +35,7 @@ class Live:
         self.posted_events: dict[int, dict[str, Any]] = {}  # core/v1 bodies by the version of the world's event
         self.xids: dict[tuple[str, int], int] = {}  # last XID by node and GPU
         self.denied: set[str] = set(config.kubernetes.denied)
+        self.custom = CustomResources()
         self.expired: Literal["event", "status"] = config.kubernetes.expired
         self._told = 0
         self._job_ids: set[str] = set()

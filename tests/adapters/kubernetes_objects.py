@@ -10,10 +10,10 @@ NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
 
 
-def a_cluster_at(url: str, *, read_timeout: float = 2.0) -> KubernetesCluster:
-    """Return the adapter under test, pointed at *url*."""
+def a_cluster_at(url: str, *, read_timeout: float = 2.0, **options: Any) -> KubernetesCluster:
+    """Return the adapter under test, pointed at *url*; *options* go to its constructor."""
     configuration = client.Configuration(host=url.rstrip("/"))
-    return KubernetesCluster(configuration, timeouts=(1.0, read_timeout))
+    return KubernetesCluster(configuration, timeouts=(1.0, read_timeout), **options)
 
 
 def a_list(*items: dict[str, Any], more: str | None = None) -> dict[str, Any]:

@@ -1,0 +1,64 @@
+"""Custom resources as data: what tests and demos say that Kueue, Volcano and coscheduling have written."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from simulator.kubernetes_objects import stamp, uid_of
+from simulator.reading import Unreadable
+
+JSON = dict[str, Any]
+PLURALS: Mapping[tuple[str, str], str] = {
+    ("kueue.x-k8s.io", "Workload"): "workloads",
+    ("scheduling.volcano.sh", "PodGroup"): "podgroups",
+    ("scheduling.volcano.sh", "Queue"): "queues",
+    ("batch.volcano.sh", "Job"): "jobs",
+    ("scheduling.x-k8s.io", "PodGroup"): "podgroups",
+}
+CLUSTER_WIDE = frozenset({"queues"})
+
+
+class CustomResources:
+    """The groups that are installed, each in one version, and their objects. Hold the world's lock."""
+
+    def __init__(self) -> None:
+        self._versions: dict[str, str] = {}
+        self._objects: dict[tuple[str, str], dict[tuple[str, str], JSON]] = {}
+
+    def install(self, api: str) -> None:
+        """Serve the kinds of *api* (``kueue.x-k8s.io/v1beta2``). Raises Unreadable for a group without any."""
+        group, _, version = api.partition("/")
+        if not version or all(group != known for known, _ in PLURALS):
+            raise Unreadable([f"apiVersion: {api!r} is none of the groups {sorted({g for g, _ in PLURALS})}"])
+        self._versions[group] = version
+
+    def put(self, given: Sequence[Mapping[str, Any]], now: datetime) -> None:
+        """Add objects, or replace those of the same name, installing their groups. Raises Unreadable."""
+        for manifest in given:
+            api, kind = str(manifest.get("apiVersion") or ""), str(manifest.get("kind") or "")
+            group = api.partition("/")[0]
+            name = (manifest.get("metadata") or {}).get("name")
+            plural = PLURALS.get((group, kind))
+            if plural is None or not name:
+                raise Unreadable([f"{api} {kind}: is no kind that is served here, or has no metadata.name"])
+            self.install(api)
+            namespace = "" if plural in CLUSTER_WIDE else manifest["metadata"].get("namespace") or "default"
+            metadata = {"uid": uid_of(group, kind, namespace, name), "creationTimestamp": stamp(now)}
+            metadata |= {"namespace": namespace} if namespace else {}
+            found = self._objects.setdefault((group, plural), {})
+            found[namespace, name] = {**manifest, "metadata": {**metadata, **manifest["metadata"]}}
+
+    def clear(self) -> None:
+        """Uninstall everything."""
+        self._versions.clear()
+        self._objects.clear()
+
+    def kind(self, group: str, version: str, plural: str) -> str | None:
+        """Return the kind of which this is a list, or None when it is not served."""
+        if self._versions.get(group) != version:
+            return None
+        return next((k for (g, k), p in PLURALS.items() if (g, p) == (group, plural)), None)
+
+    def objects(self, group: str, plural: str) -> list[JSON]:
+        """Return every object of a kind."""
+        return list(self._objects.get((group, plural), {}).values())
