@@ -115,8 +115,9 @@ def was_idle(course: Course) -> Use:
     unknown               still or unknown     unknown: nothing else measures work
     ====================  ===================  ========================================================
 
-    Where less than 80 % of the window has samples, quiet becomes unknown; work that was seen stays seen. A pod that
-    is younger than the window is therefore never quiet.
+    Where less than 80 % of the window has samples, quiet becomes unknown; work that was seen stays seen. A course is
+    kept by name: a pod that is younger than the window and took over another's name (a StatefulSet's) has that one's
+    course, so the caller compares ages.
     """
     if course.memory is not None and course.memory > MEMORY_STILL:
         return Use.ACTIVE
