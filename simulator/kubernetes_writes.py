@@ -40,7 +40,7 @@ def _dry() -> bool:
     return "All" in request.args.getlist("dryRun")
 
 
-def _patch_of(before: JSON) -> JSON:
+def patch_of(before: JSON) -> JSON:
     """Return *before* with the request's patch. Raises Refused (409) when the patch names another version or uid."""
     given = request.get_json(force=True, silent=True)
     after = patched(before, request.content_type or "", given)
@@ -67,7 +67,7 @@ def _add_nodes(face: Blueprint, live: Live) -> None:
         with live.moved() as world:
             if name not in world.nodes:
                 raise Refused("NotFound", 404, f'nodes "{name}" not found')
-            after = _patch_of(rendered(world.nodes[name]))
+            after = patch_of(rendered(world.nodes[name]))
             return after if _dry() else rendered(_apply(live, world.nodes[name], after))
 
     @face.put("/api/v1/nodes/<name>")
@@ -128,7 +128,7 @@ def _add_pods(face: Blueprint, live: Live) -> None:
         need(live, "patch", "pods")
         with live.moved():
             pod = _pod(live, namespace, name)
-            after = _patch_of(pod_json(pod))
+            after = patch_of(pod_json(pod))
             return after if _dry() else pod_json(_apply_to_pod(live, pod, after))
 
     @face.delete("/api/v1/namespaces/<namespace>/pods/<name>")
@@ -218,7 +218,7 @@ def _add_events(face: Blueprint, live: Live) -> None:
         need(live, "patch", "events")
         with live.moved():
             before = find(live, namespace, name)
-            after = _patch_of(before)
+            after = patch_of(before)
             for version in [v for v, body in live.posted_events.items() if body is before]:
                 live.posted_events[version] = after
             return after
