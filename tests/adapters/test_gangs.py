@@ -15,8 +15,8 @@ from receiver.ports import GANG_ANNOTATION, GANG_SIZE_ANNOTATION
 from tests.adapters.custom_objects import COSCHEDULING_GROUPS, VOLCANO_GROUPS, a_group
 from tests.adapters.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_pod, owned_by
 
-VOLCANO = {"annotations": {"scheduling.k8s.io/group-name": "big"}}
-COSCHEDULING = {"labels": {"scheduling.x-k8s.io/pod-group": "big"}}
+VOLCANO: dict[str, Any] = {"annotations": {"scheduling.k8s.io/group-name": "big"}}
+COSCHEDULING: dict[str, Any] = {"labels": {"scheduling.x-k8s.io/pod-group": "big"}}
 FINISHED = "/api/v1/namespaces/ml/pods"
 
 
