@@ -11,6 +11,7 @@ from receiver.replay.world import PodSpec, Refused
 
 DURATION_ANNOTATION = "simulator/duration-seconds"
 UTILIZATION_ANNOTATION = "simulator/gpu-utilization"
+MEMORY_ANNOTATION = "simulator/gpu-memory"
 GANG_SIZE_ANNOTATION = "simulator/gang-size"
 PRIORITIES: Mapping[str, int] = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 NOT_DEVICES = ("cpu", "memory", "ephemeral-storage", "pods", "hugepages-", "requests.", "limits.")
@@ -19,8 +20,9 @@ NOT_DEVICES = ("cpu", "memory", "ephemeral-storage", "pods", "hugepages-", "requ
 def pod_spec(manifest: Mapping[str, Any], namespace: str | None = None) -> PodSpec:
     """Return what the world needs to know of *manifest*. Raises Refused (422) when a field cannot be what it is.
 
-    How long it runs and how busy its GPUs are stand in annotations ``simulator/duration-seconds`` and
-    ``simulator/gpu-utilization`` (ratio 0-1); without them it runs until it is deleted, at 0.9.
+    How long it runs and what its GPUs do stand in annotations ``simulator/duration-seconds``,
+    ``simulator/gpu-utilization`` and ``simulator/gpu-memory`` (ratios 0-1); without them it runs until it is
+    deleted, at 0.9 and the memory that goes with it.
     """
     metadata = _mapping(manifest, "metadata")
     spec = _mapping(manifest, "spec")
@@ -29,7 +31,7 @@ def pod_spec(manifest: Mapping[str, Any], namespace: str | None = None) -> PodSp
         raise _invalid("a pod needs metadata.name (or generateName) and spec.containers")
     annotations = {str(k): str(v) for k, v in _mapping(metadata, "annotations").items()}
     owner: Mapping[str, Any] = next((o for o in metadata.get("ownerReferences") or () if o.get("controller")), {})
-    duration = annotations.get(DURATION_ANNOTATION)
+    duration, memory = annotations.get(DURATION_ANNOTATION), annotations.get(MEMORY_ANNOTATION)
     return PodSpec(
         namespace=namespace or metadata.get("namespace") or "default",
         name=str(name),
@@ -46,6 +48,7 @@ def pod_spec(manifest: Mapping[str, Any], namespace: str | None = None) -> PodSp
         owner_name=owner.get("name", ""),
         gated=bool(spec.get("schedulingGates")),
         gang_size=int(_number(annotations.get(GANG_SIZE_ANNOTATION, "0"))),
+        gpu_memory=_number(memory) if memory is not None else None,
         gpu_util=_number(annotations.get(UTILIZATION_ANNOTATION, "0.9")),
         node=spec.get("nodeName") or None,
     )

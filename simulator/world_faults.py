@@ -16,6 +16,12 @@ WorldKind = Literal[
     "stuck_building",
     "gpu_never",
     "odd_status",
+    "bare_labels",
+    "lose_gpu",
+    "not_ready",
+    "use_gpu",
+    "work",
+    "bind",
     "telemetry_gone",
     "behaviour",
     "deny",
@@ -44,6 +50,10 @@ class WorldFault:
     how: Literal["event", "status"] = "event"
     node: str = ""
     gpu: int = 0
+    engine: float = 0.9
+    memory: float | None = None
+    namespace: str = "default"
+    pod: str = ""
 
 
 def _stock(live: Live, fault: WorldFault) -> None:
@@ -72,6 +82,31 @@ def _gpu_never(live: Live, fault: WorldFault) -> None:
 def _odd(live: Live, fault: WorldFault) -> None:
     word = fault.status if isinstance(fault.status, str) else "ERROR"
     live.world.faults.odd_status(_pool(live, fault), _often(fault), word)
+
+
+def _bare(live: Live, fault: WorldFault) -> None:
+    live.world.faults.bare_labels(_pool(live, fault), _often(fault))
+
+
+def _lose_gpu(live: Live, fault: WorldFault) -> None:
+    live.world.faults.lose_gpu(_named(fault.node, "node"))
+
+
+def _not_ready(live: Live, fault: WorldFault) -> None:
+    live.world.faults.not_ready(_named(fault.node, "node"))
+
+
+def _use_gpu(live: Live, fault: WorldFault) -> None:
+    memory = 0.5 if fault.memory is None else fault.memory
+    live.world.use_gpu(_named(fault.node, "node"), engine=fault.engine, memory=memory)
+
+
+def _work(live: Live, fault: WorldFault) -> None:
+    live.world.work(fault.namespace, _named(fault.pod, "pod"), engine=fault.engine, memory=fault.memory)
+
+
+def _bind(live: Live, fault: WorldFault) -> None:
+    live.world.bind(fault.namespace, _named(fault.pod, "pod"), _named(fault.node, "node"))
 
 
 def _telemetry(live: Live, _fault: WorldFault) -> None:
@@ -107,6 +142,12 @@ KINDS: Mapping[WorldKind, Callable[[Live, WorldFault], None]] = {
     "stuck_building": _stuck,  # pool, times: the next instances never leave BUILDING
     "gpu_never": _gpu_never,  # pool, times: the next nodes never offer a GPU
     "odd_status": _odd,  # pool, times, status: the next instances go to a status nobody documents
+    "bare_labels": _bare,  # pool, times: the next nodes come without the pool's labels and taints
+    "lose_gpu": _lose_gpu,  # node: its driver crashes
+    "not_ready": _not_ready,  # node: its kubelet stops answering
+    "use_gpu": _use_gpu,  # node, engine, memory (ratios): something outside Kubernetes uses its GPUs
+    "work": _work,  # namespace, pod, engine, memory (null: as before): what its GPUs do (cannot be lifted)
+    "bind": _bind,  # namespace, pod, node: the pod starts there whatever the node's cordon (cannot be lifted)
     "telemetry_gone": _telemetry,  # dcgm-exporter answers 503
     "behaviour": _behaviour,  # switches: any of receiver.replay.world.Behaviour, such as {"decrement": "15m"}
     "deny": _deny,  # right: "patch nodes", "create pods/eviction"
@@ -127,6 +168,8 @@ def lift(live: Live) -> None:
     """Undo every world fault; what is stuck or gone stays so."""
     with live.moved():
         live.world.faults.clear()
+        for node in live.world.used_outside:
+            live.world.stop_using(node)
         live.world.limit(live.config.quota)
         live.world.behave(live.config.behaviour)
         live.denied.clear()
@@ -143,6 +186,9 @@ def shown(live: Live) -> dict[str, Any]:
             "stock": dict(world.faults.stock),
             "quota": dict(world.config.quota),
             "telemetry_gone": world.faults.telemetry_gone,
+            "lost_gpus": sorted(world.crashed_nodes),
+            "not_ready": sorted(world.silent_nodes),
+            "used_outside": sorted(world.used_outside),
             "behaviour": {
                 f.name: _plain(getattr(present, f.name))
                 for f in fields(present)

@@ -1,6 +1,6 @@
 """What a world answers where Kubernetes is asked: nodes, pods, events, and changes of them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from receiver.core.policy import Taint
 from receiver.replay.world.agenda import Agenda
@@ -55,6 +55,16 @@ class KubernetesSide:
     def pods_on(self, node: str) -> list[WorldPod]:
         """The pods bound to *node* that have not terminated."""
         return [self._cluster.pods[key] for key in self._cluster.pods_on.get(node, ())]
+
+    @property
+    def crashed_nodes(self) -> Collection[str]:
+        """The nodes whose driver crashed (Faults.lose_gpu)."""
+        return frozenset(self._nodes.crashed)
+
+    @property
+    def silent_nodes(self) -> Collection[str]:
+        """The nodes whose kubelet does not answer (Faults.not_ready)."""
+        return frozenset(self._nodes.silent)
 
     @property
     def journal(self) -> Sequence[Change]:

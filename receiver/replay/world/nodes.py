@@ -42,8 +42,8 @@ class Nodes:
         self._region = region
         self._by_instance: dict[str, str] = {}  # node names
         self._machines: dict[str, VM] = {}  # by node name
-        self._crashed: set[str] = set()  # nodes whose driver crashed
-        self._silent: set[str] = set()  # nodes whose kubelet does not answer
+        self.crashed: set[str] = set()  # nodes whose driver crashed
+        self.silent: set[str] = set()  # nodes whose kubelet does not answer
 
     # --- coming up ---
 
@@ -151,8 +151,8 @@ class Nodes:
 
     def _drop_object(self, name: str) -> None:
         self._machines.pop(name, None)
-        self._crashed.discard(name)
-        self._silent.discard(name)
+        self.crashed.discard(name)
+        self.silent.discard(name)
         self._activity.stop_using(name)
         self._cluster.drop_node(name)
         self._pods.node_removed(name)
@@ -169,7 +169,7 @@ class Nodes:
         """The driver crashes: the node offers no GPU and reports none; nothing happens to one that offers none yet."""
         node = self._cluster.node(name)
         if any(node.gpus.values()):
-            self._crashed.add(name)
+            self.crashed.add(name)
             self._activity.node_down(name)
             self._change(node, allocatable={**node.allocatable, **dict.fromkeys(node.gpus, 0)})
 
@@ -177,25 +177,25 @@ class Nodes:
         """The kubelet stops answering: nothing new is placed there, what runs goes on."""
         node = self._cluster.node(name)
         if node.ready:
-            self._silent.add(name)
+            self.silent.add(name)
             self._set_ready(node, ready=False)
 
     def recover(self, name: str) -> None:
         """Driver and kubelet are well again, if the machine still is."""
         self._cluster.node(name)
         vm = self._machines[name]
-        if name in self._silent and vm.living:
+        if name in self.silent and vm.living:
             self._set_ready(self._cluster.node(name), ready=True)
-        if name in self._crashed and vm.living:
+        if name in self.crashed and vm.living:
             node = self._cluster.node(name)
             self._change(node, allocatable={**node.allocatable, **vm.spec.resources})
             self._gpus_up(name, vm)
-        self._silent.discard(name)
-        self._crashed.discard(name)
+        self.silent.discard(name)
+        self.crashed.discard(name)
 
     def recover_all(self) -> None:
         """Every node is well again."""
-        for name in sorted(self._silent | self._crashed):
+        for name in sorted(self.silent | self.crashed):
             self.recover(name)
 
     def telemetry_gone(self, gone: bool) -> None:

@@ -1,6 +1,6 @@
 """The world as a whole: one clockwork behind which Civo's side and the cluster's side meet."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -68,6 +68,11 @@ class World(CivoSide, KubernetesSide):
     def stop_using(self, node: str) -> None:
         """Nothing outside Kubernetes uses the GPUs of *node* any more."""
         self._activity.stop_using(node)
+
+    @property
+    def used_outside(self) -> Collection[str]:
+        """The nodes whose GPUs something outside Kubernetes uses."""
+        return tuple(self._activity.outside)
 
     def node_activity(self) -> Mapping[str, Activity]:
         """What DCGM shows now of the busiest GPU of each node whose driver runs, by node name."""
