@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, SecretStr
 
 from receiver.config.fields import address
-from receiver.config.mistakes import Mistake, Wrong, nearest
+from receiver.config.mistakes import ConfigError, Mistake, Wrong, nearest
 
 CIVO_API = "https://api.civo.com"
 DATABASE = "sqlite:////var/lib/gpu-autoscaler/ledger.db"
@@ -142,6 +142,15 @@ def read_environment(environ: Mapping[str, str]) -> tuple[Environment | None, li
         kubeconfig=reading.value("KUBECONFIG") or None,
     )
     return environment, [], reading.warnings
+
+
+def server_url(environ: Mapping[str, str]) -> str:
+    """Return where commands find the server, without a slash at its end; raise ConfigError when that is no URL."""
+    reading = Reading(environ)
+    found = reading.address("GPU_AUTOSCALER_URL", SERVER)
+    if reading.mistakes:
+        raise ConfigError(reading.mistakes)
+    return found
 
 
 def _tokens(reading: Reading) -> tuple[list[str], str]:

@@ -117,7 +117,8 @@ class _Fates:
         """Return what becomes of *workload*."""
         key = workload.key
         if key in self._misfits:
-            return Fate(state=State.FITS_NOWHERE, detail=self._misfits[key])
+            detail = self._misfits[key] if workload.gang else "no GPU pool can hold it"  # `fits` has each pool's reason
+            return Fate(state=State.FITS_NOWHERE, detail=detail)
         if key in self._held:
             place, held = self._held[key]
             return place.held(held)

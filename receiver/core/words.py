@@ -1,5 +1,6 @@
 """Numbers in sentences."""
 
+import math
 from datetime import timedelta
 
 
@@ -13,3 +14,17 @@ def lasting(length: timedelta) -> str:
     seconds = int(length.total_seconds())
     parts = ((seconds // 3600, "h"), (seconds % 3600 // 60, "m"), (seconds % 60, "s"))
     return "".join(f"{count}{unit}" for count, unit in parts if count) or "0s"
+
+
+def span(seconds: float) -> str:
+    """Return a duration in the one or two units people think in."""
+    whole = math.floor(abs(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min"
+    if whole < 86400:
+        hours, minutes = whole // 3600, whole % 3600 // 60
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    days, hours = whole // 86400, whole % 86400 // 3600
+    return f"{days} d {hours} h" if hours else f"{days} d"

@@ -3,54 +3,23 @@
 from collections.abc import Mapping
 from typing import Any
 
-from flask import Blueprint, Response, g, jsonify, request
+from flask import Blueprint, Response, g, jsonify
 
-from receiver.core.policy import Pool
-from receiver.web.documents import action_document, budget_document, decision_document, moment, pool_document
+from receiver.web.asked import limit_asked, pool_asked, pool_called
+from receiver.web.documents import (
+    action_document,
+    budget_document,
+    decision_document,
+    mode_of,
+    moment,
+    pool_document,
+)
 from receiver.web.errors import Problem
 from receiver.web.parts import WebParts
+from receiver.web.waiting import add_waiting
 
 SNAPSHOT_HEADER = "Gpu-Autoscaler-Snapshot-At"
-DEFAULT_LIMIT = 50
-MAX_LIMIT = 500
 MAX_ROW = 2**63 - 1  # the largest row number that SQLite and PostgreSQL can hold
-
-
-def limit_asked() -> int:
-    """Return the query's *limit*; Problem 400 unless it is a whole number from 1 to 500."""
-    text = request.args.get("limit")
-    if text is None:
-        return DEFAULT_LIMIT
-    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-    if not 1 <= number <= MAX_LIMIT:
-        raise Problem(
-            400,
-            "limit is not a number that can be used",
-            f"give a whole number from 1 to {MAX_LIMIT}, or leave it out for {DEFAULT_LIMIT}",
-            field="limit",
-        )
-    return number
-
-
-def pool_called(parts: WebParts, name_or_id: str) -> Pool:
-    """Return the pool of that id or name; Problem 404 that names the known ones."""
-    pool = parts.policy.pool(name_or_id)
-    if pool is None:
-        known = [{"name": p.name, "pool": p.id} for p in parts.policy.pools]
-        raise Problem(
-            404,
-            "no pool has this id or name",
-            "use one of: " + ", ".join(p.name for p in parts.policy.pools) if known else "configure a pool",
-            field="pool",
-            known=known,
-        )
-    return pool
-
-
-def pool_asked(parts: WebParts) -> str | None:
-    """Return the id of the query's *pool*, or None when none is asked for."""
-    asked = request.args.get("pool")
-    return pool_called(parts, asked).id if asked is not None else None
 
 
 def decision_number(text: str) -> int:
@@ -84,8 +53,7 @@ def blueprint(parts: WebParts) -> Blueprint:
     @routes.get("/pools")
     def pools() -> Response:
         found = picture()
-        mode = found.get("mode") or parts.mode
-        return jsonify([pool_document(entry, mode) for entry in found.get("pools") or ()])
+        return jsonify([pool_document(entry, mode_of(found, parts)) for entry in found.get("pools") or ()])
 
     @routes.get("/pools/<pool>")
     def one_pool(pool: str) -> Response:
@@ -93,7 +61,7 @@ def blueprint(parts: WebParts) -> Blueprint:
         found = picture()
         entries = [e for e in found.get("pools") or () if e.get("pool") == wanted.id]
         entry = entries[0] if entries else {"name": wanted.name, "pool": wanted.id, "size": wanted.size}
-        return jsonify(pool_document(entry, found.get("mode") or parts.mode))
+        return jsonify(pool_document(entry, mode_of(found, parts)))
 
     @routes.get("/decisions")
     def decisions() -> Response:
@@ -118,4 +86,5 @@ def blueprint(parts: WebParts) -> Blueprint:
     def budget() -> Response:
         return jsonify(budget_document(picture(), parts))
 
+    add_waiting(routes, parts, picture)
     return routes

@@ -6,11 +6,25 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
+from receiver.core.advice import what_to_do
 from receiver.core.tell import why
 from receiver.ports import StoredAction, StoredDecision
 from receiver.web.parts import WebParts
 
 POOL_COUNTS = ("required", "ready", "building", "busy", "idle", "unknown", "pending_gpus", "wanted")
+WAITING_FIELDS = (
+    "namespace",
+    "name",
+    "state",
+    "detail",
+    "what_to_do",
+    "pool",
+    "pool_name",
+    "since",
+    "gpus",
+    "resources",
+    "fits",
+)
 BUDGET_FIELDS = (
     "month",
     "monthly_usd",
@@ -46,6 +60,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, Sequence | set | frozenset):
         return [plain(item) for item in (sorted(value) if isinstance(value, set | frozenset) else value)]
     return str(value)
+
+
+def mode_of(picture: Mapping[str, Any], parts: WebParts) -> str:
+    """Return the mode of the step that *picture* shows, before the first step the configured one."""
+    return str(picture.get("mode") or parts.mode)
 
 
 def pool_document(entry: Mapping[str, Any], mode: str) -> dict[str, Any]:
@@ -102,6 +121,21 @@ def action_document(stored: StoredAction, parts: WebParts) -> dict[str, Any]:
         if outcome
         else None,
     }
+
+
+def waiting_document(entry: Mapping[str, Any], parts: WebParts, mode: str) -> dict[str, Any]:
+    """Return one waiting pod: what becomes of it, what a person can do, and which pools fit it."""
+    document = {name: entry.get(name) for name in WAITING_FIELDS}
+    pool = document["pool"]
+    document["pool_name"] = parts.pool_name(pool) if pool else None
+    document["what_to_do"] = what_to_do(
+        str(entry.get("state")),
+        entry.get("rule"),
+        namespace=str(entry.get("namespace")),
+        pod=str(entry.get("name")),
+        observing=mode == "observe",
+    )
+    return plain({**document, **{k: v for k, v in entry.items() if k not in document}})  # type: ignore[no-any-return]  # plain keeps a mapping a dict
 
 
 def budget_document(snapshot: Mapping[str, Any] | None, parts: WebParts) -> dict[str, Any]:

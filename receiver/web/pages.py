@@ -11,6 +11,7 @@ from receiver.web.documents import action_document, decision_document
 from receiver.web.health import alive
 from receiver.web.parts import WebParts
 from receiver.web.show import budget_bar, time_of
+from receiver.web.waiting import waiting_rows
 
 REFRESH_SECONDS = 15
 LATEST_DECISIONS = 20
@@ -45,6 +46,7 @@ def blueprint(parts: WebParts) -> Blueprint:
             configured=parts.policy.pools,
             names={p.id: p.name for p in parts.policy.pools},
             bar=budget_bar(picture.get("budget") or {}),
+            waiting=waiting_rows(picture, parts),
             decisions=decisions_shown(list(parts.store.decisions(limit=LATEST_DECISIONS))),
         )
 

@@ -1,6 +1,5 @@
 """How values look on a page: money, counts, ratios and times. What is not known says so; it is never 0."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -8,6 +7,8 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from markupsafe import Markup, escape
+
+from receiver.core.words import span
 
 UNKNOWN = "unknown"
 
@@ -51,20 +52,6 @@ def percent(value: Any) -> str:
     """Return a ratio 0-1 as whole percent."""
     found = number(value)
     return UNKNOWN if found is None else f"{found * 100:.0f}\N{NO-BREAK SPACE}%"
-
-
-def span(seconds: float) -> str:
-    """Return a duration in the one or two units people think in."""
-    whole = math.floor(abs(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min"
-    if whole < 86400:
-        hours, minutes = whole // 3600, whole % 3600 // 60
-        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
-    days, hours = whole // 86400, whole % 86400 // 3600
-    return f"{days} d {hours} h" if hours else f"{days} d"
 
 
 def ago(value: Any, now: datetime) -> str:

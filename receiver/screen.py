@@ -1,0 +1,181 @@
+"""What `gpu-autoscaler explain` prints: documents of the HTTP API as lines, at most a screen of them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from receiver.core.words import some, span
+
+OLD = timedelta(minutes=2)  # a picture older than this is told as old: the loop may stand still
+QUIET = "allows"  # the verdict of a rule that had nothing to object
+NODES_SHOWN = 20
+
+
+def about_pod(pod: Mapping[str, Any], at: datetime | None, now: datetime) -> Iterator[str]:
+    """Lines on a waiting pod, from GET /api/v1/waiting/NAMESPACE/NAME; *at* is when the step looked."""
+    asks = ", ".join(f"{count} {resource}" for resource, count in (pod.get("resources") or {}).items())
+    yield f"pod {pod.get('namespace')}/{pod.get('name')} waits {_since(pod.get('since'), at)} for {asks or 'no GPU'}"
+    gang = pod.get("gang")
+    if gang:
+        least = f", at least {gang.get('least')} must run together" if gang.get("least") else ""
+        bound = f"{some(gang.get('bound') or 0, 'pod')} of it already on a node"
+        yield f"gang: {pod.get('workload')}: {some(gang.get('waiting') or 0, 'pod')} waiting, {bound}{least}"
+    yield f"state: {pod.get('state')} - {pod.get('detail')}"
+    yield f"what to do: {pod.get('what_to_do') or 'not known to this server'}"
+    if pod.get("scheduler_says"):
+        yield f"the scheduler says: {pod.get('scheduler_says')}"
+    yield from _listed("pools: ", [_fit(fit) for fit in pod.get("fits") or ()])
+    if pod.get("decision"):
+        yield f"decision: {pod.get('decision')} of GPU pool {pod.get('pool_name')}, priority {pod.get('priority')}"
+    yield _as_of(at, now)
+
+
+def about_pool(
+    pool: Mapping[str, Any], decision: Mapping[str, Any] | None, at: datetime | None, now: datetime
+) -> Iterator[str]:
+    """Lines on a pool and its latest decision, from GET /api/v1/pools/NAME and /decisions/ID."""
+    yield f"GPU pool {pool.get('name')} ({pool.get('pool')}), size {pool.get('size')}, mode {pool.get('mode')}"
+    yield _counts(pool)
+    yield f"wanted: {_known(pool.get('wanted'))} nodes, allowed {_bounds(pool)}; {_waiting(pool)}"
+    yield from _why(pool, decision)
+    yield from _in_the_way(pool, at)
+    action = pool.get("open_action")
+    if action:
+        failed = f"; last error: {action.get('last_error')}" if action.get("last_error") else ""
+        change = f"{action.get('kind')} {action.get('from')} -> {action.get('to')} nodes"
+        yield f"open action: {change} {_since(action.get('opened_at'), at)}{failed}"
+    yield from _nodes(pool.get("nodes") or (), at)
+    yield _as_of(at, now)
+
+
+def about_problem(document: Mapping[str, Any]) -> Iterator[str]:
+    """Lines on something that the server does not have, from its 404."""
+    yield str(document.get("error"))
+    yield from _listed("it can mean: ", [str(m) for m in document.get("can_mean") or ()])
+    yield f"what to do: {document.get('remedy')}"
+
+
+def _counts(pool: Mapping[str, Any]) -> str:
+    names = ("required", "ready", "building", "busy", "idle", "unknown")
+    said = ", ".join(f"{_known(pool.get(name))} {name}" for name in names)
+    uncounted = pool.get("uncounted")
+    late = f" (Civo still counts {some(uncounted, 'removed node')} more)" if uncounted else ""
+    drifts = pool.get("drifts")
+    moved = f"; somebody else changed the count {some(drifts, 'time')} in the last day" if drifts else ""
+    return f"nodes: {said}{late}{moved}"
+
+
+def _bounds(pool: Mapping[str, Any]) -> str:
+    return f"{_known(pool.get('min_nodes'))} to {_known(pool.get('max_nodes'))}"
+
+
+def _waiting(pool: Mapping[str, Any]) -> str:
+    gpus = pool.get("pending_gpus")
+    return f"{some(gpus, 'GPU')} waited for" if isinstance(gpus, int) else "how many GPUs are waited for is unknown"
+
+
+def _why(pool: Mapping[str, Any], decision: Mapping[str, Any] | None) -> Iterator[str]:
+    if decision is None:
+        yield f"why: {pool.get('because') or 'no step has finished yet'}"
+        return
+    change = f"{decision.get('from')} -> {decision.get('to')} nodes"
+    yield f"why: decision {decision.get('id')} ({decision.get('verdict')}, {change}); the rules that spoke, in order:"
+    reasons = decision.get("reasons") or ()
+    for reason in reasons:
+        if reason.get("verdict") != QUIET:
+            said = f"{reason.get('rule')}: {reason.get('detail')}"
+            yield f"  {reason.get('verdict'):<6} {reason.get('target'):>3}  {said}"
+    quiet = sum(1 for reason in reasons if reason.get("verdict") == QUIET)
+    yield f"  {some(quiet, 'rule')} more had nothing to object"
+
+
+def _in_the_way(pool: Mapping[str, Any], at: datetime | None) -> Iterator[str]:
+    """What keeps the pool from changing for a while, and how long a node of it takes."""
+    if pool.get("silenced_by"):
+        yield f"paused: {pool.get('silenced_by')}"
+    if pool.get("cooldown_until"):
+        yield f"cooldown: ends {_until(pool.get('cooldown_until'), at)}"
+    for key, title in (("backoff", "back-off"), ("provisioning", "provisioning back-off")):
+        found = pool.get(key)
+        if found:
+            failures = some(found.get("failures") or 0, "failure")
+            yield f"{title}: {_until(found.get('until'), at)} after {failures}: {found.get('reason')}"
+    if pool.get("reconsider_at"):
+        yield f"can change unaided {_until(pool.get('reconsider_at'), at)}"
+    seconds = pool.get("ready_in_seconds")
+    if isinstance(seconds, int | float):
+        yield f"a node usually takes {span(seconds)} until its GPUs are allocatable"
+
+
+def _nodes(nodes: Sequence[Mapping[str, Any]], at: datetime | None) -> Iterator[str]:
+    if not nodes:
+        return
+    rows = [("NODE", "STAGE", "PAID UNTIL", "GPU PODS")]
+    for node in nodes[:NODES_SHOWN]:
+        paid = _moment(node.get("paid_until"))
+        idle = f"idle {_since(node.get('idle_since'), at)}" if node.get("idle_since") else "none"
+        cordoned = f", cordoned by {node.get('cordoned_by')}" if node.get("cordoned_by") else ""
+        rows.append(
+            (
+                str(node.get("name") or node.get("instance")),
+                f"{node.get('stage')}{cordoned}",
+                f"{paid:%H:%M:%S}" if paid else "unknown",
+                " ".join(node.get("pods") or ()) or idle,
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for row in rows:
+        yield "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]])
+    if len(nodes) > NODES_SHOWN:
+        yield f"and {len(nodes) - NODES_SHOWN} more"
+
+
+def _fit(fit: Mapping[str, Any]) -> str:
+    why = fit.get("why_not")
+    return f"{fit.get('name')}: {why}" if why else f"{fit.get('name')} fits"
+
+
+def _listed(title: str, lines: Sequence[str]) -> Iterator[str]:
+    """*lines* below each other, the first behind *title*."""
+    for number, line in enumerate(lines):
+        yield (" " * len(title) if number else title) + line
+
+
+def _known(count: Any) -> str:
+    return "?" if count is None else str(count)
+
+
+def _moment(text: Any) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+def _clock(moment: datetime, beside: datetime | None) -> str:
+    """The time of day, with the date where it is another day than *beside*."""
+    same = beside is not None and moment.date() == beside.date()
+    return f"{moment:%H:%M:%S} UTC" if same else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _since(text: Any, at: datetime | None) -> str:
+    moment = _moment(text)
+    if moment is None:
+        return "since an unknown time"
+    lasted = f" ({span((at - moment).total_seconds())})" if at is not None else ""
+    return f"since {_clock(moment, at)}{lasted}"
+
+
+def _until(text: Any, at: datetime | None) -> str:
+    moment = _moment(text)
+    if moment is None:
+        return "at an unknown time"
+    left = f" (in {span((moment - at).total_seconds())})" if at is not None and moment > at else ""
+    return f"at {_clock(moment, at)}{left}"
+
+
+def _as_of(at: datetime | None, now: datetime) -> str:
+    if at is None:
+        return "as of: no step has finished yet"
+    old = f" - {span((now - at).total_seconds())} ago: the loop may stand still, see /healthz" if now - at > OLD else ""
+    return f"as of {_clock(at, now)}{old}"
