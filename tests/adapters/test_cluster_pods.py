@@ -1,15 +1,22 @@
 """Kubernetes JSON as values: what a pod asks for, where it stands, and whether it may leave a node."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from receiver.adapters.nodes import gpus, node_from
-from receiver.adapters.pods import CLAIMS, NEVER, Fate, fate, gpu_requests, phase_of, pod_from
-from receiver.core.pods import PodPhase, Requirement, Toleration
+from receiver.adapters.pods import CLAIMS, NEVER, Fate, doubts, fate, gpu_requests, phase_of, pod_from
+from receiver.core.pods import PodPhase, Preference, Requirement, Toleration
 from receiver.core.policy import Taint
-from receiver.ports import GANG_ANNOTATION, PROTECT_ANNOTATION, TryLater
+from receiver.ports import (
+    GANG_ANNOTATION,
+    GANG_SIZE_ANNOTATION,
+    IDLE_SHUTDOWN_ANNOTATION,
+    KEEP_UNTIL_ANNOTATION,
+    PROTECT_ANNOTATION,
+    TryLater,
+)
 from tests.adapters.kubernetes_objects import a_node, a_pod, owned_by
 
 GPU = "nvidia.com/gpu"
@@ -36,6 +43,8 @@ def container(requests: int = 0, limits: int = 0, *, sidecar: bool = False, reso
         ([container(1), container(2, resource="nvidia.com/mig-1g.10gb")], [], {GPU: 1, "nvidia.com/mig-1g.10gb": 2}),
         ([container()], [], {}),
         ([container(1, resource="amd.com/gpu")], [], {}),
+        ([container(1), container(1, resource="nvidia.com/hostdev")], [], {GPU: 1}),
+        ([container(4, resource="nvidia.com/gpu.shared")], [], {"nvidia.com/gpu.shared": 4}),
     ],
     ids=[
         "containers add up",
@@ -49,12 +58,30 @@ def container(requests: int = 0, limits: int = 0, *, sidecar: bool = False, reso
         "resources are kept apart",
         "no GPU",
         "another vendor",
+        "a network card is no GPU",
+        "time slices",
     ],
 )
 def test_the_effective_request_follows_the_scheduler(
     containers: list[dict[str, Any]], init: list[dict[str, Any]], effective: dict[str, int]
 ) -> None:
     assert gpu_requests({"containers": containers, "initContainers": init}) == effective
+
+
+def test_a_runtimes_overhead_comes_on_top() -> None:
+    overhead = {"overhead": {"memory": "160Mi", GPU: "1"}}
+    assert gpu_requests({"containers": [container(2)], "initContainers": [container(3)], **overhead}) == {GPU: 4}
+
+
+def test_what_the_pod_asks_for_as_a_whole_takes_the_place_of_its_containers_requests() -> None:
+    spec = {"containers": [container(1), container(1)], "resources": {"requests": {"cpu": "8", GPU: "4"}}}
+    assert gpu_requests(spec) == {GPU: 4}
+
+
+def test_a_bound_pod_with_a_device_of_unknown_kind_holds_its_node() -> None:
+    spec = {"containers": [container(1, resource="nvidia.com/a100")]}
+    assert gpu_requests({**spec, "nodeName": "gpu-1"}) == {"nvidia.com/a100": 1}
+    assert gpu_requests(spec) == {}
 
 
 def test_a_bound_pod_with_claimed_devices_holds_its_node() -> None:
@@ -140,11 +167,69 @@ def test_an_empty_affinity_term_matches_no_node_instead_of_every_node() -> None:
     assert pod.affinity == ((NEVER,),)
 
 
-def test_preferred_affinity_is_no_requirement() -> None:
-    preferred = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}
-    pod = pod_from(a_pod(affinity=preferred))
+def test_preferred_affinity_is_a_weighted_wish_and_no_requirement() -> None:
+    wish = {"matchExpressions": [{"key": "gpu", "operator": "In", "values": ["l40s"]}]}
+    terms = [{"weight": 10, "preference": wish}, {"weight": 5, "preference": {}}]
+    pod = pod_from(a_pod(affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}))
     assert pod is not None
-    assert pod.affinity == ()
+    term = (Requirement(key="gpu", operator="In", values=("l40s",)),)
+    assert (pod.affinity, pod.preferred) == ((), (Preference(weight=10, term=term),))
+
+
+SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+
+
+@pytest.mark.parametrize(
+    "annotations, evictable, protected",
+    [
+        ({}, False, False),
+        ({SAFE: "true"}, True, False),
+        ({SAFE: "false"}, False, True),
+        ({SAFE: "maybe"}, False, False),
+        ({PROTECT_ANNOTATION: "true"}, False, True),
+        ({PROTECT_ANNOTATION: "false"}, False, False),
+        ({SAFE: "true", PROTECT_ANNOTATION: "true"}, False, True),
+    ],
+)
+def test_an_owner_consents_or_protects(annotations: dict[str, str], evictable: bool, protected: bool) -> None:
+    pod = pod_from(a_pod(annotations=annotations))
+    assert pod is not None
+    assert (pod.evictable, pod.protected) == (evictable, protected)
+
+
+def test_an_idle_shutdown_and_its_snooze_are_read() -> None:
+    annotations = {IDLE_SHUTDOWN_ANNOTATION: "1h30m", KEEP_UNTIL_ANNOTATION: "2026-11-21T20:00:00+02:00"}
+    pod = pod_from(a_pod(annotations=annotations))
+    assert pod is not None
+    assert (pod.idle_shutdown, pod.keep_until) == (timedelta(minutes=90), datetime(2026, 11, 21, 18, tzinfo=UTC))
+    assert doubts(a_pod(annotations=annotations)) == []
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        (IDLE_SHUTDOWN_ANNOTATION, "2 hours"),
+        (IDLE_SHUTDOWN_ANNOTATION, "0s"),
+        (KEEP_UNTIL_ANNOTATION, "tomorrow"),
+        (GANG_SIZE_ANNOTATION, "-1"),
+        (GANG_SIZE_ANNOTATION, "0"),
+    ],
+)
+def test_an_annotation_that_cannot_be_read_has_no_effect_and_is_named(name: str, text: str) -> None:
+    raw = a_pod(annotations={name: text, GANG_ANNOTATION: "big"})
+    pod = pod_from(raw)
+    assert pod is not None
+    assert (pod.idle_shutdown, pod.keep_until, pod.gang_min) == (None, None, None)
+    (doubt,) = doubts(raw)
+    assert doubt.startswith(f'pod ml/train-0: annotation {name} is "{text}"')
+
+
+def test_the_schedulers_own_words_are_kept() -> None:
+    words = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
+    refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
+    pod = pod_from(a_pod(conditions=[{"type": "Ready", "status": "False", "message": "no"}, refused]))
+    assert pod is not None
+    assert pod.scheduler_says == words
 
 
 @pytest.mark.parametrize(
@@ -152,6 +237,8 @@ def test_preferred_affinity_is_no_requirement() -> None:
     [
         {"annotations": {GANG_ANNOTATION: "big"}},
         {"labels": {"scheduling.x-k8s.io/pod-group": "big"}},
+        {"annotations": {"scheduling.k8s.io/group-name": "big"}},
+        {"annotations": {"scheduling.volcano.sh/group-name": "big"}},
         {"labels": {"kueue.x-k8s.io/pod-group-name": "big"}},
         {"annotations": {GANG_ANNOTATION: "big"}, "labels": {"kueue.x-k8s.io/pod-group-name": "other"}},
     ],
