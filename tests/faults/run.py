@@ -1,6 +1,6 @@
 """Drive one world: troubles first, then calm until everything that should happen has happened."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -26,6 +26,9 @@ CALM_TIME = timedelta(hours=20)
 CALM_TICK = timedelta(minutes=4)
 RESTART = timedelta(seconds=4)
 AN_INSTANT = timedelta(milliseconds=100)
+QUIET_STEPS = 4
+SPINNING_STEPS = 40
+SPINNING_TIME = timedelta(seconds=30)
 PEOPLE_WAIT = timedelta(minutes=25)  # then somebody removes a node that never came up
 
 
@@ -65,6 +68,7 @@ class Run:
         self._pending = [e for e in scenario.events if e.call is None]
         self._surprises = [e for e in scenario.events if e.call is not None]
         self._beat_at: datetime | None = None
+        self._idle_steps: deque[datetime] = deque(maxlen=SPINNING_STEPS)  # those that wrote nothing, since one did
         self._targets: dict[str, tuple[int, str]] = {}
         self._boot()
 
@@ -110,9 +114,8 @@ class Run:
             left = unsettled(self)
             if not left or self.world.now > end:
                 break
-            event = self.world.next_event_at()
-            moments = [m for m in (again, event) if m is not None]
-            self._pass_time(max(self.world.now + AN_INSTANT, min([*moments, self.world.now + CALM_TICK])))
+            moments = [m for m in (again, self.world.next_event_at()) if m is not None]
+            self._pass_time(max(self.world.now + self._rest(), min([*moments, self.world.now + CALM_TICK])))
         if left:
             self.checks.violated(
                 "5 settles", f"{len(left)} things left at {self.world.now:%d %H:%M}: {'; '.join(left)}"
@@ -122,6 +125,10 @@ class Run:
             self.checks.violated("3 considered", f"deliveries {sorted(lost)} never were")
         self._judge()
 
+    def _rest(self) -> timedelta:
+        """The shortest time until the next step: where nothing is written, polling is not worth its steps here."""
+        return AN_INSTANT if len(self._idle_steps) < QUIET_STEPS else timedelta(seconds=20)
+
     # --- one step
 
     def _step(self) -> datetime | None:
@@ -129,6 +136,7 @@ class Run:
         self._beat()
         self.tally.counts["steps"] += 1
         again: datetime | None = None
+        writes = self.tally.counts["writes"]
         try:
             self.last = step(self._sources, self._hands, self.policy, self.scenario.mode, self.clock())
             self.checks.stepped(self.last)
@@ -144,10 +152,20 @@ class Run:
         except Exception as error:  # noqa: BLE001  # whatever it is, the loop would have met it
             self.checks.violated("bug", f"the step raised {type(error).__name__}: {error}")
             self._judge(error)
+        self._notice_spinning(self.tally.counts["writes"] > writes)
         self._judge()
         if again is None:
             return None
         return max(again - self.happenings.skew, self.world.now + AN_INSTANT)
+
+    def _notice_spinning(self, wrote: bool) -> None:
+        """Steps that follow each other at once must get somewhere."""
+        if wrote:
+            self._idle_steps.clear()
+        self._idle_steps.append(self.world.now)
+        first = self._idle_steps[0]
+        if len(self._idle_steps) == SPINNING_STEPS and self.world.now - first < SPINNING_TIME:
+            self.checks.violated("5 bounded steps", f"{SPINNING_STEPS} steps since {first:%H:%M:%S} wrote nothing")
 
     def _judge(self, cause: Exception | None = None) -> None:
         if self.checks.violations:
