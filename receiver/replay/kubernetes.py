@@ -27,22 +27,22 @@ class WorldCluster(Switches):
     def look(self) -> ClusterFacts:
         """Return the nodes, and the GPU pods that have not terminated."""
         self.called("look")
-        known = self._pods
-        self._pods = {}
+        known, self._pods = self._pods, {}
+        hosts: dict[str, list[str]] = {}
         for key, pod in self._world.active_pods.items():
             if pod.requests:
                 before = known.get(key)
                 unchanged = before is not None and before[0] == pod.version
                 self._pods[key] = before if before and unchanged else (pod.version, as_pod(pod))
+            elif pod.node is not None and _hosts(pod):
+                hosts.setdefault(pod.node, []).append(f"{pod.namespace}/{pod.name}")
         return ClusterFacts(
-            nodes=self._look_at_nodes(),
+            nodes=self._look_at_nodes(hosts),
             pods=tuple(pod for _, pod in self._pods.values()),
         )
 
-    def _look_at_nodes(self) -> tuple[ClusterNode, ...]:
-        hosts = self._hosts()
-        known = self._nodes
-        self._nodes = {}
+    def _look_at_nodes(self, hosts: Mapping[str, Sequence[str]]) -> tuple[ClusterNode, ...]:
+        known, self._nodes = self._nodes, {}
         for name, node in self._world.nodes.items():
             here = tuple(hosts.get(name, ()))
             before = known.get(name)
@@ -169,17 +169,14 @@ class WorldCluster(Switches):
     def _on(self, node: str) -> list[WorldPod]:
         return self._world.pods_on(node)
 
-    def _hosts(self) -> dict[str, list[str]]:
-        """Name, by node, our own and the monitoring pods."""
-        found: dict[str, list[str]] = {}
-        for pod in self._world.active_pods.values():
-            if not pod.requests and pod.node is not None and pod.labels.get(HOST_LABEL) in HOSTS:
-                found.setdefault(pod.node, []).append(f"{pod.namespace}/{pod.name}")
-        return found
+
+def _hosts(pod: WorldPod) -> bool:
+    """True for one of our own or the monitoring's pods."""
+    return pod.labels.get(HOST_LABEL) in HOSTS
 
 
 def _speaks(pod: WorldPod, *, consenting: bool) -> bool:
     """True when a node is not drained because *pod* is on it."""
     if pod.requests:
         return not (consenting and consents(pod))
-    return pod.deletion_at is None and (protects(pod) or pod.labels.get(HOST_LABEL) in HOSTS)
+    return pod.deletion_at is None and (protects(pod) or _hosts(pod))

@@ -39,6 +39,7 @@ class WorldTelemetry(Switches):
     def __init__(self, world: World) -> None:
         super().__init__()
         self._world = world
+        self._waiting: dict[str, Pod] = {}  # by uid: what kube-state-metrics says of a waiting pod does not change
 
     def look(self) -> TelemetryFacts:
         """Return the latest values; nothing about GPUs while `telemetry_gone`."""
@@ -47,10 +48,11 @@ class WorldTelemetry(Switches):
         with_gpus = [p for p in world.pools if world.gpus(p)]
         gone = world.faults.telemetry_gone
         found = {p: world.utilization(p) for p in with_gpus} if not gone else {}
+        self._waiting = {p.uid: self._waiting.get(p.uid) or _waiting(p) for p in waiting_pods(world)}
         return TelemetryFacts(
             utilization={p: value for p, value in found.items() if value is not None},
             coverage=dict.fromkeys(with_gpus, 0.0 if gone else 1.0),
-            waiting=tuple(_waiting(p) for p in waiting_pods(world)),
+            waiting=tuple(self._waiting.values()),
             nodes={} if gone else world.node_activity(),
             rules_alive=not world.faults.rules_dead,
         )

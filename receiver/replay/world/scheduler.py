@@ -3,6 +3,7 @@
 Not modelled: CPU, memory and volumes, preemption, pod affinity and topology spread.
 """
 
+from bisect import insort
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,6 +17,7 @@ from receiver.replay.world.unschedulable import why_not
 
 Gang = tuple[str, str]
 Taken = dict[str, dict[str, int]]
+TELL_AGAIN = timedelta(seconds=10)  # kube-scheduler's longest back-off
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,8 @@ class _Wish:
 
 class Scheduler:
     """Tries waiting pods by priority, then age. A pass runs once per moment in which something changed; pods that
-    failed before are tried again, and told why they still wait, only when room may have come."""
+    failed before are tried again only when room may have come, and are told anew why they wait after that, but
+    not more often than every `TELL_AGAIN`."""
 
     def __init__(
         self, cluster: Cluster, agenda: Agenda, bind: Callable[[WorldPod, str], None], *, first_fit: bool
@@ -45,10 +48,13 @@ class Scheduler:
         self._open: dict[str, None] = {}  # Ready nodes with some GPU free
         self._matches: dict[str, dict[int, bool]] = {}
         self._scores: dict[str, dict[int, int]] = {}
-        self._gangs: dict[Gang, dict[Key, None]] = {}  # waiting members
+        self._gangs: dict[Gang, list[tuple[int, int, Key]]] = {}  # waiting members, the largest first
         self._started_gangs: set[Gang] = set()
+        self._enqueued = 0
         self._room_came = False
         self._pass_due = False
+        self._tell_at = agenda.now  # from when on pods may be told anew
+        self._tell_due = False
 
     def enqueue(self, pod: WorldPod) -> None:
         """Try *pod* from now on."""
@@ -62,7 +68,8 @@ class Scheduler:
         self._fresh[pod.key] = None
         gang = _gang_of(pod)
         if gang is not None:
-            self._gangs.setdefault(gang, {})[pod.key] = None
+            self._enqueued += 1
+            insort(self._gangs.setdefault(gang, []), (-pod.gpus, self._enqueued, pod.key))
         self._line.join(pod.key, gang or wish.kind, pod.priority, pod.created_at)
         self._ask_for_pass()
 
@@ -73,7 +80,7 @@ class Scheduler:
         self._fresh.pop(pod.key, None)
         gang = _gang_of(pod)
         if gang is not None and gang in self._gangs:
-            self._gangs[gang].pop(pod.key, None)
+            self._gangs[gang] = [member for member in self._gangs[gang] if member[2] != pod.key]
             if not self._gangs[gang]:
                 del self._gangs[gang]
 
@@ -110,8 +117,11 @@ class Scheduler:
         again = self._room_came
         self._room_came = False
         self._line.serve(None if again else {self._line.group_of(key) for key in self._fresh}, self._try)
-        self._tell(list(self._wishes) if again else list(self._fresh))
+        self._tell(self._fresh)
         self._fresh.clear()
+        if again and self._wishes and not self._tell_due:
+            self._tell_due = True
+            self._agenda.at(self._tell_at, self._tell_anew)
 
     # --- where to ---
 
@@ -131,8 +141,7 @@ class Scheduler:
 
         A gang that ran before and lost pods is not held to pods that do not exist (finished ones count for it).
         """
-        pods = [self._cluster.pods[key] for key in self._gangs[gang]]
-        pods.sort(key=lambda p: -p.gpus)
+        pods = [self._cluster.pods[key] for _, _, key in self._gangs[gang]]
         size = max(p.gang_size for p in pods)
         if not size:
             return pods, len(pods)
@@ -210,6 +219,11 @@ class Scheduler:
         return known[preferred]
 
     # --- why not ---
+
+    def _tell_anew(self) -> None:
+        self._tell_due = False
+        self._tell_at = self._agenda.now + TELL_AGAIN
+        self._tell([key for key in self._wishes if key not in self._fresh])
 
     def _tell(self, keys: Iterable[Key]) -> None:
         """Leave the reason on those of the pods that have not been told, or were told another one."""
