@@ -167,7 +167,7 @@ def judge(workload: Consenting, case: Case) -> Verdict:
         return _clear(standing)
     if workload.kind not in SCALABLE:
         return Verdict.CANNOT if standing is Standing.CALM else Verdict.NOTHING
-    if not workload.staying or _is_leaving(workload, standing, at, case.now):
+    if _is_leaving(workload, standing, at, case.now):
         return Verdict.NOTHING
     if kept_until(workload, case) is not None:
         return Verdict.KEEP if standing in TO_BE_CLEARED else Verdict.NOTHING
@@ -265,7 +265,9 @@ def _is_ours(workload: Consenting, case: Case) -> bool:
 
 
 def _use(workload: Consenting, case: Case) -> Use:
-    """What is known of the whole workload: one active pod is enough, and one that nobody can tell about too."""
+    """What is known of the whole workload: one active pod is enough, and one that nobody can tell about too.
+
+    A workload whose pods are all being deleted is unknown: it goes without us."""
     uses = {_use_of(pod, case) for pod in workload.staying}
     if Use.ACTIVE in uses:
         return Use.ACTIVE
