@@ -91,7 +91,7 @@ def _held_back(groups: Sequence[Mapping[str, Any]], untried: Sequence[Pod]) -> l
     for group in groups:
         size = whole(section(group, "spec").get("minMember")) or 1
         members = sorted((p for p in untried if p.gang == key_of(group)), key=lambda p: p.key)
-        if members and members[0].phase is not PodPhase.WAITING:
+        if members:
             waiting = tuple(replace(p, phase=PodPhase.WAITING) for p in members[:size])
             found.append((waiting, _queue_of(group)))
     return found

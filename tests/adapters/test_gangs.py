@@ -189,6 +189,12 @@ def test_volcanos_other_words_for_the_pods_of_a_gang_that_does_not_fit_are_deman
     assert {p.name: p.phase for p in found.values()} == {"w-0": PodPhase.WAITING, "w-1": PodPhase.WAITING}
 
 
+def test_a_pod_that_volcano_has_promised_a_node_is_no_demand(httpserver: HTTPServer) -> None:
+    promised = a_pod("w-1", nominatedNodeName="gpu-1", **VOLCANO, **refused_as("Schedulable"))
+    found = seen(httpserver, a_pod("w-0", **VOLCANO), promised, served={VOLCANO_GROUPS: [a_group("big", 2)]})
+    assert (found["w-1"].phase, found["w-0"].gang_min) == (PodPhase.OTHER, 1)
+
+
 def test_a_gang_that_volcano_has_not_tried_at_all_is_no_demand(httpserver: HTTPServer) -> None:
     pods = [a_pod(f"w-{n}", **VOLCANO, **refused_as("Undetermined")) for n in range(2)]
     found = seen(httpserver, *pods, served={VOLCANO_GROUPS: [a_group("big", 2)]})

@@ -117,8 +117,10 @@ def test_pods_that_leave_do_not_stand_for_their_workload(httpserver: HTTPServer)
 
 def test_a_gang_annotation_in_the_template_does_not_join_workloads(httpserver: HTTPServer) -> None:
     template = {**a_template(), "metadata": {"annotations": {GANG_ANNOTATION: "all"}}}
-    pods = queued(httpserver, a_workload("w", a_pod_set(2, template=template)))
-    assert {p.gang for p in pods} == {"ml/w"}
+    pods = queued(
+        httpserver, a_workload("w", a_pod_set(2, template=template)), a_workload("x", a_pod_set(1, template=template))
+    )
+    assert [(p.name, p.gang) for p in pods] == [("w/main-0", "ml/w"), ("w/main-1", "ml/w"), ("x/main-0", None)]
 
 
 def test_an_older_kueue_is_read_in_its_own_version(httpserver: HTTPServer) -> None:
