@@ -79,7 +79,7 @@ def _document(response: requests.Response) -> Mapping[str, Any]:
         document = response.json()
     except ValueError:
         document = None
-    ours = isinstance(document, dict) and (response.status_code == 200 or "error" in document)
+    ours = isinstance(document, dict) and (response.status_code == 200 or {"error", "remedy"} <= set(document))
     if not ours:
         who = "is another server, or a proxy that wants you to log in"
         raise TryLater(f"it answered {response.status_code}, not as this program does: it {who}", code="malformed")

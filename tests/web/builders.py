@@ -87,6 +87,11 @@ def a_pool(**more: Any) -> dict[str, Any]:
         "decision": 42,
         "cooldown_until": ago(seconds=-20),
         "backoff": None,
+        "provisioning": None,
+        "ready_in_seconds": 420.0,
+        "uncounted": 0,
+        "drifts": 0,
+        "reconsider_at": ago(seconds=-20),
         "silenced_by": None,
         "open_action": {
             "id": "grow-l40s-4-8f3a",
@@ -105,6 +110,42 @@ def a_pool(**more: Any) -> dict[str, Any]:
         ],
     }
     return {**pool, **more}
+
+
+def a_waiting_pod(name: str = "train-llm-2", **more: Any) -> dict[str, Any]:
+    """A waiting pod of a picture: its pool is held by the budget."""
+    pod: dict[str, Any] = {
+        "namespace": "research",
+        "name": name,
+        "owner": "Job/train-llm",
+        "workload": f"research/{name}",
+        "gang": None,
+        "gpus": 1,
+        "resources": {"nvidia.com/gpu": 1},
+        "since": ago(minutes=4, seconds=4),
+        "priority": 0,
+        "state": "held",
+        "detail": "GPU pool l40s does not grow: within_budget: budget hold at 80%: USD 4010.00 of 5000.00 spent",
+        "pool": L40S,
+        "rule": "within_budget",
+        "decision": 42,
+        "node": None,
+        "nodes": None,
+        "expected_at": None,
+        "scheduler_says": "0/3 nodes are available: 3 Insufficient nvidia.com/gpu",
+        "fits": [
+            {"pool": L40S, "name": "l40s", "why_not": None},
+            {"pool": A100, "name": "a100", "why_not": "its node selector wants gpu=l40s, nodes carry gpu=a100"},
+        ],
+    }
+    return {**pod, **more}
+
+
+def a_misfit_pod() -> dict[str, Any]:
+    """A waiting pod of a picture that no pool fits."""
+    refused = [{"pool": L40S, "name": "l40s", "why_not": "it asks for 4 nvidia.com/mig-1g.10gb, a node offers 0"}]
+    changes = {"state": "fits_nowhere", "detail": "no GPU pool can hold it", "pool": None, "rule": None}
+    return a_waiting_pod("needs-mig", owner="", gpus=4, decision=None, fits=refused, **changes)
 
 
 def a_picture(**more: Any) -> dict[str, Any]:
@@ -190,6 +231,8 @@ def a_picture(**more: Any) -> dict[str, Any]:
                 "detail": "asks for nvidia.com/mig-1g.10gb, which no pool offers",
             }
         ],
+        "waiting": [a_waiting_pod(), a_misfit_pod()],
+        "waiting_total": 2,
     }
     return {**picture, **more}
 

@@ -13,7 +13,16 @@ from tests.web.fakes import FakeStore
 
 # Written out, not imported: others rely on these names.
 POOL_COUNTS = ["required", "ready", "building", "busy", "idle", "unknown", "pending_gpus", "wanted"]
-PATHS = ["/pools", "/pools/l40s", "/decisions", "/decisions/42", "/actions", "/budget"]
+PATHS = [
+    "/pools",
+    "/pools/l40s",
+    "/waiting",
+    "/waiting/research/train-llm-2",
+    "/decisions",
+    "/decisions/42",
+    "/actions",
+    "/budget",
+]
 
 
 def get(path: str, store: FakeStore | None = None, *, code: int = 200, policy: Policy | None = None) -> Any:
@@ -68,7 +77,7 @@ def test_the_answer_says_from_which_step_it_is() -> None:
     assert response.headers["Gpu-Autoscaler-Snapshot-At"] == "2026-03-10T14:29:56Z"
 
 
-@pytest.mark.parametrize("path", ["/pools", "/decisions", "/actions"])
+@pytest.mark.parametrize("path", ["/pools", "/waiting", "/decisions", "/actions"])
 def test_before_the_first_step_lists_are_empty_and_say_so(path: str) -> None:
     response = Bench().client().get(f"/api/v1{path}")
     assert (response.status_code, response.get_json()) == (200, [])
@@ -119,7 +128,7 @@ def test_decisions_can_be_limited() -> None:
     assert [d["id"] for d in get("/decisions?limit=1")] == [42]
 
 
-@pytest.mark.parametrize("path", ["/decisions", "/actions"])
+@pytest.mark.parametrize("path", ["/waiting", "/decisions", "/actions"])
 @pytest.mark.parametrize("limit", ["0", "-1", "501", "ten", "", "1.5", "9" * 5000, "\u0663"])
 def test_a_bad_limit_is_refused_with_the_range(path: str, limit: str) -> None:
     document = get(f"{path}?limit={limit}", code=400)
@@ -132,12 +141,12 @@ def test_both_ends_of_the_limit_are_taken(limit: str) -> None:
     assert get(f"/decisions?limit={limit}")
 
 
-@pytest.mark.parametrize("path", ["/decisions", "/actions"])
+@pytest.mark.parametrize("path", ["/waiting", "/decisions", "/actions"])
 def test_a_filter_on_an_unknown_pool_is_refused_with_the_known_ones(path: str) -> None:
     assert "l40s, a100" in get(f"{path}?pool=h100", code=404)["remedy"]
 
 
-@pytest.mark.parametrize("path", ["/decisions", "/actions"])
+@pytest.mark.parametrize("path", ["/waiting", "/decisions", "/actions"])
 def test_an_empty_pool_filter_is_refused_instead_of_meaning_all(path: str) -> None:
     assert get(f"{path}?pool=", code=404)["field"] == "pool"
 

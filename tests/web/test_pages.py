@@ -8,7 +8,7 @@ import pytest
 
 from receiver.core.policy import Policy
 from receiver.ports import TryLater
-from tests.web.builders import NOW, Bench, a_full_store, a_picture, a_pool
+from tests.web.builders import NOW, Bench, a_full_store, a_misfit_pod, a_picture, a_pool, a_waiting_pod
 from tests.web.fakes import FakeHealth, FakeStore
 from tests.web.seen import Page, page, words
 
@@ -34,7 +34,9 @@ def test_the_status_page_renders_without_any_pool() -> None:
     assert "No pool is configured." in page(store=FakeStore(), policy=Policy(pools=()))
 
 
-@pytest.mark.parametrize("missing", ["at", "mode", "pools", "budget", "sources", "signals", "misfits"])
+@pytest.mark.parametrize(
+    "missing", ["at", "mode", "pools", "budget", "sources", "signals", "misfits", "waiting", "waiting_total"]
+)
 def test_the_status_page_renders_when_the_picture_lacks_a_part(missing: str) -> None:
     picture = {k: v for k, v in a_picture().items() if k != missing}
     assert "Latest decisions" in page(store=FakeStore(picture=(picture, NOW)))
@@ -53,6 +55,7 @@ def test_a_picture_of_empty_parts_renders() -> None:
         "sources": [{}],
         "signals": [{}],
         "misfits": [{}],
+        "waiting": [{}],
     }
     assert "Latest decisions" in page(store=FakeStore(picture=(picture, NOW)))
 
@@ -161,6 +164,59 @@ def test_open_actions_show_their_victims_and_last_error() -> None:
 
 def test_work_that_no_pool_fits_is_shown() -> None:
     assert "research/needs-mig 4 GPUs: asks for nvidia.com/mig-1g.10gb" in words(page())
+
+
+def test_a_waiting_pod_is_shown_with_its_fate_and_what_to_do() -> None:
+    text = words(page())
+    assert "research/train-llm-2 1 4 min ago held GPU pool l40s does not grow: within_budget" in text
+    assert "The scheduler says: 0/3 nodes are available" in text
+    assert "What to do: raise budget.monthly_usd and restart" in text
+
+
+@pytest.mark.parametrize("missing", a_waiting_pod().keys())
+def test_the_status_page_renders_when_a_waiting_pod_lacks_a_field(missing: str) -> None:
+    pod = {k: v for k, v in a_waiting_pod().items() if k != missing}
+    assert "Latest decisions" in page(store=showing(waiting=[pod]))
+
+
+def test_waiting_pods_of_one_owner_and_fate_share_a_row() -> None:
+    pods = [a_waiting_pod(f"train-llm-{i}", gpus=2) for i in range(2, 5)]
+    text = words(page(store=showing(waiting=pods, waiting_total=3)))
+    assert "research/train-llm-2 and 2 more of Job/train-llm 6 4 min ago" in text
+    assert "train-llm-3" not in text
+    assert "pods wait in all" not in text
+
+
+@pytest.mark.parametrize("other", ["state", "pool", "rule", "node", "owner", "namespace"])
+def test_waiting_pods_that_differ_have_a_row_each(other: str) -> None:
+    pods = [a_waiting_pod(), a_waiting_pod("train-llm-3", **{other: "another"})]
+    assert "/train-llm-3 " in words(page(store=showing(waiting=pods)))
+
+
+def test_more_waiting_pods_than_the_page_shows_are_counted() -> None:
+    pods = [a_waiting_pod(f"job-{i}", owner="") for i in range(30)]
+    text = words(page(store=showing(waiting=pods, waiting_total=812)))
+    assert "812 pods wait in all" in text
+    assert "job-19" in text
+    assert "job-20" not in text
+
+
+def test_pods_that_no_pool_fits_stand_in_their_own_list_only() -> None:
+    html = page(store=showing(waiting=[a_misfit_pod()], waiting_total=1))
+    assert 'id="waiting"' not in html
+    assert 'id="misfits"' in html
+
+
+def test_a_pool_whose_nodes_never_become_usable_says_so() -> None:
+    provisioning = {"until": (NOW + timedelta(minutes=9)).isoformat(), "reason": "l40s-3 boots", "failures": 2}
+    text = words(page(store=showing(pools=[a_pool(provisioning=provisioning)])))
+    assert "2 nodes in a row never became usable, next try in 9 min : l40s-3 boots" in text
+
+
+def test_a_count_that_somebody_else_changed_is_told() -> None:
+    assert "Somebody else changed the count 1 time in the last day" in words(
+        page(store=showing(pools=[a_pool(drifts=1)]))
+    )
 
 
 def test_firing_alerts_show_pools_by_name() -> None:

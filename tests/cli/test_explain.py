@@ -1,0 +1,225 @@
+"""`gpu-autoscaler explain`, asked of a server that really listens."""
+
+import json
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from werkzeug.serving import make_server
+
+from receiver.cli import main
+from receiver.ports import TryLater
+from receiver.web import create_app
+from tests.adapters.wire import unused_url
+from tests.web.builders import A100, L40S, NOW, Bench, a_full_store, a_picture, a_pool, a_waiting_pod
+from tests.web.fakes import FakeClock, FakeStore
+
+
+@pytest.fixture
+def store() -> FakeStore:
+    """What the server serves; a test may change it."""
+    return a_full_store()
+
+
+@pytest.fixture
+def url(store: FakeStore) -> Iterator[str]:
+    """Where a server over *store* listens until the test ends."""
+    server = make_server("127.0.0.1", 0, create_app(Bench(store=store).parts()), threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def explain(url: str | None, *arguments: str, later: timedelta = timedelta(0)) -> Result:
+    """Run the command as a person would, with the clock at NOW."""
+    runner = CliRunner(env={"GPU_AUTOSCALER_URL": url})
+    return runner.invoke(main, ["explain", *arguments], obj=FakeClock(NOW + later))
+
+
+def keep(store: FakeStore, **more: Any) -> None:
+    """Let *store* hold a picture that differs from the full one in *more*."""
+    store.picture = (a_picture(**more), NOW - timedelta(seconds=4))
+
+
+# --- a pod
+
+
+def test_a_waiting_pod_is_explained_on_one_screen(url: str) -> None:
+    done = explain(url, "pod", "research/train-llm-2")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "pod research/train-llm-2 waits since 14:25:56 UTC (4 min) for 1 nvidia.com/gpu",
+        "state: held - GPU pool l40s does not grow: within_budget: budget hold at 80%: USD 4010.00 of 5000.00 spent",
+        "what to do: raise budget.monthly_usd and restart, end other GPU work, or wait for the next month",
+        "the scheduler says: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu",
+        "pools: l40s fits",
+        "       a100: its node selector wants gpu=l40s, nodes carry gpu=a100",
+        "decision: 42 of GPU pool l40s, priority 0",
+        "as of 14:29:56 UTC",
+    ]
+
+
+def test_a_gang_is_told_with_what_waits_what_runs_and_what_must(url: str, store: FakeStore) -> None:
+    gang = {"waiting": 3, "least": 4, "bound": 1}
+    keep(store, waiting=[a_waiting_pod(gang=gang, workload="research/train-llm")])
+    said = explain(url, "pod", "research/train-llm-2").stdout
+    gang_line = "gang: research/train-llm: 3 pods waiting, 1 pod of it already on a node, at least 4 must run together"
+    assert gang_line in said.splitlines()
+
+
+def test_a_pod_that_waits_since_another_day_shows_the_date(url: str, store: FakeStore) -> None:
+    keep(store, waiting=[a_waiting_pod(since="2026-03-09T14:29:56+00:00")])
+    assert "waits since 2026-03-09 14:29:56 UTC (1 d) for" in explain(url, "pod", "research/train-llm-2").stdout
+
+
+def test_an_old_picture_is_told_as_old(url: str) -> None:
+    said = explain(url, "pod", "research/train-llm-2", later=timedelta(minutes=9)).stdout
+    assert said.splitlines()[-1] == "as of 14:29:56 UTC - 9 min ago: the loop may stand still, see /healthz"
+
+
+def test_the_servers_own_document_can_be_had_as_json(url: str) -> None:
+    document = json.loads(explain(url, "pod", "research/train-llm-2", "--json").stdout)
+    assert (document["state"], document["rule"], document["pool"]) == ("held", "within_budget", L40S)
+
+
+def test_a_pod_that_does_not_wait_is_status_1_with_all_that_this_can_mean(url: str) -> None:
+    done = explain(url, "pod", "research/nobody")
+    assert (done.exit_code, done.stdout) == (1, "")
+    lines = done.stderr.splitlines()
+    assert lines[0] == "pod research/nobody does not wait for a GPU as of the last step"
+    assert lines[1].startswith("it can mean: it runs")
+    assert lines[-1] == "what to do: see `kubectl get pod -n research nobody -o wide`"
+
+
+def test_a_pod_that_does_not_wait_is_a_document_too(url: str) -> None:
+    done = explain(url, "pod", "research/nobody", "--json")
+    assert done.exit_code == 1
+    assert "can_mean" in json.loads(done.stdout)
+
+
+def test_a_pod_that_runs_is_told_where(url: str) -> None:
+    done = explain(url, "pod", "research/train-llm-0")
+    assert done.exit_code == 1
+    assert "it is bound to node l40s-0 of GPU pool l40s" in done.stderr
+
+
+@pytest.mark.parametrize("pod", ["train-0", "ml/", "/train-0", "ml/train/0", "ml/../pools", "ML/Train", ""])
+def test_a_pod_without_a_namespace_is_refused_with_the_form(pod: str) -> None:
+    done = explain(unused_url(), "pod", pod)
+    assert done.exit_code == 2
+    assert "write NAMESPACE/NAME, such as ml/train-0" in done.stderr
+
+
+# --- a pool
+
+
+def test_a_pool_is_explained_with_its_counts_and_every_rule_that_spoke(url: str) -> None:
+    done = explain(url, "pool", "l40s")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        f"GPU pool l40s ({L40S}), size an.g1.l40s.kube.x1, mode act",
+        "nodes: 4 required, 3 ready, 1 building, 2 busy, 1 idle, 0 unknown",
+        "wanted: 4 nodes, allowed 0 to 8; 1 GPU waited for",
+        "why: decision 42 (grow, 3 -> 4 nodes); the rules that spoke, in order:",
+        "  wants    6  demand: 3 GPUs are waited for.",
+        "  limits   4  within_limits: 1 of 3 fits the hourly limit.",
+        "  1 rule more had nothing to object",
+        "cooldown: ends at 14:30:20 UTC (in 24 s)",
+        "can change unaided at 14:30:20 UTC (in 24 s)",
+        "a node usually takes 7 min until its GPUs are allocatable",
+        "open action: grow 3 -> 4 nodes since 14:27:00 UTC (2 min)",
+        "NODE    STAGE     PAID UNTIL  GPU PODS",
+        "l40s-0  usable    14:52:00    research/train-llm-0",
+        "l40s-1  usable    14:52:00    research/train-llm-1 default/notebook-7",
+        "l40s-2  usable    14:52:00    idle since 14:18:00 UTC (11 min)",
+        "l40s-3  building  unknown     none",
+        "as of 14:29:56 UTC",
+    ]
+
+
+def test_a_pool_in_trouble_says_what_keeps_it(url: str) -> None:
+    lines = explain(url, "pool", "a100").stdout.splitlines()
+    assert "paused: silenced in Alertmanager by night shift until 2026-03-10 18:00 UTC: maintenance" in lines
+    assert "back-off: at 14:37:00 UTC (in 7 min) after 3 failures: Civo is out of stock for this size" in lines
+    assert any(line.endswith("last error: TryLater: Civo answered 503") for line in lines)
+
+
+def test_a_pool_whose_nodes_never_came_and_whose_count_others_moved_says_so(url: str, store: FakeStore) -> None:
+    provisioning = {"until": (NOW + timedelta(minutes=9)).isoformat(), "reason": "l40s-3 boots", "failures": 2}
+    keep(store, pools=[a_pool(provisioning=provisioning, uncounted=1, drifts=2)])
+    said = explain(url, "pool", "l40s").stdout
+    assert "provisioning back-off: at 14:39:00 UTC (in 9 min) after 2 failures: l40s-3 boots" in said
+    assert "(Civo still counts 1 removed node more); somebody else changed the count 2 times in the last day" in said
+
+
+def test_a_large_pool_stays_on_one_screen(url: str, store: FakeStore) -> None:
+    nodes = [{"name": f"n{i}", "stage": "usable", "pods": []} for i in range(25)]
+    keep(store, pools=[a_pool(nodes=nodes)])
+    lines = explain(url, "pool", "l40s").stdout.splitlines()
+    assert lines[-2] == "and 5 more"
+    assert sum(line.startswith("n1") for line in lines) == 11
+
+
+def test_a_pool_before_the_first_step_is_explained_without_numbers(url: str, store: FakeStore) -> None:
+    store.picture = None
+    done = explain(url, "pool", A100)
+    assert done.exit_code == 0
+    assert "nodes: ? required" in done.stdout
+    assert done.stdout.splitlines()[-1] == "as of: no step has finished yet"
+
+
+def test_a_pool_as_json_comes_with_its_decision(url: str) -> None:
+    document = json.loads(explain(url, "pool", "l40s", "--json").stdout)
+    assert (document["pool"]["name"], document["decision"]["id"]) == ("l40s", 42)
+
+
+def test_an_unknown_pool_is_status_1_with_the_known_ones(url: str) -> None:
+    done = explain(url, "pool", "h100")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.splitlines() == ["no pool has this id or name", "what to do: use one of: l40s, a100"]
+
+
+# --- asking
+
+
+def test_without_a_word_the_help_is_shown(url: str) -> None:
+    said = explain(url).output
+    assert "pod " in said
+    assert "pool " in said
+    assert "GPU_AUTOSCALER_URL" in said
+
+
+def test_a_server_that_does_not_answer_is_status_3_with_the_url_and_a_remedy() -> None:
+    nobody = unused_url()
+    done = explain(nobody, "pod", "ml/train-0")
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert done.stderr.startswith(f"the server at {nobody} cannot be asked: ")
+    assert "set GPU_AUTOSCALER_URL to where it listens" in done.stderr
+    assert "kubectl port-forward" in done.stderr
+
+
+def test_a_server_whose_store_is_down_is_status_3_and_says_what_helps(url: str, store: FakeStore) -> None:
+    store.down = TryLater("disk full")
+    done = explain(url, "pool", "l40s")
+    assert done.exit_code == 3
+    assert "the store does not answer: disk full; try again" in done.stderr
+    assert "GPU_AUTOSCALER_URL" not in done.stderr
+
+
+@pytest.mark.parametrize("wrong", ["ftp://autoscaler", "autoscaler:8080", "http://"])
+def test_a_url_that_is_none_is_status_2(wrong: str) -> None:
+    done = explain(wrong, "pod", "ml/train-0")
+    assert done.exit_code == 2
+    assert "GPU_AUTOSCALER_URL: is not an http or https URL" in done.stderr
+
+
+def test_a_password_in_the_url_is_not_shown() -> None:
+    done = explain(unused_url().replace("//", "//oncall:secret-word@"), "pod", "ml/train-0")
+    assert done.exit_code == 3
+    assert "secret-word" not in done.output
