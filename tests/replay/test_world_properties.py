@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,7 +27,29 @@ class Op:
 OPS = st.builds(
     Op,
     name=st.sampled_from(
-        ["resize", "delete", "recycle", "submit", "gang", "cordon", "evict", "pod", "node", "stuck", "wait"]
+        [
+            "resize",
+            "delete",
+            "recycle",
+            "submit",
+            "gang",
+            "cordon",
+            "evict",
+            "pod",
+            "node",
+            "stuck",
+            "wait",
+            "zero",
+            "bind",
+            "work",
+            "crash",
+            "silent",
+            "well",
+            "outside",
+            "alone",
+            "unseen",
+            "seen",
+        ]
     ),
     pick=st.integers(0, 20),
     amount=st.integers(0, 5),
@@ -60,16 +83,35 @@ def do(w: World, op: Op, number: int) -> None:
         "submit": lambda: w.submit(
             job(f"j{number}", runs=30 * (1 + op.pick), pods=1 + op.amount % 3, gpus_per_pod=1 + op.pick % 3)
         ),
-        "gang": lambda: w.submit(job(f"g{number}", runs=100, pods=2, gang=True, gpus_per_pod=1 + op.amount % 2)),
+        "gang": lambda: w.submit(
+            job(f"g{number}", runs=100, pods=2, gang=True, gang_min=1 + op.pick % 2, gpus_per_pod=1 + op.amount % 2)
+        ),
         "cordon": lambda: w.patch_node(node, unschedulable=bool(op.amount % 2)) if node else None,
         "evict": lambda: w.evict(*pod) if pod else None,
         "pod": lambda: w.add_pod(PodSpec(namespace="default", name=f"p{op.amount}", requests={GPU: 1})),
         "node": lambda: w.delete_node(node) if node else None,
         "stuck": lambda: w.faults.stuck_building(pool_id, op.amount % 2),
+        "zero": lambda: w.scale_to_zero("Job", "default", w.active_pods[pod].owner_name) if pod else None,
+        "bind": lambda: bind_if_it_fits(w, pod, node) if pod and node else None,
+        "work": lambda: w.work(*pod, engine=op.amount / 5, memory=op.pick / 20) if pod else None,
+        "crash": lambda: w.faults.lose_gpu(node) if node else None,
+        "silent": lambda: w.faults.not_ready(node) if node else None,
+        "well": lambda: w.faults.recover(node) if node else None,
+        "outside": lambda: w.use_gpu(node, engine=op.amount / 5, memory=op.pick / 20) if node else None,
+        "alone": lambda: w.stop_using(node) if node else None,
+        "unseen": lambda: setattr(w.faults, "telemetry_gone", True),
+        "seen": lambda: setattr(w.faults, "telemetry_gone", False),
         "wait": lambda: w.advance(w.now + seconds(30 * op.amount)),
     }
     with suppress(Refused):
         doings[op.name]()
+
+
+def bind_if_it_fits(w: World, pod: tuple[str, str], node: str) -> None:
+    """Bind past the scheduler where GPUs are free: the kubelet refuses the others."""
+    held = sum(p.gpus for p in w.pods_on(node))
+    if w.active_pods[pod].gpus <= w.nodes[node].gpus.get(GPU, 0) - held:
+        w.bind(*pod, node)
 
 
 def check(w: World, version: int) -> None:
@@ -80,16 +122,31 @@ def check(w: World, version: int) -> None:
         if pod.node is not None:
             held[pod.node] += pod.gpus
             assert pod.node in w.nodes
-    for name, gpus in held.items():
-        assert gpus <= w.nodes[name].gpus.get(GPU, 0)
+    built = {vm.hostname: vm.spec.resources[GPU] for vm in w.lives}  # a crashed driver offers fewer than are held
+    assert all(gpus <= built[name] for name, gpus in held.items())
     for p in w.pools.values():
         assert p.required >= 0
         assert p.late_decrements >= 0
         assert len(p.living) <= max(p.required, 0)
     assert all(usage >= 0 for usage in w.quota_usage().values())
     running = {p.key for p in w.active_pods.values() if p.phase == "Running"}
-    assert all(s.util == 0 or s.pod in running for s in w.gpu_samples())
+    assert all(s.util == 0 or s.pod in running or s.node in w.used_outside for s in w.gpu_samples())
+    check_gpus(w)
     assert w.gpu_seconds <= w.paid_gpu_seconds() + 1e-6
+
+
+def check_gpus(w: World) -> None:
+    """Raise AssertionError where what GPUs are said to do is impossible, or where two say different things."""
+    samples = w.gpu_samples()
+    for p in w.pools:
+        assert w.gpus(p) == sum(s.pool == p for s in samples)
+    for name, found in w.node_activity().items():
+        assert found.engine == max(s.util for s in samples if s.node == name)
+    for course in w.courses(timedelta(minutes=5)).values():
+        assert 0 <= course.coverage <= 1
+        assert (course.engine is None) == (course.memory is None)
+        assert 0 <= (course.engine or 0) <= 1
+        assert 0 <= (course.memory or 0) <= 1 + 1e-9
 
 
 @settings(max_examples=300, deadline=None)
@@ -113,3 +170,6 @@ def test_no_sequence_of_events_makes_an_impossible_world(ops: list[Op], behaviou
         check(w, version)
     w.advance(w.now + timedelta(hours=2))
     check(w, version)
+    for p in w.pools:  # nothing has changed for long: the average is what the GPUs do now
+        utils = [s.util for s in w.gpu_samples() if s.pool == p]
+        assert w.utilization(p, seconds(60)) == (pytest.approx(sum(utils) / len(utils)) if utils else None)
