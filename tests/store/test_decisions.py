@@ -158,6 +158,11 @@ def test_evidence_of_an_unknown_type_is_refused(store: SqlStore) -> None:
         store.decided(decision(evidence={"pods": {"a"}}))
 
 
+def test_evidence_by_anything_but_text_is_refused(store: SqlStore) -> None:
+    with pytest.raises(TypeError, match="keys of stored objects are text, not 1"):
+        store.decided(decision(evidence={1: "pod"}))
+
+
 def test_a_time_in_another_zone_comes_back_as_the_same_moment_in_utc(store: SqlStore) -> None:
     there = NOW.astimezone(ZoneInfo("Asia/Kathmandu"))
     found = store.decision(store.decided(decision(at=there)))
