@@ -9,6 +9,7 @@ import pytest
 
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.core.pods import Pod, PodPhase
+from receiver.core.policy import Taint
 from receiver.ports import Cloud, CloudPool, Cluster, ClusterFacts, Did, Receipt
 
 READS = {"look", "gpu_pods_on"}
@@ -32,6 +33,10 @@ EXAMPLES: Mapping[str, Any] = {
     "pod": POD,
     "reason": "TriggeredScaleUp",
     "message": "usable in about 8 minutes",
+    "shown": 2,
+    "consenting": True,
+    "labels": {"gpu": "on-demand"},
+    "taints": (Taint(key="gpu", value="true"),),
 }
 
 
