@@ -1,17 +1,19 @@
 """Pods that are placed together."""
 
+from datetime import timedelta
+
 from receiver.replay.world import GPU, PodSpec
 from tests.replay.builders import job, placed, pool, run, the_pod, vms, world
 
 
 def test_an_elastic_gang_is_placed_with_its_minimum_and_grows_pod_by_pod() -> None:
     w = world(pool(count=1))
-    w.submit(job("g", pods=4, gang=True, gang_min=2))
+    w.submit(job("g", runs=9000, pods=5, gang=True, gang_min=2))
     assert not any(p.node for p in run(w, 1).pods.values())
     w.resize("a", 3)
     assert sum(p.node is not None for p in run(w, 400).pods.values()) == 3
     w.resize("a", 4)
-    assert all(p.node for p in run(w, 800).pods.values())
+    assert sum(p.node is not None for p in run(w, 800).pods.values()) == 4
 
 
 def test_a_pod_that_joins_a_running_elastic_gang_needs_no_other() -> None:
@@ -30,6 +32,25 @@ def test_a_gang_member_that_was_evicted_comes_back_beside_the_others() -> None:
     run(w, 10)
     w.evict("default", "g-0")
     assert the_pod(run(w, 20), "g-0-r1").node is not None
+
+
+def test_the_last_pod_of_a_gang_comes_back_after_the_others_have_finished() -> None:
+    w = world(pool(count=2))
+    annotations = {"gpu-autoscaler.io/gang": "g"}
+    for name, minutes in (("short", 1), ("long", 60)):
+        spec = PodSpec(
+            namespace="ml",
+            name=name,
+            requests={GPU: 1},
+            duration=timedelta(minutes=minutes),
+            annotations=annotations,
+            owner_kind="ReplicaSet",
+            gang_size=2,
+        )
+        w.add_pod(spec)
+    assert the_pod(run(w, 120), "short", "ml").phase == "Succeeded"
+    w.evict("ml", "long")
+    assert the_pod(run(w, 130), "long-r1", "ml").node is not None
 
 
 def test_a_gang_of_unlike_pods_is_placed_with_those_that_fit() -> None:

@@ -47,13 +47,25 @@ def test_a_pod_on_a_crashed_driver_stays_and_holds_its_gpu_after_it() -> None:
     assert [s.pod for s in w.gpu_samples()] == [None]
 
 
+def test_the_gpu_of_a_crashed_driver_is_in_no_average() -> None:
+    w = run(world(pool(count=2)), 10)
+    w.submit(job(runs=9000))
+    name = the_pod(run(w, 60)).node or ""
+    w.faults.lose_gpu(name)
+    assert run(w, 200).utilization("a", timedelta(seconds=100)) == 0.0
+    w.faults.recover(name)
+    assert run(w, 400).utilization("a", timedelta(seconds=100)) == pytest.approx(0.45)
+
+
 def test_a_node_that_offers_no_gpu_yet_loses_none() -> None:
     w = world()
     w.resize("a", 1)
     run(w, 200)
     w.faults.lose_gpu(vms(w)[0].hostname)
     assert w.gpus("a") == 0
-    assert run(w, 320).gpus("a") == 1
+    run(w, 320)
+    w.faults.recover(vms(w)[0].hostname)
+    assert w.gpus("a") == 1
 
 
 # --- the kubelet is silent ---

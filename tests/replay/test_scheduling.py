@@ -52,7 +52,7 @@ def test_a_pod_that_waits_is_left_alone_while_its_reason_stays() -> None:
     w.submit(job(gpus_per_pod=2))
     version = the_pod(run(w, 1)).version
     w.patch_node(vms(w)[0].hostname, annotations={"seen": "yes"})
-    assert the_pod(run(w, 2)).version == version
+    assert the_pod(run(w, 60)).version == version
 
 
 def test_reasons_are_sorted_by_their_text_as_kube_scheduler_does() -> None:
@@ -267,6 +267,8 @@ def test_a_pod_bound_by_hand_ignores_cordons() -> None:
     run(w, 10)
     w.bind("default", "j-0", name)
     assert (the_pod(w).node, the_pod(run(w, 15)).phase) == (name, "Running")
+    w.resize("a", 2)
+    assert the_pod(run(w, 400)).node == name
 
 
 @pytest.mark.parametrize("pod, node, status", [("j-1", None, 404), ("j-0", "nowhere", 404), ("j-0", None, 409)])
