@@ -31,6 +31,7 @@ RULES = {
     "not_silenced": "expire the silence in Alertmanager (`amtool silence expire`) if the pool may grow again",
     "growth_is_not_paused": "see why the alert fires that the reason names; it pauses growth",
     "not_backing_off": "read the error in the reason; the pool is tried again by itself when the back-off ends",
+    "not_undone_by_others": "find out who or what changes the pool's count at Civo, and leave it to one of you",
     "provisioning_works": "look at the node that the reason names, at Civo and with `kubectl describe node`",
     "cooled_down": "nothing: it ends by itself at the time that the reason names",
     "one_change_at_a_time": "nothing, if it ends within a minute; else look at the open action's last error",

@@ -171,7 +171,30 @@ def test_where_a_limit_leaves_a_part_pods_that_share_a_bought_node_are_not_held(
     assert [found[f"p{i}"].fate.state for i in (2, 1, 0)] == [State.BUYING, State.BUYING, State.HELD]
 
 
+def test_a_rule_that_leaves_nothing_is_named_before_one_that_leaves_a_part() -> None:
+    state = a_state(last_grow_at=NOW - timedelta(seconds=5))
+    waiting = [a_pod(f"p{i}") for i in range(4)]
+    found = explained(facts(state, waiting=waiting), a_policy(limits=Limits(max_gpus=2)))
+    assert {(e.fate.state, e.fate.rule) for e in found.values()} == {(State.HELD, "cooled_down")}
+
+
 # --- gangs
+
+
+def test_a_gang_that_has_a_part_of_its_room_already_is_not_held_where_a_limit_leaves_the_rest() -> None:
+    waiting = [*a_gang(3, created_at=NOW - 9 * MINUTE), a_pod("young")]
+    found = explained(facts(a_state(a_node("n1")), waiting=waiting), a_policy(limits=Limits(max_gpus=3)))
+    assert {found[f"rank-{i}"].fate.state for i in range(3)} == {State.BUYING}
+    assert found["young"].fate.state is State.HELD
+
+
+def test_a_gang_in_two_pools_is_held_while_one_of_them_does_not_grow() -> None:
+    pools = (a_pool(labels={"gpu": "l40s"}), a_pool("a100", labels={"gpu": "a100"}))
+    waiting = [a_pod(f"rank-{n}", gang="ml/train", node_selector={"gpu": n}) for n in ("l40s", "a100")]
+    resting = a_state(pool="a100-id", last_grow_at=NOW - timedelta(seconds=5))
+    found = explained(facts(a_state(), resting, waiting=waiting), a_policy(*pools))
+    fates = {(e.fate.state, e.fate.pool, e.fate.rule) for e in found.values()}
+    assert fates == {(State.HELD, "a100-id", "cooled_down")}
 
 
 def test_a_gang_that_lacks_pods_is_told_that_no_node_helps_it() -> None:
@@ -229,6 +252,13 @@ def test_a_pool_that_fits_stands_beside_one_that_does_not() -> None:
         ("l40s", None),
         ("a100", "its node selector wants gpu=l40s, nodes carry gpu=a100"),
     ]
+
+
+def test_a_pool_whose_node_came_otherwise_than_configured_is_not_said_to_fit() -> None:
+    pool, node = a_pool(labels={"gpu": "l40s"}), a_node("n1", labels={"gpu": "rtx"})
+    only = the_one(facts(a_state(node), waiting=[a_pod(node_selector={"gpu": "l40s"})]), a_policy(pool))
+    assert only.fate.state is State.FITS_NOWHERE
+    assert "node n1 shows otherwise than configured" in str(only.fits[0].why)
 
 
 @pytest.mark.parametrize(
@@ -341,7 +371,7 @@ def test_every_state_has_a_line_on_what_to_do() -> None:
 
 def test_every_guardrail_that_can_hold_growth_has_a_line_on_what_to_do() -> None:
     only_removal = {"above_the_floor"}
-    assert {g.__name__ for g in GUARDRAILS} - only_removal == set(RULES) - {"gangs_whole"}
+    assert {g.__name__ for g in GUARDRAILS} - only_removal - set(RULES) == set()
 
 
 @pytest.mark.parametrize("state", list(State))
@@ -369,6 +399,10 @@ def test_an_observed_purchase_is_not_something_to_wait_for() -> None:
     )
     assert bought.startswith("nothing")
     assert "mode: act" in observed
+
+
+def test_observe_mode_changes_nothing_about_what_helps_a_held_pod() -> None:
+    assert what_to_do("held", "within_maximum", namespace="ml", pod="p", observing=True) == RULES["within_maximum"]
 
 
 def test_a_state_of_another_version_has_no_line() -> None:
