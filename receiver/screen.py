@@ -36,7 +36,7 @@ def about_pool(
     """Lines on a pool and its latest decision, from GET /api/v1/pools/NAME and /decisions/ID."""
     yield f"GPU pool {pool.get('name')} ({pool.get('pool')}), size {pool.get('size')}, mode {pool.get('mode')}"
     yield _counts(pool)
-    yield f"wanted: {_known(pool.get('wanted'))} nodes, allowed {_bounds(pool)}; {_waiting(pool)}"
+    yield f"wanted: {_known(pool.get('wanted'))}, allowed {_bounds(pool)}; {_waiting(pool)}"
     yield from _why(pool, decision)
     yield from _in_the_way(pool, at)
     action = pool.get("open_action")
@@ -86,7 +86,7 @@ def _why(pool: Mapping[str, Any], decision: Mapping[str, Any] | None) -> Iterato
             said = f"{reason.get('rule')}: {reason.get('detail')}"
             yield f"  {reason.get('verdict'):<6} {reason.get('target'):>3}  {said}"
     quiet = sum(1 for reason in reasons if reason.get("verdict") == QUIET)
-    yield f"  {some(quiet, 'rule')} more had nothing to object"
+    yield f"  and {some(quiet, 'rule')} with nothing to object"
 
 
 def _in_the_way(pool: Mapping[str, Any], at: datetime | None) -> Iterator[str]:

@@ -125,11 +125,11 @@ def test_a_pool_is_explained_with_its_counts_and_every_rule_that_spoke(url: str)
     assert done.stdout.splitlines() == [
         f"GPU pool l40s ({L40S}), size an.g1.l40s.kube.x1, mode act",
         "nodes: 4 required, 3 ready, 1 building, 2 busy, 1 idle, 0 unknown",
-        "wanted: 4 nodes, allowed 0 to 8; 1 GPU waited for",
+        "wanted: 4, allowed 0 to 8; 1 GPU waited for",
         "why: decision 42 (grow, 3 -> 4 nodes); the rules that spoke, in order:",
         "  wants    6  demand: 3 GPUs are waited for.",
         "  limits   4  within_limits: 1 of 3 fits the hourly limit.",
-        "  1 rule more had nothing to object",
+        "  and 1 rule with nothing to object",
         "cooldown: ends at 14:30:20 UTC (in 24 s)",
         "can change unaided at 14:30:20 UTC (in 24 s)",
         "a node usually takes 7 min until its GPUs are allocatable",

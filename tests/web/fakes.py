@@ -138,6 +138,9 @@ class FakeStore:
     ) -> None:
         raise NotImplementedError
 
+    def stop_removals(self, pool: str, backoff: Backoff, notice: Notice, at: datetime) -> None:
+        raise NotImplementedError
+
     def say(self, notice: Notice, at: datetime) -> bool:
         raise NotImplementedError
 
