@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from receiver.core.actions import Action, ActionKind, Outcome, OutcomeKind, Victim, VictimStage
+from receiver.core.actions import Action, ActionKind, Because, Outcome, OutcomeKind, Victim, VictimStage
+from receiver.core.counts import late_after
 from receiver.core.model import Backoff, CordonedBy, Node, PoolState, Stage
 from receiver.core.moments import LOOK_AGAIN_AFTER
 from receiver.core.words import some
@@ -25,7 +26,7 @@ LONGEST_DELAY = timedelta(hours=1)  # a Retry-After beyond this is not believed
 MOST_ATTEMPTS = 5
 RESCALING = "cannot_scale_already_rescaling_cluster"  # normal while nodes build, and the same for every pool
 PATIENT_ATTEMPTS = 40
-COUNT_MUST_FALL_WITHIN = timedelta(minutes=15)
+MUST_GO_WITHIN = timedelta(minutes=15)
 POLL_DELETED = timedelta(seconds=5)
 FINISHED = (VictimStage.GONE, VictimStage.SPARED)
 
@@ -74,13 +75,11 @@ def settled(action: Action, state: PoolState, now: datetime) -> Outcome | None:
             at=now,
             detail="no chosen node may go any more: it is wanted again, or its next paid unit began",
         )
-    still_there = deleted & {n.instance for n in state.nodes if not n.leaving}
-    raised_since = state.required > action.from_count  # by somebody else: then the count says nothing about us
-    if still_there or (state.required > action.from_count - len(deleted) and not raised_since):
-        return None  # the count is late, or a replacement comes: growth would start from a wrong number
-    return Outcome(
-        kind=OutcomeKind.CONFIRMED, at=now, detail=f"{some(len(deleted), 'node')} removed, {state.required} left"
-    )
+    if deleted & {n.instance for n in state.nodes if not n.leaving}:
+        return None
+    late = late_after(action, state, now)
+    left = f"{late.surviving} left, Civo still counts {late.shown}" if late else f"{state.required} left"
+    return Outcome(kind=OutcomeKind.CONFIRMED, at=now, detail=f"{some(len(deleted), 'node')} removed, {left}")
 
 
 def carry_out(action: Action, state: PoolState, wanted: Collection[str], hands: Hands, now: datetime) -> Progress:
@@ -89,7 +88,7 @@ def carry_out(action: Action, state: PoolState, wanted: Collection[str], hands: 
         if action.kind is ActionKind.GROW:
             if _too_early(action, now):
                 return Progress(action=action, again_at=action.retry_at)
-            return _grow(action, hands, now)
+            return _grow(action, state, hands, now)
         return _retire(action, state, wanted, hands, now)
     except TryLater as error:
         return _later(action, state, error, now)
@@ -127,9 +126,10 @@ def _later(action: Action, state: PoolState, error: TryLater, now: datetime) -> 
     return Progress(action=waiting, again_at=retry_at)
 
 
-def _grow(action: Action, hands: Hands, now: datetime) -> Progress:
+def _grow(action: Action, state: PoolState, hands: Hands, now: datetime) -> Progress:
     hands.ready()
-    receipt = hands.cloud.resize(action.pool, decided_on=action.from_count, target=action.to_count)
+    shown = state.required + state.uncounted if state.uncounted else None
+    receipt = hands.cloud.resize(action.pool, decided_on=action.from_count, target=action.to_count, shown=shown)
     kind = {
         Did.DONE: OutcomeKind.CONFIRMED,
         Did.ALREADY: OutcomeKind.CONFIRMED,
@@ -173,15 +173,17 @@ def _retire(action: Action, state: PoolState, wanted: Collection[str], hands: Ha
         return Progress(action=moved, outcome=ended)
     if trouble is not None:
         return _later(moved, state, trouble, now)
-    late = [v for v in victims if v.stage is VictimStage.DELETED and now - (v.since or now) > COUNT_MUST_FALL_WITHIN]
-    if late:
-        detail = (
-            f"the count of {state.required} did not fall within {COUNT_MUST_FALL_WITHIN} of removing {_names(moved)}"
-        )
+    there = [v for v in victims if v.stage is VictimStage.DELETED and now - (v.since or now) > MUST_GO_WITHIN]
+    if there:
+        detail = f"Civo took the DELETE of {_names(moved)} and still lists them after {MUST_GO_WITHIN}"
         stopped = _give_up(moved, state, detail, now)
-        assert stopped.backoff is not None
-        return replace(stopped, backoff=replace(stopped.backoff, until=now + COUNT_STUCK_BACKOFF))
+        return replace(stopped, backoff=removals_stopped(detail, now))
     return Progress(action=moved, again_at=_look_again_at(moved, now))
+
+
+def removals_stopped(why: str, now: datetime) -> Backoff:
+    """The back-off of a pool whose removals Civo does not answer by one node less: each would only cost money."""
+    return Backoff(failures=1, until=now + COUNT_STUCK_BACKOFF, reason=why)
 
 
 def _refused(action: Action, state: PoolState, refused: Mapping[str, str], now: datetime) -> Progress:
@@ -229,7 +231,7 @@ def _retire_one(
         return victim
     if node is None or node.stage is Stage.DELETING:
         return replace(victim, stage=VictimStage.DELETED, since=now)  # a crash came between the DELETE and our note
-    if not wanted or node.busy:
+    if not wanted or (node.busy and victim.because is not Because.CONSOLIDATED):
         return _spare(victim, node, action, hands, now)
     if victim.stage is VictimStage.CORDONED and node.cordoned_by is not CordonedBy.US:
         raise _RefusedError(f"somebody made {node.name} schedulable again")
@@ -237,17 +239,27 @@ def _retire_one(
     if early or (victim.stage is VictimStage.CORDONED and not waited):
         return victim
     hands.ready()
+    if victim.stage is VictimStage.CHOSEN and not node.registered:
+        return _delete(victim, node, action, hands, now)  # Kubernetes has no node to cordon
     if victim.stage is VictimStage.CHOSEN:
         did = _made(cluster.cordon(node.name, action.id))
         stage = VictimStage.SPARED if did is Did.DIFFERS else VictimStage.CORDONED
         return replace(victim, stage=stage, since=now)
-    if cluster.gpu_pods_on(node.name):
+    moves = victim.because is Because.CONSOLIDATED
+    if not moves and cluster.gpu_pods_on(node.name):
         return _spare(victim, node, action, hands, now)
-    drained = cluster.drain(node.name)
-    if _made(drained) is Did.DIFFERS:
-        _spare(victim, node, action, hands, now)
-        raise _RefusedError(drained.sentence)
-    if cluster.gpu_pods_on(node.name):  # the last look: draining takes time
+    if victim.because is not Because.STUCK or node.stage is Stage.INSTALLING:  # a dead node's pods cannot leave it
+        drained = cluster.drain(node.name, consenting=moves)
+        if _made(drained) is Did.DIFFERS:
+            _spare(victim, node, action, hands, now)
+            raise _RefusedError(drained.sentence)
+    return _delete(victim, node, action, hands, now)
+
+
+def _delete(victim: Victim, node: Node, action: Action, hands: Hands, now: datetime) -> Victim:
+    """Look once more, because draining takes time, and delete the instance."""
+    assert hands.cluster is not None
+    if hands.cluster.gpu_pods_on(node.name):
         return _spare(victim, node, action, hands, now)
     hands.ready()
     _made(hands.cloud.retire(action.pool, victim.instance))

@@ -4,19 +4,22 @@ Promises not to decide and not to write. A source that fails becomes a SourceSta
 would have told is unknown, never zero.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from receiver.answers import ask, date_changes, judge_dcgm, judge_heartbeat, judge_prometheus
 from receiver.core.actions import Action, ActionKind, VictimStage
 from receiver.core.budget import month_of
 from receiver.core.cost import spend
+from receiver.core.counts import drift, surviving, why_removals_stop
 from receiver.core.memory import Memory, NodeLife, PoolMemory
-from receiver.core.model import CordonedBy, Facts, Node, PoolState, Source, SourceState, Spend, Stage
+from receiver.core.model import CordonedBy, Drift, Facts, Node, PoolState, Source, SourceState, Spend, Stage
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import Policy, Pool
 from receiver.core.signals import signals_from, silenced_pools
+from receiver.lives import by_node, lives_of, stage_of
 from receiver.ports import (
     CORDON_ANNOTATION,
     PROTECT_ANNOTATION,
@@ -36,7 +39,6 @@ SILENT_BEFORE_FALLBACK = timedelta(minutes=1)
 PAYLOAD_LIFE = timedelta(
     minutes=4, seconds=30
 )  # 2 x repeat_interval (2m) + group_interval (30s) of rules/alertmanager.yml
-LOST = (Stage.BOOTING, Stage.INSTALLING)  # where a node that was usable stands when it loses its GPUs or goes NotReady
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,15 +54,19 @@ class Sources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """The facts, and what the ledger should keep of them: node lives and required counts.
+    """The facts, and what the ledger should keep of them: node lives, required counts as Civo shows them, drifts.
 
-    *orphans* are open actions of pools that left the configuration, *pods* every GPU pod of the cluster, those on
-    nodes of no configured pool too.
+    *works* are the pools of which a node has just become usable, *replaced* those whose removals Civo answers
+    otherwise than by one node less, with the sentence that says how. *orphans* are open actions of pools that left
+    the configuration, *pods* every GPU pod of the cluster, those on nodes of no configured pool too.
     """
 
     facts: Facts
     lives: tuple[NodeLife, ...]
     required: Mapping[str, int]
+    works: frozenset[str] = frozenset()
+    drifts: Mapping[str, Drift] = field(default_factory=dict)
+    replaced: Mapping[str, str] = field(default_factory=dict)
     orphans: tuple[Action, ...] = ()
     pods: tuple[Pod, ...] = ()
 
@@ -92,7 +98,7 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
     judge_prometheus(telemetry, states, now)
     judge_heartbeat(memory, policy, states, now)
 
-    lives = _lives(cloud, cluster, memory, policy, now)
+    lives = lives_of(cloud, cluster, telemetry, memory, policy, now)
     usd, unpriced = spend(lives, month.start, now, policy.billing)
     alerts = [*(alarms.alerts if alarms else ())]
     if alarms is None:
@@ -105,7 +111,7 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
         lives={life.instance: life for life in lives},
         silenced=silenced_pools(alarms.silences if alarms else (), policy),
         nodes={n.instance: n for n in cluster.nodes} if cluster else {},
-        pods=_by_node(cluster),
+        pods=by_node(cluster),
         at=now,
     )
     pools = tuple(_pool_state(p, seen) for p in policy.pools)
@@ -120,13 +126,39 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
         spend=Spend(month=month.name, usd=usd, unpriced=unpriced),
         grown_last_hour=memory.grown_last_hour,
         removed_last_hour=memory.removed_last_hour,
+        bound_gangs=_bound_gangs(cluster),
         deliveries=memory.deliveries,
     )
     required = {p.id: cloud[p.id].required for p in policy.pools if p.id in cloud} if cloud is not None else {}
     ours = {p.id for p in policy.pools}
-    orphans = tuple(m.open_action for i, m in memory.pools.items() if m.open_action is not None and i not in ours)
-    pods = cluster.pods if cluster else ()
-    return Looked(facts=facts, lives=lives, required=required, orphans=orphans, pods=pods)
+    before = {life.instance for life in memory.lives if life.usable_at is not None}
+    return Looked(
+        facts=facts,
+        lives=lives,
+        required=required,
+        works=frozenset(x.pool for x in lives if x.usable_at is not None and x.instance not in before),
+        drifts={i: found for i, n in required.items() if (found := drift(memory.pools.get(i), n, now)) is not None},
+        replaced=_replaced(pools, required, memory, now),
+        orphans=tuple(m.open_action for i, m in memory.pools.items() if m.open_action is not None and i not in ours),
+        pods=cluster.pods if cluster else (),
+    )
+
+
+def _replaced(
+    pools: Sequence[PoolState], required: Mapping[str, int], memory: Memory, now: datetime
+) -> Mapping[str, str]:
+    found = {
+        state.pool: why_removals_stop(memory.pools[state.pool].late, required[state.pool], len(state.living), now)
+        for state in pools
+        if state.pool in required and state.pool in memory.pools
+    }
+    return {pool: why for pool, why in found.items() if why is not None}
+
+
+def _bound_gangs(cluster: ClusterFacts | None) -> Mapping[str, int]:
+    """How many pods of each gang have a node."""
+    bound = (p.gang for p in cluster.pods if p.node and not p.terminating) if cluster else ()
+    return Counter(gang for gang in bound if gang is not None)
 
 
 def _waiting(
@@ -143,92 +175,11 @@ def _waiting(
     return telemetry.waiting if telemetry is not None else ()
 
 
-def _lives(
-    cloud: Mapping[str, CloudPool] | None,
-    cluster: ClusterFacts | None,
-    memory: Memory,
-    policy: Policy,
-    now: datetime,
-) -> tuple[NodeLife, ...]:
-    """Bring the node lives of the ledger up to date with what Civo lists now."""
-    known = {life.instance: life for life in memory.lives}
-    if cloud is None:
-        return memory.lives
-    nodes = {n.instance: n for n in cluster.nodes} if cluster else {}
-    held = _by_node(cluster)
-    listed: dict[str, NodeLife] = {}
-    for found in cloud.values():
-        pool = policy.pool(found.id)
-        for instance in found.instances:
-            old = known.get(instance.id)
-            if pool is not None:
-                stage = _stage(instance, nodes.get(instance.id), cluster is not None, pool)
-                known_as = nodes[instance.id].name if instance.id in nodes else instance.hostname
-                idle = stage is Stage.USABLE and known_as not in held
-                listed[instance.id] = _life(old, instance, pool, stage, idle, now)
-            elif old is not None:  # its pool left the configuration: it still costs what it cost
-                listed[instance.id] = replace(old, idle_since=None)
-    gone = (
-        life if life.gone_at else replace(life, gone_at=now, idle_since=None)
-        for life in memory.lives
-        if life.instance not in listed
-    )
-    return (*listed.values(), *(_priced(life, policy) for life in gone))
-
-
-def _life(old: NodeLife | None, instance: Instance, pool: Pool, stage: Stage, idle: bool, now: datetime) -> NodeLife:
-    """The life of a listed instance. The first `created_at` counts: while it builds, Civo may leave it out."""
-    price = old.price_usd_per_hour if old else None
-    return NodeLife(
-        instance=instance.id,
-        pool=pool.id,
-        name=instance.hostname,
-        size=pool.size,
-        created_at=old.created_at if old else instance.created_at,
-        price_usd_per_hour=pool.price_usd_per_hour if price is None else price,
-        usable_at=(old.usable_at if old else None) or (now if stage is Stage.USABLE else None),
-        idle_since=((old.idle_since if old else None) or now) if idle else None,
-        lost_at=((old.lost_at if old else None) or now) if stage in LOST and old and old.usable_at else None,
-    )
-
-
-def _priced(life: NodeLife, policy: Policy) -> NodeLife:
-    """Give a life without a price the one that its size has by now."""
-    pool = policy.pool(life.pool)
-    if life.price_usd_per_hour is not None or pool is None or pool.size != life.size:
-        return life
-    return replace(life, price_usd_per_hour=pool.price_usd_per_hour)
-
-
-def _by_node(cluster: ClusterFacts | None) -> Mapping[str, tuple[Pod, ...]]:
-    """The GPU pods that hold a node, running or about to, by its name."""
-    held: dict[str, list[Pod]] = {}
-    for pod in cluster.pods if cluster else ():
-        if pod.node:
-            held.setdefault(pod.node, []).append(pod)
-    return {name: tuple(pods) for name, pods in held.items()}
-
-
-def _stage(instance: Instance, node: ClusterNode | None, cluster_answers: bool, pool: Pool) -> Stage:
-    """How far an instance has come. Civo's undocumented statuses are broken, not busy and not idle."""
-    if instance.status == "DELETING":
-        return Stage.DELETING
-    if instance.status in ("BUILDING", "BUILD_PENDING"):
-        return Stage.BUILDING
-    if instance.status != "ACTIVE":
-        return Stage.BROKEN
-    if not cluster_answers:
-        return Stage.UNKNOWN
-    if node is None or not node.ready:
-        return Stage.BOOTING
-    offered = all(node.allocatable.get(r, 0) > 0 for r in pool.resources)
-    return Stage.USABLE if offered else Stage.INSTALLING
-
-
 def _pool_state(pool: Pool, seen: _Seen) -> PoolState:
     past = seen.memory.pools.get(pool.id, PoolMemory())
     found = seen.cloud.get(pool.id) if seen.cloud is not None else None
-    required = past.required if seen.cloud is None else (found.required if found else 0)
+    shown = past.required if seen.cloud is None else (found.required if found else 0)
+    required = surviving(past.late, shown, seen.at)
     instances = found.instances if found else ()
     return PoolState(
         pool=pool.id,
@@ -239,7 +190,11 @@ def _pool_state(pool: Pool, seen: _Seen) -> PoolState:
         last_shrink_at=past.last_shrink_at,
         backoff=past.backoff,
         removal_backoff=past.removal_backoff,
-        required_since=past.required_since if past.required == required else seen.at,
+        required_since=past.required_since if past.required == shown else seen.at,
+        uncounted=shown - required,
+        provisioning=past.provisioning,
+        ready_in=past.ready_in,
+        drifts=past.drifts,
         utilization=seen.telemetry.utilization.get(pool.id) if seen.telemetry else None,
         silenced_by=seen.silenced.get(pool.id),
     )
@@ -247,7 +202,7 @@ def _pool_state(pool: Pool, seen: _Seen) -> PoolState:
 
 def _node(instance: Instance, pool: Pool, seen: _Seen, past: PoolMemory) -> Node:
     node, life = seen.nodes.get(instance.id), seen.lives.get(instance.id)
-    stage = _stage(instance, node, seen.cluster is not None, pool)
+    stage = stage_of(instance, node, seen.cluster is not None, pool)
     was_usable = life is not None and life.usable_at is not None
     if was_usable and stage in (Stage.BOOTING, Stage.INSTALLING):
         stage = Stage.BROKEN  # it was usable before: a node that lost its GPUs or went NotReady is not on its way
@@ -261,7 +216,10 @@ def _node(instance: Instance, pool: Pool, seen: _Seen, past: PoolMemory) -> Node
         instance=instance.id,
         stage=Stage.DELETING if _is_deleted(instance.id, past) else stage,
         created_at=life.created_at if life else instance.created_at,
+        registered=node is not None,
         was_usable=was_usable,
+        usable_since=life.usable_at if life else None,
+        unknown_since=life.unknown_since if life else None,
         lost_at=life.lost_at if life else None,
         allocatable=dict(node.allocatable) if node else {},
         pods=pods,
@@ -273,6 +231,7 @@ def _node(instance: Instance, pool: Pool, seen: _Seen, past: PoolMemory) -> Node
         hosts=node.hosts if node else (),
         labels=dict(node.labels) if node else {},
         taints=node.taints if node else (),
+        activity=seen.telemetry.nodes.get(node.name) if seen.telemetry and node else None,
     )
 
 

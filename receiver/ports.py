@@ -300,6 +300,9 @@ class Store(Protocol):
         A confirmed or observed one resets the pool's back-off of its kind; a failed one sets it. *late* is kept
         as the pool's late count; a confirmed growth ends one."""
 
+    def stop_removals(self, pool: str, backoff: Backoff, notice: Notice, at: datetime) -> None:
+        """Back *pool* off from removal, forget its late count and put *notice* into the outbox, in one transaction."""
+
     def say(self, notice: Notice, at: datetime) -> bool:
         """Put *notice* into the outbox unless the last of its topic had the same key; True when it was put there.
 

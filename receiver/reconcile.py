@@ -6,23 +6,24 @@ from datetime import datetime
 
 import structlog
 
-from receiver.act import FINISHED, Hands, Progress, WriterLostError, carry_out, settled
-from receiver.core import tell
+from receiver.act import Hands, Progress, WriterLostError, carry_out, removals_stopped, settled
+from receiver.core import tell, warn
 from receiver.core.actions import Action, ActionKind, Change, Decision, Outcome, OutcomeKind, VictimStage
 from receiver.core.assign import Assignment, assign
+from receiver.core.counts import late_after
 from receiver.core.decide import decide_all
-from receiver.core.model import CordonedBy, Facts, PoolState, Source
+from receiver.core.model import Facts, PoolState, Source
 from receiver.core.picture import picture
-from receiver.core.plan import join, plan
-from receiver.core.pods import Pod
+from receiver.core.plan import join, plan, provisioning_failed
 from receiver.core.policy import Policy
+from receiver.events import tell_the_rest, tell_who_waits
 from receiver.look import Sources, look
 from receiver.ports import Store, TryLater, WontWork
 from receiver.shutdown import shut_down_idle
+from receiver.tend import dress_nodes, undo_orphaned_cordons
+from receiver.work import Work
 
 log = structlog.get_logger("receiver")
-EVENTS_PER_ACTION = 50  # pods told by a Kubernetes Event about one growth
-EVENTS_PER_STEP = 50  # and about fitting nowhere: a thousand pods must not keep the loop from scaling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +41,25 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     """Run one step at *now*. Raises TryLater when the store fails, WriterLostError when we may not write."""
     store = sources.store
     looked = look(sources, policy, now)
-    store.saw(looked.lives, looked.required, now)
+    store.saw(looked.lives, looked.required, now, works=looked.works, drifts=looked.drifts)
     facts = _settle(looked.facts, store, policy, now)
+    facts = _stop_removals(facts, looked.replaced, store, policy, now)
     _let_go_of_orphans(looked.orphans, policy, hands, store, now)
     assignment = assign(facts, policy)
     decisions = decide_all(facts, assignment, policy)
     numbers = {pool: store.decided(decision) for pool, decision in decisions.items()}
-    work = _Work(facts=facts, assignment=assignment, policy=policy, mode=mode, hands=hands, store=store, now=now)
+    work = Work(
+        facts=facts,
+        assignment=assignment,
+        decisions=decisions,
+        numbers=numbers,
+        drifts=looked.drifts,
+        policy=policy,
+        mode=mode,
+        hands=hands,
+        store=store,
+        now=now,
+    )
     again = [d.reconsider_at for d in decisions.values() if d.reconsider_at]
     failed: list[str] = []
     for pool, decision in decisions.items():
@@ -55,13 +68,14 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
             if progress is not None:
                 _close(progress, decision, work)
                 again += [progress.again_at] if progress.again_at else []
-            _undo_orphaned_cordons(facts.pool(pool), progress, work)
+            undo_orphaned_cordons(facts.pool(pool), progress, work)
         except (TryLater, WriterLostError):
             raise  # the store failed, or we may not write: that ends the step for every pool
         except Exception:
             log.exception("pool not served", pool=pool)
             failed.append(pool)
-    _tell_the_rest(decisions, work)
+    dress_nodes(work)
+    tell_the_rest(work)
     shut_down_idle(looked, sources, hands, policy, mode, now)
     store.keep_snapshot(picture(facts, assignment, decisions, numbers, policy, mode), now)
     store.considered(facts.deliveries, now)
@@ -73,19 +87,6 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
         reconsider_at=min((a for a in again if a > now), default=None),
         failed_pools=tuple(failed),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Work:
-    """What acting and telling need besides the decisions."""
-
-    facts: Facts
-    assignment: Assignment
-    policy: Policy
-    mode: str
-    hands: Hands
-    store: Store
-    now: datetime
 
 
 def _settle(facts: Facts, store: Store, policy: Policy, now: datetime) -> Facts:
@@ -100,8 +101,11 @@ def _settle(facts: Facts, store: Store, policy: Policy, now: datetime) -> Facts:
         if action is None or outcome is None:
             pools.append(state)
             continue
-        store.closed(action, outcome, None, tell.ended(action, outcome, None, policy, None))
+        late = late_after(action, state, now) if outcome.kind is OutcomeKind.CONFIRMED else None
+        store.closed(action, outcome, None, tell.ended(action, outcome, None, policy, None), late=late)
         done = replace(state, open_action=None)
+        if late is not None:
+            done = replace(done, required=late.surviving, uncounted=late.shown - late.surviving)
         if outcome.kind is OutcomeKind.CONFIRMED and action.kind is ActionKind.GROW:
             grown += action.to_count - action.from_count
             done = replace(done, last_grow_at=now, backoff=None)
@@ -109,6 +113,19 @@ def _settle(facts: Facts, store: Store, policy: Policy, now: datetime) -> Facts:
             done = replace(done, last_shrink_at=now, removal_backoff=None)
         pools.append(done)
     return replace(facts, pools=tuple(pools), grown_last_hour=facts.grown_last_hour + grown)
+
+
+def _stop_removals(facts: Facts, replaced: Mapping[str, str], store: Store, policy: Policy, now: datetime) -> Facts:
+    """Back off from removal where Civo answers one otherwise than by one node less, and tell."""
+    pools: list[PoolState] = []
+    for state in facts.pools:
+        why = replaced.get(state.pool)
+        if why is not None:
+            backoff = removals_stopped(why, now)
+            store.stop_removals(state.pool, backoff, warn.removals_stopped(state.pool, backoff, policy), now)
+            state = replace(state, required=state.required + state.uncounted, uncounted=0, removal_backoff=backoff)
+        pools.append(state)
+    return replace(facts, pools=tuple(pools))
 
 
 def _let_go_of_orphans(orphans: Sequence[Action], policy: Policy, hands: Hands, store: Store, now: datetime) -> None:
@@ -128,7 +145,7 @@ def _let_go_of_orphans(orphans: Sequence[Action], policy: Policy, hands: Hands, 
         store.closed(action, outcome, None, tell.ended(action, outcome, None, policy, None))
 
 
-def _act(decision: Decision, number: int, work: _Work) -> Progress | None:
+def _act(decision: Decision, number: int, work: Work) -> Progress | None:
     """Continue the pool's open action if the decision still wants it, else withdraw it and open what it wants."""
     state, store, now = work.facts.pool(decision.pool), work.store, work.now
     action = state.open_action
@@ -146,11 +163,11 @@ def _act(decision: Decision, number: int, work: _Work) -> Progress | None:
             action = replace(
                 action, attempts=carried.attempts, retry_at=carried.retry_at, last_error=carried.last_error
             )
-        if not store.opened(action):
+        if not store.opened(action, provisioning_failed(action, state)):
             return None
     let_go = decision.candidates[: decision.present - decision.target] if decision.change is Change.SHRINK else ()
     if action.kind is ActionKind.RETIRE:
-        action = join(action, let_go, state, now)
+        action = join(action, decision, state)
     return carry_out(action, state, let_go, work.hands, now)
 
 
@@ -166,74 +183,17 @@ def _was_observed(action: Action, decision: Decision, store: Store) -> bool:
     return same_work and {v.instance for v in last.action.victims} == {v.instance for v in action.victims}
 
 
-def _close(progress: Progress, decision: Decision, work: _Work) -> None:
+def _close(progress: Progress, decision: Decision, work: Work) -> None:
     store, policy = work.store, work.policy
     if progress.outcome is None:
         store.progressed(progress.action)
         return
     notice = tell.ended(progress.action, progress.outcome, decision, policy, work.assignment.budget)
-    store.closed(progress.action, progress.outcome, progress.backoff, notice)
-    if progress.action.kind is ActionKind.GROW and progress.outcome.kind is OutcomeKind.CONFIRMED:
-        asking = [p for w in work.assignment.pools[decision.pool].asking for p in w.pods]
-        _announce(work.hands, asking[:EVENTS_PER_ACTION], "TriggeredScaleUp", tell.scale_up_event(decision, policy))
-
-
-def _announce(hands: Hands, pods: Sequence[Pod], reason: str, message: str) -> None:
-    """Leave an Event on each of *pods*; ones that cannot be written must neither fail nor hold up the step."""
-    if hands.cluster is None:
-        return
-    for pod in pods:
-        if not pod.uid:
-            continue
-        try:
-            hands.ready()
-            hands.cluster.announce(pod, reason=reason, message=message)
-        except (TryLater, WontWork) as error:
-            log.warning("events not written", pod=pod.key, pods=len(pods), error=str(error))
-            return
-
-
-def _undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: _Work) -> None:
-    """Lift cordons of ours that outlived their action, for example through a crash between closing and uncordoning."""
-    hands = work.hands
-    if hands.cluster is None or not work.facts.up(Source.KUBERNETES):
-        return
-    action = progress.action if progress and progress.outcome is None else state.open_action
-    if progress is not None and progress.outcome is not None:
-        return  # it ended in this step: the next look shows what is left of it
-    ours = {v.node for v in action.victims if v.stage not in FINISHED} if action else set()
-    for node in state.living:
-        if node.cordoned_by is CordonedBy.US and node.name not in ours and not _is_going(state, node.instance):
-            try:
-                hands.ready()
-                hands.cluster.uncordon(node.name)
-            except (TryLater, WontWork) as error:
-                log.warning("orphaned cordon not lifted", node=node.name, error=str(error))
-
-
-def _is_going(state: PoolState, instance: str) -> bool:
-    victims = state.open_action.victims if state.open_action else ()
-    return any(v.instance == instance and v.stage is VictimStage.DELETED for v in victims)
-
-
-def _tell_the_rest(decisions: Mapping[str, Decision], work: _Work) -> None:
-    """Tell, once each, what no action would tell: misfits, budget stages, silent sources, holds, stuck nodes."""
-    facts, assignment, policy = work.facts, work.assignment, work.policy
-    room = EVENTS_PER_STEP
-    for group in tell.misfit_groups(assignment.misfits):
-        if work.store.say(tell.misfit(group), work.now):
-            pods = [p for found in group for p in found.workload.pods][:room]
-            _announce(work.hands, pods, "NotTriggerScaleUp", group[0].detail)
-            room -= len(pods)
-    notices = (
-        *tell.budget_stage(assignment.budget),
-        *tell.silent_sources(facts),
-        *tell.held(decisions, assignment, policy),
-        *tell.stuck(facts, policy),
-        *tell.ignored(facts, assignment, policy),
-    )
-    for notice in notices:
-        work.store.say(notice, work.now)
+    confirmed = progress.outcome.kind is OutcomeKind.CONFIRMED
+    late = late_after(progress.action, work.facts.pool(decision.pool), work.now) if confirmed else None
+    store.closed(progress.action, progress.outcome, progress.backoff, notice, late=late)
+    if confirmed and progress.action.kind is ActionKind.GROW:
+        tell_who_waits(decision, work)
 
 
 def _log_step(facts: Facts, decisions: Mapping[str, Decision], mode: str) -> None:

@@ -30,7 +30,8 @@ from receiver.core.idle_shutdown import (
     windows,
 )
 from receiver.core.policy import Policy
-from receiver.core.tell import SILENT_FOR, Notice
+from receiver.core.tell import Notice
+from receiver.core.warn import SILENT_FOR
 from receiver.look import Looked, Sources
 from receiver.ports import Cluster, Did, Store, Telemetry, TryLater, WontWork
 

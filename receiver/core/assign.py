@@ -23,6 +23,7 @@ from receiver.core.capacity import (
     new_bin,
     open_tally,
 )
+from receiver.core.consolidate import movable
 from receiver.core.demand import missing_pods, take, why_nowhere, workloads
 from receiver.core.market import Market, Matching, gang_kind
 from receiver.core.model import Facts, Source, SourceState
@@ -63,6 +64,7 @@ class Wanted:
     settled: tuple[str, ...] = ()  # workloads that fit what exists or is on its way
     placed: tuple[tuple[str, str], ...] = ()  # of those, the ones that fit a usable node: (workload, instance)
     held: tuple[Held, ...] = ()
+    movable: frozenset[str] = frozenset()  # busy instances whose pods consented to move and fit elsewhere
     budget: BudgetView | None = None
     sources: Mapping[Source, SourceState] = field(default_factory=dict)
     deliveries: tuple[int, ...] = ()
@@ -103,8 +105,9 @@ def assign(facts: Facts, policy: Policy) -> Assignment:
         _hold_floor(tally, allowance)
     for tally in tallies.values():
         _keep_standby(tally, allowance)
+    empties = movable(tallies.values())
     return Assignment(
-        pools={x.pool.id: _wanted(x, facts, budget) for x in tallies.values()},
+        pools={x.pool.id: _wanted(x, facts, budget, empties) for x in tallies.values()},
         misfits=tuple(misfits),
         budget=budget,
     )
@@ -292,7 +295,7 @@ def _keep_standby(tally: Tally, allowance: Allowance) -> None:
         allowance.open(tally, "standby")
 
 
-def _wanted(tally: Tally, facts: Facts, budget: BudgetView | None) -> Wanted:
+def _wanted(tally: Tally, facts: Facts, budget: BudgetView | None, empties: frozenset[str]) -> Wanted:
     return Wanted(
         pool=tally.pool.id,
         bounds=tally.bounds,
@@ -308,6 +311,7 @@ def _wanted(tally: Tally, facts: Facts, budget: BudgetView | None) -> Wanted:
         settled=tuple(tally.settled),
         placed=tuple(tally.placed),
         held=tuple(tally.held),
+        movable=empties & {n.instance for n in tally.state.nodes},
         budget=budget,
         sources=facts.sources,
         deliveries=facts.deliveries,

@@ -8,7 +8,8 @@ from decimal import Decimal
 from receiver.core.actions import ActionKind, VictimStage
 from receiver.core.budget import BudgetView
 from receiver.core.cost import unit_price
-from receiver.core.demand import take
+from receiver.core.counts import undone_by_others
+from receiver.core.demand import IGNORED_NAMESPACES, take
 from receiver.core.model import ON_ITS_WAY, CordonedBy, Facts, Node, PoolState, SignalAction, Stage
 from receiver.core.pods import Workload
 from receiver.core.policy import Policy, Pool
@@ -221,7 +222,8 @@ def open_tally(pool: Pool, facts: Facts) -> Tally:
     halted = any(s.action in halts and s.pool in (None, pool.id) for s in facts.signals)
     stuck = bool(stuck_on_the_way(pool, state, facts.at))
     unpriced = pool.price_usd_per_hour is None
-    held = unpriced or backing_off or halted or stuck or state.silenced_by is not None
+    undone = undone_by_others(state, facts.at, grows=True) is not None
+    held = unpriced or backing_off or halted or stuck or undone or state.silenced_by is not None
     return Tally(
         pool=pool,
         state=state,
@@ -239,13 +241,20 @@ def _capacity(pool: Pool, state: PoolState, facts: Facts) -> Iterable[Bin]:
     """
     going = _deleted_victims(state)
     usable = [n for n in state.of(Stage.USABLE) if n.cordoned_by is not CordonedBy.SOMEONE and n.instance not in going]
-    for node in sorted(usable, key=lambda n: (sum(n.free.values()), n.name)):
-        yield Bin(pool=pool.id, instance=node.instance, free=dict(node.free), usable=True)
+    rooms = [(_room_on(n), n) for n in usable]
+    for free, node in sorted(rooms, key=lambda room: (sum(room[0].values()), room[1].name)):
+        yield Bin(pool=pool.id, instance=node.instance, free=dict(free), usable=True)
     for node in state.living:
         if _is_coming(node, pool, facts):
             yield Bin(pool=pool.id, instance=node.instance, free=dict(pool.resources))
     for _ in range(0 if unlisted_too_long(pool, state, facts.at) else state.unlisted):
         yield Bin(pool=pool.id, instance=None, free=dict(pool.resources))
+
+
+def _room_on(node: Node) -> Mapping[str, int]:
+    """What is free on a usable node, or will be when the GPU operator's validation pods are done with it."""
+    staying = tuple(p for p in node.pods if p.namespace not in IGNORED_NAMESPACES)
+    return node.free if len(staying) == len(node.pods) else replace(node, pods=staying).free
 
 
 def _deleted_victims(state: PoolState) -> frozenset[str]:
@@ -274,14 +283,25 @@ def unlisted_too_long(pool: Pool, state: PoolState, now: datetime) -> bool:
     return state.unlisted > 0 and since is not None and now - since > pool.provision_timeout
 
 
-def stuck_on_the_way(pool: Pool, state: PoolState, now: datetime) -> tuple[str, ...]:
-    """Names of the nodes that did not become usable in time, or came up broken, and the ones Civo never built."""
-    late = [
-        n.name
+def stuck_nodes(pool: Pool, state: PoolState, now: datetime) -> tuple[Node, ...]:
+    """The nodes that did not become usable in time, or came up broken."""
+    return tuple(
+        n
         for n in state.living
         if not n.was_usable
         and (n.stage is Stage.BROKEN or (n.stage in ON_ITS_WAY and now - n.created_at > pool.provision_timeout))
-    ]
+    )
+
+
+def lost_nodes(pool: Pool, state: PoolState, now: datetime) -> tuple[Node, ...]:
+    """The nodes that were usable, broke, and did not come back in the time that a new one may take."""
+    broken = (n for n in state.living if n.was_usable and n.stage is Stage.BROKEN)
+    return tuple(n for n in broken if n.lost_at is not None and now - n.lost_at > pool.provision_timeout)
+
+
+def stuck_on_the_way(pool: Pool, state: PoolState, now: datetime) -> tuple[str, ...]:
+    """Names of the nodes that did not become usable in time, or came up broken, and the ones Civo never built."""
+    late = [n.name for n in stuck_nodes(pool, state, now)]
     missing = [f"{some(state.unlisted, 'node')} that Civo does not list"] if unlisted_too_long(pool, state, now) else []
     return (*late, *missing)
 

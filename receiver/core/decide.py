@@ -1,17 +1,17 @@
 """Decide how many nodes a pool should have, and say why. Pure: the same values give the same decision."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from receiver.core.actions import ActionKind, Decision, Reason, Verdict, VictimStage
 from receiver.core.assign import Assignment, Wanted, floor_gives_way
-from receiver.core.cost import next_unit_at
 from receiver.core.guardrails import Case, apply
-from receiver.core.model import CordonedBy, Facts, Node, PoolState, Signal, SignalAction, Source, Stage
+from receiver.core.model import Facts, Node, PoolState, Signal, SignalAction, Source, Stage
 from receiver.core.moments import reconsider_at, removal_moment
 from receiver.core.policy import Policy
+from receiver.core.removal import is_dead, removable
 from receiver.core.words import some
 
 NOTED = (SignalAction.SCALE_UP, SignalAction.SCALE_DOWN, SignalAction.HOLD, SignalAction.FALLBACK)
@@ -30,6 +30,7 @@ def decide(state: PoolState, wanted: Wanted, signals: Sequence[Signal], policy: 
     case = Case(pool=pool, state=state, wanted=wanted, signals=mine, policy=policy, now=now)
     reasons = [_note(s, state.required) for s in mine if s.action in NOTED]
     due = removable(case)
+    case = replace(case, dead=sum(is_dead(n) for n in due))
     sources = _sources_of_size(case, due)
     reasons += sources
     target = sources[-1].target if sources else state.required
@@ -103,11 +104,30 @@ def _sources_of_size(case: Case, due: Sequence[Node]) -> list[Reason]:
         if count > 0:
             target += count
             found.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target, detail=detail))
-    if target == case.present and due:
-        target -= len(due)
-        names = ", ".join(n.name for n in due)
-        found.append(Reason(rule="idle_nodes", verdict=Verdict.WANTS, target=target, detail=_why_due(case, names)))
+    if case.dead:  # what grows beside them waits until they are gone: they are what it was bought for
+        found = [replace(r, verdict=Verdict.NOTES, target=case.present) for r in found]
+    if target == case.present or case.dead:
+        target = case.present
+        for rule, nodes, why in _going(due, case, grows=any(count > 0 for _, count, _ in asked)):
+            target -= len(nodes)
+            detail = f"{', '.join(n.name for n in nodes)}: {why}"
+            found.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target, detail=detail))
     return found
+
+
+def _going(due: Sequence[Node], case: Case, *, grows: bool) -> Iterator[tuple[str, Sequence[Node], str]]:
+    """The nodes that go, by the rule that wants it; only dead ones while the pool wants to grow."""
+    by_rule = {
+        "dead_nodes": (
+            [n for n in due if is_dead(n)],
+            f"not usable within {case.pool.provision_timeout}",
+        ),
+        "idle_nodes": ([n for n in due if not is_dead(n) and not n.busy], _why_due(case)),
+        "consolidation": ([n for n in due if n.busy], "its pods consented to be moved and fit on other nodes"),
+    }
+    for rule, (nodes, why) in by_rule.items():
+        if nodes and (rule == "dead_nodes" or not grows):
+            yield rule, nodes, why
 
 
 def _asking(wanted: Wanted) -> str:
@@ -118,10 +138,10 @@ def _asking(wanted: Wanted) -> str:
     return f"{gpus} {wait} for {', '.join(names[:3])}{more}: {some(wanted.for_demand, 'more node')}"
 
 
-def _why_due(case: Case, names: str) -> str:
+def _why_due(case: Case) -> str:
     if case.policy.billing.by_the_hour:
-        return f"{names}: no GPU pod, and the next paid unit begins within {case.policy.billing.removal_margin}"
-    return f"{names}: no GPU pod for {case.pool.idle_for}"
+        return f"no GPU pod, and the next paid unit begins within {case.policy.billing.removal_margin}"
+    return f"no GPU pod for {case.pool.idle_for}"
 
 
 def _nothing_to_do(case: Case) -> Reason:
@@ -146,44 +166,6 @@ def _nothing_to_do(case: Case) -> Reason:
     else:
         detail = "nothing waits and nothing idles"
     return Reason(rule="nothing_wanted", verdict=Verdict.NOTES, target=case.present, detail=detail)
-
-
-def removable(case: Case) -> tuple[Node, ...]:
-    """The idle nodes whose moment has come, soonest paid unit first; a pool's spare nodes are left."""
-    due = [
-        n
-        for n in case.state.nodes
-        if _may_go(n, case) and removal_moment(n, case.pool, case.policy, case.now) <= case.now
-    ]
-    due.sort(key=lambda n: (next_unit_at(n.created_at, case.now, case.policy.billing), n.name))
-    spare = [
-        n
-        for n in case.state.of(Stage.USABLE)
-        if not n.busy and n.instance not in case.wanted.needed and n.cordoned_by is not CordonedBy.SOMEONE
-    ]
-    keep = 0 if floor_gives_way(case.wanted) else case.wanted.bounds.standby_nodes
-    # Never more than Civo wants to have: where it wants fewer than live, it is about to take one itself.
-    return tuple(due[: max(0, min(len(spare) - keep, case.present))])
-
-
-def _may_go(node: Node, case: Case) -> bool:
-    """True when nothing but time keeps *node*: it is usable, idle, ours to take and nobody waits for it."""
-    return (
-        node.stage is Stage.USABLE
-        and not node.busy
-        and node.idle_since is not None
-        and node.cordoned_by is not CordonedBy.SOMEONE
-        and not node.protected
-        and not node.hosts
-        and node.instance not in case.wanted.needed
-        and not _was_refused(node, case)
-    )
-
-
-def _was_refused(node: Node, case: Case) -> bool:
-    """True while a removal of this very node backs off: something there may not be evicted."""
-    backoff = case.state.removal_backoff
-    return backoff is not None and node.instance in backoff.instances and case.now < backoff.until
 
 
 def _evidence(case: Case) -> dict[str, Any]:

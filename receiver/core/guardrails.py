@@ -10,7 +10,14 @@ from datetime import datetime
 
 from receiver.core.actions import ActionKind, Reason, Verdict
 from receiver.core.assign import Wanted, floor_gives_way
-from receiver.core.capacity import LONGEST_GROWTH_BACKOFF, LONGEST_REMOVAL_BACKOFF, stuck_on_the_way
+from receiver.core.capacity import (
+    LONGEST_GROWTH_BACKOFF,
+    LONGEST_PROVISIONING_BACKOFF,
+    LONGEST_REMOVAL_BACKOFF,
+    probes_left,
+    stuck_on_the_way,
+)
+from receiver.core.counts import undone_by_others
 from receiver.core.model import PoolState, Signal, SignalAction, Source
 from receiver.core.policy import Fallback, Policy, Pool
 from receiver.core.words import some
@@ -26,6 +33,7 @@ class Case:
     signals: tuple[Signal, ...]  # those of this pool or of every pool
     policy: Policy
     now: datetime
+    dead: int = 0  # nodes that go because they never came up, or broke: no floor is held by them
 
     @property
     def present(self) -> int:
@@ -154,11 +162,19 @@ def not_backing_off(target: int, case: Case) -> Left | None:
 
 
 def provisioning_works(target: int, case: Case) -> Left | None:
-    """While a node of the pool is stuck on its way or came up broken, no further one is bought."""
-    stuck = stuck_on_the_way(case.pool, case.state, case.now) if target > case.present else ()
-    if not stuck:
+    """While a node is stuck on its way, or shortly after one was, none is bought; then one on trial, till one works."""
+    if target <= case.present:
         return None
-    return case.present, f"{', '.join(stuck)}: not usable within {case.pool.provision_timeout}; look there first"
+    stuck = stuck_on_the_way(case.pool, case.state, case.now)
+    if stuck:
+        return case.present, f"{', '.join(stuck)}: not usable within {case.pool.provision_timeout}; look there first"
+    failed, left = case.state.provisioning, probes_left(case.state, case.now)
+    if failed is None or left is None or case.present + left >= target:
+        return None
+    said = f"{failed.reason} ({some(failed.failures, 'failure')} in a row)"
+    if failed.holds(case.now, LONGEST_PROVISIONING_BACKOFF):
+        return case.present, f"{said}: no other node before {failed.until:%Y-%m-%d %H:%M:%S} UTC"
+    return case.present + left, f"{said}: one node on trial until one becomes usable"
 
 
 def cooled_down(target: int, case: Case) -> Left | None:
@@ -189,10 +205,23 @@ def above_the_floor(target: int, case: Case) -> Left | None:
     """A pool does not shrink below its minimum, unless the budget stop says so."""
     # What was deleted and is still counted at Civo is no node to fall back on.
     ghosts = max(0, case.present - len(case.state.living)) if case.state.open_action else 0
-    floor = case.wanted.bounds.min_nodes + ghosts
+    floor = min(case.wanted.bounds.min_nodes + ghosts, case.present - case.dead)
     if target >= case.present or target >= floor or floor_gives_way(case.wanted):
         return None
     return min(case.present, floor), f"at least {some(case.wanted.bounds.min_nodes, 'node')}"
+
+
+def not_undone_by_others(target: int, case: Case) -> Left | None:
+    """What somebody else turned back three times in a day is not tried again for a day: they have their way."""
+    grows = target > case.present
+    until = undone_by_others(case.state, case.now, grows=grows)
+    if until is None:
+        return None
+    change, way = ("growth", "lowered") if grows else ("removals", "raised")
+    return (
+        case.present,
+        f"somebody {way} the count again and again after our {change}: none before {until:%Y-%m-%d %H:%M} UTC",
+    )
 
 
 GUARDRAILS: tuple[Guardrail, ...] = (
@@ -206,6 +235,7 @@ GUARDRAILS: tuple[Guardrail, ...] = (
     growth_is_not_paused,
     above_the_floor,
     not_backing_off,
+    not_undone_by_others,
     provisioning_works,
     cooled_down,
     one_change_at_a_time,

@@ -42,6 +42,7 @@ class Node:
 
     *allocatable* are GPU resources; *pods* the GPU pods bound to it; *idle_since* is None when a pod holds
     a GPU there or when nobody could tell (see *stage* UNKNOWN). *was_usable* is True once it has been usable,
+    *usable_since* says when that was,
     *lost_at* when it stopped being so.
     *registered* is True while Kubernetes has a node object for it, *unknown_since* is when its GPUs were first seen
     in use although no pod holds them (None: they are not).
@@ -59,6 +60,7 @@ class Node:
     idle_since: datetime | None = None
     registered: bool = True
     was_usable: bool = False
+    usable_since: datetime | None = None
     unknown_since: datetime | None = None
     lost_at: datetime | None = None
     cordoned_by: CordonedBy | None = None
@@ -103,7 +105,7 @@ class Backoff:
 class LateCount:
     """A removal that Civo's required count does not show yet: it says *shown* where *surviving* nodes are left.
 
-    *since* is when the removal was closed. It is believed for a while only (`receiver.core.late`).
+    *since* is when the removal was closed. It is believed for a while only (`receiver.core.counts`).
     """
 
     surviving: int
@@ -113,11 +115,12 @@ class LateCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """A required count that somebody else changed, as seen at *at*."""
+    """A required count that somebody else changed, as seen at *at*; *undoes* when it turned our own change back."""
 
     at: datetime
     from_count: int
     to_count: int
+    undoes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

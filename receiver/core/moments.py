@@ -4,7 +4,9 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from receiver.core.actions import VictimStage
+from receiver.core.consolidate import consents
 from receiver.core.cost import next_unit_at
+from receiver.core.counts import GIVES_WAY_FOR
 from receiver.core.guardrails import Case
 from receiver.core.model import ON_ITS_WAY, Node, Stage
 from receiver.core.policy import Policy, Pool
@@ -22,10 +24,15 @@ def removal_moment(node: Node, pool: Pool, policy: Policy, now: datetime) -> dat
     since = node.idle_since or now
     if not policy.billing.by_the_hour:
         return since + pool.idle_for
-    rested = since + min(SAFETY_MINIMUM, pool.idle_for)
+    return max(since + min(SAFETY_MINIMUM, pool.idle_for), unit_ends_soon(node, policy, now))
+
+
+def unit_ends_soon(node: Node, policy: Policy, now: datetime) -> datetime:
+    """A margin before the next paid unit of *node*; now where every second is billed."""
+    if not policy.billing.by_the_hour:
+        return now
     margin = max(policy.billing.removal_margin, min(SHORTEST_MARGIN, policy.billing.granularity / 4))
-    moment = next_unit_at(node.created_at, now, policy.billing) - margin
-    return max(rested, moment)
+    return next_unit_at(node.created_at, now, policy.billing) - margin
 
 
 def reconsider_at(case: Case) -> datetime | None:
@@ -39,9 +46,11 @@ def _moments(case: Case) -> Iterable[datetime]:
         yield state.last_grow_at + pool.grow_cooldown
     if state.last_shrink_at and not case.policy.billing.by_the_hour:
         yield state.last_shrink_at + pool.shrink_cooldown
-    for backoff in (state.backoff, state.removal_backoff):
+    for backoff in (state.backoff, state.removal_backoff, state.provisioning):
         if backoff:
             yield backoff.until
+    for drift in state.drifts:
+        yield drift.at + GIVES_WAY_FOR
     if state.required_since and state.unlisted:
         yield state.required_since + pool.provision_timeout + AN_INSTANT
     change = next_change(pool.windows, case.now)
@@ -61,6 +70,11 @@ def _moments_of(node: Node, case: Case) -> Iterable[datetime]:
             yield next_unit
     elif node.stage in (*ON_ITS_WAY, Stage.UNKNOWN):
         yield node.created_at + case.pool.provision_timeout + AN_INSTANT
+    elif node.stage is Stage.BROKEN and node.lost_at is not None:
+        yield node.lost_at + case.pool.provision_timeout + AN_INSTANT
+    if by_the_hour and node.busy and all(consents(p) for p in node.pods):
+        yield unit_ends_soon(node, case.policy, case.now)
+        yield next_unit
     if by_the_hour and case.wanted.budget is not None and node.stage is not Stage.DELETING:
         yield next_unit  # the spend rises then
 

@@ -1,14 +1,18 @@
 """Make a decision executable: an absolute count or named victims, under an id that the same decision gives again."""
 
-from collections.abc import Sequence
+import hashlib
 from dataclasses import replace
-from datetime import datetime
+from datetime import timedelta
 from decimal import Decimal
 
-from receiver.core.actions import Action, ActionKind, Change, Decision, Victim
+from receiver.core.actions import Action, ActionKind, Because, Change, Decision, Victim
 from receiver.core.cost import unit_price
-from receiver.core.model import PoolState
+from receiver.core.model import Backoff, PoolState, Stage
 from receiver.core.policy import Policy
+
+FIRST_BACKOFF = timedelta(minutes=30)
+FIRST_BACKOFF_BESIDE_WORKING_NODES = timedelta(minutes=5)
+LONGEST_BACKOFF = timedelta(hours=24)
 
 
 def plan(decision: Decision, state: PoolState, policy: Policy) -> Action | None:
@@ -33,7 +37,6 @@ def plan(decision: Decision, state: PoolState, policy: Policy) -> Action | None:
             to_count=decision.target,
             reserved_usd=Decimal(0) if price is None else new_nodes * unit_price(price, policy.billing),
         )
-    names = {n.instance: n.name for n in state.nodes}
     chosen = decision.candidates[: decision.present - decision.target]
     return Action(
         id=f"{stamp}-retire-{len(chosen)}",
@@ -42,13 +45,43 @@ def plan(decision: Decision, state: PoolState, policy: Policy) -> Action | None:
         opened_at=decision.at,
         from_count=decision.present,
         to_count=decision.present - len(chosen),
-        victims=tuple(Victim(instance=i, node=names[i], since=decision.at) for i in chosen),
+        victims=tuple(_victim(i, decision, state) for i in chosen),
     )
 
 
-def join(action: Action, let_go: Sequence[str], state: PoolState, now: datetime) -> Action:
-    """Add to an open removal the nodes whose moment came meanwhile: a late count must not keep them another hour."""
+def _victim(instance: str, decision: Decision, state: PoolState) -> Victim:
+    node = next(n for n in state.nodes if n.instance == instance)
+    because = Because.IDLE if node.stage is Stage.USABLE else Because.STUCK
+    if node.busy:
+        because = Because.CONSOLIDATED
+    return Victim(instance=instance, node=node.name, because=because, since=decision.at)
+
+
+def provisioning_failed(action: Action, state: PoolState) -> Backoff | None:
+    """The pool's back-off from provisioning when *action* removes nodes that never became usable, else None.
+
+    Each failure in a row doubles it, up to a day: every node on trial costs a paid unit. Where other nodes of the
+    pool work it begins lower, for one bad machine says little of the next.
+    """
+    bad = {v.instance for v in action.victims if v.because is Because.STUCK}
+    never = [n.name for n in state.nodes if n.instance in bad and not n.was_usable]
+    if not never:
+        return None
+    failures = (state.provisioning.failures if state.provisioning else 0) + 1
+    first = FIRST_BACKOFF_BESIDE_WORKING_NODES if state.of(Stage.USABLE) else FIRST_BACKOFF
+    base = min(first * 2 ** min(failures - 1, 10), LONGEST_BACKOFF)
+    spread = hashlib.sha256(action.id.encode()).digest()[0] / 255 * 0.1
+    reason = f"{', '.join(never)} never became usable"
+    return Backoff(failures=failures, until=action.opened_at + base * (1 + spread), reason=reason)
+
+
+def join(action: Action, decision: Decision, state: PoolState) -> Action:
+    """Add to an open removal the nodes whose moment came meanwhile: a late count must not keep them another hour.
+
+    Nodes that never became usable wait for an action of their own, with which their back-off is stored.
+    """
     known = {v.instance for v in action.victims}
-    names = {n.instance: n.name for n in state.nodes}
-    more = tuple(Victim(instance=i, node=names[i], since=now) for i in let_go if i not in known)
+    let_go = decision.candidates[: max(0, decision.present - decision.target)]
+    new = (_victim(i, decision, state) for i in let_go if i not in known)
+    more = tuple(v for v in new if v.because is not Because.STUCK)
     return replace(action, victims=(*action.victims, *more), to_count=action.to_count - len(more)) if more else action

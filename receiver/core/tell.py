@@ -8,8 +8,6 @@ from enum import StrEnum
 from receiver.core.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, Verdict, VictimStage
 from receiver.core.assign import Assignment, Misfit
 from receiver.core.budget import BudgetStage, BudgetView
-from receiver.core.capacity import stuck_on_the_way
-from receiver.core.model import Facts, Node
 from receiver.core.policy import Policy, Pool
 from receiver.core.words import some
 
@@ -40,11 +38,6 @@ class Notice:
     all_clear: bool = False
 
 
-# A source must be silent for this long before people are told: one lost answer is no news.
-SILENT_FOR = timedelta(minutes=2)
-RETURN_IS_NEWS_FOR = timedelta(minutes=5)
-CLEAR = "clear"
-IGNORED_FOR = timedelta(minutes=2)  # the scheduler needs a moment after a node became usable
 SPEAKS_UP = (Verdict.HOLDS, Verdict.LIMITS)
 # Holds that a person may want to act on; cooldowns and back-offs end by themselves.
 WORTH_TELLING = ("price_is_known", "within_budget", "within_maximum", "within_limits")
@@ -135,11 +128,21 @@ def why(decision: Decision) -> str:
     return "; ".join(said) or "nothing wanted a change"
 
 
-def scale_up_event(decision: Decision, policy: Policy) -> str:
-    """The Kubernetes Event text for a pod that a growth is for."""
+def scale_up_event(decision: Decision, policy: Policy, ready_in: timedelta | None) -> str:
+    """The Kubernetes Event text for a pod that a growth is for; *ready_in* is how long a node usually takes."""
     pool = policy.pool(decision.pool)
     name = pool.name if pool else decision.pool
-    return f"GPU pool {name} grows from {decision.present} to {decision.target} nodes for waiting GPU pods"
+    if ready_in is not None:
+        when = f"usable in about {max(1, round(ready_in / timedelta(minutes=1)))} min"
+    else:
+        when = f"usable within {pool.provision_timeout} at the latest" if pool else "on its way"
+    return f"GPU pool {name} grows from {decision.present} to {decision.target} nodes for waiting GPU pods, {when}"
+
+
+def held_event(decision: Decision, policy: Policy) -> str:
+    """The Kubernetes Event text for a pod that a guardrail keeps waiting."""
+    pool, reason = policy.pool(decision.pool), decision.deciding
+    return f"GPU pool {pool.name if pool else decision.pool} does not grow: {reason.rule}: {reason.detail}"
 
 
 def misfit_groups(misfits: Sequence[Misfit]) -> list[list[Misfit]]:
@@ -193,30 +196,6 @@ def budget_stage(budget: BudgetView | None) -> Iterable[Notice]:
     )
 
 
-def silent_sources(facts: Facts) -> Iterable[Notice]:
-    """Notices of sources that have been silent for a while, and of their return; each spell is told once."""
-    for state in facts.sources.values():
-        if not state.configured or state.since is None:
-            continue
-        lasted = facts.at - state.since
-        if state.up and lasted < RETURN_IS_NEWS_FOR:
-            yield Notice(
-                topic=f"source:{state.source}",
-                key=CLEAR,
-                title=f"{state.source} answers again",
-                body=f"Since {state.since:%H:%M:%S} UTC.",
-                all_clear=True,
-            )
-        elif not state.up and lasted >= SILENT_FOR:
-            yield Notice(
-                topic=f"source:{state.source}",
-                key=f"silent since {state.since.isoformat()}",
-                title=f"{state.source} is silent",
-                body=f"{state.detail}\nWhat this stops is listed under 'Sources' in docs/guardrails.md.",
-                severity=Severity.WARNING,
-            )
-
-
 def held(decisions: Mapping[str, Decision], assignment: Assignment, policy: Policy) -> Iterable[Notice]:
     """Notices of work that waits because a rule holds it that a person could change; told once per rule and day."""
     for pool in policy.pools:
@@ -234,53 +213,3 @@ def held(decisions: Mapping[str, Decision], assignment: Assignment, policy: Poli
             severity=Severity.WARNING,
             pool=pool.id,
         )
-
-
-def stuck(facts: Facts, policy: Policy) -> Iterable[Notice]:
-    """Notices of nodes that did not become usable in time: they cost money and serve nobody; told once each."""
-    for pool in policy.pools:
-        names = stuck_on_the_way(pool, facts.pool(pool.id), facts.at)
-        if names:
-            yield Notice(
-                topic=f"stuck:{pool.id}",
-                key=",".join(names),
-                title=f"GPU pool {pool.name}: not usable within {pool.provision_timeout}",
-                body=(
-                    f"{', '.join(names)}.\nThe pool buys no further node meanwhile; other pools that fit are used."
-                    "\nLook at the instance at Civo, at `kubectl describe node` and at the GPU operator's pods."
-                ),
-                severity=Severity.WARNING,
-                pool=pool.id,
-            )
-
-
-def ignored(facts: Facts, assignment: Assignment, policy: Policy) -> Iterable[Notice]:
-    """Notices of pods that wait although a usable node would hold them as configured; told once per pod and node."""
-    pods = {p.key: p for p in facts.waiting}
-    for pool in policy.pools:
-        nodes = {n.instance: n for n in facts.pool(pool.id).nodes}
-        for workload, instance in assignment.pools[pool.id].placed:
-            node, pod = nodes[instance], pods.get(workload)
-            if pod is None or node.idle_since is None or facts.at - max(node.idle_since, pod.created_at) < IGNORED_FOR:
-                continue
-            yield Notice(
-                topic=f"ignored:{workload}",
-                key=f"{pod.uid}:{instance}",
-                title=f"{workload} waits beside a usable node of GPU pool {pool.name}",
-                body=(
-                    f"By the configuration {node.name} would hold it: {_differs(node, pool)}."
-                    "\nNo further node is bought for it: it would be like this one."
-                    f"\nCompare `kubectl describe pod -n {pod.namespace} {pod.name}` with the node."
-                ),
-                severity=Severity.WARNING,
-                pool=pool.id,
-            )
-
-
-def _differs(node: Node, pool: Pool) -> str:
-    """How *node* differs from what the configuration says of its pool."""
-    labels = [f"{k}={v}" for k, v in sorted(pool.labels.items()) if node.labels.get(k) != v]
-    extra = [f"{t.key}={t.value}:{t.effect}" for t in node.taints if t not in pool.taints]
-    said = [f"it lacks the labels {', '.join(labels)}"] if labels else []
-    said += [f"it carries the taints {', '.join(extra)}"] if extra else []
-    return " and ".join(said) or "its labels and taints are as configured, so look at CPU, memory and volumes"

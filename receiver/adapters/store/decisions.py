@@ -103,6 +103,12 @@ def closed(
         _expect(connection, action, outcome.at)
 
 
+def stop_removals(connection: Connection, pool: str, backoff: Backoff) -> None:
+    """Set *backoff* from removal; the late count that gave the reason is not believed any longer."""
+    values = {**rows.backoff_values(rows.REMOVAL, backoff), **rows.late_values(None)}
+    connection.execute(update(pools).where(pools.c.pool == pool).values(values))
+
+
 def _expect(connection: Connection, action: Action, at: datetime) -> None:
     """Remember the count that confirmed growth makes Civo show: it is no change by somebody else.
 

@@ -74,6 +74,6 @@ def _drifts(connection: Connection, now: datetime) -> dict[str, tuple[Drift, ...
     """The drifts of the last day by pool, oldest first."""
     found: dict[str, tuple[Drift, ...]] = {}
     for row in connection.execute(DRIFTS, {"since": now - DAY, "now": now}):
-        drift = Drift(at=row.at, from_count=row.from_count, to_count=row.to_count)
+        drift = Drift(at=row.at, from_count=row.from_count, to_count=row.to_count, undoes=row.undoes)
         found[row.pool] = (*found.get(row.pool, ()), drift)
     return found

@@ -145,6 +145,7 @@ drifts = Table(  # required counts that somebody else changed
     Column("at", Moment, nullable=False),
     Column("from_count", Integer, nullable=False),
     Column("to_count", Integer, nullable=False),
+    Column("undoes", Boolean, nullable=False),
     Index("one_drift_per_pool_and_step", "pool", "at", unique=True),
     Index("drifts_by_at", "at"),
 )

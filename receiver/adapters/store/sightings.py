@@ -12,6 +12,7 @@ from receiver.adapters.store.inbox import AT_ONCE
 from receiver.adapters.store.schema import drifts, node_lives, pools
 from receiver.adapters.store.totals import PROVISION_BUCKETS, PROVISION_MILLISECONDS, count
 from receiver.core import stages
+from receiver.core.counts import is_late
 from receiver.core.memory import Memory, NodeLife
 from receiver.core.model import Drift
 
@@ -22,7 +23,9 @@ NO_PROVISIONING = rows.backoff_values(rows.PROVISIONING, None)
 STORED_LIVES = select(*(node_lives.c[name] for name in rows.LIFE), node_lives.c.seen_at).where(
     node_lives.c.instance.in_(bindparam("instances", expanding=True))
 )
-STORED_POOLS = select(pools.c.pool, pools.c.required, pools.c.required_since, pools.c.late_shown)
+STORED_POOLS = select(
+    pools.c.pool, pools.c.required, pools.c.required_since, pools.c.late_surviving, pools.c.late_shown
+)
 LAST_USABLE = (
     select(node_lives.c.created_at, node_lives.c.usable_at)
     .where(node_lives.c.pool == bindparam("pool"), node_lives.c.usable_at > node_lives.c.seen_at)
@@ -39,7 +42,7 @@ def is_news(memory: Memory, lives: Sequence[NodeLife], required: Mapping[str, in
         past = memory.pools.get(pool)
         if past is None or past.required_since is None or past.required != shown:  # without a time it was not seen yet
             return True
-        if past.late is not None and past.late.shown != shown:
+        if past.late is not None and not is_late(past.late, shown):
             return True
     return bool(unlike(memory, lives))
 
@@ -69,7 +72,7 @@ def saw(
             update(pools).where(working, pools.c.provisioning_until.is_not(None)).values(NO_PROVISIONING)
         )
     for pool, drift in changed.items():
-        values = {"pool": pool, "at": drift.at, "from_count": drift.from_count, "to_count": drift.to_count}
+        values = {"pool": pool, **{name: getattr(drift, name) for name in ("at", "from_count", "to_count", "undoes")}}
         statement = insert(connection, drifts).values(values).on_conflict_do_nothing().returning(drifts.c.id)
         if connection.execute(statement).first() is not None:
             count(connection, "drifts", pool)
@@ -105,14 +108,14 @@ def _write_ready_in(connection: Connection, pool: str) -> None:
 
 
 def _write_counts(connection: Connection, required: Mapping[str, int], at: datetime) -> None:
-    """A count that differs from the one that a late count stands on ends it: Civo has caught up, or somebody came."""
+    """A count that has caught up with a late count, or rose above it, ends it."""
     stored = {row.pool: row for row in connection.execute(STORED_POOLS)}
     for pool, shown in required.items():
         row = stored.get(pool)
         values: rows.Values = {}
         if row is None or row.required_since is None or row.required != shown:
             values = {"required": shown, "required_since": at}
-        if row is not None and row.late_shown not in (None, shown):
+        if row is not None and row.late_shown is not None and not row.late_surviving < shown <= row.late_shown:
             values |= NO_LATE_COUNT
         if values:
             put(connection, pools, {"pool": pool, **values}, required=shown)

@@ -178,6 +178,12 @@ class SqlStore:
             if notice is not None:
                 notices.say(connection, notice, outcome.at)
 
+    def stop_removals(self, pool: str, backoff: Backoff, notice: Notice, at: datetime) -> None:
+        """See Store."""
+        with self._write_memory() as connection:
+            decisions.stop_removals(connection, pool, backoff)
+            notices.say(connection, notice, at)
+
     def decisions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredDecision]:
         """See Store."""
         with self._database.read() as connection:

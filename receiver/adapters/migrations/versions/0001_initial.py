@@ -157,6 +157,7 @@ def _pools() -> None:
         sa.Column("at", TIME, nullable=False),
         sa.Column("from_count", sa.Integer, nullable=False),
         sa.Column("to_count", sa.Integer, nullable=False),
+        sa.Column("undoes", sa.Boolean, nullable=False),
     )
     op.create_index("one_drift_per_pool_and_step", "drifts", ["pool", "at"], unique=True)
     op.create_index("drifts_by_at", "drifts", ["at"])

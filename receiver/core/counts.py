@@ -1,0 +1,87 @@
+"""What Civo's required count says of a pool: how many nodes survive a removal, and whether somebody else changed it."""
+
+from datetime import datetime, timedelta
+
+from receiver.core.actions import Action, ActionKind, VictimStage
+from receiver.core.memory import PoolMemory
+from receiver.core.model import Drift, LateCount, PoolState
+
+MUST_FALL_WITHIN = timedelta(minutes=15)  # after a removal; what stays longer is no delay
+UNDOINGS = 3
+GIVES_WAY_FOR = timedelta(hours=24)
+UNDONE_WITHIN = timedelta(hours=1)  # a change against our own within this time undoes it
+
+
+def surviving(late: LateCount | None, shown: int, now: datetime) -> int:
+    """The nodes that are asked for where Civo shows *shown*, less those removed that it still counts."""
+    return late.surviving if late is not None and is_late(late, shown) and not is_overdue(late, now) else shown
+
+
+def is_late(late: LateCount, shown: int) -> bool:
+    """True while Civo still counts nodes that were removed; a higher count than it showed then is somebody's wish."""
+    return late.surviving < shown <= late.shown
+
+
+def is_overdue(late: LateCount, now: datetime) -> bool:
+    """True when the count should have fallen by *now*."""
+    return now - late.since > MUST_FALL_WITHIN
+
+
+def why_removals_stop(late: LateCount | None, shown: int, living: int, now: datetime) -> str | None:
+    """Say how Civo answered a removal otherwise than by one node less, or None.
+
+    Removals that are answered with replacements only cost money.
+    """
+    if late is None or not is_late(late, shown):
+        return None
+    if living > late.surviving:
+        return f"Civo replaced a removed node: {living} nodes where {late.surviving} were left"
+    if is_overdue(late, now):
+        minutes = int(MUST_FALL_WITHIN.total_seconds() // 60)
+        return f"the count of {shown} did not fall to {late.surviving} within {minutes} minutes of a removal"
+    return None
+
+
+def late_after(action: Action, state: PoolState, now: datetime) -> LateCount | None:
+    """What a removal that ends now leaves uncounted: None when Civo's count fell, or somebody raised it meanwhile."""
+    if action.kind is not ActionKind.RETIRE:
+        return None
+    removed = sum(v.stage in (VictimStage.DELETED, VictimStage.GONE) for v in action.victims)
+    left, shown = action.from_count - removed, state.required + state.uncounted
+    raised = shown > action.from_count + state.uncounted
+    if not removed or raised or shown <= left:
+        return None
+    return LateCount(surviving=left, shown=shown, since=now)
+
+
+def drift(past: PoolMemory | None, shown: int, now: datetime) -> Drift | None:
+    """The change of a pool's count since the last look that none of our own actions explains, or None."""
+    if past is None or past.required_since is None or shown == past.required:
+        return None
+    low = high = past.required
+    action = past.open_action
+    if action is not None and action.kind is ActionKind.GROW:
+        high = max(high, action.to_count)
+    if _within(past.last_shrink_at, MUST_FALL_WITHIN, now) or (action and action.kind is ActionKind.RETIRE):
+        low = 0  # our removals show late and one by one
+    if low <= shown <= high:
+        return None
+    against = past.last_shrink_at if shown > past.required else past.last_grow_at
+    undoes = _within(against, UNDONE_WITHIN, now)
+    return Drift(at=now, from_count=past.required, to_count=shown, undoes=undoes)
+
+
+def undone_by_others(state: PoolState, now: datetime, *, grows: bool) -> datetime | None:
+    """Until when a pool does not grow, or does not shrink, because somebody keeps turning that back; None: it may.
+
+    Two programs that correct each other only cost money: after the third time in a day the other one has its way.
+    """
+    against = [d.at for d in state.drifts if d.undoes and (d.to_count < d.from_count) is grows]
+    if len(against) < UNDOINGS:
+        return None
+    until = max(against) + GIVES_WAY_FOR
+    return until if now < until else None
+
+
+def _within(moment: datetime | None, span: timedelta, now: datetime) -> bool:
+    return moment is not None and timedelta(0) <= now - moment <= span

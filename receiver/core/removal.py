@@ -1,0 +1,99 @@
+"""Which nodes may go, and in which order."""
+
+from collections.abc import Sequence
+
+from receiver.core.actions import Because, Victim
+from receiver.core.assign import floor_gives_way
+from receiver.core.capacity import lost_nodes, stuck_nodes
+from receiver.core.cost import next_unit_at
+from receiver.core.guardrails import Case
+from receiver.core.model import CordonedBy, Node, SignalAction, Stage
+from receiver.core.moments import removal_moment, unit_ends_soon
+
+
+def is_dead(node: Node) -> bool:
+    """True for a node that goes although it is not usable: it never came up, or it broke."""
+    return node.stage is not Stage.USABLE
+
+
+def removable(case: Case) -> tuple[Node, ...]:
+    """The nodes that may go now: dead ones, then idle ones whose moment has come, then busy ones that may be emptied.
+
+    Soonest paid unit first; a pool's spare nodes are left.
+    """
+    dead = [
+        n
+        for n in (*stuck_nodes(case.pool, case.state, case.now), *lost_nodes(case.pool, case.state, case.now))
+        if not n.busy and _is_ours_to_take(n, case)
+    ]
+    due = [n for n in case.state.nodes if _may_go(n, case) and _its_moment_came(n, case)]
+    moved = [n for n in case.state.nodes if may_be_emptied(n, case)]
+    for nodes in (dead, due, moved):
+        nodes.sort(key=lambda n: (next_unit_at(n.created_at, case.now, case.policy.billing), n.name))
+    spare = [
+        n
+        for n in case.state.of(Stage.USABLE)
+        if not n.busy and n.instance not in case.wanted.needed and n.cordoned_by is not CordonedBy.SOMEONE
+    ]
+    keep = 0 if floor_gives_way(case.wanted) else case.wanted.bounds.standby_nodes
+    # Never more than Civo wants to have: where it wants fewer than live, it is about to take one itself.
+    return tuple([*dead, *due[: max(0, len(spare) - keep)], *moved][: case.present])
+
+
+def _its_moment_came(node: Node, case: Case) -> bool:
+    """True when an idle node may go by the clock; one that we just emptied for that need not rest."""
+    emptied = any(v.instance == node.instance for v in _being_emptied(case))
+    moment = (
+        unit_ends_soon(node, case.policy, case.now)
+        if emptied
+        else removal_moment(node, case.pool, case.policy, case.now)
+    )
+    return moment <= case.now
+
+
+def _being_emptied(case: Case) -> Sequence[Victim]:
+    action = case.state.open_action
+    return [v for v in action.victims if v.because is Because.CONSOLIDATED] if action else []
+
+
+def may_be_emptied(node: Node, case: Case) -> bool:
+    """True when the pods of *node* consented to be moved, fit elsewhere, and its moment has come.
+
+    Where hours are paid that is the end of one; where seconds are, low utilization must have lasted (`scale_down`).
+    """
+    return (
+        node.stage is Stage.USABLE
+        and node.instance in case.wanted.movable
+        and case.firing(SignalAction.HOLD) is None
+        and _is_ours_to_take(node, case)
+        and (case.policy.billing.by_the_hour or case.firing(SignalAction.SCALE_DOWN) is not None)
+        and unit_ends_soon(node, case.policy, case.now) <= case.now
+    )
+
+
+def _may_go(node: Node, case: Case) -> bool:
+    """True when nothing but time keeps *node*: it is usable, idle, ours to take and nobody waits for it."""
+    return (
+        node.stage is Stage.USABLE
+        and not node.busy
+        and node.idle_since is not None
+        and node.unknown_since is None
+        and node.instance not in case.wanted.needed
+        and _is_ours_to_take(node, case)
+    )
+
+
+def _is_ours_to_take(node: Node, case: Case) -> bool:
+    """True when nobody spoke for *node*: by a cordon, an annotation, a pod that must not be cut off, a refusal."""
+    return (
+        node.cordoned_by is not CordonedBy.SOMEONE
+        and not node.protected
+        and not node.hosts
+        and not _was_refused(node, case)
+    )
+
+
+def _was_refused(node: Node, case: Case) -> bool:
+    """True while a removal of this very node backs off: something there may not be evicted."""
+    backoff = case.state.removal_backoff
+    return backoff is not None and node.instance in backoff.instances and case.now < backoff.until

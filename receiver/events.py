@@ -1,0 +1,78 @@
+"""Tell people what a step came to: Kubernetes Events on the pods that wait, notices for everybody else."""
+
+from collections.abc import Sequence
+
+import structlog
+
+from receiver.act import Hands
+from receiver.core import tell, warn
+from receiver.core.actions import Change, Decision, Verdict
+from receiver.core.pods import Pod
+from receiver.ports import TryLater, WontWork
+from receiver.work import Work
+
+log = structlog.get_logger("receiver")
+EVENTS_PER_ACTION = 50  # pods told by a Kubernetes Event about one growth
+EVENTS_PER_STEP = 50  # and about not growing: a thousand pods must not keep the loop from scaling
+PASSING = ("cooled_down", "one_change_at_a_time")  # holds that end within seconds are no news for the owner of a pod
+
+
+def tell_who_waits(decision: Decision, work: Work) -> None:
+    """Leave an Event on the pods that a growth is for."""
+    asking = [p for w in work.assignment.pools[decision.pool].asking for p in w.pods]
+    said = tell.scale_up_event(decision, work.policy, work.facts.pool(decision.pool).ready_in)
+    _announce(work.hands, asking[:EVENTS_PER_ACTION], "TriggeredScaleUp", said)
+
+
+def tell_the_rest(work: Work) -> None:
+    """Tell, once each, what no action would tell: misfits, budget stages, silent sources, holds, stuck nodes."""
+    facts, assignment, policy = work.facts, work.assignment, work.policy
+    room = EVENTS_PER_STEP
+    for group in tell.misfit_groups(assignment.misfits):
+        if work.store.say(tell.misfit(group), work.now):
+            pods = [p for found in group for p in found.workload.pods][:room]
+            _announce(work.hands, pods, "NotTriggerScaleUp", group[0].detail)
+            room -= len(pods)
+    for decision in _newly_held(work):
+        pods = [p for w in assignment.pools[decision.pool].asking for p in w.pods][:room]
+        _announce(work.hands, pods, "NotTriggerScaleUp", tell.held_event(decision, policy))
+        room -= len(pods)
+    notices = (
+        *tell.budget_stage(assignment.budget),
+        *tell.held(work.decisions, assignment, policy),
+        *warn.found(facts, assignment, work.drifts, policy),
+    )
+    for notice in notices:
+        work.store.say(notice, work.now)
+
+
+def _newly_held(work: Work) -> Sequence[Decision]:
+    """The decisions that a guardrail has just begun to hold, while work waits for them."""
+    holding = [
+        d
+        for d in work.decisions.values()
+        if d.change is Change.HOLD
+        and d.deciding.verdict is Verdict.HOLDS
+        and d.deciding.rule not in PASSING
+        and work.assignment.pools[d.pool].asking
+    ]
+    if not holding:
+        return ()
+    kept = work.store.snapshot()
+    known = {e.get("pool"): e.get("decision") for e in (kept[0].get("pools") or ())} if kept else {}
+    return [d for d in holding if known.get(d.pool) != work.numbers[d.pool]]
+
+
+def _announce(hands: Hands, pods: Sequence[Pod], reason: str, message: str) -> None:
+    """Leave an Event on each of *pods*; ones that cannot be written must neither fail nor hold up the step."""
+    if hands.cluster is None:
+        return
+    for pod in pods:
+        if not pod.uid:
+            continue
+        try:
+            hands.ready()
+            hands.cluster.announce(pod, reason=reason, message=message)
+        except (TryLater, WontWork) as error:
+            log.warning("events not written", pod=pod.key, pods=len(pods), error=str(error))
+            return

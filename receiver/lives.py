@@ -1,0 +1,121 @@
+"""Bring the node lives of the ledger up to date with what Civo, Kubernetes and DCGM show."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from receiver.core.activity import Use, judge
+from receiver.core.memory import Memory, NodeLife
+from receiver.core.model import Stage
+from receiver.core.pods import Pod, PodPhase
+from receiver.core.policy import Policy, Pool
+from receiver.ports import CloudPool, ClusterFacts, ClusterNode, Instance, TelemetryFacts
+
+AFTER_BUILDING = (Stage.BOOTING, Stage.INSTALLING, Stage.USABLE)
+LOST = (Stage.BOOTING, Stage.INSTALLING)  # where a node that was usable stands when it loses its GPUs or goes NotReady
+
+
+def lives_of(
+    cloud: Mapping[str, CloudPool] | None,
+    cluster: ClusterFacts | None,
+    telemetry: TelemetryFacts | None,
+    memory: Memory,
+    policy: Policy,
+    now: datetime,
+) -> tuple[NodeLife, ...]:
+    """Bring the node lives of the ledger up to date with what Civo lists now."""
+    known = {life.instance: life for life in memory.lives}
+    if cloud is None:
+        return memory.lives
+    nodes = {n.instance: n for n in cluster.nodes} if cluster else {}
+    held = by_node(cluster)
+    active = {name for name, seen in telemetry.nodes.items() if judge(seen) is Use.ACTIVE} if telemetry else set()
+    listed: dict[str, NodeLife] = {}
+    for found in cloud.values():
+        pool = policy.pool(found.id)
+        for instance in found.instances:
+            old = known.get(instance.id)
+            if pool is not None:
+                stage = stage_of(instance, nodes.get(instance.id), cluster is not None, pool)
+                known_as = nodes[instance.id].name if instance.id in nodes else instance.hostname
+                sight = _Sight(stage=stage, pods=held.get(known_as, ()), active=known_as in active)
+                listed[instance.id] = _life(old, instance, pool, sight, now)
+            elif old is not None:  # its pool left the configuration: it still costs what it cost
+                listed[instance.id] = replace(old, idle_since=None)
+    gone = (
+        life if life.gone_at else replace(life, gone_at=now, idle_since=None)
+        for life in memory.lives
+        if life.instance not in listed
+    )
+    return (*listed.values(), *(_priced(life, policy) for life in gone))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sight:
+    """What was seen of an instance: its stage, the GPU pods there, and whether its GPUs are in use by DCGM's word."""
+
+    stage: Stage
+    pods: tuple[Pod, ...]
+    active: bool
+
+
+def _life(old: NodeLife | None, instance: Instance, pool: Pool, sight: _Sight, now: datetime) -> NodeLife:
+    """The life of a listed instance. The first `created_at` counts: while it builds, Civo may leave it out.
+
+    GPUs in use on a usable node without a GPU pod make it neither busy nor idle: it is unknown.
+    """
+    past = old or NodeLife(
+        instance=instance.id, pool=pool.id, name=instance.hostname, size=pool.size, created_at=instance.created_at
+    )
+    usable = sight.stage is Stage.USABLE
+    empty = usable and not sight.pods
+    runs = any(p.phase is PodPhase.RUNNING for p in sight.pods)
+    return replace(
+        past,
+        pool=pool.id,
+        name=instance.hostname,
+        size=pool.size,
+        price_usd_per_hour=pool.price_usd_per_hour if past.price_usd_per_hour is None else past.price_usd_per_hour,
+        gone_at=None,
+        active_at=past.active_at or (now if sight.stage in AFTER_BUILDING else None),
+        ready_at=past.ready_at or (now if sight.stage in (Stage.INSTALLING, Stage.USABLE) else None),
+        usable_at=past.usable_at or (now if usable else None),
+        bound_at=past.bound_at or (now if sight.pods else None),
+        running_at=past.running_at or (now if runs else None),
+        idle_since=(past.idle_since or now) if empty else None,
+        unknown_since=(past.unknown_since or now) if empty and sight.active else None,
+        lost_at=(past.lost_at or now) if sight.stage in LOST and past.usable_at else None,
+    )
+
+
+def _priced(life: NodeLife, policy: Policy) -> NodeLife:
+    """Give a life without a price the one that its size has by now."""
+    pool = policy.pool(life.pool)
+    if life.price_usd_per_hour is not None or pool is None or pool.size != life.size:
+        return life
+    return replace(life, price_usd_per_hour=pool.price_usd_per_hour)
+
+
+def by_node(cluster: ClusterFacts | None) -> Mapping[str, tuple[Pod, ...]]:
+    """The GPU pods that hold a node, running or about to, by its name."""
+    held: dict[str, list[Pod]] = {}
+    for pod in cluster.pods if cluster else ():
+        if pod.node:
+            held.setdefault(pod.node, []).append(pod)
+    return {name: tuple(pods) for name, pods in held.items()}
+
+
+def stage_of(instance: Instance, node: ClusterNode | None, cluster_answers: bool, pool: Pool) -> Stage:
+    """How far an instance has come. Civo's undocumented statuses are broken, not busy and not idle."""
+    if instance.status == "DELETING":
+        return Stage.DELETING
+    if instance.status in ("BUILDING", "BUILD_PENDING"):
+        return Stage.BUILDING
+    if instance.status != "ACTIVE":
+        return Stage.BROKEN
+    if not cluster_answers:
+        return Stage.UNKNOWN
+    if node is None or not node.ready:
+        return Stage.BOOTING
+    offered = all(node.allocatable.get(r, 0) > 0 for r in pool.resources)
+    return Stage.USABLE if offered else Stage.INSTALLING

@@ -1,0 +1,59 @@
+"""Keep nodes as they should be: no cordon of ours outlives its action, nodes carry their pool's labels and taints."""
+
+import structlog
+
+from receiver.act import FINISHED, Progress
+from receiver.core.actions import VictimStage
+from receiver.core.model import CordonedBy, Node, PoolState, Source, Stage
+from receiver.core.policy import Pool
+from receiver.ports import TryLater, WontWork
+from receiver.work import Work
+
+log = structlog.get_logger("receiver")
+
+
+def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: Work) -> None:
+    """Lift cordons of ours that outlived their action, for example through a crash between closing and uncordoning."""
+    hands = work.hands
+    if hands.cluster is None or not work.facts.up(Source.KUBERNETES):
+        return
+    action = progress.action if progress and progress.outcome is None else state.open_action
+    if progress is not None and progress.outcome is not None:
+        return  # it ended in this step: the next look shows what is left of it
+    ours = {v.node for v in action.victims if v.stage not in FINISHED} if action else set()
+    for node in state.living:
+        if node.cordoned_by is CordonedBy.US and node.name not in ours and not _is_going(state, node.instance):
+            try:
+                hands.ready()
+                hands.cluster.uncordon(node.name)
+            except (TryLater, WontWork) as error:
+                log.warning("orphaned cordon not lifted", node=node.name, error=str(error))
+
+
+def _is_going(state: PoolState, instance: str) -> bool:
+    victims = state.open_action.victims if state.open_action else ()
+    return any(v.instance == instance and v.stage is VictimStage.DELETED for v in victims)
+
+
+def dress_nodes(work: Work) -> None:
+    """Put the pool's labels and taints on nodes that came without them, where the operator asked for that.
+
+    What goes wrong is tried again by the next step; no node is undressed.
+    """
+    cluster = work.hands.cluster
+    if cluster is None or not work.facts.up(Source.KUBERNETES):
+        return
+    for pool in work.policy.pools:
+        bare = [n for n in work.facts.pool(pool.id).living if pool.apply_to_nodes and _is_bare(n, pool)]
+        for node in bare:
+            try:
+                work.hands.ready()
+                cluster.dress(node.name, pool.labels, pool.taints)
+            except (TryLater, WontWork) as error:
+                log.warning("labels and taints not put on", node=node.name, error=str(error))
+                return
+
+
+def _is_bare(node: Node, pool: Pool) -> bool:
+    lacks = any(node.labels.get(key) != value for key, value in pool.labels.items())
+    return node.registered and node.stage is not Stage.DELETING and (lacks or not set(pool.taints) <= set(node.taints))
