@@ -93,7 +93,10 @@ class Checks:
         budget = self._policy.budget
         if budget is None:
             return
-        spent = self._truth.spent(now - self._truth.skew)
+        unpriced = self._truth.unpriced()
+        if unpriced:
+            self.violated("2 budget", f"{what}: nobody knows what {', '.join(unpriced)} cost")
+        spent = self._truth.surely_spent(now)
         reserved = sum(n * self._truth.unit(p) for p, n in counts.items()) + new * self._truth.unit(pool)
         if spent >= budget.monthly_usd * budget.hold_at:
             self.violated("2 budget", f"{what}: {spent:.2f} of {budget.monthly_usd} are spent, beyond the hold line")
@@ -143,6 +146,7 @@ class Checks:
             self.violated("1 cordons of others", f"DELETE {vm.hostname}, which somebody else cordoned")
         self._only_idle_or_stuck(vm, now)
         self._floor(vm, now)
+        self._replaced(vm)
         limit = truth.scenario.limits.get("max_removals_per_hour")
         lately = 1 + sum(at > now - HOUR + truth.skew for at in self.removed)
         if limit is not None and lately > limit:
@@ -155,12 +159,24 @@ class Checks:
             self.violated("1 on its way", f"DELETE {vm.hostname}, which is on its way since {vm.created_at:%H:%M:%S}")
 
     def _floor(self, vm: VM, now: datetime) -> None:
-        floor = self._truth.plans[vm.pool].min_nodes
+        floor = min(self._truth.plans[vm.pool].min_nodes, self._truth.max_nodes(vm.pool, now))
         budget = self._policy.budget
         stopped = budget is not None and self._truth.spent(now + self._truth.skew) >= budget.monthly_usd
         left = self.counted[vm.pool].nodes - 1
         if vm.usable_at is not None and left < floor and not stopped:
             self.violated("2 floor", f"DELETE {vm.hostname} leaves {left} nodes of at least {floor}")
+
+    def _replaced(self, vm: VM) -> None:
+        """Where Civo answered a removal with a replacement, further removals only cost money: they stop."""
+        truth = self._truth
+        raised = any(e.kind in ("count", "recycle") for e in truth.scenario.events) or self.bought
+        if truth.scenario.behaviour.get("decrement") != "never" or raised:
+            return
+        listed = {v.id: v for v in truth.world.pools[vm.pool].instances}
+        first = min((at for at, pool in truth.deleted if pool == vm.pool), default=None)
+        new = [v.hostname for v in listed.values() if first is not None and v.created_at > first and v.id in truth.seen]
+        if new:
+            self.violated("4 replaced", f"DELETE {vm.hostname} although {', '.join(new)} replaced the last one")
 
     def after_delete(self, pool: str, instance: str) -> None:
         """Nothing but DaemonSet pods may die with a node that we delete."""

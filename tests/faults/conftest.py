@@ -1,12 +1,13 @@
-"""The store that every life in memory writes to."""
+"""Stores for worlds: a file of its own per test, or one in memory that worlds share and empty."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from receiver.adapters.store import open_store
+from receiver.adapters.store import SqlStore, open_store
 from receiver.ports import Store
+from tests.faults.stores import a_store
 
 
 @pytest.fixture
@@ -15,3 +16,10 @@ def store(tmp_path: Path) -> Iterator[Store]:
     opened = open_store(f"sqlite:///{tmp_path}/ledger.db")
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="module")
+def emptied() -> Iterator[SqlStore]:
+    """A real store that each world empties before it begins."""
+    with a_store() as opened:
+        yield opened

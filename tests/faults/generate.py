@@ -148,7 +148,7 @@ class Maker:
                 "cpu", id=f"web{number}", pods=pods, min_available=least, labels=hosts, tolerations=self._tolerates()
             )
 
-    def _job(self, at: float) -> None:
+    def _job(self, at: float, call: str | None = None) -> None:
         dice, pool = self.dice, self.dice.choice(self.pools)
         resource, there = next(iter(pool.resources.items()))
         gang = self.chance(0.2)
@@ -175,7 +175,7 @@ class Maker:
         if self.chance(0.15):
             what["annotations"] = {"cluster-autoscaler.kubernetes.io/safe-to-evict": dice.choice(["true", "false"])}
         self.jobs.append(what["id"])
-        self.events.append(Event(at=at, kind="job", what=what))
+        self.events.append(Event(at=at, kind="job", what=what, call=call))
 
     def _tolerates(self) -> list[list[str]]:
         everything, ours = ["", "Exists", "", ""], ["gpu", "Exists", "", "NoSchedule"]
@@ -194,7 +194,7 @@ class Maker:
     def _kinds(self) -> Iterable[tuple[Callable[[], None], float]]:
         return (
             (self._other_people, 1.5),
-            (self._in_between, 1.0),
+            (self._in_between, 3.0),
             (self._silence_of_a_source, 0.7),
             (self._signal, 0.6),
             (self._civo, 1.0),
@@ -248,11 +248,16 @@ class Maker:
     def _in_between(self) -> None:
         """Somebody else is quicker than our next call. Only between our last look and the DELETE nobody can be: see
         docs/limits.md."""
-        call = self.dice.choice(
-            ["cloud.resize", "cluster.cordon", "cluster.drain", "cluster.gpu_pods_on", "store.decided"]
+        dice = self.dice
+        call = dice.choice(
+            [*["cluster.cordon"] * 3, "cluster.drain", "cluster.gpu_pods_on", "store.decided", "cloud.resize"]
         )
-        kind = {"cloud.resize": "count"}.get(call) or self.dice.choice(["bind", "bind", "cordon", "uncordon"])
-        self._one_of_theirs(kind, call)
+        if call == "cloud.resize":
+            self._one_of_theirs("count", call)
+        elif call == "cluster.cordon" and self.chance(0.7):
+            self._job(self._at(), call)  # it finds the node cordoned a moment later, and waits for it
+        else:
+            self._one_of_theirs(dice.choice(["bind", "bind", "cordon", "uncordon"]), call)
 
     def _silence_of_a_source(self) -> None:
         at, seconds = self._at(), self.dice.choice([20, 100, 400, 900])

@@ -71,12 +71,12 @@ class Scenario:
     packing: str = "most_allocated"
 
     def to_json(self) -> str:
-        """Return the scenario as JSON text, one event a line."""
+        """Return the scenario as JSON text, one pool and one event a line."""
         plain = asdict(self)
-        events = plain.pop("events")
-        head = json.dumps(plain, indent=1)[:-2]
-        lines = ",\n  ".join(json.dumps(_without_defaults(e)) for e in events)
-        return f'{head},\n "events": [\n  {lines}\n ]\n}}\n'
+        fields = [
+            f"{json.dumps(k)}: {_rows(v) if k in ('pools', 'events') else json.dumps(v)}" for k, v in plain.items()
+        ]
+        return "{\n " + ",\n ".join(fields) + "\n}\n"
 
     @staticmethod
     def from_json(text: str) -> "Scenario":
@@ -97,5 +97,9 @@ class Scenario:
         return replace(self, events=[e for e in self.events if id(e) not in gone])
 
 
-def _without_defaults(event: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in event.items() if v not in (None, {})}
+def _rows(found: list[dict[str, Any]]) -> str:
+    return "[\n  " + ",\n  ".join(json.dumps(_without_defaults(row)) for row in found) + "\n ]" if found else "[]"
+
+
+def _without_defaults(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in row.items() if k == "price" or v not in (None, {}, [])}

@@ -71,9 +71,14 @@ def _may_have(run: "Run", plan: PoolPlan) -> int:
     size = run.truth.max_nodes(plan.id, run.clock())
     limits = run.scenario.limits
     if "max_gpus" in limits:
-        others = sum(_rest(p) * sum(p.resources.values()) for p in run.scenario.pools if p.id != plan.id)
+        others = sum(_at_rest(run, p) * sum(p.resources.values()) for p in run.scenario.pools if p.id != plan.id)
         size = min(size, (limits["max_gpus"] - others) // sum(plan.resources.values()))
     return size
+
+
+def _at_rest(run: "Run", plan: PoolPlan) -> int:
+    never = run.scenario.behaviour.get("decrement") == "never"
+    return run.world.pools[plan.id].required if never else _rest(plan)
 
 
 def _rest(plan: PoolPlan) -> int:
@@ -107,6 +112,8 @@ def _budget_is_tight(run: "Run") -> bool:
     budget, truth = run.policy.budget, run.truth
     if budget is None:
         return False
+    if truth.unpriced():
+        return True
     now = run.clock()
     spent = truth.spent(now)
     reserved = sum(c.nodes * truth.unit(p) for p, c in truth.count(now).items())

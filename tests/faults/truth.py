@@ -92,9 +92,17 @@ class Truth:
         return Decimal(price or 0) * self.scenario.granularity / 3600
 
     def spent(self, now: datetime) -> Decimal:
-        """USD for every unit that the instances Civo ever listed to us have begun this month."""
+        """USD for every unit that the instances Civo ever listed to us have begun this month, as of *now*."""
         month = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         return sum((self._units(vm, month, now) * self.unit(vm.pool) for vm in self.seen.values()), Decimal(0))
+
+    def surely_spent(self, now: datetime) -> Decimal:
+        """The least that the ledger may say: clocks were wrong by *skew* at most, in either direction."""
+        return min(self.spent(now - self.skew), self.spent(now)) if self.skew else self.spent(now)
+
+    def unpriced(self) -> list[str]:
+        """The nodes without a price: with one of them nobody knows what was spent."""
+        return [vm.hostname for vm in self.seen.values() if self.plans[vm.pool].price is None]
 
     def _units(self, vm: VM, month: datetime, now: datetime) -> int:
         step = timedelta(seconds=self.scenario.granularity)

@@ -1,0 +1,65 @@
+"""The checks see what they are there for: each kind of sabotage is found in some world from a fixed seed."""
+
+import pytest
+
+from receiver.adapters.store import SqlStore
+from receiver.ports import Did, Receipt
+from receiver.replay.ports import WorldCloud, WorldCluster
+from receiver.replay.world import World
+from tests.faults.campaign import judge
+from tests.faults.generate import scenario
+
+WORLDS = range(1, 40)
+
+
+def first_violation(store: SqlStore, kind: str) -> str:
+    """The first violation in the fixed worlds that begins with *kind*; empty when there is none."""
+    told = (judge(scenario(seed), store).message for seed in WORLDS)
+    return next((message for message in told if message.startswith(kind)), "")
+
+
+def test_a_node_that_is_bought_beside_the_one_asked_for_is_seen(
+    emptied: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = WorldCloud.resize
+
+    def resize(self: WorldCloud, pool: str, *, decided_on: int, target: int, shown: int | None = None) -> Receipt:
+        return real(self, pool, decided_on=decided_on, target=target + 1, shown=shown)
+
+    monkeypatch.setattr(WorldCloud, "resize", resize)
+    assert first_violation(emptied, "2 maximum")
+    assert first_violation(emptied, "4 asked twice")
+
+
+def test_a_busy_node_that_is_deleted_instead_of_the_idle_one_is_seen(
+    emptied: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = WorldCloud.retire
+
+    def retire(self: WorldCloud, pool: str, instance: str) -> Receipt:
+        world: World = self._world
+        busy = [vm for vm in world.pools[pool].living if any(p.requests for p in world.pods_on(vm.hostname))]
+        return real(self, pool, busy[0].id if busy else instance)
+
+    monkeypatch.setattr(WorldCloud, "retire", retire)
+    assert first_violation(emptied, "1 GPU pods")
+
+
+def test_a_cordon_that_is_never_lifted_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def uncordon(self: WorldCluster, node: str) -> Receipt:
+        return Receipt(did=Did.DONE, sentence=f"said so of {node}")
+
+    monkeypatch.setattr(WorldCluster, "uncordon", uncordon)
+    assert first_violation(emptied, "5 settles")
+
+
+def test_a_gpu_pod_that_is_evicted_without_consent_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = WorldCluster.cordon
+
+    def cordon(self: WorldCluster, node: str, action: str) -> Receipt:
+        for pod in [p for p in self._world.active_pods.values() if p.requests and p.node]:
+            self._world.evict(pod.namespace, pod.name)
+        return real(self, node, action)
+
+    monkeypatch.setattr(WorldCluster, "cordon", cordon)
+    assert first_violation(emptied, "1 evictions")
