@@ -288,5 +288,4 @@ def _use_of(pod: Pod, case: Case) -> Use:
 
 def _is_new(pod: Pod, now: datetime) -> bool:
     """True for a pod that has not been running for its whole window."""
-    since = max(pod.created_at, pod.running_since or pod.created_at)
-    return pod.idle_shutdown is not None and now - since < pod.idle_shutdown
+    return pod.idle_shutdown is not None and now - (pod.running_since or pod.created_at) < pod.idle_shutdown

@@ -327,3 +327,26 @@ def test_a_gpu_that_is_not_allocatable_yet_is_left_out() -> None:
 def test_a_quantity_that_cannot_be_read_is_named() -> None:
     with pytest.raises(TryLater, match=GPU):
         gpus({GPU: "many"})
+
+
+def running(*started: str | None) -> dict[str, Any]:
+    """A pod on a node whose containers began to run then; None: one that waits to be started again."""
+    raw = a_pod(node="gpu-1")
+    states = [{"running": {"startedAt": at}} if at else {"waiting": {"reason": "CrashLoopBackOff"}} for at in started]
+    raw["status"]["containerStatuses"] = [{"name": "c", "state": state} for state in states]
+    return raw
+
+
+@pytest.mark.parametrize(
+    "started, since",
+    [
+        (("2026-11-20T10:05:00Z", "2026-11-20T10:07:00Z"), datetime(2026, 11, 20, 10, 7, tzinfo=UTC)),
+        (("2026-11-20T10:05:00Z", None), None),
+        ((), None),
+    ],
+    ids=["all of them", "one does not run", "nothing is known"],
+)
+def test_a_pod_runs_since_its_last_container_began_to(started: tuple[str | None, ...], since: datetime | None) -> None:
+    pod = pod_from(running(*started))
+    assert pod is not None
+    assert pod.running_since == since

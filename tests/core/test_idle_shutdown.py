@@ -127,6 +127,10 @@ def test_one_active_pod_keeps_its_workload() -> None:
     assert verdict(a_web_pod(), a_web_pod("web-5d9c-b"), courses=courses) is Verdict.NOTHING
 
 
+def test_one_pod_that_nobody_can_tell_about_keeps_its_workload() -> None:
+    assert verdict(a_web_pod(), a_web_pod("web-5d9c-b"), courses={"ml/web-5d9c-a": QUIET}) is Verdict.NOTHING
+
+
 @pytest.mark.parametrize("witness", ["engine", "memory", "power", "power_floor"])
 def test_a_workload_of_which_one_witness_is_silent_is_left_alone(witness: str) -> None:
     silent: Any = {witness: None}

@@ -364,8 +364,10 @@ def test_nobody_is_asked_while_nobody_consented(store: Store) -> None:
 def test_a_bug_here_does_not_keep_pools_from_growing(store: Store) -> None:
     life = an_idle_life(store)
     life.run(WINDOW, tick=MINUTE)
-    life.telemetry = Telemetry(life.world)
-    life.telemetry.broken = True
-    serve(life.world, "web-1", annotations={})
+    telemetry = life.telemetry = Telemetry(life.world)
+    telemetry.broken = True
+    serve(life.world, "other-0", annotations={}, owner_name="other")
     life.run(3 * MINUTE, tick=MINUTE)
+    assert telemetry.asked > 0
     assert life.required() == 2
+    assert life.store.memory(life.now, START).deliveries == ()  # every step came to its end

@@ -44,6 +44,15 @@ def test_a_new_key_of_the_topic_is_told(store: SqlStore) -> None:
     assert [store.say(notice(key=k), NOW) for k in ("a", "b", "a")] == [True, True, True]
 
 
+def test_what_was_told_last_is_known_by_topic(store: SqlStore) -> None:
+    store.say(notice("idle:a", "warned"), NOW)
+    store.say(notice("idle:a", "kept"), after(minutes=1))
+    store.say(notice("idle:b%", "warned"), after(minutes=2))
+    store.say(notice("budget", "50"), NOW)
+    assert store.told("idle:") == {"idle:a": ("kept", after(minutes=1)), "idle:b%": ("warned", after(minutes=2))}
+    assert store.told("%") == {}
+
+
 def test_topics_do_not_hide_each_other(store: SqlStore) -> None:
     assert store.say(notice("budget", "50"), NOW)
     assert store.say(notice("source:civo", "50"), NOW)
