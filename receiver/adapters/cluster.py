@@ -1,7 +1,7 @@
 """Kubernetes behind the port `Cluster`.
 
-Promises never to evict a pod that holds a GPU, never to touch a cordon of someone else, and never to delete
-anything but by eviction.
+Promises never to evict a pod that holds a GPU unless its owner consented, and never to delete anything but by
+eviction.
 """
 
 import uuid
@@ -18,6 +18,7 @@ from kubernetes.config.config_exception import ConfigException
 from receiver.adapters.cluster_wire import CONFLICT, NOT_FOUND, TOO_MANY, ClusterWire, at_least
 from receiver.adapters.custom_resources import CustomResources
 from receiver.adapters.gangs import Declaration, PodGroups, Roll, with_siblings
+from receiver.adapters.node_marks import NodeMarks
 from receiver.adapters.nodes import key_of, node_from, section
 from receiver.adapters.owners import Owners
 from receiver.adapters.pods import SPEAKING, Fate, doubts, fate, hosts_us, is_untried, pod_from
@@ -26,7 +27,8 @@ from receiver.adapters.remarks import Remarks
 from receiver.adapters.sessions import quick_retry, user_agent
 from receiver.clock import SystemClock
 from receiver.core.pods import Pod, PodPhase
-from receiver.ports import CORDON_ANNOTATION, Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
+from receiver.core.policy import Taint
+from receiver.ports import Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
 
 LIVING = "status.phase!=Succeeded,status.phase!=Failed"
 COMPONENT = "gpu-autoscaler"
@@ -88,6 +90,7 @@ class KubernetesCluster:
         self._clock = clock or SystemClock()
         self._wire = ClusterWire(self._client, timeouts, self._clock)
         self._owners = Owners(self._client, self._wire)
+        self._marks = NodeMarks(self._client, self._wire)
         self._remarks = Remarks(self._clock)
         resources = CustomResources(self._wire, self._client, self._clock, self._remarks)
         self._pod_groups = PodGroups(resources)
@@ -149,37 +152,20 @@ class KubernetesCluster:
         return _gpu_pods(self._pods_on(node))
 
     def cordon(self, node: str, action: str) -> Receipt:
-        """Make *node* unschedulable for *action*; a node that is gone, or someone else's to decide on, DIFFERS."""
-        raw = self._node(node)
-        if raw is None:
-            return Receipt(did=Did.DIFFERS, sentence=f"node {node} is gone")
-        found = node_from(raw)
-        owner = found.annotations.get(CORDON_ANNOTATION)
-        if found.unschedulable and owner == action:
-            return Receipt(did=Did.ALREADY, sentence=f"node {node} is cordoned for this action already")
-        if found.unschedulable and owner is None:
-            return Receipt(did=Did.DIFFERS, sentence=f"someone else cordoned node {node}; it is theirs")
-        if not found.unschedulable and owner == action:
-            return Receipt(did=Did.DIFFERS, sentence=f"someone made node {node} schedulable again; it stays")
-        self._patch(raw, unschedulable=True, annotation=action)
-        return Receipt(did=Did.DONE, sentence=f"cordoned node {node}")
+        """Make *node* unschedulable for *action*; see `receiver.adapters.node_marks`."""
+        return self._marks.cordon(node, action)
 
     def uncordon(self, node: str) -> Receipt:
         """Undo a cordon of ours."""
-        raw = self._node(node)
-        if raw is None:
-            return Receipt(did=Did.ALREADY, sentence=f"node {node} is gone")
-        found = node_from(raw)
-        if CORDON_ANNOTATION in found.annotations:
-            self._patch(raw, unschedulable=False, annotation=None)
-            return Receipt(did=Did.DONE, sentence=f"made node {node} schedulable again")
-        if found.unschedulable:
-            return Receipt(did=Did.DIFFERS, sentence=f"someone else cordoned node {node}; it is theirs")
-        return Receipt(did=Did.ALREADY, sentence=f"node {node} is schedulable")
+        return self._marks.uncordon(node)
 
-    def drain(self, node: str) -> Receipt:
+    def dress(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
+        """Put *labels* and *taints* on *node*; see `receiver.adapters.node_marks`."""
+        return self._marks.dress(node, labels, taints)
+
+    def drain(self, node: str, *, consenting: bool = False) -> Receipt:
         """Evict what may go from *node*; see `Cluster.drain`. Nothing is evicted while a pod speaks for the node."""
-        pods = [(fate(raw), raw) for raw in self._pods_on(node)]
+        pods = [(fate(raw, consenting=consenting), raw) for raw in self._pods_on(node)]
         speaking = sorted(f"{key_of(raw)} {what}" for what, raw in pods if what in SPEAKING)
         if speaking:
             return Receipt(did=Did.DIFFERS, sentence=f"node {node} stays: {', '.join(speaking)}")
@@ -228,25 +214,6 @@ class KubernetesCluster:
         }
         self._wire.ask("create", "events", self._core.create_namespaced_event, pod.namespace, body)
         return Receipt(did=Did.DONE, sentence=f"left the Event {reason} on pod {pod.key}")
-
-    def _node(self, name: str) -> Mapping[str, Any] | None:
-        try:
-            return self._wire.ask("get", "nodes", self._core.read_node, name)
-        except WontWork as error:
-            if error.code == NOT_FOUND:
-                return None
-            raise
-
-    def _patch(self, raw: Mapping[str, Any], *, unschedulable: bool, annotation: str | None) -> None:
-        """Change a node as it was read: its resourceVersion makes a change in between a conflict."""
-        metadata = section(raw, "metadata")
-        body: dict[str, Any] = {
-            "metadata": {"annotations": {CORDON_ANNOTATION: annotation}},
-            "spec": {"unschedulable": unschedulable},
-        }
-        if metadata.get("resourceVersion"):
-            body["metadata"]["resourceVersion"] = str(metadata["resourceVersion"])
-        self._wire.ask("patch", "nodes", self._core.patch_node, str(metadata.get("name")), body)
 
     def _pods_on(self, node: str) -> list[Mapping[str, Any]]:
         if not node:

@@ -25,7 +25,7 @@ def node_from(raw: Mapping[str, Any], hosts: Sequence[str] = ()) -> ClusterNode:
         allocatable=gpus(section(status, "allocatable")),
         labels=words(metadata, "labels"),
         annotations=words(metadata, "annotations"),
-        taints=tuple(_taint(t) for t in entries(spec, "taints")),
+        taints=tuple(taint_from(t) for t in entries(spec, "taints")),
         hosts=tuple(hosts),
     )
 
@@ -53,6 +53,13 @@ def words(raw: Mapping[str, Any], name: str) -> dict[str, str]:
     return {str(k): str(v) for k, v in section(raw, name).items()}
 
 
+def taint_from(raw: Mapping[str, Any]) -> Taint:
+    """Return the taint in *raw* (Taint v1 core)."""
+    return Taint(
+        key=str(raw.get("key") or ""), value=str(raw.get("value") or ""), effect=str(raw.get("effect") or "NoSchedule")
+    )
+
+
 def key_of(raw: Mapping[str, Any]) -> str:
     """Return ``namespace/name``."""
     metadata = section(raw, "metadata")
@@ -66,9 +73,3 @@ def _units(name: str, value: object) -> int:
         return int(amount)
     except (ValueError, ArithmeticError):
         raise TryLater(f"Kubernetes' answer is not understood: {name} is {value!r}", code="malformed") from None
-
-
-def _taint(raw: Mapping[str, Any]) -> Taint:
-    return Taint(
-        key=str(raw.get("key") or ""), value=str(raw.get("value") or ""), effect=str(raw.get("effect") or "NoSchedule")
-    )

@@ -10,6 +10,7 @@ from receiver.adapters.nodes import entries, gpus, key_of, section, words
 from receiver.adapters.timestamps import moment
 from receiver.config.fields import longer_than_zero
 from receiver.config.mistakes import Wrong
+from receiver.core.consolidate import consents
 from receiver.core.pods import Pod, PodPhase, Preference, Requirement, Toleration
 from receiver.ports import (
     GANG_SIZE_ANNOTATION,
@@ -77,7 +78,7 @@ def pod_from(raw: Mapping[str, Any]) -> Pod | None:
         labels=words(metadata, "labels"),
         daemon=_owner(metadata).startswith("DaemonSet/"),
         terminating=bool(metadata.get("deletionTimestamp")),
-        evictable=annotations.get(SAFE_TO_EVICT_ANNOTATION, "").lower() == "true" and not is_protected(annotations),
+        evictable=_is_evictable(annotations),
         protected=is_protected(annotations),
         idle_shutdown=_length(annotations.get(IDLE_SHUTDOWN_ANNOTATION, "")),
         keep_until=moment(annotations.get(KEEP_UNTIL_ANNOTATION)),
@@ -146,15 +147,19 @@ def gpu_requests(spec: Mapping[str, Any]) -> dict[str, int]:
     return _held(spec, devices) if spec.get("nodeName") else _gpus_of(devices)
 
 
-def fate(raw: Mapping[str, Any]) -> Fate:
-    """Return what draining its node means for the pod in *raw*."""
+def fate(raw: Mapping[str, Any], *, consenting: bool = False) -> Fate:
+    """Return what draining its node means for the pod in *raw*; *consenting* lets GPU pods go whose owner agreed."""
     metadata = section(raw, "metadata")
     annotations = words(metadata, "annotations")
-    if terminated(raw) or _owner(metadata).startswith("DaemonSet/"):
+    daemon = _owner(metadata).startswith("DaemonSet/")
+    if terminated(raw):
         return Fate.STAYS
     if gpu_requests(section(raw, "spec")):
-        return Fate.HOLDS_GPU
-    if MIRROR_ANNOTATION in annotations:
+        if daemon and not consenting:
+            return Fate.STAYS
+        if not (consenting and _consents(raw)):
+            return Fate.HOLDS_GPU
+    elif daemon or MIRROR_ANNOTATION in annotations:
         return Fate.STAYS
     if metadata.get("deletionTimestamp"):
         return Fate.LEAVES
@@ -172,6 +177,17 @@ def is_protected(annotations: Mapping[str, str]) -> bool:
 def hosts_us(raw: Mapping[str, Any]) -> bool:
     """True for a living pod of our own deployment or of the monitoring that drives it."""
     return not terminated(raw) and words(section(raw, "metadata"), "labels").get(HOST_LABEL) in HOST_NAMES
+
+
+def _is_evictable(annotations: Mapping[str, str]) -> bool:
+    """True when the pod's owner agreed that it is moved. The kubelet starts a mirror pod again on its own node."""
+    agreed = annotations.get(SAFE_TO_EVICT_ANNOTATION, "").lower() == "true"
+    return agreed and MIRROR_ANNOTATION not in annotations and not is_protected(annotations)
+
+
+def _consents(raw: Mapping[str, Any]) -> bool:
+    pod = pod_from(raw)
+    return pod is not None and consents(pod)
 
 
 def _asked(raw: Mapping[str, Any]) -> dict[str, int]:

@@ -1,0 +1,110 @@
+"""What we put on nodes: a cordon that names its action, and the labels and taints of their pool.
+
+Promises never to touch a cordon of someone else, and to keep the labels and taints that others put there.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kubernetes import client
+
+from receiver.adapters.cluster_wire import NOT_FOUND, ClusterWire
+from receiver.adapters.nodes import entries, node_from, section, taint_from
+from receiver.core.policy import Taint
+from receiver.ports import CORDON_ANNOTATION, Did, Receipt, WontWork
+
+
+class NodeMarks:
+    """Changes nodes through *wire*, each as it was read just before."""
+
+    def __init__(self, api_client: client.ApiClient, wire: ClusterWire) -> None:
+        self._wire = wire
+        self._core = client.CoreV1Api(api_client)
+
+    def cordon(self, node: str, action: str) -> Receipt:
+        """Make *node* unschedulable for *action*; a node that is gone, or someone else's to decide on, DIFFERS."""
+        raw = self._read(node)
+        if raw is None:
+            return _gone(node, Did.DIFFERS)
+        found = node_from(raw)
+        owner = found.annotations.get(CORDON_ANNOTATION)
+        if found.unschedulable and owner == action:
+            return Receipt(did=Did.ALREADY, sentence=f"node {node} is cordoned for this action already")
+        if found.unschedulable and owner is None:
+            return Receipt(did=Did.DIFFERS, sentence=f"someone else cordoned node {node}; it is theirs")
+        if not found.unschedulable and owner == action:
+            return Receipt(did=Did.DIFFERS, sentence=f"someone made node {node} schedulable again; it stays")
+        if not self._patch(raw, {"annotations": {CORDON_ANNOTATION: action}}, {"unschedulable": True}):
+            return _gone(node, Did.DIFFERS)
+        return Receipt(did=Did.DONE, sentence=f"cordoned node {node}")
+
+    def uncordon(self, node: str) -> Receipt:
+        """Undo a cordon of ours."""
+        raw = self._read(node)
+        if raw is None:
+            return _gone(node, Did.ALREADY)
+        found = node_from(raw)
+        if CORDON_ANNOTATION in found.annotations:
+            if not self._patch(raw, {"annotations": {CORDON_ANNOTATION: None}}, {"unschedulable": False}):
+                return _gone(node, Did.ALREADY)
+            return Receipt(did=Did.DONE, sentence=f"made node {node} schedulable again")
+        if found.unschedulable:
+            return Receipt(did=Did.DIFFERS, sentence=f"someone else cordoned node {node}; it is theirs")
+        return Receipt(did=Did.ALREADY, sentence=f"node {node} is schedulable")
+
+    def dress(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
+        """Put on *node* what it lacks of *labels* and *taints*; a node that is gone DIFFERS.
+
+        A label of ours with another value is replaced, and so is a taint of the same key and effect: Kubernetes
+        allows one of each.
+        """
+        raw = self._read(node)
+        if raw is None:
+            return _gone(node, Did.DIFFERS)
+        found = node_from(raw)
+        new_labels = {key: value for key, value in labels.items() if found.labels.get(key) != value}
+        new_taints = [taint for taint in taints if taint not in found.taints]
+        if not new_labels and not new_taints:
+            return Receipt(did=Did.ALREADY, sentence=f"node {node} has these labels and taints already")
+        spec = {"taints": _with(entries(section(raw, "spec"), "taints"), new_taints)} if new_taints else {}
+        if not self._patch(raw, {"labels": new_labels} if new_labels else {}, spec):
+            return _gone(node, Did.DIFFERS)
+        what = [*(f"{key}={value}" for key, value in sorted(new_labels.items())), *(_words(t) for t in new_taints)]
+        return Receipt(did=Did.DONE, sentence=f"put {', '.join(what)} on node {node}")
+
+    def _read(self, name: str) -> Mapping[str, Any] | None:
+        try:
+            return self._wire.ask("get", "nodes", self._core.read_node, name)
+        except WontWork as error:
+            if error.code == NOT_FOUND:
+                return None
+            raise
+
+    def _patch(self, raw: Mapping[str, Any], metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
+        """Change a node as it was read: its resourceVersion makes a change in between a conflict. False: it is gone."""
+        read = section(raw, "metadata")
+        version = {"resourceVersion": str(read["resourceVersion"])} if read.get("resourceVersion") else {}
+        body = {"metadata": {**metadata, **version}, **({"spec": dict(spec)} if spec else {})}
+        try:
+            self._wire.ask("patch", "nodes", self._core.patch_node, str(read.get("name")), body)
+        except WontWork as error:
+            if error.code == NOT_FOUND:
+                return False
+            raise
+        return True
+
+
+def _gone(node: str, did: Did) -> Receipt:
+    return Receipt(did=did, sentence=f"node {node} is gone")
+
+
+def _with(worn: Sequence[Mapping[str, Any]], taints: Sequence[Taint]) -> list[Mapping[str, Any]]:
+    """Return the whole list of taints, because a patch replaces it; those that stay are sent back as they were read."""
+    replaced = {(t.key, t.effect) for t in taints}
+    kept = [raw for raw in worn if ((t := taint_from(raw)).key, t.effect) not in replaced]
+    return [*kept, *({"key": t.key, "value": t.value, "effect": t.effect} for t in taints)]
+
+
+def _words(taint: Taint) -> str:
+    """Return a taint as kubectl writes it."""
+    return f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
