@@ -112,6 +112,22 @@ def test_the_picture_is_replaced(store: SqlStore) -> None:
     assert store.snapshot() == (picture, after(seconds=10))
 
 
+def test_a_picture_kept_again_at_the_same_time_is_read_anew(store: SqlStore) -> None:
+    store.keep_snapshot({"n": 1}, NOW)
+    assert store.snapshot() == store.snapshot() == ({"n": 1}, NOW)
+    store.keep_snapshot({"n": 2}, NOW)
+    assert store.snapshot() == ({"n": 2}, NOW)
+
+
+def test_a_picture_that_another_process_replaced_is_read_anew(store: SqlStore, url: str) -> None:
+    store.keep_snapshot({"n": 1}, NOW)
+    store.snapshot()
+    other = open_store(url)
+    other.keep_snapshot({"n": 2}, after(seconds=10))
+    other.close()
+    assert store.snapshot() == ({"n": 2}, after(seconds=10))
+
+
 def test_a_store_that_works_passes_its_check(store: SqlStore) -> None:
     store.check()
     store.check()

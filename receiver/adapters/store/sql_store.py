@@ -20,6 +20,7 @@ from receiver.core.tell import Notice
 from receiver.ports import Delivery, StoredAction, StoredDecision, StoredNotice, TryLater, WontWork
 
 THE_ONE = 1  # the snapshot's only row
+SNAPSHOT_AT = select(schema.snapshot.c.at).where(schema.snapshot.c.id == THE_ONE)
 SNAPSHOT = select(schema.snapshot.c.picture, schema.snapshot.c.at).where(schema.snapshot.c.id == THE_ONE)
 
 
@@ -84,6 +85,7 @@ class SqlStore:
     def __init__(self, database: Database) -> None:
         """Use *database*, whose schema is up to date."""
         self._database = database
+        self._picture: tuple[Mapping[str, Any], datetime] | None = None  # as last read
         self._last_read: Memory | None = None  # while it is what pools and lives hold
 
     def close(self) -> None:
@@ -240,14 +242,20 @@ class SqlStore:
 
     def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None:
         """See Store."""
+        self._picture = None
         with self._database.write() as connection:
             put(connection, schema.snapshot, {"id": THE_ONE, "at": at, "picture": dict(snapshot)})
 
     def snapshot(self) -> tuple[Mapping[str, Any], datetime] | None:
-        """See Store."""
+        """See Store. A step reads it several times: what is kept since the same time is not parsed again."""
         with self._database.read() as connection:
+            known = self._picture
+            if known is not None and connection.execute(SNAPSHOT_AT).scalar() == known[1]:
+                return known
             row = connection.execute(SNAPSHOT).first()
-        return None if row is None else (row.picture, row.at)
+        kept = None if row is None else (row.picture, row.at)
+        self._picture = kept
+        return kept
 
     def counts(self) -> Mapping[str, Any]:
         """Return totals since the store was created; they do not fall when rows are pruned.
