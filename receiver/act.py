@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from receiver.core.actions import Action, ActionKind, Because, Outcome, OutcomeKind, Victim, VictimStage
 from receiver.core.counts import late_after
-from receiver.core.model import Backoff, CordonedBy, Node, PoolState, Stage
+from receiver.core.model import Backoff, CordonedBy, LateCount, Node, PoolState, Stage
 from receiver.core.moments import LOOK_AGAIN_AFTER
 from receiver.core.words import some
 from receiver.ports import Cloud, Cluster, Did, Receipt, TryLater, WontWork
@@ -51,10 +51,14 @@ class Hands:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far an action came: *outcome* None means that it stays open and is looked at again at *again_at*."""
+    """How far an action came: *outcome* None means that it stays open and is looked at again at *again_at*.
+
+    *late* is what Civo's count does not show yet of an action that ended.
+    """
 
     action: Action
     outcome: Outcome | None = None
+    late: LateCount | None = None
     backoff: Backoff | None = None
     again_at: datetime | None = None
 
@@ -78,7 +82,7 @@ def settled(action: Action, state: PoolState, now: datetime) -> Outcome | None:
     if deleted & {n.instance for n in state.nodes if not n.leaving}:
         return None
     late = late_after(action, state, now)
-    left = f"{late.surviving} left, Civo still counts {late.shown}" if late else f"{state.required} left"
+    left = f"{late.expected} left, Civo still counts {late.shown}" if late else f"{state.required} left"
     return Outcome(kind=OutcomeKind.CONFIRMED, at=now, detail=f"{some(len(deleted), 'node')} removed, {left}")
 
 
@@ -136,9 +140,11 @@ def _grow(action: Action, state: PoolState, hands: Hands, now: datetime) -> Prog
         Did.DIFFERS: OutcomeKind.SUPERSEDED,
         Did.OBSERVED: OutcomeKind.OBSERVED,
     }[receipt.did]
+    outcome, late = Outcome(kind=kind, at=now, detail=receipt.sentence), None
     if receipt.did is Did.DONE and (receipt.required is None or receipt.required < action.to_count):
-        return Progress(action=action, again_at=now + POLL_DELETED)  # accepted, not visible yet: the look confirms
-    return Progress(action=action, outcome=Outcome(kind=kind, at=now, detail=receipt.sentence))
+        before = state.required + state.uncounted if receipt.required is None else receipt.required
+        late = LateCount(expected=action.to_count, shown=before, since=now)  # accepted, and not visible yet
+    return Progress(action=action, outcome=outcome, late=late)
 
 
 def _retire(action: Action, state: PoolState, wanted: Collection[str], hands: Hands, now: datetime) -> Progress:
@@ -170,7 +176,8 @@ def _retire(action: Action, state: PoolState, wanted: Collection[str], hands: Ha
     if ended is not None and ended.kind is OutcomeKind.WITHDRAWN and refused:
         return _refused(moved, state, refused, now)
     if ended is not None:
-        return Progress(action=moved, outcome=ended)
+        confirmed = ended.kind is OutcomeKind.CONFIRMED
+        return Progress(action=moved, outcome=ended, late=late_after(moved, state, now) if confirmed else None)
     if trouble is not None:
         return _later(moved, state, trouble, now)
     there = [v for v in victims if v.stage is VictimStage.DELETED and now - (v.since or now) > MUST_GO_WITHIN]
@@ -178,7 +185,8 @@ def _retire(action: Action, state: PoolState, wanted: Collection[str], hands: Ha
         detail = f"Civo took the DELETE of {_names(moved)} and still lists them after {MUST_GO_WITHIN}"
         stopped = _give_up(moved, state, detail, now)
         return replace(stopped, backoff=removals_stopped(detail, now))
-    return Progress(action=moved, again_at=_look_again_at(moved, now))
+    again = _look_again_at(moved, now)
+    return Progress(action=moved, again_at=max(again, action.retry_at) if early and action.retry_at else again)
 
 
 def removals_stopped(why: str, now: datetime) -> Backoff:

@@ -13,7 +13,9 @@ from receiver.answers import ask, date_changes, judge_dcgm, judge_heartbeat, jud
 from receiver.core.actions import Action, ActionKind, VictimStage
 from receiver.core.budget import month_of
 from receiver.core.cost import spend
-from receiver.core.counts import drift, surviving, why_removals_stop
+from receiver.core.counts import drift, why_removals_stop
+from receiver.core.counts import required as expected_count
+from receiver.core.demand import is_believed, offer_of
 from receiver.core.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model import CordonedBy, Drift, Facts, Node, PoolState, Source, SourceState, Spend, Stage
 from receiver.core.pods import Pod, PodPhase
@@ -179,12 +181,13 @@ def _pool_state(pool: Pool, seen: _Seen) -> PoolState:
     past = seen.memory.pools.get(pool.id, PoolMemory())
     found = seen.cloud.get(pool.id) if seen.cloud is not None else None
     shown = past.required if seen.cloud is None else (found.required if found else 0)
-    required = surviving(past.late, shown, seen.at)
-    instances = found.instances if found else ()
+    required = expected_count(past.late, shown, seen.at)
+    nodes = tuple(_node(i, pool, seen, past) for i in (found.instances if found else ()))
+    offer = offer_of(pool, nodes, seen.at) or past.offer
     return PoolState(
         pool=pool.id,
         required=required,
-        nodes=tuple(_node(i, pool, seen, past) for i in instances),
+        nodes=nodes,
         open_action=past.open_action,
         last_grow_at=past.last_grow_at,
         last_shrink_at=past.last_shrink_at,
@@ -195,6 +198,7 @@ def _pool_state(pool: Pool, seen: _Seen) -> PoolState:
         provisioning=past.provisioning,
         ready_in=past.ready_in,
         drifts=past.drifts,
+        offer=offer if offer is not None and is_believed(offer, pool, seen.at) else None,
         utilization=seen.telemetry.utilization.get(pool.id) if seen.telemetry else None,
         silenced_by=seen.silenced.get(pool.id),
     )

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from receiver.core.actions import Action, Decision, Outcome
 from receiver.core.activity import Activity, Course
 from receiver.core.memory import Memory, NodeLife
-from receiver.core.model import Backoff, Drift, LateCount
+from receiver.core.model import Backoff, Drift, LateCount, Offer
 from receiver.core.pods import Pod
 from receiver.core.policy import Taint
 from receiver.core.signals import Alert, Silence
@@ -88,8 +88,9 @@ class Cloud(Protocol):
 
         Re-reads the required count first: at or above *target* nothing is sent (ALREADY); different from
         *decided_on* nothing is sent (DIFFERS). Asking twice is asking once. *shown* is the number that Civo is
-        known to show while it does not count our last removal: re-reading that very number is no objection,
-        unless *target* is below it.
+        known to show while our last change does not show yet: re-reading that very number is no objection,
+        unless *target* is below it. With more nodes alive than *target* nothing is sent (DIFFERS): whatever the
+        count says, the lower one would take some of them away.
         """
 
     def retire(self, pool: str, instance: str) -> Receipt:
@@ -266,11 +267,13 @@ class Store(Protocol):
         *,
         works: Collection[str] = (),
         drifts: Mapping[str, Drift] | None = None,
+        offers: Mapping[str, Offer] | None = None,
     ) -> None:
         """Insert or update node lives by instance id, and the last required count by pool (as Civo shows it).
 
         A stage of provisioning that a life has newly passed is counted in the histograms of its pool. *works* are
-        pools of which a node became usable: their provisioning back-off ends. *drifts* are kept for a day."""
+        pools of which a node became usable: their provisioning back-off ends. *drifts* are kept for a day. *offers*
+        replace those kept, by pool; their time is written to the hour only."""
 
     def decided(self, decision: Decision) -> int:
         """Store *decision* if its target, present size or (rule, verdict) pairs differ from the pool's last one.
@@ -298,7 +301,7 @@ class Store(Protocol):
         """Close *action* and, in the same transaction, put *notice* into the outbox as `say` does.
 
         A confirmed or observed one resets the pool's back-off of its kind; a failed one sets it. *late* is kept
-        as the pool's late count; a confirmed growth ends one."""
+        as the pool's late count; a confirmed growth without one ends it."""
 
     def stop_removals(self, pool: str, backoff: Backoff, notice: Notice, at: datetime) -> None:
         """Back *pool* off from removal, forget its late count and put *notice* into the outbox, in one transaction."""

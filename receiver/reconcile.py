@@ -41,7 +41,8 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     """Run one step at *now*. Raises TryLater when the store fails, WriterLostError when we may not write."""
     store = sources.store
     looked = look(sources, policy, now)
-    store.saw(looked.lives, looked.required, now, works=looked.works, drifts=looked.drifts)
+    offers = {s.pool: s.offer for s in looked.facts.pools if s.offer is not None}
+    store.saw(looked.lives, looked.required, now, works=looked.works, drifts=looked.drifts, offers=offers)
     facts = _settle(looked.facts, store, policy, now)
     facts = _stop_removals(facts, looked.replaced, store, policy, now)
     _let_go_of_orphans(looked.orphans, policy, hands, store, now)
@@ -105,7 +106,7 @@ def _settle(facts: Facts, store: Store, policy: Policy, now: datetime) -> Facts:
         store.closed(action, outcome, None, tell.ended(action, outcome, None, policy, None), late=late)
         done = replace(state, open_action=None)
         if late is not None:
-            done = replace(done, required=late.surviving, uncounted=late.shown - late.surviving)
+            done = replace(done, required=late.expected, uncounted=late.shown - late.expected)
         if outcome.kind is OutcomeKind.CONFIRMED and action.kind is ActionKind.GROW:
             grown += action.to_count - action.from_count
             done = replace(done, last_grow_at=now, backoff=None)
@@ -190,8 +191,7 @@ def _close(progress: Progress, decision: Decision, work: Work) -> None:
         return
     notice = tell.ended(progress.action, progress.outcome, decision, policy, work.assignment.budget)
     confirmed = progress.outcome.kind is OutcomeKind.CONFIRMED
-    late = late_after(progress.action, work.facts.pool(decision.pool), work.now) if confirmed else None
-    store.closed(progress.action, progress.outcome, progress.backoff, notice, late=late)
+    store.closed(progress.action, progress.outcome, progress.backoff, notice, late=progress.late)
     if confirmed and progress.action.kind is ActionKind.GROW:
         tell_who_waits(decision, work)
 

@@ -85,12 +85,16 @@ class CivoCloud:
         """Ask for *target* nodes unless Civo is there already or moved on; see `Cloud.resize`."""
         path = f"{self._cluster_path}/pools/{_identifier(pool, 'the pool id')}"
         required = self._required(pool)
-        late = required == shown and decided_on < required <= target
+        late = required == shown and required <= target
         if required >= target and not late:
             sentence = f"Civo is asked for {required} nodes already, {target} were wanted; nothing was sent"
             return Receipt(did=Did.ALREADY, sentence=sentence, required=required)
         if required != decided_on and not late:
             sentence = f"Civo is asked for {required} nodes, the decision was made on {decided_on}; nothing was sent"
+            return Receipt(did=Did.DIFFERS, sentence=sentence, required=required)
+        alive = self._alive(pool)
+        if alive > target:
+            sentence = f"{alive} nodes exist, more than the {target} to ask for; nothing was sent"
             return Receipt(did=Did.DIFFERS, sentence=sentence, required=required)
         body = {"count": target, "region": self.region}
         self._send("PUT", path, f"take the request for {target} nodes in pool {pool}", body)
@@ -129,6 +133,11 @@ class CivoCloud:
             detail = f"the cluster {self.cluster_id} has no pool {pool}: check civo_pool_id in the configuration"
             raise WontWork(detail, code="database_cluster_pool_not_found")
         return wanted.count
+
+    def _alive(self, pool: str) -> int:
+        """How many instances of *pool* Civo lists that are not being deleted, whatever its count says."""
+        found = self.look().get(pool)
+        return sum(i.status != "DELETING" for i in found.instances) if found else 0
 
     def _is_gone(self, instance: str) -> bool:
         """A 404 without Civo's code may come from a wrong URL too: the instance is gone if the pools do not list it."""

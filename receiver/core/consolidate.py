@@ -73,4 +73,4 @@ def _pack(pods: Sequence[Pod], places: Sequence[_Place]) -> set[str] | None:
 
 
 def _fits(pod: Pod, tally: Tally) -> bool:
-    return misfit(pod, tally.pool) is None and disproof(pod, tally.pool, tally.state.nodes) is None
+    return misfit(pod, tally.pool) is None and disproof(pod, tally.pool, tally.state.offer) is None

@@ -12,14 +12,16 @@ GIVES_WAY_FOR = timedelta(hours=24)
 UNDONE_WITHIN = timedelta(hours=1)  # a change against our own within this time undoes it
 
 
-def surviving(late: LateCount | None, shown: int, now: datetime) -> int:
-    """The nodes that are asked for where Civo shows *shown*, less those removed that it still counts."""
-    return late.surviving if late is not None and is_late(late, shown) and not is_overdue(late, now) else shown
+def required(late: LateCount | None, shown: int, now: datetime) -> int:
+    """The nodes that are asked for where Civo shows *shown*: a change of ours is believed before it is shown."""
+    return late.expected if late is not None and is_late(late, shown) and not is_overdue(late, now) else shown
 
 
 def is_late(late: LateCount, shown: int) -> bool:
-    """True while Civo still counts nodes that were removed; a higher count than it showed then is somebody's wish."""
-    return late.surviving < shown <= late.shown
+    """True while Civo's count is on its way to what our change made of it; anything else is somebody's wish."""
+    if late.expected < late.shown:
+        return late.expected < shown <= late.shown
+    return late.shown <= shown < late.expected
 
 
 def is_overdue(late: LateCount, now: datetime) -> bool:
@@ -32,13 +34,13 @@ def why_removals_stop(late: LateCount | None, shown: int, living: int, now: date
 
     Removals that are answered with replacements only cost money.
     """
-    if late is None or not is_late(late, shown):
+    if late is None or not late.expected < shown <= late.shown:
         return None
-    if living > late.surviving:
-        return f"Civo replaced a removed node: {living} nodes where {late.surviving} were left"
+    if living > late.expected:
+        return f"Civo replaced a removed node: {living} nodes where {late.expected} were left"
     if is_overdue(late, now):
         minutes = int(MUST_FALL_WITHIN.total_seconds() // 60)
-        return f"the count of {shown} did not fall to {late.surviving} within {minutes} minutes of a removal"
+        return f"the count of {shown} did not fall to {late.expected} within {minutes} minutes of a removal"
     return None
 
 
@@ -51,7 +53,7 @@ def late_after(action: Action, state: PoolState, now: datetime) -> LateCount | N
     raised = shown > action.from_count + state.uncounted
     if not removed or raised or shown <= left:
         return None
-    return LateCount(surviving=left, shown=shown, since=now)
+    return LateCount(expected=left, shown=shown, since=now)
 
 
 def drift(past: PoolMemory | None, shown: int, now: datetime) -> Drift | None:
@@ -59,6 +61,8 @@ def drift(past: PoolMemory | None, shown: int, now: datetime) -> Drift | None:
     if past is None or past.required_since is None or shown == past.required:
         return None
     low = high = past.required
+    if past.late is not None:
+        low, high = min(low, past.late.expected), max(high, past.late.expected)
     action = past.open_action
     if action is not None and action.kind is ActionKind.GROW:
         high = max(high, action.to_count)

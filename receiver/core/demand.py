@@ -1,13 +1,16 @@
 """From pods to workloads, and whether a pod fits a pool (and if not, why not)."""
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 
-from receiver.core.model import UNASSIGNED, Node, Stage
+from receiver.core.model import UNASSIGNED, Node, Offer, Stage
 from receiver.core.pods import Pod, PodPhase, Requirement, Toleration, Workload
 from receiver.core.policy import Pool, Taint
 
 # Taints that come and go with a node's state, and say nothing of the next node.
 PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeleted")
+OFFER_IS_BELIEVED_FOR = timedelta(hours=24)
 IGNORED_NAMESPACES = frozenset({"gpu-operator", "nvidia-gpu-operator"})  # its validation pods ask for a GPU
 
 
@@ -57,20 +60,44 @@ def misfit(pod: Pod, pool: Pool) -> str | None:
     return _mismatch(pod, pool.resources, pool.offered_labels, pool.taints)
 
 
-def disproof(pod: Pod, pool: Pool, nodes: Iterable[Node]) -> str | None:
-    """Return how the newest usable node of *pool* shows that another like it would not hold *pod*, or None.
-
-    The configuration says what a node offers; a node that came says what it really offers. Labels and taints are
-    only held against it where we do not put them on ourselves.
-    """
+def offer_of(pool: Pool, nodes: Iterable[Node], now: datetime) -> Offer | None:
+    """What the newest usable one of *nodes* shows, without the taints that come and go with its state."""
     usable = [n for n in nodes if n.stage is Stage.USABLE and n.labels]
     newest = max(usable, key=lambda n: (n.created_at, n.name), default=None)
     if newest is None:
         return None
-    labels = {**newest.labels, **pool.labels} if pool.apply_to_nodes else newest.labels
-    taints = () if pool.apply_to_nodes else tuple(t for t in newest.taints if not t.key.startswith(PASSING_TAINTS))
-    reason = _mismatch(pod, newest.allocatable, labels, taints)
-    return None if reason is None else f"node {newest.name} shows otherwise than configured: {reason}"
+    return Offer(
+        node=newest.name,
+        at=now,
+        configured=fingerprint(pool),
+        allocatable=newest.allocatable,
+        labels=newest.labels,
+        taints=tuple(t for t in newest.taints if not t.key.startswith(PASSING_TAINTS)),
+    )
+
+
+def is_believed(offer: Offer, pool: Pool, now: datetime) -> bool:
+    """True while what a node showed is held against the next one: for a day, and for the same configuration."""
+    return offer.configured == fingerprint(pool) and timedelta(0) <= now - offer.at <= OFFER_IS_BELIEVED_FOR
+
+
+def fingerprint(pool: Pool) -> str:
+    """What the configuration says that a node of *pool* offers, in short."""
+    said = (pool.size, sorted(pool.resources.items()), sorted(pool.labels.items()), pool.taints, pool.apply_to_nodes)
+    return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
+
+
+def disproof(pod: Pod, pool: Pool, offer: Offer | None) -> str | None:
+    """Return how *offer* shows that another node like it would not hold *pod*, or None.
+
+    The configuration says what a node offers; a node that came says what it really offers, and no second one is
+    bought to see the same. Labels and taints are only held against it where we do not put them on ourselves.
+    """
+    if offer is None:
+        return None
+    labels = {**offer.labels, **pool.labels} if pool.apply_to_nodes else offer.labels
+    reason = _mismatch(pod, offer.allocatable, labels, () if pool.apply_to_nodes else offer.taints)
+    return None if reason is None else f"node {offer.node} shows otherwise than configured: {reason}"
 
 
 def preference(pod: Pod, pool: Pool) -> int:

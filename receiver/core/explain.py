@@ -76,7 +76,7 @@ class _Fitting:
     """Which pools fit a pod; pods of one shape are matched once."""
 
     def __init__(self, facts: Facts, policy: Policy) -> None:
-        self._pools = [(p, facts.pool(p.id).nodes) for p in policy.pools]
+        self._pools = [(p, facts.pool(p.id).offer) for p in policy.pools]
         self._known: dict[Kind, tuple[Fit, ...]] = {}
 
     def of(self, pod: Pod) -> tuple[Fit, ...]:
@@ -84,8 +84,8 @@ class _Fitting:
         kind = shape(pod)
         if kind not in self._known:
             self._known[kind] = tuple(
-                Fit(pool=pool.id, name=pool.name, why=misfit(pod, pool) or disproof(pod, pool, nodes))
-                for pool, nodes in self._pools
+                Fit(pool=pool.id, name=pool.name, why=misfit(pod, pool) or disproof(pod, pool, offer))
+                for pool, offer in self._pools
             )
         return self._known[kind]
 

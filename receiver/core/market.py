@@ -68,7 +68,7 @@ class Matching:
 
 
 def _refusal(pod: Pod, tally: Tally) -> str | None:
-    return misfit(pod, tally.pool) or disproof(pod, tally.pool, tally.state.nodes)
+    return misfit(pod, tally.pool) or disproof(pod, tally.pool, tally.state.offer)
 
 
 class Market:

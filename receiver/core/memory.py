@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from receiver.core.actions import Action
-from receiver.core.model import Backoff, Drift, LateCount
+from receiver.core.model import Backoff, Drift, LateCount, Offer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class PoolMemory:
     Growth and removal back off apart: a node that cannot be drained must not keep work waiting. *provisioning*
     counts nodes in a row that never became usable, *late* is a removal that Civo's count does not show yet,
     *ready_in* the median time from creation to usable of the pool's last nodes, *drifts* what somebody else
-    changed in the last day.
+    changed in the last day, *offer* what its newest usable node showed last.
     """
 
     required: int = 0
@@ -58,6 +58,7 @@ class PoolMemory:
     late: LateCount | None = None
     ready_in: timedelta | None = None
     drifts: tuple[Drift, ...] = ()
+    offer: Offer | None = None
     open_action: Action | None = None
 
 

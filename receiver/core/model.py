@@ -103,14 +103,29 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateCount:
-    """A removal that Civo's required count does not show yet: it says *shown* where *surviving* nodes are left.
+    """A change of ours that Civo's required count does not show yet: it says *shown* instead of *expected*.
 
-    *since* is when the removal was closed. It is believed for a while only (`receiver.core.counts`).
+    *since* is when the change was made. It is believed for a while only (`receiver.core.counts`).
     """
 
-    surviving: int
+    expected: int
     shown: int
     since: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What the newest usable node of a pool showed when last seen, at *at*: it outlives the node for a while.
+
+    *configured* is the fingerprint of what the configuration said of the pool then; another one makes it void.
+    """
+
+    node: str
+    at: datetime
+    configured: str
+    allocatable: Mapping[str, int]
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,12 +140,14 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolState:
-    """One pool as found just now. *required* is the node count Civo was asked for (not what exists yet), less the
-    *uncounted* nodes that were removed and that Civo's own number still includes. When Civo did not answer it is
+    """One pool as found just now. *required* is the node count Civo was asked for (not what exists yet): its own
+    number less *uncounted*, the nodes removed that it still includes (below 0: those asked for that it does not show
+    yet). When Civo did not answer it is
     the last known one and the facts say that Civo is down. *required_since* is when Civo's number last changed.
 
     *provisioning* counts nodes in a row that never became usable, *ready_in* is how long a node of this pool
-    usually takes until its GPUs are allocatable, *drifts* are the changes that somebody else made in the last day.
+    usually takes until its GPUs are allocatable, *drifts* are the changes that somebody else made in the last day,
+    *offer* is what the newest usable node shows, or showed within the last day.
     """
 
     pool: str
@@ -148,6 +165,7 @@ class PoolState:
     provisioning: Backoff | None = None
     ready_in: timedelta | None = None
     drifts: tuple[Drift, ...] = ()
+    offer: Offer | None = None
 
     def of(self, *stages: Stage) -> tuple[Node, ...]:
         """The nodes in one of *stages*."""

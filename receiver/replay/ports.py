@@ -63,12 +63,16 @@ class WorldCloud(Switches):
         """Ask for *target* nodes unless the count is there already or moved on."""
         self.called("resize")
         required = self._required(pool)
-        late = required == shown and decided_on < required <= target
+        late = required == shown and required <= target
         if required >= target and not late:
             sentence = f"{required} nodes are asked for already, {target} were wanted"
             return Receipt(did=Did.ALREADY, sentence=sentence, required=required)
         if required != decided_on and not late:
             sentence = f"{required} nodes are asked for, the decision was made on {decided_on}"
+            return Receipt(did=Did.DIFFERS, sentence=sentence, required=required)
+        alive = sum(vm.status != "DELETING" for vm in self._world.pools[pool].instances)
+        if alive > target:
+            sentence = f"{alive} nodes exist, more than the {target} to ask for"
             return Receipt(did=Did.DIFFERS, sentence=sentence, required=required)
         try:
             self.write("resize", (pool, target), lambda: self._world.resize(pool, target))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from receiver.core.actions import Action, ActionKind
-from receiver.core.demand import workloads
+from receiver.core.demand import is_believed, offer_of, workloads
 from receiver.core.model import Backoff, CordonedBy, Node, SignalAction, Source, Spend, Stage
 from receiver.core.pods import PodPhase, Preference, Requirement, Toleration
 from receiver.core.policy import Budget, Limits, Taint
@@ -156,12 +156,23 @@ def test_a_node_that_came_otherwise_than_configured_stops_the_buying_and_names_t
 ) -> None:
     pool = a_pool(resources={GPU: 2}, labels={"gpu": "l40s"})
     node = a_busy_node(**{"allocatable": {GPU: 2}, "labels": {"gpu": "l40s"}, **shown})
-    found = facts(a_state(node), waiting=[a_pod(gpus=2, node_selector={"gpu": "l40s"})])
+    state = a_state(node, offer=offer_of(pool, [node], NOW))
+    found = facts(state, waiting=[a_pod(gpus=2, node_selector={"gpu": "l40s"})])
     assignment, decisions = run(found, a_policy(pool))
     assert decisions["l40s"].target == 1
     assert [m.detail for m in assignment.misfits] == [
         f"No GPU pool can hold pod ml/train. l40s: node n1 shows otherwise than configured: {why}"
     ]
+
+
+def test_what_a_node_showed_is_believed_for_a_day_and_for_the_same_configuration() -> None:
+    pool = a_pool(labels={"gpu": "l40s"})
+    offer = offer_of(pool, [a_node(labels={"gpu": "other"})], NOW)
+    assert offer is not None
+    day = timedelta(hours=24)
+    assert is_believed(offer, pool, NOW + day)
+    assert not is_believed(offer, pool, NOW + day + timedelta(seconds=1))
+    assert not is_believed(offer, replace(pool, labels={"gpu": "l40"}), NOW)
 
 
 def test_a_pod_that_fits_many_pools_does_not_take_the_node_that_was_bought_for_one_that_fits_few() -> None:

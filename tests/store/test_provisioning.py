@@ -16,7 +16,7 @@ from receiver.core.model import Backoff, Drift, LateCount
 from tests.store.builders import NOW, POOL, after, grow, outcome, retire
 
 FAILING = Backoff(failures=2, until=after(minutes=2), reason="never became usable", instances=("i-1", "i-2"))
-LATE = LateCount(surviving=2, shown=3, since=NOW)
+LATE = LateCount(expected=2, shown=3, since=NOW)
 DRIFT = Drift(at=after(seconds=10), from_count=2, to_count=5)
 
 
@@ -137,7 +137,7 @@ def test_only_confirmed_growth_ends_a_late_count(store: SqlStore, end: OutcomeKi
 def test_a_second_removal_replaces_the_late_count(store: SqlStore) -> None:
     late_pool(store)
     store.opened(retire(2))
-    again = replace(LATE, surviving=1, since=after(minutes=1))
+    again = replace(LATE, expected=1, since=after(minutes=1))
     store.closed(retire(2), outcome(), None, late=again)
     assert remembered(store).late == again
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from receiver.core.actions import Action, Decision, Outcome
 from receiver.core.memory import Memory, NodeLife
-from receiver.core.model import Backoff, Drift, LateCount
+from receiver.core.model import Backoff, Drift, LateCount, Offer
 from receiver.core.signals import Alert
 from receiver.core.tell import Notice
 from receiver.ports import Delivery, StoredAction, StoredDecision, StoredNotice, TryLater
@@ -115,6 +115,7 @@ class FakeStore:
         *,
         works: Collection[str] = (),
         drifts: Mapping[str, Drift] | None = None,
+        offers: Mapping[str, Offer] | None = None,
     ) -> None:
         raise NotImplementedError
 

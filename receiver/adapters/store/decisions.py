@@ -100,7 +100,10 @@ def closed(
     if effects:
         _write_pool(connection, action, effects)
     if action.kind is ActionKind.GROW and outcome.kind is OutcomeKind.CONFIRMED:
-        _expect(connection, action, outcome.at)
+        if late is None:
+            _expect(connection, action, outcome.at)
+        else:  # Civo's own number is what it shows; the new nodes are asked for since now all the same
+            _write_pool(connection, action, {"required_since": outcome.at})
 
 
 def stop_removals(connection: Connection, pool: str, backoff: Backoff) -> None:

@@ -66,6 +66,7 @@ def _pool(row: RowMapping | None, open_action: Action | None, drifted: tuple[Dri
         late=rows.late(row),
         ready_in=row["ready_in"],
         drifts=drifted,
+        offer=rows.offer(row),
         open_action=open_action,
     )
 

@@ -18,7 +18,8 @@ from receiver.core.actions import (
     VictimStage,
 )
 from receiver.core.memory import NodeLife
-from receiver.core.model import Backoff, LateCount
+from receiver.core.model import Backoff, LateCount, Offer
+from receiver.core.policy import Taint
 from receiver.core.signals import Alert
 from receiver.core.tell import Notice, Severity
 from receiver.ports import StoredAction, StoredDecision, StoredNotice
@@ -197,7 +198,7 @@ def backoff(row: Row, prefix: str) -> Backoff | None:
 def late_values(late: LateCount | None) -> Values:
     """Columns of a pool's late count; all empty for none."""
     return {
-        "late_surviving": late.surviving if late else None,
+        "late_expected": late.expected if late else None,
         "late_shown": late.shown if late else None,
         "late_since": late.since if late else None,
     }
@@ -207,7 +208,23 @@ def late(row: Row) -> LateCount | None:
     """A pool's late count, if it has one."""
     if row["late_since"] is None:
         return None
-    return LateCount(surviving=row["late_surviving"], shown=row["late_shown"], since=row["late_since"])
+    return LateCount(expected=row["late_expected"], shown=row["late_shown"], since=row["late_since"])
+
+
+def offer_values(offer: Offer) -> Values:
+    """The column of what a pool's newest usable node showed."""
+    taints = [[t.key, t.value, t.effect] for t in offer.taints]
+    said = {"node": offer.node, "at": offer.at, "configured": offer.configured, "taints": taints}
+    return {"offer": {**said, "allocatable": dict(offer.allocatable), "labels": dict(offer.labels)}}
+
+
+def offer(row: Row) -> Offer | None:
+    """What a pool's newest usable node showed, if one was seen."""
+    said = row["offer"]
+    if said is None:
+        return None
+    taints = tuple(Taint(key=key, value=value, effect=effect) for key, value, effect in said["taints"])
+    return Offer(**{**said, "taints": taints})
 
 
 def notice_values(notice: Notice) -> Values:

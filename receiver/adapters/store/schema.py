@@ -131,9 +131,10 @@ pools = Table(
     Column("provisioning_until", Moment),
     Column("provisioning_reason", PlainText),
     Column("provisioning_instances", Json),
-    Column("late_surviving", Integer),
+    Column("late_expected", Integer),
     Column("late_shown", Integer),
     Column("late_since", Moment),
+    Column("offer", Json),
     Column("ready_in", Duration),  # derived from node_lives whenever a node becomes usable
 )
 

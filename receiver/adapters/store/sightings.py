@@ -1,6 +1,7 @@
 """What a step saw, written where it differs from what is stored: node lives, required counts, drifts."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from statistics import median
 
@@ -14,9 +15,10 @@ from receiver.adapters.store.totals import PROVISION_BUCKETS, PROVISION_MILLISEC
 from receiver.core import stages
 from receiver.core.counts import is_late
 from receiver.core.memory import Memory, NodeLife
-from receiver.core.model import Drift
+from receiver.core.model import Drift, Offer
 
 NODES_OF_A_MEDIAN = 20
+AN_HOUR = timedelta(hours=1)
 NO_LATE_COUNT = rows.late_values(None)
 NO_PROVISIONING = rows.backoff_values(rows.PROVISIONING, None)
 
@@ -24,7 +26,7 @@ STORED_LIVES = select(*(node_lives.c[name] for name in rows.LIFE), node_lives.c.
     node_lives.c.instance.in_(bindparam("instances", expanding=True))
 )
 STORED_POOLS = select(
-    pools.c.pool, pools.c.required, pools.c.required_since, pools.c.late_surviving, pools.c.late_shown
+    *(pools.c[name] for name in ("pool", "required", "required_since", "late_expected", "late_shown", "late_since"))
 )
 LAST_USABLE = (
     select(node_lives.c.created_at, node_lives.c.usable_at)
@@ -34,8 +36,16 @@ LAST_USABLE = (
 )
 
 
-def is_news(memory: Memory, lives: Sequence[NodeLife], required: Mapping[str, int], works: Collection[str]) -> bool:
+def is_news(
+    memory: Memory,
+    lives: Sequence[NodeLife],
+    required: Mapping[str, int],
+    works: Collection[str],
+    offers: Mapping[str, Offer],
+) -> bool:
     """True when any of it differs from *memory*, which is what the store holds."""
+    if new_offers(memory, offers):
+        return True
     if any(p.provisioning is not None and pool in works for pool, p in memory.pools.items()):
         return True
     for pool, shown in required.items():
@@ -45,6 +55,16 @@ def is_news(memory: Memory, lives: Sequence[NodeLife], required: Mapping[str, in
         if past.late is not None and not is_late(past.late, shown):
             return True
     return bool(unlike(memory, lives))
+
+
+def new_offers(memory: Memory | None, offers: Mapping[str, Offer]) -> Mapping[str, Offer]:
+    """Those of *offers* that say something else than what is held, or say it an hour later."""
+    held = {pool: past.offer for pool, past in memory.pools.items()} if memory else {}
+    return {pool: offer for pool, offer in offers.items() if _differ(held.get(pool), offer)}
+
+
+def _differ(held: Offer | None, offer: Offer) -> bool:
+    return held is None or offer.at - held.at >= AN_HOUR or replace(held, at=offer.at) != offer
 
 
 def unlike(memory: Memory | None, lives: Sequence[NodeLife]) -> Sequence[NodeLife]:
@@ -62,9 +82,12 @@ def saw(
     at: datetime,
     works: Collection[str],
     changed: Mapping[str, Drift],
+    offers: Mapping[str, Offer],
 ) -> None:
     """Write the *lives* and counts that differ from what is stored, and what follows from them."""
     _write_counts(connection, required, at)
+    for pool, offer in offers.items():
+        connection.execute(update(pools).where(pools.c.pool == pool).values(rows.offer_values(offer)))
     _write_lives(connection, lives, at)
     if works:
         working = pools.c.pool.in_(list(works))
@@ -115,7 +138,8 @@ def _write_counts(connection: Connection, required: Mapping[str, int], at: datet
         values: rows.Values = {}
         if row is None or row.required_since is None or row.required != shown:
             values = {"required": shown, "required_since": at}
-        if row is not None and row.late_shown is not None and not row.late_surviving < shown <= row.late_shown:
+        late = rows.late(row._mapping) if row is not None else None
+        if late is not None and not is_late(late, shown):
             values |= NO_LATE_COUNT
         if values:
             put(connection, pools, {"pool": pool, **values}, required=shown)

@@ -14,7 +14,7 @@ from receiver.adapters.store.migrate import upgrade
 from receiver.adapters.store.urls import VARIABLE, database_file, is_in_memory, is_sqlite, parse
 from receiver.core.actions import Action, Decision, Outcome
 from receiver.core.memory import Memory, NodeLife
-from receiver.core.model import Backoff, Drift, LateCount
+from receiver.core.model import Backoff, Drift, LateCount, Offer
 from receiver.core.signals import Alert
 from receiver.core.tell import Notice
 from receiver.ports import Delivery, StoredAction, StoredDecision, StoredNotice, TryLater, WontWork
@@ -134,15 +134,17 @@ class SqlStore:
         *,
         works: Collection[str] = (),
         drifts: Mapping[str, Drift] | None = None,
+        offers: Mapping[str, Offer] | None = None,
     ) -> None:
         """See Store. What equals the last read memory is not compared with the rows again."""
         last_read = self._last_read
         if last_read is not None:
-            if not drifts and not sightings.is_news(last_read, lives, required, works):
+            if not drifts and not sightings.is_news(last_read, lives, required, works, offers or {}):
                 return
             lives = sightings.unlike(last_read, lives)
         with self._write_memory() as connection:
-            sightings.saw(connection, lives, required, at, works, drifts or {})
+            new = sightings.new_offers(last_read, offers or {})
+            sightings.saw(connection, lives, required, at, works, drifts or {}, new)
 
     # --- decisions and actions
 

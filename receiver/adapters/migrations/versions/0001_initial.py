@@ -145,9 +145,10 @@ def _pools() -> None:
         sa.Column("provisioning_until", TIME),
         sa.Column("provisioning_reason", sa.Text),
         sa.Column("provisioning_instances", sa.Text),
-        sa.Column("late_surviving", sa.Integer),
+        sa.Column("late_expected", sa.Integer),
         sa.Column("late_shown", sa.Integer),
         sa.Column("late_since", TIME),
+        sa.Column("offer", sa.Text),
         sa.Column("ready_in", sa.BigInteger),
     )
     op.create_table(
