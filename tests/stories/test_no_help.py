@@ -1,0 +1,44 @@
+"""Stories of waiting pods that no further node helps: the GPU operator's own, and those that fit none."""
+
+from receiver.ports import Store
+from tests.reconcile.harness import Life, a_job, a_policy, a_world
+from tests.stories.bench import HOUR, MINUTE, SECOND, a_pool, bought, drive, titles, waiting
+
+
+def test_a_validation_pod_of_the_gpu_operator_is_no_demand(store: Store) -> None:
+    """gpu-operator #76: its validation pods waited for a GPU and took an empty pool from zero, for ever."""
+    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life.world.add_pod(waiting("nvidia-cuda-validator-x7k", namespace="gpu-operator"))
+    life.pass_time(SECOND)
+    life.run(30 * MINUTE, tick=30 * SECOND)
+    assert life.writes("resize") == []
+
+
+def test_a_validation_pod_that_holds_the_new_gpu_for_a_moment_buys_no_second_node(store: Store) -> None:
+    """gpu-operator #140: the validation pod itself needs a GPU; it took the new node's, and the pod that the node
+    was for waited on and got a second one."""
+    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life.submit(a_job())
+    validated: set[str] = set()
+
+    def validate() -> None:
+        for node in set(life.world.nodes) - validated:  # the operator's pod waits for the driver as everybody does
+            validated.add(node)
+            name = f"nvidia-cuda-validator-{len(validated)}"
+            pod = waiting(name, namespace="gpu-operator", duration=2 * MINUTE, priority=1_000_000)
+            life.world.add_pod(pod)
+
+    drive(life, 15 * MINUTE, validate)
+    assert validated
+    assert bought(life) == 1
+
+
+def test_a_pod_that_the_nodes_turn_out_not_to_hold_is_bought_for_once(store: Store) -> None:
+    """Cluster Autoscaler #5278, dstack #3128: the pod could never run on what was bought, so the pool was grown,
+    emptied and grown again, without an end."""
+    pool = a_pool(labels={"tier": "gold"})  # so the configuration says; the nodes come without it
+    life = Life(world=a_world(), policy=a_policy(pool), store=store)
+    life.submit(a_job(node_selector={"tier": "gold"}))
+    life.run(6 * HOUR, tick=MINUTE)
+    assert bought(life) == 1
+    assert titles(life, "tier")
