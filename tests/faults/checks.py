@@ -163,20 +163,18 @@ class Checks:
         budget = self._policy.budget
         stopped = budget is not None and self._truth.spent(now + self._truth.skew) >= budget.monthly_usd
         left = self.counted[vm.pool].nodes - 1
-        if vm.usable_at is not None and left < floor and not stopped:
+        node = self._truth.node_of(vm)
+        works = vm.usable_at is not None and node is not None and node.ready  # one that does not is replaced
+        if works and left < floor and not stopped:
             self.violated("2 floor", f"DELETE {vm.hostname} leaves {left} nodes of at least {floor}")
 
     def _replaced(self, vm: VM) -> None:
-        """Where Civo answered a removal with a replacement, further removals only cost money: they stop."""
+        """Where Civo answered a removal with a replacement, removing that too only costs money: removals stop."""
         truth = self._truth
-        raised = any(e.kind in ("count", "recycle") for e in truth.scenario.events) or self.bought
-        if truth.scenario.behaviour.get("decrement") != "never" or raised:
-            return
-        listed = {v.id: v for v in truth.world.pools[vm.pool].instances}
+        raised = any(e.kind in ("count", "recycle", "delete_instance") for e in truth.scenario.events) or self.bought
         first = min((at for at, pool in truth.deleted if pool == vm.pool), default=None)
-        new = [v.hostname for v in listed.values() if first is not None and v.created_at > first and v.id in truth.seen]
-        if new:
-            self.violated("4 replaced", f"DELETE {vm.hostname} although {', '.join(new)} replaced the last one")
+        if truth.scenario.behaviour.get("decrement") == "never" and not raised and first and vm.created_at > first:
+            self.violated("4 replaced", f"DELETE {vm.hostname}, which Civo built for one that we removed")
 
     def after_delete(self, pool: str, instance: str) -> None:
         """Nothing but DaemonSet pods may die with a node that we delete."""

@@ -42,7 +42,7 @@ class Maker:
         budget = None
         if self.chance(0.35):
             dear = max(float(p.price or 0) for p in self.pools) * max(granularity, 60) / 3600
-            budget = f"{dear * dice.choice([3, 8, 20, 60]):.2f}"
+            budget = f"{dear * dice.choice([8, 20, 60, 200]):.2f}"
         return Scenario(
             seed=self.seed,
             start=dice.choice(STARTS),

@@ -205,12 +205,12 @@ def tidy(world: World, alarms: WorldAlarms) -> None:
         world.patch_node(node.name, unschedulable=False if theirs else None, annotations={PROTECT_ANNOTATION: None})
 
 
-def broken(world: World, patience: timedelta) -> list[VM]:
-    """The instances that a person has to look at: never usable for *patience*, or without their node object."""
+def broken(world: World) -> list[VM]:
+    """The instances that a person has to look at: never usable for half an hour, or without their node object."""
     found = []
     for pool in world.pools.values():
         for vm in pool.instances:
-            late = vm.usable_at is None and world.now - vm.created_at > patience
+            late = vm.usable_at is None and world.now - vm.created_at > timedelta(minutes=30)
             lost = vm.ready_at is not None and vm.hostname not in world.nodes
             if vm.living and (late or lost):
                 found.append(vm)

@@ -2,7 +2,8 @@
 
 Everything placeable has run, every pool is at its floor with its spare nodes, no cordon of ours is left, nothing is
 open. Left out, because a person or the next month has to come first: growth that the budget does not cover any more,
-and the size of pools at a Civo that never counts a removal (it builds a replacement; removals stop and are told).
+and the size of pools at a Civo that never counts a removal, or seems not to (it builds a replacement; removals stop
+for a day and that is told).
 """
 
 from collections.abc import Iterator
@@ -70,6 +71,7 @@ def _may_have(run: "Run", plan: PoolPlan) -> int:
     """The largest size of *plan* that maximum, window and limits allow now, with other pools at rest."""
     size = run.truth.max_nodes(plan.id, run.clock())
     limits = run.scenario.limits
+    size = min(size, limits.get("max_growth_per_hour", size))  # a gang's nodes are bought at once
     if "max_gpus" in limits:
         others = sum(_at_rest(run, p) * sum(p.resources.values()) for p in run.scenario.pools if p.id != plan.id)
         size = min(size, (limits["max_gpus"] - others) // sum(plan.resources.values()))
@@ -89,7 +91,7 @@ def _sizes(run: "Run", tight: bool) -> Iterator[str]:
     for plan in run.scenario.pools:
         pool = run.world.pools[plan.id]
         rest = max(_rest(plan) if plan.price is not None else 0, _hosts(run, plan))
-        if pool.required > max(rest, _kept_by_work(run, plan)):
+        if pool.required > max(rest, _kept_by_work(run, plan)) and not _looks_replaced(run, plan):
             yield f"{plan.id} asks for {pool.required} nodes, {rest} would do"
         if pool.required < rest and not tight and rest <= run.truth.max_nodes(plan.id, run.clock()):
             yield f"{plan.id} asks for {pool.required} nodes of {rest}"
@@ -99,6 +101,12 @@ def _hosts(run: "Run", plan: PoolPlan) -> int:
     """Nodes that Prometheus runs on: they are never taken away."""
     hosts = {p.node for p in run.world.active_pods.values() if p.labels.get("app.kubernetes.io/name") == "prometheus"}
     return sum(vm.hostname in hosts for vm in run.world.pools[plan.id].living)
+
+
+def _looks_replaced(run: "Run", plan: PoolPlan) -> bool:
+    """True where somebody else's growth may have come while the count was late: that looks like a replacement."""
+    late = run.scenario.behaviour.get("decrement", "at_once") != "at_once"
+    return late and any(e.kind in ("count", "recycle") and e.what["pool"] == plan.id for e in run.scenario.events)
 
 
 def _kept_by_work(run: "Run", plan: PoolPlan) -> int:
