@@ -6,8 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from receiver.core.guardrails import GUARDRAILS
-from receiver.core.model import SignalAction
-from tests.core.builders import a_node, a_pod, a_policy, a_pool, a_signal, a_state, facts, run
+from receiver.core.model import Node, SignalAction, Stage
+from receiver.core.pods import PodPhase
+from tests.core.builders import GPU, a_busy_node, a_node, a_pod, a_policy, a_pool, a_signal, a_state, facts, run
 from tests.core.test_decide import HOUR_ENDS_SOON, SOURCES, TABLE
 from tests.core.test_laws import World, decided, worlds
 from tests.docs.pages import headings, section, table, text_of
@@ -35,20 +36,33 @@ def test_every_rule_that_speaks_in_any_world_has_a_heading(world: World) -> None
     assert spoken <= {*NAMES, *OTHERS}
 
 
+def two_half_empty_nodes() -> tuple[Node, ...]:
+    """Two nodes of two GPUs with a pod each, both of which may be moved; the paid hour ends soon."""
+    pods = {n: a_pod(n, phase=PodPhase.RUNNING, node=n, evictable=True, owner="ReplicaSet/r") for n in ("n1", "n2")}
+    return tuple(
+        a_busy_node(n, pods=(pod,), allocatable={GPU: 2}, created_at=HOUR_ENDS_SOON) for n, pod in pods.items()
+    )
+
+
 def rules_of_a_few_pools() -> set[str]:
-    """Pools that bring every other rule to speak: demand, floor, standby, removal, rest, a gang and all signals."""
+    """Pools that bring every other rule to speak: demand, floor, standby, removal, rest, gangs and all signals."""
     gang = [a_pod(f"rank{n}", gang="ml/big") for n in range(2)]
+    half_a_gang = [a_pod("rank0", gang="ml/half", gang_min=2)]
     signals = tuple(a_signal(action, None) for action in SignalAction)
+    stuck = a_node(stage=Stage.INSTALLING, created_at=HOUR_ENDS_SOON, idle_since=None)
     spoken: set[str] = set()
-    for state, policy, waiting in (
-        (a_state(), a_policy(a_pool(min_nodes=1, standby_nodes=1)), [a_pod(), *gang]),
-        (a_state(), a_policy(a_pool(min_nodes=1, standby_nodes=1)), []),
-        (a_state(), a_policy(a_pool(standby_nodes=1)), []),
-        (a_state(), a_policy(a_pool(max_nodes=1)), gang),
-        (a_state(a_node(created_at=HOUR_ENDS_SOON)), a_policy(), []),
-        (a_state(), a_policy(), []),
+    for state, policy, waiting, firing in (
+        (a_state(), a_policy(a_pool(min_nodes=1, standby_nodes=1)), [a_pod(), *gang], signals),
+        (a_state(), a_policy(a_pool(min_nodes=1, standby_nodes=1)), [], signals),
+        (a_state(), a_policy(a_pool(standby_nodes=1)), [], signals),
+        (a_state(), a_policy(a_pool(max_nodes=1)), gang, signals),
+        (a_state(), a_policy(), half_a_gang, signals),
+        (a_state(a_node(created_at=HOUR_ENDS_SOON)), a_policy(), [], signals),
+        (a_state(stuck), a_policy(), [], signals),
+        (a_state(*two_half_empty_nodes()), a_policy(a_pool(resources={GPU: 2})), [], ()),
+        (a_state(), a_policy(), [], signals),
     ):
-        _, decisions = run(facts(state, waiting=waiting, signals=signals), policy)
+        _, decisions = run(facts(state, waiting=waiting, signals=firing), policy)
         spoken |= {reason.rule for decision in decisions.values() for reason in decision.reasons}
     return spoken
 
