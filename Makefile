@@ -8,10 +8,12 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 VENV := .venv/bin
 BIN := .build/bin
 KEEP ?=
+N ?= 10000
+SEED ?= 1
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench mutants lint rules format lock clean python venv binaries
+.PHONY: help demo test bench faults mutants lint rules format lock clean python venv binaries
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -25,6 +27,9 @@ test: venv binaries lint rules ## everything that must hold: lint, types, rules,
 
 bench: venv binaries ## measure: reaction from pending pod to Civo call, webhook throughput, time to decide (about 11 minutes)
 	@$(VENV)/python -m benchmarks
+
+faults: venv ## ten thousand random worlds with faults against the invariants, on all cores (N=100 SEED=1 for fewer; about an hour)
+	@$(VENV)/python -m tests.faults --worlds $(N) --seed $(SEED)
 
 mutants: venv ## plant bugs in the core one by one and see the tests find them (some minutes)
 	@$(VENV)/python tools/mutants.py

@@ -2,7 +2,10 @@
 
 from datetime import timedelta
 
+from receiver.core.model import Backoff
 from receiver.ports import Store, TryLater
+from tests.core.builders import NOW, a_pod, a_state, facts, run
+from tests.core.builders import a_policy as a_core_policy
 from tests.reconcile.harness import Life, a_policy, a_world, until_cordoned
 
 
@@ -15,3 +18,11 @@ def test_a_removal_that_waits_for_its_retry_does_not_step_ten_times_a_second(sto
     before = len(life.steps)
     life.run(timedelta(minutes=2), tick=timedelta(seconds=10))
     assert len(life.steps) - before < 60
+
+
+def test_a_gang_gets_a_node_on_trial_after_nodes_that_never_came_up() -> None:
+    # found by worlds 50 and 65: one node on trial is allowed, the gang wants two, and so nobody ever buys one
+    failed = Backoff(failures=1, until=NOW - timedelta(hours=1), reason="never came up")
+    ranks = [a_pod(f"rank{n}", gang="ml/train", gang_min=2) for n in range(2)]
+    _, decisions = run(facts(a_state(provisioning=failed), waiting=ranks), a_core_policy())
+    assert decisions["l40s"].target == 1
