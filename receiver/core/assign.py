@@ -213,7 +213,8 @@ def _try_gang(
 ) -> bool:
     """Place the whole gang in the pool of *tally* with at most *most* new nodes; False leaves all as it was.
 
-    *begin* fills nodes too that are on their way and that nobody was given yet.
+    A guardrail may still hold some of them: of a pool on trial a gang gets its first node, and the rest when that
+    one works. *begin* fills nodes too that are on their way and that nobody was given yet.
     """
     coming = tally.shelves[COMING] if begin else []
     if most == 0 and begin and not coming:
@@ -224,7 +225,7 @@ def _try_gang(
     opened = _fill(trial, workload.pods, tally)
     if most is not None and opened > most:
         return False
-    if opened and (allowance.passes(tally, opened) < len(RULES) or not tally.may_open(opened)):
+    if opened and allowance.passes(tally, opened) < len(RULES):
         return False
     tally.free -= sum(room.gpus for room in begun) - sum(tried.gpus for tried in trial[: len(begun)])
     for room, tried in zip(rooms, trial, strict=False):

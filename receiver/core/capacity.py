@@ -81,11 +81,7 @@ class Tally:
     @property
     def blocked(self) -> bool:
         """True when a guardrail will hold another new node."""
-        return not self.may_open(1)
-
-    def may_open(self, count: int) -> bool:
-        """True when no guardrail but the three checks will hold *count* new nodes more."""
-        return self.room is None or sum(self.counts.values()) + count <= self.room
+        return self.room is not None and sum(self.counts.values()) >= self.room
 
     def add(self, room: Bin) -> None:
         """Take in a bin that was just opened."""
