@@ -100,6 +100,20 @@ def test_a_process_that_has_just_begun_removes_nothing_before_it_has_seen_it_idl
     assert living(life) == []  # and yet no paid hour is lost
 
 
+@pytest.mark.parametrize("fault", ["lose_gpu", "not_ready"])
+def test_a_process_that_has_just_begun_takes_no_old_node_for_one_that_never_came_up(store: Store, fault: str) -> None:
+    """knative #3771 once more: without a past a node whose device plugin restarts looks as if it had never worked."""
+    life = idle_nodes(store, 3)
+    life.world.advance(START + 30 * MINUTE)
+    for vm in life.world.lives:
+        getattr(life.world.faults, fault)(vm.hostname)
+    life.run(2 * MINUTE)
+    for vm in life.world.lives:
+        life.world.faults.recover(vm.hostname)
+    life.run(10 * MINUTE)
+    assert life.writes() == []
+
+
 @pytest.mark.parametrize("source", ["cluster", "telemetry", "alarms", "cloud"])
 def test_a_source_that_does_not_answer_at_the_start_is_not_read_as_empty(store: Store, source: str) -> None:
     """knative #3771: metrics that had not been collected yet counted as zero load."""

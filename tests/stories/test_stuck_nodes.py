@@ -1,10 +1,11 @@
 """Stories of nodes that never come up: told, taken away by name, and not bought again and again."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
-from receiver.ports import Store, TryLater
+from receiver.ports import CloudPool, Store, TryLater
 from receiver.replay.world import WorldPool
 from tests.reconcile.harness import FAST, GPU, PRICE, SIZE, START, Life, a_job, a_policy, a_world
 from tests.stories.bench import BIG_SIZE, HOUR, MINUTE, POOL, SECOND, a_pool, bought, bound, idle_nodes, living, titles
@@ -43,7 +44,7 @@ def test_a_node_that_is_not_usable_in_time_is_told_and_deleted_by_name(store: St
 def test_a_pool_whose_gpus_never_come_buys_six_nodes_in_a_day_and_not_seventy_two(store: Store, fault: str) -> None:
     """karpenter-azure #1790 with a timeout alone: every twenty minutes another node, each for a paid hour."""
     life = stuck_life(store, fault)
-    life.run(24 * HOUR, tick=MINUTE)
+    life.run(24 * HOUR, tick=3 * MINUTE)
     assert bought(life) == PROBES_IN_A_DAY
     assert all(not vm.living or life.now - vm.created_at < 25 * MINUTE for vm in life.world.lives)
 
@@ -112,6 +113,29 @@ def test_a_node_that_is_late_and_comes_up_after_all_is_used(store: Store) -> Non
     life.run(40 * MINUTE)
     assert len(life.world.finished) == 1
     assert life.writes("retire") == []
+
+
+def test_a_status_that_nobody_documents_is_given_the_same_time(store: Store) -> None:
+    """A word that Civo adds to its list must not make us delete every node that passes through it."""
+    life = Life(world=a_world(), policy=a_policy(), store=store)
+    look = life.cloud.look
+
+    def renamed() -> Mapping[str, CloudPool]:
+        return {
+            k: replace(
+                p,
+                instances=tuple(
+                    replace(i, status="PROVISIONING" if i.status == "BUILDING" else i.status) for i in p.instances
+                ),
+            )
+            for k, p in look().items()
+        }
+
+    life.cloud.look = renamed  # type: ignore[method-assign]
+    life.submit(a_job())
+    life.run(20 * MINUTE)
+    assert bought(life) == 1
+    assert len(life.world.finished) == 1
 
 
 @faults
