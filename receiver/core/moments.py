@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from receiver.core.actions import VictimStage
+from receiver.core.capacity import SHORT_LOSS
 from receiver.core.consolidate import consents
 from receiver.core.cost import next_unit_at
 from receiver.core.counts import GIVES_WAY_FOR
@@ -71,6 +72,7 @@ def _moments_of(node: Node, case: Case) -> Iterable[datetime]:
     elif node.stage in (*ON_ITS_WAY, Stage.UNKNOWN):
         yield node.created_at + case.pool.provision_timeout + AN_INSTANT
     elif node.stage is Stage.BROKEN and node.lost_at is not None:
+        yield node.lost_at + SHORT_LOSS + AN_INSTANT  # from then on it is no room for what waits
         yield node.lost_at + case.pool.provision_timeout + AN_INSTANT
     if by_the_hour and node.busy and all(consents(p) for p in node.pods):
         yield unit_ends_soon(node, case.policy, case.now)
