@@ -12,7 +12,8 @@ from receiver.core.policy import Policy, Pool
 from receiver.ports import CloudPool, ClusterFacts, ClusterNode, Instance, TelemetryFacts
 
 AFTER_BUILDING = (Stage.BOOTING, Stage.INSTALLING, Stage.USABLE)
-LOST = (Stage.BOOTING, Stage.INSTALLING)  # where a node that was usable stands when it loses its GPUs or goes NotReady
+# Where a node that was usable stands when it goes NotReady, loses its GPUs, or Civo says something new of it.
+LOST = (Stage.BOOTING, Stage.INSTALLING, Stage.BROKEN)
 
 
 def lives_of(

@@ -15,11 +15,11 @@ from receiver.core.budget import month_of
 from receiver.core.cost import spend
 from receiver.core.counts import drift, why_removals_stop
 from receiver.core.counts import required as expected_count
-from receiver.core.demand import is_believed, offer_of
+from receiver.core.demand import offer_of
 from receiver.core.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model import CordonedBy, Drift, Facts, Node, PoolState, Source, SourceState, Spend, Stage
 from receiver.core.pods import Pod, PodPhase
-from receiver.core.policy import Policy, Pool
+from receiver.core.policy import POOL_LABEL, Policy, Pool
 from receiver.core.signals import signals_from, silenced_pools
 from receiver.lives import by_node, lives_of, stage_of
 from receiver.ports import (
@@ -183,7 +183,6 @@ def _pool_state(pool: Pool, seen: _Seen) -> PoolState:
     shown = past.required if seen.cloud is None else (found.required if found else 0)
     required = expected_count(past.late, shown, seen.at)
     nodes = tuple(_node(i, pool, seen, past) for i in (found.instances if found else ()))
-    offer = offer_of(pool, nodes, seen.at) or past.offer
     return PoolState(
         pool=pool.id,
         required=required,
@@ -198,7 +197,8 @@ def _pool_state(pool: Pool, seen: _Seen) -> PoolState:
         provisioning=past.provisioning,
         ready_in=past.ready_in,
         drifts=past.drifts,
-        offer=offer if offer is not None and is_believed(offer, pool, seen.at) else None,
+        offer=offer_of(pool, nodes, past.offer, seen.at),
+        unjoined=_unjoined(pool, seen),
         utilization=seen.telemetry.utilization.get(pool.id) if seen.telemetry else None,
         silenced_by=seen.silenced.get(pool.id),
     )
@@ -237,6 +237,19 @@ def _node(instance: Instance, pool: Pool, seen: _Seen, past: PoolMemory) -> Node
         taints=node.taints if node else (),
         activity=seen.telemetry.nodes.get(node.name) if seen.telemetry and node else None,
     )
+
+
+def _unjoined(pool: Pool, seen: _Seen) -> tuple[str, ...]:
+    """The Kubernetes nodes of *pool*, or with GPUs and of no pool, whose provider id names no listed instance."""
+    if seen.cloud is None or seen.cluster is None:
+        return ()
+    listed = {i.id for found in seen.cloud.values() for i in found.instances}
+    return tuple(
+        n.name
+        for n in seen.cluster.nodes
+        if n.instance not in listed and n.ready
+        and (n.labels.get(POOL_LABEL) == pool.id or (n.allocatable and POOL_LABEL not in n.labels))
+    )  # fmt: skip
 
 
 def _is_deleted(instance: str, past: PoolMemory) -> bool:

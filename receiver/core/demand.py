@@ -60,17 +60,23 @@ def misfit(pod: Pod, pool: Pool) -> str | None:
     return _mismatch(pod, pool.resources, pool.offered_labels, pool.taints)
 
 
-def offer_of(pool: Pool, nodes: Iterable[Node], now: datetime) -> Offer | None:
-    """What the newest usable one of *nodes* shows, without the taints that come and go with its state."""
+def offer_of(pool: Pool, nodes: Iterable[Node], before: Offer | None, now: datetime) -> Offer | None:
+    """What the newest usable one of *nodes* shows, without the taints that come and go with its state.
+
+    Of each resource the most that a node of the pool showed counts, the offer *before* included: a node that lost a
+    GPU says nothing of the next one. Without a usable node it is the offer before, while that is believed.
+    """
+    before = before if before is not None and is_believed(before, pool, now) else None
     usable = [n for n in nodes if n.stage is Stage.USABLE and n.labels]
     newest = max(usable, key=lambda n: (n.created_at, n.name), default=None)
     if newest is None:
-        return None
+        return before
+    shown = [*(n.allocatable for n in usable), *([before.allocatable] if before else [])]
     return Offer(
         node=newest.name,
         at=now,
         configured=fingerprint(pool),
-        allocatable=newest.allocatable,
+        allocatable={r: max(seen.get(r, 0) for seen in shown) for r in pool.resources},
         labels=newest.labels,
         taints=tuple(t for t in newest.taints if not t.key.startswith(PASSING_TAINTS)),
     )

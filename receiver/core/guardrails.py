@@ -194,7 +194,16 @@ def cooled_down(target: int, case: Case) -> Left | None:
 
 
 def one_change_at_a_time(target: int, case: Case) -> Left | None:
-    """An open removal is finished before the pool grows, and before other nodes are chosen."""
+    """An open removal is finished before the pool grows, and before other nodes are chosen.
+
+    While Civo still counts removed nodes, a number between what is left and what it shows would be a lower count.
+    """
+    shown = case.state.required + case.state.uncounted
+    if case.present < target < shown:
+        return (
+            case.present,
+            f"Civo still counts {some(case.state.uncounted, 'removed node')}: {target} would lower its count",
+        )
     action = case.state.open_action
     if action is None or (target > case.present) == (action.kind is ActionKind.GROW):
         return None

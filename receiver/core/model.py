@@ -147,7 +147,8 @@ class PoolState:
 
     *provisioning* counts nodes in a row that never became usable, *ready_in* is how long a node of this pool
     usually takes until its GPUs are allocatable, *drifts* are the changes that somebody else made in the last day,
-    *offer* is what the newest usable node shows, or showed within the last day.
+    *offer* is what the newest usable node shows, or showed within the last day. *unjoined* names Kubernetes nodes
+    that belong to no instance that Civo lists: where there are any, who is who is not certain.
     """
 
     pool: str
@@ -166,6 +167,7 @@ class PoolState:
     ready_in: timedelta | None = None
     drifts: tuple[Drift, ...] = ()
     offer: Offer | None = None
+    unjoined: tuple[str, ...] = ()
 
     def of(self, *stages: Stage) -> tuple[Node, ...]:
         """The nodes in one of *stages*."""

@@ -8,6 +8,8 @@ from enum import StrEnum
 
 from receiver.core.windows import Window
 
+POOL_LABEL = "kubernetes.civo.com/civo-node-pool"  # Civo's node agent sets it to the pool's id
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taint:
@@ -65,7 +67,7 @@ class Pool:
             "kubernetes.io/arch": "amd64",
             "node.kubernetes.io/instance-type": self.size,
             "kubernetes.civo.com/civo-node-size": self.size,
-            "kubernetes.civo.com/civo-node-pool": self.id,
+            POOL_LABEL: self.id,
             "nvidia.com/gpu.present": "true",
             **self.labels,
         }

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from receiver.core.actions import Because, Victim
 from receiver.core.assign import floor_gives_way
-from receiver.core.capacity import lost_nodes, stuck_nodes
+from receiver.core.capacity import dead_nodes
 from receiver.core.cost import next_unit_at
 from receiver.core.guardrails import Case
 from receiver.core.model import CordonedBy, Node, SignalAction, Stage
@@ -21,11 +21,7 @@ def removable(case: Case) -> tuple[Node, ...]:
 
     Soonest paid unit first; a pool's spare nodes are left.
     """
-    dead = [
-        n
-        for n in (*stuck_nodes(case.pool, case.state, case.now), *lost_nodes(case.pool, case.state, case.now))
-        if not n.busy and _is_ours_to_take(n, case)
-    ]
+    dead = [n for n in dead_nodes(case.pool, case.state, case.now) if not n.busy and _is_ours_to_take(n, case)]
     due = [n for n in case.state.nodes if _may_go(n, case) and _its_moment_came(n, case)]
     moved = [n for n in case.state.nodes if may_be_emptied(n, case)]
     for nodes in (dead, due, moved):

@@ -29,6 +29,7 @@ def found(facts: Facts, assignment: Assignment, drifts: Mapping[str, Drift], pol
         yield from _stuck(pool, state, facts)
         yield from _unknown(pool, state, facts, policy)
         yield from _misdescribed(pool, state)
+        yield from _unjoined(pool, state)
         yield from _slow_to_start(pool, state, facts)
 
 
@@ -114,6 +115,23 @@ def _misdescribed(pool: Pool, state: PoolState) -> Iterable[Notice]:
                 severity=Severity.WARNING,
                 pool=pool.id,
             )
+
+
+def _unjoined(pool: Pool, state: PoolState) -> Iterable[Notice]:
+    """Nodes that belong to no instance that Civo lists, while instances seem to have no node."""
+    if state.unjoined and any(not n.registered and n.stage is Stage.BOOTING for n in state.living):
+        yield Notice(
+            topic=f"unjoined:{pool.id}",
+            key=",".join(state.unjoined),
+            title=f"GPU pool {pool.name}: nodes that belong to no instance",
+            body=(
+                f"{', '.join(state.unjoined)}: the provider id names no instance that Civo lists, and some instances"
+                " seem to have no node. Until that is clear nothing without a node is removed."
+                "\nCompare `kubectl get node -o wide` and spec.providerID (civo://<instance id>) with Civo's instances."
+            ),
+            severity=Severity.WARNING,
+            pool=pool.id,
+        )
 
 
 def _listed(offers: Mapping[str, int]) -> str:

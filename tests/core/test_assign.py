@@ -156,7 +156,7 @@ def test_a_node_that_came_otherwise_than_configured_stops_the_buying_and_names_t
 ) -> None:
     pool = a_pool(resources={GPU: 2}, labels={"gpu": "l40s"})
     node = a_busy_node(**{"allocatable": {GPU: 2}, "labels": {"gpu": "l40s"}, **shown})
-    state = a_state(node, offer=offer_of(pool, [node], NOW))
+    state = a_state(node, offer=offer_of(pool, [node], None, NOW))
     found = facts(state, waiting=[a_pod(gpus=2, node_selector={"gpu": "l40s"})])
     assignment, decisions = run(found, a_policy(pool))
     assert decisions["l40s"].target == 1
@@ -167,12 +167,22 @@ def test_a_node_that_came_otherwise_than_configured_stops_the_buying_and_names_t
 
 def test_what_a_node_showed_is_believed_for_a_day_and_for_the_same_configuration() -> None:
     pool = a_pool(labels={"gpu": "l40s"})
-    offer = offer_of(pool, [a_node(labels={"gpu": "other"})], NOW)
+    offer = offer_of(pool, [a_node(labels={"gpu": "other"})], None, NOW)
     assert offer is not None
     day = timedelta(hours=24)
     assert is_believed(offer, pool, NOW + day)
     assert not is_believed(offer, pool, NOW + day + timedelta(seconds=1))
     assert not is_believed(offer, replace(pool, labels={"gpu": "l40"}), NOW)
+
+
+def test_a_node_that_lost_a_gpu_says_nothing_of_the_next_one() -> None:
+    pool = a_pool(resources={GPU: 8})
+    sound, hurt = (a_node(name, labels={"x": "y"}, allocatable={GPU: n}) for name, n in (("n1", 8), ("n2", 7)))
+    before = offer_of(pool, [sound], None, NOW)
+    for nodes in ([sound, hurt], [hurt]):
+        offer = offer_of(pool, nodes, before, NOW)
+        assert offer is not None
+        assert offer.allocatable == {GPU: 8}
 
 
 def test_a_pod_that_fits_many_pools_does_not_take_the_node_that_was_bought_for_one_that_fits_few() -> None:
