@@ -69,7 +69,7 @@ def _moments_of(node: Node, case: Case) -> Iterable[datetime]:
         yield removal_moment(node, case.pool, case.policy, case.now)
         if by_the_hour:
             yield next_unit
-    elif node.stage in (*ON_ITS_WAY, Stage.UNKNOWN):
+    elif node.stage in (*ON_ITS_WAY, Stage.UNKNOWN) or (node.stage is Stage.BROKEN and not node.was_usable):
         yield node.created_at + case.pool.provision_timeout + AN_INSTANT
     elif node.stage is Stage.BROKEN and node.lost_at is not None:
         yield node.lost_at + SHORT_LOSS + AN_INSTANT  # from then on it is no room for what waits

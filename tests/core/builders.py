@@ -8,7 +8,8 @@ from typing import Any
 from receiver.core.actions import Decision
 from receiver.core.assign import Assignment, assign
 from receiver.core.decide import decide_all
-from receiver.core.model import Facts, Node, PoolState, Signal, SignalAction, Source, SourceState, Spend, Stage
+from receiver.core.demand import fingerprint
+from receiver.core.model import Facts, Node, Offer, PoolState, Signal, SignalAction, Source, SourceState, Spend, Stage
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import Billing, Policy, Pool
 
@@ -70,6 +71,19 @@ def a_busy_node(name: str = "n1", **changes: Any) -> Node:
 def a_state(*nodes: Node, pool: str = "l40s-id", **changes: Any) -> PoolState:
     """A pool with *nodes*, as many as Civo was asked for."""
     return PoolState(**{"pool": pool, "required": len(nodes), "nodes": nodes, **changes})
+
+
+def an_offer(pool: Pool, **changes: Any) -> Offer:
+    """What the newest node of *pool* showed a moment ago: what the configuration says."""
+    given: dict[str, Any] = {
+        "node": "n0",
+        "at": NOW,
+        "configured": fingerprint(pool),
+        "allocatable": pool.resources,
+        "labels": pool.offered_labels,
+        "taints": pool.taints,
+    }
+    return Offer(**{**given, **changes})
 
 
 def all_up(*down: Source) -> Mapping[Source, SourceState]:

@@ -100,7 +100,7 @@ def test_a_waiting_pod_grows_the_pool_and_names_the_delivery_that_woke_the_step(
         ),
         pytest.param(
             "provisioning_works",
-            a_state(a_node(stage=Stage.INSTALLING, idle_since=None, created_at=NOW - timedelta(minutes=21))),
+            a_state(required=1, required_since=NOW - timedelta(minutes=21)),
             a_policy(),
             {},
             id="provisioning_works",
@@ -205,7 +205,8 @@ def test_a_node_that_worked_a_moment_ago_is_not_judged_idle_at_the_hours_end() -
         ),
         pytest.param(an_old_node(idle_since=None), id="is not known to be idle"),
         pytest.param(an_old_node(stage=Stage.UNKNOWN), id="could not be looked at"),
-        pytest.param(an_old_node(stage=Stage.INSTALLING), id="is on its way"),
+        pytest.param(a_node(stage=Stage.INSTALLING), id="is on its way"),
+        pytest.param(an_old_node(unknown_since=NOW), id="has GPUs in use that no pod holds"),
         pytest.param(an_old_node(protected=True), id="is protected"),
         pytest.param(an_old_node(hosts=("prometheus-0",)), id="hosts Prometheus"),
         pytest.param(an_old_node(cordoned_by=CordonedBy.SOMEONE), id="somebody else cordoned"),

@@ -28,6 +28,7 @@ from tests.core.builders import (
     a_signal,
     a_state,
     all_up,
+    an_offer,
     facts,
 )
 
@@ -256,7 +257,8 @@ def test_a_pool_that_fits_stands_beside_one_that_does_not() -> None:
 
 def test_a_pool_whose_node_came_otherwise_than_configured_is_not_said_to_fit() -> None:
     pool, node = a_pool(labels={"gpu": "l40s"}), a_node("n1", labels={"gpu": "rtx"})
-    only = the_one(facts(a_state(node), waiting=[a_pod(node_selector={"gpu": "l40s"})]), a_policy(pool))
+    state = a_state(node, offer=an_offer(pool, node="n1", labels={"gpu": "rtx"}))
+    only = the_one(facts(state, waiting=[a_pod(node_selector={"gpu": "l40s"})]), a_policy(pool))
     assert only.fate.state is State.FITS_NOWHERE
     assert "node n1 shows otherwise than configured" in str(only.fits[0].why)
 

@@ -5,20 +5,19 @@ from datetime import timedelta
 from decimal import Decimal
 from itertools import pairwise
 
-from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from receiver.core.actions import Action, ActionKind, Change, Decision, Victim, VictimStage
+from receiver.core.actions import ActionKind, Change
 from receiver.core.assign import assign
 from receiver.core.cost import unit_price
 from receiver.core.decide import decide, decide_all
 from receiver.core.model import (
-    Backoff,
+    ON_ITS_WAY,
     CordonedBy,
     Facts,
     Node,
     PoolState,
-    Signal,
     SignalAction,
     Source,
     SourceState,
@@ -26,172 +25,41 @@ from receiver.core.model import (
     Stage,
 )
 from receiver.core.plan import plan
-from receiver.core.pods import Pod, PodPhase
-from receiver.core.policy import Billing, Budget, Fallback, Limits, Policy, Pool
-from tests.core.builders import GPU, NOW, a_node, a_pod, a_pool, a_signal, a_state, facts, run
-
-LAWS = settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
-)
-POOLS = ("one", "two")
-ago = st.integers(0, 5400).map(lambda s: NOW - timedelta(seconds=s))
-
-
-@st.composite
-def nodes(draw: st.DrawFn, pool: Pool, number: int) -> Node:
-    name = f"{pool.name}-{number}"
-    stage = draw(st.sampled_from([Stage.USABLE] * 5 + list(Stage)))
-    count = draw(st.sampled_from([0, 0, 1])) if stage is Stage.USABLE else 0
-    pod = Pod(
-        namespace="ml",
-        name=f"on-{name}",
-        uid=name,
-        requests={GPU: 1},
-        phase=PodPhase.RUNNING,
-        created_at=NOW,
-        node=name,
-    )
-    idle = stage is Stage.USABLE and draw(st.booleans())  # also, wrongly, of a node that a pod holds
-    created = draw(ago)
-    return Node(
-        name=name,
-        instance=f"i-{name}",
-        stage=stage,
-        created_at=created,
-        allocatable=dict(pool.resources) if stage is Stage.USABLE else {},
-        pods=(pod,) * count,
-        idle_since=draw(ago) if idle else None,
-        cordoned_by=draw(st.sampled_from([None, None, None, CordonedBy.US, CordonedBy.SOMEONE])),
-        protected=draw(st.sampled_from([False] * 5 + [True])),
-        hosts=draw(st.sampled_from([()] * 5 + [("prometheus-0",)])),
-    )
-
-
-@st.composite
-def pools(draw: st.DrawFn, name: str) -> Pool:
-    maximum = draw(st.integers(0, 6))
-    return a_pool(
-        name,
-        resources={GPU: draw(st.sampled_from([1, 2, 8]))},
-        max_nodes=maximum,
-        min_nodes=draw(st.integers(0, min(maximum, 1))),
-        standby_nodes=draw(st.sampled_from([0, 0, 0, 1])),
-        labels={"pool": name},
-        price_usd_per_hour=draw(st.sampled_from([Decimal("1.29"), Decimal("10.32"), None])),
-    )
-
-
-@st.composite
-def states(draw: st.DrawFn, pool: Pool, calm: bool) -> PoolState:
-    found = tuple(draw(nodes(pool, n)) for n in range(draw(st.integers(0, 4))))
-    living = sum(1 for n in found if n.stage is not Stage.DELETING)
-    required = max(0, living + draw(st.sampled_from([0, 0, 0, 1, -1])))
-    action = None
-    usable = [n for n in found if n.stage is Stage.USABLE]
-    if usable and not calm and draw(st.booleans()):
-        stage = draw(st.sampled_from([VictimStage.CHOSEN, VictimStage.CORDONED, VictimStage.DELETED]))
-        victim = Victim(instance=usable[0].instance, node=usable[0].name, stage=stage, since=draw(ago))
-        action = Action(
-            id="a",
-            pool=pool.id,
-            kind=ActionKind.RETIRE,
-            opened_at=NOW,
-            from_count=required,
-            to_count=0,
-            victims=(victim,),
-        )
-    backoff = Backoff(failures=1, until=NOW + timedelta(seconds=draw(st.integers(-60, 60))), reason="out of stock")
-    return PoolState(
-        pool=pool.id,
-        required=required,
-        nodes=found,
-        open_action=action,
-        last_grow_at=None if calm else draw(st.none() | ago),
-        last_shrink_at=None if calm else draw(st.none() | ago),
-        backoff=None if calm else draw(st.sampled_from([None, None, backoff])),
-        silenced_by=None if calm else draw(st.sampled_from([None, None, None, "silenced by ops"])),
-    )
-
-
-@st.composite
-def waiting_pods(draw: st.DrawFn, number: int) -> Pod:
-    selector = draw(st.sampled_from([{}, {}, {"pool": "one"}, {"pool": "two"}, {"pool": "three"}]))
-    return Pod(
-        namespace="ml",
-        name=f"p{number}",
-        uid=f"u{number}",
-        requests={GPU: draw(st.sampled_from([1, 1, 2, 8]))},
-        phase=PodPhase.WAITING,
-        created_at=draw(ago),
-        node_selector=selector,
-        priority=draw(st.sampled_from([0, 0, 10])),
-        gang=draw(st.sampled_from([None, None, "ml/g1", "ml/g2"])),
-    )
-
-
-@st.composite
-def signals(draw: st.DrawFn, actions: list[SignalAction]) -> tuple[Signal, ...]:
-    chosen = draw(st.lists(st.sampled_from(actions), max_size=2, unique=True)) if actions else []
-    return tuple(a_signal(a, draw(st.sampled_from([None, "one-id", "two-id"]))) for a in chosen)
-
-
-@st.composite
-def worlds(draw: st.DrawFn) -> tuple[Facts, Policy]:
-    """Facts and a policy. Half of the worlds are calm: nothing but the law under test holds them back."""
-    calm = draw(st.booleans())
-    chosen = tuple(draw(pools(name)) for name in POOLS)
-    down = () if calm else draw(st.lists(st.sampled_from(list(Source)), max_size=1))
-    budget = draw(
-        st.none() | st.sampled_from([Decimal(5), Decimal(30), Decimal(1000)]).map(lambda m: Budget(monthly_usd=m))
-    )
-    policy = Policy(
-        pools=chosen,
-        budget=budget,
-        billing=Billing(granularity=draw(st.sampled_from([timedelta(hours=1), timedelta(seconds=1)]))),
-        limits=Limits(
-            max_gpus=draw(st.none() | st.integers(0, 20)),
-            max_growth_per_hour=draw(st.none() | st.integers(0, 6)),
-            max_removals_per_hour=draw(st.none() | st.integers(0, 3)),
-        ),
-        fallback=draw(st.sampled_from(list(Fallback))),
-    )
-    spent = Decimal(draw(st.integers(0, 110))) / 100 * (budget.monthly_usd if budget else Decimal(0))
-    found = Facts(
-        at=NOW,
-        pools=tuple(draw(states(p, calm)) for p in chosen),
-        waiting=tuple(draw(waiting_pods(n)) for n in range(draw(st.integers(0, 6)))),
-        signals=() if calm else draw(signals(list(SignalAction))),
-        sources={s: SourceState(source=s, up=s not in down, at=NOW) for s in Source},
-        spend=Spend(month="2026-11", usd=spent),
-        grown_last_hour=draw(st.integers(0, 3)),
-        removed_last_hour=draw(st.integers(0, 3)),
-    )
-    return found, policy
-
-
-World = tuple[Facts, Policy]
-
-
-def decided(world: World) -> list[tuple[Pool, PoolState, Decision]]:
-    found, policy = world
-    _, decisions = run(found, policy)
-    return [(p, found.pool(p.id), decisions[p.name]) for p in policy.pools]
+from receiver.core.pods import PodPhase
+from receiver.core.policy import Budget, Limits, Policy
+from tests.core.builders import GPU, NOW, a_node, a_pod, a_pool, a_signal, a_state, facts
+from tests.core.worlds import LAWS, POOLS, World, decided, worlds
 
 
 @LAWS
 @given(worlds())
-def test_only_idle_usable_nodes_that_are_ours_to_take_may_go(world: World) -> None:
-    for _, state, decision in decided(world):
+def test_only_nodes_that_are_ours_to_take_and_nobody_uses_may_go(world: World) -> None:
+    for pool, state, decision in decided(world):
         by_instance = {n.instance: n for n in state.nodes}
-        assert decision.present - decision.target <= len(decision.candidates)
+        assert decision.present - decision.target <= len(decision.candidates) <= decision.present
         for instance in decision.candidates:
             node = by_instance[instance]
-            assert not node.pods
-            assert node.idle_since is not None
-            assert node.stage is Stage.USABLE
             assert node.cordoned_by is not CordonedBy.SOMEONE
             assert not node.protected
             assert not node.hosts
+            if node.stage is Stage.USABLE and not node.pods:
+                assert node.idle_since is not None
+                assert node.unknown_since is None
+            if node.stage in ON_ITS_WAY:
+                assert NOW - node.created_at > pool.provision_timeout
+            elif node.stage is not Stage.USABLE:
+                assert node.stage is Stage.BROKEN
+                assert node.lost_at is None or NOW - node.lost_at > pool.provision_timeout
+
+
+@LAWS
+@given(worlds())
+def test_no_pod_is_moved_whose_owner_did_not_consent(world: World) -> None:
+    for _, state, decision in decided(world):
+        for node in state.nodes:
+            if node.instance in decision.candidates and node.pods:
+                assert node.stage is Stage.USABLE
+                assert all(p.evictable and p.owner and not p.protected and p.gang is None for p in node.pods)
 
 
 @st.composite

@@ -1,0 +1,113 @@
+"""Laws of when the core's answer changes, and of what a pool on trial, dead nodes and moved pods may lead to."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from receiver.core.actions import Action, ActionKind, Because, Victim, VictimStage
+from receiver.core.model import ON_ITS_WAY, Backoff, Drift, Node, SignalAction, Stage
+from receiver.core.pods import PodPhase
+from receiver.core.policy import Billing, Policy
+from tests.core.builders import EVERY_SECOND, GPU, NOW, a_node, a_pod, a_pool, a_signal, a_state, facts
+from tests.core.worlds import LAWS, World, decided
+
+seconds = st.integers(1, 30)  # until something ends
+pod = a_pod("moves", phase=PodPhase.RUNNING, node="n", evictable=True, owner="ReplicaSet/web")
+
+
+def before(span: timedelta) -> st.SearchStrategy[datetime]:
+    """Moments of which *span* passes within half a minute from now."""
+    return seconds.map(lambda s: NOW - span + timedelta(seconds=s))
+
+
+INSTANT = timedelta(microseconds=1)
+HOUR, PROVISIONING, LOSS = timedelta(hours=1), timedelta(minutes=20), timedelta(minutes=3)
+ENDS_SOON = before(HOUR) | before(timedelta(minutes=55)) | before(timedelta(minutes=54))
+KINDS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
+    "idle": {"idle_since": before(timedelta(minutes=1)) | before(timedelta(minutes=10)), "created_at": ENDS_SOON},
+    "movable": {"pods": st.just((pod,)), "idle_since": st.none(), "created_at": ENDS_SOON},
+    "busy": {"pods": st.just((replace(pod, evictable=False),)), "idle_since": st.none()},
+    "coming": {"stage": st.sampled_from(sorted(ON_ITS_WAY)), "created_at": before(PROVISIONING)},
+    "never": {"stage": st.just(Stage.BROKEN), "created_at": before(PROVISIONING)},
+    "lost": {
+        "stage": st.just(Stage.BROKEN),
+        "was_usable": st.just(True),
+        "lost_at": before(LOSS) | before(PROVISIONING),
+    },
+    "unknown": {"stage": st.just(Stage.UNKNOWN), "created_at": before(PROVISIONING), "was_usable": st.booleans()},
+}
+FAILED = seconds.map(lambda s: Backoff(failures=1, until=NOW + timedelta(seconds=s), reason="failed"))
+GROWN = before(timedelta(hours=24)).map(lambda at: (Drift(at=at, from_count=2, to_count=1, undoes=True),) * 3)
+SHRUNK = before(timedelta(hours=24)).map(lambda at: (Drift(at=at, from_count=1, to_count=2, undoes=True),) * 3)
+HOLDS: dict[str, st.SearchStrategy[Any]] = {
+    "backoff": FAILED,
+    "removal_backoff": FAILED | FAILED.map(lambda b: replace(b, instances=("i-n0",))),
+    "provisioning": FAILED,
+    "drifts": GROWN | SHRUNK,
+    "last_grow_at": before(timedelta(seconds=30)),
+    "last_shrink_at": before(timedelta(minutes=5)),
+    "required_since": before(PROVISIONING),
+}
+
+
+@st.composite
+def small_worlds(draw: st.DrawFn) -> World:
+    """One pool with one or two nodes, a thing or two that time out soon, and perhaps a pod that waits."""
+    pool = a_pool(resources={GPU: 2}, min_nodes=draw(st.integers(0, 1)))
+    kinds = draw(st.lists(st.sampled_from(sorted(KINDS)), max_size=2))
+    there: list[Node] = []
+    for number, kind in enumerate(kinds):
+        drawn = {field: draw(strategy) for field, strategy in KINDS[kind].items()}
+        shows: dict[str, Any] = {"allocatable": {GPU: 2}}
+        if "stage" in drawn:
+            shows = {"allocatable": {}, "idle_since": None}
+        there.append(a_node(f"n{number}", **shows, **drawn))
+    holds = draw(st.lists(st.sampled_from(sorted(HOLDS)), max_size=1))
+    action = draw(st.none() | removals(there[0])) if there else None
+    held = {field: draw(HOLDS[field]) for field in holds}
+    state = a_state(*there, **{"required": len(there) + draw(st.integers(0, 1)), "open_action": action, **held})
+    hourly = draw(st.booleans())
+    found = facts(
+        state,
+        waiting=[a_pod(f"p{n}", gpus=2) for n in range(draw(st.integers(0, 2)))],
+        signals=() if hourly else draw(st.sampled_from([(), (a_signal(SignalAction.SCALE_DOWN),)])),
+    )
+    return found, Policy(pools=(pool,), billing=Billing() if hourly else EVERY_SECOND)
+
+
+@st.composite
+def removals(draw: st.DrawFn, node: Node) -> Action:
+    """An open removal of *node*."""
+    victim = Victim(
+        instance=node.instance,
+        node=node.name,
+        because=draw(st.sampled_from([Because.IDLE, Because.CONSOLIDATED])),
+        stage=draw(st.sampled_from([VictimStage.CHOSEN, VictimStage.CORDONED])),
+        since=NOW,
+    )
+    return Action(
+        id="a", pool="l40s-id", kind=ActionKind.RETIRE, opened_at=NOW, from_count=1, to_count=0, victims=(victim,)
+    )
+
+
+def answer(world: World, at: datetime) -> tuple[list[int], datetime | None]:
+    """The targets of all pools at *at*, and the moment at which the first of them may change."""
+    found, policy = world
+    decisions = [d for _, _, d in decided((replace(found, at=at), policy))]
+    return [d.target for d in decisions], min((d.reconsider_at for d in decisions if d.reconsider_at), default=None)
+
+
+@LAWS
+@given(small_worlds(), st.integers(1, 99))
+def test_the_answer_changes_at_no_moment_that_was_not_named(world: World, percent: int) -> None:
+    """A chain of ten moments, one named after the other: between two of them the answer stays."""
+    at = NOW
+    for _ in range(10):
+        targets, named = answer(world, at)
+        until = named or at + timedelta(hours=2)
+        for between in (at + (until - at - INSTANT) * percent / 100, until - INSTANT):
+            assert answer(world, between)[0] == targets, (at, between, named)
+        at = until
