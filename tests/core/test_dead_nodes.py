@@ -1,0 +1,325 @@
+"""Nodes that never came up, or broke: they go by name, and the pool buys one on trial before it buys more."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from receiver.core.actions import Action, Because, Change, Decision, Verdict
+from receiver.core.capacity import probes_left
+from receiver.core.model import ON_ITS_WAY, Backoff, CordonedBy, Node, PoolState, Stage
+from receiver.core.plan import join, plan, provisioning_failed
+from receiver.core.policy import Policy
+from tests.core.builders import (
+    GPU,
+    NOW,
+    a_busy_node,
+    a_node,
+    a_pod,
+    a_policy,
+    a_pool,
+    a_state,
+    facts,
+    rules,
+    run,
+)
+from tests.core.worlds import LAWS, World, decided, worlds
+
+MINUTE = timedelta(minutes=1)
+HOUR_ENDS_SOON = NOW - 57 * MINUTE
+FAILED = Backoff(failures=2, until=NOW + MINUTE, reason="n0 never became usable")
+OVER = replace(FAILED, until=NOW)
+
+
+def never_up(name: str = "dead", **changes: Any) -> Node:
+    """A node that has been on its way for a minute too long."""
+    given: dict[str, Any] = {"stage": Stage.INSTALLING, "allocatable": {}, "idle_since": None}
+    return a_node(name, **{**given, "created_at": NOW - 21 * MINUTE, **changes})
+
+
+def lost(name: str = "lost", **changes: Any) -> Node:
+    """A node that was usable and has been broken for a minute too long."""
+    return never_up(name, **{"stage": Stage.BROKEN, "was_usable": True, "lost_at": NOW - 21 * MINUTE, **changes})
+
+
+def coming(name: str = "coming") -> Node:
+    return never_up(name, created_at=NOW)
+
+
+def answer(state: PoolState, policy: Policy | None = None, **given: Any) -> Decision:
+    return run(facts(state, **given), policy or a_policy())[1]["l40s"]
+
+
+# --- dead_nodes -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        *(pytest.param(never_up(stage=stage), id=f"has been {stage} for too long") for stage in sorted(ON_ITS_WAY)),
+        pytest.param(never_up(stage=Stage.BROKEN), id="came up broken"),
+        pytest.param(lost(), id="was usable and broke"),
+    ],
+)
+def test_a_node_goes_that(node: Node) -> None:
+    decision = answer(a_state(node))
+    assert (decision.target, decision.candidates) == (0, (node.instance,))
+    assert (decision.deciding.rule, decision.deciding.verdict) == ("dead_nodes", Verdict.WANTS)
+    assert decision.deciding.detail == f"{node.name}: not usable within 0:20:00"
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        pytest.param(never_up(created_at=NOW - 20 * MINUTE), id="may still come up"),
+        pytest.param(lost(lost_at=NOW - 20 * MINUTE), id="may still come back"),
+        pytest.param(lost(lost_at=None), id="broke at an unknown time"),
+        pytest.param(lost(pods=(a_pod(),)), id="broke under a pod"),
+        pytest.param(never_up(stage=Stage.UNKNOWN), id="could not be looked at"),
+        pytest.param(never_up(protected=True), id="is protected"),
+        pytest.param(lost(hosts=("prometheus-0",)), id="hosts Prometheus"),
+        pytest.param(never_up(cordoned_by=CordonedBy.SOMEONE), id="somebody else cordoned"),
+    ],
+)
+def test_a_node_stays_that(node: Node) -> None:
+    assert answer(a_state(node)).candidates == ()
+
+
+def test_a_dead_node_is_not_kept_for_its_paid_hour() -> None:
+    assert answer(a_state(never_up(created_at=NOW - 25 * MINUTE))).target == 0
+
+
+def test_what_grows_waits_until_the_dead_are_gone() -> None:
+    decision = answer(a_state(never_up()), waiting=[a_pod()])
+    assert (decision.present, decision.target) == (1, 0)
+    assert rules(decision, "notes") == ["demand"]
+    assert rules(decision, "wants") == ["dead_nodes"]
+
+
+def test_while_work_waits_only_the_dead_go() -> None:
+    """The idle node is too small for the pod, so the pool wants to grow."""
+    idle = a_node("idle", created_at=HOUR_ENDS_SOON)
+    policy = a_policy(a_pool(resources={GPU: 2}))
+    state = a_state(idle, never_up())
+    assert answer(state, policy).target == 0
+    decision = answer(state, policy, waiting=[a_pod(gpus=2)])
+    assert (decision.target, decision.candidates[0]) == (1, "i-dead")
+
+
+# --- above_the_floor --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("nodes", "floor", "left"),
+    [
+        pytest.param([never_up()], 1, 0, id="the dead hold no floor"),
+        pytest.param([never_up("a"), never_up("b")], 1, 0, id="nor do two of them"),
+        pytest.param([never_up(), a_node("idle", created_at=HOUR_ENDS_SOON)], 1, 1, id="the idle one is the floor"),
+        pytest.param(
+            [never_up(), *(a_node(f"n{n}", created_at=HOUR_ENDS_SOON) for n in range(3))],
+            2,
+            2,
+            id="a dead and an idle one go, two stay",
+        ),
+    ],
+)
+def test_dead_nodes_go_below_the_floor_and_no_others(nodes: list[Node], floor: int, left: int) -> None:
+    decision = answer(a_state(*nodes), a_policy(a_pool(min_nodes=floor)))
+    assert decision.target == left
+    going = decision.candidates[: decision.present - decision.target]
+    assert {n.instance for n in nodes if n.stage is not Stage.USABLE} <= set(going)
+
+
+@LAWS
+@given(dead=st.integers(0, 3), idle=st.integers(0, 3), busy=st.integers(0, 3), floor=st.integers(0, 4))
+def test_all_dead_nodes_go_and_of_the_idle_ones_what_is_above_the_floor(
+    dead: int, idle: int, busy: int, floor: int
+) -> None:
+    nodes = [
+        *(never_up(f"d{n}") for n in range(dead)),
+        *(a_node(f"i{n}", created_at=HOUR_ENDS_SOON) for n in range(idle)),
+        *(a_busy_node(f"b{n}") for n in range(busy)),
+    ]
+    decision = answer(a_state(*nodes), a_policy(a_pool(min_nodes=min(floor, len(nodes)))))
+    works = idle + busy
+    assert decision.target == max(busy, min(works, floor))
+    assert set(decision.candidates[:dead]) == {f"i-d{n}" for n in range(dead)}
+
+
+# --- provisioning_works -----------------------------------------------------------------------------------
+
+
+def test_nothing_is_bought_while_a_node_that_may_not_go_is_stuck() -> None:
+    decision = answer(a_state(never_up(protected=True)), waiting=[a_pod()])
+    assert (decision.target, decision.deciding.rule) == (1, "provisioning_works")
+    assert decision.deciding.detail == "dead: not usable within 0:20:00; look there first"
+
+
+def test_nothing_is_bought_while_the_pool_backs_off_from_provisioning() -> None:
+    decision = answer(a_state(provisioning=FAILED), waiting=[a_pod()])
+    assert (decision.target, decision.deciding.rule) == (0, "provisioning_works")
+    assert decision.deciding.detail == (
+        "n0 never became usable (2 failures in a row): no other node before 2026-11-20 12:01:00 UTC"
+    )
+    assert decision.reconsider_at == FAILED.until
+
+
+def test_after_the_back_off_one_node_is_bought_on_trial() -> None:
+    decision = answer(a_state(provisioning=OVER), waiting=[a_pod(f"p{n}") for n in range(3)])
+    assert decision.target == 1
+    assert rules(decision, "limits") == ["provisioning_works"]
+    said = next(r.detail for r in decision.reasons if r.rule == "provisioning_works")
+    assert said == "n0 never became usable (2 failures in a row): one node on trial until one becomes usable"
+
+
+def test_while_one_is_on_trial_no_other_is_bought() -> None:
+    decision = answer(a_state(coming(), provisioning=OVER), waiting=[a_pod(f"p{n}") for n in range(3)])
+    assert (decision.target, decision.deciding.rule) == (1, "provisioning_works")
+    assert "one node on trial" in decision.deciding.detail
+
+
+def test_a_back_off_that_a_wrong_clock_set_is_not_believed() -> None:
+    absurd = replace(FAILED, until=NOW + timedelta(hours=28))
+    assert answer(a_state(provisioning=absurd), waiting=[a_pod()]).target == 1
+
+
+def test_a_back_off_from_provisioning_stops_no_removal() -> None:
+    state = a_state(a_node(created_at=HOUR_ENDS_SOON), provisioning=FAILED)
+    assert answer(state).target == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "left"),
+    [
+        pytest.param(a_state(), None, id="all is well"),
+        pytest.param(a_state(provisioning=FAILED), 0, id="backing off"),
+        pytest.param(a_state(provisioning=OVER), 1, id="the back-off is over"),
+        pytest.param(a_state(a_busy_node(), provisioning=OVER), 1, id="beside a node that works"),
+        pytest.param(a_state(coming(), provisioning=OVER), 0, id="one is on its way"),
+        pytest.param(a_state(required=1, provisioning=OVER), 0, id="one is asked for and not listed"),
+        pytest.param(a_state(coming("a"), coming("b"), provisioning=OVER), 0, id="two were on their way before"),
+    ],
+)
+def test_a_pool_may_have_one_node_on_trial_at_a_time(state: PoolState, left: int | None) -> None:
+    assert probes_left(state, NOW) == left
+
+
+@LAWS
+@given(worlds())
+def test_a_pool_on_trial_has_at_most_one_node_on_its_way_that_was_bought_during_it(world: World) -> None:
+    for _, state, decision in decided(world):
+        growth = decision.target - decision.present
+        if state.provisioning is not None and growth > 0:
+            assert state.provisioning.until <= NOW
+            assert growth + len(state.of(*ON_ITS_WAY)) + state.unlisted == 1
+
+
+# --- plan.provisioning_failed -----------------------------------------------------------------------------
+
+
+def removal(state: PoolState, policy: Policy | None = None) -> Action:
+    policy = policy or a_policy()
+    action = plan(answer(state, policy), state, policy)
+    assert action is not None
+    return action
+
+
+def failed(state: PoolState) -> Backoff:
+    found = provisioning_failed(removal(state), state)
+    assert found is not None
+    return found
+
+
+def test_the_dead_are_stuck_the_idle_are_idle() -> None:
+    state = a_state(a_node("idle", created_at=HOUR_ENDS_SOON), never_up(), lost())
+    assert {v.node: v.because for v in removal(state).victims} == {
+        "dead": Because.STUCK,
+        "lost": Because.STUCK,
+        "idle": Because.IDLE,
+    }
+
+
+@pytest.mark.parametrize(
+    ("beside", "base"),
+    [
+        pytest.param((), 30 * MINUTE, id="alone"),
+        pytest.param((a_busy_node(),), 5 * MINUTE, id="beside a node that works"),
+        pytest.param((coming(),), 30 * MINUTE, id="beside one on its way"),
+    ],
+)
+def test_the_first_back_off_is_shorter_beside_nodes_that_work(beside: tuple[Node, ...], base: timedelta) -> None:
+    found = failed(a_state(never_up(), *beside))
+    assert (found.failures, found.reason) == (1, "dead never became usable")
+    assert NOW + base <= found.until <= NOW + base * 1.1
+
+
+@LAWS
+@given(st.integers(1, 40), st.booleans())
+def test_the_back_off_doubles_up_to_a_day_with_a_tenth_of_jitter(before: int, works: bool) -> None:
+    beside = (a_busy_node(),) if works else ()
+    found = failed(a_state(never_up(), *beside, provisioning=replace(OVER, failures=before)))
+    base = min((5 if works else 30) * 2 ** min(before, 30) * MINUTE, timedelta(hours=24))
+    assert found.failures == before + 1
+    assert NOW + base <= found.until <= NOW + base * 1.1
+    assert found.holds(NOW, timedelta(hours=27))  # and what a restart reads back is believed
+
+
+def test_pools_that_fail_together_do_not_try_again_together() -> None:
+    state = a_state(never_up())
+    action = removal(state)
+    ends = {f.until for n in range(20) if (f := provisioning_failed(replace(action, id=f"{n}"), state)) is not None}
+    assert len(ends) > 10
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        pytest.param(lost(), id="had been usable"),
+        pytest.param(a_node(created_at=HOUR_ENDS_SOON), id="was idle"),
+    ],
+)
+def test_no_back_off_from_provisioning_follows_a_node_that(node: Node) -> None:
+    state = a_state(node)
+    assert provisioning_failed(removal(state), state) is None
+
+
+# --- plan.join --------------------------------------------------------------------------------------------
+
+
+def test_a_node_whose_moment_came_joins_an_open_removal_and_a_dead_one_does_not() -> None:
+    first, second = (a_node(name, created_at=HOUR_ENDS_SOON) for name in ("n1", "n2"))
+    state = a_state(first)
+    action = removal(state)
+    state = a_state(first, second, never_up(), lost(), open_action=action)
+    decision = answer(state)
+    assert len(decision.candidates) == 4
+    joined = join(action, decision, state)
+    assert [v.node for v in joined.victims] == ["n1", "n2"]
+    assert (joined.id, joined.to_count) == (action.id, action.to_count - 1)
+
+
+def test_nothing_joins_beyond_what_was_let_go() -> None:
+    nodes = [a_node(f"n{n}", created_at=HOUR_ENDS_SOON) for n in range(3)]
+    action = removal(a_state(nodes[0]))
+    state = a_state(*nodes, open_action=action)
+    decision = answer(state, a_policy(a_pool(min_nodes=2)))
+    assert decision.change is Change.SHRINK
+    assert join(action, decision, state) == action
+
+
+@LAWS
+@given(worlds())
+def test_what_joins_a_removal_may_go_and_is_not_dead(world: World) -> None:
+    for _, state, decision in decided(world):
+        if state.open_action is None or not state.open_action.victims:
+            continue
+        joined = join(state.open_action, decision, state)
+        kept = len(state.open_action.victims)
+        more = joined.victims[kept:]
+        assert joined.victims[:kept] == state.open_action.victims
+        assert {v.instance for v in more} <= set(decision.candidates[: max(0, decision.present - decision.target)])
+        assert all(n.stage is Stage.USABLE for n in state.nodes if n.instance in {v.instance for v in more})
+        assert joined.to_count == state.open_action.to_count - len(more)
