@@ -78,6 +78,7 @@ def _life(old: NodeLife | None, instance: Instance, pool: Pool, sight: _Sight, n
         size=pool.size,
         price_usd_per_hour=pool.price_usd_per_hour if past.price_usd_per_hour is None else past.price_usd_per_hour,
         gone_at=None,
+        seen_at=past.seen_at or now,
         active_at=past.active_at or (now if sight.stage in AFTER_BUILDING else None),
         ready_at=past.ready_at or (now if sight.stage in (Stage.INSTALLING, Stage.USABLE) else None),
         usable_at=past.usable_at or (now if usable else None),

@@ -183,6 +183,7 @@ def _pool_state(pool: Pool, seen: _Seen) -> PoolState:
     shown = past.required if seen.cloud is None else (found.required if found else 0)
     required = expected_count(past.late, shown, seen.at)
     nodes = tuple(_node(i, pool, seen, past) for i in (found.instances if found else ()))
+    found_drift = drift(past, shown, seen.at) if found is not None else None
     return PoolState(
         pool=pool.id,
         required=required,
@@ -196,7 +197,7 @@ def _pool_state(pool: Pool, seen: _Seen) -> PoolState:
         uncounted=shown - required,
         provisioning=past.provisioning,
         ready_in=past.ready_in,
-        drifts=past.drifts,
+        drifts=(*past.drifts, *([found_drift] if found_drift else [])),
         offer=offer_of(pool, nodes, past.offer, seen.at),
         unjoined=_unjoined(pool, seen),
         utilization=seen.telemetry.utilization.get(pool.id) if seen.telemetry else None,
@@ -223,6 +224,7 @@ def _node(instance: Instance, pool: Pool, seen: _Seen, past: PoolMemory) -> Node
         registered=node is not None,
         was_usable=was_usable,
         usable_since=life.usable_at if life else None,
+        seen_since=life.seen_at if life else None,
         unknown_since=life.unknown_since if life else None,
         lost_at=life.lost_at if life else None,
         allocatable=dict(node.allocatable) if node else {},

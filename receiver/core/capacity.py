@@ -292,7 +292,7 @@ def stuck_nodes(pool: Pool, state: PoolState, now: datetime) -> tuple[Node, ...]
 def dead_nodes(pool: Pool, state: PoolState, now: datetime) -> tuple[Node, ...]:
     """The nodes that had their time and are not usable, by nobody's doubt: a node that Kubernetes does not know is
     not dead while it knows nodes that belong to no instance."""
-    stuck = [n for n in stuck_nodes(pool, state, now) if now - n.created_at > pool.provision_timeout]
+    stuck = [n for n in stuck_nodes(pool, state, now) if now - n.watched_since > pool.provision_timeout]
     return (*(n for n in stuck if n.registered or not state.unjoined), *lost_nodes(pool, state, now))
 
 

@@ -8,6 +8,7 @@ from receiver.core.model import Drift, LateCount, PoolState
 
 MUST_FALL_WITHIN = timedelta(minutes=15)  # after a removal; what stays longer is no delay
 UNDOINGS = 3
+IN_A_DAY = timedelta(hours=24)
 GIVES_WAY_FOR = timedelta(hours=24)
 UNDONE_WITHIN = timedelta(hours=1)  # a change against our own within this time undoes it
 
@@ -80,10 +81,10 @@ def undone_by_others(state: PoolState, now: datetime, *, grows: bool) -> datetim
 
     Two programs that correct each other only cost money: after the third time in a day the other one has its way.
     """
-    against = [d.at for d in state.drifts if d.undoes and (d.to_count < d.from_count) is grows]
-    if len(against) < UNDOINGS:
+    against = sorted(d.at for d in state.drifts if d.undoes and (d.to_count < d.from_count) is grows)
+    if len(against) < UNDOINGS or against[-1] - against[-UNDOINGS] > IN_A_DAY:
         return None
-    until = max(against) + GIVES_WAY_FOR
+    until = against[-1] + GIVES_WAY_FOR
     return until if now < until else None
 
 

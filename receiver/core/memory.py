@@ -13,12 +13,12 @@ from receiver.core.model import Backoff, Drift, LateCount, Offer
 class NodeLife:
     """One instance's life as paid for: *created_at* as Civo says, *gone_at* when it was seen to be gone.
 
-    *price_usd_per_hour* is the price in force when it was first seen (None: unknown). *idle_since* is when
-    its last GPU pod was seen to be gone, None while busy or never usable; *lost_at* when a usable node stopped
-    being so, None while it is usable; *unknown_since* when its GPUs were first seen in use although no pod holds
-    them. *active_at*, *ready_at*, *usable_at*, *bound_at* and *running_at* are when
-    the stages of its provisioning were first seen to be over: built, Ready, GPUs allocatable, a GPU pod bound to
-    it, and that pod's containers running.
+    *price_usd_per_hour* is the price in force when it was first seen (None: unknown). *idle_since* is when its
+    last GPU pod was seen to be gone, None while busy or never usable; *lost_at* when a usable node stopped
+    being so, None while it is usable; *unknown_since* when its GPUs were first seen in use although no pod
+    holds them; *seen_at* when it was seen first: nobody watched what it had behind it then. *active_at*,
+    *ready_at*, *usable_at*, *bound_at* and *running_at* are when the stages of its provisioning were first seen
+    to be over: built, Ready, GPUs allocatable, a GPU pod bound to it, and that pod's containers running.
     """
 
     instance: str
@@ -36,6 +36,7 @@ class NodeLife:
     idle_since: datetime | None = None
     lost_at: datetime | None = None
     unknown_since: datetime | None = None
+    seen_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,7 @@ class PoolMemory:
     Growth and removal back off apart: a node that cannot be drained must not keep work waiting. *provisioning*
     counts nodes in a row that never became usable, *late* is a removal that Civo's count does not show yet,
     *ready_in* the median time from creation to usable of the pool's last nodes, *drifts* what somebody else
-    changed in the last day, *offer* what its newest usable node showed last.
+    changed in the last two days, *offer* what its newest usable node showed last.
     """
 
     required: int = 0

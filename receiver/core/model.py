@@ -42,7 +42,7 @@ class Node:
 
     *allocatable* are GPU resources; *pods* the GPU pods bound to it; *idle_since* is None when a pod holds
     a GPU there or when nobody could tell (see *stage* UNKNOWN). *was_usable* is True once it has been usable,
-    *usable_since* says when that was,
+    *usable_since* says when that was, *seen_since* since when we have watched it,
     *lost_at* when it stopped being so.
     *registered* is True while Kubernetes has a node object for it, *unknown_since* is when its GPUs were first seen
     in use although no pod holds them (None: they are not).
@@ -61,6 +61,7 @@ class Node:
     registered: bool = True
     was_usable: bool = False
     usable_since: datetime | None = None
+    seen_since: datetime | None = None
     unknown_since: datetime | None = None
     lost_at: datetime | None = None
     cordoned_by: CordonedBy | None = None
@@ -71,6 +72,11 @@ class Node:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     activity: Activity | None = None
+
+    @property
+    def watched_since(self) -> datetime:
+        """When its time to become usable began, as far as anybody watched: what was before is not known."""
+        return max(self.created_at, self.seen_since or self.created_at)
 
     @property
     def busy(self) -> bool:
@@ -146,7 +152,7 @@ class PoolState:
     the last known one and the facts say that Civo is down. *required_since* is when Civo's number last changed.
 
     *provisioning* counts nodes in a row that never became usable, *ready_in* is how long a node of this pool
-    usually takes until its GPUs are allocatable, *drifts* are the changes that somebody else made in the last day,
+    usually takes until its GPUs are allocatable, *drifts* are the changes that somebody else made in the last two days,
     *offer* is what the newest usable node shows, or showed within the last day. *unjoined* names Kubernetes nodes
     that belong to no instance that Civo lists: where there are any, who is who is not certain.
     """

@@ -74,6 +74,8 @@ def _moments_of(node: Node, case: Case) -> Iterable[datetime]:
     elif node.stage is Stage.BROKEN and node.lost_at is not None:
         yield node.lost_at + SHORT_LOSS + AN_INSTANT  # from then on it is no room for what waits
         yield node.lost_at + case.pool.provision_timeout + AN_INSTANT
+    if not node.was_usable:
+        yield node.watched_since + case.pool.provision_timeout + AN_INSTANT
     if by_the_hour and node.busy and all(consents(p) for p in node.pods):
         yield unit_ends_soon(node, case.policy, case.now)
         yield next_unit

@@ -13,6 +13,8 @@ from receiver.core.model import ON_ITS_WAY, Backoff, Facts, Node, PoolState, Sou
 from receiver.core.policy import Policy, Pool
 from receiver.core.tell import why
 
+A_DAY = timedelta(days=1)
+
 
 def picture(
     facts: Facts,
@@ -108,7 +110,7 @@ def _pool(
         "provisioning": None if state.provisioning is None else _backoff(state.provisioning),
         "ready_in_seconds": None if state.ready_in is None else state.ready_in.total_seconds(),
         "uncounted": state.uncounted,
-        "drifts": len(state.drifts),
+        "drifts": sum(facts.at - d.at < A_DAY for d in state.drifts),
         "silenced_by": state.silenced_by,
         "open_action": None if state.open_action is None else _action(state.open_action),
         "nodes": [_node(n, policy, facts.at) for n in state.nodes],

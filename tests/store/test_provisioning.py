@@ -198,13 +198,13 @@ def test_a_count_that_stood_for_an_action_is_dated_by_the_first_look(store: SqlS
 # --- drifts
 
 
-def test_drifts_of_the_last_day_are_remembered_oldest_first(store: SqlStore) -> None:
+def test_drifts_of_the_last_two_days_are_remembered_oldest_first(store: SqlStore) -> None:
     later = Drift(at=after(hours=1), from_count=5, to_count=4)
     store.saw((), {POOL: 5, "other": 0}, DRIFT.at, drifts={POOL: DRIFT})
     store.saw((), {POOL: 4}, later.at, drifts={POOL: later})
     assert remembered(store, after(hours=24)).drifts == (DRIFT, later)
     assert store.memory(after(hours=24), NOW).pools["other"].drifts == ()
-    assert remembered(store, DRIFT.at + timedelta(hours=24)).drifts == (later,)
+    assert remembered(store, DRIFT.at + timedelta(hours=48)).drifts == (later,)
 
 
 def test_a_drift_from_a_clock_that_went_ahead_is_not_remembered(store: SqlStore) -> None:

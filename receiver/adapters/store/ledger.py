@@ -72,9 +72,9 @@ def _pool(row: RowMapping | None, open_action: Action | None, drifted: tuple[Dri
 
 
 def _drifts(connection: Connection, now: datetime) -> dict[str, tuple[Drift, ...]]:
-    """The drifts of the last day by pool, oldest first."""
+    """The drifts of the last two days by pool, oldest first: three of one day stop us for another."""
     found: dict[str, tuple[Drift, ...]] = {}
-    for row in connection.execute(DRIFTS, {"since": now - DAY, "now": now}):
+    for row in connection.execute(DRIFTS, {"since": now - 2 * DAY, "now": now}):
         drift = Drift(at=row.at, from_count=row.from_count, to_count=row.to_count, undoes=row.undoes)
         found[row.pool] = (*found.get(row.pool, ()), drift)
     return found

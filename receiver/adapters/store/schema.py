@@ -105,7 +105,7 @@ node_lives = Table(
     Column("idle_since", Moment),
     Column("lost_at", Moment),
     Column("unknown_since", Moment),
-    Column("seen_at", Moment, nullable=False),  # first: what a node had behind it then, nobody watched
+    Column("seen_at", Moment),
     Column("changed_at", Moment, nullable=False),
     Index("node_lives_by_gone_at", "gone_at"),
     Index("node_lives_by_usable_at", "pool", "usable_at"),

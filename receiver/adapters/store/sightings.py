@@ -22,7 +22,7 @@ AN_HOUR = timedelta(hours=1)
 NO_LATE_COUNT = rows.late_values(None)
 NO_PROVISIONING = rows.backoff_values(rows.PROVISIONING, None)
 
-STORED_LIVES = select(*(node_lives.c[name] for name in rows.LIFE), node_lives.c.seen_at).where(
+STORED_LIVES = select(*(node_lives.c[name] for name in rows.LIFE)).where(
     node_lives.c.instance.in_(bindparam("instances", expanding=True))
 )
 STORED_POOLS = select(
@@ -102,18 +102,18 @@ def saw(
 
 
 def _write_lives(connection: Connection, lives: Sequence[NodeLife], at: datetime) -> None:
-    stored: dict[str, tuple[NodeLife, datetime]] = {}
+    stored: dict[str, NodeLife] = {}
     for start in range(0, len(lives), AT_ONCE):
         chosen = {"instances": [x.instance for x in lives[start : start + AT_ONCE]]}
-        found = ((rows.life_of(row[:-1]), row.seen_at) for row in connection.execute(STORED_LIVES, chosen).all())
-        stored |= {before.instance: (before, seen_at) for before, seen_at in found}
+        found = (rows.life_of(row) for row in connection.execute(STORED_LIVES, chosen).all())
+        stored |= {before.instance: before for before in found}
     became_usable: set[str] = set()
     for life in lives:
-        before, first_seen = stored.get(life.instance, (None, at))
+        before = stored.get(life.instance)
         if before == life:
             continue
-        put(connection, node_lives, {**rows.life_values(life), "changed_at": at}, seen_at=at)
-        for stage, milliseconds in stages.passed(before, life, first_seen):
+        put(connection, node_lives, {**rows.life_values(life), "changed_at": at})
+        for stage, milliseconds in stages.passed(before, life, life.seen_at or at):
             count(connection, PROVISION_BUCKETS, life.pool, stage, stages.bucket(milliseconds))
             count(connection, PROVISION_MILLISECONDS, life.pool, stage, by=milliseconds)
         if life.usable_at is not None and (before is None or before.usable_at is None):

@@ -118,7 +118,7 @@ def _nodes() -> None:
         sa.Column("idle_since", TIME),
         sa.Column("lost_at", TIME),
         sa.Column("unknown_since", TIME),
-        sa.Column("seen_at", TIME, nullable=False),
+        sa.Column("seen_at", TIME),
         sa.Column("changed_at", TIME, nullable=False),
     )
     op.create_index("node_lives_by_gone_at", "node_lives", ["gone_at"])
