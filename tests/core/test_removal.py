@@ -1,0 +1,171 @@
+"""Which nodes may go, in which order, and how many."""
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from receiver.core.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
+from receiver.core.model import CordonedBy, Node, PoolState, Spend, Stage
+from receiver.core.pods import PodPhase
+from receiver.core.policy import Budget, Policy
+from tests.core.builders import (
+    EVERY_SECOND,
+    GPU,
+    NOW,
+    a_busy_node,
+    a_node,
+    a_pod,
+    a_policy,
+    a_pool,
+    a_state,
+    facts,
+    run,
+)
+from tests.core.worlds import LAWS
+
+MINUTE = timedelta(minutes=1)
+PAIR = a_pool(resources={GPU: 2})
+
+
+def idle(name: str = "idle", minutes: float = 57, **changes: Any) -> Node:
+    """An idle node created so many *minutes* ago."""
+    return a_node(name, **{"created_at": NOW - minutes * MINUTE, "allocatable": {GPU: 2}, **changes})
+
+
+def dead(name: str = "dead", minutes: float = 30) -> Node:
+    return idle(name, minutes, stage=Stage.BOOTING, idle_since=None, allocatable={})
+
+
+def movable(name: str = "moved", minutes: float = 57) -> Node:
+    pod = a_pod(f"on-{name}", phase=PodPhase.RUNNING, evictable=True, owner="ReplicaSet/web")
+    return idle(name, minutes, pods=(pod,), idle_since=None)
+
+
+def staying() -> Node:
+    pod = a_pod("stays", phase=PodPhase.RUNNING)
+    return idle("stays", pods=(pod,), idle_since=None)
+
+
+def answer(state: PoolState, policy: Policy | None = None, **given: Any) -> Decision:
+    return run(facts(state, **given), policy or a_policy(PAIR))[1]["l40s"]
+
+
+def go(*nodes: Node, **changes: Any) -> list[str]:
+    policy = changes.pop("policy", None)
+    return [i.removeprefix("i-") for i in answer(a_state(*nodes, **changes), policy).candidates]
+
+
+def test_the_dead_go_first_then_the_idle_then_the_busy_that_can_be_emptied() -> None:
+    assert go(movable(), idle(), staying(), dead()) == ["dead", "idle", "moved"]
+
+
+def test_among_alike_the_soonest_paid_unit_goes_first_then_the_name() -> None:
+    assert go(idle("c", 56), idle("b", 58), idle("a", 56)) == ["b", "a", "c"]
+    assert go(dead("c", 30), dead("b", 50), dead("a", 30)) == ["b", "a", "c"]
+
+
+def test_never_more_go_than_are_asked_for() -> None:
+    """Where fewer are asked for than live, Civo is about to take one itself."""
+    assert go(idle("a"), idle("b"), dead(), required=2) == ["dead", "a"]
+    assert go(idle("a"), idle("b"), required=0) == []
+
+
+def test_a_node_whose_gpus_are_in_use_without_a_pod_stays() -> None:
+    assert go(idle("used", unknown_since=NOW - timedelta(days=1)), idle("free")) == ["free"]
+
+
+@pytest.mark.parametrize(
+    ("standby", "gone"),
+    [(0, ["a", "b", "c"]), (1, ["a", "b"]), (2, ["a"]), (3, [])],
+)
+def test_spare_nodes_are_kept(standby: int, gone: list[str]) -> None:
+    policy = a_policy(a_pool(resources={GPU: 2}, standby_nodes=standby))
+    assert go(idle("a"), idle("b"), idle("c"), policy=policy) == gone
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(idle("other", pods=(a_pod(),), idle_since=None), id="busy"),
+        pytest.param(idle("other", cordoned_by=CordonedBy.SOMEONE), id="cordoned by somebody else"),
+        pytest.param(dead("other", minutes=1), id="on its way"),
+    ],
+)
+def test_a_node_is_no_spare_one_that_is(other: Node) -> None:
+    policy = a_policy(a_pool(resources={GPU: 2}, standby_nodes=1))
+    assert go(idle("spare"), other, policy=policy) == []
+
+
+def test_a_spare_node_that_may_not_go_yet_lets_another_go() -> None:
+    policy = a_policy(a_pool(resources={GPU: 2}, standby_nodes=1))
+    assert go(idle("due"), idle("young", 10), policy=policy) == ["due"]
+
+
+def test_dead_and_emptied_nodes_are_no_spare_ones() -> None:
+    policy = a_policy(a_pool(resources={GPU: 2}, standby_nodes=1))
+    assert go(dead(), idle("spare"), movable(), staying(), policy=policy) == ["dead", "moved"]
+
+
+def test_at_the_budget_stop_no_spare_node_is_kept() -> None:
+    policy = a_policy(a_pool(resources={GPU: 2}, standby_nodes=1), budget=Budget(monthly_usd=Decimal(10)))
+    stopped = answer(a_state(idle()), policy, spend=Spend(month="2026-11", usd=Decimal(10)))
+    assert stopped.target == 0
+
+
+# --- a node that we just emptied --------------------------------------------------------------------------
+
+
+def removing(because: Because) -> Action:
+    victim = Victim(instance="i-idle", node="idle", because=because, stage=VictimStage.CORDONED, since=NOW)
+    return Action(
+        id="r", pool="l40s-id", kind=ActionKind.RETIRE, opened_at=NOW, from_count=1, to_count=0, victims=(victim,)
+    )
+
+
+@pytest.mark.parametrize(
+    ("because", "gone"),
+    [(Because.CONSOLIDATED, ["idle"]), (Because.IDLE, [])],
+)
+def test_a_node_that_was_emptied_for_its_removal_need_not_rest(because: Because, gone: list[str]) -> None:
+    assert go(idle(idle_since=NOW), open_action=removing(because)) == gone
+
+
+def test_a_node_that_was_emptied_stays_once_the_next_hour_is_paid() -> None:
+    assert go(idle(minutes=60, idle_since=NOW), open_action=removing(Because.CONSOLIDATED)) == []
+
+
+def test_where_seconds_are_billed_an_emptied_node_goes_at_once() -> None:
+    policy = a_policy(PAIR, billing=EVERY_SECOND)
+    assert go(idle(idle_since=NOW), open_action=removing(Because.CONSOLIDATED), policy=policy) == ["idle"]
+
+
+# --- laws -------------------------------------------------------------------------------------------------
+
+
+@LAWS
+@given(
+    dead_ones=st.integers(0, 3),
+    idle_ones=st.integers(0, 4),
+    young=st.integers(0, 2),
+    busy=st.integers(0, 2),
+    standby=st.integers(0, 3),
+    asked=st.integers(-2, 0),
+)
+def test_how_many_go_and_that_the_dead_are_first(
+    dead_ones: int, idle_ones: int, young: int, busy: int, standby: int, asked: int
+) -> None:
+    nodes = [
+        *(a_busy_node(f"b{n}", allocatable={GPU: 2}) for n in range(busy)),
+        *(idle(f"y{n}", 10) for n in range(young)),
+        *(idle(f"i{n}") for n in range(idle_ones)),
+        *(dead(f"d{n}") for n in range(dead_ones)),
+    ]
+    required = max(0, len(nodes) + asked)
+    policy = a_policy(a_pool(resources={GPU: 2}, standby_nodes=min(standby, 8)))
+    gone = go(*nodes, policy=policy, required=required)
+    due = max(0, min(idle_ones, idle_ones + young - standby))
+    assert gone == [*(f"d{n}" for n in range(dead_ones)), *(f"i{n}" for n in range(due))][:required]
