@@ -68,8 +68,9 @@ def _moments_of(node: Node, case: Case) -> Iterable[datetime]:
     if node.stage is Stage.USABLE and node.idle_since is not None:
         yield removal_moment(node, case.pool, case.policy, case.now)
         if by_the_hour:
+            yield unit_ends_soon(node, case.policy, case.now)  # one that we emptied need not rest
             yield next_unit
-    elif node.stage in (*ON_ITS_WAY, Stage.UNKNOWN) or (node.stage is Stage.BROKEN and not node.was_usable):
+    elif node.stage in (*ON_ITS_WAY, Stage.UNKNOWN):
         yield node.created_at + case.pool.provision_timeout + AN_INSTANT
     elif node.stage is Stage.BROKEN and node.lost_at is not None:
         yield node.lost_at + SHORT_LOSS + AN_INSTANT  # from then on it is no room for what waits

@@ -32,6 +32,7 @@ KINDS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "busy": {"pods": st.just((replace(pod, evictable=False),)), "idle_since": st.none()},
     "coming": {"stage": st.sampled_from(sorted(ON_ITS_WAY)), "created_at": before(PROVISIONING)},
     "never": {"stage": st.just(Stage.BROKEN), "created_at": before(PROVISIONING)},
+    "watched": {"stage": st.sampled_from([*sorted(ON_ITS_WAY), Stage.BROKEN]), "seen_since": before(PROVISIONING)},
     "lost": {
         "stage": st.just(Stage.BROKEN),
         "was_usable": st.just(True),
