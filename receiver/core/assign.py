@@ -142,9 +142,10 @@ def _hold(workload: Workload, tally: Tally, rule: str, detail: str) -> None:
 
 def _place_pod(workload: Workload, market: Market, fitting: Sequence[Tally], allowance: Allowance) -> None:
     pod = workload.pods[0]
+    kind = tuple(sorted(pod.requests.items()))
     for shelf in (USABLE, OPENED):
         for tally in fitting:
-            room = tally.settle(pod.requests, shelf)
+            room = tally.settle(pod.requests, shelf, kind)
             if room is not None:
                 if room.instance is not None and room.usable:
                     tally.placed.append((workload.key, room.instance))
@@ -153,12 +154,12 @@ def _place_pod(workload: Workload, market: Market, fitting: Sequence[Tally], all
     ordered = market.order(pod)
     for tally in ordered:
         if tally.begin():
-            _settled(workload, tally, tally.settle(pod.requests, OPENED))
+            _settled(workload, tally, tally.settle(pod.requests, OPENED, kind))
             return
     chosen = _where_to_buy(ordered, allowance)
     chosen.waiting_gpus += workload.gpus
     chosen.asking.append(workload)
-    if chosen.settle(pod.requests, NOT_ALLOWED) is not None:
+    if chosen.settle(pod.requests, NOT_ALLOWED, kind) is not None:
         return
     passed = allowance.open(chosen, "demand")
     room = new_bin(chosen)
@@ -189,14 +190,15 @@ def _where_to_buy(fitting: Sequence[Tally], allowance: Allowance) -> Tally:
 
 def _place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching, allowance: Allowance) -> None:
     """Put all pods of a gang into one pool, or none anywhere: half a gang holds GPUs and computes nothing."""
-    kind = gang_kind(workload)
+    kind, gpus = gang_kind(workload), workload.gpus
     for tally in fitting:
-        if tally.free >= workload.gpus and tally.too_small.get(kind) != tally.rooms:
+        if tally.free >= gpus and tally.too_small.get(kind) != tally.rooms:
             if _try_gang(workload, tally, allowance, most=0):
                 return
             tally.too_small[kind] = tally.rooms  # room only shrinks, so the next gang like it need not try
     ordered = matching.gang_order(workload, fitting)
-    if any(_try_gang(workload, tally, allowance, most=0, begin=True) for tally in ordered):
+    coming = (tally for tally in ordered if tally.shelves[COMING])
+    if any(_try_gang(workload, tally, allowance, most=0, begin=True) for tally in coming):
         return
     ready_first = sorted(ordered, key=lambda x: x.blocked or is_full(x))
     if any(_try_gang(workload, tally, allowance, begin=True) for tally in ready_first):
@@ -217,8 +219,6 @@ def _try_gang(
     one works. *begin* fills nodes too that are on their way and that nobody was given yet.
     """
     coming = tally.shelves[COMING] if begin else []
-    if most == 0 and begin and not coming:
-        return False
     begun = tally.roomy()
     rooms = [*begun, *coming]
     trial = [replace(b, free=dict(b.free), used=False) for b in rooms]

@@ -114,16 +114,18 @@ class Tally:
         for name in self.__slots__:
             setattr(self, name, getattr(before, name))
 
-    def settle(self, requests: Mapping[str, int], shelf: int) -> Bin | None:
+    def settle(self, requests: Mapping[str, int], shelf: int, kind: Requests) -> Bin | None:
         """Put *requests* into the first bin of *shelf* that holds them and return it; None when none does.
 
         What a bin could not hold once it never will, so each kind of request passes over it only once.
         """
-        rooms, kind = self.shelves[shelf], (shelf, tuple(sorted(requests.items())))
-        place = self.reached.get(kind, 0)
+        rooms = self.shelves[shelf]
+        place = self.reached.get((shelf, kind), 0)
+        if place == len(rooms):
+            return None
         while place < len(rooms) and not take(rooms[place].free, requests):
             place += 1
-        self.reached[kind] = place
+        self.reached[shelf, kind] = place
         if place == len(rooms):
             return None
         rooms[place].used = True

@@ -34,6 +34,7 @@ class Matching:
     def __init__(self, tallies: Sequence[Tally]) -> None:
         self._tallies = tallies
         self._fitting: dict[Kind, tuple[Tally, ...]] = {}
+        self._orders: dict[tuple[int, ...], tuple[Tally, ...]] = {}
         self._markets: dict[tuple[str, ...], Market] = {}
         self._by_shape: dict[Kind, Market] = {}
         self._gang_orders: dict[object, list[Tally]] = {}
@@ -43,7 +44,8 @@ class Matching:
         kind = shape(pod)
         if kind not in self._fitting:
             fits = [x for x in self._tallies if _refusal(pod, x) is None]
-            self._fitting[kind] = tuple(sorted(fits, key=lambda x: (-preference(pod, x.pool), by_price(x))))
+            ordered = tuple(sorted(fits, key=lambda x: (-preference(pod, x.pool), by_price(x))))
+            self._fitting[kind] = self._orders.setdefault(tuple(map(id, ordered)), ordered)  # equal ones are one
         return self._fitting[kind]
 
     def market(self, pod: Pod) -> "Market":
