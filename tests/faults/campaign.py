@@ -1,6 +1,7 @@
 """Run many worlds over all cores, or one with its trace."""
 
 import multiprocessing
+import multiprocessing.util
 import os
 import signal
 import sys
