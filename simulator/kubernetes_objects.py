@@ -17,6 +17,7 @@ OWNER_VERSIONS: Mapping[str, str] = {
     "Node": "v1",
 }
 CONTAINER = "main"
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
 
 def stamp(moment: datetime) -> str:
@@ -145,13 +146,18 @@ def pod_json(pod: WorldPod) -> JSON:
             "uid": pod.uid,
             "resourceVersion": str(pod.version),
             "creationTimestamp": stamp(pod.created_at),
-            **_given(labels=pod.labels, annotations=pod.annotations),
+            **_given(labels=pod.labels, annotations=_annotations(pod)),
             **deleting,
             **({"ownerReferences": [_owner(pod)]} if pod.owner_kind else {}),
         },
         "spec": _pod_spec(pod),
         "status": _pod_status(pod),
     }
+
+
+def _annotations(pod: WorldPod) -> Mapping[str, str]:
+    """Return the pod's annotations; a mirror pod, which its Node owns, is known by one."""
+    return {MIRROR_ANNOTATION: pod.uid, **pod.annotations} if pod.owner_kind == "Node" else pod.annotations
 
 
 def _owner(pod: WorldPod) -> JSON:

@@ -1,17 +1,21 @@
 """Kubernetes as the reconciler's port shows it, answered by a World in memory."""
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 
+from receiver.core.consolidate import consents
 from receiver.core.pods import Pod
 from receiver.core.policy import Taint
 from receiver.ports import CORDON_ANNOTATION, ClusterFacts, ClusterNode, Did, Receipt, TryLater, WontWork
-from receiver.replay.shapes import as_node, as_pod, consents, protects
+from receiver.replay.shapes import as_node, as_pod, protects
 from receiver.replay.switches import Switches
 from receiver.replay.world.objects import Refused, WorldPod
 from receiver.replay.world.world import World
 
 HOSTS = frozenset({"prometheus", "alertmanager", "gpu-autoscaler"})
 HOST_LABEL = "app.kubernetes.io/name"
+BUDGET_DELAY = timedelta(seconds=10)  # as the product's adapter says
+LEAVING_DELAY = timedelta(seconds=5)
 SCALABLE = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "Job"})
 
 
@@ -56,7 +60,7 @@ class WorldCluster(Switches):
         return [as_pod(p) for p in self._on(node) if p.requests]
 
     def cordon(self, node: str, action: str) -> Receipt:
-        """Cordon with our annotation; somebody else's cordon, or no such node: DIFFERS."""
+        """Cordon with our annotation; no such node, or somebody else cordoned it or lifted our cordon: DIFFERS."""
         self.called("cordon")
         found = self._world.nodes.get(node)
         if found is None:
@@ -66,6 +70,8 @@ class WorldCluster(Switches):
             return Receipt(did=Did.DIFFERS, sentence=f"{node} was cordoned by someone else")
         if found.unschedulable and owner == action:
             return Receipt(did=Did.ALREADY, sentence=f"{node} is cordoned for this already")
+        if owner == action:
+            return Receipt(did=Did.DIFFERS, sentence=f"someone made {node} schedulable again")
         marks = {CORDON_ANNOTATION: action}
         self.write(
             "cordon",
@@ -96,16 +102,16 @@ class WorldCluster(Switches):
         DIFFERS, and nothing is evicted.
         """
         self.called("drain")
-        here = [p for p in self._on(node) if p.owner_kind != "DaemonSet" and (p.requests or p.owner_kind != "Node")]
+        here = [p for p in self._on(node) if _matters(p, consenting=consenting)]
         speaking = sorted(f"{p.namespace}/{p.name}" for p in here if _speaks(p, consenting=consenting))
         if speaking:
             return Receipt(did=Did.DIFFERS, sentence=f"{node} stays for {', '.join(speaking)}; nothing was evicted")
         if not here:
-            return Receipt(did=Did.ALREADY, sentence=f"nothing on {node} has to go")
+            return Receipt(did=Did.DONE, sentence=f"nothing on {node} has to go")
         held = [why for pod in here if pod.deletion_at is None and (why := self._evict(pod)) is not None]
         if held:
-            raise TryLater("; ".join(held), code="disruption_budget")
-        raise TryLater(f"{len(here)} pods are still leaving {node}", code="draining")
+            raise TryLater("; ".join(held), code="pdb", delay=BUDGET_DELAY)
+        raise TryLater(f"{len(here)} pods are still leaving {node}", code="draining", delay=LEAVING_DELAY)
 
     def dress(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
         """Put *labels* and *taints* on a node; a taint of the same key and effect is replaced. No node: DIFFERS."""
@@ -175,8 +181,15 @@ def _hosts(pod: WorldPod) -> bool:
     return pod.labels.get(HOST_LABEL) in HOSTS
 
 
+def _matters(pod: WorldPod, *, consenting: bool) -> bool:
+    """True unless *pod* leaves with its node: a DaemonSet's or a mirror pod. One with a GPU consents to nothing."""
+    if pod.requests:
+        return consenting or pod.owner_kind != "DaemonSet"
+    return pod.owner_kind not in ("DaemonSet", "Node")
+
+
 def _speaks(pod: WorldPod, *, consenting: bool) -> bool:
     """True when a node is not drained because *pod* is on it."""
-    if pod.requests:
-        return not (consenting and consents(pod))
+    if pod.requests and not (consenting and consents(as_pod(pod))):
+        return True
     return pod.deletion_at is None and (protects(pod) or _hosts(pod))

@@ -40,7 +40,7 @@ def as_pod(pod: WorldPod) -> Pod:
         labels=pod.labels,
         daemon=pod.owner_kind == "DaemonSet",
         terminating=pod.deletion_at is not None,
-        evictable=consents(pod),
+        evictable=_is_evictable(pod),
         protected=protects(pod),
         idle_shutdown=_said(pod.annotations, IDLE_SHUTDOWN_ANNOTATION, longer_than_zero),
         keep_until=_said(pod.annotations, KEEP_UNTIL_ANNOTATION, _moment),
@@ -64,15 +64,16 @@ def as_node(node: WorldNode, hosts: tuple[str, ...]) -> ClusterNode:
     )
 
 
-def consents(pod: WorldPod) -> bool:
-    """True when its owner agreed that the pod is moved, and does not protect it."""
-    return pod.annotations.get(SAFE_TO_EVICT_ANNOTATION, "").lower() == "true" and not protects(pod)
-
-
 def protects(pod: WorldPod) -> bool:
     """True when its owner wants the pod's node to stay."""
     wished = pod.annotations.get(PROTECT_ANNOTATION, "false").lower() != "false"
     return wished or pod.annotations.get(SAFE_TO_EVICT_ANNOTATION, "").lower() == "false"
+
+
+def _is_evictable(pod: WorldPod) -> bool:
+    """True when its owner agreed that the pod is moved; the kubelet would start a mirror pod again where it is."""
+    agreed = pod.annotations.get(SAFE_TO_EVICT_ANNOTATION, "").lower() == "true"
+    return agreed and pod.owner_kind != "Node" and not protects(pod)
 
 
 def _phase(pod: WorldPod) -> PodPhase:

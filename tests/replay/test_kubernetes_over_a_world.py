@@ -128,7 +128,7 @@ def test_gpu_pods_that_consented_are_evicted_and_wait_under_new_names() -> None:
     assert cluster.writes[1:] == [("evict", ("ml", "x")), ("evict", ("ml", "y"))]
     run(w, 30)
     assert {p.name: p.node for p in cluster.look().pods} == {"x-r1": None, "y-r1": None}
-    assert cluster.drain(node, consenting=True).did is Did.ALREADY
+    assert cluster.drain(node, consenting=True).did is Did.DONE
     assert w.kills == []
 
 
@@ -153,7 +153,7 @@ def test_a_disruption_budget_holds_one_pod_and_the_others_leave() -> None:
     w.pdbs.append(Pdb(namespace="ml", selector={"app": "x"}, min_available=1))
     with pytest.raises(TryLater) as held:
         cluster.drain(node, consenting=True)
-    assert held.value.code == "disruption_budget"
+    assert held.value.code == "pdb"
     assert (the_pod(w, "x", "ml").deletion_at, the_pod(w, "y", "ml").deletion_at is None) == (None, False)
 
 

@@ -1,0 +1,252 @@
+"""The two implementations of the port `Cluster` change one and the same world in the same way.
+
+Every case runs twice: the product's adapter over HTTP, and the in-memory one of the replays. Where they differ, what
+a replay promises would not hold in a cluster.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from receiver.adapters.cluster import connect
+from receiver.core.policy import Taint
+from receiver.ports import (
+    CORDON_ANNOTATION,
+    GANG_ANNOTATION,
+    PROTECT_ANNOTATION,
+    SAFE_TO_EVICT_ANNOTATION,
+    Cluster,
+    Did,
+    TryLater,
+)
+from receiver.replay.ports import WorldCluster
+from receiver.replay.world import Pdb, PodSpec
+from simulator.server import Simulator
+from tests.simulator.builders import GPU_POOL
+
+Starter = Callable[..., Simulator]
+GPU = "nvidia.com/gpu"
+LABELS = {"gpu": "on-demand"}
+OURS = Taint(key="gpu", value="true", effect="NoSchedule")
+CONSENTS = {SAFE_TO_EVICT_ANNOTATION: "true"}
+BUSY_POOL = {"id": GPU_POOL, "size": "an.g1.l40s.kube.x4", "resources": {GPU: 4}, "count": 1}
+
+
+@pytest.fixture
+def sim(start: Starter) -> Simulator:
+    """A simulator with one node of four GPUs that came without labels and taints."""
+    return start(pools=[BUSY_POOL])
+
+
+@pytest.fixture(params=["over HTTP", "in memory"])
+def cluster(sim: Simulator, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+    """Both implementations, one after the other."""
+    if request.param == "in memory":
+        yield WorldCluster(sim.world)
+        return
+    adapter = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(1, 5))
+    yield adapter
+    adapter.close()
+
+
+@pytest.fixture
+def node(sim: Simulator) -> str:
+    """The name of the one node."""
+    (name,) = sim.world.nodes
+    return name
+
+
+def patch(sim: Simulator, node: str, **changes: Any) -> None:
+    """Change *node* as somebody else would."""
+    with sim.moved() as world:
+        world.patch_node(node, **changes)
+
+
+def run_pod(sim: Simulator, node: str, name: str, *, gpus: int = 1, **changes: Any) -> None:
+    """Let a pod of ReplicaSet *name* run on *node*; *changes* go to its PodSpec."""
+    given: dict[str, Any] = {"owner_kind": "ReplicaSet", "owner_name": name, **changes}
+    with sim.moved() as world:
+        world.add_pod(PodSpec(namespace="ml", name=name, requests={GPU: gpus} if gpus else {}, node=node, **given))
+    sim.live.turn(timedelta(seconds=20))
+
+
+def drained(cluster: Cluster, node: str, *, consenting: bool) -> tuple[Did | str, timedelta | None]:
+    """Drain, and return what it did, or the code and delay with which it asked to try later."""
+    try:
+        return cluster.drain(node, consenting=consenting).did, None
+    except TryLater as later:
+        return later.code, later.delay
+
+
+def leaving(sim: Simulator) -> set[str]:
+    """The pods of namespace ml that are being deleted."""
+    return {p.name for p in sim.world.active_pods.values() if p.namespace == "ml" and p.deletion_at is not None}
+
+
+# --- cordons
+
+
+@pytest.mark.parametrize(
+    "unschedulable, owner, cordoned, uncordoned",
+    [
+        (False, None, Did.DONE, Did.ALREADY),
+        (True, "action-7", Did.ALREADY, Did.DONE),
+        (True, "action-3", Did.DONE, Did.DONE),
+        (True, None, Did.DIFFERS, Did.DIFFERS),
+        (False, "action-7", Did.DIFFERS, Did.DONE),
+        (False, "action-3", Did.DONE, Did.DONE),
+    ],
+    ids=["nobody's", "ours", "of an older action", "someone else's", "ours, lifted", "an older one, lifted"],
+)
+def test_a_cordon_is_made_and_undone_only_where_it_is_ours(
+    sim: Simulator,
+    cluster: Cluster,
+    node: str,
+    unschedulable: bool,
+    owner: str | None,
+    cordoned: Did,
+    uncordoned: Did,
+) -> None:
+    def again() -> None:
+        patch(sim, node, unschedulable=unschedulable, annotations={CORDON_ANNOTATION: owner})
+
+    again()
+    assert cluster.cordon(node, "action-7").did is cordoned
+    again()
+    assert cluster.uncordon(node).did is uncordoned
+
+
+def test_a_node_that_is_gone_needs_nothing(cluster: Cluster) -> None:
+    said = [cluster.cordon("gone", "action-7"), cluster.uncordon("gone"), cluster.dress("gone", LABELS, [OURS])]
+    assert [receipt.did for receipt in said] == [Did.DIFFERS, Did.ALREADY, Did.DIFFERS]
+
+
+# --- labels and taints
+
+
+@pytest.mark.parametrize(
+    "worn_labels, worn_taints, did, taints",
+    [
+        ({}, [], Did.DONE, {OURS}),
+        (LABELS, [OURS], Did.ALREADY, {OURS}),
+        ({"gpu": "spot"}, [OURS], Did.DONE, {OURS}),
+        (LABELS, [Taint(key="gpu", value="no")], Did.DONE, {OURS}),
+        (LABELS, [Taint(key="gpu", value="true", effect="NoExecute")], Did.DONE, None),
+        (LABELS, [Taint(key="theirs"), OURS], Did.ALREADY, {Taint(key="theirs"), OURS}),
+        ({}, [Taint(key="theirs")], Did.DONE, {Taint(key="theirs"), OURS}),
+    ],
+    ids=["bare", "dressed", "other label", "other value", "other effect", "dressed, and more", "bare, and more"],
+)
+def test_a_node_gets_what_it_lacks_and_keeps_what_others_put_on(
+    sim: Simulator,
+    cluster: Cluster,
+    node: str,
+    worn_labels: Mapping[str, str],
+    worn_taints: Sequence[Taint],
+    did: Did,
+    taints: set[Taint] | None,
+) -> None:
+    patch(sim, node, labels={"theirs": "kept", **worn_labels}, taints=worn_taints)
+    assert cluster.dress(node, LABELS, [OURS]).did is did
+    found = sim.world.nodes[node]
+    assert (found.labels["theirs"], found.labels["gpu"]) == ("kept", "on-demand")
+    assert set(found.taints) == (taints or {*worn_taints, OURS})
+    assert cluster.dress(node, LABELS, [OURS]).did is Did.ALREADY
+
+
+# --- drains
+
+
+def test_gpu_pods_that_consented_leave_with_the_others(sim: Simulator, cluster: Cluster, node: str) -> None:
+    run_pod(sim, node, "moves", annotations=CONSENTS)
+    run_pod(sim, node, "web", gpus=0)
+    cluster.cordon(node, "action-7")
+    for _ in range(2):
+        assert drained(cluster, node, consenting=True) == ("draining", timedelta(seconds=5))
+        assert leaving(sim) == {"moves", "web"}
+    sim.live.turn(timedelta(seconds=40))
+    assert drained(cluster, node, consenting=True) == (Did.DONE, None)
+
+
+@pytest.mark.parametrize(
+    "changes, consenting",
+    [
+        ({"annotations": {}}, True),
+        ({"annotations": {SAFE_TO_EVICT_ANNOTATION: "false"}}, True),
+        ({"annotations": {SAFE_TO_EVICT_ANNOTATION: "yes"}}, True),
+        ({"annotations": {**CONSENTS, PROTECT_ANNOTATION: "true"}}, True),
+        ({"annotations": {**CONSENTS, GANG_ANNOTATION: "g"}}, True),
+        ({"owner_kind": "", "owner_name": ""}, True),
+        ({"owner_kind": "DaemonSet"}, True),
+        ({"owner_kind": "Node"}, True),
+        ({"labels": {"app.kubernetes.io/name": "prometheus"}}, True),
+        ({}, False),
+        ({"owner_kind": "Node"}, False),
+        ({"gpus": 0, "annotations": {PROTECT_ANNOTATION: "true"}}, True),
+        ({"gpus": 0, "labels": {"app.kubernetes.io/name": "prometheus"}}, False),
+    ],
+    ids=[
+        "silent",
+        "refuses",
+        "another word",
+        "protected",
+        "gang",
+        "no owner",
+        "a DaemonSet's",
+        "a mirror pod",
+        "monitoring on a GPU",
+        "not asked",
+        "a mirror pod, not asked",
+        "protected without a GPU",
+        "monitoring",
+    ],
+)
+def test_nobody_is_evicted_while_one_pod_speaks_for_the_node(
+    sim: Simulator, cluster: Cluster, node: str, changes: dict[str, Any], consenting: bool
+) -> None:
+    if consenting:
+        run_pod(sim, node, "moves", annotations=CONSENTS)
+    run_pod(sim, node, "web", gpus=0)
+    run_pod(sim, node, "stays", **{"annotations": CONSENTS, **changes})
+    assert drained(cluster, node, consenting=consenting) == (Did.DIFFERS, None)
+    assert leaving(sim) == set()
+
+
+@pytest.mark.parametrize(
+    "changes, consenting",
+    [
+        ({"gpus": 0, "owner_kind": "DaemonSet"}, True),
+        ({"gpus": 0, "owner_kind": "Node"}, True),
+        ({"owner_kind": "DaemonSet"}, False),
+    ],
+    ids=["a DaemonSet's", "a mirror pod", "a DaemonSet's on a GPU, not asked"],
+)
+def test_what_leaves_with_its_node_is_not_evicted(
+    sim: Simulator, cluster: Cluster, node: str, changes: dict[str, Any], consenting: bool
+) -> None:
+    run_pod(sim, node, "stays", **changes)
+    assert drained(cluster, node, consenting=consenting) == (Did.DONE, None)
+    assert leaving(sim) == set()
+
+
+def test_a_gpu_pod_that_is_leaving_without_consent_keeps_its_node(sim: Simulator, cluster: Cluster, node: str) -> None:
+    run_pod(sim, node, "saves")
+    run_pod(sim, node, "web", gpus=0)
+    with sim.moved() as world:
+        world.delete_pod("ml", "saves")
+    assert drained(cluster, node, consenting=True) == (Did.DIFFERS, None)
+    assert leaving(sim) == {"saves"}
+
+
+@pytest.mark.parametrize("gpus, consenting", [(1, True), (0, False)], ids=["consented", "without a GPU"])
+def test_a_disruption_budget_holds_its_pod_while_others_leave(
+    sim: Simulator, cluster: Cluster, node: str, gpus: int, consenting: bool
+) -> None:
+    run_pod(sim, node, "held", gpus=gpus, annotations=CONSENTS, labels={"app": "held"})
+    run_pod(sim, node, "goes", gpus=gpus, annotations=CONSENTS)
+    sim.world.pdbs.append(Pdb(namespace="ml", selector={"app": "held"}, min_available=1))
+    assert drained(cluster, node, consenting=consenting) == ("pdb", timedelta(seconds=10))
+    assert leaving(sim) == {"goes"}
