@@ -39,7 +39,8 @@ def evicted(httpserver: HTTPServer) -> list[str]:
 
 def movable(name: str, **changes: Any) -> dict[str, Any]:
     """A running GPU pod that consented."""
-    return a_pod(name, **{"node": "gpu-1", "annotations": CONSENTS, "ownerReferences": owned_by("Job"), **changes})
+    given: dict[str, Any] = {"node": "gpu-1", "annotations": CONSENTS, "ownerReferences": owned_by("Job"), **changes}
+    return a_pod(name, **given)
 
 
 def web(name: str = "web", **changes: Any) -> dict[str, Any]:
@@ -62,43 +63,29 @@ def test_consent_moves_nobody_where_it_is_not_asked_for(httpserver: HTTPServer, 
     assert evicted(httpserver) == []
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"annotations": {}},
-        {"annotations": {SAFE_TO_EVICT_ANNOTATION: "false"}},
-        {"annotations": {SAFE_TO_EVICT_ANNOTATION: "yes"}},
-        {"annotations": {}, "labels": CONSENTS},
-        {"annotations": {**CONSENTS, PROTECT_ANNOTATION: "true"}},
-        {"annotations": {**CONSENTS, GANG_ANNOTATION: "g"}},
-        {"labels": {"scheduling.x-k8s.io/pod-group": "g"}},
-        {"labels": {"kueue.x-k8s.io/pod-group-name": "g"}},
-        {"annotations": {**CONSENTS, "scheduling.k8s.io/group-name": "g"}},
-        {"ownerReferences": []},
-        {"ownerReferences": owned_by("Job", controller=False)},
-        {"ownerReferences": owned_by("DaemonSet")},
-        {"annotations": {**CONSENTS, "kubernetes.io/config.mirror": "x"}, "ownerReferences": owned_by("Node")},
-        {"annotations": {}, "deletionTimestamp": LEAVING},
-        {"annotations": {}, "phase": "Pending"},
-    ],
-    ids=[
-        "silent",
-        "refuses",
-        "another word",
-        "a label",
-        "protected",
-        "gang",
-        "gang of coscheduling",
-        "gang of Kueue",
-        "gang of Volcano",
-        "nobody starts it again",
-        "an owner that is no controller",
-        "a DaemonSet's",
-        "a mirror pod",
-        "leaves, and was not asked",
-        "starts",
-    ],
-)
+UNMOVABLE: dict[str, dict[str, Any]] = {
+    "silent": {"annotations": {}},
+    "refuses": {"annotations": {SAFE_TO_EVICT_ANNOTATION: "false"}},
+    "another word": {"annotations": {SAFE_TO_EVICT_ANNOTATION: "yes"}},
+    "a label": {"annotations": {}, "labels": CONSENTS},
+    "protected": {"annotations": {**CONSENTS, PROTECT_ANNOTATION: "true"}},
+    "gang": {"annotations": {**CONSENTS, GANG_ANNOTATION: "g"}},
+    "gang of coscheduling": {"labels": {"scheduling.x-k8s.io/pod-group": "g"}},
+    "gang of Kueue": {"labels": {"kueue.x-k8s.io/pod-group-name": "g"}},
+    "gang of Volcano": {"annotations": {**CONSENTS, "scheduling.k8s.io/group-name": "g"}},
+    "nobody starts it again": {"ownerReferences": []},
+    "an owner that is no controller": {"ownerReferences": owned_by("Job", controller=False)},
+    "a DaemonSet's": {"ownerReferences": owned_by("DaemonSet")},
+    "a mirror pod": {
+        "annotations": {**CONSENTS, "kubernetes.io/config.mirror": "x"},
+        "ownerReferences": owned_by("Node"),
+    },
+    "leaves, and was not asked": {"annotations": {}, "deletionTimestamp": LEAVING},
+    "starts": {"annotations": {}, "phase": "Pending"},
+}
+
+
+@pytest.mark.parametrize("changes", UNMOVABLE.values(), ids=UNMOVABLE)
 def test_one_gpu_pod_that_may_not_be_moved_keeps_all_of_them(
     httpserver: HTTPServer, cluster: KubernetesCluster, changes: dict[str, Any]
 ) -> None:
