@@ -97,12 +97,15 @@ def disproof(pod: Pod, pool: Pool, offer: Offer | None) -> str | None:
     """Return how *offer* shows that another node like it would not hold *pod*, or None.
 
     The configuration says what a node offers; a node that came says what it really offers, and no second one is
-    bought to see the same. Labels and taints are only held against it where we do not put them on ourselves.
+    bought to see the same. Where we put labels and taints on ourselves, only what we leave as it is counts.
     """
     if offer is None:
         return None
-    labels = {**offer.labels, **pool.labels} if pool.apply_to_nodes else offer.labels
-    reason = _mismatch(pod, offer.allocatable, labels, () if pool.apply_to_nodes else offer.taints)
+    labels, taints = offer.labels, offer.taints
+    if pool.apply_to_nodes:
+        ours = {(t.key, t.effect) for t in pool.taints}
+        labels, taints = {**labels, **pool.labels}, tuple(t for t in taints if (t.key, t.effect) not in ours)
+    reason = _mismatch(pod, offer.allocatable, labels, taints)
     return None if reason is None else f"node {offer.node} shows otherwise than configured: {reason}"
 
 
