@@ -93,7 +93,7 @@ class Checks:
         budget = self._policy.budget
         if budget is None:
             return
-        unpriced = self._truth.unpriced()
+        unpriced = self._truth.unpriced(now)
         if unpriced:
             self.violated("2 budget", f"{what}: nobody knows what {', '.join(unpriced)} cost")
         spent = self._truth.surely_spent(now)

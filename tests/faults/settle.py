@@ -120,9 +120,9 @@ def _budget_is_tight(run: "Run") -> bool:
     budget, truth = run.policy.budget, run.truth
     if budget is None:
         return False
-    if truth.unpriced():
-        return True
     now = run.clock()
+    if truth.unpriced(now):
+        return True
     spent = truth.spent(now)
     reserved = sum(c.nodes * truth.unit(p) for p, c in truth.count(now).items())
     widest = max((p.gang_size for p in run.world.active_pods.values() if p.requests), default=1)

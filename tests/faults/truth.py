@@ -93,16 +93,19 @@ class Truth:
 
     def spent(self, now: datetime) -> Decimal:
         """USD for every unit that the instances Civo ever listed to us have begun this month, as of *now*."""
-        month = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-        return sum((self._units(vm, month, now) * self.unit(vm.pool) for vm in self.seen.values()), Decimal(0))
+        return sum(
+            (self._units(vm, _month_start(now), now) * self.unit(vm.pool) for vm in self.seen.values()), Decimal(0)
+        )
 
     def surely_spent(self, now: datetime) -> Decimal:
         """The least that the ledger may say: clocks were wrong by *skew* at most, in either direction."""
         return min(self.spent(now - self.skew), self.spent(now)) if self.skew else self.spent(now)
 
-    def unpriced(self) -> list[str]:
-        """The nodes without a price: with one of them nobody knows what was spent."""
-        return [vm.hostname for vm in self.seen.values() if self.plans[vm.pool].price is None]
+    def unpriced(self, now: datetime) -> list[str]:
+        """The nodes of this month without a price: with one of them nobody knows what was spent."""
+        unknown = [vm for vm in self.seen.values() if self.plans[vm.pool].price is None]
+        since = [_month_start(now), _month_start(now - self.skew)]
+        return [vm.hostname for vm in unknown if all(self._units(vm, month, now) for month in since)]
 
     def _units(self, vm: VM, month: datetime, now: datetime) -> int:
         step = timedelta(seconds=self.scenario.granularity)
@@ -134,6 +137,10 @@ class Truth:
     def gpu_pods_on(self, node: WorldNode) -> Sequence[WorldPod]:
         """The GPU pods bound to *node*."""
         return [p for p in self.world.pods_on(node.name) if p.requests]
+
+
+def _month_start(now: datetime) -> datetime:
+    return now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
 def platform_labels(plan: PoolPlan) -> dict[str, str]:
