@@ -32,9 +32,16 @@ def workloads(pods: Iterable[Pod], bound: Mapping[str, int] | None = None) -> tu
             alone.append(Workload(key=pod.key, pods=(pod,)))
         else:
             gangs.setdefault(pod.gang, []).append(pod)
+    ranked = [(_rank(w), w) for w in alone]
     for key, members in gangs.items():
-        alone += _parts(key, members, (bound or {}).get(key, 0))
-    return tuple(sorted(alone, key=lambda w: (-w.priority, w.since, w.key)))
+        parts = list(_parts(key, members, (bound or {}).get(key, 0)))
+        first = _rank(parts[0]) if parts[0].gang else None  # what is beyond a minimum must not take its room
+        ranked += [(max(first or _rank(w), _rank(w)), w) for w in parts]
+    return tuple(w for _, w in sorted(ranked, key=lambda ranking: ranking[0]))
+
+
+def _rank(workload: Workload) -> tuple[int, datetime, str]:
+    return -workload.priority, workload.since, workload.key
 
 
 def _parts(key: str, members: Sequence[Pod], bound: int) -> Iterable[Workload]:
