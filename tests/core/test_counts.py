@@ -1,13 +1,16 @@
 """What Civo's count is believed to say after a change of ours, and what counts as somebody else's change."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.actions import Action, ActionKind, Victim, VictimStage
+from receiver.core.actions import Action, ActionKind, Decision, Victim, VictimStage
 from receiver.core.counts import (
     drift,
     is_late,
@@ -19,7 +22,7 @@ from receiver.core.counts import (
 )
 from receiver.core.memory import PoolMemory
 from receiver.core.model import Drift, LateCount, PoolState
-from tests.core.builders import NOW, a_node, a_state
+from tests.core.builders import NOW, a_node, a_pod, a_policy, a_pool, a_state, facts, run
 from tests.core.worlds import LAWS
 
 MINUTE = timedelta(minutes=1)
@@ -262,6 +265,46 @@ def test_growth_goes_on_after(state: PoolState) -> None:
 
 def test_counts_that_are_raised_again_and_again_stop_removals() -> None:
     assert undone_by_others(lowered([1, 2, 3], by=-1), NOW, grows=False) == NOW + timedelta(hours=23)
+
+
+def decided(state: PoolState, **given: Any) -> Decision:
+    return run(facts(state, **given), a_policy())[1]["l40s"]
+
+
+def test_a_pool_does_not_grow_while_somebody_lowers_its_count_again_and_again() -> None:
+    state = replace(lowered([1, 2, 3]), nodes=(), required=0)
+    decision = decided(state, waiting=[a_pod()])
+    assert (decision.target, decision.deciding.rule) == (0, "not_undone_by_others")
+    assert decision.deciding.detail == (
+        "somebody lowered the count again and again after our growth: none before 2026-11-21 11:00 UTC"
+    )
+    assert decision.reconsider_at is not None
+    until = NOW + timedelta(hours=23)
+    assert decided(state, waiting=[a_pod()], at=until).target == 1
+    assert decided(state, waiting=[a_pod()], at=until - timedelta(microseconds=1)).target == 0
+
+
+def test_a_pool_does_not_shrink_while_somebody_raises_its_count_again_and_again() -> None:
+    state = replace(lowered([1, 2, 3], by=-1), nodes=(a_node(created_at=NOW - 57 * MINUTE),))
+    decision = decided(state)
+    assert (decision.target, decision.deciding.rule) == (1, "not_undone_by_others")
+    assert decision.deciding.detail == (
+        "somebody raised the count again and again after our removals: none before 2026-11-21 11:00 UTC"
+    )
+
+
+def test_the_other_way_stays_open() -> None:
+    idle = a_node(created_at=NOW - 57 * MINUTE)
+    assert decided(replace(lowered([1, 2, 3]), nodes=(idle,))).target == 0
+    raised = replace(lowered([1, 2, 3], by=-1), nodes=(), required=0)
+    assert decided(raised, waiting=[a_pod()]).target == 1
+
+
+def test_work_goes_to_another_pool_while_somebody_keeps_lowering_the_cheap_one() -> None:
+    policy = a_policy(a_pool(), a_pool("dear", price_usd_per_hour=Decimal(9)))
+    cheap = replace(lowered([1, 2, 3]), nodes=(), required=0)
+    decisions = run(facts(cheap, a_state(pool="dear-id"), waiting=[a_pod()]), policy)[1]
+    assert (decisions["l40s"].target, decisions["dear"].target) == (0, 1)
 
 
 @LAWS

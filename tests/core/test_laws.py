@@ -27,7 +27,7 @@ from receiver.core.model import (
 from receiver.core.plan import plan
 from receiver.core.pods import PodPhase
 from receiver.core.policy import Budget, Limits, Policy
-from tests.core.builders import GPU, NOW, a_node, a_pod, a_pool, a_signal, a_state, facts
+from tests.core.builders import GPU, NOW, a_node, a_pod, a_pool, a_signal, a_state, facts, run
 from tests.core.worlds import LAWS, POOLS, World, decided, worlds
 
 
@@ -296,6 +296,31 @@ def test_a_gang_is_bought_for_whole_or_not_at_all(
     money = Decimal(10) - spent - usable * Decimal("1.29")
     whole = usable + more <= pool.max_nodes and more * Decimal("1.29") <= money
     assert decision.target == usable + (more if whole else 0)
+
+
+@LAWS
+@given(pods=st.integers(1, 5), bound=st.integers(0, 4), least=st.none() | st.integers(0, 8), room=st.integers(0, 8))
+def test_a_gang_gets_what_it_lacks_of_its_minimum_at_once_or_nothing_and_the_rest_one_by_one(
+    pods: int, bound: int, least: int | None, room: int
+) -> None:
+    """A focused law: *bound* pods of the gang run elsewhere, *pods* wait, *least* must run together."""
+    found = facts(
+        a_state(),
+        waiting=[
+            a_pod(f"rank{n}", gang="ml/train", gang_min=least, created_at=NOW - timedelta(seconds=n))
+            for n in range(pods)
+        ],
+        bound_gangs={"ml/train": bound},
+    )
+    assignment, decisions = run(found, Policy(pools=(a_pool(max_nodes=room),)))
+    held = [h.rule for h in assignment.pools["l40s-id"].held]
+    lacking = pods if least is None else max(0, least - bound)
+    if lacking > pods:
+        assert (decisions["l40s"].target, held) == (0, ["gang_is_complete"])
+    elif lacking > room:
+        assert held == ["gangs_whole"]
+    else:
+        assert (decisions["l40s"].target, held) == (min(pods, room), [])
 
 
 @LAWS
