@@ -1,7 +1,6 @@
 """Kubernetes as the reconciler's port shows it, answered by a World in memory."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 
 from receiver.core.consolidate import consents
 from receiver.core.pods import Pod
@@ -14,8 +13,6 @@ from receiver.replay.world.world import World
 
 HOSTS = frozenset({"prometheus", "alertmanager", "gpu-autoscaler"})
 HOST_LABEL = "app.kubernetes.io/name"
-BUDGET_DELAY = timedelta(seconds=10)  # as the product's adapter says
-LEAVING_DELAY = timedelta(seconds=5)
 SCALABLE = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "Job"})
 
 
@@ -110,8 +107,8 @@ class WorldCluster(Switches):
             return Receipt(did=Did.DONE, sentence=f"nothing on {node} has to go")
         held = [why for pod in here if pod.deletion_at is None and (why := self._evict(pod)) is not None]
         if held:
-            raise TryLater("; ".join(held), code="pdb", delay=BUDGET_DELAY)
-        raise TryLater(f"{len(here)} pods are still leaving {node}", code="draining", delay=LEAVING_DELAY)
+            raise TryLater("; ".join(held), code="pdb")
+        raise TryLater(f"{len(here)} pods are still leaving {node}", code="draining")
 
     def dress(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
         """Put *labels* and *taints* on a node; a taint of the same key and effect is replaced. No node: DIFFERS."""

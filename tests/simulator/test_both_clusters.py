@@ -73,12 +73,12 @@ def run_pod(sim: Simulator, node: str, name: str, *, gpus: int = 1, **changes: A
     sim.live.turn(timedelta(seconds=20))
 
 
-def drained(cluster: Cluster, node: str, *, consenting: bool) -> tuple[Did | str, timedelta | None]:
-    """Drain, and return what it did, or the code and delay with which it asked to try later."""
+def drained(cluster: Cluster, node: str, *, consenting: bool) -> Did | str:
+    """Drain, and return what it did, or the code with which it asked to try later."""
     try:
-        return cluster.drain(node, consenting=consenting).did, None
+        return cluster.drain(node, consenting=consenting).did
     except TryLater as later:
-        return later.code, later.delay
+        return later.code
 
 
 def leaving(sim: Simulator) -> set[str]:
@@ -165,10 +165,10 @@ def test_gpu_pods_that_consented_leave_with_the_others(sim: Simulator, cluster: 
     run_pod(sim, node, "web", gpus=0)
     cluster.cordon(node, "action-7")
     for _ in range(2):
-        assert drained(cluster, node, consenting=True) == ("draining", timedelta(seconds=5))
+        assert drained(cluster, node, consenting=True) == "draining"
         assert leaving(sim) == {"moves", "web"}
     sim.live.turn(timedelta(seconds=40))
-    assert drained(cluster, node, consenting=True) == (Did.DONE, None)
+    assert drained(cluster, node, consenting=True) is Did.DONE
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_nobody_is_evicted_while_one_pod_speaks_for_the_node(
         run_pod(sim, node, "moves", annotations=CONSENTS)
     run_pod(sim, node, "web", gpus=0)
     run_pod(sim, node, "stays", **{"annotations": CONSENTS, **changes})
-    assert drained(cluster, node, consenting=consenting) == (Did.DIFFERS, None)
+    assert drained(cluster, node, consenting=consenting) is Did.DIFFERS
     assert leaving(sim) == set()
 
 
@@ -228,7 +228,7 @@ def test_what_leaves_with_its_node_is_not_evicted(
     sim: Simulator, cluster: Cluster, node: str, changes: dict[str, Any], consenting: bool
 ) -> None:
     run_pod(sim, node, "stays", **changes)
-    assert drained(cluster, node, consenting=consenting) == (Did.DONE, None)
+    assert drained(cluster, node, consenting=consenting) is Did.DONE
     assert leaving(sim) == set()
 
 
@@ -237,7 +237,7 @@ def test_a_gpu_pod_that_is_leaving_without_consent_keeps_its_node(sim: Simulator
     run_pod(sim, node, "web", gpus=0)
     with sim.moved() as world:
         world.delete_pod("ml", "saves")
-    assert drained(cluster, node, consenting=True) == (Did.DIFFERS, None)
+    assert drained(cluster, node, consenting=True) is Did.DIFFERS
     assert leaving(sim) == {"saves"}
 
 
@@ -248,5 +248,5 @@ def test_a_disruption_budget_holds_its_pod_while_others_leave(
     run_pod(sim, node, "held", gpus=gpus, annotations=CONSENTS, labels={"app": "held"})
     run_pod(sim, node, "goes", gpus=gpus, annotations=CONSENTS)
     sim.world.pdbs.append(Pdb(namespace="ml", selector={"app": "held"}, min_available=1))
-    assert drained(cluster, node, consenting=consenting) == ("pdb", timedelta(seconds=10))
+    assert drained(cluster, node, consenting=consenting) == "pdb"
     assert leaving(sim) == {"goes"}
