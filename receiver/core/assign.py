@@ -6,11 +6,10 @@ that order, so the guardrails of `decide` can say which one left how many. A gan
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from receiver.core.budget import BudgetStage, BudgetView, view
 from receiver.core.capacity import (
-    COMING,
     NOT_ALLOWED,
     OPENED,
     RULES,
@@ -25,9 +24,10 @@ from receiver.core.capacity import (
 )
 from receiver.core.consolidate import movable
 from receiver.core.demand import missing_pods, take, why_nowhere, workloads
-from receiver.core.market import Market, Matching, gang_kind
+from receiver.core.gangs import hold, place_gang, place_parts
+from receiver.core.market import Market, Matching
 from receiver.core.model import Facts, Source, SourceState
-from receiver.core.pods import Pod, Workload
+from receiver.core.pods import Workload
 from receiver.core.policy import Policy
 from receiver.core.windows import Bounds
 from receiver.core.words import some
@@ -99,8 +99,11 @@ def assign(facts: Facts, policy: Policy) -> Assignment:
     for workload in waiting:
         if not workload.gang:
             matching.market(workload.pods[0]).enter(workload.pods[0])
-    served = (_serve(workload, matching, allowance) for workload in waiting)
-    misfits = [found for found in served if found is not None]
+    misfits: list[Misfit] = []
+    unserved: set[str] = set()  # gangs without room: what waits beyond their minimum does not start without it
+    for workload in waiting:
+        found = _serve(workload, matching, allowance, unserved)
+        misfits += [found] if found is not None else []
     for tally in tallies.values():
         _hold_floor(tally, allowance)
     for tally in tallies.values():
@@ -113,31 +116,36 @@ def assign(facts: Facts, policy: Policy) -> Assignment:
     )
 
 
-def _serve(workload: Workload, matching: Matching, allowance: Allowance) -> Misfit | None:
-    """Give *workload* room in one of the pools, or note there why not; return a Misfit if no pool can hold it."""
+def _serve(workload: Workload, matching: Matching, allowance: Allowance, unserved: set[str]) -> Misfit | None:
+    """Give *workload* room in one of the pools, or note there why not; return a Misfit if no pool can hold it.
+
+    A gang that gets no room is put into *unserved*.
+    """
     if not workload.gang:
         matching.market(workload.pods[0]).leave(workload.pods[0])
     fitting = [matching.fitting(pod) for pod in workload.pods]
     if not all(fitting):
         alone = next(pod for pod, found in zip(workload.pods, fitting, strict=True) if not found)
+        unserved.add(workload.key)
         return Misfit(workload=workload, detail=why_nowhere(workload, matching.refusals(alone)))
     others = [found for found in fitting[1:] if found is not fitting[0]]
     common = [x for x in fitting[0] if all(x in found for found in others)] if others else fitting[0]
     if missing := missing_pods(workload):
         lacks = f"gang {workload.key} lacks {some(missing, 'pod')} of {workload.least}; no node helps until they exist"
-        _hold(workload, fitting[0][0], "gang_is_complete", lacks)
+        hold(workload, fitting[0][0], "gang_is_complete", lacks)
+        unserved.add(workload.key)
+    elif not workload.gang and workload.pods[0].gang in unserved:
+        detail = f"pod {workload.key} is beyond the minimum of gang {workload.pods[0].gang}, which has no room yet"
+        hold(workload, fitting[0][0], "gangs_whole", detail)
     elif not workload.gang:
         _place_pod(workload, matching.market(workload.pods[0]), common, allowance)
-    elif common:
-        _place_gang(workload, common, matching, allowance)
-    else:
-        _place_parts(workload, fitting, matching, allowance)
+    elif not (
+        place_gang(workload, common, matching, allowance)
+        if common
+        else place_parts(workload, fitting, matching, allowance)
+    ):
+        unserved.add(workload.key)
     return None
-
-
-def _hold(workload: Workload, tally: Tally, rule: str, detail: str) -> None:
-    tally.waiting_gpus += workload.gpus
-    tally.held.append(Held(workload=workload.key, rule=rule, detail=detail))
 
 
 def _place_pod(workload: Workload, market: Market, fitting: Sequence[Tally], allowance: Allowance) -> None:
@@ -186,99 +194,6 @@ def _where_to_buy(fitting: Sequence[Tally], allowance: Allowance) -> Tally:
             return tally
         first = first or tally
     return first or next((x for x in fitting if not x.blocked and not is_full(x)), fitting[0])
-
-
-def _place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching, allowance: Allowance) -> None:
-    """Put all pods of a gang into one pool, or none anywhere: half a gang holds GPUs and computes nothing."""
-    kind, gpus = gang_kind(workload), workload.gpus
-    for tally in fitting:
-        if tally.free >= gpus and tally.too_small.get(kind) != tally.rooms:
-            if _try_gang(workload, tally, allowance, most=0):
-                return
-            tally.too_small[kind] = tally.rooms  # room only shrinks, so the next gang like it need not try
-    ordered = matching.gang_order(workload, fitting)
-    coming = (tally for tally in ordered if tally.shelves[COMING])
-    if any(_try_gang(workload, tally, allowance, most=0, begin=True) for tally in coming):
-        return
-    ready_first = sorted(ordered, key=lambda x: x.blocked or is_full(x))
-    if any(_try_gang(workload, tally, allowance, begin=True) for tally in ready_first):
-        return
-    tally = next((x for x in ordered if not x.blocked), ordered[0])
-    opened = _fill([replace(b, free=dict(b.free)) for b in tally.roomy()], workload.pods, tally)
-    rule = RULES[min(allowance.passes(tally, opened), len(RULES) - 1)]
-    detail = f"gang {workload.key} needs {opened} new nodes at once or none, and {rule} leaves fewer"
-    _hold(workload, tally, "gangs_whole", detail)
-
-
-def _try_gang(
-    workload: Workload, tally: Tally, allowance: Allowance, most: int | None = None, begin: bool = False
-) -> bool:
-    """Place the whole gang in the pool of *tally* with at most *most* new nodes; False leaves all as it was.
-
-    A guardrail may still hold some of them: of a pool on trial a gang gets its first node, and the rest when that
-    one works. *begin* fills nodes too that are on their way and that nobody was given yet.
-    """
-    coming = tally.shelves[COMING] if begin else []
-    begun = tally.roomy()
-    rooms = [*begun, *coming]
-    trial = [replace(b, free=dict(b.free), used=False) for b in rooms]
-    opened = _fill(trial, workload.pods, tally)
-    if most is not None and opened > most:
-        return False
-    if opened and allowance.passes(tally, opened) < len(RULES):
-        return False
-    tally.free -= sum(room.gpus for room in begun) - sum(tried.gpus for tried in trial[: len(begun)])
-    for room, tried in zip(rooms, trial, strict=False):
-        room.free, room.used = tried.free, room.used or tried.used
-    tally.begin([room for room in coming if room.used])
-    for room in trial[len(rooms) :]:
-        tally.add(room)
-    tally.waiting_gpus += workload.gpus
-    if opened:
-        allowance.open(tally, "demand", opened)
-        tally.asking.append(workload)
-    else:
-        tally.settled.append(workload.key)
-    return True
-
-
-def _place_parts(
-    workload: Workload, fitting: Sequence[Sequence[Tally]], matching: Matching, allowance: Allowance
-) -> None:
-    """Place a gang whose pods fit different pools: each part whole in one pool, and all parts or none."""
-    parts: dict[tuple[str, ...], list[Pod]] = {}
-    pools: dict[tuple[str, ...], Sequence[Tally]] = {}
-    for pod, found in zip(workload.pods, fitting, strict=True):
-        key = tuple(x.pool.id for x in found)
-        parts.setdefault(key, []).append(pod)
-        pools[key] = found
-    tallies = {x.pool.id: x for found in fitting for x in found}
-    before = {pool: tally.mark() for pool, tally in tallies.items()}
-    shared = allowance.mark()
-    for key, pods in parts.items():
-        part = replace(workload, pods=tuple(pods))
-        ordered = sorted(matching.gang_order(part, pools[key]), key=lambda x: x.blocked or is_full(x))
-        if not any(_try_gang(part, tally, allowance, begin=True) for tally in ordered):
-            for pool, tally in tallies.items():
-                tally.return_to(before[pool])
-            allowance.return_to(shared)
-            detail = f"the parts of gang {workload.key} fit different pools, and not all of those have room for it"
-            _hold(workload, ordered[0], "gangs_whole", detail)
-            return
-
-
-def _fill(bins: list[Bin], pods: Sequence[Pod], tally: Tally) -> int:
-    """Pack *pods* into *bins*, opening new ones at the end; return how many were opened."""
-    opened = 0
-    for pod in pods:
-        room = next((b for b in bins if take(b.free, pod.requests)), None)
-        if room is None:
-            room = new_bin(tally)
-            take(room.free, pod.requests)
-            bins.append(room)
-            opened += 1
-        room.used = True
-    return opened
 
 
 def _hold_floor(tally: Tally, allowance: Allowance) -> None:

@@ -80,7 +80,7 @@ def _unknown(pool: Pool, state: PoolState, facts: Facts, policy: Policy) -> Iter
     """Nodes that have been neither busy nor idle for long: nothing removes them, so a person must look."""
     for node in state.living:
         spells = [(node.unknown_since, "its GPUs are in use, and no GPU pod holds them")]
-        if node.stage is Stage.BROKEN:
+        if node.stage is Stage.BROKEN and node.busy:  # one that nothing runs on is removed, and told as such
             spells.append((node.lost_at, "it was usable and is no longer Ready, or lost its GPUs"))
         for since, what in spells:
             if since is None or facts.at - since < policy.unknown_after:

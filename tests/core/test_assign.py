@@ -126,6 +126,15 @@ def test_only_the_minimum_of_an_elastic_gang_must_come_together() -> None:
     assert decisions["l40s"].target == 3
 
 
+def test_pods_beyond_the_minimum_of_a_gang_wait_for_it() -> None:
+    waiting = [a_pod(f"rank{n}", gang="ml/train", gang_min=4) for n in range(6)]
+    assignment, decisions = run(facts(a_state(), waiting=waiting), a_policy(a_pool(max_nodes=3)))
+    assert decisions["l40s"].target == 0
+    assert [h.rule for h in assignment.pools["l40s-id"].held] == ["gangs_whole"] * 3
+    _, decisions = run(facts(a_state(), waiting=waiting), a_policy(a_pool(max_nodes=5)))
+    assert decisions["l40s"].target == 5
+
+
 def test_pods_of_a_gang_that_run_count_towards_its_minimum() -> None:
     waiting = [a_pod("rank3", gang="ml/train", gang_min=4)]
     _, decisions = run(facts(a_state(), waiting=waiting, bound_gangs={"ml/train": 3}), a_policy())

@@ -1,0 +1,116 @@
+"""Room for gangs: whole or not at all."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from receiver.core.capacity import COMING, RULES, Allowance, Bin, Held, Tally, is_full, new_bin
+from receiver.core.demand import take
+from receiver.core.market import Matching, gang_kind
+from receiver.core.pods import Pod, Workload
+
+
+def hold(workload: Workload, tally: Tally, rule: str, detail: str) -> None:
+    """Note in *tally* that *workload* got no room, and why."""
+    tally.waiting_gpus += workload.gpus
+    tally.held.append(Held(workload=workload.key, rule=rule, detail=detail))
+
+
+def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching, allowance: Allowance) -> bool:
+    """Put all pods of a gang into one pool, or none anywhere: half a gang holds GPUs and computes nothing.
+
+    Return whether it got them.
+    """
+    kind, gpus = gang_kind(workload), workload.gpus
+    for tally in fitting:
+        if tally.free >= gpus and tally.too_small.get(kind) != tally.rooms:
+            if _try_gang(workload, tally, allowance, most=0):
+                return True
+            tally.too_small[kind] = tally.rooms  # room only shrinks, so the next gang like it need not try
+    ordered = matching.gang_order(workload, fitting)
+    coming = (tally for tally in ordered if tally.shelves[COMING])
+    if any(_try_gang(workload, tally, allowance, most=0, begin=True) for tally in coming):
+        return True
+    ready_first = sorted(ordered, key=lambda x: x.blocked or is_full(x))
+    if any(_try_gang(workload, tally, allowance, begin=True) for tally in ready_first):
+        return True
+    tally = next((x for x in ordered if not x.blocked), ordered[0])
+    opened = _fill([replace(b, free=dict(b.free)) for b in tally.roomy()], workload.pods, tally)
+    rule = RULES[min(allowance.passes(tally, opened), len(RULES) - 1)]
+    detail = f"gang {workload.key} needs {opened} new nodes at once or none, and {rule} leaves fewer"
+    hold(workload, tally, "gangs_whole", detail)
+    return False
+
+
+def _try_gang(
+    workload: Workload, tally: Tally, allowance: Allowance, most: int | None = None, begin: bool = False
+) -> bool:
+    """Place the whole gang in the pool of *tally* with at most *most* new nodes; False leaves all as it was.
+
+    A guardrail may still hold some of them: of a pool on trial a gang gets its first node, and the rest when that
+    one works. *begin* fills nodes too that are on their way and that nobody was given yet.
+    """
+    coming = tally.shelves[COMING] if begin else []
+    begun = tally.roomy()
+    rooms = [*begun, *coming]
+    trial = [replace(b, free=dict(b.free), used=False) for b in rooms]
+    opened = _fill(trial, workload.pods, tally)
+    if most is not None and opened > most:
+        return False
+    if opened and allowance.passes(tally, opened) < len(RULES):
+        return False
+    tally.free -= sum(room.gpus for room in begun) - sum(tried.gpus for tried in trial[: len(begun)])
+    for room, tried in zip(rooms, trial, strict=False):
+        room.free, room.used = tried.free, room.used or tried.used
+    tally.begin([room for room in coming if room.used])
+    for room in trial[len(rooms) :]:
+        tally.add(room)
+    tally.waiting_gpus += workload.gpus
+    if opened:
+        allowance.open(tally, "demand", opened)
+        tally.asking.append(workload)
+    else:
+        tally.settled.append(workload.key)
+    return True
+
+
+def place_parts(
+    workload: Workload, fitting: Sequence[Sequence[Tally]], matching: Matching, allowance: Allowance
+) -> bool:
+    """Place a gang whose pods fit different pools: each part whole in one pool, and all parts or none.
+
+    Return whether they got them.
+    """
+    parts: dict[tuple[str, ...], list[Pod]] = {}
+    pools: dict[tuple[str, ...], Sequence[Tally]] = {}
+    for pod, found in zip(workload.pods, fitting, strict=True):
+        key = tuple(x.pool.id for x in found)
+        parts.setdefault(key, []).append(pod)
+        pools[key] = found
+    tallies = {x.pool.id: x for found in fitting for x in found}
+    before = {pool: tally.mark() for pool, tally in tallies.items()}
+    shared = allowance.mark()
+    for key, pods in parts.items():
+        part = replace(workload, pods=tuple(pods))
+        ordered = sorted(matching.gang_order(part, pools[key]), key=lambda x: x.blocked or is_full(x))
+        if not any(_try_gang(part, tally, allowance, begin=True) for tally in ordered):
+            for pool, tally in tallies.items():
+                tally.return_to(before[pool])
+            allowance.return_to(shared)
+            detail = f"the parts of gang {workload.key} fit different pools, and not all of those have room for it"
+            hold(workload, ordered[0], "gangs_whole", detail)
+            return False
+    return True
+
+
+def _fill(bins: list[Bin], pods: Sequence[Pod], tally: Tally) -> int:
+    """Pack *pods* into *bins*, opening new ones at the end; return how many were opened."""
+    opened = 0
+    for pod in pods:
+        room = next((b for b in bins if take(b.free, pod.requests)), None)
+        if room is None:
+            room = new_bin(tally)
+            take(room.free, pod.requests)
+            bins.append(room)
+            opened += 1
+        room.used = True
+    return opened
