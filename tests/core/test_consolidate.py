@@ -1,5 +1,6 @@
 """Busy nodes that could be emptied: only with the consent of every pod, and only into room that is there."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -29,7 +30,7 @@ from tests.core.builders import (
     rules,
     run,
 )
-from tests.core.worlds import LAWS, World, worlds
+from tests.core.worlds import LAWS, SAID, World, worlds
 
 MINUTE = timedelta(minutes=1)
 HOUR_ENDS_SOON = NOW - 57 * MINUTE
@@ -246,6 +247,33 @@ def test_what_is_emptied_fits_into_what_else_runs(world: World) -> None:
     assert not moves & needed
     rest = [n for n in nodes if n.instance not in moves and n.cordoned_by is None and (n.pods or n.instance in needed)]
     assert sum(p.gpus for p in guests) <= sum(max(0, sum(n.free.values())) for n in rest)
+
+
+@LAWS
+@given(st.lists(st.lists(st.sampled_from(SAID), min_size=1, max_size=2), max_size=4))
+def test_exactly_the_nodes_whose_pods_all_consent_can_be_emptied(said: list[list[dict[str, Any]]]) -> None:
+    """A focused law: full nodes, and one beside them with room for everything."""
+    nodes = [
+        holding(f"n{n}", *(a_guest(f"p{n}-{i}", **{"evictable": False, "owner": "", **s}) for i, s in enumerate(pods)))
+        for n, pods in enumerate(said)
+    ]
+    full = [replace(n, allocatable={GPU: len(n.pods)}) for n in nodes]
+    room = staying(allocatable={GPU: 16})
+    agreed = {f"n{n}" for n, pods in enumerate(said) if all(s == YES for s in pods)}
+    policy = a_policy(a_pool(resources={GPU: 16}, max_nodes=16))
+    assert emptied(*full, room, policy=policy) == agreed
+    decision = answer(a_state(*full, room), policy)
+    assert {i.removeprefix("i-") for i in decision.candidates} == agreed
+
+
+@LAWS
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.lists(st.integers(1, 4), min_size=1, max_size=3))
+def test_no_node_is_emptied_that_waiting_work_needs(pods: list[int], waiting: list[int]) -> None:
+    """A focused law: nodes of four GPUs with one pod each, whose owner consents."""
+    nodes = [holding(f"n{n}", a_guest(f"p{n}", g), gpus=4) for n, g in enumerate(pods)]
+    found = facts(a_state(*nodes), waiting=[a_pod(f"w{n}", g) for n, g in enumerate(waiting)])
+    wanted = assign(found, a_policy(a_pool(resources={GPU: 4}, max_nodes=16))).pools["l40s-id"]
+    assert not wanted.movable & wanted.needed
 
 
 @LAWS

@@ -265,12 +265,20 @@ def test_a_pod_that_waits_beside_a_node_for_it_is_told_with_the_difference(found
     [
         pytest.param(ignored({"created_at": ago(1.9)}), id="it waits for a moment"),
         pytest.param(ignored(idle_since=ago(1.9)), id="the node is free for a moment"),
-        pytest.param(ignored(idle_since=None, pods=(a_pod("other"),)), id="the node is busy"),
         pytest.param(ignored({"node_selector": {"gpu": "h100"}}), id="it fits no pool"),
     ],
 )
 def test_a_pod_that_waits_is_no_news_when(found: Facts) -> None:
     assert told(found, a_policy(LABELLED)) == []
+
+
+def test_a_pod_that_waits_beside_a_busy_node_with_a_free_gpu_is_no_news() -> None:
+    """Nobody knows since when that GPU is free."""
+    node = a_busy_node(allocatable={GPU: 2}, labels={"gpu": "l40s"})
+    found = facts(a_state(node), waiting=[a_pod(created_at=ago(60))])
+    policy = a_policy(a_pool(resources={GPU: 2}))
+    assert assign(found, policy).pools["l40s-id"].placed == (("ml/train", "i-n1"),)
+    assert told(found, policy) == []
 
 
 # --- other hands ------------------------------------------------------------------------------------------
