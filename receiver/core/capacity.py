@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 
 from receiver.core.actions import ActionKind, VictimStage
@@ -13,8 +13,8 @@ from receiver.core.demand import IGNORED_NAMESPACES, take
 from receiver.core.model import ON_ITS_WAY, CordonedBy, Facts, Node, PoolState, SignalAction, Stage
 from receiver.core.pods import Workload
 from receiver.core.policy import Policy, Pool
+from receiver.core.provisioning import probes_left, stuck_on_the_way, unlisted_too_long
 from receiver.core.windows import Bounds, bounds_at
-from receiver.core.words import some
 
 Requests = tuple[tuple[str, int], ...]
 
@@ -153,7 +153,6 @@ class Tally:
 
 LONGEST_GROWTH_BACKOFF = timedelta(hours=1)
 LONGEST_REMOVAL_BACKOFF = timedelta(hours=25)
-LONGEST_PROVISIONING_BACKOFF = timedelta(hours=27)
 SHORT_LOSS = timedelta(minutes=3)
 RULES = ("within_budget", "within_maximum", "within_limits")
 
@@ -273,55 +272,6 @@ def _is_coming(node: Node, pool: Pool, facts: Facts) -> bool:
     if node.stage is Stage.BROKEN and node.lost_at is not None:
         return not node.busy and facts.at - node.lost_at <= SHORT_LOSS  # a device plugin that restarts
     return node.stage in ON_ITS_WAY and facts.at - node.created_at <= pool.provision_timeout
-
-
-def unlisted_too_long(pool: Pool, state: PoolState, now: datetime) -> bool:
-    """True when Civo was asked for nodes longer than the provision timeout ago and still lists fewer."""
-    since = state.required_since
-    return state.unlisted > 0 and since is not None and now - since > pool.provision_timeout
-
-
-def stuck_nodes(pool: Pool, state: PoolState, now: datetime) -> tuple[Node, ...]:
-    """The nodes that did not become usable in time, or came up broken."""
-    return tuple(
-        n
-        for n in state.living
-        if not n.was_usable
-        and (n.stage is Stage.BROKEN or (n.stage in ON_ITS_WAY and now - n.created_at > pool.provision_timeout))
-    )
-
-
-def dead_nodes(pool: Pool, state: PoolState, now: datetime) -> tuple[Node, ...]:
-    """The nodes that had their time and are not usable, by nobody's doubt: a node that Kubernetes does not know is
-    not dead while it knows nodes that belong to no instance."""
-    stuck = [n for n in stuck_nodes(pool, state, now) if now - n.watched_since > pool.provision_timeout]
-    return (*(n for n in stuck if n.registered or not state.unjoined), *lost_nodes(pool, state, now))
-
-
-def lost_nodes(pool: Pool, state: PoolState, now: datetime) -> tuple[Node, ...]:
-    """The nodes that were usable, broke, and did not come back in the time that a new one may take."""
-    broken = (n for n in state.living if n.was_usable and n.stage is Stage.BROKEN)
-    return tuple(n for n in broken if n.lost_at is not None and now - n.lost_at > pool.provision_timeout)
-
-
-def stuck_on_the_way(pool: Pool, state: PoolState, now: datetime) -> tuple[str, ...]:
-    """Names of the nodes that did not become usable in time, or came up broken, and the ones Civo never built."""
-    late = [n.name for n in stuck_nodes(pool, state, now)]
-    missing = [f"{some(state.unlisted, 'node')} that Civo does not list"] if unlisted_too_long(pool, state, now) else []
-    return (*late, *missing)
-
-
-def probes_left(state: PoolState, now: datetime) -> int | None:
-    """New nodes that a pool may ask for after nodes that never became usable; None when all is well.
-
-    While it backs off from provisioning: none. After that one node on trial, until one becomes usable: a pool
-    whose GPUs never come would otherwise cost a whole paid unit per waiting node, again and again.
-    """
-    if state.provisioning is None:
-        return None
-    if state.provisioning.holds(now, LONGEST_PROVISIONING_BACKOFF):
-        return 0
-    return max(0, 1 - len(state.of(*ON_ITS_WAY)) - state.unlisted)
 
 
 def is_full(tally: Tally) -> bool:

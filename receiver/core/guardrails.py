@@ -12,14 +12,16 @@ from receiver.core.actions import ActionKind, Reason, Verdict
 from receiver.core.assign import Wanted, floor_gives_way
 from receiver.core.capacity import (
     LONGEST_GROWTH_BACKOFF,
-    LONGEST_PROVISIONING_BACKOFF,
     LONGEST_REMOVAL_BACKOFF,
-    probes_left,
-    stuck_on_the_way,
 )
 from receiver.core.counts import undone_by_others
 from receiver.core.model import PoolState, Signal, SignalAction, Source
 from receiver.core.policy import Fallback, Policy, Pool
+from receiver.core.provisioning import (
+    LONGEST_PROVISIONING_BACKOFF,
+    probes_left,
+    stuck_on_the_way,
+)
 from receiver.core.words import some
 
 

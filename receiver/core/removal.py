@@ -4,11 +4,13 @@ from collections.abc import Sequence
 
 from receiver.core.actions import Because, Victim
 from receiver.core.assign import floor_gives_way
-from receiver.core.capacity import dead_nodes
 from receiver.core.cost import next_unit_at
 from receiver.core.guardrails import Case
 from receiver.core.model import CordonedBy, Node, SignalAction, Stage
 from receiver.core.moments import removal_moment, unit_ends_soon
+from receiver.core.provisioning import (
+    dead_nodes,
+)
 
 
 def is_dead(node: Node) -> bool:

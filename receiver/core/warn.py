@@ -4,11 +4,14 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 from receiver.core.assign import Assignment
-from receiver.core.capacity import lost_nodes, stuck_on_the_way
 from receiver.core.counts import undone_by_others
 from receiver.core.model import Backoff, Drift, Facts, Node, PoolState, Stage
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import Policy, Pool
+from receiver.core.provisioning import (
+    lost_nodes,
+    stuck_on_the_way,
+)
 from receiver.core.tell import Notice, Severity
 from receiver.core.words import some
 

@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.core.actions import Action, Because, Change, Decision, Verdict
-from receiver.core.capacity import probes_left
 from receiver.core.model import ON_ITS_WAY, Backoff, CordonedBy, Node, PoolState, Stage
 from receiver.core.plan import join, plan, provisioning_failed
 from receiver.core.policy import Policy
+from receiver.core.provisioning import (
+    probes_left,
+)
 from tests.core.builders import (
     GPU,
     NOW,
