@@ -208,9 +208,10 @@ class Maker:
         error = dice.choice(
             ["crash", "crash", "locked"] if name.startswith("store") else ["crash", "timeout", "timeout"]
         )
+        after = self.chance(0.5)
         if name == "cloud.resize" and self.chance(0.3):
-            error = dice.choice(["wont", "rescaling", "slow_down"])
-        self._add("fault", on=name, error=error, after=self.chance(0.5))
+            error, after = dice.choice(["wont", "rescaling", "slow_down"]), False  # a refusal has no effect
+        self._add("fault", on=name, error=error, after=after)
 
     def _pick(self) -> What:
         return {"pool": self.dice.choice(self.pools).id, "which": self.dice.randint(0, 5)}

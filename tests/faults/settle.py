@@ -2,6 +2,7 @@
 
 Everything placeable has run, every pool is at its floor with its spare nodes, no cordon of ours is left, nothing is
 open. Left out, because a person or the next month has to come first: growth that the budget does not cover any more,
+growth of a pool whose count somebody lowered again and again (it waits a day for a word with them),
 and the size of pools at a Civo that never counts a removal, or seems not to (it builds a replacement; removals stop
 for a day and that is told).
 """
@@ -55,7 +56,7 @@ def _placeable(run: "Run", pods: list[WorldPod]) -> bool:
         all(run.truth.fits(p, plan) and run.truth.fits(p, plan, real=True) for p in pods)
         and nodes_for(pods, plan) <= _may_have(run, plan)
         for plan in run.scenario.pools
-        if plan.price is not None
+        if plan.price is not None and not _undone(run, plan)
     )
 
 
@@ -93,7 +94,8 @@ def _sizes(run: "Run", tight: bool) -> Iterator[str]:
         rest = max(_rest(plan) if plan.price is not None else 0, _hosts(run, plan))
         if pool.required > max(rest, _kept_by_work(run, plan)) and not _looks_replaced(run, plan):
             yield f"{plan.id} asks for {pool.required} nodes, {rest} would do"
-        if pool.required < rest and not tight and rest <= run.truth.max_nodes(plan.id, run.clock()):
+        held = tight or _undone(run, plan)
+        if pool.required < rest and not held and rest <= run.truth.max_nodes(plan.id, run.clock()):
             yield f"{plan.id} asks for {pool.required} nodes of {rest}"
 
 
@@ -107,6 +109,12 @@ def _looks_replaced(run: "Run", plan: PoolPlan) -> bool:
     """True where somebody else's growth may have come while the count was late: that looks like a replacement."""
     late = run.scenario.behaviour.get("decrement", "at_once") != "at_once"
     return late and any(e.kind in ("count", "recycle") and e.what["pool"] == plan.id for e in run.scenario.events)
+
+
+def _undone(run: "Run", plan: PoolPlan) -> bool:
+    """True where somebody lowered the count again and again: growth there waits a day for a person."""
+    down = [e for e in run.scenario.events if e.kind == "delete_instance" or e.what.get("by", 0) < 0]
+    return len([e for e in down if e.what.get("pool") == plan.id]) > 1
 
 
 def _kept_by_work(run: "Run", plan: PoolPlan) -> int:
