@@ -26,6 +26,7 @@ LONGEST_DELAY = timedelta(hours=1)  # a Retry-After beyond this is not believed
 MOST_ATTEMPTS = 5
 RESCALING = "cannot_scale_already_rescaling_cluster"  # normal while nodes build, and the same for every pool
 PATIENT_ATTEMPTS = 40
+DRAIN_WITHIN = timedelta(minutes=15)
 MUST_GO_WITHIN = timedelta(minutes=15)
 POLL_DELETED = timedelta(seconds=5)
 FINISHED = (VictimStage.GONE, VictimStage.SPARED)
@@ -180,9 +181,11 @@ def _retire(action: Action, state: PoolState, wanted: Collection[str], hands: Ha
         return Progress(action=moved, outcome=ended, late=late_after(moved, state, now) if confirmed else None)
     if trouble is not None:
         return _later(moved, state, trouble, now)
-    there = [v for v in victims if v.stage is VictimStage.DELETED and now - (v.since or now) > MUST_GO_WITHIN]
+    listed = {n.instance for n in state.nodes if not n.leaving}
+    deleted = (v for v in victims if v.stage is VictimStage.DELETED and now - (v.since or now) > MUST_GO_WITHIN)
+    there = [v.node for v in deleted if v.instance in listed]
     if there:
-        detail = f"Civo took the DELETE of {_names(moved)} and still lists them after {MUST_GO_WITHIN}"
+        detail = f"Civo took the DELETE of {', '.join(there)} and still lists it after {MUST_GO_WITHIN}"
         stopped = _give_up(moved, state, detail, now)
         return replace(stopped, backoff=removals_stopped(detail, now))
     again = _look_again_at(moved, now)
@@ -257,11 +260,23 @@ def _retire_one(
     if not moves and cluster.gpu_pods_on(node.name):
         return _spare(victim, node, action, hands, now)
     if victim.because is not Because.STUCK or node.stage is Stage.INSTALLING:  # a dead node's pods cannot leave it
-        drained = cluster.drain(node.name, consenting=moves)
+        drained = _drain(victim, node, action, hands, now)
         if _made(drained) is Did.DIFFERS:
             _spare(victim, node, action, hands, now)
             raise _RefusedError(drained.sentence)
     return _delete(victim, node, action, hands, now)
+
+
+def _drain(victim: Victim, node: Node, action: Action, hands: Hands, now: datetime) -> Receipt:
+    """Drain *node*; one that cannot be emptied in time is spared: pods may come back as fast as they are evicted."""
+    assert hands.cluster is not None
+    try:
+        return hands.cluster.drain(node.name, consenting=victim.because is Because.CONSOLIDATED)
+    except TryLater as error:
+        if now - (victim.since or now) <= DRAIN_WITHIN:
+            raise
+        _spare(victim, node, action, hands, now)
+        raise _RefusedError(f"not drained within {DRAIN_WITHIN}: {error}") from error
 
 
 def _delete(victim: Victim, node: Node, action: Action, hands: Hands, now: datetime) -> Victim:

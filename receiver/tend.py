@@ -48,10 +48,11 @@ def dress_nodes(work: Work) -> None:
         for node in bare:
             try:
                 work.hands.ready()
-                cluster.dress(node.name, pool.labels, pool.taints)
+                receipt = cluster.dress(node.name, pool.labels, pool.taints)
+                log.info("labels and taints", node=node.name, did=receipt.did.value, detail=receipt.sentence)
             except (TryLater, WontWork) as error:
                 log.warning("labels and taints not put on", node=node.name, error=str(error))
-                return
+                break  # the next pool may do better
 
 
 def _is_bare(node: Node, pool: Pool) -> bool:

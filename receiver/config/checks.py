@@ -130,6 +130,15 @@ def _pool(pool: PoolSpec, here: Path) -> Iterator[Finding]:
             remedy="lower low or raise high",
             over=(high,),
         )
+    seen: set[tuple[str, str]] = set()
+    for number, taint in enumerate(pool.taints):
+        if (taint.key, taint.effect) in seen:
+            yield Finding(
+                path=(*here, "taints", number),
+                problem=f"is a second taint {taint.key} with the effect {taint.effect}",
+                remedy="keep one: Kubernetes allows one value per key and effect",
+            )
+        seen.add((taint.key, taint.effect))
     if not pool.resources:
         yield Finding(
             path=(*here, "resources"),

@@ -430,3 +430,16 @@ def test_a_resolved_alert_counts_after_the_clock_was_set_back(store: Store) -> N
     store.remember(told(True), START + HOUR)
     store.remember(told(False), START)
     assert [a.firing for a in store.remembered_alerts(START - 4 * MINUTE)] == [False]
+
+
+def test_a_node_whose_pods_come_back_as_fast_as_they_are_evicted_is_given_up(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(billing=EVERY_SECOND), store=store)
+
+    def drain(node: str, *, consenting: bool = False) -> Receipt:
+        raise TryLater(f"web/web0 still leaving {node}", code="draining", delay=timedelta(seconds=5))
+
+    life.wrap_cluster = lambda inner: Wrapped(inner, drain=drain)
+    until_cordoned(life)
+    life.run(20 * MINUTE)
+    assert any("removal stopped" in t for t in life.notices())
+    assert [n.unschedulable for n in life.world.nodes.values()] == [False]

@@ -28,7 +28,8 @@ class Reading:
 
     def memory_at(self, when: datetime) -> float:
         """Used memory (ratio) at *when*."""
-        return self.memory + self.slope * (when - self.at).total_seconds() if self.slope else self.memory
+        grown = self.slope * (when - self.at).total_seconds() if self.slope else 0.0
+        return max(0.0, min(1.0, self.memory + grown))
 
 
 class Gaps:
