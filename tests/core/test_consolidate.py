@@ -118,7 +118,7 @@ def test_all_pods_of_a_node_move_or_none() -> None:
 def test_what_could_not_be_moved_leaves_its_room_to_others() -> None:
     """The two pods of one node find room for one of them only; the one of the next node takes that."""
     policy = a_policy(a_pool(resources={GPU: 4}))
-    small = holding("small", a_guest("a"), a_guest("b", 2, node_selector={"none": "such"}), gpus=4)
+    small = holding("a-small", a_guest("a", 2), a_guest("b", node_selector={"none": "such"}), gpus=4)
     large = holding("large", a_guest("c", 3), gpus=4)
     room = holding("room", a_guest("d", evictable=False), gpus=4)
     assert emptied(small, large, room, policy=policy) == {"large"}
@@ -148,18 +148,18 @@ def test_an_idle_node_that_waiting_work_needs_may_take_pods_too() -> None:
 @pytest.mark.parametrize(
     ("offer", "pod"),
     [
-        pytest.param({}, {"node_selector": {"kind": "one"}}, id="its selector names another pool"),
+        pytest.param(None, {"node_selector": {"kind": "one"}}, id="its selector names another pool"),
         pytest.param({"labels": {}}, {"node_selector": {"kind": "two"}}, id="the nodes there lack the label"),
         pytest.param({"taints": (Taint(key="other"),)}, {}, id="the nodes there carry a taint"),
     ],
 )
-def test_pods_do_not_move_to_a_pool_that_they_do_not_fit(offer: dict[str, Any], pod: dict[str, Any]) -> None:
+def test_pods_do_not_move_to_a_pool_that_they_do_not_fit(offer: dict[str, Any] | None, pod: dict[str, Any]) -> None:
     one, two = (a_pool(kind, resources={GPU: 2}, labels={"kind": kind}) for kind in ("one", "two"))
 
-    def moved(fits: dict[str, Any], shown: dict[str, Any]) -> frozenset[str]:
+    def moved(fits: dict[str, Any], shown: dict[str, Any] | None) -> frozenset[str]:
         states = (
             a_state(holding("n1", a_guest("moves", **fits)), pool="one-id"),
-            a_state(staying(), pool="two-id", offer=an_offer(two, **shown)),
+            a_state(staying(), pool="two-id", offer=None if shown is None else an_offer(two, **shown)),
         )
         return assign(facts(*states), a_policy(one, two)).pools["one-id"].movable
 

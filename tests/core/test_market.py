@@ -56,9 +56,9 @@ def test_pods_of_other_pools_do_not_make_a_node_cheap() -> None:
 
 
 def test_the_larger_of_those_that_wait_are_counted_first() -> None:
-    """Beside the first pod five GPUs wait; a node of four holds that of three, and no more: 8 USD for all four."""
+    """A node of four holds the pods of one and of three: 7 USD for four GPUs, not for two."""
     pools = [a_kind("four", "7", gpus=4), a_kind("three", "6", gpus=3)]
-    assert bought(pools, a_pod("a", 1), a_pod("b", 3, created_at=NOW)) == {"four": 1}
+    assert bought(pools, a_pod("a"), a_pod("b"), a_pod("c", 3)) == {"four": 1, "three": 1}
 
 
 def test_with_all_else_alike_the_cheaper_full_node_wins_then_the_name() -> None:
@@ -68,7 +68,10 @@ def test_with_all_else_alike_the_cheaper_full_node_wins_then_the_name() -> None:
 
 
 def test_a_pool_without_a_price_comes_last() -> None:
-    assert bought([a_kind("a", None), a_kind("b", "99")], a_pod()) == {"b": 1}
+    pools = [a_kind("a", None), a_kind("b", "99")]
+    assert bought(pools, a_pod()) == {"b": 1}
+    held = facts(a_state(pool="a-id"), a_state(pool="b-id", silenced_by="ops"), waiting=[a_pod()])
+    assert run(held, a_policy(*pools))[1]["b"].deciding.rule == "not_silenced"  # it is b that is asked
 
 
 @pytest.mark.parametrize("gang", [None, "ml/train"])
