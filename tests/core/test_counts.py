@@ -300,6 +300,16 @@ def test_the_other_way_stays_open() -> None:
     assert decided(raised, waiting=[a_pod()]).target == 1
 
 
+@pytest.mark.parametrize(("pods", "target"), [(1, 0), (2, 2), (3, 3)])
+def test_growth_never_asks_for_a_count_below_the_one_that_civo_shows(pods: int, target: int) -> None:
+    """Two removed nodes are still counted: asking for one would lower Civo's count, and Civo would choose a node."""
+    decision = decided(a_state(uncounted=2), waiting=[a_pod(f"p{n}") for n in range(pods)])
+    assert decision.target == target
+    if not target:
+        assert decision.deciding.rule == "one_change_at_a_time"
+        assert decision.deciding.detail == "Civo still counts 2 removed nodes: 1 would lower its count"
+
+
 def test_work_goes_to_another_pool_while_somebody_keeps_lowering_the_cheap_one() -> None:
     policy = a_policy(a_pool(), a_pool("dear", price_usd_per_hour=Decimal(9)))
     cheap = replace(lowered([1, 2, 3]), nodes=(), required=0)

@@ -81,6 +81,7 @@ def test_a_node_goes_that(node: Node) -> None:
         pytest.param(lost(lost_at=None), id="broke at an unknown time"),
         pytest.param(lost(pods=(a_pod(),)), id="broke under a pod"),
         pytest.param(never_up(stage=Stage.UNKNOWN), id="could not be looked at"),
+        pytest.param(never_up(seen_since=NOW - 20 * MINUTE), id="nobody watched for so long"),
         pytest.param(never_up(protected=True), id="is protected"),
         pytest.param(lost(hosts=("prometheus-0",)), id="hosts Prometheus"),
         pytest.param(never_up(cordoned_by=CordonedBy.SOMEONE), id="somebody else cordoned"),
@@ -88,6 +89,13 @@ def test_a_node_goes_that(node: Node) -> None:
 )
 def test_a_node_stays_that(node: Node) -> None:
     assert answer(a_state(node)).candidates == ()
+
+
+def test_a_node_that_kubernetes_does_not_know_stays_while_it_knows_nodes_of_no_instance() -> None:
+    node = never_up(registered=False)
+    assert answer(a_state(node, unjoined=("k3s-other",))).candidates == ()
+    assert answer(a_state(node)).candidates == ("i-dead",)
+    assert answer(a_state(never_up(), unjoined=("k3s-other",))).candidates == ("i-dead",)
 
 
 def test_a_dead_node_is_not_kept_for_its_paid_hour() -> None:
