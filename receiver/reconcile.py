@@ -11,7 +11,7 @@ from receiver.core import tell, warn
 from receiver.core.actions import Action, ActionKind, Change, Decision, Outcome, OutcomeKind, VictimStage
 from receiver.core.assign import Assignment, assign
 from receiver.core.counts import late_after
-from receiver.core.decide import decide_all
+from receiver.core.decide import being_removed, decide_all
 from receiver.core.model import Facts, PoolState, Source
 from receiver.core.picture import picture
 from receiver.core.plan import join, plan, provisioning_failed
@@ -95,7 +95,7 @@ def _settle(facts: Facts, store: Store, policy: Policy, now: datetime) -> Facts:
     if not facts.up(Source.CIVO):
         return facts
     pools: list[PoolState] = []
-    grown = 0
+    grown = removed = 0
     for state in facts.pools:
         action = state.open_action
         outcome = settled(action, state, now) if action else None
@@ -105,6 +105,7 @@ def _settle(facts: Facts, store: Store, policy: Policy, now: datetime) -> Facts:
         late = late_after(action, state, now) if outcome.kind is OutcomeKind.CONFIRMED else None
         store.closed(action, outcome, None, tell.ended(action, outcome, None, policy, None), late=late)
         done = replace(state, open_action=None)
+        removed += being_removed(state)
         if late is not None:
             done = replace(done, required=late.expected, uncounted=late.shown - late.expected)
         if outcome.kind is OutcomeKind.CONFIRMED and action.kind is ActionKind.GROW:
@@ -113,7 +114,8 @@ def _settle(facts: Facts, store: Store, policy: Policy, now: datetime) -> Facts:
         elif outcome.kind is OutcomeKind.CONFIRMED:
             done = replace(done, last_shrink_at=now, removal_backoff=None)
         pools.append(done)
-    return replace(facts, pools=tuple(pools), grown_last_hour=facts.grown_last_hour + grown)
+    grown, removed = facts.grown_last_hour + grown, facts.removed_last_hour + removed
+    return replace(facts, pools=tuple(pools), grown_last_hour=grown, removed_last_hour=removed)
 
 
 def _stop_removals(facts: Facts, replaced: Mapping[str, str], store: Store, policy: Policy, now: datetime) -> Facts:
