@@ -103,6 +103,8 @@ def test_exactly_the_nodes_that_nothing_speaks_for_go_at_their_hours_end(
     assert set(decision.candidates) == free
     left = len(free) if per_hour is None else max(0, per_hour - before)
     assert decision.target == len(there) - min(len(free), left)
+    action = plan(decision, a_state(*there), policy)
+    assert len(action.victims if action else ()) == len(there) - decision.target
 
 
 @LAWS
