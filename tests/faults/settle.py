@@ -94,7 +94,7 @@ def _sizes(run: "Run", tight: bool) -> Iterator[str]:
         rest = max(_rest(plan) if plan.price is not None else 0, _hosts(run, plan))
         if pool.required > max(rest, _kept_by_work(run, plan)) and not _looks_replaced(run, plan):
             yield f"{plan.id} asks for {pool.required} nodes, {rest} would do"
-        held = tight or _undone(run, plan)
+        held = tight or _undone(run, plan) or _may_have(run, plan) < rest
         if pool.required < rest and not held and rest <= run.truth.max_nodes(plan.id, run.clock()):
             yield f"{plan.id} asks for {pool.required} nodes of {rest}"
 

@@ -1,12 +1,15 @@
 """Small examples of what the random worlds found, one per bug."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 from receiver.core.model import Backoff
+from receiver.core.policy import Billing, Limits
 from receiver.ports import Store, TryLater
+from receiver.replay.world import WorldPool
 from tests.core.builders import NOW, a_pod, a_state, facts, run
 from tests.core.builders import a_policy as a_core_policy
-from tests.reconcile.harness import Life, a_policy, a_world, until_cordoned
+from tests.reconcile.harness import GPU, SIZE, Life, a_policy, a_world, until_cordoned
 
 
 def test_a_removal_that_waits_for_its_retry_does_not_step_ten_times_a_second(store: Store) -> None:
@@ -26,3 +29,15 @@ def test_a_gang_gets_a_node_on_trial_after_nodes_that_never_came_up() -> None:
     ranks = [a_pod(f"rank{n}", gang="ml/train", gang_min=2) for n in range(2)]
     _, decisions = run(facts(a_state(provisioning=failed), waiting=ranks), a_core_policy())
     assert decisions["l40s"].target == 1
+
+
+def test_a_removal_that_ends_in_this_step_still_counts_against_the_hourly_limit(store: Store) -> None:
+    # found by world 6414: in the step that closed two removals a third node went, of two an hour
+    two = ("one", "two")
+    world = a_world(*(WorldPool(id=f"{n}-id", size=SIZE, resources={GPU: 1}, count=1) for n in two))
+    pools = [replace(a_policy().pools[0], id=f"{n}-id", name=n, idle_for=timedelta(minutes=2)) for n in two]
+    policy = a_policy(*pools, limits=Limits(max_removals_per_hour=1), billing=Billing(granularity=timedelta(seconds=1)))
+    life = Life(world=world, policy=policy, store=store)
+    life.run(timedelta(minutes=20))
+    assert len(life.writes("retire")) == 1
+    assert len(life.writes("cordon")) == 1
