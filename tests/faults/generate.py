@@ -145,7 +145,12 @@ class Maker:
             least = self.dice.choice([0, 0, 1, pods])
             hosts = {"app.kubernetes.io/name": "prometheus"} if self.chance(0.3) else {}
             self._add(
-                "cpu", id=f"web{number}", pods=pods, min_available=least, labels=hosts, tolerations=self._tolerates()
+                "cpu",
+                id=f"web{number}",
+                pods=pods,
+                min_available=least,
+                labels=hosts,
+                tolerations=self.dice.choice([[], [["gpu", "Exists", "", "NoSchedule"]]]),
             )
 
     def _job(self, at: float, call: str | None = None) -> None:

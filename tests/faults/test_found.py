@@ -41,3 +41,16 @@ def test_a_removal_that_ends_in_this_step_still_counts_against_the_hourly_limit(
     life.run(timedelta(minutes=20))
     assert len(life.writes("retire")) == 1
     assert len(life.writes("cordon")) == 1
+
+
+def test_a_count_raised_between_the_cordon_and_the_delete_is_no_replacement(store: Store) -> None:
+    # found by world 6359: the removal was judged by the count at its opening, and removals stopped for a day
+    world = a_world(WorldPool(id="l40s-id", size=SIZE, resources={GPU: 1}, count=1))
+    pool = replace(a_policy().pools[0], idle_for=timedelta(minutes=2))
+    life = Life(world=world, policy=a_policy(pool, billing=Billing(granularity=timedelta(seconds=1))), store=store)
+    while not life.writes("cordon"):
+        life.run(timedelta(seconds=1))
+    world.resize("l40s-id", 2)
+    life.run(timedelta(hours=1))
+    assert len(life.writes("retire")) == 2
+    assert life.required() == 0
