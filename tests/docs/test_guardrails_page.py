@@ -10,7 +10,7 @@ from receiver.core.model import Node, SignalAction, Stage
 from receiver.core.pods import PodPhase
 from tests.core.builders import GPU, a_busy_node, a_node, a_pod, a_policy, a_pool, a_signal, a_state, facts, run
 from tests.core.test_decide import HOUR_ENDS_SOON, SOURCES, TABLE
-from tests.core.test_laws import World, decided, worlds
+from tests.core.worlds import World, decided, worlds
 from tests.docs.pages import headings, section, table, text_of
 
 PAGE = text_of("docs/guardrails.md")
