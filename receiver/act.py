@@ -259,7 +259,7 @@ def _retire_one(
     moves = victim.because is Because.CONSOLIDATED
     if not moves and cluster.gpu_pods_on(node.name):
         return _spare(victim, node, action, hands, now)
-    if victim.because is not Because.STUCK or node.stage is Stage.INSTALLING:  # a dead node's pods cannot leave it
+    if node.ready:  # the pods of a node that does not answer cannot leave it
         drained = _drain(victim, node, action, hands, now)
         if _made(drained) is Did.DIFFERS:
             _spare(victim, node, action, hands, now)
@@ -285,7 +285,11 @@ def _delete(victim: Victim, node: Node, action: Action, hands: Hands, now: datet
     if hands.cluster.gpu_pods_on(node.name):
         return _spare(victim, node, action, hands, now)
     hands.ready()
-    _made(hands.cloud.retire(action.pool, victim.instance))
+    try:
+        _made(hands.cloud.retire(action.pool, victim.instance))
+    except WontWork as error:  # this one stays; the others need not
+        _spare(victim, node, action, hands, now)
+        raise _RefusedError(f"{error.code}: {error}") from error
     return replace(victim, stage=VictimStage.DELETED, since=now)
 
 

@@ -222,6 +222,7 @@ def _node(instance: Instance, pool: Pool, seen: _Seen, past: PoolMemory) -> Node
         stage=Stage.DELETING if _is_deleted(instance.id, past) else stage,
         created_at=life.created_at if life else instance.created_at,
         registered=node is not None,
+        ready=node is not None and node.ready,
         was_usable=was_usable,
         usable_since=life.usable_at if life else None,
         seen_since=life.seen_at if life else None,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -24,6 +24,7 @@ from receiver.tend import dress_nodes, undo_orphaned_cordons
 from receiver.work import Work
 
 log = structlog.get_logger("receiver")
+UNSURE_FOR = timedelta(minutes=5)  # a growth that was sent and not answered shows by then, or never arrived
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +155,8 @@ def _act(decision: Decision, number: int, work: Work) -> Progress | None:
     action = state.open_action
     carried: Action | None = None
     if action is not None and action.kind is ActionKind.GROW and decision.target != action.to_count:
+        if decision.change is Change.GROW and decision.target < action.to_count and now - action.opened_at < UNSURE_FOR:
+            return None  # its PUT may have landed unseen: asking for fewer now could take nodes away
         outcome = Outcome(kind=OutcomeKind.WITHDRAWN, at=now, detail=f"the decision is now {decision.target} nodes")
         store.closed(action, outcome, None)
         action, carried = None, action

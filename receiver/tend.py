@@ -10,6 +10,7 @@ from receiver.ports import TryLater, WontWork
 from receiver.work import Work
 
 log = structlog.get_logger("receiver")
+RECENT_ACTIONS = 50
 
 
 def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: Work) -> None:
@@ -22,12 +23,20 @@ def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: Wor
         return  # it ended in this step: the next look shows what is left of it
     ours = {v.node for v in action.victims if v.stage not in FINISHED} if action else set()
     for node in state.living:
-        if node.cordoned_by is CordonedBy.US and node.name not in ours and not _is_going(state, node.instance):
+        orphaned = node.cordoned_by is CordonedBy.US and node.name not in ours and not _is_going(state, node.instance)
+        if orphaned and not _was_deleted(node, state, work):
             try:
                 hands.ready()
                 hands.cluster.uncordon(node.name)
             except (TryLater, WontWork) as error:
                 log.warning("orphaned cordon not lifted", node=node.name, error=str(error))
+
+
+def _was_deleted(node: Node, state: PoolState, work: Work) -> bool:
+    """True when Civo took our DELETE of *node*, however that action ended: nothing may be put on it any more."""
+    recent = work.store.actions(pool=state.pool, limit=RECENT_ACTIONS)
+    mine = [v for a in recent if a.action.id == node.cordoned_for for v in a.action.victims]
+    return any(v.instance == node.instance and v.stage is VictimStage.DELETED for v in mine)
 
 
 def _is_going(state: PoolState, instance: str) -> bool:

@@ -139,6 +139,13 @@ def _pool(pool: PoolSpec, here: Path) -> Iterator[Finding]:
                 remedy="keep one: Kubernetes allows one value per key and effect",
             )
         seen.add((taint.key, taint.effect))
+        if pool.apply_to_nodes and taint.effect == "NoExecute":
+            yield Finding(
+                path=(*here, "taints", number, "effect"),
+                problem="NoExecute put on a node would throw out the pods that run there",
+                remedy="use NoSchedule, or leave apply_to_nodes out",
+                over=((*here, "apply_to_nodes"),),
+            )
     if not pool.resources:
         yield Finding(
             path=(*here, "resources"),

@@ -202,11 +202,12 @@ class Allowance:
     def open(self, tally: Tally, why: str, count: int = 1) -> int:
         """Want *count* nodes more; returns how many checks they passed (3: they may be asked for)."""
         passed = self.passes(tally, count)
+        room = count if tally.room is None else max(0, tally.room - sum(tally.counts.values()))
         tally.counts[why] += count
         for check in range(passed):
             tally.within[check] += count
-        if passed == len(RULES) and not tally.blocked:  # a blocked pool's wish must not use up what others may have
-            self.spend(tally, count)
+        if passed == len(RULES):  # what a guardrail will hold must not use up what others may have
+            self.spend(tally, min(count, room))
         return passed
 
 

@@ -44,7 +44,7 @@ def movable(tallies: Iterable[Tally]) -> frozenset[str]:
             if p is not place and p.node.instance not in emptied and p.node.cordoned_by is None
             and (p.node.busy or p.room.used)
         ]  # fmt: skip
-        took = _pack(place.node.pods, others)
+        took = _pack([pod for pod in place.node.pods if not pod.terminating], others)
         if took is not None:
             emptied.add(place.node.instance)
             filled |= took

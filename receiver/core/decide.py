@@ -32,6 +32,11 @@ def decide(state: PoolState, wanted: Wanted, signals: Sequence[Signal], policy: 
     due = removable(case)
     case = replace(case, dead=sum(is_dead(n) for n in due))
     sources = _sources_of_size(case, due)
+    if case.dead and wanted.new_nodes and apply(sources[-1].target, case)[-1].target == state.required:
+        # The dead nodes cannot go now: that must not keep work waiting for others.
+        case = replace(case, dead=0)
+        due = tuple(n for n in due if not is_dead(n))
+        sources = _sources_of_size(case, due)
     reasons += sources
     target = sources[-1].target if sources else state.required
     if target == state.required and not sources:

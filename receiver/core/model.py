@@ -44,7 +44,8 @@ class Node:
     a GPU there or when nobody could tell (see *stage* UNKNOWN). *was_usable* is True once it has been usable,
     *usable_since* says when that was, *seen_since* since when we have watched it,
     *lost_at* when it stopped being so.
-    *registered* is True while Kubernetes has a node object for it, *unknown_since* is when its GPUs were first seen
+    *registered* is True while Kubernetes has a node object for it, *ready* while that is Ready,
+    *unknown_since* is when its GPUs were first seen
     in use although no pod holds them (None: they are not).
     *leaving* is True once Civo itself lists it as being deleted (after our DELETE the stage says so at once).
     *hosts* names what must not be cut off with it (our own pod, Prometheus, Alertmanager). *activity* is what
@@ -59,6 +60,7 @@ class Node:
     pods: tuple[Pod, ...] = ()
     idle_since: datetime | None = None
     registered: bool = True
+    ready: bool = True
     was_usable: bool = False
     usable_since: datetime | None = None
     seen_since: datetime | None = None

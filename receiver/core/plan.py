@@ -64,15 +64,20 @@ def provisioning_failed(action: Action, state: PoolState) -> Backoff | None:
     pool work it begins lower, for one bad machine says little of the next.
     """
     bad = {v.instance for v in action.victims if v.because is Because.STUCK}
-    never = [n.name for n in state.nodes if n.instance in bad and not n.was_usable]
+    known = state.provisioning.instances if state.provisioning else ()
+    never = [n for n in state.nodes if n.instance in bad and not n.was_usable and n.instance not in known]
     if not never:
-        return None
+        return None  # or each was counted when its removal was first tried
     failures = (state.provisioning.failures if state.provisioning else 0) + 1
     first = FIRST_BACKOFF_BESIDE_WORKING_NODES if state.of(Stage.USABLE) else FIRST_BACKOFF
     base = min(first * 2 ** min(failures - 1, 10), LONGEST_BACKOFF)
     spread = hashlib.sha256(action.id.encode()).digest()[0] / 255 * 0.1
-    reason = f"{', '.join(never)} never became usable"
-    return Backoff(failures=failures, until=action.opened_at + base * (1 + spread), reason=reason)
+    return Backoff(
+        failures=failures,
+        until=action.opened_at + base * (1 + spread),
+        reason=f"{', '.join(n.name for n in never)} never became usable",
+        instances=(*known, *(n.instance for n in never)),
+    )
 
 
 def join(action: Action, decision: Decision, state: PoolState) -> Action:

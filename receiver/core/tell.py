@@ -1,5 +1,6 @@
 """Decisions and outcomes as sentences, the same for log, chat, page and command line."""
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -74,7 +75,7 @@ def ended(
     lines.append(_what_next(action, outcome, pool))
     facts = f"{action.kind}:{action.from_count}:{action.to_count}:{outcome.kind}"
     subject = ",".join(v.instance for v in action.victims) or ",".join(_asking(decision))
-    told_again = outcome.kind in (OutcomeKind.CONFIRMED, OutcomeKind.WITHDRAWN, OutcomeKind.SUPERSEDED)
+    told_again = outcome.kind in (OutcomeKind.CONFIRMED, OutcomeKind.WITHDRAWN)
     return Notice(
         topic=f"action:{action.pool}",
         key=f"{facts}:{action.id}" if told_again else f"{facts}:{subject}:{outcome.detail}",
@@ -155,13 +156,18 @@ def misfit_groups(misfits: Sequence[Misfit]) -> list[list[Misfit]]:
     return list(groups.values())
 
 
+def digest(text: str) -> str:
+    """A short fingerprint of *text*, to tell reasons of one owner apart."""
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
 def misfit(group: Sequence[Misfit]) -> Notice:
     """The notice for work of one owner that no pool can ever hold; told once per owner, reason and oldest pod."""
     first = min(group, key=lambda m: (m.workload.since, m.workload.key))
     pod = first.workload.pods[0]
     more = f" and {len(group) - 1} more of {pod.owner or pod.namespace}" if len(group) > 1 else ""
     return Notice(
-        topic=f"misfit:{pod.namespace}/{pod.owner or pod.name}",
+        topic=f"misfit:{pod.namespace}/{pod.owner or pod.name}:{digest(first.detail.replace(first.workload.key, ''))}",
         key=f"{first.workload.since.isoformat()}:{first.detail.replace(first.workload.key, '')}",
         title=f"No GPU pool can hold {first.workload.key}{more}",
         body=f"{first.detail}\nChange the pod, or add a pool that offers this.",

@@ -187,8 +187,8 @@ def _drifted(facts: Facts, drifts: Mapping[str, Drift], policy: Policy) -> Itera
             f" It turns our own change back again: it is left so until {undone:%Y-%m-%d %H:%M} UTC." if undone else ""
         )
         yield Notice(
-            topic=f"drift:{pool_id}",
-            key=f"{drift.from_count}:{drift.to_count}:{drift.at.isoformat()}",
+            topic=f"drift:{pool_id}:{drift.from_count}:{drift.to_count}",  # a count that flaps is told once an hour
+            key=f"{drift.at:%Y-%m-%dT%H}",
             title=f"GPU pool {pool.name if pool else pool_id}: somebody else set {some(drift.to_count, 'node')}",
             body=(
                 f"It was {drift.from_count}. The new count is taken as it is; idle nodes still go in their time.{left}"
@@ -206,7 +206,9 @@ def _ignored(facts: Facts, assignment: Assignment, policy: Policy) -> Iterable[N
         nodes = {n.instance: n for n in facts.pool(pool.id).nodes}
         for workload, instance in assignment.pools[pool.id].placed:
             node, pod = nodes[instance], pods.get(workload)
-            if pod is None or node.idle_since is None or facts.at - max(node.idle_since, pod.created_at) < IGNORED_FOR:
+            if pod is None or (since := node.idle_since or node.usable_since) is None:
+                continue
+            if facts.at - max(since, pod.created_at) < IGNORED_FOR:
                 continue
             yield Notice(
                 topic=f"ignored:{workload}",

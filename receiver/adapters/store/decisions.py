@@ -95,6 +95,8 @@ def closed(
         effects = {changed: outcome.at, **rows.backoff_values(rows.BACKOFF_OF[action.kind], None)}
     elif outcome.kind is OutcomeKind.FAILED and backoff is not None:
         effects = rows.backoff_values(rows.BACKOFF_OF[action.kind], backoff)
+        if any(v.stage in REMOVED for v in action.victims):  # what was deleted before it failed is gone all the same
+            effects["last_shrink_at"] = outcome.at
     if late is not None:
         effects |= rows.late_values(late)
     if effects:
