@@ -104,6 +104,19 @@ def test_a_dead_node_is_not_kept_for_its_paid_hour() -> None:
     assert answer(a_state(never_up(created_at=NOW - 25 * MINUTE))).target == 0
 
 
+def test_a_node_that_was_lost_is_room_for_three_minutes_more() -> None:
+    """A device plugin that restarts takes the GPUs away for a moment; no node is bought for that."""
+
+    def grown(broken: Node) -> int:
+        decision = answer(a_state(broken), waiting=[a_pod()])
+        return decision.target - decision.present
+
+    back_soon = NOW - 3 * MINUTE
+    assert grown(lost(lost_at=back_soon)) == 0
+    assert grown(lost(lost_at=back_soon - timedelta(microseconds=1))) == 1
+    assert grown(lost(lost_at=back_soon, pods=(a_pod("other"),))) == 1
+
+
 def test_what_grows_waits_until_the_dead_are_gone() -> None:
     decision = answer(a_state(never_up()), waiting=[a_pod()])
     assert (decision.present, decision.target) == (1, 0)

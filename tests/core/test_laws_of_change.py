@@ -101,8 +101,19 @@ def answer(world: World, at: datetime) -> tuple[list[int], datetime | None]:
     return [d.target for d in decisions], min((d.reconsider_at for d in decisions if d.reconsider_at), default=None)
 
 
+@st.composite
+def emptying_worlds(draw: st.DrawFn) -> World:
+    """A node at its hour's end that could be emptied, or just was, beside a busy one with room."""
+    drawn = {field: draw(strategy) for field, strategy in KINDS[draw(st.sampled_from(["movable", "idle"]))].items()}
+    node = a_node("n0", allocatable={GPU: 2}, **{**drawn, "created_at": draw(ENDS_SOON)})
+    action = draw(removals(node))
+    room = a_node("n1", allocatable={GPU: 2}, pods=(replace(pod, evictable=False),), idle_since=None)
+    state = a_state(node, room, open_action=draw(st.sampled_from([None, action])))
+    return facts(state), Policy(pools=(a_pool(resources={GPU: 2}),))
+
+
 @LAWS
-@given(small_worlds(), st.integers(1, 99))
+@given(small_worlds() | emptying_worlds(), st.integers(1, 99))
 def test_the_answer_changes_at_no_moment_that_was_not_named(world: World, percent: int) -> None:
     """A chain of ten moments, one named after the other: between two of them the answer stays."""
     at = NOW
