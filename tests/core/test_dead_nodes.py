@@ -324,6 +324,16 @@ def test_no_back_off_from_provisioning_follows_a_node_that(node: Node) -> None:
     assert provisioning_failed(removal(state), state) is None
 
 
+def test_a_node_whose_removal_is_tried_again_fails_only_once() -> None:
+    first = failed(a_state(never_up()))
+    assert first.instances == ("i-dead",)
+    again = a_state(never_up(), provisioning=first)
+    assert provisioning_failed(removal(again), again) is None
+    second = failed(a_state(never_up(), never_up("other"), provisioning=first))
+    assert (second.failures, second.reason) == (2, "other never became usable")
+    assert second.instances == ("i-dead", "i-other")
+
+
 # --- plan.join --------------------------------------------------------------------------------------------
 
 

@@ -272,13 +272,19 @@ def test_a_pod_that_waits_is_no_news_when(found: Facts) -> None:
     assert told(found, a_policy(LABELLED)) == []
 
 
-def test_a_pod_that_waits_beside_a_busy_node_with_a_free_gpu_is_no_news() -> None:
-    """Nobody knows since when that GPU is free."""
-    node = a_busy_node(allocatable={GPU: 2}, labels={"gpu": "l40s"})
+@pytest.mark.parametrize(
+    ("usable_since", "topics"),
+    [(None, []), (ago(1.9), []), (ago(2), ["ignored:ml/train"])],
+    ids=["nobody knows since when", "for a moment", "for two minutes"],
+)
+def test_beside_a_busy_node_with_a_free_gpu_it_counts_how_long_the_node_is_usable(
+    usable_since: datetime | None, topics: list[str]
+) -> None:
+    node = a_busy_node(allocatable={GPU: 2}, usable_since=usable_since)
     found = facts(a_state(node), waiting=[a_pod(created_at=ago(60))])
     policy = a_policy(a_pool(resources={GPU: 2}))
     assert assign(found, policy).pools["l40s-id"].placed == (("ml/train", "i-n1"),)
-    assert told(found, policy) == []
+    assert [n.topic for n in told(found, policy)] == topics
 
 
 # --- other hands ------------------------------------------------------------------------------------------
