@@ -105,6 +105,8 @@ def progress_values(action: Action) -> Values:
             }
             for v in action.victims
         ],
+        "from_count": action.from_count,
+        "to_count": action.to_count,
         "attempts": action.attempts,
         "retry_at": action.retry_at,
         "last_error": action.last_error,
@@ -118,8 +120,6 @@ def action_values(action: Action) -> Values:
         "pool": action.pool,
         "kind": action.kind.value,
         "opened_at": action.opened_at,
-        "from_count": action.from_count,
-        "to_count": action.to_count,
         "decision": action.decision,
         "reserved_usd": action.reserved_usd,
         **progress_values(action),
