@@ -79,7 +79,13 @@ def outcome(kind: OutcomeKind = OutcomeKind.CONFIRMED, at: datetime = NOW, detai
 
 
 def life(instance: str = "i-1", **changes: Any) -> NodeLife:
-    values: dict[str, Any] = {"pool": POOL, "name": f"node-{instance}", "size": "an.g1.l40s.kube.x1", "created_at": NOW}
+    values: dict[str, Any] = {
+        "pool": POOL,
+        "name": f"node-{instance}",
+        "size": "an.g1.l40s.kube.x1",
+        "created_at": NOW,
+        "seen_at": NOW,
+    }
     return NodeLife(instance=instance, **{**values, **changes})
 
 
