@@ -84,7 +84,8 @@ class CivoCloud:
     def resize(self, pool: str, *, decided_on: int, target: int, shown: int | None = None) -> Receipt:
         """Ask for *target* nodes unless Civo is there already or moved on; see `Cloud.resize`."""
         path = f"{self._cluster_path}/pools/{_identifier(pool, 'the pool id')}"
-        required = self._required(pool)
+        cluster = self._cluster()
+        required = self._required_in(cluster, pool)
         late = required == shown and required <= target
         if required >= target and not late:
             sentence = f"Civo is asked for {required} nodes already, {target} were wanted; nothing was sent"
@@ -92,7 +93,7 @@ class CivoCloud:
         if required != decided_on and not late:
             sentence = f"Civo is asked for {required} nodes, the decision was made on {decided_on}; nothing was sent"
             return Receipt(did=Did.DIFFERS, sentence=sentence, required=required)
-        alive = self._alive(pool)
+        alive = self._alive(cluster, pool)
         if alive > target:
             sentence = f"{alive} nodes exist, more than the {target} to ask for; nothing was sent"
             return Receipt(did=Did.DIFFERS, sentence=sentence, required=required)
@@ -128,15 +129,19 @@ class CivoCloud:
         return self._send("GET", self._cluster_path, "show the cluster")
 
     def _required(self, pool: str) -> int:
-        wanted = required_pools(self._cluster()).get(pool)
+        return self._required_in(self._cluster(), pool)
+
+    def _required_in(self, cluster: object, pool: str) -> int:
+        wanted = required_pools(cluster).get(pool)
         if wanted is None:
             detail = f"the cluster {self.cluster_id} has no pool {pool}: check civo_pool_id in the configuration"
             raise WontWork(detail, code="database_cluster_pool_not_found")
         return wanted.count
 
-    def _alive(self, pool: str) -> int:
+    def _alive(self, cluster: object, pool: str) -> int:
         """How many instances of *pool* Civo lists that are not being deleted, whatever its count says."""
-        found = self.look().get(pool)
+        path = f"{self._cluster_path}/instances"
+        found = cloud_pools(cluster, lambda: self._send("GET", path, "list the instances"), self._now()).get(pool)
         return sum(i.status != "DELETING" for i in found.instances) if found else 0
 
     def _is_gone(self, instance: str) -> bool:
