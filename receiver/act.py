@@ -153,8 +153,10 @@ def _retire(action: Action, state: PoolState, wanted: Collection[str], hands: Ha
         raise WontWork("nodes are only removed where Kubernetes can be asked", code="no_kubernetes")
     nodes = {n.instance: n for n in state.nodes}
     early = _too_early(action, now)
-    if not any(v.stage in (VictimStage.DELETED, VictimStage.GONE) for v in action.victims):
-        # The count before the first DELETE is what must fall; somebody may have changed it since the cordon.
+    untouched = not any(v.stage in (VictimStage.DELETED, VictimStage.GONE) for v in action.victims)
+    if untouched and state.required > action.from_count:
+        # Somebody raised the count since the cordon: it is this one that must fall. A lower one may be our own work,
+        # whose note a crash has lost.
         going = sum(v.stage is not VictimStage.SPARED for v in action.victims)
         action = replace(action, from_count=state.required, to_count=state.required - going)
     victims: list[Victim] = []
