@@ -4,11 +4,11 @@ Every sub-step may be repeated after a crash: growth asks for an absolute count 
 removal names its instance and looks before it deletes.
 """
 
-import hashlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from receiver.backoffs import next_backoff, removals_stopped
 from receiver.core.actions import Action, ActionKind, Because, Outcome, OutcomeKind, Victim, VictimStage
 from receiver.core.counts import late_after
 from receiver.core.model import Backoff, CordonedBy, LateCount, Node, PoolState, Stage
@@ -18,10 +18,6 @@ from receiver.ports import Cloud, Cluster, Did, Receipt, TryLater, WontWork
 
 FIRST_RETRY = timedelta(seconds=2)
 LONGEST_RETRY = timedelta(minutes=1)
-FIRST_BACKOFF = timedelta(minutes=1)
-FIRST_REMOVAL_BACKOFF = timedelta(minutes=5)
-LONGEST_BACKOFF = timedelta(minutes=30)
-COUNT_STUCK_BACKOFF = timedelta(hours=24)  # removals that Civo answers with replacements only cost money
 LONGEST_DELAY = timedelta(hours=1)  # a Retry-After beyond this is not believed
 MOST_ATTEMPTS = 5
 RESCALING = "cannot_scale_already_rescaling_cluster"  # normal while nodes build, and the same for every pool
@@ -107,19 +103,6 @@ def _too_early(action: Action, now: datetime) -> bool:
     return retry_at is not None and now < retry_at <= now + LONGEST_DELAY
 
 
-def next_backoff(action: Action, state: PoolState, reason: str, now: datetime) -> Backoff:
-    """The pool's next back-off from growth (1 to 30 minutes) or from removal (5 to 30), doubling.
-
-    It is spread by up to a tenth, so that pools do not retry as one.
-    """
-    grow = action.kind is ActionKind.GROW
-    last, first = (state.backoff, FIRST_BACKOFF) if grow else (state.removal_backoff, FIRST_REMOVAL_BACKOFF)
-    failures = (last.failures if last else 0) + 1
-    base = min(first * 2 ** min(failures - 1, 10), LONGEST_BACKOFF)
-    spread = hashlib.sha256(action.id.encode()).digest()[0] / 255 * 0.1
-    return Backoff(failures=failures, until=now + base * (1 + spread), reason=reason)
-
-
 def _later(action: Action, state: PoolState, error: TryLater, now: datetime) -> Progress:
     attempts = action.attempts + 1
     most = PATIENT_ATTEMPTS if error.code == RESCALING else MOST_ATTEMPTS
@@ -196,11 +179,6 @@ def _retire(action: Action, state: PoolState, wanted: Collection[str], hands: Ha
         return replace(stopped, backoff=removals_stopped(detail, now))
     again = _look_again_at(moved, now)
     return Progress(action=moved, again_at=max(again, action.retry_at) if early and action.retry_at else again)
-
-
-def removals_stopped(why: str, now: datetime) -> Backoff:
-    """The back-off of a pool whose removals Civo does not answer by one node less: each would only cost money."""
-    return Backoff(failures=1, until=now + COUNT_STUCK_BACKOFF, reason=why)
 
 
 def _refused(action: Action, state: PoolState, refused: Mapping[str, str], now: datetime) -> Progress:

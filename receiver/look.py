@@ -13,8 +13,7 @@ from receiver.answers import ask, date_changes, judge_dcgm, judge_heartbeat, jud
 from receiver.core.actions import Action, ActionKind, VictimStage
 from receiver.core.budget import month_of
 from receiver.core.cost import spend
-from receiver.core.counts import drift, why_removals_stop
-from receiver.core.counts import required as expected_count
+from receiver.core.counts import drift, expected_count, why_removals_stop
 from receiver.core.demand import offer_of
 from receiver.core.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model import CordonedBy, Drift, Facts, Node, PoolState, Source, SourceState, Spend, Stage

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from receiver.act import Hands, Progress, WriterLostError, carry_out, removals_stopped, settled
+from receiver.act import Hands, Progress, WriterLostError, carry_out, settled
+from receiver.backoffs import removals_stopped
 from receiver.core import tell, warn
 from receiver.core.actions import Action, ActionKind, Change, Decision, Outcome, OutcomeKind, VictimStage
 from receiver.core.assign import Assignment, assign

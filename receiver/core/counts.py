@@ -13,7 +13,7 @@ GIVES_WAY_FOR = timedelta(hours=24)
 UNDONE_WITHIN = timedelta(hours=1)  # a change against our own within this time undoes it
 
 
-def required(late: LateCount | None, shown: int, now: datetime) -> int:
+def expected_count(late: LateCount | None, shown: int, now: datetime) -> int:
     """The nodes that are asked for where Civo shows *shown*: a change of ours is believed before it is shown."""
     return late.expected if late is not None and is_late(late, shown) and not is_overdue(late, now) else shown
 

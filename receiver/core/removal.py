@@ -8,9 +8,7 @@ from receiver.core.cost import next_unit_at
 from receiver.core.guardrails import Case
 from receiver.core.model import CordonedBy, Node, SignalAction, Stage
 from receiver.core.moments import removal_moment, unit_ends_soon
-from receiver.core.provisioning import (
-    dead_nodes,
-)
+from receiver.core.provisioning import dead_nodes
 
 
 def is_dead(node: Node) -> bool:

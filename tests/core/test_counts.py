@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from receiver.core.actions import Action, ActionKind, Decision, Victim, VictimStage
 from receiver.core.counts import (
     drift,
+    expected_count,
     is_late,
     is_overdue,
     late_after,
-    required,
     undone_by_others,
     why_removals_stop,
 )
@@ -52,18 +52,18 @@ GROWN = LateCount(expected=3, shown=1, since=NOW)
 def test_our_own_change_is_believed_until_civo_shows_anything_else(
     late: LateCount | None, shown: int, believed: int
 ) -> None:
-    assert required(late, shown, NOW) == believed
+    assert expected_count(late, shown, NOW) == believed
 
 
 def test_after_a_quarter_of_an_hour_civo_is_believed() -> None:
     end = NOW + 15 * MINUTE
     assert not is_overdue(REMOVED, end)
-    assert required(REMOVED, 3, end) == 1
-    assert required(GROWN, 1, end) == 3
+    assert expected_count(REMOVED, 3, end) == 1
+    assert expected_count(GROWN, 1, end) == 3
     after = end + timedelta(microseconds=1)
     assert is_overdue(REMOVED, after)
-    assert required(REMOVED, 3, after) == 3
-    assert required(GROWN, 1, after) == 1
+    assert expected_count(REMOVED, 3, after) == 3
+    assert expected_count(GROWN, 1, after) == 1
 
 
 @LAWS
@@ -72,7 +72,7 @@ def test_what_is_believed_is_what_civo_shows_or_what_we_made_of_it(
     expected: int, before: int, shown: int, minutes: int
 ) -> None:
     late = LateCount(expected=expected, shown=before, since=NOW - minutes * MINUTE)
-    believed = required(late, shown, NOW)
+    believed = expected_count(late, shown, NOW)
     between = min(expected, before) <= shown <= max(expected, before)
     assert believed == (expected if between and minutes <= 15 else shown)
     assert not (is_late(late, shown) and shown == expected)

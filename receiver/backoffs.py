@@ -1,0 +1,30 @@
+"""How long a pool leaves off what failed."""
+
+import hashlib
+from datetime import datetime, timedelta
+
+from receiver.core.actions import Action, ActionKind
+from receiver.core.model import Backoff, PoolState
+
+FIRST_BACKOFF = timedelta(minutes=1)
+FIRST_REMOVAL_BACKOFF = timedelta(minutes=5)
+LONGEST_BACKOFF = timedelta(minutes=30)
+COUNT_STUCK_BACKOFF = timedelta(hours=24)  # removals that Civo answers with replacements only cost money
+
+
+def next_backoff(action: Action, state: PoolState, reason: str, now: datetime) -> Backoff:
+    """The pool's next back-off from growth (1 to 30 minutes) or from removal (5 to 30), doubling.
+
+    It is spread by up to a tenth, so that pools do not retry as one.
+    """
+    grow = action.kind is ActionKind.GROW
+    last, first = (state.backoff, FIRST_BACKOFF) if grow else (state.removal_backoff, FIRST_REMOVAL_BACKOFF)
+    failures = (last.failures if last else 0) + 1
+    base = min(first * 2 ** min(failures - 1, 10), LONGEST_BACKOFF)
+    spread = hashlib.sha256(action.id.encode()).digest()[0] / 255 * 0.1
+    return Backoff(failures=failures, until=now + base * (1 + spread), reason=reason)
+
+
+def removals_stopped(why: str, now: datetime) -> Backoff:
+    """The back-off of a pool whose removals Civo does not answer by one node less: each would only cost money."""
+    return Backoff(failures=1, until=now + COUNT_STUCK_BACKOFF, reason=why)
