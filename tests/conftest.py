@@ -1,6 +1,27 @@
 """What every test shares."""
 
+from collections.abc import Callable
+
+import pytest
 import structlog
 
 # One canonical line per step is right for production and drowns a failing test's report.
 structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
+
+FIGURE = "figure"
+
+
+@pytest.fixture
+def figure(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Note a figure that the test measured; the summary of the run prints those of the tests that passed."""
+    return lambda text: record_property(FIGURE, text)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the figures, so that what a document says can be read off a run."""
+    passed = terminalreporter.stats.get("passed", ())
+    found = [text for report in passed for name, text in report.user_properties if name == FIGURE]
+    if found:
+        terminalreporter.section("figures")
+    for text in found:
+        terminalreporter.write_line(str(text))

@@ -1,5 +1,6 @@
 """Stories of capacity that was bought twice, or bought for what no node could help."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -42,7 +43,7 @@ def of_size(store: Store, gpus: int, **given: Any) -> Life:
 @pytest.mark.parametrize("webhooks", [False, True], ids=["the alert fires", "and its webhooks come every 3 s"])
 @pytest.mark.parametrize(("gpus", "nodes"), [(1, 40), (8, 5)], ids=["1-GPU nodes", "8-GPU nodes"])
 def test_forty_jobs_on_nodes_that_are_ready_minutes_before_their_gpus_buy_forty_gpus(
-    store: Store, gpus: int, nodes: int, webhooks: bool
+    store: Store, figure: Callable[[str], None], gpus: int, nodes: int, webhooks: bool
 ) -> None:
     """Cluster Autoscaler #1949, #3164, #7095, k8s-device-plugin #1746: a node was Ready before its GPU was
     allocatable, its pods still waited, and were bought for again: 40 jobs got 80 GPUs and more."""
@@ -65,6 +66,8 @@ def test_forty_jobs_on_nodes_that_are_ready_minutes_before_their_gpus_buy_forty_
     assert (bought(life), bought(life) * gpus) == (nodes, 40)
     assert len(life.world.finished) == 40
     assert [count for _, (_, count) in life.writes("resize")] == [nodes]
+    factor = bought(life) * gpus / 40
+    figure(f"40 one-GPU jobs, {gpus}-GPU nodes, webhooks {webhooks}: {bought(life) * gpus} GPUs, factor {factor:.2f}")
 
 
 def test_jobs_of_different_lengths_are_never_killed_by_the_scale_down_that_follows(store: Store) -> None:
@@ -158,7 +161,9 @@ def test_what_messages_came_before_does_not_change_what_is_done(tmp_path: Path) 
     assert _a_life_with_messages(tmp_path / "noisy.db", noisy=True) == calm
 
 
-def test_scale_from_zero_and_back_to_zero_with_two_pools_of_different_sizes_one_out_of_stock(store: Store) -> None:
+def test_scale_from_zero_and_back_to_zero_with_two_pools_of_different_sizes_one_out_of_stock(
+    store: Store, figure: Callable[[str], None]
+) -> None:
     """Cluster Autoscaler #5278, #2721, #929: no growth from zero; claudie #2023: never back to zero."""
     life = Life(
         world=a_world(
@@ -186,6 +191,8 @@ def test_scale_from_zero_and_back_to_zero_with_two_pools_of_different_sizes_one_
     assert (life.required("small-id"), life.required("big-id")) == (0, 0)
     assert living(life, "big-id") == []
     assert life.world.kills == []
+    counts = f"{bought(life, 'small-id')} small and {bought(life, 'big-id')} big nodes"
+    figure(f"zero and back, the small pool out of stock: 17 GPUs of work bought {counts}, 0 left")
 
 
 def test_a_second_resize_that_civo_refuses_while_it_rescales_loses_nothing_and_buys_nothing_twice(

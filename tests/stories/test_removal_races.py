@@ -83,7 +83,7 @@ def test_a_removal_looks_again_after_the_cordon_and_after_the_drain(calls: list[
 
 
 def test_a_pod_bound_at_any_sub_step_up_to_the_last_look_before_the_delete_saves_its_node(
-    calls: list[str], tmp_path: Path
+    calls: list[str], tmp_path: Path, figure: Callable[[str], None]
 ) -> None:
     last_look = len(calls) - 2
     for k in range(last_look + 1):
@@ -98,6 +98,7 @@ def test_a_pod_bound_at_any_sub_step_up_to_the_last_look_before_the_delete_saves
         assert not node.unschedulable, where
         assert CORDON_ANNOTATION not in node.annotations, where
         life.store.close()  # type: ignore[attr-defined]
+    figure(f"a pod bound before any of the first {last_look + 1} of {len(calls)} calls of a removal kept its node")
 
 
 def test_what_remains_is_a_pod_that_is_bound_between_the_last_look_and_the_delete(

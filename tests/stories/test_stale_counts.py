@@ -1,5 +1,6 @@
 """Stories of a count at Civo that lags behind what was done: a removal that it does not show yet, or a growth."""
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -38,7 +39,9 @@ def starts_within(life: Life, job: str, time: timedelta) -> None:
     [(LATE[SHOWN_LATE], PROVISIONING), (LATE[COUNTED_LATE], STALE + PROVISIONING)],
     ids=[f"{SHOWN_LATE}: at once", f"{COUNTED_LATE}: Civo takes no other node before that"],
 )
-def test_growth_of_one_after_a_removal_buys_one(store: Store, behaviour: Behaviour, wait: timedelta) -> None:
+def test_growth_of_one_after_a_removal_buys_one(
+    store: Store, figure: Callable[[str], None], behaviour: Behaviour, wait: timedelta
+) -> None:
     """Cluster Autoscaler's Civo provider writes counts from a cached value: grown from the stale number, the pool
     gets one node too many, or with the stale number taken for the node itself none at all."""
     life = after_a_removal(store, behaviour)
@@ -47,6 +50,8 @@ def test_growth_of_one_after_a_removal_buys_one(store: Store, behaviour: Behavio
     assert bought(life) == 2  # the one that went, and one
     assert len(living(life)) == 1
     assert life.world.kills == []
+    late = SHOWN_LATE if behaviour.list_lag else COUNTED_LATE
+    figure(f"growth of one, {late}: {bought(life) - 1} bought, the job ran within {wait}")
 
 
 @either

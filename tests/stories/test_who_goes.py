@@ -1,5 +1,6 @@
 """Stories of the wrong node: the busy one, the new one, our own, or one that was emptied for nothing."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -73,7 +74,9 @@ def test_shrinking_and_growing_again_and_again_never_kills_the_node_that_builds(
 
 
 @pytest.mark.parametrize("other", ["of the same pool", "of another pool"])
-def test_eight_nodes_of_one_age_go_at_their_hours_end_while_another_node_builds(store: Store, other: str) -> None:
+def test_eight_nodes_of_one_age_go_at_their_hours_end_while_another_node_builds(
+    store: Store, figure: Callable[[str], None], other: str
+) -> None:
     """Cluster Autoscaler drains one node at a time and waits ten minutes after every scale-up (FAQ: drain
     parallelism 1, delay after add 10 m), so most of eight idle nodes would enter another paid hour."""
     slow = replace(FAST, build=15 * MINUTE)
@@ -94,6 +97,7 @@ def test_eight_nodes_of_one_age_go_at_their_hours_end_while_another_node_builds(
     assert len(ages) == 8
     assert all(55 * MINUTE <= age <= HOUR for age in ages)
     assert all(c.num_hours <= 1 for c in life.world.charges(START, life.now) if c.to)
+    figure(f"eight nodes of one age, another {other} builds: gone at ages {min(ages)} to {max(ages)}, one hour each")
 
 
 def test_a_node_that_civo_refuses_to_delete_takes_work_again(store: Store) -> None:
