@@ -1,0 +1,50 @@
+"""What the reconciler needs from the outside, in the domain's words, and the two ways it can fail."""
+
+from receiver.ports.clock import Clock
+from receiver.ports.cloud import Cloud, CloudPool, Instance
+from receiver.ports.cluster import (
+    CORDON_ANNOTATION,
+    GANG_ANNOTATION,
+    GANG_SIZE_ANNOTATION,
+    IDLE_SHUTDOWN_ANNOTATION,
+    KEEP_UNTIL_ANNOTATION,
+    PROTECT_ANNOTATION,
+    SAFE_TO_EVICT_ANNOTATION,
+    Cluster,
+    ClusterFacts,
+    ClusterNode,
+)
+from receiver.ports.failures import TryLater, WontWork
+from receiver.ports.ledger import Delivery, Store, StoredAction, StoredDecision, StoredNotice
+from receiver.ports.monitoring import AlarmFacts, Alarms, Telemetry, TelemetryFacts
+from receiver.ports.receipts import Did, Receipt
+
+__all__ = [
+    "CORDON_ANNOTATION",
+    "GANG_ANNOTATION",
+    "GANG_SIZE_ANNOTATION",
+    "IDLE_SHUTDOWN_ANNOTATION",
+    "KEEP_UNTIL_ANNOTATION",
+    "PROTECT_ANNOTATION",
+    "SAFE_TO_EVICT_ANNOTATION",
+    "AlarmFacts",
+    "Alarms",
+    "Clock",
+    "Cloud",
+    "CloudPool",
+    "Cluster",
+    "ClusterFacts",
+    "ClusterNode",
+    "Delivery",
+    "Did",
+    "Instance",
+    "Receipt",
+    "Store",
+    "StoredAction",
+    "StoredDecision",
+    "StoredNotice",
+    "Telemetry",
+    "TelemetryFacts",
+    "TryLater",
+    "WontWork",
+]

@@ -1,0 +1,72 @@
+"""Kubernetes: nodes and GPU pods."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from receiver.core.pods import Pod
+from receiver.core.policy import Taint
+from receiver.ports.receipts import Receipt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterNode:
+    """A Kubernetes node. *instance* is the id in ``spec.providerID`` (``civo://<id>``), empty if there is none."""
+
+    name: str
+    instance: str
+    ready: bool
+    unschedulable: bool
+    allocatable: Mapping[str, int] = field(default_factory=dict)  # GPU resources only
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    hosts: tuple[str, ...] = ()  # monitoring and our own pods that run there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFacts:
+    """Nodes, and the GPU pods that wait, start or run (terminated pods are left out)."""
+
+    nodes: tuple[ClusterNode, ...]
+    pods: tuple[Pod, ...]
+
+
+CORDON_ANNOTATION = "gpu-autoscaler.io/cordoned-for"
+PROTECT_ANNOTATION = "gpu-autoscaler.io/protect"
+GANG_ANNOTATION = "gpu-autoscaler.io/gang"
+GANG_SIZE_ANNOTATION = "gpu-autoscaler.io/gang-size"
+IDLE_SHUTDOWN_ANNOTATION = "gpu-autoscaler.io/idle-shutdown"
+KEEP_UNTIL_ANNOTATION = "gpu-autoscaler.io/keep-until"
+SAFE_TO_EVICT_ANNOTATION = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+
+
+class Cluster(Protocol):
+    """Kubernetes. Every call may raise TryLater or WontWork."""
+
+    def look(self) -> ClusterFacts:
+        """Return what exists now."""
+
+    def gpu_pods_on(self, node: str) -> Sequence[Pod]:
+        """Return the GPU pods bound to *node*, read with quorum (no cache)."""
+
+    def cordon(self, node: str, action: str) -> Receipt:
+        """Mark *node* unschedulable with our annotation naming *action*."""
+
+    def uncordon(self, node: str) -> Receipt:
+        """Undo a cordon of ours; a cordon of someone else is left alone (DIFFERS)."""
+
+    def drain(self, node: str, *, consenting: bool = False) -> Receipt:
+        """Evict what may go (no GPU pod, no DaemonSet or mirror pod). TryLater while a PodDisruptionBudget
+        or a pod that is still leaving stands in the way. *consenting* evicts GPU pods too whose owner
+        consented (``safe-to-evict: "true"``), and nothing at all while one GPU pod there did not."""
+
+    def dress(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
+        """Put *labels* and *taints* on *node*; others that it carries stay. ALREADY when it has them all."""
+
+    def scale_to_zero(self, pod: Pod) -> Receipt:
+        """Scale the owner of *pod* to zero replicas, or suspend it if it is a Job. ALREADY when it is there;
+        WontWork for a pod without an owner that can be scaled."""
+
+    def announce(self, pod: Pod, *, reason: str, message: str) -> Receipt:
+        """Leave a Kubernetes Event on *pod*."""

@@ -1,0 +1,151 @@
+"""The durable memory: deliveries, decisions, actions, node lives, the outbox."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from receiver.core.actions import Action, Decision, Outcome
+from receiver.core.memory import Memory, NodeLife
+from receiver.core.model import Backoff, Drift, LateCount, Offer
+from receiver.core.signals import Alert
+from receiver.core.tell import Notice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """One webhook payload, parsed. *body* is the payload as received, for the record."""
+
+    receiver: str
+    group_key: str
+    alerts: tuple[Alert, ...]
+    truncated: int = 0
+    body: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredDecision:
+    """A decision with its row number."""
+
+    id: int
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredAction:
+    """An action with what became of it (None while open)."""
+
+    action: Action
+    outcome: Outcome | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredNotice:
+    """A notice in the outbox."""
+
+    id: int
+    notice: Notice
+    attempts: int
+
+
+class Store(Protocol):
+    """The durable memory. Every write is one transaction; every call may raise TryLater (store down)."""
+
+    def remember(self, delivery: Delivery, at: datetime) -> int:
+        """Keep *delivery* durably and return its number; the commit is on disk when this returns."""
+
+    def memory(self, now: datetime, month_start: datetime) -> Memory:
+        """Return what a step at *now* needs: lives that are living or ended after *month_start*."""
+
+    def remembered_alerts(self, since: datetime) -> tuple[Alert, ...]:
+        """Return, per fingerprint, the newest alert of the deliveries received after *since*."""
+
+    def considered(self, deliveries: Sequence[int], at: datetime) -> None:
+        """Mark *deliveries* as considered by a finished step."""
+
+    def saw(
+        self,
+        lives: Sequence[NodeLife],
+        required: Mapping[str, int],
+        at: datetime,
+        *,
+        works: Collection[str] = (),
+        drifts: Mapping[str, Drift] | None = None,
+        offers: Mapping[str, Offer] | None = None,
+    ) -> None:
+        """Insert or update node lives by instance id, and the last required count by pool (as Civo shows it).
+
+        A stage of provisioning that a life has newly passed is counted in the histograms of its pool. *works* are
+        pools of which a node became usable: their provisioning back-off ends. *drifts* are kept for a day. *offers*
+        replace those kept, by pool; their time is written to the hour only."""
+
+    def decided(self, decision: Decision) -> int:
+        """Store *decision* if its target, present size or (rule, verdict) pairs differ from the pool's last one.
+
+        Returns the number of the stored decision, or of the last one when nothing changed.
+        """
+
+    def opened(self, action: Action, provisioning: Backoff | None = None) -> bool:
+        """Store *action* as open; False when the pool has an open action already or the id was used before.
+
+        *provisioning* is stored with it, in the same transaction: the action removes nodes that never came up."""
+
+    def progressed(self, action: Action) -> None:
+        """Update an open action's victims, attempts, retry time and last error."""
+
+    def closed(
+        self,
+        action: Action,
+        outcome: Outcome,
+        backoff: Backoff | None,
+        notice: Notice | None = None,
+        *,
+        late: LateCount | None = None,
+    ) -> None:
+        """Close *action* and, in the same transaction, put *notice* into the outbox as `say` does.
+
+        A confirmed or observed one resets the pool's back-off of its kind; a failed one sets it. *late* is kept
+        as the pool's late count; a confirmed growth without one ends it."""
+
+    def stop_removals(self, pool: str, backoff: Backoff, notice: Notice, at: datetime) -> None:
+        """Back *pool* off from removal, forget its late count and put *notice* into the outbox, in one transaction."""
+
+    def say(self, notice: Notice, at: datetime) -> bool:
+        """Put *notice* into the outbox unless the last of its topic had the same key; True when it was put there.
+
+        An all-clear whose topic has told nothing yet is dropped too.
+        """
+
+    def told(self, prefix: str) -> Mapping[str, tuple[str, datetime]]:
+        """Return what was told last per topic that begins with *prefix*: its key, and when."""
+
+    def notices_due(self, now: datetime, limit: int = 20) -> Sequence[StoredNotice]:
+        """Return undelivered notices whose retry time has come, oldest first."""
+
+    def notice_sent(self, notice: int, at: datetime) -> None:
+        """Mark a notice as delivered."""
+
+    def notice_failed(self, notice: int, at: datetime, retry_at: datetime | None, error: str) -> None:
+        """Count a failed delivery; *retry_at* None gives the notice up."""
+
+    def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None:
+        """Replace the picture that pages, API and metrics show (JSON-able)."""
+
+    def snapshot(self) -> tuple[Mapping[str, Any], datetime] | None:
+        """Return the latest picture and its time, or None before the first step."""
+
+    def decisions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredDecision]:
+        """Return decisions, newest first."""
+
+    def decision(self, number: int) -> StoredDecision | None:
+        """Return one decision."""
+
+    def actions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredAction]:
+        """Return actions, newest first."""
+
+    def counts(self) -> Mapping[str, Any]:
+        """Return totals for /metrics: deliveries, alerts, decisions, actions by label values, outbox."""
+
+    def check(self) -> None:
+        """Raise TryLater unless a write would work now."""
