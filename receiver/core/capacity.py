@@ -50,6 +50,10 @@ class Bin:
         """GPU units that are free here."""
         return sum(self.free.values())
 
+    def copy(self) -> "Bin":
+        """Another bin with the same room. (Not `replace`: a gang tries every node of every pool that fits it.)"""
+        return Bin(self.pool, self.instance, dict(self.free), self.usable, self.used, self.bought, self.allowed)
+
 
 @dataclass(slots=True, eq=False)
 class Tally:
@@ -92,7 +96,7 @@ class Tally:
 
     def mark(self) -> "Tally":
         """A copy to return to."""
-        copies = {id(b): replace(b, free=dict(b.free)) for b in self.bins}
+        copies = {id(b): b.copy() for b in self.bins}
         before = replace(
             self,
             bins=list(copies.values()),

@@ -179,8 +179,9 @@ def _ordered(have: str, want: Requirement) -> bool:
 
 def take(free: dict[str, int], requests: Mapping[str, int]) -> bool:
     """Take *requests* out of *free* if they fit; leave it untouched otherwise."""
-    if any(free.get(resource, 0) < count for resource, count in requests.items()):
-        return False
+    for resource, count in requests.items():  # a loop: this is called for every pod and node
+        if free.get(resource, 0) < count:
+            return False
     for resource, count in requests.items():
         free[resource] -= count
     return True

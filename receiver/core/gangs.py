@@ -34,7 +34,7 @@ def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching,
     if any(_try_gang(workload, tally, allowance, begin=True) for tally in ready_first):
         return True
     tally = next((x for x in ordered if not x.blocked), ordered[0])
-    opened = _fill([replace(b, free=dict(b.free)) for b in tally.roomy()], workload.pods, tally)
+    opened = _fill([b.copy() for b in tally.roomy()], workload.pods, tally)
     rule = RULES[min(allowance.passes(tally, opened), len(RULES) - 1)]
     detail = f"gang {workload.key} needs {opened} new nodes at once or none, and {rule} leaves fewer"
     hold(workload, tally, "gangs_whole", detail)
@@ -52,7 +52,9 @@ def _try_gang(
     coming = tally.shelves[COMING] if begin else []
     begun = tally.roomy()
     rooms = [*begun, *coming]
-    trial = [replace(b, free=dict(b.free), used=False) for b in rooms]
+    trial = [b.copy() for b in rooms]
+    for tried in trial:
+        tried.used = False
     opened = _fill(trial, workload.pods, tally)
     if most is not None and opened > most:
         return False
