@@ -106,7 +106,10 @@ def _hosts(run: "Run", plan: PoolPlan) -> int:
 
 
 def _looks_replaced(run: "Run", plan: PoolPlan) -> bool:
-    """True where somebody else's growth may have come while the count was late: that looks like a replacement."""
+    """True where somebody else's growth may have come while a removal was open or the count was late: that looks like
+    a replacement."""
+    if plan.id in run.raised_during_removal:
+        return True
     late = run.scenario.behaviour.get("decrement", "at_once") != "at_once"
     return late and any(e.kind in ("count", "recycle") and e.what["pool"] == plan.id for e in run.scenario.events)
 
