@@ -134,7 +134,7 @@ def _budget_is_tight(run: "Run") -> bool:
     now = run.clock()
     if truth.unpriced(now):
         return True
-    spent = truth.spent(now)
+    spent = truth.perhaps_spent(now)
     reserved = sum(c.nodes * truth.unit(p) for p, c in truth.count(now).items())
     widest = max((p.gang_size for p in run.world.active_pods.values() if p.requests), default=1)
     most = max(truth.unit(p.id) * max(widest, _rest(p)) for p in run.scenario.pools)

@@ -91,11 +91,17 @@ class Truth:
         price = self.plans[pool].price
         return Decimal(price or 0) * self.scenario.granularity / 3600
 
-    def spent(self, now: datetime) -> Decimal:
-        """USD for every unit that the instances Civo ever listed to us have begun this month, as of *now*."""
-        return sum(
-            (self._units(vm, _month_start(now), now) * self.unit(vm.pool) for vm in self.seen.values()), Decimal(0)
-        )
+    def spent(self, now: datetime, late: timedelta | None = None) -> Decimal:
+        """USD for every unit that the instances Civo ever listed to us have begun this month, as of *now*.
+
+        *late* is by how much we may have seen them go too late; without it, they were seen too early by the skew.
+        """
+        seen, month = self.seen.values(), _month_start(now)
+        return sum((self._units(vm, month, now, late) * self.unit(vm.pool) for vm in seen), Decimal(0))
+
+    def perhaps_spent(self, now: datetime) -> Decimal:
+        """The most that the ledger may say."""
+        return self.spent(now, late=self.skew)
 
     def surely_spent(self, now: datetime) -> Decimal:
         """The least that the ledger may say: clocks were wrong by *skew* at most, in either direction."""
@@ -107,11 +113,11 @@ class Truth:
         since = [_month_start(now), _month_start(now - self.skew)]
         return [vm.hostname for vm in unknown if all(self._units(vm, month, now) for month in since)]
 
-    def _units(self, vm: VM, month: datetime, now: datetime) -> int:
-        step = timedelta(seconds=self.scenario.granularity)
+    def _units(self, vm: VM, month: datetime, now: datetime, late: timedelta | None = None) -> int:
+        step, off = timedelta(seconds=self.scenario.granularity), -self.skew if late is None else late
         begun = (now - vm.created_at) // step + 1
-        if vm.gone_at is not None and vm.gone_at - self.skew < now:
-            begun = -((vm.created_at - (vm.gone_at - self.skew)) // step)
+        if vm.gone_at is not None and vm.gone_at + off < now:
+            begun = -((vm.created_at - (vm.gone_at + off)) // step)
         before = 0 if vm.created_at >= month else -((vm.created_at - month) // step)
         return max(1, begun) - min(max(1, begun), before)
 
