@@ -245,11 +245,21 @@ class SourceState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spend:
-    """Money so far this month, from the ledger. *unpriced* names sizes whose nodes have no price."""
+    """Money so far this month, from the ledger. *unpriced* names sizes whose nodes have no price.
+
+    *unknown* says why *usd* cannot be told yet (a lost store that has not been seeded); empty when it can. *seeded* is
+    the part of *usd* that was spent before this ledger began. *account* is what the whole account has cost, every
+    charge of it priced (None: Civo's charges are not known), *account_unpriced* what of it nobody has a price for, in
+    words such as ``12 hours of dbaas-small``: with any of it *account* is less than the truth.
+    """
 
     month: str
     usd: Decimal
     unpriced: tuple[str, ...] = ()
+    unknown: str = ""
+    seeded: Decimal = Decimal(0)
+    account: Decimal | None = None
+    account_unpriced: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
