@@ -72,6 +72,7 @@ def pod_from(raw: Mapping[str, Any]) -> Pod | None:
         preferred=_preferred(spec),
         tolerations=tuple(_toleration(t) for t in entries(spec, "tolerations")),
         priority=spec.get("priority") or 0,
+        priority_class=str(spec.get("priorityClassName") or ""),
         gang=gang.key if gang else None,
         gang_min=gang.size if gang else None,
         owner=_owner(metadata),

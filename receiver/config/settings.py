@@ -11,7 +11,7 @@ from receiver.config.mistakes import ConfigError, Mistake
 from receiver.config.model import Configuration, PoolSpec
 from receiver.config.prices import Prices, overlaid, price_of, price_warnings
 from receiver.config.validation import validate
-from receiver.core.policy import Billing, Budget, KeepUntil, Limits, Policy, Pool, Taint
+from receiver.core.policy import Attribution, Billing, Budget, KeepUntil, Limits, Policy, Pool, Taint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +124,7 @@ def _policy(configuration: Configuration, prices: Prices) -> Policy:
         keep_until=KeepUntil(
             namespaces=frozenset(configuration.keep_until.namespaces), longest=configuration.keep_until.longest
         ),
+        attribution=Attribution(**configuration.attribution.model_dump()),
     )
 
 

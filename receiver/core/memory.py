@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from receiver.core.actions import Action
 from receiver.core.model import Backoff, Drift, LateCount, Offer
+from receiver.core.policy import BudgetChange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,3 +74,4 @@ class Memory:
     removed_last_hour: int = 0
     heartbeat_at: datetime | None = None
     deliveries: tuple[int, ...] = ()  # remembered and not considered yet
+    budget_changes: tuple[BudgetChange, ...] = ()  # in force, whatever their month

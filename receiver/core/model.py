@@ -9,7 +9,7 @@ from enum import StrEnum
 from receiver.core.actions import Action
 from receiver.core.activity import Activity
 from receiver.core.pods import Pod
-from receiver.core.policy import Taint
+from receiver.core.policy import BudgetChange, Taint
 
 UNASSIGNED = "unassigned"
 
@@ -251,6 +251,9 @@ class Spend:
     the part of *usd* that was spent before this ledger began. *account* is what the whole account has cost, every
     charge of it priced (None: Civo's charges are not known), *account_unpriced* what of it nobody has a price for, in
     words such as ``12 hours of dbaas-small``: with any of it *account* is less than the truth.
+
+    *pools* is the ledger's spend by pool id, *teams* what attribution gives to each team (None: it cannot tell).
+    *week* is the ledger's spend of the last *week_hours* hours (seven days at most) by pool id.
     """
 
     month: str
@@ -260,6 +263,10 @@ class Spend:
     seeded: Decimal = Decimal(0)
     account: Decimal | None = None
     account_unpriced: tuple[str, ...] = ()
+    pools: Mapping[str, Decimal] = field(default_factory=dict)
+    teams: Mapping[str, Decimal] | None = None
+    week: Mapping[str, Decimal] = field(default_factory=dict)
+    week_hours: Decimal = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,6 +285,7 @@ class Facts:
     grown_last_hour: int = 0
     removed_last_hour: int = 0
     bound_gangs: Mapping[str, int] = field(default_factory=dict)
+    budget_changes: tuple[BudgetChange, ...] = ()
     deliveries: tuple[int, ...] = ()
 
     def pool(self, pool_id: str) -> PoolState:

@@ -48,7 +48,8 @@ class Pod:
 
     *affinity* is required node affinity: alternatives (any of them), each a conjunction; *preferred* is the
     preferred one. *gang* is the key of a declared gang or None, *gang_min* how many of its pods must run together
-    (None: all that exist). *scheduler_says* is the scheduler's own sentence on a pod that waits.
+    (None: all that exist). *priority_class* is the name of its PriorityClass, empty without one. *scheduler_says* is
+    the scheduler's own sentence on a pod that waits.
 
     *evictable* is the owner's consent that it may be moved (``safe-to-evict: "true"``), *protected* the wish that
     its node stays. *idle_shutdown* is the owner's consent to be scaled to zero after being idle for that long,
@@ -69,6 +70,7 @@ class Pod:
     preferred: tuple[Preference, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     priority: int = 0
+    priority_class: str = ""
     gang: str | None = None
     gang_min: int | None = None
     owner: str = ""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
@@ -28,7 +28,7 @@ class Pool:
     call it. *resources* is what one node offers (GPU resource name to whole units). *price_usd_per_hour*
     is USD per node-hour, None when unknown: then the pool cannot grow. Durations bound the guardrails
     named after them; *utilization_high* and *utilization_low* are ratios 0-1. *apply_to_nodes* puts *labels* and
-    *taints* on nodes that Civo brought without them.
+    *taints* on nodes that Civo brought without them. *budget_usd* is its own allowance of a month (None: it has none).
     """
 
     id: str
@@ -49,6 +49,7 @@ class Pool:
     provision_timeout: timedelta = timedelta(minutes=20)
     apply_to_nodes: bool = False
     windows: tuple[Window, ...] = ()
+    budget_usd: Decimal | None = None
 
     @property
     def gpus_per_node(self) -> int:
@@ -103,15 +104,70 @@ class Billing:
         return self.granularity > timedelta(seconds=1)
 
 
+class Scope(StrEnum):
+    """What a budget is for."""
+
+    ACCOUNT = "account"  # everything that the Civo account is charged for
+    CLUSTER = "cluster"  # the nodes of the configured pools
+    POOL = "pool"
+    TEAM = "team"  # by the label of the workloads that a node is bought for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepOut:
+    """Where new work is kept out while the budget hold lasts: by a ResourceQuota of ours in each of *namespaces*, by
+    the stop policy of each of Kueue's *cluster_queues*."""
+
+    namespaces: tuple[str, ...] = ()
+    cluster_queues: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """A month's allowance in USD; the *_at* fields are ratios of it (0-1); the month is that of *timezone*."""
+    """A month's allowance in USD; the *_at* fields are ratios of it (0-1); the month is that of *timezone*.
+
+    *monthly_usd* is the cluster's, *account_usd* the whole account's, *teams* are those of teams, and pools carry their
+    own (`Pool.budget_usd`); ratios and month are the same for all. Workloads of the *passing* priority classes may
+    still be bought for from the hold line on, up to the stop line.
+    """
 
     monthly_usd: Decimal
     timezone: str = "UTC"
     warn_at: Decimal = Decimal("0.5")
     hold_at: Decimal = Decimal("0.8")
     stop_at: Decimal = Decimal("1.0")
+    account_usd: Decimal | None = None
+    teams: Mapping[str, Decimal] = field(default_factory=dict)
+    passing: frozenset[str] = frozenset()
+    keep_out: KeepOut = field(default_factory=KeepOut)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetChange:
+    """An allowance that an operator set at run time, for one *month* (``2026-11``) only.
+
+    *name* is a pool's id or a team's name, empty for cluster and account. *monthly_usd* None goes back to what the
+    configuration says. *who* and *why* are shown wherever the allowance is.
+    """
+
+    scope: Scope
+    name: str
+    month: str
+    monthly_usd: Decimal | None
+    who: str
+    why: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribution:
+    """The pod labels that say whose a workload is."""
+
+    team: str = "team"
+    project: str = "project"
+    workload_class: str = "workload-class"
+    environment: str = "environment"
+    cost_center: str = "cost-center"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +211,7 @@ class Policy:
     unknown_after: timedelta = timedelta(minutes=15)
     idle_shutdown_grace: timedelta = timedelta(minutes=15)
     keep_until: KeepUntil = field(default_factory=KeepUntil)
+    attribution: Attribution = field(default_factory=Attribution)
 
     def pool(self, name_or_id: str) -> Pool | None:
         """Return the pool that people or alerts call *name_or_id*, or None."""
