@@ -169,9 +169,10 @@ def _place_pod(workload: Workload, market: Market, fitting: Sequence[Tally], all
     chosen.asking.append(workload)
     if chosen.settle(pod.requests, NOT_ALLOWED, kind) is not None:
         return
+    blocked = chosen.blocked
     passed = allowance.open(chosen, "demand")
     room = new_bin(chosen)
-    room.allowed = passed == len(RULES)
+    room.allowed = passed == len(RULES) and not blocked
     take(room.free, pod.requests)
     chosen.add(room)
 

@@ -1,5 +1,6 @@
 """Room for work: what exists or is on its way, what may still be opened, and what all pools share."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -43,7 +44,7 @@ class Bin:
     usable: bool = False
     used: bool = False
     bought: bool = False
-    allowed: bool = True  # False: wanted, but a check leaves it out, so it must not attract other work
+    allowed: bool = True  # False: wanted, but a check or guardrail leaves it out, so it must not attract other work
 
     @property
     def gpus(self) -> int:
@@ -83,9 +84,14 @@ class Tally:
             self.free += room.gpus if room.usable else 0
 
     @property
+    def room_left(self) -> float:
+        """New nodes that a guardrail would leave beyond those wanted already (infinity: none speaks)."""
+        return math.inf if self.room is None else max(0, self.room - sum(self.counts.values()))
+
+    @property
     def blocked(self) -> bool:
         """True when a guardrail will hold another new node."""
-        return self.room is not None and sum(self.counts.values()) >= self.room
+        return self.room_left <= 0
 
     def add(self, room: Bin) -> None:
         """Take in a bin that was just opened."""
@@ -206,12 +212,12 @@ class Allowance:
     def open(self, tally: Tally, why: str, count: int = 1) -> int:
         """Want *count* nodes more; returns how many checks they passed (3: they may be asked for)."""
         passed = self.passes(tally, count)
-        room = count if tally.room is None else max(0, tally.room - sum(tally.counts.values()))
+        room = min(count, tally.room_left)
         tally.counts[why] += count
         for check in range(passed):
             tally.within[check] += count
         if passed == len(RULES):  # what a guardrail will hold must not use up what others may have
-            self.spend(tally, min(count, room))
+            self.spend(tally, int(room))
         return passed
 
 

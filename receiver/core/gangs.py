@@ -64,7 +64,8 @@ def _try_gang(
     for room, tried in zip(rooms, trial, strict=False):
         room.free, room.used = tried.free, room.used or tried.used
     tally.begin([room for room in coming if room.used])
-    for room in trial[len(rooms) :]:
+    for number, room in enumerate(trial[len(rooms) :]):
+        room.allowed = number < tally.room_left
         tally.add(room)
     tally.waiting_gpus += workload.gpus
     if opened:

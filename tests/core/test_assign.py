@@ -217,6 +217,15 @@ def test_a_pool_that_backs_off_leaves_the_pod_to_the_next_one() -> None:
     assert (decisions["cheap"].target, decisions["dear"].target) == (0, 1)
 
 
+@pytest.mark.parametrize("gang", [None, "ml/train"], ids=["a pod", "a gang"])
+def test_a_node_that_a_guardrail_holds_back_attracts_no_pod_that_another_pool_can_serve(gang: str | None) -> None:
+    held = a_pool("held", resources={GPU: 8}, price_usd_per_hour=None, labels={"gpu": "held"})
+    first = a_pod("first", node_selector={"gpu": "held"}, priority=10, gang=gang)
+    found = facts(a_state(pool="held-id"), a_state(), waiting=[first, a_pod("second")])
+    _, decisions = run(found, a_policy(held, a_pool()))
+    assert (decisions["held"].target, decisions["l40s"].target) == (0, 1)
+
+
 def test_a_full_pool_leaves_the_pod_to_the_next_one() -> None:
     cheap, dear = a_pool("cheap", max_nodes=1), a_pool("dear", price_usd_per_hour=Decimal(9))
     found = facts(a_state(a_busy_node(), pool="cheap-id"), a_state(pool="dear-id"), waiting=[a_pod()])

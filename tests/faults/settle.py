@@ -132,7 +132,7 @@ def _budget_is_tight(run: "Run") -> bool:
     if budget is None:
         return False
     now = run.clock()
-    if truth.unpriced(now):
+    if truth.perhaps_unpriced(now):
         return True
     spent = truth.perhaps_spent(now)
     reserved = sum(c.nodes * truth.unit(p) for p, c in truth.count(now).items())

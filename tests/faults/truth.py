@@ -32,6 +32,7 @@ class Truth:
         self.plans = {p.id: p for p in scenario.pools}
         skews = [abs(e.what["by"]) for e in scenario.events if e.kind == "clock"]
         self.skew = timedelta(seconds=2 * max(skews, default=0))
+        self._late = self.skew + timedelta(seconds=max(scenario.ticks))
         self.seen: dict[str, VM] = {}  # instances that Civo listed when it was asked
         self.deleted: list[tuple[datetime, str]] = []  # by us: when, pool
 
@@ -100,8 +101,8 @@ class Truth:
         return sum((self._units(vm, month, now, late) * self.unit(vm.pool) for vm in seen), Decimal(0))
 
     def perhaps_spent(self, now: datetime) -> Decimal:
-        """The most that the ledger may say."""
-        return self.spent(now, late=self.skew)
+        """The most that the ledger may say: it saw each node go a tick too late."""
+        return self.spent(now, late=self._late)
 
     def surely_spent(self, now: datetime) -> Decimal:
         """The least that the ledger may say: clocks were wrong by *skew* at most, in either direction."""
@@ -109,9 +110,15 @@ class Truth:
 
     def unpriced(self, now: datetime) -> list[str]:
         """The nodes of this month without a price: with one of them nobody knows what was spent."""
-        unknown = [vm for vm in self.seen.values() if self.plans[vm.pool].price is None]
         since = [_month_start(now), _month_start(now - self.skew)]
-        return [vm.hostname for vm in unknown if all(self._units(vm, month, now) for month in since)]
+        return [vm.hostname for vm in self._without_price() if all(self._units(vm, month, now) for month in since)]
+
+    def perhaps_unpriced(self, now: datetime) -> bool:
+        """True when the ledger may know of a node without a price in this month: it saw it go a tick too late."""
+        return any(self._units(vm, _month_start(now), now, self._late) for vm in self._without_price())
+
+    def _without_price(self) -> Iterable[VM]:
+        return (vm for vm in self.seen.values() if self.plans[vm.pool].price is None)
 
     def _units(self, vm: VM, month: datetime, now: datetime, late: timedelta | None = None) -> int:
         step, off = timedelta(seconds=self.scenario.granularity), -self.skew if late is None else late
