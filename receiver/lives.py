@@ -77,6 +77,7 @@ def _life(old: NodeLife | None, instance: Instance, pool: Pool, sight: _Sight, n
         name=instance.hostname,
         size=pool.size,
         price_usd_per_hour=pool.price_usd_per_hour if past.price_usd_per_hour is None else past.price_usd_per_hour,
+        gpus=max(past.gpus, pool.gpus_per_node),
         gone_at=None,
         seen_at=past.seen_at or now,
         active_at=past.active_at or (now if sight.stage in AFTER_BUILDING else None),

@@ -190,6 +190,7 @@ def _pod_spec(pod: WorldPod) -> JSON:
         "serviceAccountName": "default",
         "terminationGracePeriodSeconds": 30,
         "priority": pod.priority,
+        **({"priorityClassName": pod.priority_class} if pod.priority_class else {}),
         **({"tolerations": [_toleration(t) for t in pod.tolerations]} if pod.tolerations else {}),
     }
     if pod.node_selector:

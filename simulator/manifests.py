@@ -43,6 +43,7 @@ def pod_spec(manifest: Mapping[str, Any], namespace: str | None = None) -> PodSp
         affinity=_affinity(spec),
         preferred=_preferred(spec),
         tolerations=tuple(_toleration(t) for t in spec.get("tolerations") or ()),
+        priority_class=str(spec.get("priorityClassName") or ""),
         priority=int(spec.get("priority") or PRIORITIES.get(spec.get("priorityClassName") or "", 0)),
         owner_kind=owner.get("kind", ""),
         owner_name=owner.get("name", ""),

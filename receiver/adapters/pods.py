@@ -83,6 +83,7 @@ def pod_from(raw: Mapping[str, Any]) -> Pod | None:
         protected=is_protected(annotations),
         idle_shutdown=_length(annotations.get(IDLE_SHUTDOWN_ANNOTATION, "")),
         keep_until=moment(annotations.get(KEEP_UNTIL_ANNOTATION)),
+        bound_at=_bound_at(raw),
         running_since=_running_since(raw),
         scheduler_says=_refusal(raw).get("message") or "",
     )
@@ -239,6 +240,12 @@ def _length(text: str) -> timedelta | None:
         return longer_than_zero(text)
     except Wrong:
         return None
+
+
+def _bound_at(raw: Mapping[str, Any]) -> datetime | None:
+    conditions = entries(section(raw, "status"), "conditions")
+    bound = (c for c in conditions if c.get("type") == "PodScheduled" and c.get("status") == "True")
+    return next((moment(c.get("lastTransitionTime")) for c in bound), None)
 
 
 def _running_since(raw: Mapping[str, Any]) -> datetime | None:

@@ -125,6 +125,7 @@ def _policy(configuration: Configuration, prices: Prices) -> Policy:
             namespaces=frozenset(configuration.keep_until.namespaces), longest=configuration.keep_until.longest
         ),
         attribution=Attribution(**configuration.attribution.model_dump()),
+        gpu_kinds={size: price.kind for size, price in prices.sizes.items() if price.kind},
     )
 
 

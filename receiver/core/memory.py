@@ -19,7 +19,8 @@ class NodeLife:
     being so, None while it is usable; *unknown_since* when its GPUs were first seen in use although no pod
     holds them; *seen_at* when it was seen first: nobody watched what it had behind it then. *active_at*,
     *ready_at*, *usable_at*, *bound_at* and *running_at* are when the stages of its provisioning were first seen
-    to be over: built, Ready, GPUs allocatable, a GPU pod bound to it, and that pod's containers running.
+    to be over: built, Ready, GPUs allocatable, a GPU pod bound to it, and that pod's containers running. *gpus* is
+    the most that its pool said that one node offers (0: not known).
     """
 
     instance: str
@@ -38,6 +39,7 @@ class NodeLife:
     lost_at: datetime | None = None
     unknown_since: datetime | None = None
     seen_at: datetime | None = None
+    gpus: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

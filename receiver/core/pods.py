@@ -53,9 +53,10 @@ class Pod:
 
     *evictable* is the owner's consent that it may be moved (``safe-to-evict: "true"``), *protected* the wish that
     its node stays. *idle_shutdown* is the owner's consent to be scaled to zero after being idle for that long,
-    *keep_until* a snooze of it. *running_since* is when the last of its containers began to run (None: unknown or
-    not all of them do). *pool_hint* is set where only Prometheus could be asked: the pool id its rules
-    worked out, or ``unassigned``. A pod that does not exist yet, which a queue announces, has an empty *uid*.
+    *keep_until* a snooze of it. *bound_at* is when the scheduler gave it its node (None: unknown or not bound),
+    *running_since* when the last of its containers began to run (None: unknown or not all of them do). *pool_hint*
+    is set where only Prometheus could be asked: the pool id its rules worked out, or ``unassigned``. A pod that does
+    not exist yet, which a queue announces, has an empty *uid*.
     """
 
     namespace: str
@@ -81,6 +82,7 @@ class Pod:
     protected: bool = False
     idle_shutdown: timedelta | None = None
     keep_until: datetime | None = None
+    bound_at: datetime | None = None
     running_since: datetime | None = None
     scheduler_says: str = ""
     pool_hint: str | None = None

@@ -195,11 +195,23 @@ class KeepUntil:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attribution:
+    """Which pod label says whose a workload is, for each thing that cost is told by."""
+
+    team: str = "team"
+    project: str = "project"
+    workload_class: str = "workload-class"
+    environment: str = "environment"
+    cost_center: str = "cost-center"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """Everything the operator said. *budget* None means that no budget was set.
 
     *unknown_after* is how long a node may be neither busy nor idle before people are told, *idle_shutdown_grace*
-    how long after the notice an idle workload that consented is scaled to zero.
+    how long after the notice an idle workload that consented is scaled to zero. *gpu_kinds* names the kind of GPU by
+    Civo size, as the price files do.
     """
 
     pools: tuple[Pool, ...]
@@ -212,6 +224,7 @@ class Policy:
     idle_shutdown_grace: timedelta = timedelta(minutes=15)
     keep_until: KeepUntil = field(default_factory=KeepUntil)
     attribution: Attribution = field(default_factory=Attribution)
+    gpu_kinds: Mapping[str, str] = field(default_factory=dict)
 
     def pool(self, name_or_id: str) -> Pool | None:
         """Return the pool that people or alerts call *name_or_id*, or None."""

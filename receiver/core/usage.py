@@ -22,8 +22,9 @@ class Usage:
     *month* (``2026-11``) is that in which the paid unit began, so that usage and cost fall into the same month.
     *workload* is ``namespace/Kind/name`` of the controller of its pods (of the pod itself if there is none).
     All seconds are GPU-seconds: *held* were allocated to it, *measured* of them have DCGM samples, *idle* of those
-    had an engine and a memory at rest, *busy* is engine utilization (ratio 0-1) times seconds, *memory* is used
-    memory (ratio 0-1) times seconds. *peak_memory* is the highest used memory (ratio 0-1), None if not measured.
+    had an engine and a memory at rest (`receiver.core.activity.at_rest`), *busy* is engine utilization (ratio 0-1)
+    times seconds, *memory* is used memory (ratio 0-1) times seconds. *peak_engine* and *peak_memory* are the highest
+    of one GPU (ratio 0-1), None if not measured.
     """
 
     month: str
@@ -58,3 +59,58 @@ class WorkloadLife:
     bound_at: datetime | None = None
     ended_at: datetime | None = None
     completed: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unwatched:
+    """GPU-seconds of one instance, counted as `Usage` counts months, of which nobody knows who held them.
+
+    We did not run, or did not know the node yet. What pods that are still there held in that time is not among them.
+    """
+
+    month: str
+    instance: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """A pod that held *gpus* GPUs of *instance* when usage was last accounted for; *workload* as in `Usage`."""
+
+    uid: str
+    instance: str
+    workload: str
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accounted:
+    """Where the account stands: everything before *at* is in the ledger (None: nothing ever was).
+
+    *holdings* are the pods that held GPUs then, *running* the workloads that had not ended.
+    """
+
+    at: datetime | None = None
+    holdings: tuple[Holding, ...] = ()
+    running: tuple[WorkloadLife, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accounting:
+    """What one accounting adds: *usage* and *unwatched* are increments, *lives* are new or changed,
+    *holdings* take the place of those before."""
+
+    usage: tuple[Usage, ...] = ()
+    unwatched: tuple[Unwatched, ...] = ()
+    lives: tuple[WorkloadLife, ...] = ()
+    holdings: tuple[Holding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A GPU pod that Kubernetes still shows after its end: *succeeded* or failed, *at* (None: not told)."""
+
+    uid: str
+    workload: str
+    succeeded: bool
+    at: datetime | None = None

@@ -34,6 +34,7 @@ def as_pod(pod: WorldPod) -> Pod:
         preferred=pod.preferred,
         tolerations=pod.tolerations,
         priority=pod.priority,
+        priority_class=pod.priority_class,
         gang=None if pod.gang is None else f"{pod.namespace}/{pod.gang}",
         gang_min=pod.gang_size or None if pod.gang is not None else None,
         owner=f"{pod.owner_kind}/{pod.owner_name}" if pod.owner_kind else "",
@@ -44,6 +45,7 @@ def as_pod(pod: WorldPod) -> Pod:
         protected=protects(pod),
         idle_shutdown=_said(pod.annotations, IDLE_SHUTDOWN_ANNOTATION, longer_than_zero),
         keep_until=_said(pod.annotations, KEEP_UNTIL_ANNOTATION, _moment),
+        bound_at=pod.scheduled_since if pod.scheduled else None,
         running_since=pod.started_at,
         scheduler_says=pod.message if waits is PodPhase.WAITING else "",
     )

@@ -350,3 +350,16 @@ def test_a_pod_runs_since_its_last_container_began_to(started: tuple[str | None,
     pod = pod_from(running(*started))
     assert pod is not None
     assert pod.running_since == since
+
+
+def test_a_pod_says_its_priority_class_and_when_it_was_given_its_node() -> None:
+    bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-20T10:04:00Z"}
+    pod = pod_from(a_pod(node="gpu-1", priorityClassName="urgent", conditions=[bound]))
+    assert pod is not None
+    assert (pod.priority_class, pod.bound_at) == ("urgent", datetime(2026, 11, 20, 10, 4, tzinfo=UTC))
+
+
+def test_a_pod_that_waits_has_no_time_of_binding() -> None:
+    pod = pod_from(a_pod())
+    assert pod is not None
+    assert (pod.priority_class, pod.bound_at) == ("", None)

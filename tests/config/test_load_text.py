@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from receiver.config import ConfigError, Mode, load_file, load_text
-from receiver.core.policy import Anchor, Billing, Budget, Fallback, Limits, Policy, Pool, Rounding, Taint
+from receiver.core.policy import Anchor, Attribution, Billing, Budget, Fallback, Limits, Policy, Pool, Rounding, Taint
 from receiver.core.windows import Window
 from tests.config.builders import POOL, QUIET, one_pool
 
@@ -106,6 +106,8 @@ def test_every_key_reaches_the_policy() -> None:
         limits=Limits(max_gpus=64, max_growth_per_hour=32, max_removals_per_hour=60),
         fallback=Fallback.KUBERNETES,
         heartbeat_interval=timedelta(seconds=30),
+        attribution=Attribution(team="example.com/team", project="project"),
+        gpu_kinds=settings.policy.gpu_kinds,
     )
     file = settings.configuration
     assert file.mode is Mode.ACT
@@ -126,7 +128,8 @@ def test_what_is_left_out_has_the_defaults_of_the_core() -> None:
         max_nodes=8,
         price_usd_per_hour=Decimal("1.29"),
     )
-    assert settings.policy == Policy(pools=(pool,))
+    assert settings.policy == Policy(pools=(pool,), gpu_kinds=settings.policy.gpu_kinds)
+    assert settings.policy.gpu_kinds["an.g1.l40s.kube.x1"] == "L40S"
     assert settings.configuration.mode is Mode.OBSERVE
     assert settings.configuration.kubernetes.enabled
 

@@ -106,6 +106,7 @@ node_lives = Table(
     Column("lost_at", Moment),
     Column("unknown_since", Moment),
     Column("seen_at", Moment),
+    Column("gpus", Integer, nullable=False),
     Column("changed_at", Moment, nullable=False),
     Index("node_lives_by_gone_at", "gone_at"),
     Index("node_lives_by_usable_at", "pool", "usable_at"),

@@ -146,6 +146,7 @@ class PodSpec:
     preferred: tuple[Preference, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     priority: int = 0
+    priority_class: str = ""
     owner_kind: str = ""
     owner_name: str = ""
     gated: bool = False
@@ -178,6 +179,7 @@ class Job:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     priority: int = 0
+    priority_class: str = ""
     gpu_util: float = 0.9
     gpu_memory: float | None = None
 

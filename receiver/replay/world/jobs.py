@@ -52,6 +52,7 @@ class Jobs:
                 preferred=job.preferred,
                 tolerations=job.tolerations,
                 priority=job.priority,
+                priority_class=job.priority_class,
                 owner_kind="Job",
                 owner_name=job.id,
                 gang_size=(job.gang_min or job.pods) if job.gang else 0,

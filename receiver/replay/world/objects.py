@@ -125,6 +125,7 @@ class WorldPod:
     preferred: tuple[Preference, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     priority: int = 0
+    priority_class: str = ""
     owner_kind: str = ""
     owner_name: str = ""
     gang: str | None = None

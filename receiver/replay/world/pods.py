@@ -66,6 +66,7 @@ class Pods:
                 preferred=spec.preferred,
                 tolerations=spec.tolerations,
                 priority=spec.priority,
+                priority_class=spec.priority_class,
                 owner_kind=spec.owner_kind,
                 owner_name=spec.owner_name,
                 gang=spec.annotations.get(GANG_ANNOTATION) or None,

@@ -119,6 +119,7 @@ def _nodes() -> None:
         sa.Column("lost_at", TIME),
         sa.Column("unknown_since", TIME),
         sa.Column("seen_at", TIME),
+        sa.Column("gpus", sa.Integer, nullable=False),
         sa.Column("changed_at", TIME, nullable=False),
     )
     op.create_index("node_lives_by_gone_at", "node_lives", ["gone_at"])
