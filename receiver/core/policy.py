@@ -195,17 +195,6 @@ class KeepUntil:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attribution:
-    """Which pod label says whose a workload is, for each thing that cost is told by."""
-
-    team: str = "team"
-    project: str = "project"
-    workload_class: str = "workload-class"
-    environment: str = "environment"
-    cost_center: str = "cost-center"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """Everything the operator said. *budget* None means that no budget was set.
 
