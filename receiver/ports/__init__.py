@@ -18,6 +18,7 @@ from receiver.ports.failures import TryLater, WontWork
 from receiver.ports.ledger import Delivery, Store, StoredAction, StoredDecision, StoredNotice
 from receiver.ports.monitoring import AlarmFacts, Alarms, Telemetry, TelemetryFacts
 from receiver.ports.receipts import Did, Receipt
+from receiver.ports.usage import UsageStore
 
 __all__ = [
     "CORDON_ANNOTATION",
@@ -46,5 +47,6 @@ __all__ = [
     "Telemetry",
     "TelemetryFacts",
     "TryLater",
+    "UsageStore",
     "WontWork",
 ]

@@ -10,6 +10,7 @@ from receiver.core.memory import Memory, NodeLife
 from receiver.core.model import Backoff, Drift, LateCount, Offer
 from receiver.core.signals import Alert
 from receiver.core.tell import Notice
+from receiver.ports.usage import UsageStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,7 @@ class StoredNotice:
     attempts: int
 
 
-class Store(Protocol):
+class Store(UsageStore, Protocol):
     """The durable memory. Every write is one transaction; every call may raise TryLater (store down)."""
 
     def remember(self, delivery: Delivery, at: datetime) -> int:

@@ -10,6 +10,7 @@ from receiver.core.memory import Memory, NodeLife
 from receiver.core.model import Backoff, Drift, LateCount, Offer
 from receiver.core.signals import Alert
 from receiver.core.tell import Notice
+from receiver.core.usage import Accounted, Accounting, Unwatched, Usage, WorkloadLife
 from receiver.ports import Delivery, StoredAction, StoredDecision, StoredNotice, TryLater
 
 
@@ -58,6 +59,10 @@ class FakeStore:
     kept_decisions: list[StoredDecision] = field(default_factory=list)
     kept_actions: list[StoredAction] = field(default_factory=list)
     totals: Mapping[str, Any] = field(default_factory=dict)
+    kept_usage: list[Usage] = field(default_factory=list)
+    kept_unwatched: list[Unwatched] = field(default_factory=list)
+    kept_workloads: list[WorkloadLife] = field(default_factory=list)
+    kept_lives: list[NodeLife] = field(default_factory=list)
 
     def _called(self, name: str) -> None:
         if self.broken is not None:
@@ -96,7 +101,29 @@ class FakeStore:
     def check(self) -> None:
         self._called("check")
 
+    def usage(self, month: str) -> Sequence[Usage]:
+        self._called("usage")
+        return [row for row in self.kept_usage if row.month == month]
+
+    def unwatched(self, month: str) -> Sequence[Unwatched]:
+        self._called("unwatched")
+        return [row for row in self.kept_unwatched if row.month == month]
+
+    def workload_lives(self, since: datetime, until: datetime) -> Sequence[WorkloadLife]:
+        self._called("workload_lives")
+        return [x for x in self.kept_workloads if x.created_at <= until and (x.ended_at is None or x.ended_at >= since)]
+
+    def node_lives(self, since: datetime) -> Sequence[NodeLife]:
+        self._called("node_lives")
+        return [x for x in self.kept_lives if x.gone_at is None or x.gone_at > since]
+
     # What only the loop uses: the web side has no business here.
+
+    def accounted(self) -> Accounted:
+        raise NotImplementedError
+
+    def account(self, accounting: Accounting, since: datetime | None, at: datetime) -> bool:
+        raise NotImplementedError
 
     def memory(self, now: datetime, month_start: datetime) -> Memory:
         raise NotImplementedError

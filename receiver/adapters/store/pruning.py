@@ -5,7 +5,18 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection, delete, or_
 
 from receiver.adapters.store.decisions import newest_numbers
-from receiver.adapters.store.schema import actions, decisions, deliveries, drifts, node_lives, outbox, topics
+from receiver.adapters.store.schema import (
+    actions,
+    decisions,
+    deliveries,
+    drifts,
+    node_lives,
+    outbox,
+    topics,
+    unwatched,
+    usage,
+    workload_lives,
+)
 
 DELIVERIES_KEPT = timedelta(days=7)
 NOTICES_KEPT = timedelta(days=7)
@@ -13,7 +24,7 @@ DRIFTS_KEPT = timedelta(days=7)
 DECISIONS_KEPT = timedelta(days=90)
 TOPICS_KEPT = timedelta(days=90)
 ACTIONS_KEPT = timedelta(days=400)
-LIVES_KEPT = timedelta(days=400)  # a year of spend and what a month's start still needs
+LIVES_KEPT = timedelta(days=400)  # a year of spend and what a month's start still needs: 13 months
 
 
 def prune(connection: Connection, now: datetime) -> int:
@@ -22,6 +33,7 @@ def prune(connection: Connection, now: datetime) -> int:
     Never deleted: a delivery that no step has considered, an open action, a notice to be delivered, a node
     that lives, each pool's last decision.
     """
+    oldest = f"{now - LIVES_KEPT:%Y-%m}"  # months sort as text does
     settled = or_(outbox.c.sent_at < now - NOTICES_KEPT, outbox.c.given_up_at < now - NOTICES_KEPT)
     statements = (
         delete(deliveries).where(
@@ -35,5 +47,8 @@ def prune(connection: Connection, now: datetime) -> int:
         delete(drifts).where(drifts.c.at < now - DRIFTS_KEPT),
         delete(topics).where(topics.c.told_at < now - TOPICS_KEPT),
         delete(node_lives).where(node_lives.c.gone_at < now - LIVES_KEPT),
+        delete(workload_lives).where(workload_lives.c.ended_at < now - LIVES_KEPT),
+        delete(usage).where(usage.c.month < oldest),
+        delete(unwatched).where(unwatched.c.month < oldest),
     )
     return sum(connection.execute(statement).rowcount for statement in statements)

@@ -1,6 +1,6 @@
 """The tables of the store. `receiver/adapters/migrations` creates them; a test holds the two together."""
 
-from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, MetaData, Table
+from sqlalchemy import BigInteger, Boolean, Column, Float, ForeignKey, Index, Integer, MetaData, Table
 
 from receiver.adapters.store.columns import Duration, Exact, Json, Moment, PlainText
 
@@ -150,6 +150,64 @@ drifts = Table(  # required counts that somebody else changed
     Column("undoes", Boolean, nullable=False),
     Index("one_drift_per_pool_and_step", "pool", "at", unique=True),
     Index("drifts_by_at", "at"),
+)
+
+usage = Table(  # what each workload held of each node, by the month in which the paid unit began
+    "usage",
+    metadata,
+    Column("month", PlainText, primary_key=True),
+    Column("instance", PlainText, primary_key=True),
+    Column("workload", PlainText, primary_key=True),
+    Column("namespace", PlainText, nullable=False),
+    Column("team", PlainText, nullable=False),
+    Column("project", PlainText, nullable=False),
+    Column("workload_class", PlainText, nullable=False),
+    Column("environment", PlainText, nullable=False),
+    Column("cost_center", PlainText, nullable=False),
+    Column("priority_class", PlainText, nullable=False),
+    Column("held", Float, nullable=False),
+    Column("measured", Float, nullable=False),
+    Column("idle", Float, nullable=False),
+    Column("busy", Float, nullable=False),
+    Column("memory", Float, nullable=False),
+    Column("peak_engine", Float),
+    Column("peak_memory", Float),
+)
+
+unwatched = Table(  # GPU-seconds of which nobody knows who held them
+    "unwatched",
+    metadata,
+    Column("month", PlainText, primary_key=True),
+    Column("instance", PlainText, primary_key=True),
+    Column("seconds", Float, nullable=False),
+)
+
+workload_lives = Table(
+    "workload_lives",
+    metadata,
+    Column("workload", PlainText, primary_key=True),
+    Column("created_at", Moment, primary_key=True),
+    Column("namespace", PlainText, nullable=False),
+    Column("team", PlainText, nullable=False),
+    Column("project", PlainText, nullable=False),
+    Column("workload_class", PlainText, nullable=False),
+    Column("environment", PlainText, nullable=False),
+    Column("cost_center", PlainText, nullable=False),
+    Column("priority_class", PlainText, nullable=False),
+    Column("gpus", Integer, nullable=False),
+    Column("bound_at", Moment),
+    Column("ended_at", Moment),
+    Column("completed", Boolean),
+    Index("workload_lives_by_ended_at", "ended_at"),
+)
+
+holdings = Table(  # the pods that held GPUs when usage was last accounted for
+    "holdings",
+    metadata,
+    Column("uid", PlainText, primary_key=True),
+    Column("instance", PlainText, nullable=False),
+    Column("workload", PlainText, nullable=False),
+    Column("gpus", Integer, nullable=False),
 )
 
 outbox = Table(

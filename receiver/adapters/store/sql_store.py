@@ -12,6 +12,7 @@ from receiver.adapters.store import decisions, inbox, ledger, notices, pruning, 
 from receiver.adapters.store.database import LOCK_WAIT_SECONDS, Database, put
 from receiver.adapters.store.migrate import upgrade
 from receiver.adapters.store.urls import VARIABLE, database_file, is_in_memory, is_sqlite, parse
+from receiver.adapters.store.usage_store import SqlUsage
 from receiver.core.actions import Action, Decision, Outcome
 from receiver.core.memory import Memory, NodeLife
 from receiver.core.model import Backoff, Drift, LateCount, Offer
@@ -79,7 +80,7 @@ def _writable_folder(path: str) -> None:
         raise WontWork(f"cannot write to {file}; {remedy}", code="store")
 
 
-class SqlStore:
+class SqlStore(SqlUsage):
     """The durable memory; safe to use from many threads. `open_store` makes one."""
 
     def __init__(self, database: Database) -> None:

@@ -19,6 +19,7 @@ def upgrade() -> None:
     _actions()
     _nodes()
     _pools()
+    _usage()
     _notices()
     _figures()
 
@@ -163,6 +164,60 @@ def _pools() -> None:
     )
     op.create_index("one_drift_per_pool_and_step", "drifts", ["pool", "at"], unique=True)
     op.create_index("drifts_by_at", "drifts", ["at"])
+
+
+def _whose() -> list[sa.Column[str]]:
+    names = (
+        "namespace",
+        "team",
+        "project",
+        "workload_class",
+        "environment",
+        "cost_center",
+        "priority_class",
+    )
+    return [sa.Column(name, sa.Text, nullable=False) for name in names]
+
+
+def _usage() -> None:
+    op.create_table(
+        "usage",
+        sa.Column("month", sa.Text, primary_key=True),
+        sa.Column("instance", sa.Text, primary_key=True),
+        sa.Column("workload", sa.Text, primary_key=True),
+        *_whose(),
+        sa.Column("held", sa.Float, nullable=False),
+        sa.Column("measured", sa.Float, nullable=False),
+        sa.Column("idle", sa.Float, nullable=False),
+        sa.Column("busy", sa.Float, nullable=False),
+        sa.Column("memory", sa.Float, nullable=False),
+        sa.Column("peak_engine", sa.Float),
+        sa.Column("peak_memory", sa.Float),
+    )
+    op.create_table(
+        "unwatched",
+        sa.Column("month", sa.Text, primary_key=True),
+        sa.Column("instance", sa.Text, primary_key=True),
+        sa.Column("seconds", sa.Float, nullable=False),
+    )
+    op.create_table(
+        "workload_lives",
+        sa.Column("workload", sa.Text, primary_key=True),
+        sa.Column("created_at", TIME, primary_key=True),
+        *_whose(),
+        sa.Column("gpus", sa.Integer, nullable=False),
+        sa.Column("bound_at", TIME),
+        sa.Column("ended_at", TIME),
+        sa.Column("completed", sa.Boolean),
+    )
+    op.create_index("workload_lives_by_ended_at", "workload_lives", ["ended_at"])
+    op.create_table(
+        "holdings",
+        sa.Column("uid", sa.Text, primary_key=True),
+        sa.Column("instance", sa.Text, nullable=False),
+        sa.Column("workload", sa.Text, nullable=False),
+        sa.Column("gpus", sa.Integer, nullable=False),
+    )
 
 
 def _notices() -> None:

@@ -1,0 +1,132 @@
+"""What workloads held of the nodes: added up per month, instance and workload, and never twice for the same time."""
+
+from dataclasses import asdict
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Connection, Insert, RowMapping, Table, bindparam, case, delete, or_, select
+
+from receiver.adapters.store import rows
+from receiver.adapters.store.columns import Moment
+from receiver.adapters.store.database import insert_in
+from receiver.adapters.store.schema import holdings, node_lives, unwatched, usage, workload_lives
+from receiver.adapters.store.totals import mark, marked
+from receiver.core.memory import NodeLife
+from receiver.core.usage import Accounted, Accounting, Holding, Owner, Unwatched, Usage, WorkloadLife
+
+ACCOUNTED = "accounted"  # the mark up to which usage is in the ledger
+OWNER = tuple(Owner.__slots__)
+ADDED = ("held", "measured", "idle", "busy", "memory", "seconds")
+HIGHEST = ("peak_engine", "peak_memory")
+RUNNING = select(workload_lives).where(workload_lives.c.ended_at.is_(None))
+
+
+def standing(connection: Connection) -> datetime | None:
+    """Up to when usage is in the ledger."""
+    return marked(connection, ACCOUNTED)
+
+
+def accounted(connection: Connection) -> Accounted:
+    """Where the account stands."""
+    held = connection.execute(select(holdings).order_by(holdings.c.uid)).mappings()
+    running = connection.execute(RUNNING.order_by(workload_lives.c.workload)).mappings()
+    return Accounted(
+        at=standing(connection),
+        holdings=tuple(Holding(**row) for row in held),
+        running=tuple(_life(row) for row in running),
+    )
+
+
+def account(connection: Connection, accounting: Accounting, since: datetime | None, at: datetime) -> bool:
+    """Add *accounting* unless the account has moved on from *since*."""
+    if standing(connection) != since:
+        return False
+    dialect = connection.dialect.name
+    _write(connection, _upsert(dialect, usage), [_values(row) for row in accounting.usage])
+    _write(connection, _upsert(dialect, unwatched), [asdict(row) for row in accounting.unwatched])
+    _write(connection, _upsert(dialect, workload_lives), [_values(life) for life in accounting.lives])
+    _hold(connection, accounting.holdings)
+    mark(connection, ACCOUNTED, at)
+    return True
+
+
+def of_month(connection: Connection, month: str) -> tuple[Usage, ...]:
+    """The usage of *month*."""
+    statement = select(usage).where(usage.c.month == month).order_by(usage.c.instance, usage.c.workload)
+    found = connection.execute(statement).mappings()
+    return tuple(Usage(**{n: v for n, v in row.items() if n not in OWNER}, owner=_owner(row)) for row in found)
+
+
+def unwatched_of(connection: Connection, month: str) -> tuple[Unwatched, ...]:
+    """What nobody watched in *month*."""
+    statement = select(unwatched).where(unwatched.c.month == month).order_by(unwatched.c.instance)
+    return tuple(Unwatched(**row) for row in connection.execute(statement).mappings())
+
+
+def lives_between(connection: Connection, since: datetime, until: datetime) -> tuple[WorkloadLife, ...]:
+    """The workloads that existed at some time from *since* to *until*."""
+    table = workload_lives.c
+    statement = (
+        select(workload_lives)
+        .where(table.created_at <= until, or_(table.ended_at.is_(None), table.ended_at >= since))
+        .order_by(table.created_at, table.workload)
+    )
+    return tuple(_life(row) for row in connection.execute(statement).mappings())
+
+
+def node_lives_since(connection: Connection, since: datetime) -> tuple[NodeLife, ...]:
+    """The node lives that are living, or ended after *since*."""
+    statement = (
+        select(*(node_lives.c[name] for name in rows.LIFE))
+        .where(or_(node_lives.c.gone_at.is_(None), node_lives.c.gone_at > bindparam("since", type_=Moment)))
+        .order_by(node_lives.c.created_at, node_lives.c.instance)
+    )
+    return tuple(rows.life_of(row) for row in connection.execute(statement, {"since": since}))
+
+
+def _hold(connection: Connection, wanted: tuple[Holding, ...]) -> None:
+    """Let the table of holdings be *wanted*: a pod seldom changes, so only what differs is written."""
+    known = {row["uid"]: Holding(**row) for row in connection.execute(select(holdings)).mappings()}
+    new = {holding.uid: holding for holding in wanted}
+    gone = [{"of_uid": uid} for uid in known if uid not in new]
+    _write(connection, delete(holdings).where(holdings.c.uid == bindparam("of_uid")), gone)
+    changed = [asdict(holding) for uid, holding in new.items() if known.get(uid) != holding]
+    _write(connection, _upsert(connection.dialect.name, holdings), changed)
+
+
+def _write(connection: Connection, statement: Any, values: list[dict[str, Any]]) -> None:
+    if values:
+        connection.execute(statement, values)
+
+
+@cache
+def _upsert(dialect: str, table: Table) -> Insert:
+    """An INSERT that adds seconds, keeps the higher peak, and replaces everything else."""
+    statement = insert_in(dialect, table)
+    keys = [column.name for column in table.primary_key]
+    changes = {c.name: _merged(c, statement.excluded[c.name]) for c in table.columns if c.name not in keys}
+    upsert: Insert = statement.on_conflict_do_update(index_elements=keys, set_=changes)
+    return upsert
+
+
+def _merged(old: Any, new: Any) -> Any:
+    if old.name in ADDED:
+        return old + new
+    if old.name in HIGHEST:
+        return case((or_(old.is_(None), new > old), new), else_=old)
+    return new
+
+
+def _values(row: Usage | WorkloadLife) -> dict[str, Any]:
+    """Columns of a row whose owner is spread over columns of its own."""
+    names = (name for name in type(row).__slots__ if name != "owner")
+    return {name: getattr(row, name) for name in names} | {name: getattr(row.owner, name) for name in OWNER}
+
+
+def _owner(row: RowMapping) -> Owner:
+    return Owner(**{name: row[name] for name in OWNER})
+
+
+def _life(row: RowMapping) -> WorkloadLife:
+    return WorkloadLife(**{n: v for n, v in row.items() if n not in OWNER}, owner=_owner(row))

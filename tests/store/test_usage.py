@@ -1,0 +1,152 @@
+"""Usage, workload lives and what nobody watched: added up once, whoever counts."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+from receiver.adapters.store import SqlStore, open_store
+from receiver.core.usage import Accounted, Accounting, Holding, Owner, Unwatched, Usage, WorkloadLife
+from receiver.ports import TryLater
+from tests.store.builders import NOW, after, life
+
+OWNER = Owner(team="vision", project="p", workload_class="training", environment="prod", cost_center="42")
+FULL = Usage(
+    month="2026-11",
+    instance="i-1",
+    workload="ml/Job/train",
+    namespace="ml",
+    owner=OWNER,
+    priority_class="urgent",
+    held=60.0,
+    measured=50.0,
+    idle=10.0,
+    busy=30.0,
+    memory=20.0,
+    peak_engine=0.9,
+    peak_memory=0.5,
+)
+RUNS = WorkloadLife(
+    workload="ml/Job/train", namespace="ml", created_at=NOW, owner=OWNER, priority_class="urgent", gpus=2
+)
+
+
+def usage(instance: str = "i-1", **changes: Any) -> Usage:
+    return replace(FULL, instance=instance, **changes)
+
+
+def test_an_account_that_was_never_kept_stands_nowhere(store: SqlStore) -> None:
+    assert store.accounted() == Accounted()
+    assert (*store.usage("2026-11"), *store.unwatched("2026-11"), *store.workload_lives(NOW, NOW)) == ()
+
+
+def test_what_was_held_adds_up_and_peaks_stay(store: SqlStore) -> None:
+    store.account(Accounting(usage=(FULL,)), None, NOW)
+    later = usage(held=5.0, measured=4.0, idle=3.0, busy=2.0, memory=1.0, peak_engine=0.2, peak_memory=0.7)
+    store.account(Accounting(usage=(later,)), NOW, after(minutes=1))
+    expected = usage(held=65.0, measured=54.0, idle=13.0, busy=32.0, memory=21.0, peak_engine=0.9, peak_memory=0.7)
+    assert store.usage("2026-11") == (expected,)
+
+
+def test_a_peak_that_was_not_measured_does_not_hide_one_that_was(store: SqlStore) -> None:
+    store.account(Accounting(usage=(usage(peak_engine=None, peak_memory=0.5),)), None, NOW)
+    store.account(Accounting(usage=(usage(peak_engine=0.3, peak_memory=None),)), NOW, after(minutes=1))
+    found = store.usage("2026-11")[0]
+    assert (found.peak_engine, found.peak_memory) == (0.3, 0.5)
+
+
+def test_months_nodes_and_workloads_are_kept_apart(store: SqlStore) -> None:
+    rows = (FULL, usage("i-2"), usage(workload="ml/Job/other"), usage(month="2026-12"))
+    store.account(Accounting(usage=rows), None, NOW)
+    assert {(r.instance, r.workload) for r in store.usage("2026-11")} == {
+        ("i-1", "ml/Job/train"),
+        ("i-2", "ml/Job/train"),
+        ("i-1", "ml/Job/other"),
+    }
+    assert store.usage("2026-12") == (usage(month="2026-12"),)
+
+
+def test_time_that_somebody_else_counted_is_not_counted_again(store: SqlStore, url: str) -> None:
+    other = open_store(url)
+    store.account(Accounting(usage=(FULL,)), None, NOW)
+    before = other.accounted()
+    assert store.account(Accounting(usage=(usage(held=1.0),)), NOW, after(minutes=1))
+    assert not other.account(Accounting(usage=(usage(held=1.0),)), before.at, after(minutes=1))
+    assert other.usage("2026-11")[0].held == 61.0
+    other.close()
+
+
+def test_an_accounting_that_fails_half_way_leaves_nothing(store: SqlStore) -> None:
+    store.account(Accounting(usage=(FULL,), holdings=(_held("a"),)), None, NOW)
+    broken = Accounting(usage=(FULL,), holdings=(replace(_held("b"), gpus=None),))  # type: ignore[arg-type]
+    with pytest.raises(TryLater):
+        store.account(broken, NOW, after(minutes=1))
+    assert store.accounted() == Accounted(at=NOW, holdings=(_held("a"),))
+    assert store.usage("2026-11") == (FULL,)
+
+
+def test_holdings_are_replaced(store: SqlStore) -> None:
+    store.account(Accounting(holdings=(_held("a"), _held("b"))), None, NOW)
+    store.account(Accounting(holdings=(_held("b", gpus=2), _held("c"))), NOW, after(minutes=1))
+    assert store.accounted().holdings == (_held("b", gpus=2), _held("c"))
+
+
+def test_a_workload_runs_until_it_ends(store: SqlStore) -> None:
+    store.account(Accounting(lives=(RUNS,)), None, NOW)
+    assert store.accounted().running == (RUNS,)
+    ended = replace(RUNS, bound_at=after(minutes=1), ended_at=after(minutes=9), completed=True, gpus=4)
+    store.account(Accounting(lives=(ended,)), NOW, after(minutes=9))
+    assert store.accounted().running == ()
+    assert store.workload_lives(NOW, after(hours=1)) == (ended,)
+
+
+def test_workloads_are_found_by_the_time_in_which_they_existed(store: SqlStore) -> None:
+    ended = replace(RUNS, workload="ml/Job/early", ended_at=after(minutes=10))
+    later = replace(RUNS, workload="ml/Job/late", created_at=after(minutes=30))
+    store.account(Accounting(lives=(ended, later)), None, NOW)
+    names = [x.workload for x in store.workload_lives(after(minutes=5), after(minutes=20))]
+    assert names == ["ml/Job/early"]
+    assert [x.workload for x in store.workload_lives(after(minutes=11), after(hours=1))] == ["ml/Job/late"]
+
+
+def test_what_nobody_watched_adds_up(store: SqlStore) -> None:
+    blind = Unwatched(month="2026-11", instance="i-1", seconds=30.0)
+    store.account(Accounting(unwatched=(blind,)), None, NOW)
+    store.account(Accounting(unwatched=(blind,)), NOW, after(minutes=1))
+    assert store.unwatched("2026-11") == (replace(blind, seconds=60.0),)
+
+
+def test_the_lives_of_nodes_can_be_read_without_disturbing_a_step(store: SqlStore) -> None:
+    gone = life("gone", gone_at=after(minutes=-1))
+    store.saw((gone, life("here")), {}, NOW)
+    assert [x.instance for x in store.node_lives(NOW)] == ["here"]
+    assert {x.instance for x in store.node_lives(after(hours=-1))} == {"gone", "here"}
+
+
+def test_usage_is_forgotten_after_thirteen_months(store: SqlStore) -> None:
+    old = replace(RUNS, workload="ml/Job/old", created_at=after(days=-500), ended_at=after(days=-401))
+    rows = (usage(month="2025-09"), usage(month="2025-10"), FULL)
+    blind = Unwatched(month="2025-09", instance="i-1", seconds=1.0)
+    store.account(Accounting(usage=rows, unwatched=(blind,), lives=(old, RUNS)), None, NOW)
+    assert store.prune(NOW) == 3
+    assert [len(store.usage(m)) for m in ("2025-09", "2025-10", "2026-11")] == [0, 1, 1]
+    assert store.accounted().running == (RUNS,)
+
+
+def test_two_thousand_nodes_are_accounted_for_in_a_moment(store: SqlStore, figure: Callable[[str], None]) -> None:
+    rows = tuple(usage(f"i-{n:04}", workload=f"ml/Job/{n}") for n in range(2_000))
+    held = tuple(Holding(uid=f"u-{n}", instance=f"i-{n:04}", workload=f"ml/Job/{n}", gpus=8) for n in range(2_000))
+    store.account(Accounting(usage=rows, holdings=held), None, NOW)
+    began = perf_counter()
+    store.account(Accounting(usage=rows, holdings=held), NOW, after(minutes=1))
+    seconds = perf_counter() - began
+    figure(f"usage of 2,000 nodes written in {seconds * 1000:.0f} ms")
+    assert len(store.usage("2026-11")) == 2_000
+    assert seconds < timedelta(seconds=10).total_seconds()
+
+
+def _held(uid: str, gpus: int = 1) -> Holding:
+    return Holding(uid=uid, instance="i-1", workload="ml/Job/train", gpus=gpus)
