@@ -11,7 +11,7 @@ from receiver.core.guardrails import Case, apply
 from receiver.core.model import Facts, Node, PoolState, Signal, SignalAction, Source, Stage
 from receiver.core.moments import reconsider_at, removal_moment
 from receiver.core.policy import Policy
-from receiver.core.removal import is_dead, removable
+from receiver.core.removal import is_dead, removable, why_kept
 from receiver.core.words import some
 
 NOTED = (SignalAction.SCALE_UP, SignalAction.SCALE_DOWN, SignalAction.HOLD, SignalAction.FALLBACK)
@@ -166,8 +166,8 @@ def _nothing_to_do(case: Case) -> Reason:
         detail = f"{some(len(idle), 'idle node')}, paid for; the first may go at {soonest:%H:%M:%S} UTC"
     elif idle:
         detail = f"{some(len(idle), 'idle node')}, none for {case.pool.idle_for} yet"
-    elif case.firing(SignalAction.SCALE_DOWN) and case.state.nodes:
-        detail = "utilization is low, but every node runs a GPU pod: nothing may go"
+    elif (low := case.firing(SignalAction.SCALE_DOWN)) is not None and (kept := why_kept(case)):
+        detail = f"{low.alertname} fires (scale_down), and {kept}"
     else:
         detail = "nothing waits and nothing idles"
     return Reason(rule="nothing_wanted", verdict=Verdict.NOTES, target=case.present, detail=detail)

@@ -10,6 +10,8 @@ from receiver.core.model import CordonedBy, Node, SignalAction, Stage
 from receiver.core.moments import removal_moment, unit_ends_soon
 from receiver.core.provisioning import dead_nodes
 
+PODS_NAMED = 5  # in a sentence
+
 
 def is_dead(node: Node) -> bool:
     """True for a node that goes although it is not usable: it never came up, or it broke."""
@@ -57,13 +59,23 @@ def may_be_emptied(node: Node, case: Case) -> bool:
 
     Where hours are paid that is the end of one; where seconds are, low utilization must have lasted (`scale_down`).
     """
+    return could_be_emptied(node, case) and unit_ends_soon(node, case.policy, case.now) <= case.now
+
+
+def could_be_emptied(node: Node, case: Case) -> bool:
+    """True when nothing but time keeps the pods of *node* where they are.
+
+    Demand goes before low utilization: while GPUs are waited for in this pool, no other node of it begins to be
+    emptied. One that is being emptied goes on, for the pods that left it may wait for a moment.
+    """
+    begun = any(v.instance == node.instance for v in _being_emptied(case))
     return (
         node.stage is Stage.USABLE
         and node.instance in case.wanted.movable
         and case.firing(SignalAction.HOLD) is None
         and _is_ours_to_take(node, case)
         and (case.policy.billing.by_the_hour or case.firing(SignalAction.SCALE_DOWN) is not None)
-        and unit_ends_soon(node, case.policy, case.now) <= case.now
+        and (begun or not case.wanted.waiting_gpus)
     )
 
 
@@ -93,3 +105,22 @@ def _was_refused(node: Node, case: Case) -> bool:
     """True while a removal of this very node backs off: something there may not be evicted."""
     backoff = case.state.removal_backoff
     return backoff is not None and node.instance in backoff.instances and case.now < backoff.until
+
+
+def why_kept(case: Case) -> str:
+    """Say why a pool of low utilization stays as it is although no node of it is idle: which pods hold its nodes.
+
+    Empty when it has no usable node, or one that holds no pod.
+    """
+    usable = case.state.of(Stage.USABLE)
+    if not usable or not all(n.busy for n in usable):
+        return ""
+    movable = [n for n in usable if could_be_emptied(n, case)]
+    if movable:
+        first = min(movable, key=lambda n: (unit_ends_soon(n, case.policy, case.now), n.name))
+        return f"{first.name} is emptied at {unit_ends_soon(first, case.policy, case.now):%H:%M:%S} UTC"
+    held = case.firing(SignalAction.HOLD)
+    pods = [f"{pod.key} on {node.name}" for node in usable for pod in node.pods]
+    more = f" and {len(pods) - PODS_NAMED} more" if len(pods) > PODS_NAMED else ""
+    why = f"{held.alertname} fires (hold)" if held else "none may be emptied for lack of consent or of room elsewhere"
+    return f"every node runs a GPU pod, and {why}: {', '.join(pods[:PODS_NAMED])}{more}"

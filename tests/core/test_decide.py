@@ -12,7 +12,6 @@ from receiver.core.model import (
     CordonedBy,
     Node,
     PoolState,
-    Signal,
     SignalAction,
     Source,
     SourceState,
@@ -331,41 +330,7 @@ def test_the_evidence_says_when_activity_was_counted_in_pods() -> None:
     assert decided(a_state(a_busy_node()), sources=all_up(Source.DCGM)).evidence["activity"] == "pod counts"
 
 
-# --- utilization x idle x pending x paid hour: the second table of docs/guardrails.md ---------------------
-
-HIGH = a_signal(SignalAction.HOLD)
-LOW = a_signal(SignalAction.SCALE_DOWN)
-TABLE = [
-    # utilization, idle node, pending, hour's end -> target of a pool of two nodes
-    *[(level, False, False, end, 2) for level in ("high", "middle", "low") for end in (False, True)],
-    *[(level, False, True, end, 3) for level in ("high", "middle", "low") for end in (False, True)],
-    *[(level, True, False, False, 2) for level in ("high", "middle", "low")],
-    *[(level, True, False, True, 1) for level in ("high", "middle", "low")],
-    *[(level, True, True, end, 2) for level in ("high", "middle", "low") for end in (False, True)],
-]
-
-
-@pytest.mark.parametrize(("level", "idle", "pending", "hour_ends", "target"), TABLE)
-def test_the_table_of_utilization_idleness_and_demand(
-    level: str, idle: bool, pending: bool, hour_ends: bool, target: int
-) -> None:
-    created = HOUR_ENDS_SOON if hour_ends else MID_HOUR
-    second = a_node("n2", created_at=created) if idle else a_busy_node("n2", created_at=created)
-    signals: dict[str, tuple[Signal, ...]] = {"high": (HIGH,), "middle": (), "low": (LOW,)}
-    decision = decided(
-        a_state(a_busy_node("n1", created_at=created), second),
-        signals=signals[level],
-        waiting=[a_pod()] if pending else [],
-    )
-    assert decision.target == target
-    noted = {"high": ["hold"], "middle": [], "low": ["scale_down"]}[level]
-    assert [r for r in rules(decision, "notes") if r in ("hold", "scale_down")] == noted
-
-
-def test_low_utilization_of_busy_nodes_holds_and_says_so() -> None:
-    decision = decided(a_state(a_busy_node()), signals=(LOW,))
-    assert decision.target == 1
-    assert "every node runs a GPU pod" in decision.reasons[1].detail
+# --- signals that alone move nothing ------------------------------------------------------------------------
 
 
 def test_a_scale_up_signal_without_waiting_pods_grows_nothing() -> None:

@@ -9,7 +9,8 @@ from receiver.core.guardrails import GUARDRAILS
 from receiver.core.model import Node, SignalAction, Stage
 from receiver.core.pods import PodPhase
 from tests.core.builders import GPU, a_busy_node, a_node, a_pod, a_policy, a_pool, a_signal, a_state, facts, run
-from tests.core.test_decide import HOUR_ENDS_SOON, SOURCES, TABLE
+from tests.core.test_decide import HOUR_ENDS_SOON, SOURCES
+from tests.core.test_utilization import HOURS, LEVELS, SECONDS, Cell
 from tests.core.worlds import World, decided, worlds
 from tests.docs.pages import headings, section, table, text_of
 
@@ -79,12 +80,12 @@ def test_the_table_of_sources_is_the_one_that_is_tested() -> None:
     assert told == [(source.value, grows, shrinks) for source, grows, shrinks in SOURCES]
 
 
-def test_the_table_of_utilization_idleness_and_demand_is_the_one_that_is_tested() -> None:
+@pytest.mark.parametrize(("title", "cells"), [("Where hours are billed", HOURS), ("Where seconds are billed", SECONDS)])
+def test_a_table_of_utilization_is_the_one_that_is_tested(title: str, cells: list[Cell]) -> None:
+    flags = {"any": (False, True), "yes": (True,), "no": (False,)}
     told = []
-    for level, idle, waits, ends, nodes, _because in table(
-        section(PAGE, "Utilization, idleness, demand and the paid hour")
-    ):
-        levels = ("high", "middle", "low") if level == "any" else (level,)
-        flags = [{"any": (False, True), "yes": (True,), "no": (False,)}[cell] for cell in (idle, waits, ends)]
-        told += [(*cells, int(nodes)) for cells in product(levels, *flags)]
-    assert sorted(told) == sorted(TABLE)
+    for level, second, waits, time, nodes, rule in table(section(PAGE, title)):
+        levels = LEVELS if level == "any" else tuple(level.split(", "))
+        then = (int(nodes), rule.strip("`"))
+        told += [(*c, *then) for c in product(levels, (second,), flags[waits], flags[time])]
+    assert sorted(told) == sorted(cells)
