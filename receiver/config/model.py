@@ -27,6 +27,7 @@ from receiver.config.fields import (
     Zone,
     one_of,
 )
+from receiver.config.reports import ReportsSpec
 from receiver.config.schedule import WindowSpec
 from receiver.core.policy import Anchor, Fallback, Rounding
 
@@ -213,4 +214,5 @@ class Configuration(Section):
     volcano: Volcano = Volcano()
     idle_shutdown: IdleShutdown = IdleShutdown()
     keep_until: KeepUntilSpec = KeepUntilSpec()
+    reports: ReportsSpec = ReportsSpec()
     pools: tuple[PoolSpec, ...]

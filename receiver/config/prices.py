@@ -74,6 +74,16 @@ class Prices:
         return Prices(sizes=sizes, kinds={**below.kinds, **self.kinds}, origins=(*self.origins, *below.origins))
 
 
+def per_gpu_hour(prices: Prices) -> Mapping[str, Decimal]:
+    """Return the lowest USD per GPU-hour of each kind of GPU that *prices* name."""
+    found: dict[str, Decimal] = {}
+    for price in prices.sizes.values():
+        if price.kind and price.gpus:
+            each = price.usd_per_hour / price.gpus
+            found[price.kind] = min(each, found.get(price.kind, each))
+    return found
+
+
 def shipped() -> Prices:
     """Return Civo's list prices as they ship with the package."""
     found, mistakes = parse((files("receiver") / "prices" / "civo.yaml").read_text(encoding="utf-8"))
@@ -139,6 +149,22 @@ def price_of(pool: PoolSpec, prices: Prices) -> Decimal | None:
         return pool.price_usd_per_hour
     known = prices.sizes.get(pool.size)
     return known.usd_per_hour if known else None
+
+
+def commitment_warnings(configuration: Configuration, prices: Prices) -> Iterator[str]:
+    """Yield what is odd about the commitments that reports are to judge."""
+    for index, offer in enumerate(configuration.reports.commitments):
+        path = f"reports.commitments[{index}]"
+        own = [price for pool in configuration.pools if pool.size == offer.size and (price := price_of(pool, prices))]
+        listed = prices.sizes.get(offer.size)
+        price = own[0] if own else listed.usd_per_hour if listed else None
+        if price is None:
+            yield f"{path}.size: no on-demand price is known for {offer.size}, so there is nothing to compare with"
+        elif offer.usd_per_hour >= price:
+            yield (
+                f"{path}.usd_per_hour: {offer.usd_per_hour} is not below the on-demand price ({price}), so it never "
+                "pays; is it the price of all GPUs of a node?"
+            )
 
 
 def price_warnings(pool: PoolSpec, prices: Prices, path: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from receiver.config.document import read
 from receiver.config.environment import Environment, read_environment
 from receiver.config.mistakes import ConfigError, Mistake
 from receiver.config.model import Configuration, PoolSpec
-from receiver.config.prices import Prices, overlaid, price_of, price_warnings
+from receiver.config.prices import Prices, commitment_warnings, overlaid, per_gpu_hour, price_of, price_warnings
 from receiver.config.validation import validate
 from receiver.core.policy import Attribution, Billing, Budget, KeepUntil, Limits, Policy, Pool, Taint
 
@@ -88,6 +88,7 @@ def load_text(content: str, *, directory: File = File()) -> FileSettings:
     odd = list(warnings_of(configuration))
     for index, pool in enumerate(configuration.pools):
         odd += price_warnings(pool, prices, f"pools[{index}]")
+    odd += commitment_warnings(configuration, prices)
     return FileSettings(
         configuration=configuration, policy=_policy(configuration, prices), prices=prices, warnings=tuple(odd)
     )
@@ -126,6 +127,8 @@ def _policy(configuration: Configuration, prices: Prices) -> Policy:
         ),
         attribution=Attribution(**configuration.attribution.model_dump()),
         gpu_kinds={size: price.kind for size, price in prices.sizes.items() if price.kind},
+        reports=configuration.reports.policy(),
+        gpu_prices=per_gpu_hour(prices),
     )
 
 

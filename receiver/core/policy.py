@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
+from receiver.core.report.policy import ReportPolicy
 from receiver.core.windows import Window
 
 POOL_LABEL = "kubernetes.civo.com/civo-node-pool"  # Civo's node agent sets it to the pool's id
@@ -200,7 +201,7 @@ class Policy:
 
     *unknown_after* is how long a node may be neither busy nor idle before people are told, *idle_shutdown_grace*
     how long after the notice an idle workload that consented is scaled to zero. *gpu_kinds* names the kind of GPU by
-    Civo size, as the price files do.
+    Civo size, as the price files do, *gpu_prices* the lowest listed price of a GPU-hour of each kind in USD.
     """
 
     pools: tuple[Pool, ...]
@@ -214,6 +215,8 @@ class Policy:
     keep_until: KeepUntil = field(default_factory=KeepUntil)
     attribution: Attribution = field(default_factory=Attribution)
     gpu_kinds: Mapping[str, str] = field(default_factory=dict)
+    reports: ReportPolicy = field(default_factory=ReportPolicy)
+    gpu_prices: Mapping[str, Decimal] = field(default_factory=dict)
 
     def pool(self, name_or_id: str) -> Pool | None:
         """Return the pool that people or alerts call *name_or_id*, or None."""

@@ -108,6 +108,7 @@ def test_every_key_reaches_the_policy() -> None:
         heartbeat_interval=timedelta(seconds=30),
         attribution=Attribution(team="example.com/team", project="project"),
         gpu_kinds=settings.policy.gpu_kinds,
+        gpu_prices=settings.policy.gpu_prices,
     )
     file = settings.configuration
     assert file.mode is Mode.ACT
@@ -128,7 +129,8 @@ def test_what_is_left_out_has_the_defaults_of_the_core() -> None:
         max_nodes=8,
         price_usd_per_hour=Decimal("1.29"),
     )
-    assert settings.policy == Policy(pools=(pool,), gpu_kinds=settings.policy.gpu_kinds)
+    listed = {"gpu_kinds": settings.policy.gpu_kinds, "gpu_prices": settings.policy.gpu_prices}
+    assert settings.policy == Policy(pools=(pool,), **listed)
     assert settings.policy.gpu_kinds["an.g1.l40s.kube.x1"] == "L40S"
     assert settings.configuration.mode is Mode.OBSERVE
     assert settings.configuration.kubernetes.enabled

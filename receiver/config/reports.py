@@ -1,0 +1,76 @@
+"""What the file says about reports, and the core's values for it."""
+
+from decimal import Decimal
+
+from pydantic import BaseModel, ConfigDict
+
+from receiver.config.fields import Flag, Identifier, Money, Ratio, Text, Units
+from receiver.core.report.policy import Commitment, Monthly, ReportPolicy, UnitOfWork
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class UnitScope(_Section):
+    """Whose cost a unit of work is."""
+
+    team: Text | None = None
+    project: Text | None = None
+    workload_class: Text | None = None
+    environment: Text | None = None
+    cost_center: Text | None = None
+    namespace: Text | None = None
+
+
+class UnitSpec(_Section):
+    """Something that work comes to, and how Prometheus counts it."""
+
+    name: Text
+    query: Text
+    per: Units = 1
+    only: UnitScope = UnitScope()
+
+
+class CommitmentSpec(_Section):
+    """An offer of committed capacity."""
+
+    size: Identifier
+    term_months: Units
+    usd_per_hour: Money
+
+
+class MonthlySpec(_Section):
+    """Which reports are sent when a month has ended."""
+
+    everybody: Flag = False
+    teams: tuple[Text, ...] = ()
+
+
+class ReportsSpec(_Section):
+    """What reports compare with, count and send."""
+
+    efficiency_target: Ratio = Decimal("0.70")
+    units: tuple[UnitSpec, ...] = ()
+    commitments: tuple[CommitmentSpec, ...] = ()
+    monthly: MonthlySpec = MonthlySpec()
+
+    def policy(self) -> ReportPolicy:
+        """Return the core's value."""
+        return ReportPolicy(
+            efficiency_target=self.efficiency_target,
+            units=tuple(
+                UnitOfWork(
+                    name=unit.name,
+                    query=unit.query,
+                    per=Decimal(unit.per),
+                    only={key: value for key, value in unit.only if value is not None},
+                )
+                for unit in self.units
+            ),
+            commitments=tuple(
+                Commitment(size=c.size, term_months=c.term_months, usd_per_hour=c.usd_per_hour)
+                for c in self.commitments
+            ),
+            monthly=Monthly(everybody=self.monthly.everybody, teams=self.monthly.teams),
+        )

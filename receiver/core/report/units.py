@@ -1,0 +1,30 @@
+"""Cost per unit of work, where the operator said how to count one."""
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+
+from receiver.core.report.policy import UnitOfWork
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitCost:
+    """*usd* was spent on *count* units; *usd_per* is the cost of *unit.per* of them, None with the reason *why_not*."""
+
+    unit: UnitOfWork
+    usd: Decimal
+    count: float | None
+    usd_per: Decimal | None
+    why_not: str = ""
+
+
+def unit_cost(unit: UnitOfWork, usd: Decimal, count: float | None) -> UnitCost:
+    """Return what *per* of *unit* cost. Nothing is divided by a count that nobody gave, or that is no positive one."""
+    why_not = ""
+    if count is None:
+        why_not = "its query gave no value for this month"
+    elif not math.isfinite(count) or count <= 0:
+        why_not = f"its query counted {count:g}"
+    if count is None or why_not:
+        return UnitCost(unit=unit, usd=usd, count=count, usd_per=None, why_not=why_not)
+    return UnitCost(unit=unit, usd=usd, count=count, usd_per=usd * unit.per / Decimal(str(count)))

@@ -1,0 +1,72 @@
+"""What the file says about reports."""
+
+from decimal import Decimal
+
+from receiver.config import load_text
+from receiver.core.report.policy import Commitment, Monthly, ReportPolicy, UnitOfWork
+from tests.config.builders import one_pool
+
+LISTED = {  # Civo's pricing page of 2026-08-22, USD per GPU-hour
+    "L40S": Decimal("1.29"),
+    "A100-40": Decimal("1.09"),
+    "A100-80": Decimal("1.79"),
+    "H100": Decimal("2.99"),
+    "H200": Decimal("3.49"),
+}
+
+
+def reports(*lines: str) -> tuple[ReportPolicy, tuple[str, ...]]:
+    """What a file with *lines* under `reports` asks for, and what is warned of."""
+    found = load_text(one_pool() + "\n".join(["reports:", *(f"  {line}" for line in lines)]) + "\n")
+    return found.policy.reports, found.warnings
+
+
+def test_without_the_section_nothing_is_counted_compared_or_sent() -> None:
+    assert load_text(one_pool()).policy.reports == ReportPolicy(efficiency_target=Decimal("0.70"))
+
+
+def test_the_price_of_a_gpu_hour_is_the_lowest_of_its_kind() -> None:
+    assert load_text(one_pool()).policy.gpu_prices == LISTED
+
+
+def test_everything_that_is_written_arrives() -> None:
+    found, warnings = reports(
+        "efficiency_target: 0.8",
+        "units:",
+        "  - {name: requests, query: sum(requests_total), per: 1000, only: {team: search, namespace: prod}}",
+        "commitments:",
+        "  - {size: an.g1.l40s.kube.x1, term_months: 12, usd_per_hour: 1.09}",
+        "monthly: {everybody: true, teams: [search, vision]}",
+    )
+    only = {"team": "search", "namespace": "prod"}
+    assert found == ReportPolicy(
+        efficiency_target=Decimal("0.8"),
+        units=(UnitOfWork(name="requests", query="sum(requests_total)", per=Decimal(1000), only=only),),
+        commitments=(Commitment(size="an.g1.l40s.kube.x1", term_months=12, usd_per_hour=Decimal("1.09")),),
+        monthly=Monthly(everybody=True, teams=("search", "vision")),
+    )
+    assert found.monthly.wanted == (None, "search", "vision")
+    assert warnings == ()
+
+
+def test_a_commitment_that_never_pays_is_warned_of() -> None:
+    _, [warning] = reports("commitments: [{size: an.g1.l40s.kube.x1, term_months: 6, usd_per_hour: 1.29}]")
+    assert warning == (
+        "reports.commitments[0].usd_per_hour: 1.29 is not below the on-demand price (1.29), so it never pays; "
+        "is it the price of all GPUs of a node?"
+    )
+
+
+def test_a_commitment_of_a_size_without_a_price_is_warned_of() -> None:
+    _, [warning] = reports("commitments: [{size: an.g1.b200.kube.x8, term_months: 12, usd_per_hour: 35.92}]")
+    assert warning == (
+        "reports.commitments[0].size: no on-demand price is known for an.g1.b200.kube.x8, "
+        "so there is nothing to compare with"
+    )
+
+
+def test_the_price_of_a_pool_goes_before_the_list_for_a_commitment() -> None:
+    file = one_pool("price_usd_per_hour: 1.00") + (
+        "reports: {commitments: [{size: an.g1.l40s.kube.x1, term_months: 12, usd_per_hour: 1.09}]}\n"
+    )
+    assert "not below the on-demand price (1.00)" in load_text(file).warnings[0]
