@@ -1,0 +1,74 @@
+"""Workloads that would fit something smaller."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from receiver.core.report.gpus import COMPUTE_SLICES, KINDS, MEMORY_SLICES, slowdown
+from receiver.core.report.rightsizing import Peaks, right_sizes, tight
+from tests.core.report.builders import PER_GPU
+
+
+def peaks(kind: str = "H100", engine: float | None = 0.2, memory: float | None = 0.2, **changes: Any) -> Peaks:
+    """A workload that cost USD 100 and was measured all the time."""
+    given: dict[str, Any] = {"workload": "ml/Job/a", "team": "vision", "usd": Decimal(100), "coverage": 1.0}
+    return Peaks(kind=kind, peak_engine=engine, peak_memory=memory, **{**given, **changes})
+
+
+def test_a_small_model_on_a_large_gpu_fits_a_slice_of_it() -> None:
+    [found] = right_sizes([peaks(engine=0.10, memory=0.10)], PER_GPU)
+    assert (found.to, found.mig) == ("1g.10gb", True)
+    assert round(found.saves_usd, 2) == Decimal("85.71")  # a seventh of the compute is kept
+
+
+def test_where_no_slice_fits_a_cheaper_kind_is_named() -> None:
+    [found] = right_sizes([peaks("A100-80", engine=0.65, memory=0.45)], PER_GPU)
+    assert (found.to, found.mig) == ("A100-40", False)
+    assert round(found.saves_usd, 2) == round(100 * (1 - Decimal("1.09") / Decimal("1.79")), 2)
+
+
+def test_memory_needs_some_room_above_its_peak() -> None:
+    assert [s.to for s in right_sizes([peaks("A100-80", 0.65, 0.454)], PER_GPU)] == ["A100-40"]  # 36.3 of 40 GB
+    assert right_sizes([peaks("A100-80", 0.65, 0.46)], {"A100-80": Decimal(2), "A100-40": Decimal(1)}) == ()
+
+
+def test_an_engine_that_a_slower_kind_could_not_carry_keeps_its_kind() -> None:
+    assert slowdown(KINDS["H100"], KINDS["L40S"]) > 3
+    assert right_sizes([peaks("H100", engine=0.62, memory=0.5)], PER_GPU) == ()
+
+
+def test_a_dearer_kind_is_no_saving() -> None:
+    assert right_sizes([peaks("A100-40", 0.85, 0.5)], {"A100-40": Decimal(1), "H100": Decimal(3)}) == ()
+
+
+@pytest.mark.parametrize(
+    "unseen", [peaks(coverage=0.79), peaks(engine=None), peaks(memory=None), peaks("B200"), peaks("")]
+)
+def test_what_was_not_measured_or_is_not_known_is_not_judged(unseen: Peaks) -> None:
+    assert right_sizes([unseen], PER_GPU) == ()
+
+
+def test_the_largest_saving_comes_first() -> None:
+    small, large = peaks(workload="ml/Job/small", usd=Decimal(1)), peaks(workload="ml/Job/large", usd=Decimal(9))
+    assert [s.peaks.workload for s in right_sizes([small, large], PER_GPU)] == ["ml/Job/large", "ml/Job/small"]
+
+
+def test_a_workload_that_cost_nothing_saves_nothing() -> None:
+    assert right_sizes([peaks(usd=Decimal(0))], PER_GPU) == ()
+
+
+def test_nearly_full_memory_is_named_the_fullest_first() -> None:
+    found = tight(
+        [peaks(memory=0.96, workload="b"), peaks(memory=0.95, workload="c"), peaks(memory=0.99, workload="a")]
+    )
+    assert [p.workload for p in found] == ["a", "b"]
+
+
+def test_every_mig_profile_is_a_part_of_its_gpu_and_the_smallest_stands_first() -> None:
+    for kind in KINDS.values():
+        for profile in kind.mig:
+            assert profile.compute < COMPUTE_SLICES
+            assert profile.memory_gb <= kind.memory_gb * profile.memory / MEMORY_SLICES + 1
+            assert 0 < profile.share < 1
+        assert list(kind.mig) == sorted(kind.mig, key=lambda p: (p.compute, p.memory))

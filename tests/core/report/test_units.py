@@ -1,0 +1,35 @@
+"""Cost per unit of work."""
+
+import math
+from decimal import Decimal
+
+import pytest
+
+from receiver.core.report.policy import UnitOfWork
+from receiver.core.report.units import unit_cost
+
+EPOCH = UnitOfWork(name="epoch", query="sum(epochs_total)")
+REQUESTS = UnitOfWork(name="requests", query="sum(requests_total)", per=Decimal(1000))
+
+
+def test_the_cost_is_divided_by_what_was_counted() -> None:
+    assert unit_cost(EPOCH, Decimal(300), 40.0).usd_per == Decimal("7.5")
+
+
+def test_the_cost_is_told_for_as_many_as_the_operator_said() -> None:
+    assert unit_cost(REQUESTS, Decimal(300), 1_500_000.0).usd_per == Decimal("0.2")
+
+
+@pytest.mark.parametrize(
+    ("count", "why_not"),
+    [
+        (None, "its query gave no value for this month"),
+        (0.0, "its query counted 0"),
+        (-3.0, "its query counted -3"),
+        (math.nan, "its query counted nan"),
+        (math.inf, "its query counted inf"),
+    ],
+)
+def test_without_a_positive_count_nothing_is_divided_and_the_reason_is_said(count: float | None, why_not: str) -> None:
+    found = unit_cost(EPOCH, Decimal(300), count)
+    assert (found.usd_per, found.why_not) == (None, why_not)
