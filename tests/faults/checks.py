@@ -161,7 +161,7 @@ class Checks:
     def _floor(self, vm: VM, now: datetime) -> None:
         floor = min(self._truth.plans[vm.pool].min_nodes, self._truth.max_nodes(vm.pool, now))
         budget = self._policy.budget
-        stopped = budget is not None and self._truth.spent(now + self._truth.skew) >= budget.monthly_usd
+        stopped = budget is not None and self._truth.perhaps_spent(now) >= budget.monthly_usd
         left = self.counted[vm.pool].nodes - 1
         node = self._truth.node_of(vm)
         works = vm.usable_at is not None and node is not None and node.ready  # one that does not is replaced

@@ -101,8 +101,8 @@ class Truth:
         return sum((self._units(vm, month, now, late) * self.unit(vm.pool) for vm in seen), Decimal(0))
 
     def perhaps_spent(self, now: datetime) -> Decimal:
-        """The most that the ledger may say: it saw each node go a tick too late."""
-        return self.spent(now, late=self._late)
+        """The most that the ledger may say: it saw each node go a tick too late, and by a wrong clock."""
+        return max(self.spent(at, late=self._late) for at in (now, now + self.skew))
 
     def surely_spent(self, now: datetime) -> Decimal:
         """The least that the ledger may say: clocks were wrong by *skew* at most, in either direction."""
