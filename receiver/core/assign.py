@@ -8,6 +8,7 @@ that order, so the guardrails of `decide` can say which one left how many. A gan
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from receiver.core.bounds import BoundsInForce
 from receiver.core.budget import BudgetStage, BudgetView, view
 from receiver.core.capacity import (
     NOT_ALLOWED,
@@ -27,9 +28,9 @@ from receiver.core.demand import missing_pods, take, why_nowhere, workloads
 from receiver.core.gangs import hold, place_gang, place_parts
 from receiver.core.market import Market, Matching
 from receiver.core.model import Facts, Source, SourceState
+from receiver.core.overrides import Override
 from receiver.core.pods import Workload
 from receiver.core.policy import Policy
-from receiver.core.windows import Bounds
 from receiver.core.words import some
 
 
@@ -47,11 +48,12 @@ class Wanted:
 
     *for_demand*, *for_floor* and *for_standby* are what is wanted; *within_budget* >= *within_maximum* >=
     *within_limits* how many of them each check leaves, in that order. *needed* are the instances that
-    waiting work would use, *asking* the workloads that the new nodes are for.
+    waiting work would use, *asking* the workloads that the new nodes are for. *overrides* are those of this pool that
+    are in force or still to come (what is in force at the facts' time is in *bounds*).
     """
 
     pool: str
-    bounds: Bounds
+    bounds: BoundsInForce
     for_demand: int = 0
     for_floor: int = 0
     for_standby: int = 0
@@ -68,6 +70,7 @@ class Wanted:
     budget: BudgetView | None = None
     sources: Mapping[Source, SourceState] = field(default_factory=dict)
     deliveries: tuple[int, ...] = ()
+    overrides: tuple[Override, ...] = ()
     removals_left: int | None = None  # set pool by pool in `decide_all`: None is no limit
 
     @property
@@ -108,7 +111,7 @@ def assign(facts: Facts, policy: Policy) -> Assignment:
         _hold_floor(tally, allowance)
     for tally in tallies.values():
         _keep_standby(tally, allowance)
-    empties = movable(tallies.values())
+    empties = movable(tallies.values(), facts.at)
     return Assignment(
         pools={x.pool.id: _wanted(x, facts, budget, empties) for x in tallies.values()},
         misfits=tuple(misfits),
@@ -232,6 +235,7 @@ def _wanted(tally: Tally, facts: Facts, budget: BudgetView | None, empties: froz
         budget=budget,
         sources=facts.sources,
         deliveries=facts.deliveries,
+        overrides=tuple(o for o in facts.overrides if o.concerns(tally.pool.id) and facts.at < o.until),
     )
 
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 from receiver.core.actions import ActionKind, VictimStage
+from receiver.core.bounds import BoundsInForce, bounds_of
 from receiver.core.budget import BudgetView
 from receiver.core.cost import unit_price
 from receiver.core.counts import undone_by_others
@@ -15,7 +16,6 @@ from receiver.core.model import ON_ITS_WAY, CordonedBy, Facts, Node, PoolState, 
 from receiver.core.pods import Workload
 from receiver.core.policy import Policy, Pool
 from receiver.core.provisioning import probes_left, stuck_on_the_way, unlisted_too_long
-from receiver.core.windows import Bounds, bounds_at
 
 Requests = tuple[tuple[str, int], ...]
 
@@ -62,7 +62,7 @@ class Tally:
 
     pool: Pool
     state: PoolState
-    bounds: Bounds
+    bounds: BoundsInForce
     bins: list[Bin]
     room: int | None = None  # new nodes that a guardrail would leave (0: none, None: as many as the checks allow)
     shelves: tuple[list[Bin], ...] = ([], [], [], [])  # the bins by how they may be used: see USABLE and below
@@ -224,14 +224,15 @@ class Allowance:
 def open_tally(pool: Pool, facts: Facts) -> Tally:
     """Return the empty tally of *pool*: its bounds now, its room, and whether a guardrail will hold its growth."""
     state = facts.pool(pool.id)
-    bounds = bounds_at(pool.min_nodes, pool.max_nodes, pool.standby_nodes, pool.windows, facts.at)
+    bounds = bounds_of(pool, facts.overrides, facts.at)
     backing_off = state.backoff is not None and state.backoff.holds(facts.at, LONGEST_GROWTH_BACKOFF)
     halts = (SignalAction.FREEZE, SignalAction.PAUSE_SCALE_UP)
     halted = any(s.action in halts and s.pool in (None, pool.id) for s in facts.signals)
     stuck = bool(stuck_on_the_way(pool, state, facts.at))
     unpriced = pool.price_usd_per_hour is None
     undone = undone_by_others(state, facts.at, grows=True) is not None
-    held = unpriced or backing_off or halted or stuck or undone or state.silenced_by is not None
+    paused = state.silenced_by is not None or bounds.spoken.pause is not None
+    held = unpriced or backing_off or halted or stuck or undone or paused
     return Tally(
         pool=pool,
         state=state,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from receiver.core.capacity import Bin, Tally
 from receiver.core.demand import disproof, misfit, take
@@ -23,14 +24,15 @@ def consents(pod: Pod) -> bool:
     return pod.evictable and not pod.protected and not pod.daemon and pod.gang is None and bool(pod.owner)
 
 
-def movable(tallies: Iterable[Tally]) -> frozenset[str]:
+def movable(tallies: Iterable[Tally], now: datetime) -> frozenset[str]:
     """Return the instances that could be emptied, once waiting work has its room; call it last.
 
     The emptiest go first. Pods move to nodes that run something, so that those stay, and no node that takes pods is
-    emptied itself.
+    emptied itself. One that a workload keeps at *now* is not emptied either.
     """
     places = [place for tally in tallies for place in _places(tally)]
     candidates = [p for p in places if p.node.pods and not p.room.used and all(consents(x) for x in p.node.pods)]
+    candidates = [p for p in candidates if not p.node.kept(now)]
     if not candidates:
         return frozenset()
     emptied: set[str] = set()

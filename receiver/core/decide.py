@@ -11,7 +11,7 @@ from receiver.core.guardrails import Case, apply
 from receiver.core.model import Facts, Node, PoolState, Signal, SignalAction, Source, Stage
 from receiver.core.moments import reconsider_at, removal_moment
 from receiver.core.policy import Policy
-from receiver.core.removal import is_dead, removable, why_kept
+from receiver.core.removal import is_dead, is_kept, removable, surplus, why_kept
 from receiver.core.words import some
 
 NOTED = (SignalAction.SCALE_UP, SignalAction.SCALE_DOWN, SignalAction.HOLD, SignalAction.FALLBACK)
@@ -29,12 +29,13 @@ def decide(state: PoolState, wanted: Wanted, signals: Sequence[Signal], policy: 
     mine = tuple(s for s in signals if s.pool in (None, pool.id))
     case = Case(pool=pool, state=state, wanted=wanted, signals=mine, policy=policy, now=now)
     reasons = [_note(s, state.required) for s in mine if s.action in NOTED]
+    reasons += _spoken(case)
     due = removable(case)
-    case = replace(case, dead=sum(is_dead(n) for n in due))
+    case = replace(case, dead=sum(is_dead(n) for n in due), empty=sum(not n.busy for n in due))
     sources = _sources_of_size(case, due)
     if case.dead and wanted.new_nodes and apply(sources[-1].target, case)[-1].target == state.required:
         # The dead nodes cannot go now: that must not keep work waiting for others.
-        case = replace(case, dead=0)
+        case = replace(case, dead=0, empty=case.empty - case.dead)
         due = tuple(n for n in due if not is_dead(n))
         sources = _sources_of_size(case, due)
     reasons += sources
@@ -95,43 +96,64 @@ def _note(signal: Signal, present: int) -> Reason:
     return Reason(rule=signal.action.value, verdict=Verdict.NOTES, target=present, detail=f"{signal.alertname}: {said}")
 
 
+def _spoken(case: Case) -> list[Reason]:
+    """What people and workloads said for a while, on every decision that it may touch."""
+    said = [("override", str(o)) for o in case.wanted.bounds.spoken.all]
+    kept = [n for n in case.state.of(Stage.USABLE) if not n.busy and is_kept(n, case)]
+    if kept:
+        said.append(("keep_until", "; ".join(f"{n.name} is kept{_until(n)}" for n in kept)))
+    return [Reason(rule=rule, verdict=Verdict.NOTES, target=case.present, detail=detail) for rule, detail in said]
+
+
+def _until(node: Node) -> str:
+    """Until when, and for whose pod, a workload's wish keeps *node*."""
+    whose = f" for {node.kept_for}" if node.kept_for else ""
+    return f" until {node.kept_until:%Y-%m-%d %H:%M} UTC{whose}"
+
+
 def _sources_of_size(case: Case, due: Sequence[Node]) -> list[Reason]:
     """The sources of a wanted size, growth before removal; each reason's target builds on the one before."""
     wanted, target = case.wanted, case.present
     found = [Reason(rule=h.rule, verdict=Verdict.NOTES, target=target, detail=h.detail) for h in wanted.held]
     spare_wanted = not floor_gives_way(wanted)  # at the budget stop nothing is kept or bought for later
+    least = wanted.bounds.why_least if wanted.bounds.spoken.least is not None else ""
     asked = (
         ("demand", wanted.for_demand, _asking(wanted)),
-        ("floor", wanted.for_floor * spare_wanted, f"at least {some(wanted.bounds.min_nodes, 'node')}"),
+        ("floor", wanted.for_floor * spare_wanted, f"at least {some(wanted.bounds.min_nodes, 'node')}{least}"),
         ("standby", wanted.for_standby * spare_wanted, some(wanted.bounds.standby_nodes, "spare node")),
     )
     for rule, count, detail in asked:
         if count > 0:
             target += count
             found.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target, detail=detail))
-    if case.dead:  # what grows beside them waits until they are gone: they are what it was bought for
+    many = surplus(case)
+    if case.dead or many:  # what grows beside the dead waits until they are gone: they are what it was bought for
         found = [replace(r, verdict=Verdict.NOTES, target=case.present) for r in found]
-    if target == case.present or case.dead:
+    if target == case.present or case.dead or many:
         target = case.present
-        for rule, nodes, why in _going(due, case, grows=any(count > 0 for _, count, _ in asked)):
+        for rule, nodes, why in _going(due, many, case, grows=any(count > 0 for _, count, _ in asked)):
             target -= len(nodes)
             detail = f"{', '.join(n.name for n in nodes)}: {why}"
             found.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target, detail=detail))
     return found
 
 
-def _going(due: Sequence[Node], case: Case, *, grows: bool) -> Iterator[tuple[str, Sequence[Node], str]]:
-    """The nodes that go, by the rule that wants it; only dead ones while the pool wants to grow."""
+def _going(
+    due: Sequence[Node], many: Sequence[Node], case: Case, *, grows: bool
+) -> Iterator[tuple[str, Sequence[Node], str]]:
+    """The nodes that go, by the rule that wants it; only dead ones and those beyond what a person allows (*many*)
+    while the pool wants to grow."""
     by_rule = {
         "dead_nodes": (
             [n for n in due if is_dead(n)],
             f"not usable within {case.pool.provision_timeout}",
         ),
-        "idle_nodes": ([n for n in due if not is_dead(n) and not n.busy], _why_due(case)),
+        "override": (many, str(case.wanted.bounds.spoken.most)),
+        "idle_nodes": ([n for n in due if not is_dead(n) and not n.busy and n not in many], _why_due(case)),
         "consolidation": ([n for n in due if n.busy], "its pods consented to be moved and fit on other nodes"),
     }
     for rule, (nodes, why) in by_rule.items():
-        if nodes and (rule == "dead_nodes" or not grows):
+        if nodes and (rule in ("dead_nodes", "override") or not grows):
             yield rule, nodes, why
 
 
@@ -151,7 +173,8 @@ def _why_due(case: Case) -> str:
 
 def _nothing_to_do(case: Case) -> Reason:
     """Say in one sentence why the size stays, when no source wants another."""
-    wanted, idle = case.wanted, [n for n in case.state.nodes if n.idle_since is not None]
+    wanted, idle = case.wanted, [n for n in case.state.nodes if n.idle_since is not None and not is_kept(n, case)]
+    kept = [n for n in case.state.nodes if n.idle_since is not None and is_kept(n, case)]
     on_the_way = len(case.state.of(Stage.BUILDING, Stage.BOOTING, Stage.INSTALLING)) + case.state.unlisted
     if not case.up(Source.CIVO):
         detail = f"nothing is known: {case.why(Source.CIVO)}"
@@ -166,8 +189,10 @@ def _nothing_to_do(case: Case) -> Reason:
         detail = f"{some(len(idle), 'idle node')}, paid for; the first may go at {soonest:%H:%M:%S} UTC"
     elif idle:
         detail = f"{some(len(idle), 'idle node')}, none for {case.pool.idle_for} yet"
-    elif (low := case.firing(SignalAction.SCALE_DOWN)) is not None and (kept := why_kept(case)):
-        detail = f"{low.alertname} fires (scale_down), and {kept}"
+    elif kept:
+        detail = f"{some(len(kept), 'idle node')}, kept because workloads asked for it"
+    elif (low := case.firing(SignalAction.SCALE_DOWN)) is not None and (held := why_kept(case)):
+        detail = f"{low.alertname} fires (scale_down), and {held}"
     else:
         detail = "nothing waits and nothing idles"
     return Reason(rule="nothing_wanted", verdict=Verdict.NOTES, target=case.present, detail=detail)

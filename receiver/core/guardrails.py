@@ -36,6 +36,7 @@ class Case:
     policy: Policy
     now: datetime
     dead: int = 0  # nodes that go because they never came up, or broke: no floor is held by them
+    empty: int = 0  # nodes that may go and run nothing, the dead ones included
 
     @property
     def present(self) -> int:
@@ -109,16 +110,14 @@ def within_budget(target: int, case: Case) -> Left | None:
 
 
 def within_maximum(target: int, case: Case) -> Left | None:
-    """A pool never exceeds its maximum, nor that of an open window."""
+    """A pool never exceeds its maximum, nor that of an open window, a ceiling or a pin."""
     if target <= case.present:
         return None
     left = max(case.present, min(case.wanted.bounds.max_nodes, case.present + case.wanted.within_maximum))
     if left >= target:
         return None
-    names = case.wanted.bounds.names
-    return left, f"at most {some(case.wanted.bounds.max_nodes, 'node')}" + (
-        f" (window {', '.join(names)})" if names else ""
-    )
+    bounds = case.wanted.bounds
+    return left, f"at most {some(bounds.max_nodes, 'node')}{bounds.why_most}"
 
 
 def within_limits(target: int, case: Case) -> Left | None:
@@ -135,15 +134,38 @@ def within_limits(target: int, case: Case) -> Left | None:
     return left, f"limits: max_gpus {limits.max_gpus}, max_growth_per_hour {limits.max_growth_per_hour}"
 
 
-def not_frozen(_target: int, case: Case) -> Left | None:
+def not_frozen(target: int, case: Case) -> Left | None:
     """A firing alert with action freeze stops every change."""
     signal = case.firing(SignalAction.FREEZE)
-    return (case.present, f"{signal.alertname} fires: freeze") if signal else None
+    return _standstill(target, case, f"{signal.alertname} fires: freeze") if signal else None
 
 
-def not_silenced(_target: int, case: Case) -> Left | None:
+def not_silenced(target: int, case: Case) -> Left | None:
     """A silence in Alertmanager that names the pool pauses it."""
-    return (case.present, case.state.silenced_by) if case.state.silenced_by else None
+    return _standstill(target, case, case.state.silenced_by) if case.state.silenced_by else None
+
+
+def not_paused(target: int, case: Case) -> Left | None:
+    """A person's pause stops every change."""
+    pause = case.wanted.bounds.spoken.pause
+    return _standstill(target, case, str(pause)) if pause is not None else None
+
+
+def removal_is_not_snoozed(target: int, case: Case) -> Left | None:
+    """A person's snooze keeps every node that is not dead."""
+    snooze = case.wanted.bounds.spoken.snooze
+    if snooze is None or target >= case.present:
+        return None
+    return _standstill(target, case, str(snooze), going=case.dead)
+
+
+def _standstill(target: int, case: Case, why: str, *, going: int = 0) -> Left | None:
+    """Hold everything, but for *going* nodes, and for the highest authority: at the budget's stop line all empty
+    nodes go."""
+    if target < case.present and floor_gives_way(case.wanted):
+        going = case.empty
+    left = case.present - going if target < case.present else case.present
+    return None if target < case.present and left <= target else (left, why)
 
 
 def growth_is_not_paused(target: int, case: Case) -> Left | None:
@@ -192,7 +214,14 @@ def cooled_down(target: int, case: Case) -> Left | None:
         last, cooldown, way = case.state.last_shrink_at, case.pool.shrink_cooldown, "shrink"
     if last is None or case.now >= last + cooldown or last > case.now:  # in the future: the clock was wrong then
         return None
-    return case.present, f"cooldown.{way} until {last + cooldown:%H:%M:%S} UTC"
+    bounds = case.wanted.bounds
+    if target > case.present:  # what a person asked for waits for no cooldown
+        left = max(case.present, bounds.min_nodes) if bounds.spoken.least is not None else case.present
+    else:
+        left = min(case.present, bounds.max_nodes) if bounds.overrun else case.present
+    if (left >= target) is (target > case.present):
+        return None
+    return left, f"cooldown.{way} until {last + cooldown:%H:%M:%S} UTC"
 
 
 def one_change_at_a_time(target: int, case: Case) -> Left | None:
@@ -219,7 +248,8 @@ def above_the_floor(target: int, case: Case) -> Left | None:
     floor = min(case.wanted.bounds.min_nodes + ghosts, case.present - case.dead)
     if target >= case.present or target >= floor or floor_gives_way(case.wanted):
         return None
-    return min(case.present, floor), f"at least {some(case.wanted.bounds.min_nodes, 'node')}"
+    bounds = case.wanted.bounds
+    return min(case.present, floor), f"at least {some(bounds.min_nodes, 'node')}{bounds.why_least}"
 
 
 def not_undone_by_others(target: int, case: Case) -> Left | None:
@@ -243,7 +273,9 @@ GUARDRAILS: tuple[Guardrail, ...] = (
     within_limits,
     not_frozen,
     not_silenced,
+    not_paused,
     growth_is_not_paused,
+    removal_is_not_snoozed,
     above_the_floor,
     not_backing_off,
     not_undone_by_others,

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from receiver.core.actions import Action
 from receiver.core.activity import Activity
+from receiver.core.overrides import Override
 from receiver.core.pods import Pod
 from receiver.core.policy import BudgetChange, Taint
 
@@ -47,6 +48,7 @@ class Node:
     *registered* is True while Kubernetes has a node object for it, *ready* while that is Ready,
     *unknown_since* is when its GPUs were first seen
     in use although no pod holds them (None: they are not).
+    *kept_until* is until when a workload that ran here asked that the node stays, and may (*kept_for*, its pod).
     *leaving* is True once Civo itself lists it as being deleted (after our DELETE the stage says so at once).
     *hosts* names what must not be cut off with it (our own pod, Prometheus, Alertmanager). *activity* is what
     DCGM says of its GPUs, None when it says nothing.
@@ -66,6 +68,8 @@ class Node:
     seen_since: datetime | None = None
     unknown_since: datetime | None = None
     lost_at: datetime | None = None
+    kept_until: datetime | None = None
+    kept_for: str = ""
     cordoned_by: CordonedBy | None = None
     cordoned_for: str | None = None  # the action id in our cordon annotation
     protected: bool = False
@@ -84,6 +88,10 @@ class Node:
     def busy(self) -> bool:
         """True when a GPU pod is bound here, running or about to."""
         return bool(self.pods)
+
+    def kept(self, now: datetime) -> bool:
+        """True while a workload's wish keeps it."""
+        return self.kept_until is not None and now < self.kept_until
 
     @property
     def free(self) -> Mapping[str, int]:
@@ -274,7 +282,8 @@ class Spend:
 class Facts:
     """Everything one step knows, as values: the only input of `assign` besides the policy.
 
-    *bound_gangs* counts, by gang, the pods that have a node.
+    *bound_gangs* counts, by gang, the pods that have a node. *overrides* are those that nobody has ended, in force
+    or not.
     """
 
     at: datetime
@@ -288,6 +297,7 @@ class Facts:
     bound_gangs: Mapping[str, int] = field(default_factory=dict)
     budget_changes: tuple[BudgetChange, ...] = ()
     deliveries: tuple[int, ...] = ()
+    overrides: tuple[Override, ...] = ()
 
     def pool(self, pool_id: str) -> PoolState:
         """Return the state of *pool_id*. Raises KeyError for a pool that the policy does not name."""

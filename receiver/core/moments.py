@@ -54,6 +54,9 @@ def _moments(case: Case) -> Iterable[datetime]:
         yield drift.at + GIVES_WAY_FOR
     if state.required_since and state.unlisted:
         yield state.required_since + pool.provision_timeout + AN_INSTANT
+    for override in case.wanted.overrides:
+        yield override.at
+        yield override.until
     change = next_change(pool.windows, case.now)
     if change is not None:
         yield change
@@ -64,6 +67,8 @@ def _moments(case: Case) -> Iterable[datetime]:
 
 def _moments_of(node: Node, case: Case) -> Iterable[datetime]:
     by_the_hour = case.policy.billing.by_the_hour
+    if node.kept_until is not None:
+        yield node.kept_until
     next_unit = next_unit_at(node.created_at, case.now, case.policy.billing)
     if node.stage is Stage.USABLE and node.idle_since is not None:
         yield removal_moment(node, case.pool, case.policy, case.now)

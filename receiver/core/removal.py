@@ -19,12 +19,14 @@ def is_dead(node: Node) -> bool:
 
 
 def removable(case: Case) -> tuple[Node, ...]:
-    """The nodes that may go now: dead ones, then idle ones whose moment has come, then busy ones that may be emptied.
+    """The nodes that may go now: dead ones, then idle ones that are too many by a person's word or whose moment has
+    come, then busy ones that may be emptied.
 
     Soonest paid unit first; a pool's spare nodes are left.
     """
     dead = [n for n in dead_nodes(case.pool, case.state, case.now) if not n.busy and _is_ours_to_take(n, case)]
-    due = [n for n in case.state.nodes if _may_go(n, case) and _its_moment_came(n, case)]
+    many = surplus(case)
+    due = [n for n in case.state.nodes if n not in many and _may_go(n, case) and _its_moment_came(n, case)]
     moved = [n for n in case.state.nodes if may_be_emptied(n, case)]
     for nodes in (dead, due, moved):
         nodes.sort(key=lambda n: (next_unit_at(n.created_at, case.now, case.policy.billing), n.name))
@@ -35,7 +37,24 @@ def removable(case: Case) -> tuple[Node, ...]:
     ]
     keep = 0 if floor_gives_way(case.wanted) else case.wanted.bounds.standby_nodes
     # Never more than Civo wants to have: where it wants fewer than live, it is about to take one itself.
-    return tuple([*dead, *due[: max(0, len(spare) - keep)], *moved][: case.present])
+    return tuple([*dead, *many, *due[: max(0, len(spare) - len(many) - keep)], *moved][: case.present])
+
+
+def surplus(case: Case) -> tuple[Node, ...]:
+    """The idle nodes that go at once, because a person said that there are to be fewer.
+
+    Those that are on their way out already go first, so that no other is chosen when a paid unit begins.
+    """
+    bounds, state = case.wanted.bounds, case.state
+    if not bounds.overrun:
+        return ()
+    dead = [n for n in dead_nodes(case.pool, state, case.now) if not n.busy and _is_ours_to_take(n, case)]
+    chosen = {v.instance for v in state.open_action.victims} if state.open_action else set()
+    idle = sorted(
+        (n for n in state.nodes if _may_go(n, case)),
+        key=lambda n: (n.instance not in chosen, next_unit_at(n.created_at, case.now, case.policy.billing), n.name),
+    )
+    return tuple(idle[: max(0, case.present - len(dead) - bounds.max_nodes)])
 
 
 def _its_moment_came(node: Node, case: Case) -> bool:
@@ -80,15 +99,21 @@ def could_be_emptied(node: Node, case: Case) -> bool:
 
 
 def _may_go(node: Node, case: Case) -> bool:
-    """True when nothing but time keeps *node*: it is usable, idle, ours to take and nobody waits for it."""
+    """True when nothing but time keeps *node*: it is usable, idle, ours to take and nobody waits or asks for it."""
     return (
         node.stage is Stage.USABLE
         and not node.busy
         and node.idle_since is not None
         and node.unknown_since is None
+        and not is_kept(node, case)
         and node.instance not in case.wanted.needed
         and _is_ours_to_take(node, case)
     )
+
+
+def is_kept(node: Node, case: Case) -> bool:
+    """True while a workload's wish keeps *node*; at the budget's stop line no wish does."""
+    return node.kept(case.now) and not floor_gives_way(case.wanted)
 
 
 def _is_ours_to_take(node: Node, case: Case) -> bool:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from receiver.core.actions import Action, ActionKind, Because, Victim, VictimStage
 from receiver.core.model import ON_ITS_WAY, Backoff, Drift, Node, SignalAction, Stage
+from receiver.core.overrides import Override, OverrideKind
 from receiver.core.pods import PodPhase
 from receiver.core.policy import Billing, Policy
 from tests.core.builders import EVERY_SECOND, GPU, NOW, a_node, a_pod, a_pool, a_signal, a_state, facts
@@ -29,6 +30,10 @@ ENDS_SOON = before(HOUR) | before(timedelta(minutes=55)) | before(timedelta(minu
 KINDS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "idle": {"idle_since": before(timedelta(minutes=1)) | before(timedelta(minutes=10)), "created_at": ENDS_SOON},
     "movable": {"pods": st.just((pod,)), "idle_since": st.none(), "created_at": ENDS_SOON},
+    "kept": {
+        "kept_until": seconds.map(lambda s: NOW + timedelta(seconds=s)),
+        "created_at": before(timedelta(minutes=56)),
+    },
     "busy": {"pods": st.just((replace(pod, evictable=False),)), "idle_since": st.none()},
     "coming": {"stage": st.sampled_from(sorted(ON_ITS_WAY)), "created_at": before(PROVISIONING)},
     "never": {"stage": st.just(Stage.BROKEN), "created_at": before(PROVISIONING)},
@@ -55,6 +60,16 @@ HOLDS: dict[str, st.SearchStrategy[Any]] = {
 
 
 @st.composite
+def said_for_a_while(draw: st.DrawFn) -> Override:
+    """An override that begins or ends within half a minute."""
+    kind = draw(st.sampled_from(list(OverrideKind)))
+    at = NOW + timedelta(seconds=draw(st.sampled_from([-60, draw(seconds)])))
+    nodes = None if kind in (OverrideKind.PAUSE, OverrideKind.SNOOZE) else draw(st.integers(0, 3))
+    until = max(at, NOW) + timedelta(seconds=draw(seconds))
+    return Override(id="o", kind=kind, who="alice", why="test", at=at, until=until, nodes=nodes)
+
+
+@st.composite
 def small_worlds(draw: st.DrawFn) -> World:
     """One pool with one or two nodes, a thing or two that time out soon, and perhaps a pod that waits."""
     pool = a_pool(resources={GPU: 2}, min_nodes=draw(st.integers(0, 1)))
@@ -71,10 +86,12 @@ def small_worlds(draw: st.DrawFn) -> World:
     held = {field: draw(HOLDS[field]) for field in holds}
     state = a_state(*there, **{"required": len(there) + draw(st.integers(0, 1)), "open_action": action, **held})
     hourly = draw(st.booleans())
+    spoken = draw(st.sampled_from([(), ()]) | said_for_a_while().map(lambda o: (o,)))
     found = facts(
         state,
         waiting=[a_pod(f"p{n}", gpus=2) for n in range(draw(st.integers(0, 2)))],
         signals=() if hourly else draw(st.sampled_from([(), (a_signal(SignalAction.SCALE_DOWN),)])),
+        overrides=spoken,
     )
     return found, Policy(pools=(pool,), billing=Billing() if hourly else EVERY_SECOND)
 

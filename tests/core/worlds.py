@@ -24,6 +24,7 @@ from receiver.core.model import (
     Spend,
     Stage,
 )
+from receiver.core.overrides import Override, OverrideKind
 from receiver.core.pods import Pod, PodPhase, Preference, Requirement
 from receiver.core.policy import Billing, Budget, Fallback, Limits, Policy, Pool, Taint
 from tests.core.builders import GPU, NOW, a_pod, a_pool, a_signal, an_offer, run
@@ -83,6 +84,7 @@ def nodes(draw: st.DrawFn, pool: Pool, number: int) -> Node:
         cordoned_by=draw(st.sampled_from([None, None, None, None, CordonedBy.US, CordonedBy.SOMEONE])),
         protected=draw(st.sampled_from([False] * 7 + [True])),
         hosts=draw(st.sampled_from([()] * 7 + [("prometheus-0",)])),
+        kept_until=draw(st.sampled_from([None] * 7 + [NOW + timedelta(minutes=5)])),
     )
 
 
@@ -201,6 +203,28 @@ def signals(draw: st.DrawFn, actions: list[SignalAction]) -> tuple[Signal, ...]:
 
 
 @st.composite
+def overrides(draw: st.DrawFn) -> tuple[Override, ...]:
+    """Up to three overrides of some pool or all: over, in force or still to come."""
+    found = []
+    for number in range(draw(st.sampled_from([0, 0, 1, 1, 2, 3]))):
+        kind = draw(st.sampled_from(list(OverrideKind)))
+        at = NOW + timedelta(seconds=draw(st.integers(-5400, 30)))
+        found.append(
+            Override(
+                id=str(number),
+                kind=kind,
+                who="alice",
+                why="test",
+                at=at,
+                until=max(at, NOW) + timedelta(seconds=draw(st.integers(-30, 600))),
+                pool=draw(st.sampled_from([None, "one-id", "two-id"])),
+                nodes=None if kind in (OverrideKind.PAUSE, OverrideKind.SNOOZE) else draw(st.integers(0, 6)),
+            )
+        )
+    return tuple(found)
+
+
+@st.composite
 def worlds(draw: st.DrawFn) -> World:
     """Facts and a policy. Half of the worlds are calm: nothing but the law under test holds them back."""
     calm = draw(st.booleans())
@@ -230,6 +254,7 @@ def worlds(draw: st.DrawFn) -> World:
         spend=Spend(month="2026-11", usd=spent),
         grown_last_hour=draw(st.integers(0, 3)),
         removed_last_hour=draw(st.integers(0, 3)),
+        overrides=() if calm else draw(overrides()),
     )
     return found, policy
 

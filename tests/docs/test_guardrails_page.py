@@ -1,5 +1,6 @@
 """docs/guardrails.md has every rule that speaks and no other, and its tables are those that are tested."""
 
+from datetime import timedelta
 from itertools import product
 
 import pytest
@@ -7,8 +8,9 @@ from hypothesis import HealthCheck, given, settings
 
 from receiver.core.guardrails import GUARDRAILS
 from receiver.core.model import Node, SignalAction, Stage
+from receiver.core.overrides import Override, OverrideKind
 from receiver.core.pods import PodPhase
-from tests.core.builders import GPU, a_busy_node, a_node, a_pod, a_policy, a_pool, a_signal, a_state, facts, run
+from tests.core.builders import GPU, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_signal, a_state, facts, run
 from tests.core.test_decide import HOUR_ENDS_SOON, SOURCES
 from tests.core.test_utilization import HOURS, LEVELS, SECONDS, Cell
 from tests.core.worlds import World, decided, worlds
@@ -51,6 +53,8 @@ def rules_of_a_few_pools() -> set[str]:
     half_a_gang = [a_pod("rank0", gang="ml/half", gang_min=2)]
     signals = tuple(a_signal(action, None) for action in SignalAction)
     stuck = a_node(stage=Stage.INSTALLING, created_at=HOUR_ENDS_SOON, idle_since=None)
+    hour = timedelta(hours=1)
+    pause = Override(id="p", kind=OverrideKind.PAUSE, who="alice", why="load test", at=NOW, until=NOW + hour)
     spoken: set[str] = set()
     for state, policy, waiting, firing in (
         (a_state(), a_policy(a_pool(min_nodes=1, standby_nodes=1)), [a_pod(), *gang], signals),
@@ -62,8 +66,9 @@ def rules_of_a_few_pools() -> set[str]:
         (a_state(stuck), a_policy(), [], signals),
         (a_state(*two_half_empty_nodes()), a_policy(a_pool(resources={GPU: 2})), [], ()),
         (a_state(), a_policy(), [], signals),
+        (a_state(a_node(kept_until=NOW + hour)), a_policy(), [], ()),
     ):
-        _, decisions = run(facts(state, waiting=waiting, signals=firing), policy)
+        _, decisions = run(facts(state, waiting=waiting, signals=firing, overrides=(pause,)), policy)
         spoken |= {reason.rule for decision in decisions.values() for reason in decision.reasons}
     return spoken
 
