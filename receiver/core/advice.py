@@ -25,7 +25,7 @@ RULES = {
     "sources_answer": "bring back the source that the reason names; the status page shows what each one answered",
     "price_is_known": "set price_usd_per_hour of the pool, or a prices_file that has its size, and restart",
     "within_budget": "raise budget.monthly_usd and restart, end other GPU work, or wait for the next month",
-    "within_maximum": "raise max_nodes of the pool and restart, or wait until a GPU is free or the window or override ends",
+    "within_maximum": "raise max_nodes and restart, or wait for a free GPU, or until the window or override ends",
     "within_limits": "wait, or raise limits.max_gpus or limits.max_growth_per_hour and restart",
     "not_frozen": "see why the alert fires that the reason names; it freezes the pool",
     "not_silenced": "expire the silence in Alertmanager (`amtool silence expire`) if the pool may grow again",

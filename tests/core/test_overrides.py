@@ -370,7 +370,7 @@ def test_a_kept_node_stays_beyond_a_ceiling() -> None:
 
 
 def test_a_dead_node_is_not_kept() -> None:
-    broken = {"stage": Stage.BROKEN, "idle_since": None, "was_usable": True, "lost_at": ENDS_SOON}
+    broken: dict[str, Any] = {"stage": Stage.BROKEN, "idle_since": None, "was_usable": True, "lost_at": ENDS_SOON}
     assert decided(a_state(kept_node(**broken))).target == 0
 
 
