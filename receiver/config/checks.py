@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from receiver.config.mistakes import Mistake, Path, spell
 from receiver.config.model import BudgetSpec, Configuration, PoolSpec
-from receiver.config.overlap import may_overlap
+from receiver.config.overlap import may_overlap, never_opens
 from receiver.config.prices import insane
 from receiver.config.reports import ReportsSpec
 from receiver.config.schedule import WindowSpec
@@ -188,6 +188,13 @@ def _windows(pool: PoolSpec, here: Path) -> Iterator[Finding]:
     for number, window in enumerate(pool.windows):
         path = (*here, "windows", number)
         yield from _times(window, path)
+        if never_opens(window):
+            yield Finding(
+                path=(*path, "days_of_month"),
+                problem="never opens: no month that it names has such a day",
+                remedy="correct months or days_of_month; -1 is the last day of any month",
+                over=((*path, "months"),),
+            )
         yield from _window_bounds(pool, window, here, path)
         for other_number, other in enumerate(pool.windows):
             if other_number != number and _cross(window, other) and may_overlap(window, other):
@@ -225,6 +232,20 @@ def _window_bounds(pool: PoolSpec, window: WindowSpec, here: Path, path: Path) -
             problem="changes nothing",
             remedy="give it min_nodes, max_nodes or standby_nodes",
             over=tuple((*path, name) for name in ("min_nodes", "max_nodes", "standby_nodes")),
+        )
+    if window.standby_nodes is not None and window.max_nodes is not None and window.standby_nodes > window.max_nodes:
+        yield Finding(
+            path=(*path, "standby_nodes"),
+            problem=f"{window.standby_nodes} is above the window's max_nodes ({window.max_nodes})",
+            remedy="lower standby_nodes or raise max_nodes",
+            over=((*path, "max_nodes"),),
+        )
+    elif window.standby_nodes is not None and window.standby_nodes > pool.max_nodes:
+        yield Finding(
+            path=(*path, "standby_nodes"),
+            problem=f"{window.standby_nodes} is above the pool's max_nodes ({pool.max_nodes})",
+            remedy="lower standby_nodes or raise the pool's max_nodes",
+            over=((*here, "max_nodes"),),
         )
     least = pool.min_nodes if window.min_nodes is None else window.min_nodes
     most = pool.max_nodes if window.max_nodes is None else min(window.max_nodes, pool.max_nodes)

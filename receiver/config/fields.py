@@ -64,7 +64,7 @@ def duration(value: Any) -> timedelta:
 
 def longer_than_zero(value: Any) -> timedelta:
     """Return a duration above 0; raise Wrong."""
-    length = duration(value)
+    length = _at_least_a_second(value)
     if not length:
         raise Wrong("must be longer than 0", "write at least 1s")
     return length
@@ -72,10 +72,17 @@ def longer_than_zero(value: Any) -> timedelta:
 
 def period(value: Any) -> timedelta:
     """Return a duration of at least a second, for things that are done again and again; raise Wrong."""
-    length = duration(value)
+    length = _at_least_a_second(value)
     if length < timedelta(seconds=1):
         raise Wrong(f'"{value}" is too often', "write at least 1s")
     return length
+
+
+def _at_least_a_second(value: Any) -> timedelta:
+    """Return a duration, where 0 is no remedy for a negative one; raise Wrong."""
+    if isinstance(value, str) and value.strip().startswith("-"):
+        raise Wrong(f'"{value.strip()}" is negative', "write at least 1s")
+    return duration(value)
 
 
 def ratio(value: Any) -> Decimal:

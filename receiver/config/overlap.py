@@ -1,10 +1,11 @@
-"""Whether two windows can be open at the same moment."""
+"""Whether a window can be open at all, and whether two can at the same moment."""
 
 from collections.abc import Iterable, Sequence
 
 from receiver.config.schedule import WindowSpec
 
 _MONTH_LENGTHS = (28, 29, 30, 31)
+_LENGTHS_OF = {2: (28, 29), 4: (30,), 6: (30,), 9: (30,), 11: (30,)}  # the others have 31 days
 
 
 def may_overlap(one: WindowSpec, other: WindowSpec) -> bool:
@@ -22,6 +23,15 @@ def may_overlap(one: WindowSpec, other: WindowSpec) -> bool:
         and any(
             _meet(_placed(one.days_of_month, length), _placed(other.days_of_month, length)) for length in _MONTH_LENGTHS
         )
+    )
+
+
+def never_opens(window: WindowSpec) -> bool:
+    """True when no month that *window* names has a day that it names, such as a 30 February."""
+    months = [m for a, b in window.months or ((1, 12),) for m in range(a, b + 1)]
+    lengths = {length for m in months for length in _LENGTHS_OF.get(m, (31,))}
+    return bool(window.days_of_month) and not any(
+        max(a, 1) <= min(b, length) for length in lengths for a, b in _placed(window.days_of_month, length)
     )
 
 

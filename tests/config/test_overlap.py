@@ -2,10 +2,11 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from receiver.config.overlap import may_overlap
+from receiver.config.overlap import may_overlap, never_opens
 from receiver.config.schedule import WindowSpec
 from receiver.core.windows import is_open
 
@@ -66,3 +67,28 @@ def test_windows_that_are_ever_open_together_are_found(one: WindowSpec, other: W
         assert may_overlap(one, other)
     elif not (one.days_of_month or other.days_of_month or one.weekdays or other.weekdays):
         assert not may_overlap(one, other)
+
+
+@pytest.mark.parametrize(
+    ("fields", "never"),
+    [
+        ({"months": ["february"], "days_of_month": ["30"]}, True),
+        ({"months": ["february"], "days_of_month": ["29"]}, False),  # in a leap year
+        ({"months": ["february"], "days_of_month": ["28:31"]}, False),
+        ({"months": ["april", "june"], "days_of_month": ["31"]}, True),
+        ({"months": ["april:may"], "days_of_month": ["31"]}, False),
+        ({"months": ["april"], "days_of_month": ["-31"]}, True),
+        ({"months": ["april"], "days_of_month": ["-30"]}, False),
+        ({"months": ["april"]}, False),
+    ],
+)
+def test_a_window_never_opens_when(fields: dict[str, object], never: bool) -> None:
+    assert never_opens(spec(**fields)) is never
+
+
+@settings(max_examples=60, deadline=None)
+@given(days, months)
+def test_a_window_that_never_opens_is_closed_on_every_day_of_four_years(day: list[int], month: list[int]) -> None:
+    fields = spec(days_of_month=[f"{day[0]}:{day[1]}"], months=[f"{month[0]}:{month[1]}"])
+    first, window = datetime(2024, 1, 1, tzinfo=UTC), fields.window()
+    assert never_opens(fields) is not any(is_open(window, first + timedelta(days=n)) for n in range(4 * 366))

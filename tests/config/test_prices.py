@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.config import ConfigError, load_file
+from receiver.config import ConfigError, load_file, load_text
 from receiver.config.prices import parse, shipped
 from tests.config.builders import one_pool
 
@@ -101,3 +101,16 @@ def test_a_price_at_the_edge_of_what_can_be_is_taken() -> None:
         HEAD + "sizes: {a: {usd_per_hour: 200}, b: {usd_per_hour: 0.05}, c: {usd_per_hour: 1600, gpus: 8}}\n"
     )
     assert mistakes == []
+
+
+@pytest.mark.parametrize(
+    ("price", "says"),
+    [
+        ("129", "129.00 USD per L40S and hour is unusual (0.30 to 5)"),  # 1.29 in cents
+        ("94.17", "94.17 USD per L40S and hour is unusual (0.30 to 5)"),  # a month of a cheaper one
+        ("0.13", "0.13 USD per L40S and hour is unusual (0.30 to 5)"),
+    ],
+)
+def test_a_price_that_can_be_and_is_unusual_for_the_kind_is_warned_of(price: str, says: str) -> None:
+    [warning] = [w for w in load_text(one_pool(f"price_usd_per_hour: {price}")).warnings if "unusual" in w]
+    assert warning == (f"pools[0].price_usd_per_hour: {says}; is it per month, in cents or in another currency?")
