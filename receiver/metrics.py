@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from receiver.core import stages
 from receiver.core.actions import ActionKind, Change, OutcomeKind
 from receiver.core.model import SignalAction
-from receiver.core.policy import Policy
+from receiver.core.policy import Policy, Pool
 from receiver.families import PREFIX, Row, counter, filled, gauge, histogram, moment, number
 from receiver.ports import Clock, Store, TryLater, WontWork
 
@@ -154,8 +154,9 @@ class StoreCollector(Collector):
         most = [((p.id,), _or(high, p.max_nodes)) for p, _, high in bounds]
         yield gauge("pool_nodes_min", "Fewest nodes that policy and windows ask for now.", least, "pool")
         yield gauge("pool_nodes_max", "Most nodes that policy and windows allow now.", most, "pool")
-        away = [((p.id,), float(bool(entry.get("backoff")))) for p, entry in known if entry]
+        away = [((p.id,), float(any(w.get("kind") == "backoff" for w in _waits(entry)))) for p, entry in known if entry]
         yield gauge("pool_backoff", "Whether a pool backs off after failures (1).", away, "pool")
+        yield _waits_until(known)
 
     def _open_actions(self, picture: Mapping[str, Any], counts: Mapping[str, Any]) -> Iterator[Metric]:
         """The age of open actions: from the totals, which are younger than the picture, where they tell."""
@@ -248,6 +249,23 @@ def _provisioning(ids: Sequence[str], counts: Mapping[str, Any]) -> Metric:
     buckets = counts.get("provision_buckets", {})
     text = "How long the stages of provisioning a node took, in seconds."
     return histogram("provision_seconds", text, known, stages.BUCKETS, buckets, sums, "pool", "stage")
+
+
+def _waits(entry: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return entry.get("waits") or ()
+
+
+def _waits_until(known: Iterable[tuple[Pool, Mapping[str, Any]]]) -> Metric:
+    """The latest end of what holds each direction of a pool for a while; nothing where nothing does."""
+    latest: dict[tuple[str, str, str], float] = {}
+    for pool, entry in known:
+        for wait in _waits(entry):
+            labels = (pool.id, str(wait.get("direction")), str(wait.get("kind")))
+            until = moment(wait.get("until"))
+            if until is not None:
+                latest[labels] = max(latest.get(labels, 0.0), until.timestamp())
+    text = "When a cooldown or back-off of a pool ends (Unix seconds); absent when none holds."
+    return gauge("pool_wait_until_timestamp_seconds", text, latest.items(), "pool", "direction", "kind")
 
 
 def _sources_up(rows: Iterable[Row]) -> Metric:

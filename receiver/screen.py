@@ -93,18 +93,27 @@ def _in_the_way(pool: Mapping[str, Any], at: datetime | None) -> Iterator[str]:
     """What keeps the pool from changing for a while, and how long a node of it takes."""
     if pool.get("silenced_by"):
         yield f"paused: {pool.get('silenced_by')}"
-    if pool.get("cooldown_until"):
-        yield f"cooldown: ends {_until(pool.get('cooldown_until'), at)}"
-    for key, title in (("backoff", "back-off"), ("provisioning", "provisioning back-off")):
-        found = pool.get(key)
-        if found:
-            failures = some(found.get("failures") or 0, "failure")
-            yield f"{title}: {_until(found.get('until'), at)} after {failures}: {found.get('reason')}"
+    for wait in pool.get("waits") or ():
+        yield _wait(wait, at)
+    failed = pool.get("provisioning")
+    if failed and not any(w.get("kind") == "provisioning" for w in pool.get("waits") or ()):
+        failures = some(failed.get("failures") or 0, "failure")
+        yield f"one node on trial until one becomes usable, after {failures}: {failed.get('reason')}"
     if pool.get("reconsider_at"):
         yield f"can change unaided {_until(pool.get('reconsider_at'), at)}"
     seconds = pool.get("ready_in_seconds")
     if isinstance(seconds, int | float):
         yield f"a node usually takes {span(seconds)} until its GPUs are allocatable"
+
+
+def _wait(wait: Mapping[str, Any], at: datetime | None) -> str:
+    """One line on what holds one direction for a while: which, why, and when it ends."""
+    way = {"grow": "no growth", "shrink": "no removal"}.get(str(wait.get("direction")), "no change")
+    nodes = f" of {', '.join(wait.get('nodes') or ())}" if wait.get("nodes") else ""
+    failures = wait.get("failures")
+    after = f" after {some(failures, 'failure')}" if isinstance(failures, int) and failures else ""
+    ends = f"ends {_until(wait.get('until'), at)}"
+    return f"{way}{nodes}: {wait.get('kind')}{after}, {ends}: {wait.get('reason')}"
 
 
 def _nodes(nodes: Sequence[Mapping[str, Any]], at: datetime | None) -> Iterator[str]:

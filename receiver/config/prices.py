@@ -186,7 +186,8 @@ def price_warnings(pool: PoolSpec, prices: Prices, path: str) -> Iterator[str]:
         if not kind.from_usd_per_gpu_hour <= per_gpu <= kind.to_usd_per_gpu_hour:
             yield (
                 f"{path}.price_usd_per_hour: {per_gpu:.2f} USD per {known.kind} and hour is unusual "
-                f"({kind.from_usd_per_gpu_hour} to {kind.to_usd_per_gpu_hour}); is it per month, in cents or in another currency?"
+                f"({kind.from_usd_per_gpu_hour} to {kind.to_usd_per_gpu_hour}); is it per month, in cents or in "
+                "another currency?"
             )
     if set(pool.resources) == {"nvidia.com/gpu"} and pool.gpus_per_node < known.gpus:
         yield (

@@ -11,7 +11,7 @@ from receiver.core.guardrails import Case, apply
 from receiver.core.model import Facts, Node, PoolState, Signal, SignalAction, Source, Stage
 from receiver.core.moments import reconsider_at, removal_moment
 from receiver.core.policy import Policy
-from receiver.core.removal import is_dead, is_kept, removable, surplus, why_kept
+from receiver.core.removal import is_dead, is_kept, removable, surplus, was_refused, why_kept
 from receiver.core.words import some
 
 NOTED = (SignalAction.SCALE_UP, SignalAction.SCALE_DOWN, SignalAction.HOLD, SignalAction.FALLBACK)
@@ -175,6 +175,7 @@ def _nothing_to_do(case: Case) -> Reason:
     """Say in one sentence why the size stays, when no source wants another."""
     wanted, idle = case.wanted, [n for n in case.state.nodes if n.idle_since is not None and not is_kept(n, case)]
     kept = [n for n in case.state.nodes if n.idle_since is not None and is_kept(n, case)]
+    refused, idle = [n for n in idle if was_refused(n, case)], [n for n in idle if not was_refused(n, case)]
     on_the_way = len(case.state.of(Stage.BUILDING, Stage.BOOTING, Stage.INSTALLING)) + case.state.unlisted
     if not case.up(Source.CIVO):
         detail = f"nothing is known: {case.why(Source.CIVO)}"
@@ -189,6 +190,10 @@ def _nothing_to_do(case: Case) -> Reason:
         detail = f"{some(len(idle), 'idle node')}, paid for; the first may go at {soonest:%H:%M:%S} UTC"
     elif idle:
         detail = f"{some(len(idle), 'idle node')}, none for {case.pool.idle_for} yet"
+    elif refused and case.state.removal_backoff is not None:
+        backoff = case.state.removal_backoff
+        after = f"after {some(backoff.failures, 'failure')}: {backoff.reason}"
+        detail = f"{', '.join(n.name for n in refused)} may not be removed until {backoff.until:%H:%M:%S} UTC {after}"
     elif kept:
         detail = f"{some(len(kept), 'idle node')}, kept because workloads asked for it"
     elif (low := case.firing(SignalAction.SCALE_DOWN)) is not None and (held := why_kept(case)):

@@ -12,6 +12,7 @@ from receiver.core.explain import Explanation, explain
 from receiver.core.model import ON_ITS_WAY, Backoff, Facts, Node, PoolState, Source, Stage
 from receiver.core.policy import Policy, Pool
 from receiver.core.tell import why
+from receiver.core.waits import Wait, waits
 
 A_DAY = timedelta(days=1)
 
@@ -105,8 +106,7 @@ def _pool(
         "verdict": decision.change.value,
         "decision": number,
         "reconsider_at": _when(decision.reconsider_at),
-        "cooldown_until": _when(_cooldown(state.last_grow_at, pool.grow_cooldown, facts.at)),
-        "backoff": None if state.backoff is None or state.backoff.until <= facts.at else _backoff(state.backoff),
+        "waits": [_wait(w) for w in waits(pool, state, policy, facts.at)],
         "provisioning": None if state.provisioning is None else _backoff(state.provisioning),
         "ready_in_seconds": None if state.ready_in is None else state.ready_in.total_seconds(),
         "uncounted": state.uncounted,
@@ -121,8 +121,15 @@ def _backoff(backoff: Backoff) -> dict[str, Any]:
     return {"until": _when(backoff.until), "reason": backoff.reason, "failures": backoff.failures}
 
 
-def _cooldown(last: datetime | None, cooldown: timedelta, now: datetime) -> datetime | None:
-    return last + cooldown if last is not None and last + cooldown > now else None
+def _wait(found: Wait) -> dict[str, Any]:
+    return {
+        "direction": found.direction.value,
+        "kind": found.kind.value,
+        "until": _when(found.until),
+        "reason": found.reason,
+        "failures": found.failures,
+        "nodes": list(found.nodes),
+    }
 
 
 def _action(action: Action) -> dict[str, Any]:

@@ -122,11 +122,11 @@ def _is_ours_to_take(node: Node, case: Case) -> bool:
         node.cordoned_by is not CordonedBy.SOMEONE
         and not node.protected
         and not node.hosts
-        and not _was_refused(node, case)
+        and not was_refused(node, case)
     )
 
 
-def _was_refused(node: Node, case: Case) -> bool:
+def was_refused(node: Node, case: Case) -> bool:
     """True while a removal of this very node backs off: something there may not be evicted."""
     backoff = case.state.removal_backoff
     return backoff is not None and node.instance in backoff.instances and case.now < backoff.until

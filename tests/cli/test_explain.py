@@ -14,7 +14,7 @@ from receiver.cli import main
 from receiver.ports import TryLater
 from receiver.web import create_app
 from tests.adapters.wire import unused_url
-from tests.web.builders import A100, L40S, NOW, Bench, a_full_store, a_picture, a_pool, a_waiting_pod
+from tests.web.builders import A100, L40S, NOW, Bench, a_full_store, a_picture, a_pool, a_wait, a_waiting_pod
 from tests.web.fakes import FakeClock, FakeStore
 
 
@@ -130,7 +130,7 @@ def test_a_pool_is_explained_with_its_counts_and_every_rule_that_spoke(url: str)
         "  wants    6  demand: 3 GPUs are waited for.",
         "  limits   4  within_limits: 1 of 3 fits the hourly limit.",
         "  and 1 rule with nothing to object",
-        "cooldown: ends at 14:30:20 UTC (in 24 s)",
+        "no growth: cooldown, ends at 14:30:20 UTC (in 24 s): it grew at 2026-03-10 14:29:50 UTC",
         "can change unaided at 14:30:20 UTC (in 24 s)",
         "a node usually takes 7 min until its GPUs are allocatable",
         "open action: grow 3 -> 4 nodes since 14:27:00 UTC (2 min)",
@@ -146,16 +146,27 @@ def test_a_pool_is_explained_with_its_counts_and_every_rule_that_spoke(url: str)
 def test_a_pool_in_trouble_says_what_keeps_it(url: str) -> None:
     lines = explain(url, "pool", "a100").stdout.splitlines()
     assert "paused: silenced in Alertmanager by night shift until 2026-03-10 18:00 UTC: maintenance" in lines
-    assert "back-off: at 14:37:00 UTC (in 7 min) after 3 failures: Civo is out of stock for this size" in lines
+    out_of_stock = "ends at 14:37:00 UTC (in 7 min): Civo is out of stock for this size"
+    assert f"no growth: backoff after 3 failures, {out_of_stock}" in lines
+    assert any(line.startswith("no removal of a100-0: backoff after 1 failure, ends at 14:42:00 UTC") for line in lines)
     assert any(line.endswith("last error: TryLater: Civo answered 503") for line in lines)
 
 
 def test_a_pool_whose_nodes_never_came_and_whose_count_others_moved_says_so(url: str, store: FakeStore) -> None:
-    provisioning = {"until": (NOW + timedelta(minutes=9)).isoformat(), "reason": "l40s-3 boots", "failures": 2}
-    keep(store, pools=[a_pool(provisioning=provisioning, uncounted=1, drifts=2)])
+    until = (NOW + timedelta(minutes=9)).isoformat()
+    provisioning = {"until": until, "reason": "l40s-3 boots", "failures": 2}
+    wait = a_wait("grow", "provisioning", until, "l40s-3 boots", failures=2)
+    keep(store, pools=[a_pool(provisioning=provisioning, waits=[wait], uncounted=1, drifts=2)])
     said = explain(url, "pool", "l40s").stdout
-    assert "provisioning back-off: at 14:39:00 UTC (in 9 min) after 2 failures: l40s-3 boots" in said
+    assert "no growth: provisioning after 2 failures, ends at 14:39:00 UTC (in 9 min): l40s-3 boots" in said
     assert "(Civo still counts 1 removed node more); somebody else changed the count 2 times in the last day" in said
+
+
+def test_a_pool_whose_back_off_is_over_tries_one_node_at_a_time(url: str, store: FakeStore) -> None:
+    provisioning = {"until": (NOW - timedelta(minutes=1)).isoformat(), "reason": "l40s-3 boots", "failures": 2}
+    keep(store, pools=[a_pool(provisioning=provisioning, waits=[])])
+    said = explain(url, "pool", "l40s").stdout
+    assert "one node on trial until one becomes usable, after 2 failures: l40s-3 boots" in said
 
 
 def test_a_large_pool_stays_on_one_screen(url: str, store: FakeStore) -> None:

@@ -153,6 +153,12 @@ def test_a_pool_whose_nodes_are_on_their_way_is_not_called_busy() -> None:
     assert decision.deciding.detail == "nothing waits and nothing idles"
 
 
+def test_a_pool_with_a_node_that_nobody_can_judge_is_not_called_busy() -> None:
+    unknown = a_node("n2", idle_since=None, unknown_since=NOW - MINUTE)
+    decision = run(facts(a_state(a_busy_node("n1"), unknown), signals=(LOW,)), a_policy())[1]["l40s"]
+    assert decision.deciding.detail == "nothing waits and nothing idles"
+
+
 # --- demand goes before low utilization -------------------------------------------------------------------
 
 

@@ -60,6 +60,12 @@ def a_node(name: str, **more: Any) -> dict[str, Any]:
     return {**node, "paid_until": ago(minutes=-22), "created_at": ago(minutes=38), "cordoned_by": None, **more}
 
 
+def a_wait(direction: str, kind: str, until: str, reason: str, **more: Any) -> dict[str, Any]:
+    """What holds one direction of a pool for a while."""
+    wait = {"direction": direction, "kind": kind, "until": until, "reason": reason, "failures": 0, "nodes": []}
+    return {**wait, **more}
+
+
 def a_pool(**more: Any) -> dict[str, Any]:
     """A pool of a picture: two of three nodes work, one GPU is waited for."""
     pool: dict[str, Any] = {
@@ -85,8 +91,7 @@ def a_pool(**more: Any) -> dict[str, Any]:
         "because": "1 GPU is waited for and 1 node is on its way.",
         "verdict": "grow",
         "decision": 42,
-        "cooldown_until": ago(seconds=-20),
-        "backoff": None,
+        "waits": [a_wait("grow", "cooldown", ago(seconds=-20), "it grew at 2026-03-10 14:29:50 UTC")],
         "provisioning": None,
         "ready_in_seconds": 420.0,
         "uncounted": 0,
@@ -169,8 +174,10 @@ def a_picture(**more: Any) -> dict[str, Any]:
         because="Its price is unknown, so it does not grow.",
         verdict="hold",
         decision=41,
-        cooldown_until=None,
-        backoff={"until": ago(minutes=-7), "reason": "Civo is out of stock for this size", "failures": 3},
+        waits=[
+            a_wait("grow", "backoff", ago(minutes=-7), "Civo is out of stock for this size", failures=3),
+            a_wait("shrink", "backoff", ago(minutes=-12), "ml/web is protected", failures=1, nodes=["a100-0"]),
+        ],
         silenced_by="silenced in Alertmanager by night shift until 2026-03-10 18:00 UTC: maintenance",
         open_action={
             "id": "retire-a100-0-77aa",

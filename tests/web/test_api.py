@@ -56,7 +56,7 @@ def test_pools_have_the_documented_fields() -> None:
 @pytest.mark.parametrize("called", ["a100", A100])
 def test_a_pool_is_found_by_name_and_by_id(called: str) -> None:
     pool = get(f"/pools/{called}")
-    assert (pool["name"], pool["unknown"], pool["backoff"]["failures"]) == ("a100", 1, 3)
+    assert (pool["name"], pool["unknown"], pool["waits"][0]["failures"]) == ("a100", 1, 3)
 
 
 def test_an_unknown_pool_is_answered_with_the_known_ones() -> None:

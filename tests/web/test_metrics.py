@@ -177,6 +177,15 @@ def test_a_pool_that_backs_off_is_told() -> None:
     assert (found[f'pool_backoff{{pool="{L40S}"}}'], found[f'pool_backoff{{pool="{A100}"}}']) == (0, 1)
 
 
+def test_what_holds_a_direction_of_a_pool_is_told_with_the_time_it_ends() -> None:
+    found = {name: value for name, value in scraped().items() if name.startswith("pool_wait_until_timestamp_seconds")}
+    ends = {("grow", "cooldown", L40S): 20, ("grow", "backoff", A100): 420, ("shrink", "backoff", A100): 720}
+    assert found == {
+        f'pool_wait_until_timestamp_seconds{{direction="{way}",kind="{kind}",pool="{pool}"}}': NOW.timestamp() + seconds
+        for (way, kind, pool), seconds in ends.items()
+    }
+
+
 def test_the_last_heartbeat_is_a_unix_time() -> None:
     assert scraped()["last_heartbeat_timestamp_seconds{}"] == (NOW - timedelta(seconds=50)).timestamp()
 

@@ -8,7 +8,7 @@ import pytest
 
 from receiver.core.policy import Policy
 from receiver.ports import TryLater
-from tests.web.builders import NOW, Bench, a_full_store, a_misfit_pod, a_picture, a_pool, a_waiting_pod
+from tests.web.builders import NOW, Bench, a_full_store, a_misfit_pod, a_picture, a_pool, a_wait, a_waiting_pod
 from tests.web.fakes import FakeHealth, FakeStore
 from tests.web.seen import Page, page, words
 
@@ -103,9 +103,10 @@ def test_a_replica_that_waits_says_that_another_leads() -> None:
 
 def test_backoff_silence_and_cooldown_are_told() -> None:
     text = words(page())
-    assert "Backs off after 3 failures, next try in 7 min : Civo is out of stock" in text
+    assert "No growth: backoff after 3 failures, ends in 7 min : Civo is out of stock" in text
+    assert "No removal of a100-0: backoff after 1 failure, ends in 12 min : ml/web is protected" in text
     assert "Paused: silenced in Alertmanager by night shift" in text
-    assert "Cooldown ends in 20 s" in text
+    assert "No growth: cooldown, ends in 20 s : it grew at 2026-03-10 14:29:50 UTC" in text
 
 
 def test_the_budget_tells_spend_reservation_and_what_has_no_price() -> None:
@@ -208,9 +209,14 @@ def test_pods_that_no_pool_fits_stand_in_their_own_list_only() -> None:
 
 
 def test_a_pool_whose_nodes_never_become_usable_says_so() -> None:
-    provisioning = {"until": (NOW + timedelta(minutes=9)).isoformat(), "reason": "l40s-3 boots", "failures": 2}
-    text = words(page(store=showing(pools=[a_pool(provisioning=provisioning)])))
-    assert "2 nodes in a row never became usable, next try in 9 min : l40s-3 boots" in text
+    until = (NOW + timedelta(minutes=9)).isoformat()
+    provisioning = {"until": until, "reason": "l40s-3 boots", "failures": 2}
+    wait = a_wait("grow", "provisioning", until, "l40s-3 boots", failures=2)
+    text = words(page(store=showing(pools=[a_pool(provisioning=provisioning, waits=[wait])])))
+    assert "No growth: provisioning after 2 failures, ends in 9 min : l40s-3 boots" in text
+    assert "2 nodes in a row never became usable; one at a time is tried then" in text
+    text = words(page(store=showing(pools=[a_pool(provisioning=provisioning, waits=[])])))
+    assert "2 nodes in a row never became usable; one at a time is tried now" in text
 
 
 def test_a_count_that_somebody_else_changed_is_told() -> None:
