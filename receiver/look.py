@@ -89,7 +89,7 @@ class _Seen:
 
 def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
     """Return what is true at *now*. Raises TryLater only when the store cannot be read."""
-    month = month_of(now, policy.budget.timezone if policy.budget else "UTC")
+    month = month_of(now, policy.timezone)
     memory = sources.store.memory(now, month.start)
     states: dict[Source, SourceState] = {Source.STORE: SourceState(source=Source.STORE, up=True, at=now)}
     cloud = ask(Source.CIVO, sources.cloud.look, states, now)

@@ -1,9 +1,10 @@
 """What GPUs do, by three witnesses: the engine, the memory and the power.
 
-Neither function makes a node idle: a node that holds a GPU pod is busy, whatever its GPUs do, because a pod that
+No function here makes a node idle: a node that holds a GPU pod is busy, whatever its GPUs do, because a pod that
 loads its model shows 0 % for minutes. :func:`judge` finds GPUs in use on a node where Kubernetes knows of no GPU
 pod; :func:`was_idle` judges allocations whose owner asked for a shutdown after idleness. Both lean to keeping: one
-witness is enough to call a GPU in use, two are needed to call it quiet.
+witness is enough to call a GPU in use, two are needed to call it quiet. :func:`at_rest` only tells what was paid for
+and not used; nothing is removed by it, so it may call a GPU idle that does next to nothing.
 """
 
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ ENGINE_IN_USE = 0.01
 ENGINE_QUIET = 0.001
 # A counter that got stuck (seen on idle Blackwell GPUs) reads 100 %. Work does too, so others are asked.
 ENGINE_FULL = 0.99
+# On a GPU that is paid for, a mean below this is called unused: what serves a request now and then stays below it.
+ENGINE_UNUSED = 0.05
 # Used memory. The driver itself keeps about 570 MiB of an L40S (1.2 %, its `Reserved`), which exporters without
 # DCGM_FI_DEV_FB_RESERVED may count as used; a CUDA context takes 0.3 to 1 GB. A model takes far more.
 MEMORY_HELD = 0.02
@@ -54,6 +57,20 @@ class Activity:
     engine: float | None = None
     memory: float | None = None
     power: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """What one GPU of a pod did over the last two minutes, each a ratio, None where DCGM says nothing.
+
+    *engine* is the mean share of time the engine worked, *memory* mean used memory, *peak_memory* and *least_memory*
+    its highest and lowest.
+    """
+
+    engine: float | None = None
+    memory: float | None = None
+    peak_memory: float | None = None
+    least_memory: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +145,16 @@ def was_idle(course: Course) -> Use:
         return Use.UNKNOWN if course.engine >= ENGINE_FULL and steady else Use.ACTIVE
     agreed = steady is not False and (steady or course.memory is not None)
     return Use.QUIET if agreed and course.coverage >= COVERAGE_ENOUGH else Use.UNKNOWN
+
+
+def at_rest(sample: Sample) -> bool | None:
+    """Return whether a GPU that a pod holds did nothing worth its price: the engine below 5 % and memory still.
+
+    A model that is loaded and not asked rests; one that is being loaded does not. None: not all of it was told.
+    """
+    if sample.engine is None or sample.memory is None or sample.peak_memory is None or sample.least_memory is None:
+        return None
+    return sample.engine < ENGINE_UNUSED and sample.peak_memory - sample.least_memory <= MEMORY_STILL
 
 
 def _steady(course: Course) -> bool | None:

@@ -37,6 +37,20 @@ def next_unit_at(created: datetime, now: datetime, billing: Billing) -> datetime
     return start + ((now - start) // billing.granularity + 1) * billing.granularity
 
 
+def unit_begin(created: datetime, at: datetime, billing: Billing) -> datetime:
+    """When the paid unit began into which *at* falls, for a node created at *created* (not before it was)."""
+    start = created if billing.anchor is Anchor.INSTANCE else _clock_floor(created, billing)
+    return max(created, start + ((at - start) // billing.granularity) * billing.granularity)
+
+
+def first_unit_from(created: datetime, at: datetime, billing: Billing) -> datetime:
+    """When the first paid unit begins that does so at *at* or later."""
+    if at <= created:
+        return created
+    start = created if billing.anchor is Anchor.INSTANCE else _clock_floor(created, billing)
+    return start - ((start - at) // billing.granularity) * billing.granularity  # ceiling division
+
+
 def units(life: NodeLife, now: datetime, billing: Billing) -> int:
     """Paid units of *life* until *now*.
 

@@ -218,6 +218,11 @@ class Policy:
     reports: ReportPolicy = field(default_factory=ReportPolicy)
     gpu_prices: Mapping[str, Decimal] = field(default_factory=dict)
 
+    @property
+    def timezone(self) -> str:
+        """The zone whose calendar months money is counted in."""
+        return self.budget.timezone if self.budget else "UTC"
+
     def pool(self, name_or_id: str) -> Pool | None:
         """Return the pool that people or alerts call *name_or_id*, or None."""
         return next((p for p in self.pools if name_or_id in (p.id, p.name)), None)

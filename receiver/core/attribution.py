@@ -1,0 +1,240 @@
+"""Whose a month's money was: the cost of each node shared out by GPU-seconds, to the cent of what the ledger says.
+
+A node costs its paid units, whoever uses it. A paid unit offers its length times the node's GPUs: what a workload held
+of that is its share, and the rest was bought and held by nobody, lies ahead, or passed unwatched.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import ROUND_FLOOR, ROUND_HALF_UP, Decimal
+from enum import StrEnum
+from typing import TypeVar
+
+from receiver.core.budget import Month
+from receiver.core.cost import first_unit_from, unit_price, units_since
+from receiver.core.memory import NodeLife
+from receiver.core.policy import Billing, Policy
+from receiver.core.usage import Unwatched, Usage
+
+K = TypeVar("K")
+CENT = Decimal("0.01")
+UNLABELLED = "unlabelled"
+NO_CLASS = "none"  # a pod without a priority class
+
+
+class Part(StrEnum):
+    """What became of a share of what was paid for."""
+
+    HELD = "held"  # allocated to a workload, used or not
+    UNALLOCATED = "unallocated"  # bought, and no pod held it
+    AHEAD = "ahead"  # of a paid unit under way: it can still be used
+    UNWATCHED = "unwatched"  # nobody saw who held it
+    SEEDED = "seeded"  # spent before this ledger began, known as a sum only
+
+
+class By(StrEnum):
+    """What cost is told by."""
+
+    TEAM = "team"
+    NAMESPACE = "namespace"
+    PROJECT = "project"
+    WORKLOAD_CLASS = "workload_class"
+    ENVIRONMENT = "environment"
+    COST_CENTER = "cost_center"
+    WORKLOAD = "workload"
+    GPU_KIND = "gpu_kind"
+    PRIORITY_CLASS = "priority_class"
+    POOL = "pool"
+
+
+OF_NODES = frozenset({By.GPU_KIND, By.POOL})  # what nobody held has these too
+OF_OWNERS = frozenset({By.TEAM, By.PROJECT, By.WORKLOAD_CLASS, By.ENVIRONMENT, By.COST_CENTER})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Part of what one node cost in a month: *usd* exactly, and the GPU-*seconds* that it stands for.
+
+    *usage* is what was held (None for parts that nobody held), *size* and *pool* those of the node.
+    """
+
+    part: Part
+    usd: Decimal
+    seconds: float
+    size: str = ""
+    pool: str = ""
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """Shares of one *part* and one *key*: *usd* in cents, *seconds* and the others in GPU-seconds as in `Usage`.
+
+    *idle_usd* is what of *usd* was paid for GPUs that were held and did nothing, as far as that was measured.
+    """
+
+    part: Part
+    key: str
+    usd: Decimal
+    seconds: float
+    measured: float = 0.0
+    idle: float = 0.0
+    busy: float = 0.0
+    memory: float = 0.0
+    idle_usd: Decimal = Decimal("0.00")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attributed:
+    """A month's money shared out; *unpriced* names sizes whose nodes have no price and are not among it."""
+
+    month: str
+    shares: tuple[Share, ...]
+    unpriced: tuple[str, ...] = ()
+
+    @property
+    def usd(self) -> Decimal:
+        """All of it in cents, as the ledger says."""
+        return in_cents(sum((s.usd for s in self.shares), Decimal(0)))
+
+
+def attribute(
+    lives: Iterable[NodeLife],
+    usage: Iterable[Usage],
+    unwatched: Iterable[Unwatched],
+    month: Month,
+    now: datetime,
+    billing: Billing,
+    seeded: Decimal = Decimal(0),
+) -> Attributed:
+    """Share out what *lives* cost in *month* until *now*; *seeded* is USD spent before the ledger began."""
+    held: dict[str, list[Usage]] = {}
+    for row in usage:
+        if row.month == month.name:
+            held.setdefault(row.instance, []).append(row)
+    blind = {row.instance: row.seconds for row in unwatched if row.month == month.name}
+    shares: list[Share] = []
+    unpriced: set[str] = set()
+    for life in lives:
+        rows = held.get(life.instance, ())
+        units = units_in(life, month, now, billing)
+        if life.price_usd_per_hour is None and units:
+            unpriced.add(life.size)
+        if units or rows:
+            shares += _shared_out(life, rows, blind.get(life.instance, 0.0), units, month, now, billing)
+    if seeded:
+        shares.append(Share(part=Part.SEEDED, usd=seeded, seconds=0.0))
+    return Attributed(month=month.name, shares=tuple(shares), unpriced=tuple(sorted(unpriced)))
+
+
+def units_in(life: NodeLife, month: Month, now: datetime, billing: Billing) -> int:
+    """Paid units of *life* that began in *month*, as known at *now*."""
+    return units_since(life, month.start, now, billing) - units_since(life, month.end, now, billing)
+
+
+def _shared_out(
+    life: NodeLife,
+    rows: Iterable[Usage],
+    blind: float,
+    units: int,
+    month: Month,
+    now: datetime,
+    billing: Billing,
+) -> Iterator[Share]:
+    usd = units * unit_price(life.price_usd_per_hour or Decimal(0), billing)
+    begin = first_unit_from(life.created_at, month.start, billing)
+    left = (begin + units * billing.granularity - now).total_seconds() if life.gone_at is None else 0.0
+    ahead = max(0.0, left) * life.gpus
+    known: list[tuple[Part, float, Usage | None]] = [(Part.HELD, row.held, row) for row in rows]
+    known += [(Part.UNWATCHED, blind, None), (Part.AHEAD, ahead, None)]
+    offered = units * billing.granularity.total_seconds() * life.gpus
+    taken = sum(seconds for _, seconds, _ in known)
+    # More than is offered is taken where rounding bills less than the node lived, or its pool offered less than it has.
+    whole = max(offered, taken)
+    known.append((Part.UNALLOCATED, whole - taken, None))
+    for part, seconds, row in known:
+        if seconds > 0:
+            yield Share(
+                part=part,
+                usd=usd * Decimal(seconds) / Decimal(whole),
+                seconds=seconds,
+                size=life.size,
+                pool=life.pool,
+                usage=row,
+            )
+    if usd and not whole:  # nobody knows how many GPUs it has
+        yield Share(part=Part.UNALLOCATED, usd=usd, seconds=0.0, size=life.size, pool=life.pool)
+
+
+def key_of(share: Share, by: By, policy: Policy) -> str:
+    """What *share* is filed under; empty for what nobody held, unless *by* is a matter of nodes."""
+    if by is By.GPU_KIND:
+        return policy.gpu_kinds.get(share.size, share.size)
+    if by is By.POOL:
+        pool = policy.pool(share.pool)
+        return pool.name if pool else share.pool
+    if share.usage is None:
+        return ""
+    if by in OF_OWNERS:
+        return getattr(share.usage.owner, by.value) or UNLABELLED
+    return getattr(share.usage, by.value) or NO_CLASS
+
+
+def lines(attributed: Attributed, key: Callable[[Share], str]) -> tuple[Line, ...]:
+    """Add the shares up by part and *key*, the dearest first; their cents add up to `Attributed.usd`."""
+    found: dict[tuple[Part, str], list[Share]] = {}
+    for share in attributed.shares:
+        found.setdefault((share.part, key(share)), []).append(share)
+    exact = {filed: sum((s.usd for s in shares), Decimal(0)) for filed, shares in found.items()}
+    cents = to_cents(exact)
+    made = (_line(*filed, shares, cents[filed]) for filed, shares in found.items())
+    return tuple(sorted(made, key=lambda line: (-line.usd, line.part, line.key)))
+
+
+def by_team(attributed: Attributed) -> Mapping[str, Decimal]:
+    """What the workloads of each team held, in USD; those without a team under an empty name."""
+    found: dict[str, Decimal] = {}
+    for share in attributed.shares:
+        if share.usage is not None:
+            team = share.usage.owner.team
+            found[team] = found.get(team, Decimal(0)) + share.usd
+    return found
+
+
+def in_cents(usd: Decimal) -> Decimal:
+    """*usd* to the cent, half a cent up."""
+    return usd.quantize(CENT, ROUND_HALF_UP)
+
+
+def to_cents(exact: Mapping[K, Decimal]) -> dict[K, Decimal]:
+    """Round *exact* amounts so that they sum to what their sum rounds to: the largest remainders get a cent more."""
+    down = {name: usd.quantize(CENT, ROUND_FLOOR) for name, usd in exact.items()}
+    missing = int((in_cents(sum(exact.values(), Decimal(0))) - sum(down.values(), Decimal(0))) / CENT)
+    by_remainder = sorted(exact, key=lambda name: (down[name] - exact[name], str(name)))
+    for name in by_remainder[:missing]:
+        down[name] += CENT
+    return down
+
+
+def _line(part: Part, key: str, shares: Iterable[Share], usd: Decimal) -> Line:
+    seconds = measured = idle = busy = memory = 0.0
+    idle_usd = Decimal(0)
+    for share in shares:
+        seconds += share.seconds
+        row = share.usage
+        if row is not None and row.held > 0:
+            measured, idle = measured + row.measured, idle + row.idle
+            busy, memory = busy + row.busy, memory + row.memory
+            idle_usd += share.usd * Decimal(min(1.0, row.idle / row.held))
+    return Line(
+        part=part,
+        key=key,
+        usd=usd,
+        seconds=seconds,
+        measured=measured,
+        idle=idle,
+        busy=busy,
+        memory=memory,
+        idle_usd=min(usd, in_cents(idle_usd)),
+    )

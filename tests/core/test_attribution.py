@@ -1,0 +1,217 @@
+"""Whose a month's money was: shares of nodes by GPU-seconds, and cents that add up to the ledger's."""
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from receiver.core.attribution import By, Line, Part, attribute, by_team, in_cents, key_of, lines, to_cents
+from receiver.core.budget import month_of
+from receiver.core.cost import spend
+from receiver.core.memory import NodeLife
+from receiver.core.policy import Anchor, Billing, Rounding
+from receiver.core.usage import Owner, Unwatched, Usage
+from tests.core.builders import EVERY_SECOND, NOW, a_policy
+
+HOUR = timedelta(hours=1)
+MONTH = month_of(NOW, "UTC")
+BILLING = Billing()
+POLICY = a_policy(gpu_kinds={"an.g1.l40s.kube.x1": "L40S"})
+
+
+def a_life(instance: str = "i1", hours: float = 2, **changes: Any) -> NodeLife:
+    """A one-GPU node at USD 1.29 that was created some hours ago and lives."""
+    said: dict[str, Any] = {
+        "instance": instance,
+        "pool": "l40s-id",
+        "name": instance,
+        "size": "an.g1.l40s.kube.x1",
+        "created_at": NOW - hours * HOUR,
+        "price_usd_per_hour": Decimal("1.29"),
+        "gpus": 1,
+    }
+    return NodeLife(**{**said, **changes})
+
+
+def held(workload: str = "train", hours: float = 1, instance: str = "i1", **changes: Any) -> Usage:
+    said: dict[str, Any] = {"namespace": "ml", "owner": Owner(team="vision"), "month": "2026-11"}
+    return Usage(**{**said, "instance": instance, "workload": f"ml/Job/{workload}", "held": hours * 3600.0, **changes})
+
+
+def told(*lives: NodeLife, by: By = By.TEAM, usage: Any = (), unwatched: Any = (), **given: Any) -> list[Line]:
+    said: dict[str, Any] = {"month": MONTH, "now": NOW, "billing": BILLING, **given}
+    found = attribute(lives, usage, unwatched, **said)
+    return list(lines(found, lambda share: key_of(share, by, POLICY)))
+
+
+def in_brief(found: list[Line]) -> dict[tuple[str, str], str]:
+    return {(line.part.value, line.key): str(line.usd) for line in found}
+
+
+def test_what_a_workload_held_and_what_nobody_held_share_the_price() -> None:
+    gone = a_life(hours=2, gone_at=NOW)
+    assert in_brief(told(gone, usage=[held(hours=0.5)])) == {("held", "vision"): "0.65", ("unallocated", ""): "1.93"}
+
+
+def test_a_paid_hour_under_way_can_still_be_used() -> None:
+    young = a_life(hours=0.25)
+    found = in_brief(told(young, usage=[held(hours=0.25)]))
+    assert found == {("held", "vision"): "0.32", ("ahead", ""): "0.97"}
+
+
+def test_the_rest_of_the_last_hour_of_a_node_that_is_gone_was_bought_for_nobody() -> None:
+    gone = a_life(hours=1, gone_at=NOW - HOUR / 2)
+    assert in_brief(told(gone, usage=[held(hours=0.5)])) == {("held", "vision"): "0.65", ("unallocated", ""): "0.64"}
+
+
+def test_time_that_nobody_watched_is_neither_used_nor_idle() -> None:
+    blind = [Unwatched(month="2026-11", instance="i1", seconds=3600.0)]
+    found = in_brief(told(a_life(hours=2, gone_at=NOW), unwatched=blind))
+    assert found == {("unallocated", ""): "1.29", ("unwatched", ""): "1.29"}
+
+
+def test_two_teams_on_one_node_pay_for_the_gpus_that_they_held() -> None:
+    node = a_life(gpus=4, hours=1, gone_at=NOW, price_usd_per_hour=Decimal(4))
+    usage = [held("a", hours=3), held("b", hours=1, owner=Owner(team="nlp"))]
+    assert in_brief(told(node, usage=usage)) == {("held", "vision"): "3.00", ("held", "nlp"): "1.00"}
+
+
+def test_who_gave_no_label_is_shown() -> None:
+    usage = [held(owner=Owner())]
+    assert ("held", "unlabelled") in in_brief(told(a_life(), usage=usage))
+    assert ("held", "none") in in_brief(told(a_life(), usage=usage, by=By.PRIORITY_CLASS))
+
+
+@pytest.mark.parametrize(
+    "by, key",
+    [
+        (By.TEAM, "vision"),
+        (By.NAMESPACE, "ml"),
+        (By.PROJECT, "p"),
+        (By.WORKLOAD_CLASS, "training"),
+        (By.ENVIRONMENT, "prod"),
+        (By.COST_CENTER, "42"),
+        (By.WORKLOAD, "ml/Job/train"),
+        (By.GPU_KIND, "L40S"),
+        (By.PRIORITY_CLASS, "urgent"),
+        (By.POOL, "l40s"),
+    ],
+)
+def test_cost_is_told_by_everything_that_is_known_of_it(by: By, key: str) -> None:
+    owner = Owner(team="vision", project="p", workload_class="training", environment="prod", cost_center="42")
+    usage = [held(hours=2, owner=owner, priority_class="urgent")]
+    assert in_brief(told(a_life(hours=2, gone_at=NOW), usage=usage, by=by)) == {("held", key): "2.58"}
+
+
+def test_what_nobody_held_is_told_by_kind_of_gpu_too() -> None:
+    other = a_life("i2", size="unheard.of", hours=1, gone_at=NOW)
+    found = in_brief(told(a_life(hours=1, gone_at=NOW), other, by=By.GPU_KIND))
+    assert found == {("unallocated", "L40S"): "1.29", ("unallocated", "unheard.of"): "1.29"}
+
+
+def test_held_and_unused_is_told_beside_what_was_held() -> None:
+    usage = [held(hours=1, measured=3600.0, idle=1800.0), held("b", hours=1, owner=Owner(team="nlp"))]
+    found = {line.key: (line.usd, line.idle_usd) for line in told(a_life(hours=2, gone_at=NOW), usage=usage)}
+    assert found == {"vision": (Decimal("1.29"), Decimal("0.65")), "nlp": (Decimal("1.29"), Decimal("0.00"))}
+
+
+def test_a_unit_costs_in_the_month_in_which_it_began() -> None:
+    """Created half an hour before December: its first hour is November's, the rest December's."""
+    midnight = datetime(2026, 12, 1, tzinfo=UTC)
+    life = a_life(created_at=midnight - HOUR / 2, gone_at=midnight + 1.5 * HOUR)
+    usage = [held(hours=1), held(hours=1, month="2026-12")]
+    for name, now in (("2026-11", NOW), ("2026-12", midnight)):
+        found = told(life, usage=usage, month=month_of(now, "UTC"), now=midnight + 2 * HOUR)
+        assert in_brief(found) == {("held", "vision"): "1.29"}, name
+
+
+def test_a_size_without_a_price_is_named_and_costs_nothing_that_is_known() -> None:
+    found = attribute([a_life(price_usd_per_hour=None)], [held()], [], MONTH, NOW, BILLING)
+    assert (found.usd, found.unpriced) == (Decimal("0.00"), ("an.g1.l40s.kube.x1",))
+    assert lines(found, lambda s: key_of(s, By.TEAM, POLICY))[0].seconds == 3600.0
+
+
+def test_a_node_that_gives_more_than_its_pool_said_is_shared_by_what_was_held() -> None:
+    usage = [held("a", hours=2), held("b", hours=2, owner=Owner(team="nlp"))]
+    found = in_brief(told(a_life(hours=2, gone_at=NOW), usage=usage))
+    assert found == {("held", "vision"): "1.29", ("held", "nlp"): "1.29"}
+
+
+def test_a_node_whose_gpus_nobody_knows_was_bought_for_nobody() -> None:
+    assert in_brief(told(a_life(gpus=0, hours=1, gone_at=NOW))) == {("unallocated", ""): "1.29"}
+
+
+def test_what_was_spent_before_the_ledger_began_is_a_part_of_its_own() -> None:
+    found = in_brief(told(a_life(hours=1, gone_at=NOW), seeded=Decimal("12.50")))
+    assert found == {("unallocated", ""): "1.29", ("seeded", ""): "12.50"}
+
+
+def test_what_teams_held_is_told_for_budgets() -> None:
+    usage = [held(hours=1), held("b", hours=0.5, owner=Owner())]
+    found = attribute([a_life(hours=2, gone_at=NOW)], usage, [], MONTH, NOW, BILLING)
+    assert {team: in_cents(usd) for team, usd in by_team(found).items()} == {
+        "vision": Decimal("1.29"),
+        "": Decimal("0.65"),
+    }
+
+
+def test_the_largest_remainders_get_the_missing_cents() -> None:
+    third = Decimal(1) / 3
+    assert to_cents({"a": third, "b": third, "c": third}) == {
+        "a": Decimal("0.34"),
+        "b": Decimal("0.33"),
+        "c": Decimal("0.33"),
+    }
+    assert to_cents({}) == {}
+
+
+@st.composite
+def months(draw: st.DrawFn) -> tuple[list[NodeLife], list[Usage], list[Unwatched], datetime, Billing]:
+    """Some nodes, priced and not, what was held of them, seen at some moment during or after the month."""
+    lives, usage, blind = [], [], []
+    billing = Billing(
+        granularity=timedelta(seconds=draw(st.sampled_from([1, 60, 3600]))),
+        rounding=draw(st.sampled_from(Rounding)),
+        anchor=draw(st.sampled_from(Anchor)),
+    )
+    now = MONTH.start + timedelta(hours=draw(st.integers(1, 1000)))
+    for n in range(draw(st.integers(0, 4))):
+        created = now - timedelta(seconds=draw(st.integers(0, 40 * 86_400)))
+        lived = draw(st.none() | st.integers(0, 10**6))
+        gone = None if lived is None else min(created + timedelta(seconds=lived), now)
+        price = draw(st.none() | st.decimals("0.01", "30", places=4))
+        life = a_life(f"i{n}", created_at=created, gone_at=gone, price_usd_per_hour=price, gpus=draw(st.integers(0, 8)))
+        lives.append(life)
+        for w in range(draw(st.integers(0, 3))):
+            team = Owner(team=draw(st.sampled_from(["", "vision", "nlp"])))
+            seconds = draw(st.floats(0, 10**6))
+            idle = draw(st.floats(0, 1)) * seconds
+            usage.append(held(f"w{w}", instance=life.instance, held=seconds, owner=team, measured=seconds, idle=idle))
+        blind.append(Unwatched(month="2026-11", instance=life.instance, seconds=draw(st.floats(0, 10**5))))
+    return lives, usage, blind, now, billing
+
+
+@given(months(), st.sampled_from(By))
+def test_lines_add_up_to_the_ledger_to_the_cent(world: Any, by: By) -> None:
+    lives, usage, blind, now, billing = world
+    until, _ = spend(lives, MONTH.start, now, billing)
+    after, _ = spend(lives, MONTH.end, now, billing)
+    found = told(*lives, by=by, usage=usage, unwatched=blind, now=now, billing=billing)
+    assert sum((line.usd for line in found), Decimal(0)) == in_cents(until - after)
+
+
+@given(months(), st.sampled_from(By))
+def test_no_line_is_negative_and_none_idles_more_than_it_cost(world: Any, by: By) -> None:
+    lives, usage, blind, now, billing = world
+    for line in told(*lives, by=by, usage=usage, unwatched=blind, now=now, billing=billing):
+        assert line.usd >= 0
+        assert line.seconds >= 0
+        assert 0 <= line.idle_usd <= line.usd
+
+
+def test_by_the_second_nothing_lies_ahead_for_long() -> None:
+    found = told(a_life(hours=1), usage=[held(hours=1)], billing=EVERY_SECOND)
+    assert {line.part: line.usd for line in found if line.usd} == {Part.HELD: Decimal("1.29")}
