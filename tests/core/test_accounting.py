@@ -1,0 +1,404 @@
+"""Who held the GPUs since the last accounting: slices of pods, months, and what nobody saw."""
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from receiver.core.accounting import account, ended_in, is_due
+from receiver.core.activity import Sample
+from receiver.core.memory import NodeLife
+from receiver.core.model import Node
+from receiver.core.pods import Pod, PodPhase
+from receiver.core.policy import Attribution, Billing
+from receiver.core.usage import Accounted, Accounting, Ended, Holding, Owner, WorkloadLife
+from receiver.core.workload_lives import Seen
+from tests.core.builders import NOW, a_node, a_pod, a_policy, a_pool
+
+SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
+POLICY = a_policy(a_pool(resources={"nvidia.com/gpu": 8}))
+WORKS = Sample(engine=0.8, memory=0.5, peak_memory=0.6, least_memory=0.4)
+RESTS = Sample(engine=0.01, memory=0.3, peak_memory=0.3, least_memory=0.3)
+
+
+def a_life(**changes: Any) -> NodeLife:
+    """A node of eight GPUs that was watched from its creation two hours ago on."""
+    born = NOW - 2 * HOUR
+    said: dict[str, Any] = {"created_at": born, "seen_at": born, "usable_at": born + 5 * MINUTE, "gpus": 8}
+    return NodeLife(**{"instance": "i-n1", "pool": "l40s-id", "name": "n1", "size": "s", **said, **changes})
+
+
+def bound(name: str = "train", at: datetime = NOW - HOUR, **changes: Any) -> Pod:
+    said: dict[str, Any] = {"phase": PodPhase.RUNNING, "node": "n1", "bound_at": at, "created_at": at - MINUTE}
+    return a_pod(name, **{"owner": f"Job/{name}", **said, **changes})
+
+
+def seen(*pods: Pod, at: datetime = NOW, life: NodeLife | None = None, **changes: Any) -> Seen:
+    node: Node = a_node(pods=tuple(p for p in pods if p.node == "n1"))
+    return Seen(**{"at": at, "lives": (life or a_life(),), "nodes": (node,), "pods": pods, **changes})
+
+
+def standing(*pods: Pod, at: datetime = NOW - MINUTE) -> Accounted:
+    """An account in which *pods* hold GPUs and their workloads run."""
+    held = tuple(Holding(uid=p.uid, instance="i-n1", workload=f"ml/{p.owner}", gpus=p.gpus) for p in pods)
+    lives = {
+        f"ml/{p.owner}": WorkloadLife(
+            workload=f"ml/{p.owner}", namespace="ml", created_at=p.created_at, gpus=p.gpus, bound_at=p.bound_at
+        )
+        for p in pods
+    }
+    return Accounted(at=at, holdings=held, running=tuple(lives.values()))
+
+
+def held(accounting: Accounting) -> dict[str, float]:
+    """GPU-seconds by workload."""
+    found: Counter[str] = Counter()
+    for row in accounting.usage:
+        found[row.workload.rpartition("/")[2]] += row.held  # type: ignore[assignment]  # a Counter holds floats too
+    return {name: round(seconds, 6) for name, seconds in found.items()}
+
+
+# --- slices
+
+
+def test_a_pod_that_stays_held_its_gpus_since_the_last_accounting() -> None:
+    pod = bound(gpus=2)
+    assert held(account(standing(pod), seen(pod), POLICY)) == {"train": 120.0}
+
+
+def test_a_pod_holds_nothing_before_it_was_bound() -> None:
+    pod = bound(at=NOW - 20 * SECOND)
+    assert held(account(standing(), seen(pod), POLICY)) == {"train": 20.0}
+
+
+def test_a_pod_that_was_bound_before_the_last_accounting_is_not_counted_twice() -> None:
+    pod = bound(at=NOW - HOUR)
+    assert held(account(standing(), seen(pod), POLICY)) == {"train": 60.0}
+
+
+def test_without_a_time_of_binding_the_start_of_its_containers_counts() -> None:
+    runs = bound(bound_at=None, running_since=NOW - 5 * SECOND)
+    pulls = bound("pulls", bound_at=None, phase=PodPhase.STARTING)
+    assert held(account(standing(), seen(runs, pulls), POLICY)) == {"train": 5.0}
+
+
+def test_a_pod_that_vanished_held_its_gpus_until_now() -> None:
+    assert held(account(standing(bound()), seen(), POLICY)) == {"train": 60.0}
+
+
+def test_kubernetes_word_on_the_end_of_a_pod_is_taken() -> None:
+    done = Ended(uid="uid-train", workload="ml/Job/train", succeeded=True, at=NOW - 50 * SECOND)
+    assert held(account(standing(bound()), seen(ended=(done,)), POLICY)) == {"train": 10.0}
+
+
+def test_a_pod_that_vanished_held_nothing_after_another_took_its_place() -> None:
+    heir = bound("heir", at=NOW - 15 * SECOND)
+    assert held(account(standing(bound()), seen(heir), POLICY)) == {"train": 45.0, "heir": 15.0}
+
+
+def test_another_pod_of_the_same_name_is_another_pod() -> None:
+    old, new = bound(), bound(uid="another", at=NOW - 10 * SECOND)
+    found = account(standing(old), seen(new), POLICY)
+    assert held(found) == {"train": 60.0}
+    assert [h.uid for h in found.holdings] == ["another"]
+
+
+def test_a_pod_that_waits_and_one_on_a_node_that_is_not_ours_hold_nothing() -> None:
+    elsewhere = bound("elsewhere", node="cpu-1")
+    found = account(standing(), seen(a_pod("waits"), elsewhere), POLICY)
+    assert (found.usage, found.holdings) == ((), ())
+
+
+# --- pauses
+
+
+def test_over_a_pause_only_pods_that_are_still_there_are_counted() -> None:
+    stays, went = bound("stays"), bound("went")
+    found = account(standing(stays, went, at=NOW - HOUR), seen(stays), POLICY)
+    assert held(found) == {"stays": 3600.0}
+
+
+def test_a_pod_that_was_bound_in_a_pause_is_counted_from_then_on() -> None:
+    pod = bound(at=NOW - HOUR / 2)
+    assert held(account(standing(at=NOW - HOUR), seen(pod), POLICY)) == {"train": 1800.0}
+
+
+def test_what_could_have_been_held_in_a_pause_is_unwatched() -> None:
+    stays = bound(gpus=2)
+    found = account(standing(stays, at=NOW - HOUR), seen(stays), POLICY)
+    assert [round(u.seconds) for u in found.unwatched] == [6 * 3600]
+
+
+def test_a_node_that_went_in_a_pause_was_unwatched_until_it_went() -> None:
+    gone = a_life(gone_at=NOW - HOUR / 2)
+    found = account(standing(bound(), at=NOW - HOUR), seen(life=gone, nodes=()), POLICY)
+    assert (found.usage, [u.seconds for u in found.unwatched]) == ((), [8 * 1800.0])
+
+
+def test_nothing_is_unwatched_while_we_look_every_minute() -> None:
+    assert account(standing(), seen(), POLICY).unwatched == ()
+
+
+def test_a_node_without_usable_gpus_is_not_unwatched() -> None:
+    assert account(standing(at=NOW - HOUR), seen(life=a_life(usable_at=None)), POLICY).unwatched == ()
+
+
+def test_a_node_that_was_there_before_us_was_unwatched_but_for_the_pods_that_are_still_there() -> None:
+    old = a_life(seen_at=NOW, usable_at=NOW)
+    found = account(Accounted(), seen(bound(gpus=4), life=old), POLICY)
+    assert held(found) == {"train": 4 * 3600.0}
+    assert [u.seconds for u in found.unwatched] == [8 * 7200.0 - 4 * 3600.0]
+
+
+def test_a_pool_that_is_configured_later_is_counted_from_the_binding_of_its_pods() -> None:
+    old = a_life(seen_at=NOW - 10 * SECOND, usable_at=NOW - 10 * SECOND)
+    found = account(standing(), seen(bound(), life=old), POLICY)
+    assert held(found) == {"train": 3600.0}
+    assert [u.seconds for u in found.unwatched] == [8 * 7200.0 - 3600.0]
+
+
+def test_nobody_watches_the_nodes_of_a_pool_that_left_the_configuration() -> None:
+    found = account(standing(), seen(life=a_life(pool="left"), nodes=()), POLICY)
+    assert [u.seconds for u in found.unwatched] == [8 * 60.0]
+
+
+def test_nothing_from_before_this_month_is_counted_for_a_new_ledger() -> None:
+    early = a_life(created_at=NOW - 60 * 24 * HOUR, seen_at=NOW, usable_at=NOW)
+    found = account(Accounted(), seen(bound(at=NOW - 50 * 24 * HOUR), life=early), POLICY)
+    month = datetime(2026, 11, 1, tzinfo=UTC)
+    assert held(found) == {"train": (NOW - month).total_seconds()}
+
+
+# --- months
+
+
+@pytest.mark.parametrize("granularity, november", [(HOUR, 1800.0), (SECOND, 900.0)])
+def test_a_slice_over_the_months_border_is_split_where_a_paid_unit_begins(
+    granularity: timedelta, november: float
+) -> None:
+    """Created at 23:15, the node pays its first hour until 00:15 of the next month."""
+    midnight = datetime(2026, 12, 1, tzinfo=UTC)
+    life = a_life(created_at=midnight - 45 * MINUTE)
+    pod = bound(at=midnight - 15 * MINUTE)
+    policy = a_policy(a_pool(), billing=Billing(granularity=granularity))
+    before = standing(pod, at=midnight - 15 * MINUTE)
+    found = account(before, seen(pod, at=midnight + 45 * MINUTE, life=life), policy)
+    assert {row.month: row.held for row in found.usage} == {"2026-11": november, "2026-12": 3600.0 - november}
+
+
+# --- what the GPUs did
+
+
+def measured(*samples: Sample, gpus: int = 2, pause: timedelta = MINUTE) -> tuple[float, ...]:
+    pod = bound(gpus=gpus)
+    found = account(standing(pod, at=NOW - pause), seen(pod, samples={"ml/train": samples}), POLICY).usage[0]
+    return tuple(round(v, 3) for v in (found.measured, found.idle, found.busy, found.memory))
+
+
+def test_what_gpus_did_is_weighed_by_the_time_that_they_were_held() -> None:
+    assert measured(WORKS, WORKS) == (120.0, 0.0, 96.0, 60.0)
+
+
+def test_one_of_two_gpus_that_rests_is_half_of_the_time_idle() -> None:
+    assert measured(WORKS, RESTS) == (120.0, 60.0, 48.6, 48.0)
+
+
+def test_a_gpu_without_samples_is_not_measured_and_never_idle() -> None:
+    assert measured(RESTS) == (60.0, 60.0, 0.6, 18.0)
+    assert measured() == (0.0, 0.0, 0.0, 0.0)
+    assert measured(Sample(engine=0.0)) == (0.0, 0.0, 0.0, 0.0)
+
+
+def test_a_model_that_is_being_loaded_is_not_at_rest() -> None:
+    assert measured(Sample(engine=0.0, memory=0.2, peak_memory=0.4, least_memory=0.0), gpus=1)[1] == 0.0
+
+
+def test_a_sample_does_not_speak_for_a_pause() -> None:
+    assert measured(RESTS, gpus=1, pause=HOUR)[:2] == (120.0, 120.0)
+
+
+def test_the_highest_peaks_are_kept() -> None:
+    pod = bound(gpus=2)
+    found = account(standing(pod), seen(pod, samples={"ml/train": (WORKS, RESTS)}), POLICY).usage[0]
+    assert (found.peak_engine, found.peak_memory) == (0.8, 0.6)
+
+
+def test_a_pod_that_vanished_is_held_and_not_measured() -> None:
+    found = account(standing(bound()), seen(samples={"ml/train": (WORKS,)}), POLICY).usage[0]
+    assert (found.held, found.measured, found.peak_engine) == (60.0, 0.0, None)
+
+
+# --- workloads
+
+
+def lives(accounting: Accounting) -> dict[str, WorkloadLife]:
+    return {x.workload: x for x in accounting.lives}
+
+
+def test_a_workload_is_as_old_as_its_oldest_pod_and_is_whose_its_labels_say() -> None:
+    labels = {"team": "vision", "example.com/cc": "42"}
+    policy = a_policy(a_pool(), attribution=Attribution(cost_center="example.com/cc"))
+    pods = [
+        a_pod(f"train-{n}", gpus=2, owner="Job/train", labels=labels, created_at=NOW - n * MINUTE) for n in (1, 3, 2)
+    ]
+    found = lives(account(standing(), seen(*pods), policy))["ml/Job/train"]
+    assert (found.created_at, found.gpus, found.bound_at) == (NOW - 3 * MINUTE, 6, None)
+    assert found.owner == Owner(team="vision", cost_center="42")
+
+
+def test_a_workload_is_bound_when_its_first_pod_is() -> None:
+    waits = bound("b", owner="Job/train", node=None, bound_at=None, phase=PodPhase.WAITING)
+    found = lives(account(standing(), seen(bound(), waits), POLICY))["ml/Job/train"]
+    assert found.bound_at == NOW - HOUR
+
+
+def test_a_workload_that_goes_on_is_not_written_again() -> None:
+    assert account(standing(bound()), seen(bound()), POLICY).lives == ()
+
+
+@pytest.mark.parametrize("succeeded", [True, False])
+def test_a_workload_ends_as_its_last_pod_did(succeeded: bool) -> None:
+    ends = (
+        Ended(uid="1", workload="ml/Job/train", succeeded=not succeeded, at=NOW - 40 * SECOND),
+        Ended(uid="2", workload="ml/Job/train", succeeded=succeeded, at=NOW - 20 * SECOND),
+        Ended(uid="3", workload="ml/Job/other", succeeded=not succeeded, at=NOW),
+        Ended(uid="4", workload="ml/Job/train", succeeded=not succeeded, at=NOW - 30 * HOUR),
+    )
+    found = lives(account(standing(bound()), seen(ended=ends), POLICY))["ml/Job/train"]
+    assert (found.ended_at, found.completed) == (NOW - 20 * SECOND, succeeded)
+
+
+def test_how_a_workload_ended_is_unknown_when_nobody_saw_it() -> None:
+    found = lives(account(standing(bound()), seen(), POLICY))["ml/Job/train"]
+    assert (found.ended_at, found.completed) == (NOW, None)
+
+
+def test_a_workload_that_went_in_a_pause_ended_when_it_was_seen_last() -> None:
+    found = lives(account(standing(bound(), at=NOW - HOUR), seen(), POLICY))["ml/Job/train"]
+    assert found.ended_at == NOW - HOUR
+
+
+def test_a_workload_that_comes_back_under_its_name_is_another_one() -> None:
+    again = bound(uid="new", at=NOW - SECOND)
+    found = lives(account(standing(), seen(again), POLICY))["ml/Job/train"]
+    assert (found.created_at, found.ended_at) == (NOW - SECOND - MINUTE, None)
+
+
+def test_a_pod_of_a_daemon_set_that_waits_and_one_that_is_only_announced_are_no_workloads() -> None:
+    found = account(standing(), seen(a_pod("agent", daemon=True), a_pod("announced", uid="")), POLICY)
+    assert found.lives == ()
+
+
+def test_a_pod_without_a_controller_is_a_workload_of_its_own() -> None:
+    assert list(lives(account(standing(), seen(a_pod("lone")), POLICY))) == ["ml/Pod/lone"]
+
+
+# --- when
+
+
+@pytest.mark.parametrize(
+    "before, due",
+    [
+        (Accounted(), True),
+        (standing(bound(), at=NOW - 59 * SECOND), False),
+        (standing(bound(), at=NOW - MINUTE), True),
+        (standing(at=NOW - SECOND), True),
+        (standing(bound(), bound("gone"), at=NOW - SECOND), True),
+        (standing(at=NOW), False),
+        (standing(at=NOW + MINUTE), False),
+        (standing(at=NOW + 2 * HOUR), True),
+    ],
+    ids=["never", "lately", "a minute ago", "a new pod", "a pod less", "just now", "clock set back", "wrong clock"],
+)
+def test_when_it_is_time_to_account(before: Accounted, due: bool) -> None:
+    assert is_due(before, seen(bound())) is due
+
+
+def test_an_account_that_a_wrong_clock_moved_ahead_starts_again_with_nothing() -> None:
+    pod = bound()
+    found = account(standing(pod, at=NOW + 2 * HOUR), seen(pod), POLICY)
+    assert (found.usage, found.unwatched, len(found.holdings)) == ((), (), 1)
+
+
+def test_kubernetes_is_asked_only_where_something_ended() -> None:
+    assert ended_in(standing(bound()), seen(bound())) == frozenset()
+    assert ended_in(standing(bound(), bound("b", owner="Job/train")), seen(bound())) == {"ml"}
+    waited = WorkloadLife(workload="nlp/Job/w", namespace="nlp", created_at=NOW)
+    assert ended_in(Accounted(at=NOW, running=(waited,)), seen()) == {"nlp"}
+
+
+# --- laws
+
+
+@st.composite
+def days(draw: st.DrawFn) -> tuple[list[tuple[Pod, datetime]], list[timedelta]]:
+    """Pods of one GPU each that come and go on a node of eight, at most eight at once, and moments to look at."""
+    pods = []
+    for slot in range(8):
+        at = timedelta(0)
+        for n in range(draw(st.integers(0, 3))):
+            at += draw(st.integers(0, 900)) * SECOND
+            until = at + draw(st.integers(1, 900)) * SECOND
+            pods.append((bound(f"p{slot}-{n}", at=NOW + at), NOW + until))
+            at = until
+    steps = draw(st.lists(st.integers(10, 90), min_size=1, max_size=20))
+    return pods, [s * SECOND for s in steps]
+
+
+def counted(pods: list[tuple[Pod, datetime]], moments: list[datetime]) -> dict[str, float]:
+    """GPU-seconds by workload when usage is accounted for at *moments*; ends are told by Kubernetes."""
+    life = a_life(created_at=NOW, seen_at=NOW, usable_at=NOW + SECOND)
+    before, total = Accounted(at=NOW), Counter[str]()
+    running: dict[str, WorkloadLife] = {}
+    for at in moments:
+        here = [p for p, until in pods if p.bound_at is not None and p.bound_at <= at < until]
+        told = tuple(Ended(uid=p.uid, workload=f"ml/{p.owner}", succeeded=True, at=u) for p, u in pods if u <= at)
+        found = account(before, seen(*here, at=at, life=life, ended=told), POLICY)
+        for row in found.usage:
+            total[row.workload] += row.held  # type: ignore[assignment]  # a Counter holds floats too
+        running |= {x.workload: x for x in found.lives}
+        going = tuple(x for x in running.values() if x.ended_at is None)
+        before = Accounted(at=at, holdings=found.holdings, running=going)
+    return {name: round(seconds, 3) for name, seconds in total.items() if round(seconds, 3)}
+
+
+@given(days())
+@settings(max_examples=40, deadline=None)
+def test_other_lengths_of_step_count_the_same_seconds(day: Any) -> None:
+    """Pods that live for less than a step are never seen, so those are left out."""
+    pods, steps = day
+    end = NOW + 2 * HOUR
+    at = NOW
+    moments: list[datetime] = []
+    while at < end:
+        at += steps[len(moments) % len(steps)]
+        moments.append(min(at, end))
+    lasting = [(p, u) for p, u in pods if any(p.bound_at <= m < u for m in moments)]
+    regular = [NOW + n * MINUTE / 2 for n in range(1, 241)]
+    assert counted(lasting, moments) == {
+        f"ml/{p.owner}": (u - p.bound_at).total_seconds() for p, u in lasting if p.bound_at is not None
+    }
+    seen_by_both = [(p, u) for p, u in lasting if any(p.bound_at <= m < u for m in regular)]
+    assert counted(seen_by_both, regular) == counted(seen_by_both, moments)
+
+
+@given(days(), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_pods_together_never_hold_more_than_the_node_has(day: Any, told: bool) -> None:
+    pods, steps = day
+    life = a_life(created_at=NOW, seen_at=NOW, usable_at=NOW + SECOND)
+    before, at = Accounted(at=NOW), NOW
+    running: dict[str, WorkloadLife] = {}
+    while at < NOW + HOUR:
+        since, at = at, at + steps[0]
+        here = [p for p, until in pods if p.bound_at <= at < until]
+        ends = tuple(Ended(uid=p.uid, workload=f"ml/{p.owner}", succeeded=True, at=u) for p, u in pods if u <= at)
+        found = account(before, seen(*here, at=at, life=life, ended=ends if told else ()), POLICY)
+        assert sum(row.held for row in found.usage) <= 8 * (at - since).total_seconds() + 1e-6
+        assert all(0 <= row.idle <= row.measured <= row.held for row in found.usage)
+        running |= {x.workload: x for x in found.lives}
+        going = tuple(x for x in running.values() if x.ended_at is None)
+        before = Accounted(at=at, holdings=found.holdings, running=going)
