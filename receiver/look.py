@@ -8,10 +8,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 from receiver.answers import ask, date_changes, judge_dcgm, judge_heartbeat, judge_prometheus
 from receiver.core.actions import Action, ActionKind, VictimStage
-from receiver.core.budget import month_of
+from receiver.core.attribution import attribute, by_team
+from receiver.core.budget import Month, month_of
 from receiver.core.cost import spend
 from receiver.core.counts import drift, expected_count, why_removals_stop
 from receiver.core.demand import offer_of
@@ -124,7 +126,7 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
         waiting=_waiting(cluster, telemetry, states[Source.KUBERNETES], now),
         signals=signals_from(alerts, policy),
         sources=states,
-        spend=Spend(month=month.name, usd=usd, unpriced=unpriced),
+        spend=Spend(month=month.name, usd=usd, unpriced=unpriced, teams=_teams(sources, lives, month, policy, now)),
         grown_last_hour=memory.grown_last_hour,
         removed_last_hour=memory.removed_last_hour,
         bound_gangs=_bound_gangs(cluster),
@@ -143,6 +145,16 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
         orphans=tuple(m.open_action for i, m in memory.pools.items() if m.open_action is not None and i not in ours),
         pods=cluster.pods if cluster else (),
     )
+
+
+def _teams(
+    sources: Sources, lives: Sequence[NodeLife], month: Month, policy: Policy, now: datetime
+) -> Mapping[str, Decimal] | None:
+    """What the workloads of each team held this month; None where no team has a budget or no cluster says who holds
+    what. Sharing out a month of thousands of nodes takes a while, so it is done only for those who need it."""
+    if sources.cluster is None or policy.budget is None or not policy.budget.teams:
+        return None
+    return by_team(attribute(lives, sources.store.usage(month.name), (), month, now, policy.billing))
 
 
 def _replaced(

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
+from receiver.account import account_for_usage
 from receiver.act import Hands, Progress, WriterLostError, carry_out, settled
 from receiver.backoffs import removals_stopped
 from receiver.core import tell, warn
@@ -80,6 +81,7 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     dress_nodes(work)
     tell_the_rest(work)
     shut_down_idle(looked, sources, hands, policy, mode, now)
+    account_for_usage(looked, sources, policy, now)
     store.keep_snapshot(picture(facts, assignment, decisions, numbers, policy, mode), now)
     store.considered(facts.deliveries, now)
     _log_step(facts, decisions, mode)

@@ -5,7 +5,7 @@ eviction.
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -17,6 +17,7 @@ from kubernetes.config.config_exception import ConfigException
 
 from receiver.adapters.cluster_wire import CONFLICT, NOT_FOUND, TOO_MANY, ClusterWire, at_least
 from receiver.adapters.custom_resources import CustomResources
+from receiver.adapters.ended_pods import TERMINATED, ended_from
 from receiver.adapters.gangs import Declaration, PodGroups, Roll, with_siblings
 from receiver.adapters.node_marks import NodeMarks
 from receiver.adapters.nodes import key_of, node_from, section
@@ -28,6 +29,7 @@ from receiver.adapters.sessions import quick_retry, user_agent
 from receiver.clock import SystemClock
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import Taint
+from receiver.core.usage import Ended
 from receiver.ports import Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
 
 LIVING = "status.phase!=Succeeded,status.phase!=Failed"
@@ -146,6 +148,14 @@ class KubernetesCluster:
             call = partial(self._core.list_namespaced_pod, namespace)
             done += self._wire.every("pods", call, field_selector="status.phase=Succeeded")
         return roll.succeeded(done)
+
+    def ended(self, namespaces: Collection[str]) -> Sequence[Ended]:
+        """Return the GPU pods of *namespaces* that have terminated; one list for each namespace."""
+        found: list[Mapping[str, Any]] = []
+        for namespace in sorted(namespaces):
+            call = partial(self._core.list_namespaced_pod, namespace)
+            found += self._wire.every("pods", call, field_selector=TERMINATED)
+        return [end for raw in found if (end := ended_from(raw)) is not None]
 
     def gpu_pods_on(self, node: str) -> Sequence[Pod]:
         """Return the GPU pods bound to *node*, running, starting or leaving."""

@@ -3,10 +3,11 @@
 Promises that the inner object's writes are never called; the reads pass through.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from receiver.core.pods import Pod
 from receiver.core.policy import Taint
+from receiver.core.usage import Ended
 from receiver.ports import Cloud, CloudPool, Cluster, ClusterFacts, Did, Receipt
 
 
@@ -38,6 +39,10 @@ class ObservedCluster:
     def look(self) -> ClusterFacts:
         """Return what *inner* sees."""
         return self._inner.look()
+
+    def ended(self, namespaces: Collection[str]) -> Sequence[Ended]:
+        """Return what *inner* sees in *namespaces*."""
+        return self._inner.ended(namespaces)
 
     def gpu_pods_on(self, node: str) -> Sequence[Pod]:
         """Return what *inner* sees on *node*."""

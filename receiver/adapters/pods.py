@@ -75,9 +75,9 @@ def pod_from(raw: Mapping[str, Any]) -> Pod | None:
         priority_class=str(spec.get("priorityClassName") or ""),
         gang=gang.key if gang else None,
         gang_min=gang.size if gang else None,
-        owner=_owner(metadata),
+        owner=controller_of(metadata),
         labels=words(metadata, "labels"),
-        daemon=_owner(metadata).startswith("DaemonSet/"),
+        daemon=controller_of(metadata).startswith("DaemonSet/"),
         terminating=bool(metadata.get("deletionTimestamp")),
         evictable=_is_evictable(annotations),
         protected=is_protected(annotations),
@@ -153,7 +153,7 @@ def fate(raw: Mapping[str, Any], *, consenting: bool = False) -> Fate:
     """Return what draining its node means for the pod in *raw*; *consenting* lets GPU pods go whose owner agreed."""
     metadata = section(raw, "metadata")
     annotations = words(metadata, "annotations")
-    daemon = _owner(metadata).startswith("DaemonSet/")
+    daemon = controller_of(metadata).startswith("DaemonSet/")
     if terminated(raw):
         return Fate.STAYS
     if gpu_requests(section(raw, "spec")):
@@ -221,7 +221,7 @@ def _larger(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]
     return {r: max(left.get(r, 0), right.get(r, 0)) for r in (*left, *right)}
 
 
-def _owner(metadata: Mapping[str, Any]) -> str:
+def controller_of(metadata: Mapping[str, Any]) -> str:
     """Return ``Kind/name`` of the controller, or an empty string."""
     for reference in entries(metadata, "ownerReferences"):
         if reference.get("controller") is True:

@@ -6,7 +6,7 @@ number is left out, never zero.
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,7 +15,7 @@ from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 
 from receiver.adapters.sessions import quick_retry, quick_session, shown, wire_failure
-from receiver.core.activity import Activity, Course
+from receiver.core.activity import Activity, Course, Sample
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.signals import HEARTBEAT_ALERT
 from receiver.ports import TelemetryFacts, TryLater
@@ -32,6 +32,17 @@ MEMORY = "namespace_pod_gpu:dcgm_memory:ratio"
 POWER = "namespace_pod_gpu:dcgm_power:max"
 FRESH = 120  # seconds; an older value is what Prometheus still shows of a time in which it saw nothing
 GPU = "nvidia.com/gpu"  # kube-state-metrics knows the sum only; the rules count this resource
+
+SAMPLES = " or ".join(
+    f'label_replace({over}_over_time({series}[2m]), "of", "{name}", "", "")'
+    for name, over, series in (
+        ("engine", "avg", ENGINE),
+        ("memory", "avg", MEMORY),
+        ("peak_memory", "max", MEMORY),
+        ("least_memory", "min", MEMORY),
+    )
+)
+GPU_LABELS = ("node", "gpu", "UUID", "GPU_I_ID")
 
 _WITNESS = re.compile("node:dcgm_(engine|memory|power):max")
 
@@ -82,6 +93,15 @@ class PrometheusTelemetry:
             )
             for key in sorted(engine.keys() | memory.keys() | power.keys())
         }
+
+    def samples(self) -> Mapping[str, Sequence[Sample]]:
+        """Return what each GPU of each pod did over the last two minutes, by ``namespace/name``."""
+        found: dict[str, dict[tuple[str, ...], dict[str, float]]] = {}
+        for labels, value, _ in self._query(SAMPLES):
+            if labels.get("namespace") and labels.get("pod"):
+                gpu = tuple(labels.get(name, "") for name in GPU_LABELS)
+                found.setdefault(_key(labels), {}).setdefault(gpu, {})[labels.get("of", "")] = value
+        return {key: tuple(Sample(**told) for told in gpus.values()) for key, gpus in found.items()}
 
     def _nodes(self) -> Mapping[str, Activity]:
         """Return what DCGM shows of each node. Where replicas answer twice, the one that shows more use counts."""

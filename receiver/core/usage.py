@@ -15,6 +15,11 @@ class Owner:
     cost_center: str = ""
 
 
+def workload_name(namespace: str, controller: str, pod: str) -> str:
+    """``namespace/Kind/name`` of a pod's *controller* (``Kind/name``), or of the *pod* itself if it has none."""
+    return f"{namespace}/{controller or f'Pod/{pod}'}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """What one workload held of one instance within one calendar month of the budget's zone.

@@ -9,7 +9,7 @@ from receiver.core.memory import NodeLife
 from receiver.core.model import Node
 from receiver.core.pods import Pod
 from receiver.core.policy import Attribution, Policy
-from receiver.core.usage import Accounted, Ended, Owner, WorkloadLife
+from receiver.core.usage import Accounted, Ended, Owner, WorkloadLife, workload_name
 
 # After a longer pause pods may have come and gone. Two accountings and a step fit into it.
 CONTINUOUS = timedelta(minutes=2)
@@ -31,8 +31,8 @@ class Seen:
 
 
 def workload_of(pod: Pod) -> str:
-    """``namespace/Kind/name`` of the pod's controller, or of the pod itself when it has none."""
-    return f"{pod.namespace}/{pod.owner or f'Pod/{pod.name}'}"
+    """The name of the workload that *pod* belongs to."""
+    return workload_name(pod.namespace, pod.owner, pod.name)
 
 
 def owner_of(labels: Mapping[str, str], attribution: Attribution) -> Owner:

@@ -1,11 +1,12 @@
 """Kubernetes: nodes and GPU pods."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from receiver.core.pods import Pod
 from receiver.core.policy import Taint
+from receiver.core.usage import Ended
 from receiver.ports.receipts import Receipt
 
 
@@ -46,6 +47,9 @@ class Cluster(Protocol):
 
     def look(self) -> ClusterFacts:
         """Return what exists now."""
+
+    def ended(self, namespaces: Collection[str]) -> Sequence[Ended]:
+        """Return the GPU pods of *namespaces* that have succeeded or failed and are still there."""
 
     def gpu_pods_on(self, node: str) -> Sequence[Pod]:
         """Return the GPU pods bound to *node*, read with quorum (no cache)."""

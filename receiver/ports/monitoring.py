@@ -1,11 +1,11 @@
 """Prometheus and Alertmanager."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol
 
-from receiver.core.activity import Activity, Course
+from receiver.core.activity import Activity, Course, Sample
 from receiver.core.pods import Pod
 from receiver.core.signals import Alert, Silence
 
@@ -31,6 +31,9 @@ class Telemetry(Protocol):
 
     def courses(self, window: timedelta) -> Mapping[str, Course]:
         """Return what the GPUs of each pod did over the last *window*, by ``namespace/name``."""
+
+    def samples(self) -> Mapping[str, Sequence[Sample]]:
+        """Return what each GPU of each pod did over the last two minutes, by ``namespace/name`` of the pod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,13 @@
 """Kubernetes as the reconciler's port shows it, answered by a World in memory."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from receiver.core.consolidate import consents
 from receiver.core.pods import Pod
 from receiver.core.policy import Taint
+from receiver.core.usage import Ended
 from receiver.ports import CORDON_ANNOTATION, ClusterFacts, ClusterNode, Did, Receipt, TryLater, WontWork
-from receiver.replay.shapes import as_node, as_pod, protects
+from receiver.replay.shapes import as_ended, as_node, as_pod, protects
 from receiver.replay.switches import Switches
 from receiver.replay.world.objects import Refused, WorldPod
 from receiver.replay.world.world import World
@@ -50,6 +51,12 @@ class WorldCluster(Switches):
             unchanged = before is not None and before[0] == node.version and before[1].hosts == here
             self._nodes[name] = before if before and unchanged else (node.version, as_node(node, here))
         return tuple(node for _, node in self._nodes.values())
+
+    def ended(self, namespaces: Collection[str]) -> Sequence[Ended]:
+        """Return the GPU pods of *namespaces* that have terminated and are still there."""
+        self.called("ended")
+        over = (p for p in self._world.pods.values() if p.over and p.requests and p.namespace in namespaces)
+        return [as_ended(p) for p in over]
 
     def gpu_pods_on(self, node: str) -> Sequence[Pod]:
         """Return the GPU pods bound to *node*."""

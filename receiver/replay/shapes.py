@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from receiver.config.fields import longer_than_zero
 from receiver.core.pods import Pod, PodPhase
+from receiver.core.usage import Ended, workload_name
 from receiver.ports import (
     IDLE_SHUTDOWN_ANNOTATION,
     KEEP_UNTIL_ANNOTATION,
@@ -48,6 +49,17 @@ def as_pod(pod: WorldPod) -> Pod:
         bound_at=pod.scheduled_since if pod.scheduled else None,
         running_since=pod.started_at,
         scheduler_says=pod.message if waits is PodPhase.WAITING else "",
+    )
+
+
+def as_ended(pod: WorldPod) -> Ended:
+    """Return how a world's pod ended as the core knows it."""
+    owner = f"{pod.owner_kind}/{pod.owner_name}" if pod.owner_kind else ""
+    return Ended(
+        uid=pod.uid,
+        workload=workload_name(pod.namespace, owner, pod.name),
+        succeeded=pod.phase == "Succeeded",
+        at=pod.finished_at,
     )
 
 

@@ -1,10 +1,10 @@
 """Prometheus and Alertmanager over a World: what our recording and alert rules would say, without either."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from receiver.core.activity import Course
+from receiver.core.activity import Course, Sample
 from receiver.core.model import UNASSIGNED
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.signals import COMPONENT, HEARTBEAT_ALERT, Alert, Silence
@@ -14,6 +14,7 @@ from receiver.replay.world.config import POOL_LABEL
 from receiver.replay.world.objects import WorldPod
 from receiver.replay.world.world import World
 
+SAMPLED = timedelta(minutes=2)
 HIGH_FOR = timedelta(minutes=5)
 LOW_FOR = timedelta(minutes=10)
 YOUNG = timedelta(minutes=9)  # a pool seen for less has too few samples to be called idle
@@ -61,6 +62,22 @@ class WorldTelemetry(Switches):
         """Return what the GPUs of each pod that holds some did over *window*, up to a day."""
         self.called("courses")
         return self._world.courses(window)
+
+    def samples(self) -> Mapping[str, Sequence[Sample]]:
+        """Return what each GPU of each pod does now, with the change of its memory over two minutes."""
+        self.called("samples")
+        if self._world.faults.telemetry_gone:
+            return {}
+        courses = self._world.courses(SAMPLED)
+        found: dict[str, list[Sample]] = {}
+        for gpu in self._world.gpu_samples():
+            if gpu.pod is not None:
+                key = "/".join(gpu.pod)
+                memory = gpu.memory_used / (gpu.memory_used + gpu.memory_free)
+                least = max(0.0, memory - (courses[key].memory or 0.0))
+                sample = Sample(engine=gpu.util, memory=memory, peak_memory=memory, least_memory=least)
+                found.setdefault(key, []).append(sample)
+        return found
 
 
 class WorldAlarms(Switches):

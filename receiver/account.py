@@ -1,0 +1,68 @@
+"""Keep the account of who held which GPUs, once a minute and whenever other pods hold them."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import structlog
+
+from receiver.core.accounting import account, ended_in, is_due
+from receiver.core.activity import Sample
+from receiver.core.model import Source
+from receiver.core.policy import Policy
+from receiver.core.usage import Ended
+from receiver.core.workload_lives import Seen
+from receiver.look import Looked, Sources
+from receiver.ports import Cluster, Telemetry, TryLater, WontWork
+
+log = structlog.get_logger("receiver")
+
+
+def account_for_usage(looked: Looked, sources: Sources, policy: Policy, now: datetime) -> None:
+    """Bring the account up to *now* if it is time. Raises TryLater when the store fails.
+
+    Without Civo or Kubernetes nobody knows who holds what: the account stays where it is, and the next one that can
+    be made covers that time too. Anything else that goes wrong here must not keep pools from scaling.
+    """
+    cluster = sources.cluster
+    if cluster is None or not (looked.facts.up(Source.CIVO) and looked.facts.up(Source.KUBERNETES)):
+        return
+    try:
+        _account(looked, cluster, sources, policy, now)
+    except TryLater:
+        raise
+    except Exception:
+        log.exception("usage not accounted for")
+
+
+def _account(looked: Looked, cluster: Cluster, sources: Sources, policy: Policy, now: datetime) -> None:
+    before = sources.store.accounted()
+    nodes = tuple(node for pool in looked.facts.pools for node in pool.nodes)
+    seen = Seen(at=now, lives=looked.lives, nodes=nodes, pods=looked.pods)
+    if not is_due(before, seen):
+        return
+    seen = replace(seen, samples=_samples(sources.telemetry), ended=_ended(cluster, ended_in(before, seen)))
+    if not sources.store.account(account(before, seen, policy), before.at, now):
+        log.warning("usage of this time was accounted for by another process")
+
+
+def _samples(telemetry: Telemetry | None) -> Mapping[str, Sequence[Sample]]:
+    """Return what GPUs do; nothing where nobody can tell, so that the time counts as not measured."""
+    if telemetry is None:
+        return {}
+    try:
+        return telemetry.samples()
+    except (TryLater, WontWork) as error:
+        log.warning("what GPUs did is not measured", error=str(error))
+        return {}
+
+
+def _ended(cluster: Cluster, namespaces: Collection[str]) -> Sequence[Ended]:
+    """Return how pods ended; nothing where nobody can tell, so that it stays unknown."""
+    if not namespaces:
+        return ()
+    try:
+        return cluster.ended(namespaces)
+    except (TryLater, WontWork) as error:
+        log.warning("how pods ended is not known", error=str(error))
+        return ()

@@ -1,0 +1,27 @@
+"""How GPU pods ended, from the API server's JSON: they are shown until somebody cleans up."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from receiver.adapters.nodes import entries, key_of, section
+from receiver.adapters.pods import controller_of, gpu_requests, terminated
+from receiver.adapters.timestamps import moment
+from receiver.core.usage import Ended, workload_name
+
+TERMINATED = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"  # a field selector knows no "or"
+
+
+def ended_from(raw: Mapping[str, Any]) -> Ended | None:
+    """Return how the GPU pod in *raw* ended, or None for one that lives or has no GPUs."""
+    if not terminated(raw) or not gpu_requests(section(raw, "spec")):
+        return None
+    metadata, status = section(raw, "metadata"), section(raw, "status")
+    namespace, _, name = key_of(raw).partition("/")
+    states = [section(c, "state") for c in entries(status, "containerStatuses")]
+    ends = [moment(section(state, "terminated").get("finishedAt")) for state in states]
+    return Ended(
+        uid=str(metadata.get("uid") or ""),
+        workload=workload_name(namespace, controller_of(metadata), name),
+        succeeded=status.get("phase") == "Succeeded",
+        at=max((end for end in ends if end), default=None),
+    )
