@@ -98,9 +98,9 @@ class PrometheusTelemetry:
         """Return what each GPU of each pod did over the last two minutes, by ``namespace/name``."""
         found: dict[str, dict[tuple[str, ...], dict[str, float]]] = {}
         for labels, value, _ in self._query(SAMPLES):
-            if labels.get("namespace") and labels.get("pod"):
+            if labels.get("namespace") and labels.get("pod") and labels.get("of") in Sample.__slots__:
                 gpu = tuple(labels.get(name, "") for name in GPU_LABELS)
-                found.setdefault(_key(labels), {}).setdefault(gpu, {})[labels.get("of", "")] = value
+                found.setdefault(_key(labels), {}).setdefault(gpu, {})[labels["of"]] = value
         return {key: tuple(Sample(**told) for told in gpus.values()) for key, gpus in found.items()}
 
     def _nodes(self) -> Mapping[str, Activity]:

@@ -1,14 +1,16 @@
 """What `KubernetesCluster` reads, and how it asks."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 from pytest_httpserver import HTTPServer
 
 from receiver.adapters.cluster import KubernetesCluster
 from receiver.core.pods import PodPhase
+from receiver.core.usage import Ended
 from receiver.ports import TryLater, WontWork
-from tests.adapters.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod
+from tests.adapters.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod, owned_by
 
 
 @pytest.fixture
@@ -106,3 +108,30 @@ def test_a_working_connection_answers_the_ping(httpserver: HTTPServer, cluster: 
     httpserver.expect_request(NODES, query_string={"limit": "1"}).respond_with_json(a_list())
     cluster.ping()
     assert len(httpserver.log) == 1
+
+
+def test_pods_that_have_ended_are_asked_for_only_in_the_namespaces_named(
+    httpserver: HTTPServer, cluster: KubernetesCluster
+) -> None:
+    done = a_pod("train-0", node="gpu-1", phase="Succeeded", ownerReferences=owned_by("Job", "train"))
+    times = ({"terminated": {"finishedAt": f"2026-11-20T10:0{n}:00Z"}} for n in (7, 9, 8))
+    done["status"]["containerStatuses"] = [{"name": "c", "state": state} for state in times]
+    lone = a_pod("lone", node="gpu-1", phase="Failed")
+    web = a_pod("web", gpus=0, phase="Succeeded")
+    httpserver.expect_request("/api/v1/namespaces/ml/pods").respond_with_json(a_list(done, lone, web, a_pod("waits")))
+    assert cluster.ended(["ml"]) == [
+        Ended(
+            uid="uid-of-train-0",
+            workload="ml/Job/train",
+            succeeded=True,
+            at=datetime(2026, 11, 20, 10, 9, tzinfo=UTC),
+        ),
+        Ended(uid="uid-of-lone", workload="ml/Pod/lone", succeeded=False),
+    ]
+    asked = httpserver.log[0][0].args["fieldSelector"]
+    assert asked == "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
+
+
+def test_nobody_is_asked_about_ended_pods_where_none_ended(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
+    assert cluster.ended([]) == []
+    assert httpserver.log == []

@@ -12,7 +12,7 @@ from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import Taint
 from receiver.ports import Cloud, CloudPool, Cluster, ClusterFacts, Did, Receipt
 
-READS = {"look", "gpu_pods_on"}
+READS = {"look", "gpu_pods_on", "ended"}
 POD = Pod(
     namespace="ml",
     name="train-0",
@@ -35,6 +35,7 @@ EXAMPLES: Mapping[str, Any] = {
     "message": "usable in about 8 minutes",
     "shown": 2,
     "consenting": True,
+    "namespaces": ("ml",),
     "labels": {"gpu": "on-demand"},
     "taints": (Taint(key="gpu", value="true"),),
 }

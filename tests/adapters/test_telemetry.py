@@ -13,12 +13,13 @@ from receiver.adapters.telemetry import (
     CREATED,
     HEARTBEAT,
     NODES,
+    SAMPLES,
     UTILIZATION,
     WAITING,
     PrometheusTelemetry,
     course_queries,
 )
-from receiver.core.activity import Activity, Course
+from receiver.core.activity import Activity, Course, Sample
 from receiver.core.pods import PodPhase
 from receiver.ports import TelemetryFacts, TryLater
 from tests.adapters.wire import hanging_server, unused_url
@@ -303,4 +304,24 @@ def test_a_prefix_in_the_url_is_kept(httpserver: HTTPServer) -> None:
     telemetry = PrometheusTelemetry(httpserver.url_for("/prometheus/"))
     telemetry.ping()
     telemetry.close()
+    assert len(httpserver.log) == 1
+
+
+def test_what_each_gpu_of_a_pod_did_is_read_from_one_query(
+    httpserver: HTTPServer, telemetry: PrometheusTelemetry
+) -> None:
+    pod = {"namespace": "ml", "pod": "train-0", "node": "n1"}
+    told = vector(
+        ({**pod, "gpu": "0", "of": "engine"}, "0.9"),
+        ({**pod, "gpu": "0", "of": "memory"}, "0.5"),
+        ({**pod, "gpu": "0", "of": "peak_memory"}, "0.6"),
+        ({**pod, "gpu": "0", "of": "least_memory"}, "0.4"),
+        ({**pod, "gpu": "1", "of": "engine"}, "0"),
+        ({**pod, "gpu": "1", "of": "something else"}, "1"),
+        ({"namespace": "ml", "gpu": "2", "of": "engine"}, "1"),
+        ({**pod, "pod": "other", "gpu": "3", "of": "engine"}, "NaN"),
+    )
+    serve(httpserver, {SAMPLES: told})
+    full = Sample(engine=0.9, memory=0.5, peak_memory=0.6, least_memory=0.4)
+    assert telemetry.samples() == {"ml/train-0": (full, Sample(engine=0.0))}
     assert len(httpserver.log) == 1
