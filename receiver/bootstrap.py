@@ -142,7 +142,7 @@ def _open_ports(settings: Settings, store: SqlStore, writer: WriterLock) -> tupl
             raise WriterLostError("another loop writes, or our parent process is gone")
 
     try:
-        cloud: Cloud = CivoCloud(
+        civo = CivoCloud(
             api_url=told.civo_api_url,
             api_key=told.civo_api_key.get_secret_value(),
             region=told.civo_region,
@@ -159,15 +159,16 @@ def _open_ports(settings: Settings, store: SqlStore, writer: WriterLock) -> tupl
             volcano_podgroups=said.volcano.demand is GroupDemand.PODGROUPS,
         )
     sources = Sources(
-        cloud=cloud,
+        cloud=civo,
+        accounts=civo,
         cluster=cluster,
         telemetry=PrometheusTelemetry(said.prometheus.url) if said.prometheus.url else None,
         alarms=AlertmanagerAlarms(said.alertmanager.urls) if said.alertmanager.urls else None,
         store=store,
     )
     if said.mode is Mode.OBSERVE:
-        return sources, ObservedCloud(cloud), ObservedCluster(cluster) if cluster else None
-    return sources, cloud, cluster
+        return sources, ObservedCloud(civo), ObservedCluster(cluster) if cluster else None
+    return sources, civo, cluster
 
 
 def start(app: Flask) -> None:

@@ -11,9 +11,11 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from receiver.answers import ask, date_changes, judge_dcgm, judge_heartbeat, judge_prometheus
+from receiver.books import keep_books
 from receiver.core.actions import Action, ActionKind, VictimStage
 from receiver.core.attribution import attribute, by_team
 from receiver.core.budget import Month, month_of
+from receiver.core.charges import Charged
 from receiver.core.cost import spend
 from receiver.core.counts import drift, expected_count, why_removals_stop
 from receiver.core.demand import offer_of
@@ -21,11 +23,13 @@ from receiver.core.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model import CordonedBy, Drift, Facts, Node, PoolState, Source, SourceState, Spend, Stage
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import POOL_LABEL, Policy, Pool
+from receiver.core.seed import Seed
 from receiver.core.signals import signals_from, silenced_pools
 from receiver.lives import by_node, lives_of, stage_of
 from receiver.ports import (
     CORDON_ANNOTATION,
     PROTECT_ANNOTATION,
+    Accounts,
     Alarms,
     Cloud,
     CloudPool,
@@ -53,6 +57,7 @@ class Sources:
     telemetry: Telemetry | None
     alarms: Alarms | None
     store: Store
+    accounts: Accounts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +67,7 @@ class Looked:
     *works* are the pools of which a node has just become usable, *replaced* those whose removals Civo answers
     otherwise than by one node less, with the sentence that says how. *orphans* are open actions of pools that left
     the configuration, *pods* every GPU pod of the cluster, those on nodes of no configured pool too.
+    *charged* is a new answer of Civo's on what it charged, *seed* what a month had cost before this store, where new.
     """
 
     facts: Facts
@@ -72,6 +78,8 @@ class Looked:
     replaced: Mapping[str, str] = field(default_factory=dict)
     orphans: tuple[Action, ...] = ()
     pods: tuple[Pod, ...] = ()
+    charged: Charged | None = None
+    seed: Seed | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +111,8 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
 
     lives = lives_of(cloud, cluster, telemetry, memory, policy, now)
     usd, unpriced = spend(lives, month.start, now, policy.billing)
+    nodes_seen = cloud is not None
+    books = keep_books(sources.accounts, memory, lives, usd, policy, month, now, nodes_seen=nodes_seen)
     alerts = [*(alarms.alerts if alarms else ())]
     if alarms is None:
         alerts += sources.store.remembered_alerts(now - PAYLOAD_LIFE)
@@ -126,11 +136,14 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
         waiting=_waiting(cluster, telemetry, states[Source.KUBERNETES], now),
         signals=signals_from(alerts, policy),
         sources=states,
-        spend=Spend(month=month.name, usd=usd, unpriced=unpriced, teams=_teams(sources, lives, month, policy, now)),
+        spend=books.added_to(
+            Spend(month=month.name, usd=usd, unpriced=unpriced, teams=_teams(sources, lives, month, policy, now))
+        ),
         grown_last_hour=memory.grown_last_hour,
         removed_last_hour=memory.removed_last_hour,
         bound_gangs=_bound_gangs(cluster),
         deliveries=memory.deliveries,
+        charges=books.compared,
     )
     required = {p.id: cloud[p.id].required for p in policy.pools if p.id in cloud} if cloud is not None else {}
     ours = {p.id for p in policy.pools}
@@ -144,6 +157,8 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
         replaced=_replaced(pools, required, memory, now),
         orphans=tuple(m.open_action for i, m in memory.pools.items() if m.open_action is not None and i not in ours),
         pods=cluster.pods if cluster else (),
+        charged=books.charged,
+        seed=books.seed,
     )
 
 

@@ -97,6 +97,7 @@ class StoreCollector(Collector):
         yield from self._seen(picture)
         yield from self._open_actions(picture, counts)
         yield from self._money(picture)
+        yield from self._charges(picture)
         yield from self._sources(picture, counts)
         if kept is not None:
             age = max(0.0, (self._clock.now() - kept[1]).total_seconds())
@@ -178,6 +179,20 @@ class StoreCollector(Collector):
             amount = number(budget.get(name))
             if amount is not None:
                 yield gauge(f"budget_{name}", text, [((), amount)])
+
+    def _charges(self, picture: Mapping[str, Any]) -> Iterator[Metric]:
+        """How the ledger compares with what Civo charged, as of Civo's last answer."""
+        found = picture.get("charges") or {}
+        text = "Node-seconds of the month that Civo charged less those of the ledger."
+        off = [((str(s["size"]),), 3600 * (number(s.get("difference_hours")) or 0.0)) for s in found.get("sizes") or ()]
+        yield gauge("charges_difference_seconds", text, off, "size")
+        text = "Time of the month charged under a code without a price, in seconds."
+        unpriced = [((str(c["code"]),), 3600 * (number(c.get("hours")) or 0.0)) for c in found.get("unpriced") or ()]
+        yield gauge("charges_unpriced_seconds", text, unpriced, "code")
+        at = moment(found.get("answered_at"))
+        if at is not None:
+            age = max(0.0, (self._clock.now() - at).total_seconds())
+            yield gauge("charges_age_seconds", "Age of Civo's last answer on what it charged, in seconds.", [((), age)])
 
     def _sources(self, picture: Mapping[str, Any], counts: Mapping[str, Any]) -> Iterator[Metric]:
         sources = [s for s in picture.get("sources") or () if s.get("configured", True) and s.get("source") != "store"]

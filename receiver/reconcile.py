@@ -46,6 +46,10 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     looked = look(sources, policy, now)
     offers = {s.pool: s.offer for s in looked.facts.pools if s.offer is not None}
     store.saw(looked.lives, looked.required, now, works=looked.works, drifts=looked.drifts, offers=offers)
+    if looked.charged is not None:
+        store.keep_charged(looked.charged)
+    if looked.seed is not None:
+        store.keep_seed(looked.seed)
     facts = _settle(looked.facts, store, policy, now)
     facts = _stop_removals(facts, looked.replaced, store, policy, now)
     _let_go_of_orphans(looked.orphans, policy, hands, store, now)

@@ -5,18 +5,20 @@ and the answers (they carry passwords and a kubeconfig) out of every message.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import NoReturn
 
 import requests
 from requests.auth import AuthBase
 
+from receiver.adapters.civo_charges import charges_of, stamp
 from receiver.adapters.civo_errors import GONE, refusal
 from receiver.adapters.civo_shapes import cloud_pools, required_pools
 from receiver.adapters.sessions import quick_session, retry_after, shown, wire_failure
 from receiver.clock import SystemClock
-from receiver.ports import CloudPool, Did, Receipt, TryLater, WontWork
+from receiver.core.charges import distinct, windows
+from receiver.ports import Charges, CloudPool, Did, Receipt, TryLater, WontWork
 
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # an id must not be able to change the path it stands in
 
@@ -121,6 +123,15 @@ class CivoCloud:
             raise
         return Receipt(did=Did.DONE, sentence=f"asked Civo to delete instance {instance}")
 
+    def charges(self, frm: datetime, to: datetime) -> Charges:
+        """Return the charges of the whole account, of every region; a record that two windows show counts once."""
+        found: list[Charges] = []
+        for begin, end in windows(frm, to):
+            query = {"from": stamp(begin), "to": stamp(end)}
+            found.append(charges_of(self._send("GET", "/v2/charges", "list the charges", query=query)))
+        records = distinct(r for charges in found for r in charges.records)
+        return Charges(records=records, unreadable=tuple(u for charges in found for u in charges.unreadable))
+
     @property
     def _cluster_path(self) -> str:
         return f"/v2/kubernetes/clusters/{self.cluster_id}"
@@ -148,8 +159,15 @@ class CivoCloud:
         """A 404 without Civo's code may come from a wrong URL too: the instance is gone if the pools do not list it."""
         return all(instance != i.id for p in self.look().values() for i in p.instances)
 
-    def _send(self, method: str, path: str, doing: str, body: dict[str, object] | None = None) -> object:
-        """Send one request and return its decoded answer.
+    def _send(
+        self,
+        method: str,
+        path: str,
+        doing: str,
+        body: dict[str, object] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> object:
+        """Send one request and return its decoded answer. Without a *query* the region is asked for.
 
         Errors are raised ``from None``: those of requests and json hold the request's key and the answer's text.
         """
@@ -159,7 +177,7 @@ class CivoCloud:
             response = self._session.request(
                 method,
                 self._url + path,
-                params={"region": self.region},
+                params={"region": self.region} if query is None else dict(query),
                 json=body,
                 headers={"Accept": "application/json", "Content-Type": "application/json"},
                 auth=_Bearer(self._key),

@@ -106,6 +106,14 @@ def money(value: Any) -> Decimal:
     return amount
 
 
+def month(value: Any) -> str:
+    """Return a calendar month such as 2026-11; raise Wrong."""
+    said = text(value, "a month")
+    if not re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])", said):
+        raise Wrong(f'"{said}" is not a month', "write year and month, such as 2026-11")
+    return said
+
+
 def _decimal(said: str, problem: str, remedy: str) -> Decimal:
     if not _NUMBER.fullmatch(said):
         raise Wrong(problem, remedy)
@@ -244,6 +252,7 @@ LongerThanZero = Annotated[timedelta, BeforeValidator(longer_than_zero)]
 Period = Annotated[timedelta, BeforeValidator(period)]
 Ratio = Annotated[Decimal, BeforeValidator(ratio)]
 Money = Annotated[Decimal, BeforeValidator(money)]
+Month = Annotated[str, BeforeValidator(month)]
 Whole = Annotated[int, BeforeValidator(whole)]
 Units = Annotated[int, BeforeValidator(units)]
 Flag = Annotated[bool, BeforeValidator(flag)]

@@ -17,6 +17,7 @@ from receiver.config.fields import (
     LabelValue,
     LongerThanZero,
     Money,
+    Month,
     Period,
     PoolName,
     Ratio,
@@ -69,6 +70,13 @@ class Webhook(Section):
     max_bytes: Units = 4 * 1024 * 1024
 
 
+class StatedSpec(Section):
+    """What a month had cost, as the operator says."""
+
+    month: Month
+    usd: Money
+
+
 class BudgetSpec(Section):
     """A month's allowance."""
 
@@ -77,6 +85,7 @@ class BudgetSpec(Section):
     warn_at: Ratio = Decimal("0.5")
     hold_at: Ratio = Decimal("0.8")
     stop_at: Ratio = Decimal("1.0")
+    spent_usd_stated: StatedSpec | None = None
 
 
 class BillingSpec(Section):
@@ -86,6 +95,7 @@ class BillingSpec(Section):
     rounding: Annotated[Rounding, BeforeValidator(one_of(Rounding))] = Rounding.CEIL
     anchor: Annotated[Anchor, BeforeValidator(one_of(Anchor))] = Anchor.INSTANCE
     removal_margin: Duration = timedelta(minutes=5)
+    charges_tolerance_usd: Money = Decimal(10)
 
 
 class LimitsSpec(Section):

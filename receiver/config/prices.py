@@ -18,10 +18,13 @@ from receiver.config.fields import Money, Text, Units, text
 from receiver.config.mistakes import ConfigError, Mistake, Wrong, nearest, spell
 from receiver.config.model import Configuration, PoolSpec, Section
 from receiver.config.validation import validate
+from receiver.core.charges import NODE
+from receiver.core.policy import ChargePrice
 
 # No GPU-hour is sold outside these; what is, was meant per month or in another unit.
 LEAST = Decimal("0.05")
 MOST = Decimal(200)
+MOST_PER_GB = Decimal("0.01")  # USD per GB and hour; Civo's volumes cost a hundredth of that
 HOURS_PER_MONTH = 730  # as Civo's pricing page counts them
 
 
@@ -48,21 +51,30 @@ class SizePrice(Section):
     gpus: Units | None = None
 
 
+class CodePrice(Section):
+    """What a charge that is no node of a priced size costs in USD: per hour, or per GB and hour."""
+
+    usd_per_hour: Money | None = None
+    usd_per_gb_hour: Money | None = None
+
+
 class PriceFile(Section):
-    """A price file: when and where its prices were read, and the prices."""
+    """A price file: when and where its prices were read, the prices of sizes, and those of other charges by code."""
 
     as_of: Annotated[date, BeforeValidator(_day)]
     source: Text
     kinds: dict[str, Kind] = Field(default_factory=dict)
     sizes: dict[str, SizePrice]
+    codes: dict[str, CodePrice] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """Prices by size, the plausible range by kind of GPU, and which files they are from."""
+    """Prices by size, the plausible range by kind of GPU, prices by charge code, and which files they are from."""
 
     sizes: Mapping[str, SizePrice] = field(default_factory=dict)
     kinds: Mapping[str, Kind] = field(default_factory=dict)
+    codes: Mapping[str, CodePrice] = field(default_factory=dict)
     origins: tuple[str, ...] = ()
 
     def over(self, below: "Prices") -> "Prices":
@@ -71,7 +83,12 @@ class Prices:
         for name, price in self.sizes.items():
             known = sizes.get(name, price)
             sizes[name] = price.model_copy(update={"kind": price.kind or known.kind, "gpus": price.gpus or known.gpus})
-        return Prices(sizes=sizes, kinds={**below.kinds, **self.kinds}, origins=(*self.origins, *below.origins))
+        return Prices(
+            sizes=sizes,
+            kinds={**below.kinds, **self.kinds},
+            codes={**below.codes, **self.codes},
+            origins=(*self.origins, *below.origins),
+        )
 
 
 def per_gpu_hour(prices: Prices) -> Mapping[str, Decimal]:
@@ -108,7 +125,9 @@ def parse(content: str) -> tuple[Prices, list[Mistake]]:
         for name, price in file.sizes.items()
         for wrong in insane(price.usd_per_hour, price.gpus or 1, spell(("sizes", name, "usd_per_hour")))
     ]
-    return Prices(sizes=file.sizes, kinds=file.kinds, origins=(f"{file.source} ({file.as_of})",)), mistakes
+    mistakes += [wrong for name, price in file.codes.items() for wrong in _insane_code(price, spell(("codes", name)))]
+    origins = (f"{file.source} ({file.as_of})",)
+    return Prices(sizes=file.sizes, kinds=file.kinds, codes=file.codes, origins=origins), mistakes
 
 
 def overlaid(configuration: Configuration, directory: File) -> tuple[Prices, list[Mistake]]:
@@ -141,6 +160,34 @@ def insane(usd_per_hour: Decimal, gpus: int, path: str) -> Iterator[Mistake]:
             problem=f"{usd_per_hour} USD per hour is less than {LEAST}",
             remedy="write the price of one node for one hour in USD",
         )
+
+
+def _insane_code(price: CodePrice, path: str) -> Iterator[Mistake]:
+    """Yield a mistake for a charge with no price or two, and for one that was probably meant per month."""
+    if (price.usd_per_hour is None) == (price.usd_per_gb_hour is None):
+        yield Mistake(
+            path=path,
+            problem="must have one price",
+            remedy="give it usd_per_hour, or usd_per_gb_hour for what is paid by size; 0 is free",
+        )
+    for name, most in (("usd_per_hour", MOST), ("usd_per_gb_hour", MOST_PER_GB)):
+        usd = getattr(price, name)
+        if usd is not None and usd > most:
+            yield Mistake(
+                path=f"{path}.{name}",
+                problem=f"{usd} USD is more than {most}",
+                remedy=f"write the price of an hour; of a month it would be {usd / HOURS_PER_MONTH:.6f} per hour",
+            )
+
+
+def charge_prices(prices: Prices) -> Mapping[str, ChargePrice]:
+    """Return what charges cost by code: nodes of every priced size, and what the files say of other codes."""
+    nodes = {NODE + name: ChargePrice(usd_per_hour=price.usd_per_hour) for name, price in prices.sizes.items()}
+    codes = {
+        code: ChargePrice(usd_per_hour=price.usd_per_hour, usd_per_gb_hour=price.usd_per_gb_hour)
+        for code, price in prices.codes.items()
+    }
+    return {**nodes, **codes}
 
 
 def price_of(pool: PoolSpec, prices: Prices) -> Decimal | None:

@@ -9,9 +9,17 @@ from receiver.config.document import read
 from receiver.config.environment import Environment, read_environment
 from receiver.config.mistakes import ConfigError, Mistake
 from receiver.config.model import Configuration, PoolSpec
-from receiver.config.prices import Prices, commitment_warnings, overlaid, per_gpu_hour, price_of, price_warnings
+from receiver.config.prices import (
+    Prices,
+    charge_prices,
+    commitment_warnings,
+    overlaid,
+    per_gpu_hour,
+    price_of,
+    price_warnings,
+)
 from receiver.config.validation import validate
-from receiver.core.policy import Attribution, Billing, Budget, KeepUntil, Limits, Policy, Pool, Taint
+from receiver.core.policy import Attribution, Billing, Budget, KeepUntil, Limits, Policy, Pool, Stated, Taint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +112,9 @@ def _policy(configuration: Configuration, prices: Prices) -> Policy:
             warn_at=budget.warn_at,
             hold_at=budget.hold_at,
             stop_at=budget.stop_at,
+            stated=Stated(month=budget.spent_usd_stated.month, usd=budget.spent_usd_stated.usd)
+            if budget.spent_usd_stated
+            else None,
         )
         if budget
         else None,
@@ -112,6 +123,7 @@ def _policy(configuration: Configuration, prices: Prices) -> Policy:
             rounding=billing.rounding,
             anchor=billing.anchor,
             removal_margin=billing.removal_margin,
+            charges_tolerance_usd=billing.charges_tolerance_usd,
         ),
         limits=Limits(
             max_gpus=limits.max_gpus,
@@ -125,6 +137,7 @@ def _policy(configuration: Configuration, prices: Prices) -> Policy:
         keep_until=KeepUntil(
             namespaces=frozenset(configuration.keep_until.namespaces), longest=configuration.keep_until.longest
         ),
+        charge_prices=charge_prices(prices),
         attribution=Attribution(**configuration.attribution.model_dump()),
         gpu_kinds={size: price.kind for size, price in prices.sizes.items() if price.kind},
         reports=configuration.reports.policy(),

@@ -29,6 +29,8 @@ REQUIRED: Mapping[str, tuple[str, Any]] = {
     "resources": ("add what one node offers, such as resources: {nvidia.com/gpu: 1}", {"nvidia.com/gpu": "1"}),
     "max_nodes": ("add how many nodes the pool may have at most, such as max_nodes: 8", "1"),
     "monthly_usd": ("add the month's allowance, such as monthly_usd: 5000, or remove budget", "1"),
+    "month": ("add the month that it is about, such as month: 2026-11", "2026-11"),
+    "usd": ("add what the month had cost up to now, such as usd: 1200", "1"),
     "key": ("add the taint's key, such as key: gpu", "x"),
     "start_time": ('add it, such as start_time: "20:00"', "00:00"),
     "end_time": ('add it, such as end_time: "24:00"', "24:00"),

@@ -71,6 +71,7 @@ class Wanted:
     sources: Mapping[Source, SourceState] = field(default_factory=dict)
     deliveries: tuple[int, ...] = ()
     overrides: tuple[Override, ...] = ()
+    spend_unknown: str = ""  # why nobody can tell yet what the month has cost
     removals_left: int | None = None  # set pool by pool in `decide_all`: None is no limit
 
     @property
@@ -236,6 +237,7 @@ def _wanted(tally: Tally, facts: Facts, budget: BudgetView | None, empties: froz
         sources=facts.sources,
         deliveries=facts.deliveries,
         overrides=tuple(o for o in facts.overrides if o.concerns(tally.pool.id) and facts.at < o.until),
+        spend_unknown=facts.spend.unknown,
     )
 
 

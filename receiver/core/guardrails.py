@@ -88,6 +88,14 @@ def price_is_known(target: int, case: Case) -> Left | None:
     return None
 
 
+def spend_is_known(target: int, case: Case) -> Left | None:
+    """A store that does not know what the month has cost buys nothing under a budget, until it does."""
+    if target <= case.present or not case.wanted.spend_unknown:
+        return None
+    why = f"this store does not know what the month had cost before it: {case.wanted.spend_unknown}"
+    return case.present, f"{why}; budget.spent_usd_stated would tell it"
+
+
 def within_budget(target: int, case: Case) -> Left | None:
     """Growth must be covered: spent, the next paid unit of every running node and the new nodes' first."""
     budget = case.wanted.budget
@@ -268,6 +276,7 @@ def not_undone_by_others(target: int, case: Case) -> Left | None:
 GUARDRAILS: tuple[Guardrail, ...] = (
     sources_answer,
     price_is_known,
+    spend_is_known,
     within_budget,
     within_maximum,
     within_limits,

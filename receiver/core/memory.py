@@ -6,8 +6,10 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from receiver.core.actions import Action
+from receiver.core.charges import Charged
 from receiver.core.model import Backoff, Drift, LateCount, Offer
 from receiver.core.policy import BudgetChange
+from receiver.core.seed import Seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,3 +79,5 @@ class Memory:
     heartbeat_at: datetime | None = None
     deliveries: tuple[int, ...] = ()  # remembered and not considered yet
     budget_changes: tuple[BudgetChange, ...] = ()  # in force, whatever their month
+    charged: Charged | None = None  # Civo's newest answer on what it charged
+    seed: Seed | None = None  # the newest; without one this store has never known what a month had cost before it

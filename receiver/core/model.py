@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from receiver.core.actions import Action
 from receiver.core.activity import Activity
+from receiver.core.charges import Comparison
 from receiver.core.overrides import Override
 from receiver.core.pods import Pod
 from receiver.core.policy import BudgetChange, Taint
@@ -283,7 +284,7 @@ class Facts:
     """Everything one step knows, as values: the only input of `assign` besides the policy.
 
     *bound_gangs* counts, by gang, the pods that have a node. *overrides* are those that nobody has ended, in force
-    or not.
+    or not. *charges* is Civo's last answer on what it charged beside the ledger, None before the first.
     """
 
     at: datetime
@@ -298,6 +299,7 @@ class Facts:
     budget_changes: tuple[BudgetChange, ...] = ()
     deliveries: tuple[int, ...] = ()
     overrides: tuple[Override, ...] = ()
+    charges: Comparison | None = None
 
     def pool(self, pool_id: str) -> PoolState:
         """Return the state of *pool_id*. Raises KeyError for a pool that the policy does not name."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from receiver.core import charges_shown
 from receiver.core.actions import Action, Decision
 from receiver.core.assign import Assignment, Wanted
 from receiver.core.budget import BudgetView
@@ -34,6 +35,7 @@ def picture(
             for p in policy.pools
         ],
         "budget": _budget(assignment.budget),
+        "charges": charges_shown.shown(facts.charges),
         "sources": [
             {
                 "source": s.source.value,

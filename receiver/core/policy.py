@@ -92,12 +92,14 @@ class Anchor(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Billing:
     """How the cloud charges: *granularity* is one paid unit (Civo: an hour), *removal_margin* how long
-    before the next one an idle node may go."""
+    before the next one an idle node may go. *charges_tolerance_usd* is how far ledger and charges may differ per size
+    and month before people are told."""
 
     granularity: timedelta = timedelta(hours=1)
     rounding: Rounding = Rounding.CEIL
     anchor: Anchor = Anchor.INSTANCE
     removal_margin: timedelta = timedelta(minutes=5)
+    charges_tolerance_usd: Decimal = Decimal(10)
 
     @property
     def by_the_hour(self) -> bool:
@@ -124,12 +126,29 @@ class KeepOut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChargePrice:
+    """What a charge of one code costs: USD per hour, or per GB and hour; exactly one of the two is given."""
+
+    usd_per_hour: Decimal | None = None
+    usd_per_gb_hour: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stated:
+    """What the operator says that *month* (like ``2026-11``) had cost: *usd* up to when it is first read."""
+
+    month: str
+    usd: Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """A month's allowance in USD; the *_at* fields are ratios of it (0-1); the month is that of *timezone*.
 
     *monthly_usd* is the cluster's, *account_usd* the whole account's, *teams* are those of teams, and pools carry their
     own (`Pool.budget_usd`); ratios and month are the same for all. Workloads of the *passing* priority classes may
-    still be bought for from the hold line on, up to the stop line.
+    still be bought for from the hold line on, up to the stop line. *stated* is what a month had cost, as the operator
+    says.
     """
 
     monthly_usd: Decimal
@@ -141,6 +160,7 @@ class Budget:
     teams: Mapping[str, Decimal] = field(default_factory=dict)
     passing: frozenset[str] = frozenset()
     keep_out: KeepOut = field(default_factory=KeepOut)
+    stated: Stated | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +222,7 @@ class Policy:
     *unknown_after* is how long a node may be neither busy nor idle before people are told, *idle_shutdown_grace*
     how long after the notice an idle workload that consented is scaled to zero. *gpu_kinds* names the kind of GPU by
     Civo size, as the price files do, *gpu_prices* the lowest listed price of a GPU-hour of each kind in USD.
+    *charge_prices* are the prices of the account's charges by code; nodes of the pools' sizes cost what their pools say.
     """
 
     pools: tuple[Pool, ...]
@@ -217,6 +238,7 @@ class Policy:
     gpu_kinds: Mapping[str, str] = field(default_factory=dict)
     reports: ReportPolicy = field(default_factory=ReportPolicy)
     gpu_prices: Mapping[str, Decimal] = field(default_factory=dict)
+    charge_prices: Mapping[str, ChargePrice] = field(default_factory=dict)
 
     @property
     def timezone(self) -> str:

@@ -41,7 +41,7 @@ class Notice:
 
 SPEAKS_UP = (Verdict.HOLDS, Verdict.LIMITS)
 # Holds that a person may want to act on; cooldowns and back-offs end by themselves.
-WORTH_TELLING = ("price_is_known", "within_budget", "within_maximum", "within_limits")
+WORTH_TELLING = ("price_is_known", "spend_is_known", "within_budget", "within_maximum", "within_limits")
 
 
 def money(budget: BudgetView | None) -> str:

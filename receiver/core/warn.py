@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
+from receiver.core import charges_shown
 from receiver.core.assign import Assignment
 from receiver.core.counts import undone_by_others
 from receiver.core.model import Backoff, Drift, Facts, Node, PoolState, Stage
@@ -27,6 +28,7 @@ def found(facts: Facts, assignment: Assignment, drifts: Mapping[str, Drift], pol
     yield from _silent_sources(facts)
     yield from _drifted(facts, drifts, policy)
     yield from _ignored(facts, assignment, policy)
+    yield from charges_shown.notices(facts, policy)
     for pool in policy.pools:
         state = facts.pool(pool.id)
         yield from _stuck(pool, state, facts)

@@ -1,7 +1,7 @@
 """What the reconciler needs from the outside, in the domain's words, and the two ways it can fail."""
 
 from receiver.ports.clock import Clock
-from receiver.ports.cloud import Cloud, CloudPool, Instance
+from receiver.ports.cloud import Accounts, Charges, Cloud, CloudPool, Instance
 from receiver.ports.cluster import (
     CORDON_ANNOTATION,
     GANG_ANNOTATION,
@@ -28,8 +28,10 @@ __all__ = [
     "KEEP_UNTIL_ANNOTATION",
     "PROTECT_ANNOTATION",
     "SAFE_TO_EVICT_ANNOTATION",
+    "Accounts",
     "AlarmFacts",
     "Alarms",
+    "Charges",
     "Clock",
     "Cloud",
     "CloudPool",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from receiver.core.charges import Charge
 from receiver.ports.receipts import Receipt
 
 
@@ -46,3 +47,18 @@ class Cloud(Protocol):
 
     def retire(self, pool: str, instance: str) -> Receipt:
         """Delete one named instance; ALREADY when it is gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charges:
+    """What Civo charged: the records that could be read, and of every other what is wrong with it."""
+
+    records: tuple[Charge, ...] = ()
+    unreadable: tuple[str, ...] = ()
+
+
+class Accounts(Protocol):
+    """Where the account's charges are. The call may raise TryLater or WontWork."""
+
+    def charges(self, frm: datetime, to: datetime) -> Charges:
+        """Return what the whole account was charged for between *frm* and *to*, hours and no money."""

@@ -6,8 +6,10 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from receiver.core.actions import Action, Decision, Outcome
+from receiver.core.charges import Charged
 from receiver.core.memory import Memory, NodeLife
 from receiver.core.model import Backoff, Drift, LateCount, Offer
+from receiver.core.seed import Seed
 from receiver.core.signals import Alert
 from receiver.core.tell import Notice
 from receiver.ports.usage import UsageStore
@@ -80,6 +82,12 @@ class Store(UsageStore, Protocol):
         A stage of provisioning that a life has newly passed is counted in the histograms of its pool. *works* are
         pools of which a node became usable: their provisioning back-off ends. *drifts* are kept for a day. *offers*
         replace those kept, by pool; their time is written to the hour only."""
+
+    def keep_charged(self, charged: Charged) -> None:
+        """Keep Civo's answer on what it charged in place of an older one of the same month."""
+
+    def keep_seed(self, seed: Seed) -> None:
+        """Keep what a month had cost before this store watched, in place of an older one of the same month."""
 
     def decided(self, decision: Decision) -> int:
         """Store *decision* if its target, present size or (rule, verdict) pairs differ from the pool's last one.

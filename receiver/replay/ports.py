@@ -4,8 +4,11 @@ They never move the world's time. Each can be told to fail and counts its writes
 """
 
 from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
 
-from receiver.ports import CloudPool, Did, Instance, Receipt, TryLater, WontWork
+from receiver.core.charges import Charge, distinct, windows
+from receiver.ports import Charges, CloudPool, Did, Instance, Receipt, TryLater, WontWork
 from receiver.replay.kubernetes import WorldCluster
 from receiver.replay.shapes import as_pod
 from receiver.replay.switches import Switches
@@ -13,7 +16,7 @@ from receiver.replay.watching import WorldAlarms, WorldTelemetry
 from receiver.replay.world.objects import Refused
 from receiver.replay.world.world import World
 
-__all__ = ["WorldAlarms", "WorldCloud", "WorldCluster", "WorldTelemetry", "as_pod", "as_port_error"]
+__all__ = ["WorldAccounts", "WorldAlarms", "WorldCloud", "WorldCluster", "WorldTelemetry", "as_pod", "as_port_error"]
 
 LATER_CODES = frozenset(
     {
@@ -97,3 +100,35 @@ class WorldCloud(Switches):
         if pool not in self._world.pools:
             raise WontWork(f"the cluster has no pool {pool}", code="database_cluster_pool_not_found")
         return self._world.shown_count(pool)
+
+
+class WorldAccounts(Switches):
+    """The account's charges, answered by a World. *others* are charged beside its nodes; *asked* counts questions."""
+
+    def __init__(self, world: World, others: tuple[Charge, ...] = ()) -> None:
+        super().__init__()
+        self._world = world
+        self.others = others
+        self.asked = 0
+
+    def charges(self, frm: datetime, to: datetime) -> Charges:
+        """Return the records that overlap *frm* to *to*, in windows that Civo would answer."""
+        self.asked += 1
+        self.called("charges")
+        try:
+            found = [c for begin, end in windows(frm, to) for c in self._world.charges(begin, end)]
+        except Refused as refused:
+            raise as_port_error(refused) from None
+        nodes = (
+            Charge(
+                code=c.code,
+                label=c.label,
+                id=str(c.id),
+                frm=c.frm,
+                to=c.to,
+                hours=Decimal(str(c.num_hours)),
+                product=c.instance,
+            )
+            for c in found
+        )
+        return Charges(records=(*distinct(nodes), *self.others))

@@ -9,6 +9,7 @@ from receiver.web.asked import limit_asked, pool_asked, pool_called
 from receiver.web.documents import (
     action_document,
     budget_document,
+    charges_document,
     decision_document,
     mode_of,
     moment,
@@ -85,6 +86,10 @@ def blueprint(parts: WebParts) -> Blueprint:
     @routes.get("/budget")
     def budget() -> Response:
         return jsonify(budget_document(picture(), parts))
+
+    @routes.get("/charges")
+    def charges() -> Response:
+        return jsonify(charges_document(picture()))
 
     add_waiting(routes, parts, picture)
     return routes

@@ -36,6 +36,19 @@ BUDGET_FIELDS = (
     "hold_at",
     "stop_at",
 )
+CHARGES_FIELDS = (
+    "month",
+    "asked_at",
+    "answered_at",
+    "failure",
+    "records",
+    "unreadable",
+    "account_usd",
+    "unpriced",
+    "sizes",
+    "differences",
+    "differences_total",
+)
 
 
 def moment(at: datetime | None) -> str | None:
@@ -155,3 +168,10 @@ def budget_document(snapshot: Mapping[str, Any] | None, parts: WebParts) -> dict
         if document[name] is not None:
             document[name] = str(document[name])
     return plain(document)  # type: ignore[no-any-return]  # plain keeps a mapping a dict
+
+
+def charges_document(snapshot: Mapping[str, Any]) -> dict[str, Any]:
+    """Return Civo's charges beside the ledger; every field is null before Civo was first asked."""
+    found = snapshot.get("charges") or {}
+    document = {name: found.get(name) for name in CHARGES_FIELDS}
+    return plain({**document, **{k: v for k, v in found.items() if k not in document}})  # type: ignore[no-any-return]  # plain keeps a mapping a dict

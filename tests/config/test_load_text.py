@@ -9,7 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from receiver.config import ConfigError, Mode, load_file, load_text
-from receiver.core.policy import Anchor, Attribution, Billing, Budget, Fallback, Limits, Policy, Pool, Rounding, Taint
+from receiver.core.policy import (
+    Anchor,
+    Attribution,
+    Billing,
+    Budget,
+    ChargePrice,
+    Fallback,
+    Limits,
+    Policy,
+    Pool,
+    Rounding,
+    Stated,
+    Taint,
+)
 from receiver.core.windows import Window
 from tests.config.builders import POOL, QUIET, one_pool
 
@@ -22,8 +35,11 @@ kubernetes: {enabled: true}
 fallback: kubernetes
 heartbeat_interval: 30s
 webhook: {max_bytes: 1048576}
-budget: {monthly_usd: 5000, timezone: Europe/London, warn_at: 0.4, hold_at: 0.75, stop_at: 0.95}
-billing: {granularity: 1m, rounding: floor_min_one, anchor: clock, removal_margin: 10s}
+budget:
+  {monthly_usd: 5000, timezone: Europe/London, warn_at: 0.4, hold_at: 0.75, stop_at: 0.95,
+  spent_usd_stated: {month: 2026-11, usd: 1200.50}}
+billing:
+  {granularity: 1m, rounding: floor_min_one, anchor: clock, removal_margin: 10s, charges_tolerance_usd: 25}
 limits: {max_gpus: 64, max_growth_per_hour: 32, max_removals_per_hour: 60}
 attribution: {team: example.com/team, project: project}
 pools:
@@ -96,12 +112,14 @@ def test_every_key_reaches_the_policy() -> None:
             warn_at=Decimal("0.4"),
             hold_at=Decimal("0.75"),
             stop_at=Decimal("0.95"),
+            stated=Stated(month="2026-11", usd=Decimal("1200.50")),
         ),
         billing=Billing(
             granularity=timedelta(minutes=1),
             rounding=Rounding.FLOOR_MIN_ONE,
             anchor=Anchor.CLOCK,
             removal_margin=timedelta(seconds=10),
+            charges_tolerance_usd=Decimal(25),
         ),
         limits=Limits(max_gpus=64, max_growth_per_hour=32, max_removals_per_hour=60),
         fallback=Fallback.KUBERNETES,
@@ -109,6 +127,7 @@ def test_every_key_reaches_the_policy() -> None:
         attribution=Attribution(team="example.com/team", project="project"),
         gpu_kinds=settings.policy.gpu_kinds,
         gpu_prices=settings.policy.gpu_prices,
+        charge_prices=settings.policy.charge_prices,
     )
     file = settings.configuration
     assert file.mode is Mode.ACT
@@ -130,7 +149,10 @@ def test_what_is_left_out_has_the_defaults_of_the_core() -> None:
         price_usd_per_hour=Decimal("1.29"),
     )
     listed = {"gpu_kinds": settings.policy.gpu_kinds, "gpu_prices": settings.policy.gpu_prices}
-    assert settings.policy == Policy(pools=(pool,), **listed)
+    prices = settings.policy.charge_prices
+    assert settings.policy == Policy(pools=(pool,), charge_prices=prices, **listed)
+    assert prices["kube-node-an.g1.l40s.kube.x1"] == ChargePrice(usd_per_hour=Decimal("1.29"))
+    assert prices["volume"] == ChargePrice(usd_per_gb_hour=Decimal("0.0001507"))
     assert settings.policy.gpu_kinds["an.g1.l40s.kube.x1"] == "L40S"
     assert settings.configuration.mode is Mode.OBSERVE
     assert settings.configuration.kubernetes.enabled

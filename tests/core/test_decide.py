@@ -64,6 +64,13 @@ def test_a_waiting_pod_grows_the_pool_and_names_the_delivery_that_woke_the_step(
     [
         pytest.param("price_is_known", a_state(), a_policy(a_pool(price_usd_per_hour=None)), {}, id="price_is_known"),
         pytest.param(
+            "spend_is_known",
+            a_state(),
+            a_policy(budget=Budget(monthly_usd=Decimal(1000))),
+            {"spend": Spend(month="2026-11", usd=Decimal(0), unknown="Civo's charges do not answer")},
+            id="spend_is_known",
+        ),
+        pytest.param(
             "within_budget",
             a_state(),
             a_policy(budget=Budget(monthly_usd=Decimal(100))),

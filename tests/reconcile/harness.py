@@ -13,7 +13,7 @@ from receiver.core.signals import HEARTBEAT_ALERT, Alert
 from receiver.look import Sources
 from receiver.ports import Cloud, Cluster, Delivery, Store, TryLater
 from receiver.reconcile import Stepped, step
-from receiver.replay.ports import WorldAlarms, WorldCloud, WorldCluster, WorldTelemetry
+from receiver.replay.ports import WorldAccounts, WorldAlarms, WorldCloud, WorldCluster, WorldTelemetry
 from receiver.replay.world import Behaviour, Job, Timings, World, WorldConfig, WorldPool
 
 START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -81,6 +81,7 @@ class Life:
     cluster: WorldCluster = field(init=False)
     telemetry: WorldTelemetry = field(init=False)
     alarms: WorldAlarms = field(init=False)
+    accounts: WorldAccounts = field(init=False)
     wrap_cloud: Any = None
     wrap_cluster: Any = None
     _beat_at: datetime | None = None
@@ -89,6 +90,7 @@ class Life:
         """Open the ports on the world."""
         self.cloud, self.cluster = WorldCloud(self.world), WorldCluster(self.world)
         self.telemetry, self.alarms = WorldTelemetry(self.world), WorldAlarms(self.world)
+        self.accounts = WorldAccounts(self.world)
 
     @property
     def now(self) -> datetime:
@@ -99,7 +101,12 @@ class Life:
     def sources(self) -> Sources:
         """Where a step looks."""
         return Sources(
-            cloud=self.cloud, cluster=self.cluster, telemetry=self.telemetry, alarms=self.alarms, store=self.store
+            cloud=self.cloud,
+            cluster=self.cluster,
+            telemetry=self.telemetry,
+            alarms=self.alarms,
+            store=self.store,
+            accounts=self.accounts,
         )
 
     @property

@@ -206,6 +206,39 @@ def a_picture(**more: Any) -> dict[str, Any]:
             "stop_at": 1.0,
             "unpriced": ["an.g1.a100.kube.x8"],
         },
+        "charges": {
+            "month": "2026-03",
+            "asked_at": ago(minutes=7),
+            "answered_at": ago(minutes=7),
+            "failure": "",
+            "records": 14,
+            "unreadable": [],
+            "account_usd": "1301.22",
+            "unpriced": [{"code": "dbaas-small", "hours": 12.0}],
+            "sizes": [
+                {
+                    "size": "an.g1.l40s.kube.x1",
+                    "ledger_hours": 120.0,
+                    "charged_hours": 117.0,
+                    "difference_hours": -3.0,
+                    "lives": 9,
+                    "records": 9,
+                    "equal": 8,
+                }
+            ],
+            "differences": [
+                {
+                    "size": "an.g1.l40s.kube.x1",
+                    "name": "l40s-7",
+                    "ledger_hours": 9.0,
+                    "charged_hours": 6.0,
+                    "cause": "seen_late",
+                    "why": "its end was seen late: nobody looked when it went",
+                    "usd": "-3.87",
+                }
+            ],
+            "differences_total": 1,
+        },
         "sources": [
             {"source": "civo", "up": True, "at": ago(seconds=4), "detail": "", "configured": True},
             {"source": "kubernetes", "up": True, "at": ago(seconds=4), "detail": "", "configured": True},

@@ -6,8 +6,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.core.actions import Action, Decision, Outcome
+from receiver.core.charges import Charged
 from receiver.core.memory import Memory, NodeLife
 from receiver.core.model import Backoff, Drift, LateCount, Offer
+from receiver.core.seed import Seed
 from receiver.core.signals import Alert
 from receiver.core.tell import Notice
 from receiver.core.usage import Accounted, Accounting, Unwatched, Usage, WorkloadLife
@@ -183,6 +185,12 @@ class FakeStore:
 
     def notice_failed(self, notice: int, at: datetime, retry_at: datetime | None, error: str) -> None:
         raise NotImplementedError
+
+    def keep_charged(self, charged: Charged) -> None:
+        raise AssertionError("the web part does not write")
+
+    def keep_seed(self, seed: Seed) -> None:
+        raise AssertionError("the web part does not write")
 
     def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None:
         raise NotImplementedError

@@ -22,6 +22,7 @@ PATHS = [
     "/decisions/42",
     "/actions",
     "/budget",
+    "/charges",
 ]
 
 
@@ -184,6 +185,18 @@ def test_the_budget_tells_money_as_strings_and_thresholds_as_ratios() -> None:
     assert budget["configured"] is True
     assert (budget["monthly_usd"], budget["spent_usd"], budget["reserved_usd"]) == ("5000", "3120.44", "412.80")
     assert (budget["stage"], budget["warn_at"], budget["hold_at"], budget["stop_at"]) == ("warn", 0.5, 0.8, 1.0)
+
+
+def test_the_charges_tell_each_difference_with_its_cause() -> None:
+    charges = get("/charges")
+    assert (charges["month"], charges["account_usd"], charges["differences_total"]) == ("2026-03", "1301.22", 1)
+    assert [(d["name"], d["cause"], d["usd"]) for d in charges["differences"]] == [("l40s-7", "seen_late", "-3.87")]
+    assert charges["unpriced"] == [{"code": "dbaas-small", "hours": 12.0}]
+
+
+def test_before_civo_was_asked_for_its_charges_every_field_is_null() -> None:
+    charges = get("/charges", FakeStore(picture=(a_picture(charges=None), NOW)))
+    assert set(charges.values()) == {None}
 
 
 def test_without_a_budget_every_field_is_null() -> None:

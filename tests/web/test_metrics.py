@@ -294,3 +294,10 @@ def test_promtool_has_nothing_to_object() -> None:
         [PROMTOOL, "check", "metrics"], input=text_of(store), text=True, capture_output=True, check=False, timeout=30
     )
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
+
+
+def test_the_charges_are_shown_with_their_difference_age_and_what_has_no_price() -> None:
+    said = text_of(a_full_store())
+    assert 'gpu_autoscaler_charges_difference_seconds{size="an.g1.l40s.kube.x1"} -10800.0' in said
+    assert 'gpu_autoscaler_charges_unpriced_seconds{code="dbaas-small"} 43200.0' in said
+    assert "gpu_autoscaler_charges_age_seconds 420.0" in said

@@ -7,6 +7,7 @@ from sqlalchemy import Connection, delete, or_
 from receiver.adapters.store.decisions import newest_numbers
 from receiver.adapters.store.schema import (
     actions,
+    charges,
     decisions,
     deliveries,
     drifts,
@@ -25,6 +26,7 @@ DECISIONS_KEPT = timedelta(days=90)
 TOPICS_KEPT = timedelta(days=90)
 ACTIONS_KEPT = timedelta(days=400)
 LIVES_KEPT = timedelta(days=400)  # a year of spend and what a month's start still needs: 13 months
+CHARGES_KEPT = timedelta(days=400)
 
 
 def prune(connection: Connection, now: datetime) -> int:
@@ -46,6 +48,7 @@ def prune(connection: Connection, now: datetime) -> int:
         delete(outbox).where(settled),
         delete(drifts).where(drifts.c.at < now - DRIFTS_KEPT),
         delete(topics).where(topics.c.told_at < now - TOPICS_KEPT),
+        delete(charges).where(charges.c.asked_at < now - CHARGES_KEPT),
         delete(node_lives).where(node_lives.c.gone_at < now - LIVES_KEPT),
         delete(workload_lives).where(workload_lives.c.ended_at < now - LIVES_KEPT),
         delete(usage).where(usage.c.month < oldest),

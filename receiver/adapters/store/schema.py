@@ -264,3 +264,25 @@ marks = Table(  # the newest time something happened
     Column("name", PlainText, primary_key=True),
     Column("at", Moment, nullable=False),
 )
+
+charges = Table(  # what Civo said that it charged, by month: its last answer
+    "charges",
+    metadata,
+    Column("month", PlainText, primary_key=True),
+    Column("asked_at", Moment, nullable=False),
+    Column("answered_at", Moment),
+    Column("records", Json, nullable=False),
+    Column("unreadable", Json, nullable=False),
+    Column("failure", PlainText, nullable=False),
+    Column("failing_since", Moment),
+)
+
+seeds = Table(  # what a month had cost before this store watched
+    "seeds",
+    metadata,
+    Column("month", PlainText, primary_key=True),
+    Column("at", Moment, nullable=False),
+    Column("hours", Json, nullable=False),
+    Column("usd", Exact, nullable=False),
+    Column("stated", Exact),
+)

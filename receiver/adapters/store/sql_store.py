@@ -3,19 +3,22 @@
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, make_url, select
 
-from receiver.adapters.store import decisions, inbox, ledger, notices, pruning, schema, sightings, totals
+from receiver.adapters.store import charges, decisions, inbox, ledger, notices, pruning, schema, sightings, totals
 from receiver.adapters.store.database import LOCK_WAIT_SECONDS, Database, put
 from receiver.adapters.store.migrate import upgrade
 from receiver.adapters.store.urls import VARIABLE, database_file, is_in_memory, is_sqlite, parse
 from receiver.adapters.store.usage_store import SqlUsage
 from receiver.core.actions import Action, Decision, Outcome
+from receiver.core.charges import Charged
 from receiver.core.memory import Memory, NodeLife
 from receiver.core.model import Backoff, Drift, LateCount, Offer
+from receiver.core.seed import Seed
 from receiver.core.signals import Alert
 from receiver.core.tell import Notice
 from receiver.ports import Delivery, StoredAction, StoredDecision, StoredNotice, TryLater, WontWork
@@ -88,6 +91,7 @@ class SqlStore(SqlUsage):
         self._database = database
         self._picture: tuple[Mapping[str, Any], datetime] | None = None  # as last read
         self._last_read: Memory | None = None  # while it is what pools and lives hold
+        self._charged: Charged | None = None  # as last read
 
     def close(self) -> None:
         """Let go of every connection."""
@@ -124,6 +128,8 @@ class SqlStore(SqlUsage):
         """See Store. Removals of the last hour count however their action ended: the nodes are gone."""
         with self._database.read() as connection:
             found = ledger.memory(connection, now, month_start)
+            self._charged = charges.charged(connection, self._charged)
+            found = replace(found, charged=self._charged, seed=charges.seed(connection))
         self._last_read = found
         return found
 
@@ -146,6 +152,16 @@ class SqlStore(SqlUsage):
         with self._write_memory() as connection:
             new = sightings.new_offers(last_read, offers or {})
             sightings.saw(connection, lives, required, at, works, drifts or {}, new)
+
+    def keep_charged(self, charged: Charged) -> None:
+        """See Store."""
+        with self._database.write() as connection:
+            charges.keep_charged(connection, charged)
+
+    def keep_seed(self, seed: Seed) -> None:
+        """See Store."""
+        with self._database.write() as connection:
+            charges.keep_seed(connection, seed)
 
     # --- decisions and actions
 

@@ -22,6 +22,7 @@ def upgrade() -> None:
     _usage()
     _notices()
     _figures()
+    _charges()
 
 
 def _deliveries() -> None:
@@ -249,6 +250,27 @@ def _notices() -> None:
         sa.Column("told_at", TIME, nullable=False),
     )
     op.create_index("topics_by_told_at", "topics", ["told_at"])
+
+
+def _charges() -> None:
+    op.create_table(
+        "charges",
+        sa.Column("month", sa.Text, primary_key=True),
+        sa.Column("asked_at", TIME, nullable=False),
+        sa.Column("answered_at", TIME),
+        sa.Column("records", sa.Text, nullable=False),
+        sa.Column("unreadable", sa.Text, nullable=False),
+        sa.Column("failure", sa.Text, nullable=False),
+        sa.Column("failing_since", TIME),
+    )
+    op.create_table(
+        "seeds",
+        sa.Column("month", sa.Text, primary_key=True),
+        sa.Column("at", TIME, nullable=False),
+        sa.Column("hours", sa.Text, nullable=False),
+        sa.Column("usd", sa.Text, nullable=False),
+        sa.Column("stated", sa.Text),
+    )
 
 
 def _figures() -> None:

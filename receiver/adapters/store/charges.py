@@ -1,0 +1,66 @@
+"""Civo's last answer on what it charged, and what months had cost before this store watched."""
+
+from collections.abc import Sequence
+from dataclasses import astuple, fields
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from receiver.adapters.store.database import put
+from receiver.adapters.store.schema import charges, seeds
+from receiver.core.charges import Charge, Charged
+from receiver.core.seed import Seed
+
+FIELDS = tuple(f.name for f in fields(Charge))
+NEWEST = select(charges).order_by(charges.c.month.desc()).limit(1)
+NEWEST_ASKED = select(charges.c.month, charges.c.asked_at).order_by(charges.c.month.desc()).limit(1)
+SEED = select(seeds).order_by(seeds.c.month.desc()).limit(1)
+
+
+def keep_charged(connection: Connection, charged: Charged) -> None:
+    """Keep *charged* in place of an older answer for its month."""
+    row = {
+        "month": charged.month,
+        "asked_at": charged.asked_at,
+        "answered_at": charged.answered_at,
+        "records": {"fields": list(FIELDS), "rows": [list(astuple(r)) for r in charged.records]},
+        "unreadable": list(charged.unreadable),
+        "failure": charged.failure,
+        "failing_since": charged.failing_since,
+    }
+    put(connection, charges, row)
+
+
+def charged(connection: Connection, held: Charged | None) -> Charged | None:
+    """Return the newest month's answer; *held* is not read again while it is that."""
+    newest = connection.execute(NEWEST_ASKED).first()
+    if newest is None:
+        return None
+    if held is not None and (held.month, held.asked_at) == (newest.month, newest.asked_at):
+        return held
+    row = connection.execute(NEWEST).mappings().one()
+    return Charged(
+        month=row["month"],
+        asked_at=row["asked_at"],
+        answered_at=row["answered_at"],
+        records=tuple(_charge(row["records"]["fields"], values) for values in row["records"]["rows"]),
+        unreadable=tuple(row["unreadable"]),
+        failure=row["failure"],
+        failing_since=row["failing_since"],
+    )
+
+
+def keep_seed(connection: Connection, seed: Seed) -> None:
+    """Keep *seed* in place of an older one for its month."""
+    row = {"month": seed.month, "at": seed.at, "hours": dict(seed.hours), "usd": seed.usd, "stated": seed.stated}
+    put(connection, seeds, row)
+
+
+def seed(connection: Connection) -> Seed | None:
+    """Return the newest month's seed."""
+    row = connection.execute(SEED).mappings().first()
+    return None if row is None else Seed(**row)
+
+
+def _charge(names: Sequence[str], values: Sequence[Any]) -> Charge:
+    return Charge(**dict(zip(names, values, strict=True)))

@@ -1,0 +1,70 @@
+"""What a month had cost before this ledger began: a lost or new store does not start from nothing.
+
+The seed is made once. It is Civo's charges for nodes of our sizes that the ledger does not have, or what the operator
+states. Other clusters of the account that use the same sizes are in it too: who is who cannot be told for nodes that
+are gone, so it errs to the safe side.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+
+from receiver.core.charges import Comparison, node_price
+from receiver.core.policy import Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seed:
+    """What *month* had cost when the ledger began to watch, at *at*: *hours* by size, or *usd* beside what it knew.
+
+    *stated* is the month's spend as the operator stated it then; None when the charges told.
+    """
+
+    month: str
+    at: datetime
+    hours: Mapping[str, Decimal] = field(default_factory=dict)
+    usd: Decimal = Decimal(0)
+    stated: Decimal | None = None
+
+
+def stated_for(policy: Policy, month: str) -> Decimal | None:
+    """What the operator says that *month* had cost, if anything."""
+    stated = policy.budget.stated if policy.budget else None
+    return stated.usd if stated is not None and stated.month == month else None
+
+
+def new_seed(
+    held: Seed | None, compared: Comparison | None, ledger_usd: Decimal, policy: Policy, month: str, now: datetime
+) -> Seed | None:
+    """Return the seed to keep from now on, or None when *held* stands or nothing can be said yet.
+
+    The living nodes must be in the ledger: *ledger_usd* is what it knows of the month. A stated amount is the whole
+    month's up to now; one that is stated anew takes the place of what was held.
+    """
+    stated = stated_for(policy, month)
+    if stated is not None and (held is None or (held.month, held.stated) != (month, stated)):
+        return Seed(month=month, at=now, usd=max(Decimal(0), stated - ledger_usd), stated=stated)
+    if held is not None or compared is None or compared.charged.answered_at is None or compared.charged.unreadable:
+        return None
+    if compared.charged.month != month:
+        return None
+    hours = {found.size: found.spare_hours for found in compared.sizes if found.spare_hours}
+    return Seed(month=month, at=now, hours=hours)
+
+
+def seeded_usd(seed: Seed | None, policy: Policy, month: str) -> tuple[Decimal, tuple[str, ...]]:
+    """USD that *seed* adds to *month*, at the prices of now, and the sizes of it that have none."""
+    if seed is None or seed.month != month:
+        return Decimal(0), ()
+    prices = {size: node_price(size, policy) for size in seed.hours}
+    usd = sum((seed.hours[size] * price for size, price in prices.items() if price is not None), seed.usd)
+    return usd, tuple(sorted(size for size, price in prices.items() if price is None))
+
+
+def seeded_by_pool(seed: Seed | None, policy: Policy, month: str) -> tuple[tuple[str, Decimal], ...]:
+    """USD that *seed* adds to each pool. Pools that share a size get all of it each: nobody can tell which it was."""
+    if seed is None or seed.month != month:
+        return ()
+    shares = [(p.id, seed.hours.get(p.size, Decimal(0)) * (p.price_usd_per_hour or 0)) for p in policy.pools]
+    return tuple((pool, usd) for pool, usd in shares if usd)
