@@ -222,7 +222,7 @@ class Policy:
     *unknown_after* is how long a node may be neither busy nor idle before people are told, *idle_shutdown_grace*
     how long after the notice an idle workload that consented is scaled to zero. *gpu_kinds* names the kind of GPU by
     Civo size, as the price files do, *gpu_prices* the lowest listed price of a GPU-hour of each kind in USD.
-    *charge_prices* are the prices of the account's charges by code; nodes of the pools' sizes cost what their pools say.
+    *charge_prices* are the prices of the account's charges by code; of the pools' sizes the pools say it.
     """
 
     pools: tuple[Pool, ...]

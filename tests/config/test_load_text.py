@@ -148,9 +148,9 @@ def test_what_is_left_out_has_the_defaults_of_the_core() -> None:
         max_nodes=8,
         price_usd_per_hour=Decimal("1.29"),
     )
-    listed = {"gpu_kinds": settings.policy.gpu_kinds, "gpu_prices": settings.policy.gpu_prices}
+    kinds, per_gpu = settings.policy.gpu_kinds, settings.policy.gpu_prices
     prices = settings.policy.charge_prices
-    assert settings.policy == Policy(pools=(pool,), charge_prices=prices, **listed)
+    assert settings.policy == Policy(pools=(pool,), charge_prices=prices, gpu_kinds=kinds, gpu_prices=per_gpu)
     assert prices["kube-node-an.g1.l40s.kube.x1"] == ChargePrice(usd_per_hour=Decimal("1.29"))
     assert prices["volume"] == ChargePrice(usd_per_gb_hour=Decimal("0.0001507"))
     assert settings.policy.gpu_kinds["an.g1.l40s.kube.x1"] == "L40S"
