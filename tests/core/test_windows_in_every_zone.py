@@ -52,6 +52,10 @@ def around(zone: str) -> Iterator[datetime]:
         yield from (change - 5 * HOUR, change - AN_INSTANT, change, change + 90 * MINUTE)
 
 
+def offset(zone: str, moment: datetime) -> timedelta:
+    return moment.astimezone(ZoneInfo(zone)).utcoffset() or timedelta(0)
+
+
 def minute_of(moment: datetime, zone: str) -> int:
     there = moment.astimezone(ZoneInfo(zone))
     return there.hour * 60 + there.minute
@@ -59,12 +63,15 @@ def minute_of(moment: datetime, zone: str) -> int:
 
 def windows_at(zone: str, moment: datetime) -> Iterator[Window]:
     """Windows that begin or end where the clock of *zone* jumps at *moment*, and some that people write."""
+    there = ZoneInfo(zone)
     before, after = minute_of(moment - MINUTE, zone), minute_of(moment, zone)
     low, high = sorted((before, after))
     yield Window(name="nights", location=zone, times=NIGHTS)
-    yield Window(name="weekend", location=zone, weekdays=((0, 0), (6, 6)))
     yield Window(name="in the jump", location=zone, times=((low, high + 1),))
     yield Window(name="from the jump on", location=zone, times=((after, min(MIDNIGHT, after + 45)),))
+    length = abs(offset(zone, moment - MINUTE) - offset(zone, moment)) // MINUTE
+    within = ((after if moment.astimezone(there).fold else before + 1) + length // 2) % MIDNIGHT
+    yield Window(name="from within the jump on", location=zone, times=((within, min(MIDNIGHT, within + 60)),))
     yield Window(name="on the last day", location=zone, days_of_month=((-1, -1),), times=((30, MIDNIGHT),))
 
 
@@ -90,7 +97,7 @@ def test_nothing_changes_before_the_next_change_and_something_does_at_it() -> No
     for window, at in every():
         change = next_change([window], at)
         now = is_open(window, at)
-        seen = [at + n * 15 * MINUTE for n in range(1, 36)]  # over the jump and three hours more
+        seen = [at + n * 15 * MINUTE for n in range(1, 24)]  # over the jump and an hour more
         if change is not None:
             assert at < change, (window, at)
             assert change.utcoffset() == timedelta(0), (window, at)
