@@ -81,7 +81,7 @@ def _may_have(run: "Run", plan: PoolPlan) -> int:
 
 def _at_rest(run: "Run", plan: PoolPlan) -> int:
     never = run.scenario.behaviour.get("decrement") == "never"
-    return run.world.pools[plan.id].required if never else _rest(plan)
+    return run.world.pools[plan.id].required if never else max(_rest(plan), _hosts(run, plan))
 
 
 def _rest(plan: PoolPlan) -> int:
