@@ -66,7 +66,9 @@ def _counts(pool: Mapping[str, Any]) -> str:
 
 
 def _bounds(pool: Mapping[str, Any]) -> str:
-    return f"{_known(pool.get('min_nodes'))} to {_known(pool.get('max_nodes'))}"
+    windows = pool.get("windows") or ()
+    named = f" (window {', '.join(windows)})" if windows else ""
+    return f"{_known(pool.get('min_nodes'))} to {_known(pool.get('max_nodes'))}{named}"
 
 
 def _waiting(pool: Mapping[str, Any]) -> str:

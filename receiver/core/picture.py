@@ -99,6 +99,7 @@ def _pool(
         "wanted": state.required + wanted.new_nodes if known else None,
         "min_nodes": wanted.bounds.min_nodes,
         "max_nodes": wanted.bounds.max_nodes,
+        "windows": list(wanted.bounds.names),
         "gpus_per_node": pool.gpus_per_node,
         "price_usd_per_hour": None if price is None else str(price),
         "utilization": state.utilization if usable else None,  # an average outlives the nodes it was taken from

@@ -162,6 +162,11 @@ def test_a_pool_whose_nodes_never_came_and_whose_count_others_moved_says_so(url:
     assert "(Civo still counts 1 removed node more); somebody else changed the count 2 times in the last day" in said
 
 
+def test_open_windows_stand_behind_the_bounds_that_they_make(url: str, store: FakeStore) -> None:
+    keep(store, pools=[a_pool(max_nodes=2, windows=["nights", "weekends"])])
+    assert "allowed 0 to 2 (window nights, weekends); 1 GPU waited for" in explain(url, "pool", "l40s").stdout
+
+
 def test_a_pool_whose_back_off_is_over_tries_one_node_at_a_time(url: str, store: FakeStore) -> None:
     provisioning = {"until": (NOW - timedelta(minutes=1)).isoformat(), "reason": "l40s-3 boots", "failures": 2}
     keep(store, pools=[a_pool(provisioning=provisioning, waits=[])])

@@ -40,7 +40,7 @@ def test_a_window_that_closes_the_pool_lets_running_work_finish_and_serves_what_
 ) -> None:
     life = a_life(store, CLOSED)
     life.submit(a_job("long", duration=3 * HOUR), a_job("short", duration=80 * MINUTE))
-    life.run(OPENS - life.now + MINUTE)
+    life.run(OPENS - life.now + MINUTE, tick=MINUTE)
     assert len(living(life)) == 2
     life.run(HOUR, tick=2 * MINUTE)
     assert [job.id for job in life.world.finished] == ["short"]

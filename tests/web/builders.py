@@ -83,6 +83,7 @@ def a_pool(**more: Any) -> dict[str, Any]:
         "wanted": 4,
         "min_nodes": 0,
         "max_nodes": 8,
+        "windows": [],
         "gpus_per_node": 1,
         "price_usd_per_hour": "1.29",
         "utilization": 0.8125,

@@ -109,6 +109,11 @@ def test_backoff_silence_and_cooldown_are_told() -> None:
     assert "No growth: cooldown, ends in 20 s : it grew at 2026-03-10 14:29:50 UTC" in text
 
 
+def test_open_windows_stand_behind_the_bounds_that_they_make() -> None:
+    text = words(page(store=showing(pools=[a_pool(max_nodes=2, windows=["nights", "weekends"])])))
+    assert "0–2 nodes (window nights, weekends) · 81 % used" in text
+
+
 def test_the_budget_tells_spend_reservation_and_what_has_no_price() -> None:
     text = words(page())
     assert "$3,120.44 of $5,000.00 spent (62 %), $412.80 reserved." in text
