@@ -99,6 +99,7 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     registry = CollectorRegistry()
     registry.register(instruments)
     registry.register(StoreCollector(store, settings.policy, clock, mode=mode))
+    operator = settings.environment.operator_token
     app = create_web(
         WebParts(
             webhook_tokens=tuple(t.get_secret_value() for t in settings.environment.webhook_tokens),
@@ -112,6 +113,7 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
             instruments=instruments,
             max_body_bytes=settings.configuration.webhook.max_bytes,
             version=installed_version(),
+            operator_token=operator.get_secret_value() if operator else None,
         )
     )
     app.extensions[EXTENSION] = Running(settings=settings, store=store, loop=loop, courier=courier)

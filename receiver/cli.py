@@ -1,28 +1,21 @@
 """The command line: `gpu-autoscaler COMMAND`."""
 
-import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NoReturn
 
 import click
 
 from receiver import screen
-from receiver.adapters.api import NotThereError, ServerApi
+from receiver.asking import as_json, print_json, print_lines, refuse, server
 from receiver.clock import SystemClock
-from receiver.config import ConfigError, load, load_file, server_url
+from receiver.config import ConfigError, load, load_file
 from receiver.config.show import describe
-from receiver.ports import Clock, TryLater
+from receiver.override_commands import override
+from receiver.ports import Clock
 
-NOT_FOUND = 1
-UNUSABLE = 2  # the exit status for a configuration that cannot be used, as for a wrong command line
-UNREACHABLE = 3
-PORT_FORWARD = "kubectl port-forward -n gpu-autoscaler svc/gpu-autoscaler 8080:8080"
 POD = re.compile(r"(?P<namespace>[a-z0-9][a-z0-9-]*)/(?P<name>[a-z0-9][a-z0-9.-]*)")
 
 
@@ -40,15 +33,6 @@ def main() -> None:
     """Scale Civo GPU node pools from Prometheus alerts, within a budget, and say why."""
 
 
-def _refuse(error: ConfigError) -> NoReturn:
-    """List every mistake on standard error and exit."""
-    count = len(error.mistakes)
-    click.echo(f"cannot be used: {count} mistake{'s' if count != 1 else ''}", err=True)
-    for mistake in error.mistakes:
-        click.echo(f"  {mistake}", err=True)
-    sys.exit(UNUSABLE)
-
-
 @main.command("check-config")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 def check_config(file: Path | None) -> None:
@@ -60,7 +44,7 @@ def check_config(file: Path | None) -> None:
     try:
         lines = list(describe(load(os.environ) if file is None else load_file(file)))
     except ConfigError as error:
-        _refuse(error)
+        refuse(error)
     for line in lines:
         click.echo(line)
 
@@ -75,7 +59,7 @@ def serve() -> None:
     try:
         load(os.environ)
     except ConfigError as error:
-        _refuse(error)
+        refuse(error)
     command = [sys.executable, "-m", "gunicorn", "--config", "python:receiver.gunicorn_conf"]
     os.execv(sys.executable, command)  # noqa: S606 (our own interpreter and arguments; gunicorn takes over the process)
 
@@ -90,9 +74,6 @@ def explain() -> None:
     """
 
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Print what the server answered, as JSON.")
-
-
 @explain.command("pod")
 @click.argument("pod", metavar="NAMESPACE/NAME")
 @as_json
@@ -102,12 +83,12 @@ def explain_pod(clock: Clock | None, pod: str, as_json: bool) -> None:
     named = POD.fullmatch(pod)
     if named is None:
         raise click.BadParameter("write NAMESPACE/NAME, such as ml/train-0", param_hint="NAMESPACE/NAME")
-    with _server(as_json) as server:
-        answer = server.get("waiting", named["namespace"], named["name"])
+    with server(as_json=as_json) as api:
+        answer = api.get("waiting", named["namespace"], named["name"])
     if as_json:
-        _print_json(answer.document)
+        print_json(answer.document)
     else:
-        _print(screen.about_pod(answer.document, answer.at, (clock or SystemClock()).now()))
+        print_lines(screen.about_pod(answer.document, answer.at, (clock or SystemClock()).now()))
 
 
 @explain.command("pool")
@@ -116,49 +97,17 @@ def explain_pod(clock: Clock | None, pod: str, as_json: bool) -> None:
 @click.pass_obj
 def explain_pool(clock: Clock | None, name: str, as_json: bool) -> None:
     """Say how many nodes a pool has, how many it should have, and every rule that spoke about it."""
-    with _server(as_json) as server:
-        answer = server.get("pools", name)
+    with server(as_json=as_json) as api:
+        answer = api.get("pools", name)
         number = answer.document.get("decision")
-        decision = server.get("decisions", str(number)).document if number is not None else None
+        decision = api.get("decisions", str(number)).document if number is not None else None
     if as_json:
-        _print_json({"pool": answer.document, "decision": decision})
+        print_json({"pool": answer.document, "decision": decision})
     else:
-        _print(screen.about_pool(answer.document, decision, answer.at, (clock or SystemClock()).now()))
+        print_lines(screen.about_pool(answer.document, decision, answer.at, (clock or SystemClock()).now()))
 
 
-@contextmanager
-def _server(as_json: bool) -> Iterator[ServerApi]:
-    """The server to ask; what goes wrong with asking ends the command with its exit status and a remedy."""
-    try:
-        server = ServerApi(server_url(os.environ))
-    except ConfigError as error:
-        _refuse(error)
-    try:
-        yield server
-    except NotThereError as error:
-        if as_json:
-            _print_json(error.document)
-        else:
-            _print(screen.about_problem(error.document), err=True)
-        sys.exit(NOT_FOUND)
-    except TryLater as error:
-        click.echo(f"the server at {server.shown} cannot be asked: {error}", err=True)
-        if not error.code.startswith("http_"):  # it did answer, and said itself what helps
-            click.echo(
-                f"what to do: set GPU_AUTOSCALER_URL to where it listens, perhaps after `{PORT_FORWARD}`", err=True
-            )
-        sys.exit(UNREACHABLE)
-    finally:
-        server.close()
-
-
-def _print(lines: Iterable[str], *, err: bool = False) -> None:
-    for line in lines:
-        click.echo(line, err=err)
-
-
-def _print_json(document: Any) -> None:
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+main.add_command(override)
 
 
 if __name__ == "__main__":

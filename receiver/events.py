@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import structlog
 
 from receiver.act import Hands
-from receiver.core import tell, warn
+from receiver.core import keep_until, tell, warn
 from receiver.core.actions import Change, Decision, Verdict
 from receiver.core.pods import Pod
 from receiver.ports import TryLater, WontWork
@@ -44,6 +44,9 @@ def tell_the_rest(work: Work) -> None:
     )
     for notice in notices:
         work.store.say(notice, work.now)
+    for notice, ignored in keep_until.ignored(facts.pools, policy.keep_until, work.now).items():
+        if work.store.say(notice, work.now):
+            _announce(work.hands, ignored[:EVENTS_PER_ACTION], "KeepUntilIgnored", notice.body)
 
 
 def _newly_held(work: Work) -> Sequence[Decision]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from receiver.core.activity import Use, judge
+from receiver.core.keep_until import kept
 from receiver.core.memory import Memory, NodeLife
 from receiver.core.model import Stage
 from receiver.core.pods import Pod, PodPhase
@@ -40,7 +41,9 @@ def lives_of(
                 stage = stage_of(instance, nodes.get(instance.id), cluster is not None, pool)
                 known_as = nodes[instance.id].name if instance.id in nodes else instance.hostname
                 sight = _Sight(stage=stage, pods=held.get(known_as, ()), active=known_as in active)
-                listed[instance.id] = _life(old, instance, pool, sight, now)
+                life = _life(old, instance, pool, sight, now)
+                until, kept_for = kept((life.kept_until, life.kept_for), sight.pods, policy.keep_until, now)
+                listed[instance.id] = replace(life, kept_until=until, kept_for=kept_for)
             elif old is not None:  # its pool left the configuration: it still costs what it cost
                 listed[instance.id] = replace(old, idle_since=None)
     gone = (

@@ -144,6 +144,7 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
         bound_gangs=_bound_gangs(cluster),
         deliveries=memory.deliveries,
         charges=books.compared,
+        overrides=memory.overrides,
     )
     required = {p.id: cloud[p.id].required for p in policy.pools if p.id in cloud} if cloud is not None else {}
     ours = {p.id for p in policy.pools}
@@ -254,6 +255,8 @@ def _node(instance: Instance, pool: Pool, seen: _Seen, past: PoolMemory) -> Node
         seen_since=life.seen_at if life else None,
         unknown_since=life.unknown_since if life else None,
         lost_at=life.lost_at if life else None,
+        kept_until=life.kept_until if life else None,
+        kept_for=life.kept_for if life else "",
         allocatable=dict(node.allocatable) if node else {},
         pods=pods,
         idle_since=life.idle_since if life and stage is Stage.USABLE and not pods else None,

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from receiver.core import stages
 from receiver.core.actions import ActionKind, Change, OutcomeKind
 from receiver.core.model import SignalAction
+from receiver.core.overrides import OverrideKind
 from receiver.core.policy import Policy, Pool
 from receiver.families import PREFIX, Row, counter, filled, gauge, histogram, moment, number
 from receiver.ports import Clock, Store, TryLater, WontWork
@@ -156,6 +157,10 @@ class StoreCollector(Collector):
         yield gauge("pool_nodes_min", "Fewest nodes that policy and windows ask for now.", least, "pool")
         yield gauge("pool_nodes_max", "Most nodes that policy and windows allow now.", most, "pool")
         away = [((p.id,), float(any(w.get("kind") == "backoff" for w in _waits(entry)))) for p, entry in known if entry]
+        spoken = {p.id: {str(o.get("kind")) for o in entry.get("overrides") or ()} for p, entry in known if entry}
+        said = [((pool, k.value), float(k.value in kinds)) for pool, kinds in spoken.items() for k in OverrideKind]
+        text = "Whether an override of this kind is in force for a pool (1) or not (0)."
+        yield gauge("override_active", text, said, "pool", "kind")
         yield gauge("pool_backoff", "Whether a pool backs off after failures (1).", away, "pool")
         yield _waits_until(known)
 

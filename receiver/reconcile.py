@@ -9,7 +9,7 @@ import structlog
 from receiver.account import account_for_usage
 from receiver.act import Hands, Progress, WriterLostError, carry_out, settled
 from receiver.backoffs import removals_stopped
-from receiver.core import tell, warn
+from receiver.core import override_notices, tell, warn
 from receiver.core.actions import Action, ActionKind, Change, Decision, Outcome, OutcomeKind, VictimStage
 from receiver.core.assign import Assignment, assign
 from receiver.core.counts import late_after
@@ -53,6 +53,7 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     facts = _settle(looked.facts, store, policy, now)
     facts = _stop_removals(facts, looked.replaced, store, policy, now)
     _let_go_of_orphans(looked.orphans, policy, hands, store, now)
+    _end_overrides(facts, store, policy, now)
     assignment = assign(facts, policy)
     decisions = decide_all(facts, assignment, policy)
     numbers = {pool: store.decided(decision) for pool, decision in decisions.items()}
@@ -154,6 +155,13 @@ def _let_go_of_orphans(orphans: Sequence[Action], policy: Policy, hands: Hands, 
             continue
         outcome = Outcome(kind=OutcomeKind.WITHDRAWN, at=now, detail="the pool left the configuration")
         store.closed(action, outcome, None, tell.ended(action, outcome, None, policy, None))
+
+
+def _end_overrides(facts: Facts, store: Store, policy: Policy, now: datetime) -> None:
+    """Close the overrides whose time is over, and tell."""
+    for override in facts.overrides:
+        if override.until <= now:
+            store.end_override(override.id, override.until, None, override_notices.ran_out(override, policy))
 
 
 def _act(decision: Decision, number: int, work: Work) -> Progress | None:

@@ -48,6 +48,39 @@ def about_pool(
     yield _as_of(at, now)
 
 
+def about_override(override: Mapping[str, Any]) -> Iterator[str]:
+    """Lines on one override, from POST and DELETE of /api/v1/overrides."""
+    yield f"{override.get('id')}: {_override(override)}"
+    if override.get("ended_at"):
+        yield f"ended by {override.get('ended_by')}; what it did is undone by the next step as policy says"
+    else:
+        yield "the next step acts on it; see `gpu-autoscaler explain pool`"
+        yield f"to end it earlier: gpu-autoscaler override end {override.get('id')}"
+
+
+def about_overrides(overrides: Sequence[Mapping[str, Any]], now: datetime) -> Iterator[str]:
+    """Lines on all that are in force or to come, from GET /api/v1/overrides."""
+    for override in overrides:
+        left = _moment(override.get("until"))
+        ends = f" (in {span((left - now).total_seconds())})" if left is not None and left > now else ""
+        begun = "" if override.get("in_force") else ", not in force yet"
+        yield f"{override.get('id')}: {_override(override)}{ends}{begun}"
+    if not overrides:
+        yield "no override is in force"
+
+
+def _override(override: Mapping[str, Any]) -> str:
+    """``pin of 3 nodes of l40s by alice until 2026-11-21 18:00:00 UTC: load test``."""
+    nodes = override.get("nodes")
+    size = f" of {some(nodes, 'node')}" if isinstance(nodes, int) else ""
+    named = override.get("pool_name")
+    of_all = override.get("every_pool", "pool" in override and override.get("pool") is None)
+    where = f" of {named}" if named else " of every pool" if of_all else ""
+    until = _moment(override.get("until"))
+    when = _clock(until, None) if until is not None else "an unknown time"
+    return f"{override.get('kind')}{size}{where} by {override.get('who')} until {when}: {override.get('why')}"
+
+
 def about_problem(document: Mapping[str, Any]) -> Iterator[str]:
     """Lines on something that the server does not have, from its 404."""
     yield str(document.get("error"))
@@ -93,6 +126,8 @@ def _why(pool: Mapping[str, Any], decision: Mapping[str, Any] | None) -> Iterato
 
 def _in_the_way(pool: Mapping[str, Any], at: datetime | None) -> Iterator[str]:
     """What keeps the pool from changing for a while, and how long a node of it takes."""
+    for override in pool.get("overrides") or ():
+        yield f"override: {_override(override)} ({override.get('id')})"
     if pool.get("silenced_by"):
         yield f"paused: {pool.get('silenced_by')}"
     for wait in pool.get("waits") or ():
@@ -125,6 +160,9 @@ def _nodes(nodes: Sequence[Mapping[str, Any]], at: datetime | None) -> Iterator[
     for node in nodes[:NODES_SHOWN]:
         paid = _moment(node.get("paid_until"))
         idle = f"idle {_since(node.get('idle_since'), at)}" if node.get("idle_since") else "none"
+        kept = _moment(node.get("kept_until"))
+        if kept is not None and not node.get("pods"):
+            idle += f", kept until {_clock(kept, at)} for {node.get('kept_for')}"
         cordoned = f", cordoned by {node.get('cordoned_by')}" if node.get("cordoned_by") else ""
         rows.append(
             (

@@ -1,9 +1,9 @@
 """The server's own HTTP API, as the command line asks it.
 
-Promises to read only, and to keep credentials that the address may carry out of every message.
+Promises to keep credentials, those that the address may carry and the operator's token, out of every message.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -20,6 +20,14 @@ SNAPSHOT_HEADER = "Gpu-Autoscaler-Snapshot-At"
 
 class NotThereError(Exception):
     """The server has no such thing (404); *document* is its answer, which says what that can mean."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        super().__init__(str(document.get("error")))
+        self.document = document
+
+
+class RefusedError(Exception):
+    """The server did not do what it was asked (400, 401); *document* is its answer, which says why and what helps."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         super().__init__(str(document.get("error")))
@@ -58,19 +66,60 @@ class ServerApi:
 
         Raises NotThereError for a 404 of the server's own, TryLater when there is no answer that can be used.
         """
+        return self._one("GET", path)
+
+    def get_list(self, *path: str) -> Sequence[Mapping[str, Any]]:
+        """Return the JSON array of objects that ``/api/v1/PATH`` answers. Raises what `get` raises."""
+        response = self._send("GET", path)
+        try:
+            found = response.json()
+        except ValueError:
+            found = None
+        if response.status_code == 200 and isinstance(found, list):
+            return found
+        self._answer(response)
+        raise TryLater("it answered something else than a list: it is another server", code="malformed")
+
+    def post(self, *path: str, body: Mapping[str, Any], token: str) -> Answer:
+        """Send *body* as JSON with the operator's *token*. Raises what `get` raises, and RefusedError."""
+        return self._one("POST", path, json=dict(body), auth=_Bearer(token))
+
+    def delete(self, *path: str, query: Mapping[str, str], token: str) -> Answer:
+        """Delete with the operator's *token*. Raises what `get` raises, and RefusedError."""
+        return self._one("DELETE", path, params=dict(query), auth=_Bearer(token))
+
+    def _one(self, method: str, path: Sequence[str], **more: Any) -> Answer:
+        return self._answer(self._send(method, path, **more))
+
+    def _send(self, method: str, path: Sequence[str], **more: Any) -> requests.Response:
         address = "/".join([f"{self._url}/api/v1", *(quote(part, safe="") for part in path)])
         try:
-            response = self._session.get(address, timeout=self._timeout, allow_redirects=False)
+            return self._session.request(method, address, timeout=self._timeout, allow_redirects=False, **more)
         except (requests.RequestException, OSError, ValueError) as error:
             code, phrase = wire_failure(error)
             raise TryLater(phrase, code=code) from None
+
+    def _answer(self, response: requests.Response) -> Answer:
         document = _document(response)
         if response.status_code == 404:
             raise NotThereError(document)
-        if response.status_code != 200:
+        if response.status_code in (400, 401):
+            raise RefusedError(document)
+        if response.status_code not in (200, 201):
             said = f"it answered {response.status_code}: {document.get('error')}; {document.get('remedy')}"
             raise TryLater(said, code=f"http_{response.status_code}")
         return Answer(document=document, at=moment(response.headers.get(SNAPSHOT_HEADER)))
+
+
+class _Bearer(requests.auth.AuthBase):
+    """The operator's token. (A plain header would give way to what the address or a .netrc says.)"""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        return request
 
 
 def _document(response: requests.Response) -> Mapping[str, Any]:
@@ -79,7 +128,7 @@ def _document(response: requests.Response) -> Mapping[str, Any]:
         document = response.json()
     except ValueError:
         document = None
-    ours = isinstance(document, dict) and (response.status_code == 200 or {"error", "remedy"} <= set(document))
+    ours = isinstance(document, dict) and (response.status_code in (200, 201) or {"error", "remedy"} <= set(document))
     if not ours:
         who = "is another server, or a proxy that wants you to log in"
         raise TryLater(f"it answered {response.status_code}, not as this program does: it {who}", code="malformed")

@@ -1,6 +1,6 @@
 """YAML and environment to settings to the core's policy; every mistake at once, each with its path and a remedy."""
 
-from receiver.config.environment import Environment, server_url
+from receiver.config.environment import Environment, operator_token, server_url
 from receiver.config.mistakes import ConfigError, Mistake
 from receiver.config.model import Configuration, Mode, PoolSpec
 from receiver.config.prices import Prices
@@ -19,5 +19,6 @@ __all__ = [
     "load",
     "load_file",
     "load_text",
+    "operator_token",
     "server_url",
 ]

@@ -153,6 +153,20 @@ def server_url(environ: Mapping[str, str]) -> str:
     return found
 
 
+def operator_token(environ: Mapping[str, str]) -> str:
+    """Return the token that commands change things with; raise ConfigError when there is none, or not one word."""
+    reading = Reading(environ)
+    name = "GPU_AUTOSCALER_OPERATOR_TOKEN"
+    found = reading.value(name)
+    if not found and not reading.mistakes:
+        reading.wrong(name, "is not set", "set it to the word that the server has under this name")
+    if len(found.split()) > 1 or not found.isascii():
+        reading.wrong(name, "is not one word of plain letters", "set the word that the server has under this name")
+    if reading.mistakes:
+        raise ConfigError(reading.mistakes)
+    return found
+
+
 def _tokens(reading: Reading) -> tuple[list[str], str]:
     webhook = reading.required("GPU_AUTOSCALER_WEBHOOK_TOKEN").split()
     operator = reading.value("GPU_AUTOSCALER_OPERATOR_TOKEN")

@@ -19,6 +19,7 @@ from pydantic import BeforeValidator
 
 from receiver.config.mistakes import Wrong, did_you_mean
 from receiver.core.model import UNASSIGNED
+from receiver.core.overrides import EVERY_POOL
 
 # Largest first, each unit once, whole numbers only: what Prometheus itself takes.
 _DURATION = re.compile(r"(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?")
@@ -184,6 +185,8 @@ def pool_name(value: Any) -> str:
     said = text(value, "a name")
     if said == UNASSIGNED:
         raise Wrong(f'"{said}" is what alerts call demand of no pool', "choose another name")
+    if said == EVERY_POOL:
+        raise Wrong(f'"{said}" is what overrides call every pool', "choose another name")
     if not _POOL_NAME.fullmatch(said):
         raise Wrong(
             f'"{said}" is not a name', "write up to 63 letters, digits, dots, dashes or underscores, such as l40s"

@@ -171,6 +171,12 @@ class KeepUntilSpec(Section):
     longest: LongerThanZero = timedelta(days=7)
 
 
+class OverridesSpec(Section):
+    """What people may say for a while."""
+
+    longest: LongerThanZero = timedelta(days=7)
+
+
 class IdleShutdown(Section):
     """What happens before a workload that asked for it is scaled to zero."""
 
@@ -224,5 +230,6 @@ class Configuration(Section):
     volcano: Volcano = Volcano()
     idle_shutdown: IdleShutdown = IdleShutdown()
     keep_until: KeepUntilSpec = KeepUntilSpec()
+    overrides: OverridesSpec = OverridesSpec()
     reports: ReportsSpec = ReportsSpec()
     pools: tuple[PoolSpec, ...]

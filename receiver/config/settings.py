@@ -134,6 +134,7 @@ def _policy(configuration: Configuration, prices: Prices) -> Policy:
         heartbeat_interval=configuration.heartbeat_interval,
         unknown_after=configuration.unknown_after,
         idle_shutdown_grace=configuration.idle_shutdown.grace,
+        longest_override=configuration.overrides.longest,
         keep_until=KeepUntil(
             namespaces=frozenset(configuration.keep_until.namespaces), longest=configuration.keep_until.longest
         ),

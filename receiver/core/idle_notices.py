@@ -12,11 +12,11 @@ from receiver.core.idle_shutdown import (
     may_be_kept,
     shutdown_at,
 )
+from receiver.core.keep_until import KEEP_UNTIL, why_ignored
 from receiver.core.tell import Notice, Severity
 from receiver.core.words import lasting, some
 
 IDLE_SHUTDOWN = "gpu-autoscaler.io/idle-shutdown"
-KEEP_UNTIL = "gpu-autoscaler.io/keep-until"
 A_DAY = timedelta(days=1)
 WISH_TOPIC = "idle-shutdown-wish:"
 
@@ -53,12 +53,7 @@ def wish_ignored(workload: Consenting, case: Case) -> Notice | None:
     wish = ignored_wish(workload, case)
     if wish is None:
         return None
-    allowed = case.policy.keep_until
-    why = (
-        f"it lies more than {lasting(allowed.longest)} ahead (keep_until.longest)"
-        if may_be_kept(workload, allowed)
-        else f"the namespace {workload.namespace} is not listed under keep_until.namespaces"
-    )
+    why = why_ignored(workload.namespace, case.policy.keep_until)
     return Notice(
         topic=f"{WISH_TOPIC}{workload.key}",
         key=wish.isoformat(),

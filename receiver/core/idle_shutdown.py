@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from receiver.core.activity import Course, Use, was_idle
+from receiver.core.keep_until import honoured
 from receiver.core.model import Facts, SignalAction, Source
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import KeepUntil, Policy
@@ -212,24 +213,20 @@ def overdue(workload: Consenting, case: Case) -> timedelta:
 
 def kept_until(workload: Consenting, case: Case) -> datetime | None:
     """Until when somebody who may put it off has done so, or None. One pod speaks for its workload."""
-    wishes = (p.keep_until for p in workload.staying if p.keep_until and case.now < p.keep_until)
-    return max((w for w in wishes if _honoured(workload.namespace, w, case)), default=None)
+    wishes = (honoured(p, case.policy.keep_until, case.now) for p in workload.staying)
+    return max((w for w in wishes if w is not None), default=None)
 
 
 def ignored_wish(workload: Consenting, case: Case) -> datetime | None:
     """A wish to put it off that policy does not honour: of another namespace, or too far ahead."""
-    wishes = (p.keep_until for p in workload.staying if p.keep_until and case.now < p.keep_until)
-    return max((w for w in wishes if not _honoured(workload.namespace, w, case)), default=None)
+    asking = [p for p in workload.staying if p.keep_until and case.now < p.keep_until]
+    ignored = (p.keep_until for p in asking if honoured(p, case.policy.keep_until, case.now) is None)
+    return max((wish for wish in ignored if wish), default=None)
 
 
 def may_be_kept(workload: Consenting, policy: KeepUntil) -> bool:
     """True when pods of its namespace may put the shutdown off."""
     return workload.namespace in policy.namespaces
-
-
-def _honoured(namespace: str, wish: datetime, case: Case) -> bool:
-    allowed = case.policy.keep_until
-    return namespace in allowed.namespaces and wish <= case.now + allowed.longest
 
 
 def _clear(standing: Standing) -> Verdict:

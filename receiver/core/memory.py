@@ -8,6 +8,7 @@ from decimal import Decimal
 from receiver.core.actions import Action
 from receiver.core.charges import Charged
 from receiver.core.model import Backoff, Drift, LateCount, Offer
+from receiver.core.overrides import Override
 from receiver.core.policy import BudgetChange
 from receiver.core.seed import Seed
 
@@ -22,7 +23,8 @@ class NodeLife:
     holds them; *seen_at* when it was seen first: nobody watched what it had behind it then. *active_at*,
     *ready_at*, *usable_at*, *bound_at* and *running_at* are when the stages of its provisioning were first seen
     to be over: built, Ready, GPUs allocatable, a GPU pod bound to it, and that pod's containers running. *gpus* is
-    the most that its pool said that one node offers (0: not known).
+    the most that its pool said that one node offers (0: not known). *kept_until* is until when a workload that runs or
+    ran there asked that the node stays, and may; *kept_for* names its pod.
     """
 
     instance: str
@@ -42,6 +44,8 @@ class NodeLife:
     unknown_since: datetime | None = None
     seen_at: datetime | None = None
     gpus: int = 0
+    kept_until: datetime | None = None
+    kept_for: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +82,7 @@ class Memory:
     removed_last_hour: int = 0
     heartbeat_at: datetime | None = None
     deliveries: tuple[int, ...] = ()  # remembered and not considered yet
+    overrides: tuple[Override, ...] = ()  # that nobody has ended, in force or not
     budget_changes: tuple[BudgetChange, ...] = ()  # in force, whatever their month
     charged: Charged | None = None  # Civo's newest answer on what it charged
     seed: Seed | None = None  # the newest; without one this store has never known what a month had cost before it

@@ -11,6 +11,7 @@ from receiver.core.budget import BudgetView
 from receiver.core.cost import next_unit_at
 from receiver.core.explain import Explanation, explain
 from receiver.core.model import ON_ITS_WAY, Backoff, Facts, Node, PoolState, Source, Stage
+from receiver.core.overrides import Override
 from receiver.core.policy import Policy, Pool
 from receiver.core.tell import why
 from receiver.core.waits import Wait, waits
@@ -115,8 +116,22 @@ def _pool(
         "uncounted": state.uncounted,
         "drifts": sum(facts.at - d.at < A_DAY for d in state.drifts),
         "silenced_by": state.silenced_by,
+        "overrides": [_override(o) for o in wanted.bounds.spoken.all],
         "open_action": None if state.open_action is None else _action(state.open_action),
         "nodes": [_node(n, policy, facts.at) for n in state.nodes],
+    }
+
+
+def _override(override: Override) -> dict[str, Any]:
+    return {
+        "id": override.id,
+        "kind": override.kind.value,
+        "nodes": override.nodes,
+        "who": override.who,
+        "why": override.why,
+        "at": _when(override.at),
+        "until": _when(override.until),
+        "every_pool": override.pool is None,
     }
 
 
@@ -155,6 +170,8 @@ def _node(node: Node, policy: Policy, now: datetime) -> dict[str, Any]:
         "created_at": _when(node.created_at),
         "idle_since": _when(node.idle_since),
         "pods": [p.key for p in node.pods],
+        "kept_until": _when(node.kept_until) if node.kept(now) else None,
+        "kept_for": node.kept_for if node.kept(now) else None,
         "paid_until": _when(next_unit_at(node.created_at, now, policy.billing)),
         "cordoned_by": node.cordoned_by.value if node.cordoned_by else None,
     }

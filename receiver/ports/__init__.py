@@ -17,6 +17,7 @@ from receiver.ports.cluster import (
 from receiver.ports.failures import TryLater, WontWork
 from receiver.ports.ledger import Delivery, Store, StoredAction, StoredDecision, StoredNotice
 from receiver.ports.monitoring import AlarmFacts, Alarms, Telemetry, TelemetryFacts
+from receiver.ports.overrides import OverrideStore, StoredOverride
 from receiver.ports.receipts import Did, Receipt
 from receiver.ports.usage import UsageStore
 
@@ -41,11 +42,13 @@ __all__ = [
     "Delivery",
     "Did",
     "Instance",
+    "OverrideStore",
     "Receipt",
     "Store",
     "StoredAction",
     "StoredDecision",
     "StoredNotice",
+    "StoredOverride",
     "Telemetry",
     "TelemetryFacts",
     "TryLater",

@@ -12,6 +12,7 @@ from receiver.core.model import Backoff, Drift, LateCount, Offer
 from receiver.core.seed import Seed
 from receiver.core.signals import Alert
 from receiver.core.tell import Notice
+from receiver.ports.overrides import OverrideStore
 from receiver.ports.usage import UsageStore
 
 
@@ -52,7 +53,7 @@ class StoredNotice:
     attempts: int
 
 
-class Store(UsageStore, Protocol):
+class Store(UsageStore, OverrideStore, Protocol):
     """The durable memory. Every write is one transaction; every call may raise TryLater (store down)."""
 
     def remember(self, delivery: Delivery, at: datetime) -> int:

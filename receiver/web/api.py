@@ -1,4 +1,4 @@
-"""GET /api/v1: what the pages show, as JSON. It reads the store and changes nothing."""
+"""GET /api/v1: what the pages show, as JSON. It reads the store; only `receiver.web.overrides` changes anything."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +16,7 @@ from receiver.web.documents import (
     pool_document,
 )
 from receiver.web.errors import Problem
+from receiver.web.overrides import add_overrides
 from receiver.web.parts import WebParts
 from receiver.web.waiting import add_waiting
 
@@ -36,7 +37,7 @@ def no_such_decision() -> Problem:
 
 
 def blueprint(parts: WebParts) -> Blueprint:
-    """Return the read-only API."""
+    """Return the API."""
     routes = Blueprint("api", __name__, url_prefix="/api/v1")
 
     def picture() -> Mapping[str, Any]:
@@ -92,4 +93,5 @@ def blueprint(parts: WebParts) -> Blueprint:
         return jsonify(charges_document(picture()))
 
     add_waiting(routes, parts, picture)
+    add_overrides(routes, parts)
     return routes

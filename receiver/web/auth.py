@@ -1,7 +1,11 @@
-"""Bearer tokens: compared in constant time, and a refusal says what is missing without repeating what was sent."""
+"""Bearer tokens: compared in constant time, and a refusal says what is missing without repeating what was sent.
+
+Alertmanager has one for its webhook, people have another one for what they change.
+"""
 
 import hmac
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 REALM = 'Bearer realm="gpu-autoscaler"'
 
@@ -15,39 +19,66 @@ class Unauthorized(Exception):
         self.challenge = challenge
 
 
-def require_bearer(header: str | None, tokens: Sequence[str]) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What helps whoever is refused: when no token is set, none is sent, another scheme is used, or it is empty."""
+
+    none_set: tuple[str, str]
+    none_sent: str
+    other_scheme: str
+    empty: str
+    other: str = (
+        "give both sides the same token; a Secret that changed needs a restart of the side that read it at start"
+    )
+
+
+WEBHOOK = Advice(
+    none_set=(
+        "this server has no webhook token and takes no deliveries",
+        "set GPU_AUTOSCALER_WEBHOOK_TOKEN for the server and the same token in Alertmanager's webhook_configs",
+    ),
+    none_sent="send 'Authorization: Bearer <token>': in Alertmanager http_config.authorization.credentials_file",
+    other_scheme="use http_config.authorization with type Bearer (the default) in Alertmanager, not basic_auth",
+    empty="check that Alertmanager's credentials_file exists in its container and holds the token",
+)
+OPERATOR = Advice(
+    none_set=(
+        "this server has no operator token, so nobody may change anything through it",
+        "set GPU_AUTOSCALER_OPERATOR_TOKEN for the server to a long random word, restart it, and send that word",
+    ),
+    none_sent="send 'Authorization: Bearer <token>' with the token that GPU_AUTOSCALER_OPERATOR_TOKEN holds",
+    other_scheme="send 'Authorization: Bearer <token>'",
+    empty="check that GPU_AUTOSCALER_OPERATOR_TOKEN is set where you send from",
+    other="send the token that the server has in GPU_AUTOSCALER_OPERATOR_TOKEN; the webhook's is another one",
+)
+
+
+def require_operator(header: str | None, token: str | None) -> None:
+    """Raise Unauthorized unless *header* holds the operator's *token* (None: the server has none)."""
+    require_bearer(header, (token,) if token else (), OPERATOR)
+
+
+def require_bearer(header: str | None, tokens: Sequence[str], advice: Advice = WEBHOOK) -> None:
     """Raise Unauthorized unless *header* (Authorization, as the WSGI server decoded it) holds one of *tokens*.
 
     Every known token is compared, so that the time taken does not tell which one was close. The header is
     never echoed: people paste the token where the scheme belongs.
     """
     if not tokens:
-        raise Unauthorized(
-            "this server has no webhook token and takes no deliveries",
-            "set GPU_AUTOSCALER_WEBHOOK_TOKEN for the server and the same token in Alertmanager's webhook_configs",
-        )
+        raise Unauthorized(*advice.none_set)
     if not header:
-        raise Unauthorized(
-            "the Authorization header is missing",
-            "send 'Authorization: Bearer <token>': in Alertmanager http_config.authorization.credentials_file",
-        )
+        raise Unauthorized("the Authorization header is missing", advice.none_sent)
     scheme, _, sent = header.strip().partition(" ")
     if scheme.lower() != "bearer":
-        raise Unauthorized(
-            "the Authorization header has another scheme than Bearer",
-            "use http_config.authorization with type Bearer (the default) in Alertmanager, not basic_auth",
-        )
+        raise Unauthorized("the Authorization header has another scheme than Bearer", advice.other_scheme)
     # PEP 3333: header values are bytes decoded as latin-1.
     given = sent.strip().encode("latin-1", "replace")
     if not given:
-        raise Unauthorized(
-            "the bearer token is empty",
-            "check that Alertmanager's credentials_file exists in its container and holds the token",
-        )
+        raise Unauthorized("the bearer token is empty", advice.empty)
     known = [hmac.compare_digest(given, token.strip().encode()) for token in tokens]
     if not any(known):
         raise Unauthorized(
             "the bearer token is not the one this server knows",
-            "give both sides the same token; a Secret that changed needs a restart of the side that read it at start",
+            advice.other,
             challenge=f'{REALM}, error="invalid_token"',
         )

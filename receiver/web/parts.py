@@ -44,7 +44,8 @@ class WebParts:
     """Everything `create_app` needs.
 
     *webhook_tokens* are the bearer tokens that POST /webhook takes; two of them during a rotation; none
-    means that every delivery is refused. They are kept out of repr. *max_body_bytes* bounds a delivery.
+    means that every delivery is refused. *operator_token* is the one that people send with what they change; None
+    means that nobody may. They are kept out of repr. *max_body_bytes* bounds a delivery.
     *wake* tells the loop to step now and must return at once. *mode* is ``act`` or ``observe``.
     """
 
@@ -59,6 +60,7 @@ class WebParts:
     instruments: WebInstruments
     max_body_bytes: int = 4 * 1024 * 1024
     version: str = ""
+    operator_token: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Raise ValueError for an empty token, which every caller would know, and for a limit below one byte."""

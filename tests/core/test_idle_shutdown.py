@@ -26,6 +26,7 @@ from receiver.core.idle_shutdown import (
     shutdown_at,
     windows,
 )
+from receiver.core.keep_until import KEEP_UNTIL
 from receiver.core.model import SignalAction, Source, SourceState
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import KeepUntil
@@ -428,7 +429,7 @@ def test_the_time_told_is_that_of_the_warning() -> None:
 
 def test_the_annotations_that_notices_name_are_those_that_are_read() -> None:
     assert notices.IDLE_SHUTDOWN == ports.IDLE_SHUTDOWN_ANNOTATION
-    assert notices.KEEP_UNTIL == ports.KEEP_UNTIL_ANNOTATION
+    assert KEEP_UNTIL == ports.KEEP_UNTIL_ANNOTATION
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from tests.web.fakes import FakeClock, FakeHealth, FakeInstruments, FakeStore
 
 NOW = datetime(2026, 3, 10, 14, 30, tzinfo=UTC)
 TOKEN = "correct-horse-battery-staple"
+OPERATOR = "open-sesame-and-no-other-word"
 L40S = "11111111-aaaa-4bbb-8ccc-000000000001"
 A100 = "11111111-aaaa-4bbb-8ccc-000000000002"
 
@@ -99,6 +100,7 @@ def a_pool(**more: Any) -> dict[str, Any]:
         "drifts": 0,
         "reconsider_at": ago(seconds=-20),
         "silenced_by": None,
+        "overrides": [],
         "open_action": {
             "id": "grow-l40s-4-8f3a",
             "kind": "grow",
@@ -348,6 +350,7 @@ class Bench:
     instruments: FakeInstruments = field(default_factory=FakeInstruments)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     tokens: tuple[str, ...] = (TOKEN,)
+    operator_token: str | None = OPERATOR
     policy: Policy = field(default_factory=a_policy)
     mode: str = "act"
     max_body_bytes: int = 100_000
@@ -367,6 +370,7 @@ class Bench:
             instruments=self.instruments,
             max_body_bytes=self.max_body_bytes,
             version="0.1.0",
+            operator_token=self.operator_token,
         )
 
     def client(self) -> FlaskClient:

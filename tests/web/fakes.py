@@ -1,7 +1,7 @@
 """An in-memory store, a clock that stands still and a loop that says what it is told to say."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,11 +9,12 @@ from receiver.core.actions import Action, Decision, Outcome
 from receiver.core.charges import Charged
 from receiver.core.memory import Memory, NodeLife
 from receiver.core.model import Backoff, Drift, LateCount, Offer
+from receiver.core.overrides import Override
 from receiver.core.seed import Seed
 from receiver.core.signals import Alert
 from receiver.core.tell import Notice
 from receiver.core.usage import Accounted, Accounting, Unwatched, Usage, WorkloadLife
-from receiver.ports import Delivery, StoredAction, StoredDecision, StoredNotice, TryLater
+from receiver.ports import Delivery, StoredAction, StoredDecision, StoredNotice, StoredOverride, TryLater
 
 
 @dataclass
@@ -65,6 +66,8 @@ class FakeStore:
     kept_unwatched: list[Unwatched] = field(default_factory=list)
     kept_workloads: list[WorkloadLife] = field(default_factory=list)
     kept_lives: list[NodeLife] = field(default_factory=list)
+    kept_overrides: dict[str, StoredOverride] = field(default_factory=dict)
+    notices: list[Notice] = field(default_factory=list)
 
     def _called(self, name: str) -> None:
         if self.broken is not None:
@@ -99,6 +102,28 @@ class FakeStore:
     def counts(self) -> Mapping[str, Any]:
         self._called("counts")
         return self.totals
+
+    def set_override(self, override: Override, notice: Notice) -> None:
+        self._called("set_override")
+        self.kept_overrides[override.id] = StoredOverride(override=override)
+        self.notices.append(notice)
+
+    def end_override(self, override: str, at: datetime, by: str | None, notice: Notice) -> bool:
+        self._called("end_override")
+        kept = self.kept_overrides.get(override)
+        if kept is None or kept.ended_at is not None:
+            return False
+        self.kept_overrides[override] = replace(kept, ended_at=at, ended_by=by)
+        self.notices.append(notice)
+        return True
+
+    def overrides(self, *, limit: int = 50) -> Sequence[StoredOverride]:
+        self._called("overrides")
+        return sorted(self.kept_overrides.values(), key=lambda s: s.override.at, reverse=True)[:limit]
+
+    def override(self, override: str) -> StoredOverride | None:
+        self._called("override")
+        return self.kept_overrides.get(override)
 
     def check(self) -> None:
         self._called("check")

@@ -8,6 +8,7 @@ from receiver.adapters.store import rows
 from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.decisions import changed_since, open_actions
 from receiver.adapters.store.inbox import not_considered
+from receiver.adapters.store.overrides import not_ended
 from receiver.adapters.store.schema import drifts, node_lives, pools
 from receiver.adapters.store.totals import HEARTBEAT, marked
 from receiver.core.actions import Action
@@ -47,6 +48,7 @@ def memory(connection: Connection, now: datetime, month_start: datetime) -> Memo
         removed_last_hour=removed,
         heartbeat_at=marked(connection, HEARTBEAT),
         deliveries=not_considered(connection),
+        overrides=not_ended(connection),
     )
 
 

@@ -13,6 +13,7 @@ from receiver.adapters.store.schema import (
     drifts,
     node_lives,
     outbox,
+    overrides,
     topics,
     unwatched,
     usage,
@@ -25,6 +26,7 @@ DRIFTS_KEPT = timedelta(days=7)
 DECISIONS_KEPT = timedelta(days=90)
 TOPICS_KEPT = timedelta(days=90)
 ACTIONS_KEPT = timedelta(days=400)
+OVERRIDES_KEPT = timedelta(days=400)
 LIVES_KEPT = timedelta(days=400)  # a year of spend and what a month's start still needs: 13 months
 CHARGES_KEPT = timedelta(days=400)
 
@@ -47,6 +49,7 @@ def prune(connection: Connection, now: datetime) -> int:
         delete(actions).where(actions.c.closed_at < now - ACTIONS_KEPT),
         delete(outbox).where(settled),
         delete(drifts).where(drifts.c.at < now - DRIFTS_KEPT),
+        delete(overrides).where(overrides.c.ended_at < now - OVERRIDES_KEPT),
         delete(topics).where(topics.c.told_at < now - TOPICS_KEPT),
         delete(charges).where(charges.c.asked_at < now - CHARGES_KEPT),
         delete(node_lives).where(node_lives.c.gone_at < now - LIVES_KEPT),

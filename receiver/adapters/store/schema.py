@@ -106,6 +106,8 @@ node_lives = Table(
     Column("lost_at", Moment),
     Column("unknown_since", Moment),
     Column("seen_at", Moment),
+    Column("kept_until", Moment),
+    Column("kept_for", PlainText, nullable=False),
     Column("gpus", Integer, nullable=False),
     Column("changed_at", Moment, nullable=False),
     Index("node_lives_by_gone_at", "gone_at"),
@@ -240,6 +242,22 @@ topics = Table(  # what was told last per topic; it outlives the notice
     Column("key", PlainText, nullable=False),
     Column("told_at", Moment, nullable=False),
     Index("topics_by_told_at", "told_at"),
+)
+
+overrides = Table(
+    "overrides",
+    metadata,
+    Column("id", PlainText, primary_key=True),
+    Column("kind", PlainText, nullable=False),
+    Column("pool", PlainText),
+    Column("nodes", Integer),
+    Column("who", PlainText, nullable=False),
+    Column("why", PlainText, nullable=False),
+    Column("at", Moment, nullable=False),
+    Column("until", Moment, nullable=False),
+    Column("ended_at", Moment),
+    Column("ended_by", PlainText),
+    Index("overrides_by_ended_at", "ended_at"),
 )
 
 snapshot = Table(

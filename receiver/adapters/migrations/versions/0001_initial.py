@@ -21,6 +21,7 @@ def upgrade() -> None:
     _pools()
     _usage()
     _notices()
+    _overrides()
     _figures()
     _charges()
 
@@ -121,6 +122,8 @@ def _nodes() -> None:
         sa.Column("lost_at", TIME),
         sa.Column("unknown_since", TIME),
         sa.Column("seen_at", TIME),
+        sa.Column("kept_until", TIME),
+        sa.Column("kept_for", sa.Text, nullable=False),
         sa.Column("gpus", sa.Integer, nullable=False),
         sa.Column("changed_at", TIME, nullable=False),
     )
@@ -271,6 +274,23 @@ def _charges() -> None:
         sa.Column("usd", sa.Text, nullable=False),
         sa.Column("stated", sa.Text),
     )
+
+
+def _overrides() -> None:
+    op.create_table(
+        "overrides",
+        sa.Column("id", sa.Text, primary_key=True),
+        sa.Column("kind", sa.Text, nullable=False),
+        sa.Column("pool", sa.Text),
+        sa.Column("nodes", sa.Integer),
+        sa.Column("who", sa.Text, nullable=False),
+        sa.Column("why", sa.Text, nullable=False),
+        sa.Column("at", TIME, nullable=False),
+        sa.Column("until", TIME, nullable=False),
+        sa.Column("ended_at", TIME),
+        sa.Column("ended_by", sa.Text),
+    )
+    op.create_index("overrides_by_ended_at", "overrides", ["ended_at"])
 
 
 def _figures() -> None:

@@ -1,0 +1,66 @@
+"""Overrides: kept until they end, and for a while after that, so that who said what can be looked up."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import Connection, RowMapping, select, update
+from sqlalchemy import insert as plain_insert
+
+from receiver.adapters.store import notices
+from receiver.adapters.store.database import Database
+from receiver.adapters.store.schema import overrides
+from receiver.core.overrides import Override, OverrideKind
+from receiver.core.tell import Notice
+from receiver.ports import StoredOverride
+
+NOT_ENDED = select(overrides).where(overrides.c.ended_at.is_(None)).order_by(overrides.c.at, overrides.c.id)
+
+
+def not_ended(connection: Connection) -> tuple[Override, ...]:
+    """Return those that nobody has ended, the oldest first: a step decides by time which of them are in force."""
+    return tuple(_stored(row).override for row in connection.execute(NOT_ENDED).mappings())
+
+
+class SqlOverrides:
+    """The part of the store that `receiver.ports.OverrideStore` describes."""
+
+    _database: Database
+
+    def set_override(self, override: Override, notice: Notice) -> None:
+        """See OverrideStore."""
+        values = {name: getattr(override, name) for name in Override.__slots__}
+        with self._database.write() as connection:
+            connection.execute(plain_insert(overrides).values({**values, "kind": override.kind.value}))
+            notices.say(connection, notice, override.at)
+
+    def end_override(self, override: str, at: datetime, by: str | None, notice: Notice) -> bool:
+        """See OverrideStore."""
+        going_on = overrides.c.id == override, overrides.c.ended_at.is_(None)
+        with self._database.write() as connection:
+            found = connection.execute(update(overrides).where(*going_on).values(ended_at=at, ended_by=by))
+            if found.rowcount != 1:
+                return False
+            notices.say(connection, notice, at)
+        return True
+
+    def overrides(self, *, limit: int = 50) -> Sequence[StoredOverride]:
+        """See OverrideStore."""
+        order = overrides.c.ended_at.is_not(None), overrides.c.at.desc(), overrides.c.id
+        with self._database.read() as connection:
+            found = connection.execute(select(overrides).order_by(*order).limit(limit))
+            return tuple(_stored(row) for row in found.mappings())
+
+    def override(self, override: str) -> StoredOverride | None:
+        """See OverrideStore."""
+        with self._database.read() as connection:
+            row = connection.execute(select(overrides).where(overrides.c.id == override)).mappings().first()
+        return None if row is None else _stored(row)
+
+
+def _stored(row: RowMapping) -> StoredOverride:
+    given = {name: row[name] for name in Override.__slots__}
+    return StoredOverride(
+        override=Override(**{**given, "kind": OverrideKind(row["kind"])}),
+        ended_at=row["ended_at"],
+        ended_by=row["ended_by"],
+    )

@@ -1,0 +1,68 @@
+"""Asking the server from the command line: what goes wrong ends the command with its exit status and a remedy."""
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import click
+
+from receiver import screen
+from receiver.adapters.api import NotThereError, RefusedError, ServerApi
+from receiver.config import ConfigError, server_url
+from receiver.ports import TryLater
+
+NOT_FOUND = 1
+UNUSABLE = 2  # the exit status for a configuration that cannot be used, as for a wrong command line
+UNREACHABLE = 3
+PORT_FORWARD = "kubectl port-forward -n gpu-autoscaler svc/gpu-autoscaler 8080:8080"
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print what the server answered, as JSON.")
+
+
+def refuse(error: ConfigError) -> NoReturn:
+    """List every mistake on standard error and exit."""
+    count = len(error.mistakes)
+    click.echo(f"cannot be used: {count} mistake{'s' if count != 1 else ''}", err=True)
+    for mistake in error.mistakes:
+        click.echo(f"  {mistake}", err=True)
+    sys.exit(UNUSABLE)
+
+
+@contextmanager
+def server(*, as_json: bool) -> Iterator[ServerApi]:
+    """The server to ask, until it has answered."""
+    try:
+        found = ServerApi(server_url(os.environ))
+    except ConfigError as error:
+        refuse(error)
+    try:
+        yield found
+    except (NotThereError, RefusedError) as error:
+        if as_json:
+            print_json(error.document)
+        else:
+            print_lines(screen.about_problem(error.document), err=True)
+        sys.exit(NOT_FOUND if isinstance(error, NotThereError) else UNUSABLE)
+    except TryLater as error:
+        click.echo(f"the server at {found.shown} cannot be asked: {error}", err=True)
+        if not error.code.startswith("http_"):  # it did answer, and said itself what helps
+            click.echo(
+                f"what to do: set GPU_AUTOSCALER_URL to where it listens, perhaps after `{PORT_FORWARD}`", err=True
+            )
+        sys.exit(UNREACHABLE)
+    finally:
+        found.close()
+
+
+def print_lines(lines: Iterable[str], *, err: bool = False) -> None:
+    """Print *lines*, on standard error if *err*."""
+    for line in lines:
+        click.echo(line, err=err)
+
+
+def print_json(document: Any) -> None:
+    """Print *document* as indented JSON."""
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False))

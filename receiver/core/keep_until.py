@@ -1,0 +1,70 @@
+"""The wish ``gpu-autoscaler.io/keep-until``: whose is honoured, which node it keeps, and what is said of the others."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from receiver.core.model import PoolState
+from receiver.core.pods import Pod
+from receiver.core.policy import KeepUntil
+from receiver.core.tell import Notice, Severity
+from receiver.core.words import lasting
+
+KEEP_UNTIL = "gpu-autoscaler.io/keep-until"
+WISH_TOPIC = "keep-until:"
+Kept = tuple[datetime | None, str]  # until when a node is kept, and for which pod (``namespace/name``)
+
+
+def honoured(pod: Pod, allowed: KeepUntil, now: datetime) -> datetime | None:
+    """Until when *pod* asks to be kept and may: its namespace is listed, and the time is to come and not too far."""
+    wish = pod.keep_until
+    if wish is None or wish <= now or pod.namespace not in allowed.namespaces:
+        return None
+    return wish if wish <= now + allowed.longest else None
+
+
+def kept(before: Kept, pods: Iterable[Pod], allowed: KeepUntil, now: datetime) -> Kept:
+    """Until when the node of *pods* is kept, which was kept as *before* says: the latest wish counts.
+
+    A wish outlives its pod; while the pod is there, what it says now counts.
+    """
+    here = {pod.key: honoured(pod, allowed, now) for pod in pods}
+    wishes = {key: wish for key, wish in here.items() if wish is not None}
+    until, key = before
+    if until is not None and until > now and key not in here:
+        wishes[key] = until
+    if not wishes:
+        return None, ""
+    latest = max(wishes, key=lambda key: (wishes[key], key))
+    return wishes[latest], latest
+
+
+def why_ignored(namespace: str, allowed: KeepUntil) -> str:
+    """Why a wish of *namespace* that lies ahead is not honoured."""
+    if namespace in allowed.namespaces:
+        return f"it lies more than {lasting(allowed.longest)} ahead (keep_until.longest)"
+    return f"the namespace {namespace} is not listed under keep_until.namespaces"
+
+
+def ignored(states: Iterable[PoolState], allowed: KeepUntil, now: datetime) -> dict[Notice, tuple[Pod, ...]]:
+    """The notices of wishes that keep no node, one per owner and time, with the pods that made them."""
+    found: dict[Notice, tuple[Pod, ...]] = {}
+    for pod in (p for state in states for node in state.nodes for p in node.pods):
+        if pod.keep_until is None or pod.keep_until <= now or honoured(pod, allowed, now) is not None:
+            continue
+        notice = _not_honoured(pod, pod.keep_until, allowed)
+        found[notice] = (*found.get(notice, ()), pod)
+    return found
+
+
+def _not_honoured(pod: Pod, wish: datetime, allowed: KeepUntil) -> Notice:
+    whose = f"{pod.namespace}/{pod.owner or pod.name}"
+    return Notice(
+        topic=f"{WISH_TOPIC}{whose}",
+        key=wish.isoformat(),
+        title=f"{KEEP_UNTIL} of {whose} is not honoured",
+        body=(
+            f"It says {wish:%Y-%m-%dT%H:%M:%SZ}, but {why_ignored(pod.namespace, allowed)}. Its node is removed when it"
+            " is idle, as any other."
+        ),
+        severity=Severity.WARNING,
+    )

@@ -1,0 +1,60 @@
+"""What is said about overrides: when one is set, when somebody ends it, when its time is over; each told once."""
+
+from receiver.core.overrides import Override, OverrideKind
+from receiver.core.policy import Policy
+from receiver.core.tell import Notice, Severity
+from receiver.core.words import some
+
+TOPIC = "override:"
+MEANING = {
+    OverrideKind.PIN: "pinned to {nodes}",
+    OverrideKind.FLOOR: "at least {nodes}",
+    OverrideKind.CEILING: "at most {nodes}",
+    OverrideKind.PAUSE: "paused",
+    OverrideKind.SNOOZE: "removals snoozed",
+}
+
+
+def was_set(override: Override, policy: Policy) -> Notice:
+    """The notice of a new override: what, until when, who, why, and how to end it."""
+    return _notice(
+        override,
+        policy,
+        "set",
+        f"{meaning(override)} until {override.until:%Y-%m-%d %H:%M} UTC",
+        f"By {override.who}: {override.why}.\nTo end it earlier: `gpu-autoscaler override end {override.id}`",
+        Severity.WARNING,
+    )
+
+
+def was_ended(override: Override, by: str, policy: Policy) -> Notice:
+    """The notice that *by* ended an override before its time."""
+    body = f"{by} ended what {override.who} had set until {override.until:%Y-%m-%d %H:%M} UTC: {override.why}."
+    return _notice(override, policy, "ended", f"no longer {meaning(override)}", body)
+
+
+def ran_out(override: Override, policy: Policy) -> Notice:
+    """The notice that an override's time is over."""
+    body = f"Its time is over. {override.who} had set it: {override.why}."
+    return _notice(override, policy, "ran out", f"no longer {meaning(override)}", body)
+
+
+def meaning(override: Override) -> str:
+    """What it does, in a few words: ``pinned to 3 nodes``."""
+    nodes = "" if override.nodes is None else some(override.nodes, "node")
+    return MEANING[override.kind].format(nodes=nodes)
+
+
+def _notice(
+    override: Override, policy: Policy, key: str, title: str, body: str, severity: Severity = Severity.INFO
+) -> Notice:
+    pool = policy.pool(override.pool) if override.pool is not None else None
+    whose = "all GPU pools" if override.pool is None else f"GPU pool {pool.name if pool else override.pool}"
+    return Notice(
+        topic=f"{TOPIC}{override.id}",
+        key=key,
+        title=f"{whose}: {title}",
+        body=body,
+        severity=severity,
+        pool=override.pool,
+    )
