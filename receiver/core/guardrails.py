@@ -227,9 +227,8 @@ def cooled_down(target: int, case: Case) -> Left | None:
         left = max(case.present, bounds.min_nodes) if bounds.spoken.least is not None else case.present
     else:
         left = min(case.present, bounds.max_nodes) if bounds.overrun else case.present
-    if (left >= target) is (target > case.present):
-        return None
-    return left, f"cooldown.{way} until {last + cooldown:%H:%M:%S} UTC"
+    within = left >= target if target > case.present else left <= target
+    return None if within else (left, f"cooldown.{way} until {last + cooldown:%H:%M:%S} UTC")
 
 
 def one_change_at_a_time(target: int, case: Case) -> Left | None:
