@@ -222,8 +222,8 @@ class Policy:
     *unknown_after* is how long a node may be neither busy nor idle before people are told, *idle_shutdown_grace*
     how long after the notice an idle workload that consented is scaled to zero. *gpu_kinds* names the kind of GPU by
     Civo size, as the price files do, *gpu_prices* the lowest listed price of a GPU-hour of each kind in USD.
-    *charge_prices* are the prices of the account's charges by code; of the pools' sizes the pools say it. *longest_override* is how
-    far ahead the end of an override may lie.
+    *charge_prices* are the prices of the account's charges by code; of the pools' sizes the pools say it.
+    *longest_override* is how far ahead the end of an override may lie.
     """
 
     pools: tuple[Pool, ...]
