@@ -96,7 +96,7 @@ def test_a_node_at_exactly_the_break_even_gains_nothing_and_is_not_recommended()
 
 def test_a_commitment_dearer_than_on_demand_is_never_recommended() -> None:
     [found] = advice([a_commitment("1.29")], [a_life("a", 0, None)], START, at(100))
-    assert (found.break_even, found.recommended, found.saves_usd) == (1, 0, 0)
+    assert (found.break_even, found.recommended, found.saves_usd) == (Decimal(1), 0, Decimal(0))
 
 
 def test_a_commitment_of_a_size_that_nobody_used_is_not_recommended() -> None:
@@ -121,7 +121,7 @@ def test_a_recommended_commitment_never_costs_more_than_it_replaces(lives: list[
 def test_the_baseline_is_what_existed_all_the_time() -> None:
     lives = [a_life("a", -1, None), a_life("b", 2, 3), a_life("c", 1, 2, size=A100_X8)]
     by_size = {b.size: (b.always, b.any_hours, b.peak) for b in baselines(lives, START, at(10))}
-    assert by_size == {L40S: (1, 10, 2), A100_X8: (0, 2, 1)}
+    assert by_size == {L40S: (1, Decimal(10), 2), A100_X8: (0, Decimal(2), 1)}
 
 
 @pytest.mark.parametrize("hours", [0, -1])
