@@ -17,6 +17,7 @@ from receiver.core.actions import ActionKind, Change, OutcomeKind
 from receiver.core.model import SignalAction
 from receiver.core.overrides import OverrideKind
 from receiver.core.policy import Policy, Pool
+from receiver.cost_metrics import cost_families
 from receiver.families import PREFIX, Row, counter, filled, gauge, histogram, moment, number
 from receiver.ports import Clock, Store, TryLater, WontWork
 
@@ -87,6 +88,7 @@ class StoreCollector(Collector):
         yield from self._configured()
         try:
             kept, counts = self._store.snapshot(), self._store.counts()
+            costs = tuple(cost_families(self._store, self._policy, self._clock.now()))
         except (TryLater, WontWork):
             yield gauge(
                 "source_up", "Whether a source answered in the last step (1) or not (0).", [(("store",), 0)], "source"
@@ -98,6 +100,7 @@ class StoreCollector(Collector):
         yield from self._seen(picture)
         yield from self._open_actions(picture, counts)
         yield from self._money(picture)
+        yield from costs
         yield from self._charges(picture)
         yield from self._sources(picture, counts)
         if kept is not None:

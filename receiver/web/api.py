@@ -6,6 +6,7 @@ from typing import Any
 from flask import Blueprint, Response, g, jsonify
 
 from receiver.web.asked import limit_asked, pool_asked, pool_called
+from receiver.web.costs import add_costs
 from receiver.web.documents import (
     action_document,
     budget_document,
@@ -92,6 +93,7 @@ def blueprint(parts: WebParts) -> Blueprint:
     def charges() -> Response:
         return jsonify(charges_document(picture()))
 
+    add_costs(routes, parts)
     add_waiting(routes, parts, picture)
     add_overrides(routes, parts)
     return routes

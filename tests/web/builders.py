@@ -20,7 +20,9 @@ from receiver.core.actions import (
     Victim,
     VictimStage,
 )
+from receiver.core.memory import NodeLife
 from receiver.core.policy import Budget, Policy, Pool
+from receiver.core.usage import Owner, Usage, WorkloadLife
 from receiver.ports import StoredAction, StoredDecision
 from receiver.web import WebParts, create_app
 from tests.web.fakes import FakeClock, FakeHealth, FakeInstruments, FakeStore
@@ -392,4 +394,35 @@ def a_full_store() -> FakeStore:
         picture=(a_picture(), NOW - timedelta(seconds=4)),
         kept_decisions=[hold, a_decision()],
         kept_actions=[an_action()],
+        kept_lives=[a_life()],
+        kept_usage=[a_usage()],
+        kept_workloads=[a_workload()],
     )
+
+
+def a_life(instance: str = "i-n1", **changes: Any) -> NodeLife:
+    """A node of the l40s pool that lived from ten hours ago until now."""
+    said: dict[str, Any] = {
+        "pool": L40S,
+        "name": "n1",
+        "size": "an.g1.l40s.kube.x1",
+        "created_at": NOW - timedelta(hours=10),
+        "gone_at": NOW,
+        "price_usd_per_hour": Decimal("1.29"),
+        "gpus": 1,
+    }
+    return NodeLife(**{"instance": instance, **said, **changes})
+
+
+def a_usage(name: str = "train", hours: float = 4, **changes: Any) -> Usage:
+    """What a job of team vision held of that node; half of it was measured and a quarter idle."""
+    held = hours * 3600
+    said: dict[str, Any] = {"month": "2026-03", "instance": "i-n1", "owner": Owner(team="vision"), "namespace": "ml"}
+    told = {"held": held, "measured": held / 2, "idle": held / 4, "busy": held / 5, "memory": held / 4}
+    return Usage(**{"workload": f"ml/Job/{name}", **said, **told, **changes})
+
+
+def a_workload(name: str = "train", **changes: Any) -> WorkloadLife:
+    """That job as it runs."""
+    said: dict[str, Any] = {"namespace": "ml", "created_at": NOW - timedelta(hours=9), "owner": Owner(team="vision")}
+    return WorkloadLife(**{"workload": f"ml/Job/{name}", **said, **changes})

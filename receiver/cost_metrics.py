@@ -1,0 +1,71 @@
+"""This month's costs as metrics, with a bounded number of series."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from prometheus_client.core import Metric
+
+from receiver.core.attribution import By, Line, Part, Share, key_of, lines
+from receiver.core.budget import month_of
+from receiver.core.policy import Policy
+from receiver.costs import costs_of, told_by
+from receiver.families import Row, gauge
+from receiver.ports import UsageStore
+
+MOST_SERIES = 50  # teams, namespaces and workloads that have a series of their own: the dearest ones
+OTHERS = "(other)"  # no label value and no name in Kubernetes has parentheses
+
+
+def cost_families(store: UsageStore, policy: Policy, now: datetime) -> Iterator[Metric]:
+    """Yield this month's costs so far. Each family but the GPU-seconds adds up to what the ledger says of its part.
+
+    Only the dearest have series of their own, and a workload only while it runs; the rest is ``(other)``.
+    """
+    month = month_of(now, policy.timezone)
+    attributed = costs_of(store, policy, month, now)
+    running = {life.workload for life in store.workload_lives(now, now) if life.ended_at is None}
+    kinds = [((line.part.value, line.key), float(line.usd)) for line in told_by(attributed, By.GPU_KIND, policy)]
+    yield gauge("cost_usd", "This month's cost in USD, by what became of it.", kinds, "part", "gpu_kind")
+    teams = _bounded(_held(told_by(attributed, By.TEAM, policy)))
+    yield gauge("cost_team_usd", "USD of what a team's workloads held this month.", _usd(teams), "team")
+    idle = [((key,), float(sum(line.idle_usd for line in found))) for key, found in teams.items()]
+    yield gauge("cost_team_idle_usd", "USD of what a team held and did not use.", idle, "team")
+    seconds = [
+        ((key, state), sum(getattr(line, field) for line in found))
+        for key, found in teams.items()
+        for state, field in (("held", "seconds"), ("measured", "measured"), ("idle", "idle"))
+    ]
+    yield gauge("team_gpu_seconds", "GPU-seconds of a team's workloads this month.", seconds, "team", "state")
+    spaces = _bounded(_held(told_by(attributed, By.NAMESPACE, policy)))
+    text = "USD of what a namespace's workloads held this month."
+    yield gauge("cost_namespace_usd", text, _usd(spaces), "workload_namespace")
+
+    def running_or_other(share: Share) -> str:
+        name = key_of(share, By.WORKLOAD, policy)
+        return name if name in running else OTHERS
+
+    workloads = _bounded(_held(lines(attributed, running_or_other)))
+    rows = [((key.partition("/")[0] if key != OTHERS else "", *row[0]), row[1]) for key, row in _named(workloads)]
+    text = "USD of what a workload that runs has held this month."
+    yield gauge("cost_workload_usd", text, rows, "workload_namespace", "workload")
+
+
+def _held(found: tuple[Line, ...]) -> list[Line]:
+    return [line for line in found if line.part is Part.HELD]
+
+
+def _bounded(found: list[Line]) -> dict[str, list[Line]]:
+    """Return the dearest lines by key, and what is left under one."""
+    kept: dict[str, list[Line]] = {}
+    for line in found:
+        full = len(kept.keys() - {OTHERS}) >= MOST_SERIES
+        kept.setdefault(OTHERS if full else line.key, []).append(line)
+    return kept
+
+
+def _usd(found: dict[str, list[Line]]) -> list[Row]:
+    return [row for _, row in _named(found)]
+
+
+def _named(found: dict[str, list[Line]]) -> list[tuple[str, Row]]:
+    return [(key, ((key,), float(sum(line.usd for line in told)))) for key, told in found.items()]

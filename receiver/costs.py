@@ -1,0 +1,25 @@
+"""A month's costs as the ledger has them, shared out: what the API, the metrics and reports tell."""
+
+from datetime import datetime
+
+from receiver.core.attribution import Attributed, By, Line, attribute, key_of, lines
+from receiver.core.budget import Month
+from receiver.core.policy import Policy
+from receiver.ports import UsageStore
+
+
+def costs_of(store: UsageStore, policy: Policy, month: Month, now: datetime) -> Attributed:
+    """Return what *month* has cost until *now* and whose that was. Raises TryLater when the store fails."""
+    return attribute(
+        store.node_lives(month.start),
+        store.usage(month.name),
+        store.unwatched(month.name),
+        month,
+        now,
+        policy.billing,
+    )
+
+
+def told_by(attributed: Attributed, by: By, policy: Policy) -> tuple[Line, ...]:
+    """Return the lines of *attributed* by one of its dimensions, the dearest first."""
+    return lines(attributed, lambda share: key_of(share, by, policy))
