@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Protocol
 
 from receiver.core.memory import NodeLife
+from receiver.core.seed import Seed
 from receiver.core.usage import Accounted, Accounting, Unwatched, Usage, WorkloadLife
 
 
@@ -26,6 +27,9 @@ class UsageStore(Protocol):
 
     def unwatched(self, month: str) -> Sequence[Unwatched]:
         """Return what nobody watched in *month*, one row per instance."""
+
+    def seed_of(self, month: str) -> Seed | None:
+        """Return what *month* had cost before this store watched, or None when it watched from the beginning."""
 
     def workload_lives(self, since: datetime, until: datetime) -> Sequence[WorkloadLife]:
         """Return the workloads that existed at some time from *since* to *until*, the oldest first."""

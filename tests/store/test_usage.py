@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from time import perf_counter
 from typing import Any
 
 import pytest
 
 from receiver.adapters.store import SqlStore, open_store
+from receiver.core.seed import Seed
 from receiver.core.usage import Accounted, Accounting, Holding, Owner, Unwatched, Usage, WorkloadLife
 from receiver.ports import TryLater
 from tests.store.builders import NOW, after, life
@@ -124,6 +126,14 @@ def test_the_lives_of_nodes_can_be_read_without_disturbing_a_step(store: SqlStor
     store.saw((gone, life("here")), {}, NOW)
     assert [x.instance for x in store.node_lives(NOW)] == ["here"]
     assert {x.instance for x in store.node_lives(after(hours=-1))} == {"gone", "here"}
+
+
+def test_the_seed_of_a_month_can_be_read_when_the_month_is_over(store: SqlStore) -> None:
+    seed = Seed(month="2026-10", at=NOW, hours={"x1": Decimal("2.5")}, usd=Decimal("1.25"))
+    store.keep_seed(seed)
+    store.keep_seed(replace(seed, month="2026-11"))
+    assert store.seed_of("2026-10") == seed
+    assert store.seed_of("2026-09") is None
 
 
 def test_usage_is_forgotten_after_thirteen_months(store: SqlStore) -> None:

@@ -64,6 +64,7 @@ class FakeStore:
     totals: Mapping[str, Any] = field(default_factory=dict)
     kept_usage: list[Usage] = field(default_factory=list)
     kept_unwatched: list[Unwatched] = field(default_factory=list)
+    kept_seeds: list[Seed] = field(default_factory=list)
     kept_workloads: list[WorkloadLife] = field(default_factory=list)
     kept_lives: list[NodeLife] = field(default_factory=list)
     kept_overrides: dict[str, StoredOverride] = field(default_factory=dict)
@@ -135,6 +136,10 @@ class FakeStore:
     def unwatched(self, month: str) -> Sequence[Unwatched]:
         self._called("unwatched")
         return [row for row in self.kept_unwatched if row.month == month]
+
+    def seed_of(self, month: str) -> Seed | None:
+        self._called("seed_of")
+        return next((seed for seed in self.kept_seeds if seed.month == month), None)
 
     def workload_lives(self, since: datetime, until: datetime) -> Sequence[WorkloadLife]:
         self._called("workload_lives")

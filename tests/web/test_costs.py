@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from receiver.core.attribution import By
+from receiver.core.seed import Seed
 from receiver.core.usage import Owner, Unwatched
 from receiver.cost_metrics import MOST_SERIES
 from receiver.ports import TryLater
@@ -70,6 +71,14 @@ def test_an_earlier_month_can_be_asked_for() -> None:
     document = get("?month=2026-02", store)
     assert (document["total_usd"], document["until"]) == ("2.58", "2026-03-01T00:00:00Z")
     assert [line["usd"] for line in document["lines"]] == ["2.58"]
+
+
+def test_what_the_month_had_cost_before_the_ledger_began_is_in_the_total() -> None:
+    store = a_full_store()
+    store.kept_seeds = [Seed(month="2026-03", at=NOW, hours={"an.g1.l40s.kube.x1": Decimal(10), "odd": Decimal(1)})]
+    document = get("", store)
+    assert {line["part"]: line["usd"] for line in document["lines"]}["seeded"] == "12.90"
+    assert (document["total_usd"], document["unpriced"]) == ("25.80", ["odd"])
 
 
 def test_a_size_without_a_price_is_named() -> None:

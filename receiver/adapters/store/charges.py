@@ -62,5 +62,11 @@ def seed(connection: Connection) -> Seed | None:
     return None if row is None else Seed(**row)
 
 
+def seed_of(connection: Connection, month: str) -> Seed | None:
+    """Return the seed of *month*."""
+    row = connection.execute(select(seeds).where(seeds.c.month == month)).mappings().first()
+    return None if row is None else Seed(**row)
+
+
 def _charge(names: Sequence[str], values: Sequence[Any]) -> Charge:
     return Charge(**dict(zip(names, values, strict=True)))

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from receiver.adapters.store import usage
+from receiver.adapters.store import charges, usage
 from receiver.adapters.store.database import Database
 from receiver.core.memory import NodeLife
+from receiver.core.seed import Seed
 from receiver.core.usage import Accounted, Accounting, Unwatched, Usage, WorkloadLife
 
 
@@ -44,6 +45,11 @@ class SqlUsage:
         """See UsageStore."""
         with self._database.read() as connection:
             return usage.unwatched_of(connection, month)
+
+    def seed_of(self, month: str) -> Seed | None:
+        """See UsageStore."""
+        with self._database.read() as connection:
+            return charges.seed_of(connection, month)
 
     def workload_lives(self, since: datetime, until: datetime) -> Sequence[WorkloadLife]:
         """See UsageStore."""
