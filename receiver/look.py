@@ -16,13 +16,13 @@ from receiver.core.actions import Action, ActionKind, VictimStage
 from receiver.core.attribution import attribute, by_team
 from receiver.core.budget import Month, month_of
 from receiver.core.charges import Charged
-from receiver.core.cost import spend
+from receiver.core.cost import A_WEEK, last_week, spend, spend_by_pool
 from receiver.core.counts import drift, expected_count, why_removals_stop
 from receiver.core.demand import offer_of
 from receiver.core.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model import CordonedBy, Drift, Facts, Node, PoolState, Source, SourceState, Spend, Stage
 from receiver.core.pods import Pod, PodPhase
-from receiver.core.policy import POOL_LABEL, Policy, Pool
+from receiver.core.policy import POOL_LABEL, Policy, Pool, Scope
 from receiver.core.seed import Seed
 from receiver.core.signals import signals_from, silenced_pools
 from receiver.lives import by_node, lives_of, stage_of
@@ -100,7 +100,7 @@ class _Seen:
 def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
     """Return what is true at *now*. Raises TryLater only when the store cannot be read."""
     month = month_of(now, policy.timezone)
-    memory = sources.store.memory(now, month.start)
+    memory = sources.store.memory(now, min(month.start, now - A_WEEK))
     states: dict[Source, SourceState] = {Source.STORE: SourceState(source=Source.STORE, up=True, at=now)}
     cloud = ask(Source.CIVO, sources.cloud.look, states, now)
     cluster = ask(Source.KUBERNETES, sources.cluster.look if sources.cluster else None, states, now)
@@ -111,6 +111,7 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
 
     lives = lives_of(cloud, cluster, telemetry, memory, policy, now)
     usd, unpriced = spend(lives, month.start, now, policy.billing)
+    week, week_hours = last_week(lives, now, policy.billing)
     nodes_seen = cloud is not None
     books = keep_books(sources.accounts, memory, lives, usd, policy, month, now, nodes_seen=nodes_seen)
     alerts = [*(alarms.alerts if alarms else ())]
@@ -137,8 +138,17 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
         signals=signals_from(alerts, policy),
         sources=states,
         spend=books.added_to(
-            Spend(month=month.name, usd=usd, unpriced=unpriced, teams=_teams(sources, lives, month, policy, now))
+            Spend(
+                month=month.name,
+                usd=usd,
+                unpriced=unpriced,
+                pools=spend_by_pool(lives, month.start, now, policy.billing),
+                teams=_teams(sources, memory, lives, month, policy, now),
+                week=week,
+                week_hours=week_hours,
+            )
         ),
+        budget_changes=memory.budget_changes,
         grown_last_hour=memory.grown_last_hour,
         removed_last_hour=memory.removed_last_hour,
         bound_gangs=_bound_gangs(cluster),
@@ -164,11 +174,12 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
 
 
 def _teams(
-    sources: Sources, lives: Sequence[NodeLife], month: Month, policy: Policy, now: datetime
+    sources: Sources, memory: Memory, lives: Sequence[NodeLife], month: Month, policy: Policy, now: datetime
 ) -> Mapping[str, Decimal] | None:
     """What the workloads of each team held this month; None where no team has a budget or no cluster says who holds
     what. Sharing out a month of thousands of nodes takes a while, so it is done only for those who need it."""
-    if sources.cluster is None or policy.budget is None or not policy.budget.teams:
+    set_now = any(c.scope is Scope.TEAM and c.month == month.name for c in memory.budget_changes)
+    if sources.cluster is None or policy.budget is None or not (policy.budget.teams or set_now):
         return None
     return by_team(attribute(lives, sources.store.usage(month.name), (), month, now, policy.billing))
 

@@ -7,9 +7,10 @@ that order, so the guardrails of `decide` can say which one left how many. A gan
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from receiver.core.bounds import BoundsInForce
-from receiver.core.budget import BudgetStage, BudgetView, view
+from receiver.core.budget import Budgets, BudgetView, teams_of, views
 from receiver.core.capacity import (
     NOT_ALLOWED,
     OPENED,
@@ -24,13 +25,14 @@ from receiver.core.capacity import (
     open_tally,
 )
 from receiver.core.consolidate import movable
+from receiver.core.cost import unit_price
 from receiver.core.demand import missing_pods, take, why_nowhere, workloads
 from receiver.core.gangs import hold, place_gang, place_parts
 from receiver.core.market import Market, Matching
 from receiver.core.model import Facts, Source, SourceState
 from receiver.core.overrides import Override
 from receiver.core.pods import Workload
-from receiver.core.policy import Policy
+from receiver.core.policy import Policy, Scope
 from receiver.core.words import some
 
 
@@ -67,7 +69,10 @@ class Wanted:
     placed: tuple[tuple[str, str], ...] = ()  # of those, the ones that fit a usable node: (workload, instance)
     held: tuple[Held, ...] = ()
     movable: frozenset[str] = frozenset()  # busy instances whose pods consented to move and fit elsewhere
-    budget: BudgetView | None = None
+    budget: BudgetView | None = None  # the cluster's
+    stopped: bool = False  # a budget that covers the whole pool is beyond its stop line
+    uncovered: tuple[BudgetView, ...] = ()  # the budgets that did not cover a node
+    refused: Mapping[str, str] = field(default_factory=dict)  # workloads that a budget does not cover, and why
     sources: Mapping[Source, SourceState] = field(default_factory=dict)
     deliveries: tuple[int, ...] = ()
     overrides: tuple[Override, ...] = ()
@@ -82,11 +87,16 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """The whole assignment: one Wanted per pool, what fits nowhere, and the budget they share."""
+    """The whole assignment: one Wanted per pool, what fits nowhere, and the budgets they share."""
 
     pools: Mapping[str, Wanted]
     misfits: tuple[Misfit, ...] = ()
-    budget: BudgetView | None = None
+    budgets: Budgets = field(default_factory=Budgets)
+
+    @property
+    def budget(self) -> BudgetView | None:
+        """The cluster's budget."""
+        return self.budgets.of(Scope.CLUSTER)
 
 
 def assign(facts: Facts, policy: Policy) -> Assignment:
@@ -95,11 +105,28 @@ def assign(facts: Facts, policy: Policy) -> Assignment:
     The order of service is: workloads by priority and age, then floors (`min_nodes`), then standby nodes,
     so a budget that cannot serve all drops standby first.
     """
-    budget = view(facts, policy)
+    budgets = views(facts, policy)
     tallies = {p.id: open_tally(p, facts) for p in policy.pools}
-    allowance = Allowance(facts, policy, budget)
+    allowance = Allowance(facts, policy, budgets)
     waiting = workloads(facts.waiting, facts.bound_gangs)
-    matching = Matching(tuple(tallies.values()))
+    if any(view.scope is Scope.TEAM for view in budgets.views):
+        _reserve_for_teams(facts, policy, waiting, allowance)
+    misfits = _serve_all(waiting, tuple(tallies.values()), allowance)
+    for tally in tallies.values():
+        _hold_floor(tally, allowance)
+    for tally in tallies.values():
+        _keep_standby(tally, allowance)
+    empties = movable(tallies.values(), facts.at)
+    return Assignment(
+        pools={x.pool.id: _wanted(x, facts, budgets, empties) for x in tallies.values()},
+        misfits=tuple(misfits),
+        budgets=budgets,
+    )
+
+
+def _serve_all(waiting: Sequence[Workload], tallies: Sequence[Tally], allowance: Allowance) -> list[Misfit]:
+    """Give every one of *waiting* room, in the order given; return those that no pool can hold."""
+    matching = Matching(tuple(tallies))
     for workload in waiting:
         if not workload.gang:
             matching.market(workload.pods[0]).enter(workload.pods[0])
@@ -108,16 +135,26 @@ def assign(facts: Facts, policy: Policy) -> Assignment:
     for workload in waiting:
         found = _serve(workload, matching, allowance, unserved)
         misfits += [found] if found is not None else []
-    for tally in tallies.values():
-        _hold_floor(tally, allowance)
-    for tally in tallies.values():
-        _keep_standby(tally, allowance)
-    empties = movable(tallies.values(), facts.at)
-    return Assignment(
-        pools={x.pool.id: _wanted(x, facts, budget, empties) for x in tallies.values()},
-        misfits=tuple(misfits),
-        budget=budget,
-    )
+    return misfits
+
+
+def _reserve_for_teams(facts: Facts, policy: Policy, waiting: Sequence[Workload], allowance: Allowance) -> None:
+    """Keep aside what waiting work of teams will hold of nodes that exist or are on their way.
+
+    A node that was bought for a team a step ago is held by no pod yet. Without this the same money would be given out
+    again while it is provisioned.
+    """
+    tallies = [open_tally(p, facts) for p in policy.pools]
+    _serve_all(waiting, tallies, Allowance(facts, policy, allowance.budgets, closed=True))
+    known = {workload.key: workload for workload in waiting}
+    for tally in tallies:
+        price = tally.pool.price_usd_per_hour
+        if price is None:
+            continue
+        for workload in (known[key] for key in tally.settled):
+            share = Decimal(workload.gpus) / Decimal(tally.pool.gpus_per_node) * unit_price(price, policy.billing)
+            for team in teams_of(workload, policy):
+                allowance.reserve(team, share)
 
 
 def _serve(workload: Workload, matching: Matching, allowance: Allowance, unserved: set[str]) -> Misfit | None:
@@ -168,13 +205,16 @@ def _place_pod(workload: Workload, market: Market, fitting: Sequence[Tally], all
         if tally.begin():
             _settled(workload, tally, tally.settle(pod.requests, OPENED, kind))
             return
-    chosen = _where_to_buy(ordered, allowance)
+    chosen = _where_to_buy(ordered, allowance, workload)
     chosen.waiting_gpus += workload.gpus
     chosen.asking.append(workload)
-    if chosen.settle(pod.requests, NOT_ALLOWED, kind) is not None:
+    allowed = allowance.passes(chosen, 1, workload)
+    if allowed < len(RULES) and chosen.settle(pod.requests, NOT_ALLOWED, kind) is not None:
+        if allowed == 0:
+            allowance.refuse(chosen, 1, workload)
         return
     blocked = chosen.blocked
-    passed = allowance.open(chosen, "demand")
+    passed = allowance.open(chosen, "demand", workload=workload)
     room = new_bin(chosen)
     room.allowed = passed == len(RULES) and not blocked
     take(room.free, pod.requests)
@@ -190,9 +230,9 @@ def _settled(workload: Workload, tally: Tally, room: Bin | None) -> None:
         tally.settled.append(workload.key)
 
 
-def _where_to_buy(fitting: Sequence[Tally], allowance: Allowance) -> Tally:
+def _where_to_buy(fitting: Sequence[Tally], allowance: Allowance, workload: Workload) -> Tally:
     """The cheapest pool that may grow, else the cheapest whose checks pass, else the cheapest (it will say why not)."""
-    passing = (x for x in fitting if allowance.passes(x, 1) == len(RULES))
+    passing = (x for x in fitting if allowance.passes(x, 1, workload) == len(RULES))
     first: Tally | None = None
     for tally in passing:
         if not tally.blocked:
@@ -216,7 +256,7 @@ def _keep_standby(tally: Tally, allowance: Allowance) -> None:
         allowance.open(tally, "standby")
 
 
-def _wanted(tally: Tally, facts: Facts, budget: BudgetView | None, empties: frozenset[str]) -> Wanted:
+def _wanted(tally: Tally, facts: Facts, budgets: Budgets, empties: frozenset[str]) -> Wanted:
     return Wanted(
         pool=tally.pool.id,
         bounds=tally.bounds,
@@ -233,7 +273,10 @@ def _wanted(tally: Tally, facts: Facts, budget: BudgetView | None, empties: froz
         placed=tuple(tally.placed),
         held=tuple(tally.held),
         movable=empties & {n.instance for n in tally.state.nodes},
-        budget=budget,
+        budget=budgets.of(Scope.CLUSTER),
+        stopped=budgets.stopped(tally.pool.id),
+        uncovered=tuple(tally.uncovered.values()),
+        refused=dict(tally.refused),
         sources=facts.sources,
         deliveries=facts.deliveries,
         overrides=tuple(o for o in facts.overrides if o.concerns(tally.pool.id) and facts.at < o.until),
@@ -242,5 +285,5 @@ def _wanted(tally: Tally, facts: Facts, budget: BudgetView | None, empties: froz
 
 
 def floor_gives_way(wanted: Wanted) -> bool:
-    """True when the budget stop lets empty nodes go below the floor: the stop is the highest authority."""
-    return wanted.budget is not None and wanted.budget.stage is BudgetStage.STOP
+    """True when a budget stop lets empty nodes go below the floor: the stop is the highest authority."""
+    return wanted.stopped

@@ -1,14 +1,19 @@
-"""The month's allowance: its bounds in time, its stage, and what a reservation leaves."""
+"""A month's allowances, of the account, the cluster, pools and teams: their stage, and what a reservation leaves."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
 from zoneinfo import ZoneInfo
 
-from receiver.core.cost import unit_price
+from receiver.core.cost import HOUR, unit_price
+from receiver.core.forecast import Forecast, forecast
 from receiver.core.model import Facts, PoolState, Stage
-from receiver.core.policy import Budget, Policy
+from receiver.core.pods import Pod, Workload
+from receiver.core.policy import Budget, BudgetChange, Policy, Pool, Scope
+
+Key = tuple[Scope, str]  # a scope and its name: a pool's id or a team's name, empty for account and cluster
 
 
 class BudgetStage(StrEnum):
@@ -31,10 +36,12 @@ class Month:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetView:
-    """The budget as one step sees it, in USD. *reserved* is what the nodes that exist or are asked for cost next.
+    """One budget as a step sees it, in USD. *reserved* is what the nodes that exist or are asked for cost next.
 
     Open growth needs no reservation beside it: each step assigns all pools anew, and an open growth that is
-    not wanted again is withdrawn in that step.
+    not wanted again is withdrawn in that step. *unknown* says why the spend cannot be told (empty: it can), *unpriced*
+    names sizes without a price: either stops growth. *uncounted* names charges that are not in *spent* and stop
+    nothing. *change* is set where an operator set the allowance for this month, *shown* is what people call *name*.
     """
 
     month: str
@@ -46,6 +53,23 @@ class BudgetView:
     hold_at: Decimal
     stop_at: Decimal
     unpriced: tuple[str, ...] = ()
+    scope: Scope = Scope.CLUSTER
+    name: str = ""
+    shown: str = ""
+    unknown: str = ""
+    uncounted: tuple[str, ...] = ()
+    forecast: Forecast = field(default_factory=Forecast)
+    change: BudgetChange | None = None
+
+    @property
+    def key(self) -> Key:
+        """Scope and name."""
+        return self.scope, self.name
+
+    @property
+    def title(self) -> str:
+        """What people call it: ``cluster budget``, ``budget of team research``."""
+        return f"budget of {self.scope} {self.shown or self.name}" if self.name else f"{self.scope} budget"
 
     @property
     def ratio(self) -> Decimal:
@@ -55,11 +79,62 @@ class BudgetView:
         return self.spent / self.monthly
 
     @property
+    def left(self) -> Decimal:
+        """USD between what is spent and reserved and the stop line; below 0 when they are beyond it."""
+        return self.monthly * self.stop_at - self.spent - self.reserved
+
+    @property
     def available(self) -> Decimal:
-        """USD that new nodes may still cost: the stop line less what is spent and reserved; 0 from the hold on."""
-        if self.stage in (BudgetStage.HOLD, BudgetStage.STOP) or self.unpriced:
-            return Decimal(0)
-        return max(Decimal(0), self.monthly * self.stop_at - self.spent - self.reserved)
+        """USD that new nodes for ordinary work may still cost; 0 from the hold on."""
+        return Decimal(0) if self.closed_to(passing=False) else max(Decimal(0), self.left)
+
+    def closed_to(self, *, passing: bool) -> bool:
+        """True when nothing may be bought: beyond the stop, beyond the hold unless *passing*, or the spend unknown."""
+        closed = (BudgetStage.STOP,) if passing else (BudgetStage.HOLD, BudgetStage.STOP)
+        return self.stage in closed or bool(self.unpriced) or bool(self.unknown)
+
+    def why_not(self) -> str:
+        """Why it does not cover more, with the line and the figures."""
+        if self.unknown:
+            return f"{self.title}: the spend is not known: {self.unknown}"
+        if self.unpriced:
+            return f"{self.title}: the spend is unknown: no price for {', '.join(self.unpriced)}"
+        spent = f"USD {self.spent:.2f} of {self.monthly:.2f} spent in {self.month}"
+        if self.stage in (BudgetStage.HOLD, BudgetStage.STOP):
+            line = self.hold_at if self.stage is BudgetStage.HOLD else self.stop_at
+            return f"{self.title} {self.stage} at {line:.0%}: {spent}"
+        return f"{self.title}: {spent} and {self.reserved:.2f} reserved: the USD {self.available:.2f} left are too few"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budgets:
+    """Every budget that is set, the account's first, then the cluster's, the pools' and the teams'."""
+
+    views: tuple[BudgetView, ...] = ()
+
+    def of(self, scope: Scope, name: str = "") -> BudgetView | None:
+        """The budget of *scope* and *name* (a pool's id, a team), or None when there is none."""
+        return next((v for v in self.views if v.key == (scope, name)), None)
+
+    def touched(self, pool: str, teams: frozenset[str] = frozenset()) -> tuple[BudgetView, ...]:
+        """Those that a new node of *pool* for work of *teams* must be covered by."""
+        return tuple(
+            v
+            for v in self.views
+            if v.scope in (Scope.ACCOUNT, Scope.CLUSTER)
+            or v.key == (Scope.POOL, pool)
+            or (v.scope is Scope.TEAM and v.name in teams)
+        )
+
+    def stopped(self, pool: str) -> bool:
+        """True when no empty node of *pool* may enter another paid unit; a team's stop only stops its growth."""
+        return any(v.stage is BudgetStage.STOP for v in self.touched(pool))
+
+    @property
+    def holding(self) -> tuple[BudgetView, ...]:
+        """The budgets of account and cluster that are beyond the hold line: new work is kept out then."""
+        wide = (v for v in self.views if v.scope in (Scope.ACCOUNT, Scope.CLUSTER))
+        return tuple(v for v in wide if v.stage in (BudgetStage.HOLD, BudgetStage.STOP))
 
 
 def month_of(now: datetime, timezone: str) -> Month:
@@ -72,42 +147,145 @@ def month_of(now: datetime, timezone: str) -> Month:
     return Month(name=f"{local:%Y-%m}", start=start.astimezone(UTC), end=end.astimezone(UTC))
 
 
-def stage_of(spent: Decimal, budget: Budget) -> BudgetStage:
-    """The stage that *spent* USD has reached."""
+def stage_of(spent: Decimal, budget: Budget, monthly: Decimal | None = None) -> BudgetStage:
+    """The stage that *spent* USD has reached of *monthly* (None: of the cluster's allowance)."""
+    allowance = budget.monthly_usd if monthly is None else monthly
     for stage, ratio in (
         (BudgetStage.STOP, budget.stop_at),
         (BudgetStage.HOLD, budget.hold_at),
         (BudgetStage.WARN, budget.warn_at),
     ):
-        if spent >= budget.monthly_usd * ratio:
+        if spent >= allowance * ratio:
             return stage
     return BudgetStage.OK
 
 
-def _next_cost(state: PoolState, policy: Policy) -> Decimal:
-    """USD of the next paid unit of every node of a pool, present or asked for."""
-    pool = policy.pool(state.pool)
-    price = pool.price_usd_per_hour if pool else None
-    if price is None:
-        return Decimal(0)  # an unpriced pool with nodes is named in `unpriced` and stops all growth
+def teams_of(workload: Workload, policy: Policy) -> frozenset[str]:
+    """The teams by whose labels the pods of *workload* go; empty without such a label.
+
+    Of pods that only Prometheus knows the labels are not known: they count for every team that has a budget.
+    """
+    teams = {team_of(pod, policy) for pod in workload.pods} - {""}
+    if policy.budget is not None and any(pod.pool_hint is not None for pod in workload.pods):
+        teams |= set(policy.budget.teams)
+    return frozenset(teams)
+
+
+def team_of(pod: Pod, policy: Policy) -> str:
+    """The team by the pod's label, or an empty string."""
+    return pod.labels.get(policy.attribution.team, "")
+
+
+def passes_hold(workload: Workload, policy: Policy) -> bool:
+    """True when every pod of *workload* has a priority class that may still be bought for beyond the hold line."""
+    return policy.budget is not None and all(pod.priority_class in policy.budget.passing for pod in workload.pods)
+
+
+def _nodes_of(state: PoolState) -> int:
+    """The nodes of a pool that will cost a next unit, present or asked for."""
     going = len(state.of(Stage.DELETING))
-    nodes = max(state.required, len(state.nodes) - going)
-    return nodes * unit_price(price, policy.billing)
+    return max(state.required, len(state.nodes) - going)
 
 
-def view(facts: Facts, policy: Policy) -> BudgetView | None:
-    """Return the budget as *facts* show it, or None when the operator set none."""
-    budget = policy.budget
-    if budget is None:
-        return None
-    return BudgetView(
-        month=facts.spend.month,
-        monthly=budget.monthly_usd,
-        spent=facts.spend.usd,
-        reserved=sum((_next_cost(s, policy) for s in facts.pools), Decimal(0)),
-        stage=stage_of(facts.spend.usd, budget),
-        warn_at=budget.warn_at,
-        hold_at=budget.hold_at,
-        stop_at=budget.stop_at,
-        unpriced=facts.spend.unpriced,
+def _price(pool: Pool) -> Decimal:
+    """USD per node-hour; 0 for an unpriced pool, whose nodes are named in `unpriced` and stop all growth."""
+    return pool.price_usd_per_hour or Decimal(0)
+
+
+def shares(facts: Facts, policy: Policy) -> Mapping[str, Decimal]:
+    """USD per hour of the nodes that the running pods of each team hold, by their share of the node's GPUs."""
+    found: dict[str, Decimal] = {}
+    for pool in policy.pools:
+        for node in facts.pool(pool.id).living:
+            gpus = max(sum(node.allocatable.values()), pool.gpus_per_node)
+            for pod in node.pods:
+                team = team_of(pod, policy)
+                if team:
+                    share = Decimal(pod.gpus) / Decimal(gpus) * _price(pool)
+                    found[team] = found.get(team, Decimal(0)) + share
+    return found
+
+
+def views(facts: Facts, policy: Policy) -> Budgets:
+    """Return the budgets as *facts* show them; none when the operator set none."""
+    return Budgets(views=tuple(_views(facts, policy, policy.budget)) if policy.budget is not None else ())
+
+
+def _views(facts: Facts, policy: Policy, budget: Budget) -> Iterator[BudgetView]:
+    spend = facts.spend
+    changes = {
+        (c.scope, c.name): c for c in facts.budget_changes if c.month == spend.month and c.monthly_usd is not None
+    }
+    hourly = {p.id: _price(p) * _nodes_of(facts.pool(p.id)) for p in policy.pools}
+    week = {pool: usd / spend.week_hours for pool, usd in spend.week.items()} if spend.week_hours else None
+    by_team = shares(facts, policy)
+    month = month_of(facts.at, budget.timezone)
+    elapsed = Decimal((facts.at - month.start) // HOUR + 1)
+
+    def view(
+        scope: Scope,
+        name: str,
+        said: Decimal | None,
+        spent: Decimal,
+        per_hour: Decimal,
+        rate: Decimal | None,
+        unknown: str = "",
+        **more: object,
+    ) -> Iterator[BudgetView]:
+        change = changes.get((scope, name))
+        monthly = change.monthly_usd if change is not None else said
+        if monthly is None:
+            return
+        yield BudgetView(
+            month=spend.month,
+            monthly=monthly,
+            spent=spent,
+            reserved=unit_price(per_hour, policy.billing),
+            stage=BudgetStage.OK if unknown else stage_of(spent, budget, monthly),
+            warn_at=budget.warn_at,
+            hold_at=budget.hold_at,
+            stop_at=budget.stop_at,
+            scope=scope,
+            name=name,
+            unknown=unknown,
+            forecast=Forecast() if unknown else forecast(spent, per_hour, rate, month.end - facts.at),
+            change=change,
+            **more,  # type: ignore[arg-type]  # the three that only some scopes have
+        )
+
+    everything = sum(hourly.values(), Decimal(0))
+    account = spend.account or Decimal(0)
+    yield from view(
+        Scope.ACCOUNT,
+        "",
+        budget.account_usd,
+        account,
+        everything,
+        account / elapsed,
+        "" if spend.account is not None else "Civo's charges were not read yet",
+        unpriced=spend.unpriced,
+        uncounted=spend.account_unpriced,
     )
+    yield from view(
+        Scope.CLUSTER,
+        "",
+        budget.monthly_usd,
+        spend.usd,
+        everything,
+        None if week is None else sum(week.values(), Decimal(0)),
+        spend.unknown,
+        unpriced=spend.unpriced,
+    )
+    for pool in policy.pools:
+        # What was spent before this ledger began may have been any pool's: it counts for each.
+        spent = spend.pools.get(pool.id, Decimal(0)) + spend.seeded
+        rate = None if week is None else week.get(pool.id, Decimal(0))
+        yield from view(
+            Scope.POOL, pool.id, pool.budget_usd, spent, hourly[pool.id], rate, spend.unknown, shown=pool.name
+        )
+    for team in sorted({*budget.teams, *(name for scope, name in changes if scope is Scope.TEAM)}):
+        spent = (spend.teams or {}).get(team, Decimal(0))
+        unknown = "" if spend.teams is not None else "what teams use is not attributed yet"
+        yield from view(
+            Scope.TEAM, team, budget.teams.get(team), spent, by_team.get(team, Decimal(0)), spent / elapsed, unknown
+        )

@@ -1,6 +1,6 @@
 """Node lives as money: paid units, what a month has cost, when the next unit begins."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -9,6 +9,7 @@ from receiver.core.policy import Anchor, Billing, Rounding
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
+A_WEEK = timedelta(days=7)
 
 
 def unit_price(price_usd_per_hour: Decimal, billing: Billing) -> Decimal:
@@ -85,3 +86,20 @@ def spend(
             continue
         usd += count * unit_price(life.price_usd_per_hour, billing)
     return usd, tuple(sorted(unpriced))
+
+
+def spend_by_pool(lives: Iterable[NodeLife], since: datetime, now: datetime, billing: Billing) -> dict[str, Decimal]:
+    """USD of the priced ones of *lives* for units begun since *since*, by pool id."""
+    found: dict[str, Decimal] = {}
+    for life in lives:
+        if life.price_usd_per_hour is not None:
+            usd = units_since(life, since, now, billing) * unit_price(life.price_usd_per_hour, billing)
+            found[life.pool] = found.get(life.pool, Decimal(0)) + usd
+    return found
+
+
+def last_week(lives: Sequence[NodeLife], now: datetime, billing: Billing) -> tuple[dict[str, Decimal], Decimal]:
+    """USD by pool id of the last seven days, and how many hours these are: fewer when the first node is younger."""
+    since = max(now - A_WEEK, min((life.created_at for life in lives), default=now))
+    hours = Decimal(max(1, -((since - now) // HOUR))) if lives else Decimal(0)
+    return spend_by_pool(lives, since, now, billing), hours

@@ -98,6 +98,8 @@ class Place:
 
     def asked(self, workload: Workload) -> Fate:
         """New nodes are wanted for *workload*: they are bought, or a rule holds them."""
+        if workload.key in self.wanted.refused:
+            return self._uncovered(self.wanted.refused[workload.key])
         if not self._buys_for(workload):
             return self._refused()
         before, after = self.decision.present, self.decision.target
@@ -140,6 +142,10 @@ class Place:
             return False
         self._bought.append(dict(self.pool.resources))
         return take(self._bought[-1], pod.requests)
+
+    def _uncovered(self, why: str) -> Fate:
+        detail = f"GPU pool {self.pool.name} does not grow for it: within_budget: {why}"
+        return Fate(state=State.HELD, detail=detail, pool=self.pool.id, rule="within_budget")
 
     def _refused(self) -> Fate:
         reason, grows = _in_the_way(self.decision), self.decision.target > self.decision.present

@@ -35,8 +35,12 @@ def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching,
         return True
     tally = next((x for x in ordered if not x.blocked), ordered[0])
     opened = _fill([b.copy() for b in tally.roomy()], workload.pods, tally)
-    rule = RULES[min(allowance.passes(tally, opened), len(RULES) - 1)]
-    detail = f"gang {workload.key} needs {opened} new nodes at once or none, and {rule} leaves fewer"
+    passed = allowance.passes(tally, opened, workload)
+    rule = RULES[min(passed, len(RULES) - 1)]
+    priced = tally.pool.price_usd_per_hour is not None
+    short = allowance.refusing(tally, opened, workload) if priced and passed == 0 else None
+    why = f" ({short.why_not()})" if short is not None else ""
+    detail = f"gang {workload.key} needs {opened} new nodes at once or none, and {rule} leaves fewer{why}"
     hold(workload, tally, "gangs_whole", detail)
     return False
 
@@ -58,7 +62,7 @@ def _try_gang(
     opened = _fill(trial, workload.pods, tally)
     if most is not None and opened > most:
         return False
-    if opened and allowance.passes(tally, opened) < len(RULES):
+    if opened and allowance.passes(tally, opened, workload) < len(RULES):
         return False
     tally.free -= sum(room.gpus for room in begun) - sum(tried.gpus for tried in trial[: len(begun)])
     for room, tried in zip(rooms, trial, strict=False):
@@ -69,7 +73,7 @@ def _try_gang(
         tally.add(room)
     tally.waiting_gpus += workload.gpus
     if opened:
-        allowance.open(tally, "demand", opened)
+        allowance.open(tally, "demand", opened, workload)
         tally.asking.append(workload)
     else:
         tally.settled.append(workload.key)

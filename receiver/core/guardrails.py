@@ -97,24 +97,11 @@ def spend_is_known(target: int, case: Case) -> Left | None:
 
 
 def within_budget(target: int, case: Case) -> Left | None:
-    """Growth must be covered: spent, the next paid unit of every running node and the new nodes' first."""
-    budget = case.wanted.budget
-    if target <= case.present or budget is None:
-        return None
+    """Every budget must cover growth: spent, the next paid unit of every running node and the new nodes' first."""
     left = case.present + case.wanted.within_budget
-    if left >= target:
+    if target <= case.present or case.wanted.budget is None or left >= target:
         return None
-    covered = some(left - case.present, "node")
-    spent = f"USD {budget.spent:.2f} of {budget.monthly:.2f} spent in {budget.month}"
-    if budget.unpriced:
-        return left, f"spend is unknown: no price for {', '.join(budget.unpriced)}"
-    if budget.stage.value in ("hold", "stop"):
-        line = budget.hold_at if budget.stage.value == "hold" else budget.stop_at
-        return left, f"budget {budget.stage.value} at {line:.0%}: {spent}"
-    return (
-        left,
-        f"{spent} and {budget.reserved:.2f} reserved: the USD {budget.available:.2f} left cover {covered}",
-    )
+    return left, "; ".join(view.why_not() for view in case.wanted.uncovered)
 
 
 def within_maximum(target: int, case: Case) -> Left | None:

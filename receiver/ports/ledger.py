@@ -59,8 +59,8 @@ class Store(UsageStore, OverrideStore, Protocol):
     def remember(self, delivery: Delivery, at: datetime) -> int:
         """Keep *delivery* durably and return its number; the commit is on disk when this returns."""
 
-    def memory(self, now: datetime, month_start: datetime) -> Memory:
-        """Return what a step at *now* needs: lives that are living or ended after *month_start*."""
+    def memory(self, now: datetime, since: datetime) -> Memory:
+        """Return what a step at *now* needs: lives that are living or ended after *since*."""
 
     def remembered_alerts(self, since: datetime) -> tuple[Alert, ...]:
         """Return, per fingerprint, the newest alert of the deliveries received after *since*."""

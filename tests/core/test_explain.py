@@ -135,7 +135,8 @@ def test_a_pod_that_a_guardrail_holds_is_told_the_pool_the_rule_and_its_sentence
     fate = the_one(facts(a_state(), waiting=[a_pod()], spend=spent), policy).fate
     assert (fate.state, fate.rule, fate.pool) == (State.HELD, "within_budget", "l40s-id")
     assert fate.detail == (
-        "GPU pool l40s does not grow: within_budget: budget hold at 80%: USD 4010.00 of 5000.00 spent in 2026-11"
+        "GPU pool l40s does not grow for it: within_budget:"
+        " cluster budget hold at 80%: USD 4010.00 of 5000.00 spent in 2026-11"
     )
 
 

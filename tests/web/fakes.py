@@ -157,7 +157,7 @@ class FakeStore:
     def account(self, accounting: Accounting, since: datetime | None, at: datetime) -> bool:
         raise NotImplementedError
 
-    def memory(self, now: datetime, month_start: datetime) -> Memory:
+    def memory(self, now: datetime, since: datetime) -> Memory:
         raise NotImplementedError
 
     def remembered_alerts(self, since: datetime) -> tuple[Alert, ...]:

@@ -21,7 +21,7 @@ DAY = timedelta(days=1)
 POOLS = select(pools)
 LIVES = (
     select(*(node_lives.c[name] for name in rows.LIFE))
-    .where(or_(node_lives.c.gone_at.is_(None), node_lives.c.gone_at > bindparam("month_start", type_=Moment)))
+    .where(or_(node_lives.c.gone_at.is_(None), node_lives.c.gone_at > bindparam("since", type_=Moment)))
     .order_by(node_lives.c.created_at, node_lives.c.instance)
 )
 DRIFTS = (
@@ -31,13 +31,13 @@ DRIFTS = (
 )
 
 
-def memory(connection: Connection, now: datetime, month_start: datetime) -> Memory:
+def memory(connection: Connection, now: datetime, since: datetime) -> Memory:
     """Return everything a step at *now* needs."""
     under_way = open_actions(connection)
     known = {row["pool"]: row for row in connection.execute(POOLS).mappings()}
     drifted = _drifts(connection, now)
     grown, removed = changed_since(connection, now - HOUR)
-    lives = connection.execute(LIVES, {"month_start": month_start}).all()
+    lives = connection.execute(LIVES, {"since": since}).all()
     return Memory(
         pools={
             pool: _pool(known.get(pool), under_way.get(pool), drifted.get(pool, ()))

@@ -125,10 +125,10 @@ class SqlStore(SqlUsage, SqlOverrides):
 
     # --- what a step needs
 
-    def memory(self, now: datetime, month_start: datetime) -> Memory:
+    def memory(self, now: datetime, since: datetime) -> Memory:
         """See Store. Removals of the last hour count however their action ended: the nodes are gone."""
         with self._database.read() as connection:
-            found = ledger.memory(connection, now, month_start)
+            found = ledger.memory(connection, now, since)
             self._charged = charges.charged(connection, self._charged)
             found = replace(found, charged=self._charged, seed=charges.seed(connection))
         self._last_read = found
