@@ -1,0 +1,391 @@
+"""Budgets of account, cluster, pools and teams: which growth each covers, and what it says when it does not."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from receiver.core.actions import Decision, Verdict
+from receiver.core.assign import Assignment
+from receiver.core.budget import BudgetStage, BudgetView, Key, views
+from receiver.core.forecast import forecast
+from receiver.core.model import Facts, Node, Spend, Stage
+from receiver.core.pods import Pod, PodPhase
+from receiver.core.policy import Budget, BudgetChange, Policy, Scope
+from tests.core.builders import GPU, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
+from tests.core.worlds import LAWS
+
+PRICE = Decimal("1.29")
+MUCH = Decimal(100_000)
+
+
+def a_budget(**given: Any) -> Budget:
+    """A cluster budget that holds nothing back, beside what is given."""
+    return Budget(**{"monthly_usd": MUCH, **given})
+
+
+def spent(usd: str | int = 0, **given: Any) -> Spend:
+    """The month's spend; attribution gives nobody anything unless said otherwise."""
+    return Spend(**{"month": "2026-11", "usd": Decimal(usd), "teams": {}, **given})
+
+
+def of_team(name: str, team: str, **given: Any) -> Pod:
+    """A waiting pod with the label of a team."""
+    return a_pod(name, labels={"team": team}, **given)
+
+
+def within(decision: Decision) -> tuple[Verdict, str]:
+    """What `within_budget` said."""
+    [reason] = [r for r in decision.reasons if r.rule == "within_budget"]
+    return reason.verdict, reason.detail
+
+
+def the_budget(scope: Scope, name: str, policy: Policy, found: Facts) -> BudgetView:
+    """The budget of one scope as a step sees it."""
+    view = views(found, policy).of(scope, name)
+    assert view is not None
+    return view
+
+
+def test_a_pools_own_budget_holds_that_pool_and_says_whose_it_is() -> None:
+    poor, rich = a_pool("poor", budget_usd=Decimal(10)), a_pool("rich")
+    waiting = [a_pod("p", node_selector=select("poor")), a_pod("r", node_selector=select("rich"))]
+    found = facts(
+        a_state(pool="poor-id"), a_state(pool="rich-id"), waiting=waiting, spend=spent(pools={"poor-id": Decimal(8)})
+    )
+    _, decisions = run(found, a_policy(poor, rich, budget=a_budget()))
+    assert (decisions["poor"].target, decisions["rich"].target) == (0, 1)
+    assert within(decisions["poor"]) == (
+        Verdict.HOLDS,
+        "budget of pool poor hold at 80%: USD 8.00 of 10.00 spent in 2026-11",
+    )
+
+
+def select(pool: str) -> dict[str, str]:
+    """Only nodes of that pool."""
+    return {"kubernetes.civo.com/civo-node-pool": f"{pool}-id"}
+
+
+def test_work_that_fits_another_pool_goes_there_when_a_pools_own_budget_is_spent() -> None:
+    poor, dear = a_pool("poor", budget_usd=Decimal(1)), a_pool("dear", price_usd_per_hour=Decimal(2))
+    found = facts(a_state(pool="poor-id"), a_state(pool="dear-id"), waiting=[a_pod()], spend=spent())
+    _, decisions = run(found, a_policy(poor, dear, budget=a_budget()))
+    assert (decisions["poor"].target, decisions["dear"].target) == (0, 1)
+
+
+def test_the_accounts_budget_covers_growth_of_every_pool() -> None:
+    policy = a_policy(budget=a_budget(account_usd=Decimal(100)))
+    found = facts(a_state(), waiting=[a_pod()], spend=spent(account=Decimal("99.99")))
+    _, decisions = run(found, policy)
+    assert within(decisions["l40s"])[1] == "account budget hold at 80%: USD 99.99 of 100.00 spent in 2026-11"
+
+
+def test_while_the_accounts_charges_are_not_known_nothing_grows() -> None:
+    policy = a_policy(budget=a_budget(account_usd=Decimal(100)))
+    _, decisions = run(facts(a_state(), waiting=[a_pod()], spend=spent(account=None)), policy)
+    assert decisions["l40s"].target == 0
+    assert within(decisions["l40s"])[1] == "account budget: the spend is not known: Civo's charges were not read yet"
+
+
+def test_charges_without_a_price_are_shown_and_hold_nothing_back() -> None:
+    policy = a_policy(budget=a_budget(account_usd=Decimal(100)))
+    found = facts(
+        a_state(), waiting=[a_pod()], spend=spent(account=Decimal(1), account_unpriced=("12 hours of dbaas-small",))
+    )
+    assert run(found, policy)[1]["l40s"].target == 1
+    assert the_budget(Scope.ACCOUNT, "", policy, found).uncounted == ("12 hours of dbaas-small",)
+
+
+def test_a_team_beyond_its_hold_waits_and_is_told_so_while_another_gets_its_node() -> None:
+    policy = a_policy(budget=a_budget(teams={"research": Decimal(10)}))
+    found = facts(
+        a_state(),
+        waiting=[of_team("mine", "research"), of_team("theirs", "vision")],
+        spend=spent(teams={"research": Decimal(8)}),
+    )
+    assignment, decisions = run(found, policy)
+    why = "budget of team research hold at 80%: USD 8.00 of 10.00 spent in 2026-11"
+    assert decisions["l40s"].target == 1
+    assert within(decisions["l40s"]) == (Verdict.LIMITS, why)
+    assert assignment.pools["l40s-id"].refused == {"ml/mine": why}
+
+
+def test_a_team_of_which_attribution_cannot_tell_the_spend_gets_nothing() -> None:
+    policy = a_policy(budget=a_budget(teams={"research": Decimal(10)}))
+    _, decisions = run(facts(a_state(), waiting=[of_team("p", "research")], spend=spent(teams=None)), policy)
+    assert "the spend is not known" in within(decisions["l40s"])[1]
+
+
+def test_the_label_that_names_the_team_is_the_configured_one() -> None:
+    policy = a_policy(budget=a_budget(teams={"research": Decimal(0)}))
+    policy = replace(policy, attribution=replace(policy.attribution, team="example.com/team"))
+    waiting = [a_pod("a", labels={"example.com/team": "research"}), of_team("b", "research")]
+    _, decisions = run(facts(a_state(), waiting=waiting, spend=spent()), policy)
+    assert decisions["l40s"].target == 1
+
+
+def test_a_gang_of_two_teams_must_be_covered_by_both() -> None:
+    policy = a_policy(budget=a_budget(teams={"a": Decimal(100), "b": Decimal(1)}))
+    gang = [of_team("rank0", "a", gang="ml/g"), of_team("rank1", "b", gang="ml/g")]
+    assignment, decisions = run(facts(a_state(), waiting=gang, spend=spent()), policy)
+    assert decisions["l40s"].target == 0
+    assert "budget of team b" in assignment.pools["l40s-id"].held[0].detail
+
+
+def test_a_pod_of_which_only_prometheus_knows_counts_for_every_team_with_a_budget() -> None:
+    policy = a_policy(budget=a_budget(teams={"research": Decimal(0)}))
+    _, decisions = run(facts(a_state(), waiting=[a_pod(pool_hint="l40s-id")], spend=spent()), policy)
+    assert decisions["l40s"].target == 0
+
+
+def test_a_team_reserves_its_share_of_the_nodes_that_its_pods_hold() -> None:
+    pool = a_pool(resources={GPU: 8}, price_usd_per_hour=Decimal(8))
+    pods = (running("p1", 2, "research"), running("p2", 4, "vision"))
+    state = a_state(a_busy_node(pods=pods, allocatable={GPU: 8}))
+    policy = a_policy(pool, budget=a_budget(teams={"research": Decimal(100), "vision": Decimal(100)}))
+    found = facts(state, spend=spent())
+    assert the_budget(Scope.TEAM, "research", policy, found).reserved == 2
+    assert the_budget(Scope.TEAM, "vision", policy, found).reserved == 4
+
+
+def running(name: str, gpus: int, team: str) -> Pod:
+    """A running pod of a team."""
+    return a_pod(name, gpus, labels={"team": team}, phase=PodPhase.RUNNING, node="n1")
+
+
+def test_a_node_on_its_way_for_a_team_is_not_paid_for_by_the_same_dollar_again() -> None:
+    """The first pod's node was bought a step ago and is held by nobody yet; a dearer pool fits the second pod."""
+    pools = (a_pool("a"), a_pool("b", price_usd_per_hour=Decimal("1.50")))
+    policy = a_policy(*pools, budget=a_budget(teams={"research": Decimal(2)}))
+    waiting = [
+        of_team("urgent", "research", priority=9, node_selector=select("b")),
+        of_team("first", "research", node_selector=select("a")),
+    ]
+    coming = a_node("n1", stage=Stage.BUILDING, idle_since=None)
+    found = facts(a_state(coming, pool="a-id"), a_state(pool="b-id"), waiting=waiting, spend=spent())
+    assert run(found, policy)[1]["b"].target == 0
+
+
+def test_a_refused_team_does_not_use_up_the_node_on_trial_of_a_pool() -> None:
+    """What a budget leaves out is not bought, so it takes nothing from those behind it."""
+    policy = a_policy(a_pool(max_nodes=1), budget=a_budget(teams={"research": Decimal(0)}))
+    waiting = [of_team("mine", "research", priority=9), of_team("theirs", "vision")]
+    assignment, decisions = run(facts(a_state(), waiting=waiting, spend=spent()), policy)
+    assert decisions["l40s"].target == 1
+    assert set(assignment.pools["l40s-id"].refused) == {"ml/mine"}
+
+
+PASSING = frozenset({"production"})
+
+
+@pytest.mark.parametrize(
+    ("usd", "grows"), [("79.99", True), ("80", True), ("98.71", True), ("98.72", False), ("100", False)]
+)
+def test_a_passing_class_is_bought_for_up_to_the_stop_line_and_not_beyond(usd: str, grows: bool) -> None:
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(100), passing=PASSING))
+    found = facts(a_state(), waiting=[a_pod(priority_class="production")], spend=spent(usd))
+    assert run(found, policy)[1]["l40s"].target == int(grows)
+
+
+def test_beyond_the_hold_line_another_class_waits_while_a_passing_one_is_served() -> None:
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(100), passing=PASSING))
+    waiting = [a_pod("batch", priority=9, priority_class="batch"), a_pod("web", priority_class="production")]
+    assignment, decisions = run(facts(a_state(), waiting=waiting, spend=spent(80)), policy)
+    assert decisions["l40s"].target == 1
+    assert set(assignment.pools["l40s-id"].refused) == {"ml/batch"}
+
+
+def test_a_gang_passes_only_as_a_whole() -> None:
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(100), passing=PASSING))
+    gang = [a_pod("r0", gang="ml/g", priority_class="production"), a_pod("r1", gang="ml/g")]
+    assert run(facts(a_state(), waiting=gang, spend=spent(80)), policy)[1]["l40s"].target == 0
+
+
+def test_floor_and_standby_do_not_pass_the_hold() -> None:
+    pool = a_pool(min_nodes=1, standby_nodes=1)
+    policy = a_policy(pool, budget=Budget(monthly_usd=Decimal(100), passing=PASSING))
+    assert run(facts(a_state(), spend=spent(80)), policy)[1]["l40s"].target == 0
+
+
+HOUR_ENDS = NOW - timedelta(minutes=57)
+
+
+def idle() -> Node:
+    """An empty node whose paid hour ends within minutes."""
+    return a_node(created_at=HOUR_ENDS)
+
+
+@pytest.mark.parametrize(
+    ("budget", "pool_usd", "said", "goes"),
+    [
+        ({"account_usd": Decimal(10)}, None, {"account": Decimal(10)}, True),
+        ({}, Decimal(10), {"pools": {"l40s-id": Decimal(10)}}, True),
+        ({"teams": {"research": Decimal(10)}}, None, {"teams": {"research": Decimal(10)}}, False),
+        ({"account_usd": Decimal(10)}, None, {"account": Decimal("9.99")}, False),
+    ],
+    ids=["account", "pool", "team", "below the line"],
+)
+def test_at_the_stop_the_floor_gives_way_where_the_whole_pool_is_stopped(
+    budget: dict[str, Any], pool_usd: Decimal | None, said: dict[str, Any], goes: bool
+) -> None:
+    policy = a_policy(a_pool(min_nodes=1, budget_usd=pool_usd), budget=a_budget(**budget))
+    _, decisions = run(facts(a_state(idle()), spend=spent(**said)), policy)
+    assert decisions["l40s"].target == int(not goes)
+
+
+def test_a_pools_stop_leaves_the_floor_of_another_pool_alone() -> None:
+    pools = (a_pool("a", min_nodes=1, budget_usd=Decimal(1)), a_pool("b", min_nodes=1))
+    states = (a_state(idle(), pool="a-id"), a_state(a_node("n2", created_at=HOUR_ENDS), pool="b-id"))
+    found = facts(*states, spend=spent(pools={"a-id": Decimal(1)}))
+    _, decisions = run(found, a_policy(*pools, budget=a_budget()))
+    assert (decisions["a"].target, decisions["b"].target) == (0, 1)
+
+
+def a_change(**given: Any) -> BudgetChange:
+    """An allowance that somebody set for this month."""
+    said = {"scope": Scope.CLUSTER, "name": "", "month": "2026-11", "monthly_usd": Decimal(200), "who": "ada"}
+    return BudgetChange(**{**said, "why": "a deadline", "at": NOW, **given})
+
+
+def test_an_allowance_set_for_the_month_takes_the_place_of_the_configured_one() -> None:
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(100)))
+    found = facts(a_state(), waiting=[a_pod()], spend=spent(100), budget_changes=(a_change(),))
+    assert run(found, policy)[1]["l40s"].target == 1
+    view = the_budget(Scope.CLUSTER, "", policy, found)
+    assert (view.monthly, view.stage) == (200, BudgetStage.WARN)
+    assert view.change == a_change()
+
+
+@pytest.mark.parametrize("change", [a_change(month="2026-10"), a_change(monthly_usd=None)], ids=["last month", "reset"])
+def test_an_allowance_of_another_month_or_one_taken_back_is_not_in_force(change: BudgetChange) -> None:
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(100)))
+    found = facts(a_state(), spend=spent(100), budget_changes=(change,))
+    assert the_budget(Scope.CLUSTER, "", policy, found).monthly == 100
+
+
+def test_an_allowance_can_be_set_for_a_team_that_has_none_and_lowered_for_a_pool() -> None:
+    policy = a_policy(a_pool(budget_usd=Decimal(50)), budget=a_budget())
+    changes = (
+        a_change(scope=Scope.TEAM, name="research", monthly_usd=Decimal(7)),
+        a_change(scope=Scope.POOL, name="l40s-id", monthly_usd=Decimal(3)),
+    )
+    found = facts(a_state(), spend=spent(), budget_changes=changes)
+    assert the_budget(Scope.TEAM, "research", policy, found).monthly == 7
+    assert the_budget(Scope.POOL, "l40s-id", policy, found).monthly == 3
+
+
+def test_what_was_spent_before_the_ledger_began_counts_for_every_pool() -> None:
+    policy = a_policy(a_pool(budget_usd=Decimal(50)), budget=a_budget())
+    found = facts(a_state(), spend=spent(45, seeded=Decimal(40), pools={"l40s-id": Decimal(5)}))
+    assert the_budget(Scope.POOL, "l40s-id", policy, found).spent == 45
+
+
+def test_a_month_is_forecast_by_what_runs_now_and_by_the_days_behind() -> None:
+    found = forecast(Decimal(100), burn=Decimal(2), rate=Decimal("0.5"), left=timedelta(hours=10))
+    assert (found.burn, found.trend) == (120, 105)
+
+
+def test_the_forecast_of_a_pool_is_that_of_its_own_nodes_and_its_own_week() -> None:
+    pools = (a_pool("a", budget_usd=MUCH), a_pool("b", budget_usd=MUCH))
+    states = (a_state(a_busy_node(), pool="a-id"), a_state(pool="b-id"))
+    week = {"a-id": Decimal(168), "b-id": Decimal(84)}
+    found = facts(*states, spend=spent(10, pools={"a-id": Decimal(10)}, week=week, week_hours=Decimal(168)))
+    policy = a_policy(*pools, budget=a_budget())
+    hours = Decimal(252)  # from 20 November, noon, to the month's end
+    assert the_budget(Scope.POOL, "a-id", policy, found).forecast.burn == 10 + hours * PRICE
+    assert the_budget(Scope.POOL, "a-id", policy, found).forecast.trend == 10 + hours
+    assert the_budget(Scope.POOL, "b-id", policy, found).forecast.burn == 0
+    assert the_budget(Scope.CLUSTER, "", policy, found).forecast.trend == 10 + hours * Decimal("1.5")
+
+
+# --- laws
+
+TEAMS = ("a", "b", "")
+Money = tuple[Facts, Policy]
+
+
+@st.composite
+def tight(draw: st.DrawFn) -> Money:
+    """Pools of one-GPU nodes with work of two teams on them and waiting, near the lines of every budget."""
+    some_usd = st.none() | st.integers(1, 20).map(Decimal)
+    pools = tuple(
+        a_pool(name, labels={"pool": name}, max_nodes=50, budget_usd=draw(some_usd), price_usd_per_hour=price)
+        for name, price in (("one", PRICE), ("two", Decimal(2)))
+    )
+    teams = {team: usd for team in "ab" if (usd := draw(some_usd)) is not None}
+    budget = Budget(
+        monthly_usd=Decimal(draw(st.integers(1, 25))), account_usd=draw(some_usd), teams=teams, passing=PASSING
+    )
+    usd = st.integers(0, 900).map(lambda cents: Decimal(cents) / 100)
+    states = []
+    for pool in pools:
+        here = []
+        for n in range(draw(st.integers(0, 2))):
+            name, team = f"{pool.name}{n}", draw(st.sampled_from(TEAMS))
+            pod = a_pod(f"on-{name}", phase=PodPhase.RUNNING, node=name, labels={"team": team})
+            here.append(a_busy_node(name, pods=(pod,)))
+        states.append(a_state(*here, pool=pool.id))
+    waiting = [
+        a_pod(
+            f"p{n}",
+            labels={"team": draw(st.sampled_from(TEAMS))},
+            priority_class=draw(st.sampled_from(["", "production"])),
+            priority=draw(st.sampled_from([0, 9])),
+            node_selector=draw(st.sampled_from([{}, {"pool": "one"}, {"pool": "two"}])),
+        )
+        for n in range(draw(st.integers(0, 6)))
+    ]
+    said = spent(
+        draw(usd), account=draw(usd), pools={p.id: draw(usd) for p in pools}, teams={team: draw(usd) for team in "ab"}
+    )
+    return facts(*states, waiting=waiting, spend=said), Policy(pools=pools, budget=budget)
+
+
+def bought(assignment: Assignment, decisions: Mapping[str, Decision], found: Money) -> list[tuple[str, Pod]]:
+    """The pods that nodes are bought for, each a node of its own, with the pool."""
+    nodes = []
+    for pool in found[1].pools:
+        wanted = assignment.pools[pool.id]
+        served = [w.pods[0] for w in wanted.asking if w.key not in wanted.refused]
+        assert decisions[pool.name].target - decisions[pool.name].present == len(served)
+        nodes += [(pool.id, pod) for pod in served]
+    return nodes
+
+
+@LAWS
+@given(tight())
+def test_what_is_spent_reserved_and_bought_never_exceeds_the_stop_line_of_any_budget(money: Money) -> None:
+    found, policy = money
+    assignment, decisions = run(found, policy)
+    prices = {p.id: p.price_usd_per_hour or Decimal(0) for p in policy.pools}
+    cost: dict[Key, Decimal] = {}
+    ordinary: set[Key] = set()
+    for pool, pod in bought(assignment, decisions, money):
+        for key in ((Scope.ACCOUNT, ""), (Scope.CLUSTER, ""), (Scope.POOL, pool), (Scope.TEAM, pod.labels["team"])):
+            cost[key] = cost.get(key, Decimal(0)) + prices[pool]
+            if pod.priority_class != "production":
+                ordinary.add(key)
+    for view in assignment.budgets.views:
+        new = cost.get(view.key, Decimal(0))
+        if new:
+            assert view.spent + view.reserved + new <= view.monthly * view.stop_at
+            assert view.spent < view.monthly * view.stop_at
+        if view.key in ordinary:
+            assert view.spent < view.monthly * view.hold_at
+
+
+@LAWS
+@given(tight())
+def test_a_team_without_a_budget_gets_what_it_would_get_without_a_team_that_is_stopped(money: Money) -> None:
+    found, policy = money
+    assert policy.budget is not None
+    policy = replace(policy, budget=replace(policy.budget, teams={"a": Decimal(0)}))
+    others = tuple(p for p in found.waiting if p.labels["team"] != "a")
+    alone = run(replace(found, waiting=others), policy)[1]
+    together = run(found, policy)[1]
+    assert {name: d.target for name, d in together.items()} == {name: d.target for name, d in alone.items()}
