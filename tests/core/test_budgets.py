@@ -29,7 +29,7 @@ def a_budget(**given: Any) -> Budget:
     return Budget(**{"monthly_usd": MUCH, **given})
 
 
-def spent(usd: str | int = 0, **given: Any) -> Spend:
+def spent(usd: str | int | Decimal = 0, **given: Any) -> Spend:
     """The month's spend; attribution gives nobody anything unless said otherwise."""
     return Spend(**{"month": "2026-11", "usd": Decimal(usd), "teams": {}, **given})
 
@@ -257,7 +257,7 @@ def test_an_allowance_set_for_the_month_takes_the_place_of_the_configured_one() 
     found = facts(a_state(), waiting=[a_pod()], spend=spent(100), budget_changes=(a_change(),))
     assert run(found, policy)[1]["l40s"].target == 1
     view = the_budget(Scope.CLUSTER, "", policy, found)
-    assert (view.monthly, view.stage) == (200, BudgetStage.WARN)
+    assert (view.monthly, view.stage) == (Decimal(200), BudgetStage.WARN)
     assert view.change == a_change()
 
 
@@ -287,7 +287,7 @@ def test_what_was_spent_before_the_ledger_began_counts_for_every_pool() -> None:
 
 def test_a_month_is_forecast_by_what_runs_now_and_by_the_days_behind() -> None:
     found = forecast(Decimal(100), burn=Decimal(2), rate=Decimal("0.5"), left=timedelta(hours=10))
-    assert (found.burn, found.trend) == (120, 105)
+    assert (found.burn, found.trend) == (Decimal(120), Decimal(105))
 
 
 def test_the_forecast_of_a_pool_is_that_of_its_own_nodes_and_its_own_week() -> None:
@@ -321,7 +321,7 @@ def tight(draw: st.DrawFn) -> Money:
     budget = Budget(
         monthly_usd=Decimal(draw(st.integers(1, 25))), account_usd=draw(some_usd), teams=teams, passing=PASSING
     )
-    usd = st.integers(0, 900).map(lambda cents: Decimal(cents) / 100)
+    amount = st.integers(0, 900).map(lambda cents: Decimal(cents) / 100)
     states = []
     for pool in pools:
         here = []
@@ -341,7 +341,7 @@ def tight(draw: st.DrawFn) -> Money:
         for n in range(draw(st.integers(0, 6)))
     ]
     said = spent(
-        draw(usd), account=draw(usd), pools={p.id: draw(usd) for p in pools}, teams={team: draw(usd) for team in "ab"}
+        draw(amount), account=draw(amount), pools={p.id: draw(amount) for p in pools}, teams={team: draw(amount) for team in "ab"}
     )
     return facts(*states, waiting=waiting, spend=said), Policy(pools=pools, budget=budget)
 
