@@ -341,7 +341,10 @@ def tight(draw: st.DrawFn) -> Money:
         for n in range(draw(st.integers(0, 6)))
     ]
     said = spent(
-        draw(amount), account=draw(amount), pools={p.id: draw(amount) for p in pools}, teams={team: draw(amount) for team in "ab"}
+        draw(amount),
+        account=draw(amount),
+        pools={p.id: draw(amount) for p in pools},
+        teams={team: draw(amount) for team in "ab"},
     )
     return facts(*states, waiting=waiting, spend=said), Policy(pools=pools, budget=budget)
 
