@@ -31,6 +31,7 @@ def contradictions(configuration: Configuration) -> Iterator[Finding]:
     """Yield every contradiction in *configuration*, in the order of the file."""
     if configuration.budget is not None:
         yield from _thresholds(configuration.budget)
+        yield from _budget(configuration.budget)
     yield from _billing(configuration)
     if not configuration.pools:
         yield Finding(path=("pools",), problem="is empty", remedy="list at least one pool")
@@ -40,6 +41,7 @@ def contradictions(configuration: Configuration) -> Iterator[Finding]:
         here = ("pools", index)
         yield from _bounds(pool, here)
         yield from _pool(pool, here)
+        yield from _budget_of(pool, configuration.budget, here)
         yield from _windows(pool, here)
 
 
@@ -80,6 +82,52 @@ def _thresholds(budget: BudgetSpec) -> Iterator[Finding]:
             problem=f"must not be above stop_at ({budget.stop_at})",
             remedy="lower hold_at or raise stop_at",
             over=(stop,),
+        )
+
+
+def _budget(budget: BudgetSpec) -> Iterator[Finding]:
+    """What a part of the cluster may not have more of than the cluster, and what would never speak."""
+    for team, usd in budget.teams.items():
+        here: Path = ("budget", "teams", team)
+        if not team:
+            yield Finding(
+                path=here, problem="has no name", remedy="write the value that pods carry as their team label"
+            )
+        if usd > budget.monthly_usd:
+            yield Finding(
+                path=here,
+                problem=f"must not be above monthly_usd ({budget.monthly_usd})",
+                remedy="lower it or raise monthly_usd",
+                over=(("budget", "monthly_usd"),),
+            )
+    if budget.account_usd is not None and budget.account_usd < budget.monthly_usd:
+        yield Finding(
+            path=("budget", "account_usd"),
+            problem=f"must not be below monthly_usd ({budget.monthly_usd}): the account pays for the cluster too",
+            remedy="raise account_usd or lower monthly_usd",
+            over=(("budget", "monthly_usd"),),
+        )
+    if len(set(budget.passing_priority_classes)) < len(budget.passing_priority_classes):
+        path = ("budget", "passing_priority_classes")
+        yield Finding(path=path, problem="names a class twice", remedy="name each class once")
+
+
+def _budget_of(pool: PoolSpec, budget: BudgetSpec | None, here: Path) -> Iterator[Finding]:
+    path = (*here, "budget_usd")
+    if pool.budget_usd is None:
+        return
+    if budget is None:
+        yield Finding(
+            path=path,
+            problem="needs budget, which says when the month ends and where its lines are",
+            remedy="add budget with monthly_usd",
+        )
+    elif pool.budget_usd > budget.monthly_usd:
+        yield Finding(
+            path=path,
+            problem=f"must not be above budget.monthly_usd ({budget.monthly_usd})",
+            remedy="lower it or raise monthly_usd",
+            over=(("budget", "monthly_usd"),),
         )
 
 

@@ -29,6 +29,7 @@ _LABEL_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _LABEL_KEY = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}")
 _LABEL_VALUE = re.compile(rf"({_LABEL_NAME})?")
 _POOL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _GPU_RESOURCE = re.compile(r"nvidia\.com/(gpu(\.shared)?|mig-[0-9a-z.+]+(\.shared)?)")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
@@ -202,6 +203,16 @@ def identifier(value: Any) -> str:
     return said
 
 
+def object_name(value: Any) -> str:
+    """Return the name of a Kubernetes object or namespace (DNS label or subdomain); raise Wrong."""
+    said = text(value, "a name")
+    if not _OBJECT_NAME.fullmatch(said):
+        raise Wrong(
+            f'"{said}" is no name of Kubernetes', "write small letters, digits, dashes and dots, such as ml-batch"
+        )
+    return said
+
+
 def gpu_resource(value: Any) -> str:
     """Return the name of a GPU resource as NVIDIA's device plugin offers it; raise Wrong."""
     said = text(value, "a resource name")
@@ -263,6 +274,7 @@ Zone = Annotated[str, BeforeValidator(zone)]
 Address = Annotated[str, BeforeValidator(address)]
 PoolName = Annotated[str, BeforeValidator(pool_name)]
 Identifier = Annotated[str, BeforeValidator(identifier)]
+ObjectName = Annotated[str, BeforeValidator(object_name)]
 GpuResource = Annotated[str, BeforeValidator(gpu_resource)]
 LabelKey = Annotated[str, BeforeValidator(label_key)]
 LabelValue = Annotated[str, BeforeValidator(label_value)]

@@ -18,6 +18,7 @@ from receiver.config.fields import (
     LongerThanZero,
     Money,
     Month,
+    ObjectName,
     Period,
     PoolName,
     Ratio,
@@ -77,6 +78,13 @@ class StatedSpec(Section):
     usd: Money
 
 
+class HoldSpec(Section):
+    """Where new work is kept out while the budget hold lasts."""
+
+    namespaces: tuple[ObjectName, ...] = ()
+    kueue_cluster_queues: tuple[ObjectName, ...] = ()
+
+
 class BudgetSpec(Section):
     """A month's allowance."""
 
@@ -86,6 +94,10 @@ class BudgetSpec(Section):
     hold_at: Ratio = Decimal("0.8")
     stop_at: Ratio = Decimal("1.0")
     spent_usd_stated: StatedSpec | None = None
+    account_usd: Money | None = None
+    teams: dict[LabelValue, Money] = Field(default_factory=dict)
+    passing_priority_classes: tuple[Text, ...] = ()
+    hold: HoldSpec = HoldSpec()
 
 
 class BillingSpec(Section):
@@ -202,6 +214,7 @@ class PoolSpec(Section):
     provision_timeout: LongerThanZero = timedelta(minutes=20)
     apply_to_nodes: Flag = False
     windows: tuple[WindowSpec, ...] = ()
+    budget_usd: Money | None = None
 
     @property
     def gpus_per_node(self) -> int:

@@ -19,7 +19,7 @@ from receiver.config.prices import (
     price_warnings,
 )
 from receiver.config.validation import validate
-from receiver.core.policy import Attribution, Billing, Budget, KeepUntil, Limits, Policy, Pool, Stated, Taint
+from receiver.core.policy import Attribution, Billing, Budget, KeepOut, KeepUntil, Limits, Policy, Pool, Stated, Taint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +112,10 @@ def _policy(configuration: Configuration, prices: Prices) -> Policy:
             warn_at=budget.warn_at,
             hold_at=budget.hold_at,
             stop_at=budget.stop_at,
+            account_usd=budget.account_usd,
+            teams=dict(budget.teams),
+            passing=frozenset(budget.passing_priority_classes),
+            keep_out=KeepOut(namespaces=budget.hold.namespaces, cluster_queues=budget.hold.kueue_cluster_queues),
             stated=Stated(month=budget.spent_usd_stated.month, usd=budget.spent_usd_stated.usd)
             if budget.spent_usd_stated
             else None,
@@ -166,4 +170,5 @@ def _pool(pool: PoolSpec, prices: Prices) -> Pool:
         provision_timeout=pool.provision_timeout,
         apply_to_nodes=pool.apply_to_nodes,
         windows=tuple(window.window() for window in pool.windows),
+        budget_usd=pool.budget_usd,
     )

@@ -23,6 +23,14 @@ def describe(settings: FileSettings) -> Iterator[str]:
         lines = (("warn", budget.warn_at), ("hold", budget.hold_at), ("stop", budget.stop_at))
         stages = ", ".join(f"{name} at {_percent(ratio)}" for name, ratio in lines)
         yield f"budget {budget.monthly_usd} USD a month ({budget.timezone}): {stages}"
+        if budget.account_usd is not None:
+            yield f"  account  {budget.account_usd} USD a month for everything that Civo charges"
+        for team, usd in sorted(budget.teams.items()):
+            yield f"  team     {team}: {usd} USD a month"
+        if budget.passing_priority_classes:
+            yield f"  passing  {', '.join(budget.passing_priority_classes)}: bought for until the stop line"
+        for where in (*budget.hold.namespaces, *(f"ClusterQueue {q}" for q in budget.hold.kueue_cluster_queues)):
+            yield f"  hold     new work is kept out of {where}"
     yield "prices " + ", then ".join(settings.prices.origins)
     for spec, pool in zip(configuration.pools, settings.policy.pools, strict=True):
         yield ""
@@ -49,6 +57,8 @@ def _pool(spec: PoolSpec, pool: Pool) -> Iterator[str]:
     yield f"  size     {pool.size}, {costs}"
     offers = ", ".join(f"{count} {name}" for name, count in pool.resources.items())
     yield f"  GPUs     {pool.gpus_per_node} per node ({offers})"
+    if pool.budget_usd is not None:
+        yield f"  budget   {pool.budget_usd} USD a month of its own"
     yield f"  nodes    {pool.min_nodes} to {pool.max_nodes}, standby {pool.standby_nodes}"
     for window in spec.windows:
         yield f"  window   {window.name}: {_when(window)}: {_what(window)}"
