@@ -15,6 +15,7 @@ from receiver.config import ConfigError, load, load_file
 from receiver.config.show import describe
 from receiver.override_commands import override
 from receiver.ports import Clock
+from receiver.report_command import report
 
 POD = re.compile(r"(?P<namespace>[a-z0-9][a-z0-9-]*)/(?P<name>[a-z0-9][a-z0-9.-]*)")
 
@@ -108,6 +109,7 @@ def explain_pool(clock: Clock | None, name: str, as_json: bool) -> None:
 
 
 main.add_command(override)
+main.add_command(report)
 
 
 if __name__ == "__main__":

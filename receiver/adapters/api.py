@@ -61,12 +61,12 @@ class ServerApi:
         """Close the connections."""
         self._session.close()
 
-    def get(self, *path: str) -> Answer:
-        """Return what ``/api/v1/PATH`` answers, each part of *path* quoted.
+    def get(self, *path: str, query: Mapping[str, str] | None = None) -> Answer:
+        """Return what ``/api/v1/PATH?QUERY`` answers, each part of *path* quoted.
 
         Raises NotThereError for a 404 of the server's own, TryLater when there is no answer that can be used.
         """
-        return self._one("GET", path)
+        return self._one("GET", path, params=dict(query or {}))
 
     def get_list(self, *path: str) -> Sequence[Mapping[str, Any]]:
         """Return the JSON array of objects that ``/api/v1/PATH`` answers. Raises what `get` raises."""

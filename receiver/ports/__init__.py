@@ -19,6 +19,7 @@ from receiver.ports.ledger import Delivery, Store, StoredAction, StoredDecision,
 from receiver.ports.monitoring import AlarmFacts, Alarms, Telemetry, TelemetryFacts
 from receiver.ports.overrides import OverrideStore, StoredOverride
 from receiver.ports.receipts import Did, Receipt
+from receiver.ports.reports import ReportStore
 from receiver.ports.usage import UsageStore
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "Instance",
     "OverrideStore",
     "Receipt",
+    "ReportStore",
     "Store",
     "StoredAction",
     "StoredDecision",

@@ -13,6 +13,7 @@ from receiver.core.seed import Seed
 from receiver.core.signals import Alert
 from receiver.core.tell import Notice
 from receiver.ports.overrides import OverrideStore
+from receiver.ports.reports import ReportStore
 from receiver.ports.usage import UsageStore
 
 
@@ -53,7 +54,7 @@ class StoredNotice:
     attempts: int
 
 
-class Store(UsageStore, OverrideStore, Protocol):
+class Store(UsageStore, OverrideStore, ReportStore, Protocol):
     """The durable memory. Every write is one transaction; every call may raise TryLater (store down)."""
 
     def remember(self, delivery: Delivery, at: datetime) -> int:

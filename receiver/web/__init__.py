@@ -5,7 +5,7 @@ import time
 from flask import Flask, Response, g, request
 from jinja2 import ChainableUndefined
 
-from receiver.web import api, errors, health, pages, show, webhook
+from receiver.web import api, errors, health, pages, reports, webhook
 from receiver.web.parts import LoopHealth, WebInstruments, WebParts
 
 __all__ = ["LoopHealth", "WebInstruments", "WebParts", "create_app"]
@@ -28,7 +28,7 @@ def create_app(parts: WebParts) -> Flask:
     # A picture kept by an older version lacks keys: they show as unknown, the page does not fail.
     app.jinja_options = {**app.jinja_options, "undefined": ChainableUndefined}
     app.json.sort_keys = False  # type: ignore[attr-defined]  # the default provider has it; fields keep their documented order
-    app.jinja_env.filters.update(count=show.count, usd=show.usd, percent=show.percent, stamp=show.stamp, ago=show.ago)
+    app.jinja_env.filters.update(reports.FILTERS)
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     app.jinja_env.globals["version"] = parts.version
     errors.install(app)

@@ -19,6 +19,7 @@ from receiver.web.documents import (
 from receiver.web.errors import Problem
 from receiver.web.overrides import add_overrides
 from receiver.web.parts import WebParts
+from receiver.web.reports import add_report
 from receiver.web.waiting import add_waiting
 
 SNAPSHOT_HEADER = "Gpu-Autoscaler-Snapshot-At"
@@ -96,4 +97,5 @@ def blueprint(parts: WebParts) -> Blueprint:
     add_costs(routes, parts)
     add_waiting(routes, parts, picture)
     add_overrides(routes, parts)
+    add_report(routes, parts)
     return routes

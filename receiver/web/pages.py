@@ -10,6 +10,7 @@ from receiver.web.api import decision_number, no_such_decision
 from receiver.web.documents import action_document, decision_document
 from receiver.web.health import alive
 from receiver.web.parts import WebParts
+from receiver.web.reports import add_costs
 from receiver.web.show import budget_bar, time_of
 from receiver.web.waiting import waiting_rows
 
@@ -19,7 +20,7 @@ ACTIONS_SEARCHED = 200
 
 
 def blueprint(parts: WebParts) -> Blueprint:
-    """Return / and /decisions/{id}."""
+    """Return /, /decisions/{id} and /costs."""
     routes = Blueprint("pages", __name__)
 
     def decisions_shown(stored: list[StoredDecision]) -> list[dict[str, Any]]:
@@ -70,4 +71,5 @@ def blueprint(parts: WebParts) -> Blueprint:
         near = parts.store.actions(pool=stored.decision.pool, limit=ACTIONS_SEARCHED)
         return [a for a in near if a.action.decision == stored.id]
 
+    add_costs(routes, parts)
     return routes

@@ -54,6 +54,24 @@ def percent(value: Any) -> str:
     return UNKNOWN if found is None else f"{found * 100:.0f}\N{NO-BREAK SPACE}%"
 
 
+def hours(value: Any) -> str:
+    """Return GPU-hours, or another large count, to a tenth."""
+    found = number(value)
+    return UNKNOWN if found is None else f"{found:,.1f}".removesuffix(".0")
+
+
+def lasting(value: Any) -> str:
+    """Return a length of time, given in seconds, in the units people think in."""
+    found = number(value)
+    return UNKNOWN if found is None else span(float(found))
+
+
+def fine_usd(value: Any) -> str:
+    """Return USD with cents, or with four digits where cents would hide it."""
+    found = number(value)
+    return UNKNOWN if found is None else usd(found) if found >= 1 else f"${found:.4f}"
+
+
 def ago(value: Any, now: datetime) -> str:
     """Return how far *value* lies from *now*: ``3 min ago`` or ``in 5 min``."""
     at = time_of(value)

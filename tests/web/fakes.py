@@ -10,6 +10,7 @@ from receiver.core.charges import Charged
 from receiver.core.memory import Memory, NodeLife
 from receiver.core.model import Backoff, Drift, LateCount, Offer
 from receiver.core.overrides import Override
+from receiver.core.report.units import Counted
 from receiver.core.seed import Seed
 from receiver.core.signals import Alert
 from receiver.core.tell import Notice
@@ -62,6 +63,7 @@ class FakeStore:
     kept_decisions: list[StoredDecision] = field(default_factory=list)
     kept_actions: list[StoredAction] = field(default_factory=list)
     totals: Mapping[str, Any] = field(default_factory=dict)
+    kept_counts: list[Counted] = field(default_factory=list)
     kept_usage: list[Usage] = field(default_factory=list)
     kept_unwatched: list[Unwatched] = field(default_factory=list)
     kept_seeds: list[Seed] = field(default_factory=list)
@@ -149,7 +151,14 @@ class FakeStore:
         self._called("node_lives")
         return [x for x in self.kept_lives if x.gone_at is None or x.gone_at > since]
 
+    def unit_counts(self, month: str) -> Mapping[str, Counted]:
+        self._called("unit_counts")
+        return {counted.name: counted for counted in self.kept_counts if counted.month == month}
+
     # What only the loop uses: the web side has no business here.
+
+    def keep_unit_count(self, counted: Counted) -> None:
+        raise NotImplementedError
 
     def accounted(self) -> Accounted:
         raise NotImplementedError

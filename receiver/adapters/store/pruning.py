@@ -15,6 +15,7 @@ from receiver.adapters.store.schema import (
     outbox,
     overrides,
     topics,
+    unit_counts,
     unwatched,
     usage,
     workload_lives,
@@ -56,5 +57,6 @@ def prune(connection: Connection, now: datetime) -> int:
         delete(workload_lives).where(workload_lives.c.ended_at < now - LIVES_KEPT),
         delete(usage).where(usage.c.month < oldest),
         delete(unwatched).where(unwatched.c.month < oldest),
+        delete(unit_counts).where(unit_counts.c.month < oldest),
     )
     return sum(connection.execute(statement).rowcount for statement in statements)

@@ -212,6 +212,15 @@ holdings = Table(  # the pods that held GPUs when usage was last accounted for
     Column("gpus", Integer, nullable=False),
 )
 
+unit_counts = Table(  # what the queries of units of work last said of a month
+    "unit_counts",
+    metadata,
+    Column("month", PlainText, primary_key=True),
+    Column("name", PlainText, primary_key=True),
+    Column("count", Float, nullable=False),
+    Column("at", Moment, nullable=False),
+)
+
 outbox = Table(
     "outbox",
     metadata,

@@ -13,6 +13,7 @@ from receiver.adapters.store import charges, decisions, inbox, ledger, notices, 
 from receiver.adapters.store.database import LOCK_WAIT_SECONDS, Database, put
 from receiver.adapters.store.migrate import upgrade
 from receiver.adapters.store.overrides import SqlOverrides
+from receiver.adapters.store.report_store import SqlReports
 from receiver.adapters.store.urls import VARIABLE, database_file, is_in_memory, is_sqlite, parse
 from receiver.adapters.store.usage_store import SqlUsage
 from receiver.core.actions import Action, Decision, Outcome
@@ -84,7 +85,7 @@ def _writable_folder(path: str) -> None:
         raise WontWork(f"cannot write to {file}; {remedy}", code="store")
 
 
-class SqlStore(SqlUsage, SqlOverrides):
+class SqlStore(SqlUsage, SqlOverrides, SqlReports):
     """The durable memory; safe to use from many threads. `open_store` makes one."""
 
     def __init__(self, database: Database) -> None:

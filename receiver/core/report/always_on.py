@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
+from receiver.core.budget import Month
 from receiver.core.cost import unit_price
 from receiver.core.memory import NodeLife
 from receiver.core.policy import Policy
+from receiver.core.report.days import cost_in
 from receiver.core.report.occupancy import occupancy
-from receiver.core.report.paid import units_within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,34 +38,27 @@ class AlwaysOn:
         return self.saved_usd / self.usd if self.usd else None
 
 
-def always_on(lives: Iterable[NodeLife], policy: Policy, start: datetime, until: datetime) -> AlwaysOn:
-    """Compare the nodes of *lives* between *start* and *until* with as many as each pool had at its peak."""
+def always_on(lives: Iterable[NodeLife], policy: Policy, month: Month, now: datetime) -> AlwaysOn:
+    """Compare the nodes of *lives* in *month*, until *now*, with as many as each pool had at its peak."""
+    until = min(now, month.end)
     by_pool: dict[str, list[NodeLife]] = {}
     for life in lives:
         by_pool.setdefault(life.pool, []).append(life)
     usd = spent = Decimal(0)
     peaks: dict[str, int] = {}
     left_out: list[str] = []
-    for pool_id in sorted(by_pool):
-        found = occupancy(by_pool[pool_id], start, until)
+    for pool_id, members in sorted(by_pool.items()):
+        found = occupancy(members, month.start, until)
         if not found.peak:
             continue
         pool = policy.pool(pool_id)
         name = pool.name if pool else pool_id
-        here = [x for x in by_pool[pool_id] if x.price_usd_per_hour is not None]
-        if len(here) < len(by_pool[pool_id]):
+        paid = [(cost_in(life, month, now, policy), life.price_usd_per_hour) for life in members]
+        price = max(members, key=lambda life: (life.created_at, life.instance)).price_usd_per_hour
+        if price is None or any(each is None for _, each in paid):
             left_out.append(name)
             continue
-        last = max(here, key=lambda x: x.created_at).price_usd_per_hour
-        assert last is not None
-        whole_units = -(-(until - start) // policy.billing.granularity)
         peaks[name] = found.peak
-        usd += found.peak * whole_units * unit_price(last, policy.billing)
-        spent += sum((_cost(x, policy, start, until) for x in here), Decimal(0))
+        usd += found.peak * -(-found.length // policy.billing.granularity) * unit_price(price, policy.billing)
+        spent += sum((cost for cost, _ in paid), Decimal(0))
     return AlwaysOn(usd=usd, spent_usd=spent, peaks=peaks, left_out=tuple(left_out))
-
-
-def _cost(life: NodeLife, policy: Policy, start: datetime, until: datetime) -> Decimal:
-    assert life.price_usd_per_hour is not None
-    count = units_within(life, start, until, until, policy.billing)
-    return count * unit_price(life.price_usd_per_hour, policy.billing)

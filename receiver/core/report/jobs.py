@@ -44,7 +44,7 @@ def of_month(workloads: Iterable[WorkloadLife], start: datetime, until: datetime
     return tuple(w for w in workloads if w.created_at < until and (w.ended_at is None or w.ended_at >= start))
 
 
-def jobs(workloads: Iterable[WorkloadLife], until: datetime) -> Jobs:
+def count_jobs(workloads: Iterable[WorkloadLife], until: datetime) -> Jobs:
     """Count *workloads*, all of them of the month, as they stood at *until*."""
     count = dict.fromkeys(("seen", "completed", "failed", "running", "waiting", "gone", "gave_up"), 0)
     for found in workloads:
@@ -67,7 +67,7 @@ def ended_within(found: WorkloadLife, start: datetime, until: datetime) -> bool:
     return found.ended_at is not None and start <= found.ended_at < until and found.completed is not None
 
 
-def waits(workloads: Iterable[WorkloadLife], start: datetime, until: datetime) -> Waits:
+def queue_waits(workloads: Iterable[WorkloadLife], start: datetime, until: datetime) -> Waits:
     """Return the queue waits of *workloads* between *start* and *until*."""
     took: list[timedelta] = []
     still: list[timedelta] = []

@@ -2,9 +2,20 @@
 
 import math
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 
 from receiver.core.report.policy import UnitOfWork
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """What the query of a unit of work said of *month* (``2026-11``) when it was asked *at*."""
+
+    month: str
+    name: str
+    count: float
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

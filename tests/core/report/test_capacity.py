@@ -12,7 +12,7 @@ from receiver.core.report.always_on import always_on
 from receiver.core.report.commitments import advice, baselines
 from receiver.core.report.occupancy import occupancy
 from receiver.core.report.policy import Commitment
-from tests.core.report.builders import A100_X8, H100, HOUR, L40S, START, a_life, a_policy, at
+from tests.core.report.builders import A100_X8, H100, HOUR, L40S, MONTH, START, a_life, a_policy, at
 
 spans = st.tuples(st.integers(-60, 24 * 60), st.one_of(st.none(), st.integers(1, 24 * 60)))
 lives_of_a_day = st.lists(spans, max_size=12).map(
@@ -45,7 +45,7 @@ def test_hours_by_level_add_up_to_the_hours_of_all_nodes(lives: list[NodeLife]) 
 
 def test_always_on_is_each_pool_at_its_own_peak_all_the_time() -> None:
     lives = [a_life("a", 0, 2), a_life("b", 1, 1), a_life("c", 5, 1, size=H100)]
-    found = always_on(lives, a_policy(), START, at(10))
+    found = always_on(lives, a_policy(), MONTH, at(10))
     assert found.peaks == {"h100": 1, "l40s": 2}
     assert found.usd == 10 * (2 * Decimal("1.29") + Decimal("2.99"))
     assert found.spent_usd == 3 * Decimal("1.29") + Decimal("2.99")
@@ -56,22 +56,22 @@ def test_always_on_is_each_pool_at_its_own_peak_all_the_time() -> None:
 
 def test_a_pool_without_a_price_is_left_out_of_both_sides_and_named() -> None:
     lives = [a_life("a", 0, 2), a_life("b", 0, 2, size=H100, price_usd_per_hour=None)]
-    found = always_on(lives, a_policy(), START, at(10))
+    found = always_on(lives, a_policy(), MONTH, at(10))
     assert (found.usd, found.spent_usd, found.left_out) == (Decimal("12.90"), Decimal("2.58"), ("h100",))
 
 
 def test_a_pool_that_left_the_configuration_goes_by_its_id() -> None:
-    assert always_on([a_life("a", 0, 2, pool="old")], a_policy(), START, at(10)).peaks == {"old": 1}
+    assert always_on([a_life("a", 0, 2, pool="old")], a_policy(), MONTH, at(10)).peaks == {"old": 1}
 
 
 def test_without_nodes_there_is_nothing_to_save_and_no_ratio() -> None:
-    found = always_on([], a_policy(), START, at(10))
+    found = always_on([], a_policy(), MONTH, at(10))
     assert (found.saved_usd, found.saved_ratio) == (Decimal(0), None)
 
 
 @given(lives_of_a_day)
 def test_no_saving_is_more_than_everything(lives: list[NodeLife]) -> None:
-    found = always_on(lives, a_policy(), START, at(24))
+    found = always_on(lives, a_policy(), MONTH, at(24))
     assert found.spent_usd >= 0
     assert found.saved_ratio is None or found.saved_ratio <= 1
 
@@ -127,4 +127,4 @@ def test_the_baseline_is_what_existed_all_the_time() -> None:
 @pytest.mark.parametrize("hours", [0, -1])
 def test_a_time_of_no_length_has_nothing_in_it(hours: int) -> None:
     assert occupancy([a_life("a", -2, None)], START, at(hours)).peak == 0
-    assert always_on([a_life("a", -2, None)], a_policy(), START, at(hours)).usd == 0
+    assert always_on([a_life("a", -2, None)], a_policy(), MONTH, at(hours)).usd == 0

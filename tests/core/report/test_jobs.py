@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.report.jobs import Jobs, jobs, of_month, percentile, waits
+from receiver.core.report.jobs import Jobs, count_jobs, of_month, percentile, queue_waits
 from receiver.core.usage import WorkloadLife
 from tests.core.report.builders import START, a_workload, at
 
@@ -28,7 +28,7 @@ END = at(24)
     ],
 )
 def test_a_workload_counts_as_it_stands_at_the_end(workload: WorkloadLife, standing: str) -> None:
-    found = jobs([workload], END)
+    found = count_jobs([workload], END)
     assert found == Jobs(seen=1, **{standing: 1})
 
 
@@ -40,26 +40,26 @@ def test_workloads_of_other_months_are_left_out() -> None:
 
 
 def test_waits_are_told_as_nearest_ranks() -> None:
-    found = waits([a_workload(f"w{n}", 1, n) for n in range(1, 21)], START, END)
+    found = queue_waits([a_workload(f"w{n}", 1, n) for n in range(1, 21)], START, END)
     assert (found.started, found.p50, found.p95, found.longest) == (20, 10 * MINUTE, 19 * MINUTE, 20 * MINUTE)
 
 
 def test_who_still_waits_is_counted_beside_the_waits_that_ended() -> None:
-    found = waits([a_workload("a", 1, 5), a_workload("b", 22, None), a_workload("c", 23, None)], START, END)
+    found = queue_waits([a_workload("a", 1, 5), a_workload("b", 22, None), a_workload("c", 23, None)], START, END)
     assert (found.started, found.p95, found.still, found.still_longest) == (1, 5 * MINUTE, 2, 120 * MINUTE)
 
 
 def test_without_workloads_there_is_no_wait() -> None:
-    found = waits([], START, END)
+    found = queue_waits([], START, END)
     assert (found.started, found.p50, found.p95, found.longest, found.still_longest) == (0, None, None, None, None)
 
 
 def test_who_started_last_month_does_not_count_again() -> None:
-    assert waits([a_workload("a", -2, 5)], START, END).started == 0
+    assert queue_waits([a_workload("a", -2, 5)], START, END).started == 0
 
 
 def test_a_binding_before_the_creation_is_no_negative_wait() -> None:
-    assert waits([a_workload("a", 1, -3)], START, END).longest == timedelta(0)
+    assert queue_waits([a_workload("a", 1, -3)], START, END).longest == timedelta(0)
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=40), st.floats(0.01, 1))

@@ -295,6 +295,13 @@ def _overrides() -> None:
 
 def _figures() -> None:
     op.create_table(
+        "unit_counts",
+        sa.Column("month", sa.Text, primary_key=True),
+        sa.Column("name", sa.Text, primary_key=True),
+        sa.Column("count", sa.Float, nullable=False),
+        sa.Column("at", TIME, nullable=False),
+    )
+    op.create_table(
         "snapshot",
         sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("at", TIME, nullable=False),

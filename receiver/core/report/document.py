@@ -1,0 +1,186 @@
+"""A report as a document: what the API answers, and what every format is made from (docs/http-api.md names the keys).
+
+USD amounts are exact Decimals, hours rounded to a thousandth, ratios to four digits, waits in seconds.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Any
+
+from receiver.core.report.amounts import Amount, Subtotal
+from receiver.core.report.lines import CostLine, PaidFor
+from receiver.core.report.report import Report
+from receiver.core.report.rightsizing import Peaks, RightSize
+from receiver.core.usage import Owner
+
+CENT = Decimal("0.01")
+TOP = 10  # consumers, suggestions and namespaces that are listed; the lines have them all
+OWNER = tuple(Owner.__slots__)
+
+
+def document_of(found: Report) -> dict[str, Any]:
+    """Return *found* with nothing in it that is not a mapping, list, number, text, Decimal or datetime."""
+    return {
+        "month": found.month.name,
+        "timezone": found.timezone,
+        "from": found.month.start,
+        "until": found.until,
+        "complete": found.complete,
+        "team": found.team,
+        **_amount(found.everything.total),
+        "paid_for": {each.value: _amount(found.everything.of(each)) for each in PaidFor},
+        "idle": _amount(found.everything.idle),
+        "nobodys": _amount(found.nobodys.total),
+        "efficiency": _ratio(found.everything.efficiency),
+        "efficiency_target": found.efficiency_target,
+        "memory_waste": _ratio(found.measured.memory_waste),
+        "utilization": _ratio(found.measured.utilization),
+        "measured": _ratio(found.measured.coverage),
+        "kinds": [_part(part) for part in found.kinds],
+        "teams": [_part(part) for part in found.teams],
+        "unlabelled": {
+            **_amount(found.unlabelled.total),
+            "namespaces": [_part(part) for part in found.unlabelled_in[:TOP]],
+        },
+        "unpriced": list(found.unpriced),
+        "budget": _budget(found),
+        "jobs": {name: getattr(found.jobs, name) for name in type(found.jobs).__slots__},
+        "waits": {name: _seconds(getattr(found.waits, name)) for name in type(found.waits).__slots__},
+        "consumers": [{**_part(part), **_owner(part.name, found.lines)} for part in found.workloads[:TOP]],
+        "consumers_total": len(found.workloads),
+        "per_workload_usd": _cents(found.per_workload_usd),
+        "per_completed_usd": _cents(found.per_completed_usd),
+        "units": [
+            {
+                "name": cost.unit.name,
+                "per": cost.unit.per,
+                "only": dict(cost.unit.only),
+                "usd": cost.usd,
+                "count": cost.count,
+                "usd_per": None if cost.usd_per is None else round(cost.usd_per, 6),
+                "why_not": cost.why_not,
+            }
+            for cost in found.units
+        ],
+        "right_sizes": [_right_size(size) for size in found.right_sizes[:TOP]],
+        "right_sizes_total": len(found.right_sizes),
+        "right_sizes_usd": _cents(sum((size.saves_usd for size in found.right_sizes), Decimal(0))),
+        "tight": [_peaks(peaks) for peaks in found.tight[:TOP]],
+        "baselines": [
+            {"size": b.size, "always": b.always, "any_hours": hours(float(b.any_hours)), "peak": b.peak}
+            for b in found.baselines
+        ],
+        "commitments": [
+            {
+                "size": advice.commitment.size,
+                "term_months": advice.commitment.term_months,
+                "usd_per_hour": advice.commitment.usd_per_hour,
+                "on_demand_usd_per_hour": advice.on_demand_usd_per_hour,
+                "break_even": None if advice.break_even is None else _ratio(float(advice.break_even)),
+                "recommended": advice.recommended,
+                "saves_usd": _cents(advice.saves_usd),
+            }
+            for advice in found.commitments
+        ],
+        "always_on": _always_on(found),
+        "days": [
+            {"day": day.day.isoformat(), "usd": _cents(day.usd), "idle_usd": _cents(day.idle_usd)} for day in found.days
+        ],
+        "lines": [_line(line) for line in found.lines],
+    }
+
+
+def hours(number: float) -> float:
+    """GPU-hours to a thousandth."""
+    return round(number, 3)
+
+
+def _amount(amount: Amount) -> dict[str, Any]:
+    return {"gpu_hours": hours(amount.gpu_hours), "usd": amount.usd}
+
+
+def _part(part: Subtotal) -> dict[str, Any]:
+    """One row: everything, what of it was idle, and the efficiency."""
+    return {
+        "name": part.name,
+        **_amount(part.total),
+        "idle_gpu_hours": hours(part.idle.gpu_hours),
+        "idle_usd": part.idle.usd,
+        "efficiency": _ratio(part.efficiency),
+    }
+
+
+def _owner(workload: str, lines: Iterable[CostLine]) -> Mapping[str, str]:
+    owner = next(line.whose.owner for line in lines if line.whose.workload == workload)
+    return {"team": owner.team, "project": owner.project}
+
+
+def _line(line: CostLine) -> dict[str, Any]:
+    whose = line.whose
+    return {
+        "paid_for": whose.paid_for.value,
+        "pool": whose.pool,
+        "size": whose.size,
+        "kind": whose.kind,
+        "namespace": whose.namespace,
+        "workload": whose.workload,
+        **{name: getattr(whose.owner, name) for name in OWNER},
+        "priority_class": whose.priority_class,
+        **_amount(Amount(gpu_hours=line.gpu_hours, usd=line.usd)),
+    }
+
+
+def _peaks(peaks: Peaks) -> dict[str, Any]:
+    return {
+        "workload": peaks.workload,
+        "team": peaks.team,
+        "kind": peaks.kind,
+        "usd": peaks.usd,
+        "peak_engine": _ratio(peaks.peak_engine),
+        "peak_memory": _ratio(peaks.peak_memory),
+    }
+
+
+def _right_size(size: RightSize) -> dict[str, Any]:
+    return {**_peaks(size.peaks), "to": size.to, "mig": size.mig, "saves_usd": _cents(size.saves_usd)}
+
+
+def _budget(found: Report) -> dict[str, Any] | None:
+    budget = found.budget
+    if budget is None:
+        return None
+    return {
+        "monthly_usd": budget.monthly_usd,
+        "spent_usd": budget.spent_usd,
+        "ratio": None if budget.ratio is None else _ratio(float(budget.ratio)),
+        "stage": budget.stage.value,
+        "hold_at": _ratio(float(budget.hold_at)),
+        "stop_at": _ratio(float(budget.stop_at)),
+    }
+
+
+def _always_on(found: Report) -> dict[str, Any] | None:
+    compared = found.always_on
+    if compared is None:
+        return None
+    return {
+        "usd": _cents(compared.usd),
+        "spent_usd": compared.spent_usd,
+        "saved_usd": _cents(compared.saved_usd),
+        "saved_ratio": None if compared.saved_ratio is None else _ratio(float(compared.saved_ratio)),
+        "peaks": dict(compared.peaks),
+        "left_out": list(compared.left_out),
+    }
+
+
+def _cents(usd: Decimal | None) -> Decimal | None:
+    return None if usd is None else usd.quantize(CENT, rounding=ROUND_HALF_EVEN)
+
+
+def _ratio(number: float | None) -> float | None:
+    return None if number is None else round(number, 4)
+
+
+def _seconds(value: timedelta | int | None) -> float | int | None:
+    return value.total_seconds() if isinstance(value, timedelta) else value

@@ -1,0 +1,255 @@
+"""A report as text of 80 columns: the document of GET /api/v1/report as lines."""
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from receiver.core.words import some, span
+
+WIDTH = 80
+NAME = 30  # columns for names; longer ones lose their middle
+LABEL = 20
+Row = Mapping[str, Any]
+
+
+def as_text(report: Row) -> Iterator[str]:
+    """Lines of *report*, none longer than 80 columns."""
+    for block in (_head, _money, _work, _rows_of, _consumers, _units, _savings):
+        for line in block(report):
+            yield from _folded(line)
+
+
+def _head(report: Row) -> Iterator[str]:
+    whose = "everybody" if report["team"] is None else f"team {report['team'] or '(no label)'}"
+    state = "complete" if report["complete"] else f"so far, until {str(report['until'])[:16].replace('T', ' ')} UTC"
+    yield f"GPU report {report['month']} - {whose} - {state}"
+    yield f"A calendar month of {report['timezone']}. Costs are list prices of started hours, before tax."
+    if report["unpriced"]:
+        yield f"MISSING in every amount: nodes of {', '.join(report['unpriced'])}, which have no price."
+
+
+def _money(report: Row) -> Iterator[str]:
+    yield ""
+    yield _fact("cost", f"{usd(report['usd'])} for {hours(report['gpu_hours'])} GPU-hours")
+    yield _fact("budget", _budget(report))
+    for name, words in PAID_FOR:
+        amount = report["paid_for"][name]
+        if amount["gpu_hours"] or _decimal(amount["usd"]):
+            yield _fact("  " + name, f"{usd(amount['usd']):>12}  {hours(amount['gpu_hours']):>9} h  {words}")
+    if report["team"] is not None:
+        nobodys = report["nobodys"]
+        yield _fact("in no team's report", f"{usd(nobodys['usd'])} that was bought for everybody and held by nobody")
+    yield _fact("efficiency", _efficiency(report))
+    yield _fact("utilization", _measured(report, "utilization", "of the engines, while somebody held them"))
+    yield _fact("memory waste", _measured(report, "memory_waste", "of the memory of GPUs that somebody held"))
+    part = report["unlabelled"]
+    if report["team"] is None and part["gpu_hours"]:
+        where = ", ".join(f"{p['name']} {usd(p['usd'])}" for p in part["namespaces"][:3])
+        yield _fact("unlabelled", f"{usd(part['usd'])} has no team label: {where}")
+
+
+PAID_FOR = (
+    ("used", "held and not seen at rest"),
+    ("idle", "held, engine and memory at rest"),
+    ("unallocated", "bought, held by nobody"),
+    ("unwatched", "nobody saw who held it"),
+    ("ahead", "of started hours, still to come"),
+    ("seeded", "from before this ledger began"),
+)
+
+
+def _budget(report: Row) -> str:
+    budget = report["budget"]
+    if budget is None:
+        return "none is set for this team" if report["team"] is not None else "none is set"
+    return f"{usd(budget['spent_usd'])} of {usd(budget['monthly_usd'])} ({percent(budget['ratio'])}): {budget['stage']}"
+
+
+def _efficiency(report: Row) -> str:
+    found, target = report["efficiency"], report["efficiency_target"]
+    if found is None:
+        return f"unknown: no GPU-hours were paid (target {percent(target)})"
+    idle = report["idle"]
+    verdict = "meets" if found >= target else "below"
+    return (
+        f"{percent(found)}, {verdict} the target of {percent(target)}: "
+        f"{usd(idle['usd'])} and {hours(idle['gpu_hours'])} h were idle"
+    )
+
+
+def _measured(report: Row, name: str, of: str) -> str:
+    if report[name] is None:
+        return "not measured"
+    return f"{percent(report[name])} {of} ({percent(report['measured'])} measured)"
+
+
+def _work(report: Row) -> Iterator[str]:
+    jobs, waits = report["jobs"], report["waits"]
+    standing = ("completed", "failed", "running", "waiting", "gone", "gave_up")
+    said = ", ".join(f"{jobs[name]} {name.replace('_', ' ')}" for name in standing if jobs[name])
+    yield ""
+    yield _fact("workloads", f"{jobs['seen']} seen" + (f": {said}" if said else ""))
+    if waits["started"]:
+        typical = f"p50 {span(waits['p50'])}, p95 {span(waits['p95'])}, longest {span(waits['longest'])}"
+        yield _fact("queue wait", f"{typical} ({some(waits['started'], 'start')})")
+    else:
+        yield _fact("queue wait", "no workload started")
+    if waits["still"]:
+        yield _fact("", f"{waits['still']} still waiting, the longest for {span(waits['still_longest'])} so far")
+    yield _fact("cost per workload", usd(report["per_workload_usd"], "no workload held a GPU"))
+    yield _fact("cost per completed", usd(report["per_completed_usd"], "none completed"))
+
+
+def _rows_of(report: Row) -> Iterator[str]:
+    yield from _table("GPU KIND", report["kinds"], "before the ledger" if report["paid_for"]["seeded"]["usd"] else "?")
+    if report["team"] is None:
+        yield from _table("TEAM (what it held)", report["teams"], "(no label)")
+
+
+def _consumers(report: Row) -> Iterator[str]:
+    more = report["consumers_total"] - len(report["consumers"])
+    yield from _table("TOP CONSUMERS", report["consumers"], "?")
+    if more > 0:
+        yield f"and {some(more, 'more workload')}; --format csv has every line"
+
+
+def _table(title: str, parts: Sequence[Row], unnamed: str) -> Iterator[str]:
+    if not parts:
+        return
+    yield ""
+    yield f"{title:<{NAME}} {'GPU-HOURS':>10} {'COST':>13} {'IDLE':>12} {'EFFICIENCY':>11}"
+    for part in parts:
+        name = shorter(part["name"] or unnamed, NAME)
+        efficiency = percent(part["efficiency"]) if part["efficiency"] is not None else "-"
+        yield (
+            f"{name:<{NAME}} {hours(part['gpu_hours']):>10} {usd(part['usd']):>13} "
+            f"{usd(part['idle_usd']):>12} {efficiency:>11}"
+        )
+
+
+def _units(report: Row) -> Iterator[str]:
+    yield ""
+    if not report["units"]:
+        yield "Cost per unit of work: no units are configured"
+    for unit in report["units"]:
+        name = f"{unit['per']} {unit['name']}" if str(unit["per"]) != "1" else unit["name"]
+        if unit["usd_per"] is None:
+            yield f"Cost per {name}: unknown, {unit['why_not']}"
+        else:
+            yield f"Cost per {name}: {fine_usd(unit['usd_per'])} ({usd(unit['usd'])} for {count(unit['count'])})"
+
+
+def _savings(report: Row) -> Iterator[str]:
+    yield from _right_sizing(report)
+    if report["team"] is not None:
+        return
+    yield ""
+    yield "Committed capacity, judged by this month alone"
+    for base in report["baselines"]:
+        yield (
+            f"  {base['size']}: {some(base['always'], 'node')} all the time, {base['peak']} at the peak, "
+            f"at least one for {hours(base['any_hours'])} h"
+        )
+    if not report["commitments"]:
+        yield "  no commitment prices are configured"
+    for offer in report["commitments"]:
+        yield "  " + _offer(offer)
+    yield ""
+    yield from _always_on(report["always_on"])
+
+
+def _right_sizing(report: Row) -> Iterator[str]:
+    yield ""
+    if not report["right_sizes"]:
+        yield "Right-sizing: no measured workload would fit something smaller"
+    else:
+        found = some(report["right_sizes_total"], "workload")
+        yield f"Right-sizing: {found} would fit something smaller, worth {usd(report['right_sizes_usd'])}"
+    for size in report["right_sizes"]:
+        peaks = f"peak memory {percent(size['peak_memory'])}, engine {percent(size['peak_engine'])}"
+        yield f"  {shorter(size['workload'], 44)}: {size['kind']} -> {size['to']}, saves {usd(size['saves_usd'])}"
+        yield f"    ({peaks})"
+    for peaks in report["tight"]:
+        said = f"{percent(peaks['peak_memory'])} of the memory of its {peaks['kind'] or 'GPU'}"
+        yield f"  {shorter(peaks['workload'], 36)} used {said}: it needs more"
+
+
+def _offer(offer: Row) -> str:
+    what = f"{offer['size']} for {offer['term_months']} months at {usd(offer['usd_per_hour'])}/h"
+    if offer["break_even"] is None:
+        return f"{what}: no such node with a price in this month"
+    pays = f"pays from {percent(offer['break_even'])} of all hours on"
+    if not offer["recommended"]:
+        return f"{what}: {pays}, which no node reached"
+    return f"{what}: {pays}; commit to {offer['recommended']}, saves {usd(offer['saves_usd'])}"
+
+
+def _always_on(compared: Row | None) -> Iterator[str]:
+    if compared is None or not compared["peaks"]:
+        yield "Savings against always-on: nothing to compare"
+        return
+    peaks = ", ".join(f"{name} {count}" for name, count in compared["peaks"].items())
+    yield (
+        f"Savings against always-on: {usd(compared['saved_usd'])} ({percent(compared['saved_ratio'])}); each pool at "
+        f"the peak of its month all the time ({peaks}) would have cost {usd(compared['usd'])}"
+    )
+    if compared["left_out"]:
+        yield f"  without {', '.join(compared['left_out'])}: no price"
+
+
+def _fact(label: str, said: str) -> str:
+    return f"{label:<{LABEL}}{said}"
+
+
+def _folded(line: str) -> Iterator[str]:
+    """*line*, continued below its own indentation where it is too long."""
+    if len(line) <= WIDTH:
+        yield line
+        return
+    indent = LABEL if len(line) > LABEL and line[LABEL - 1] == " " and line[:LABEL].strip() else 4
+    yield from textwrap.wrap(
+        line, WIDTH, subsequent_indent=" " * indent, drop_whitespace=True, replace_whitespace=False
+    )
+
+
+def shorter(name: str, width: int) -> str:
+    """*name* in *width* columns; what is too long loses its middle, where workloads of one owner are alike."""
+    if len(name) <= width:
+        return name
+    head = (width - 1) // 2
+    return f"{name[:head]}\N{HORIZONTAL ELLIPSIS}{name[len(name) - (width - 1 - head) :]}"
+
+
+def usd(amount: Any, otherwise: str = "unknown") -> str:
+    """USD with cents."""
+    found = _decimal(amount)
+    return otherwise if found is None else f"${found:,.2f}"
+
+
+def fine_usd(amount: Any) -> str:
+    """USD with cents, or with four digits where cents would hide it."""
+    found = _decimal(amount)
+    return "unknown" if found is None else f"${found:,.2f}" if found >= 1 else f"${found:.4f}"
+
+
+def hours(number: float) -> str:
+    """GPU-hours to a tenth."""
+    return f"{number:,.1f}"
+
+
+def count(number: float) -> str:
+    """A count as people write it; below a thousand with its fraction."""
+    return f"{number:,.0f}" if number >= 1000 else f"{number:g}"
+
+
+def percent(ratio: float | None) -> str:
+    """A ratio as whole percent."""
+    return "unknown" if ratio is None else f"{ratio * 100:.0f} %"
+
+
+def _decimal(amount: Any) -> Decimal | None:
+    try:
+        return None if amount is None else Decimal(str(amount))
+    except InvalidOperation:
+        return None

@@ -1,0 +1,299 @@
+"""The report of a month: its parts add up to the ledger, and nothing in it is divided by nothing."""
+
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from receiver.core.attribution import attribute
+from receiver.core.budget import BudgetStage, month_of
+from receiver.core.cost import spend
+from receiver.core.memory import NodeLife
+from receiver.core.policy import Billing, Budget, Policy
+from receiver.core.report.amounts import Subtotal
+from receiver.core.report.document import document_of
+from receiver.core.report.lines import PaidFor
+from receiver.core.report.policy import ReportPolicy, UnitOfWork
+from receiver.core.report.report import Found, Report, report
+from receiver.core.usage import Owner, Unwatched, Usage
+from tests.core.report.builders import (
+    A100_X8,
+    AFTER,
+    H100,
+    HOUR,
+    L40S,
+    MONTH,
+    a_life,
+    a_policy,
+    a_usage,
+    a_workload,
+    at,
+)
+from tests.core.report.simulated import a_month
+
+CENT = Decimal("0.01")
+
+
+def found_of(lives: list[NodeLife], usage: list[Usage], policy: Policy, now: Any = AFTER, **more: Any) -> Found:
+    """What the ledger would have of *lives* and *usage*."""
+    unwatched, seeded = more.pop("unwatched", ()), more.pop("seeded", Decimal(0))
+    shared = attribute(lives, usage, unwatched, MONTH, now, policy.billing, seeded)
+    return Found(lives=lives, usage=usage, workloads=more.pop("workloads", ()), attributed=shared, **more)
+
+
+def a_report(lives: list[NodeLife], usage: list[Usage], team: str | None = None, **more: Any) -> Report:
+    """The report of *lives* and *usage*."""
+    policy, now = more.pop("policy", None) or a_policy(), more.pop("now", AFTER)
+    return report(found_of(lives, usage, policy, now, **more), policy, MONTH, now, team)
+
+
+def total(parts: tuple[Subtotal, ...]) -> Decimal:
+    return sum((part.total.usd for part in parts), Decimal(0))
+
+
+# --- a simulated month
+
+
+def test_the_parts_of_a_simulated_month_add_up_to_the_ledger_to_the_cent() -> None:
+    month = a_month()
+    assert len(month.lives) >= 60
+    ledger, unpriced = spend(month.lives, MONTH.start, MONTH.end - timedelta(microseconds=1), Billing())
+    found = month.report()
+    assert unpriced == ()
+    assert found.everything.total.usd == ledger.quantize(CENT)
+    assert sum((line.usd for line in found.lines), Decimal(0)) == ledger.quantize(CENT)
+    assert total(found.kinds) == ledger.quantize(CENT)
+    assert sum((found.everything.of(each).usd for each in PaidFor), Decimal(0)) == ledger.quantize(CENT)
+    for sorted_in in (found.teams, found.namespaces, found.workloads):
+        assert total(sorted_in) + found.nobodys.total.usd == ledger.quantize(CENT)
+    assert abs(sum((day.usd for day in found.days), Decimal(0)) - ledger) < Decimal("0.000001")
+
+
+def test_the_reports_of_the_teams_and_what_nobody_held_add_up_to_everybodys() -> None:
+    month = a_month()
+    everybody = month.report()
+    each = [month.report(team) for team in ("vision", "search", "")]
+    assert sum((r.everything.total.usd for r in each), Decimal(0)) + everybody.nobodys.total.usd == (
+        everybody.everything.total.usd
+    )
+    assert sum(r.jobs.seen for r in each) == everybody.jobs.seen
+    assert sum(len(r.lines) for r in each) + len([x for x in everybody.lines if not x.whose.workload]) == len(
+        everybody.lines
+    )
+
+
+def test_hours_of_a_simulated_month_are_those_that_were_paid_for() -> None:
+    month = a_month()
+    found = month.report()
+    paid = sum(line.gpu_hours for line in found.lines)
+    assert abs(paid - found.everything.total.gpu_hours) < 1e-6
+    l40s = next(k for k in found.kinds if k.name == "L40S")
+    assert abs(float(l40s.total.usd) / 1.29 - l40s.total.gpu_hours) < 0.01
+    a100 = next(k for k in found.kinds if k.name == "A100-80")
+    assert abs(float(a100.total.usd) / 14.32 * 8 - a100.total.gpu_hours) < 0.01
+
+
+# --- examples
+
+
+def test_efficiency_is_what_was_neither_held_at_rest_nor_by_nobody() -> None:
+    usage = a_usage(hours=6, idle=2 * 3600)
+    found = a_report([a_life(lasts=8)], [usage])
+    assert found.everything.idle.gpu_hours == 4  # two held at rest, two by nobody
+    assert found.everything.idle.usd == 4 * Decimal("1.29")
+    assert found.everything.efficiency == 0.5
+
+
+def test_what_was_not_measured_is_not_called_idle() -> None:
+    found = a_report([a_life(lasts=8)], [a_usage(hours=8, measured=0.0, busy=0.0, memory=0.0)])
+    assert found.everything.efficiency == 1
+    assert (found.measured.coverage, found.measured.utilization, found.measured.memory_waste) == (0, None, None)
+
+
+def test_hours_ahead_and_hours_nobody_watched_are_on_neither_side_of_efficiency() -> None:
+    gap = Unwatched(month=MONTH.name, instance="i-1", seconds=3600)
+    now = at(3) + timedelta(minutes=30)
+    found = a_report([a_life(lasts=None)], [a_usage(hours=2.5)], now=now, unwatched=[gap])
+    assert found.everything.of(PaidFor.AHEAD).gpu_hours == 0.5
+    assert found.everything.of(PaidFor.UNWATCHED).gpu_hours == 1
+    assert found.everything.efficiency == 1
+    assert not found.complete
+
+
+def test_utilization_and_memory_are_averages_over_what_was_measured() -> None:
+    found = a_report([a_life(lasts=2)], [a_usage(hours=2, measured=3600.0, busy=900.0, memory=2700.0)])
+    assert (found.measured.coverage, found.measured.utilization, found.measured.memory_waste) == (0.5, 0.25, 0.25)
+
+
+def test_what_has_no_team_label_is_shown_with_where_it_was_spent() -> None:
+    usage = [a_usage(hours=1), a_usage(hours=2, workload="sandbox/Pod/try", owner=Owner())]
+    found = a_report([a_life(lasts=3)], usage)
+    assert found.unlabelled.total.usd == 2 * Decimal("1.29")
+    assert [part.name for part in found.unlabelled_in] == ["sandbox"]
+
+
+def test_a_team_pays_for_its_idle_hours_and_not_for_what_nobody_held() -> None:
+    usage = [a_usage(hours=2, idle=3600.0), a_usage(hours=3, workload="ml/Job/b", owner=Owner(team="search"))]
+    found = a_report([a_life(lasts=8)], usage, team="vision")
+    assert found.everything.total.usd == 2 * Decimal("1.29")
+    assert found.everything.efficiency == 0.5
+    assert found.nobodys.total.usd == 3 * Decimal("1.29")
+    assert (found.always_on, found.baselines) == (None, ())
+
+
+def test_a_failed_job_is_part_of_the_price_of_the_completed_ones() -> None:
+    usage = [a_usage(hours=h, workload=f"ml/Job/{n}") for n, h in (("good", 1), ("bad", 2), ("runs", 4))]
+    workloads = [
+        a_workload("good", ended_at=at(2), completed=True),
+        a_workload("bad", ended_at=at(2), completed=False),
+        a_workload("runs"),
+    ]
+    found = a_report([a_life(lasts=7)], usage, workloads=workloads)
+    assert found.per_completed_usd == 3 * Decimal("1.29")
+    assert found.per_workload_usd == 7 * Decimal("1.29") / 3
+
+
+def test_a_unit_of_work_is_priced_at_what_it_is_about() -> None:
+    units = (
+        UnitOfWork(name="epoch", query="q", only={"team": "vision"}),
+        UnitOfWork(name="request", query="q", only={"namespace": "prod"}),
+        UnitOfWork(name="all", query="q"),
+    )
+    usage = [a_usage(hours=2), a_usage(hours=1, workload="prod/Deployment/a", owner=Owner(team="search"))]
+    counts = {"epoch": 2.0, "request": 3.0, "all": 4.0}
+    policy = a_policy(reports=ReportPolicy(units=units))
+    found = a_report([a_life(lasts=4)], usage, policy=policy, counts=counts)
+    price = Decimal("1.29")
+    assert [(u.unit.name, u.usd_per) for u in found.units] == [("epoch", price), ("request", price / 3), ("all", price)]
+    of_team = a_report([a_life(lasts=4)], usage, "vision", policy=policy, counts=counts)
+    assert [u.unit.name for u in of_team.units] == ["epoch"]
+    of_nobody = a_report([a_life(lasts=4)], usage, "", policy=policy, counts=counts)
+    assert of_nobody.units == ()
+
+
+def test_the_budget_line_is_that_of_the_scope() -> None:
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(10), teams={"vision": Decimal("2.58")}))
+    lives, usage = [a_life(lasts=6)], [a_usage(hours=2)]
+    everybody = a_report(lives, usage, policy=policy).budget
+    assert everybody is not None
+    assert (everybody.spent_usd, everybody.ratio, everybody.stage) == (
+        Decimal("7.74"),
+        Decimal("0.774"),
+        BudgetStage.WARN,
+    )
+    vision = a_report(lives, usage, "vision", policy=policy).budget
+    assert vision is not None
+    assert (vision.spent_usd, vision.stage) == (Decimal("2.58"), BudgetStage.STOP)
+    assert a_report(lives, usage, "search", policy=policy).budget is None
+    assert a_report(lives, usage, policy=a_policy(budget=None)).budget is None
+
+
+def test_a_budget_of_nothing_has_no_ratio() -> None:
+    found = a_report([a_life()], [], policy=a_policy(budget=Budget(monthly_usd=Decimal(0)))).budget
+    assert found is not None
+    assert found.ratio is None
+
+
+def test_a_node_without_a_price_is_named_and_costs_nothing_in_the_report() -> None:
+    found = a_report([a_life(), a_life("i-2", size=H100, price_usd_per_hour=None)], [])
+    assert found.unpriced == (H100,)
+    assert found.everything.total.usd == Decimal("1.29")
+
+
+def test_what_was_spent_before_the_ledger_began_is_a_line_of_its_own() -> None:
+    found = a_report([a_life()], [], seeded=Decimal("12.345"))
+    assert found.everything.of(PaidFor.SEEDED).usd in (Decimal("12.34"), Decimal("12.35"))
+    assert found.everything.total.usd == Decimal("13.64")  # 13.635, half a cent up
+    assert sum((d.usd for d in found.days), Decimal(0)) == Decimal("1.29")
+
+
+def test_peaks_of_slices_say_nothing_about_the_whole_gpu() -> None:
+    lives, usage = [a_life(lasts=4, size=A100_X8)], [a_usage(hours=4, peak_engine=0.05, peak_memory=0.05)]
+    assert a_report(lives, usage).right_sizes
+    pools = tuple(replace(p, resources={"nvidia.com/mig-1g.10gb": 56}) for p in a_policy().pools)
+    assert a_report(lives, usage, policy=a_policy(pools=pools)).right_sizes == ()
+
+
+def test_a_month_without_anything_has_a_report_too() -> None:
+    found = a_report([], [])
+    assert found.everything.total.usd == 0
+    assert (found.everything.efficiency, found.per_workload_usd, found.per_completed_usd) == (None, None, None)
+    assert len(found.days) == 31
+    assert document_of(found)["lines"] == []
+
+
+def test_a_month_that_has_not_begun_has_no_days() -> None:
+    assert a_report([a_life()], [], now=at(-1)).days == ()
+
+
+def test_days_are_those_of_the_budgets_zone_through_a_change_of_its_clock() -> None:
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(100), timezone="Europe/London"))
+    month = month_of(AFTER, "Europe/London")
+    assert month.name == "2026-11"
+    october = month_of(at(12), "Europe/London")
+    life = a_life(begins=-1, lasts=None)  # 2026-09-30 23:00 UTC is the first of October in London
+    shared = attribute([life], (), (), october, october.end, policy.billing)
+    found = report(Found(lives=[life], usage=(), workloads=(), attributed=shared), policy, october, october.end)
+    by_day = [day.usd / Decimal("1.29") for day in found.days]
+    assert [round(n) for n in by_day[:2]] == [24, 24]
+    assert round(by_day[24]) == 25  # the clock goes back on the 25th
+    assert sum(round(n) for n in by_day) == 745
+
+
+# --- properties
+
+owners = st.sampled_from([Owner(), Owner(team="vision"), Owner(team="search", project="p")])
+sizes = st.sampled_from([L40S, H100, A100_X8])
+billings = st.builds(Billing, granularity=st.sampled_from([timedelta(seconds=1), timedelta(minutes=1), HOUR]))
+prices = st.one_of(st.none(), st.decimals("0.10", "20", places=4))
+
+
+@st.composite
+def months(draw: st.DrawFn) -> tuple[list[NodeLife], list[Usage], Policy]:
+    """Nodes of any price and age, workloads that hold them, at times more than there is, and any billing."""
+    lives, usage = [], []
+    for number in range(draw(st.integers(0, 6))):
+        lasts = draw(st.one_of(st.none(), st.floats(0.001, 800)))
+        begins = draw(st.floats(-100, 743))
+        size, price = draw(sizes), draw(prices)
+        lives.append(a_life(f"i-{number}", begins, lasts, size=size, price_usd_per_hour=price))
+        for other in range(draw(st.integers(0, 3))):
+            held = draw(st.floats(0, 3_000_000))
+            measured = draw(st.floats(0, 1)) * held
+            row = a_usage(f"i-{number}", f"ns/Job/w{other}", owner=draw(owners), held=held, measured=measured)
+            idle, busy, memory = (draw(st.floats(0, 1)) * measured for _ in range(3))
+            usage.append(replace(row, idle=idle, busy=busy, memory=memory))
+    return lives, usage, a_policy(billing=draw(billings))
+
+
+@given(months(), st.floats(0, 800), st.sampled_from([None, "vision", "search", ""]))
+def test_in_every_month_the_parts_add_up_and_ratios_are_ratios(
+    month: tuple[list[NodeLife], list[Usage], Policy], hours: float, team: str | None
+) -> None:
+    lives, usage, policy = month
+    now = at(hours)
+    lives = [x for x in lives if x.created_at < now]
+    everybody = a_report(lives, usage, policy=policy, now=now)
+    if now < MONTH.end:
+        ledger, _ = spend(lives, MONTH.start, now, policy.billing)
+        assert everybody.everything.total.usd == attributed_cents(ledger)
+    found = a_report(lives, usage, team, policy=policy, now=now)
+    whole = sum((line.usd for line in found.lines), Decimal(0))
+    assert found.everything.total.usd == whole
+    assert total(found.kinds) == whole
+    if team is None:
+        assert total(found.teams) + found.nobodys.total.usd == whole
+    for part in (found.everything, *found.kinds, *found.teams, *found.workloads):
+        assert part.efficiency is None or 0 <= part.efficiency <= 1
+        assert part.total.usd >= 0
+    for ratio in (found.measured.coverage, found.measured.utilization, found.measured.memory_waste):
+        assert ratio is None or 0 <= ratio <= 1
+    document_of(found)
+
+
+def attributed_cents(usd: Decimal) -> Decimal:
+    """As the ledger's total is rounded."""
+    return usd.quantize(CENT, "ROUND_HALF_UP")
