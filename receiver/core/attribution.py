@@ -56,7 +56,8 @@ OF_OWNERS = frozenset({By.TEAM, By.PROJECT, By.WORKLOAD_CLASS, By.ENVIRONMENT, B
 class Share:
     """Part of what one node cost in a month: *usd* exactly, and the GPU-*seconds* that it stands for.
 
-    *usage* is what was held (None for parts that nobody held), *size* and *pool* those of the node.
+    *usage* is what was held (None for parts that nobody held), *instance*, *size* and *pool* are the node's (empty:
+    of no node).
     """
 
     part: Part
@@ -65,6 +66,7 @@ class Share:
     size: str = ""
     pool: str = ""
     usage: Usage | None = None
+    instance: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,9 +164,10 @@ def _shared_out(
                 size=life.size,
                 pool=life.pool,
                 usage=row,
+                instance=life.instance,
             )
     if usd and not whole:  # nobody knows how many GPUs it has
-        yield Share(part=Part.UNALLOCATED, usd=usd, seconds=0.0, size=life.size, pool=life.pool)
+        yield Share(part=Part.UNALLOCATED, usd=usd, seconds=0.0, size=life.size, pool=life.pool, instance=life.instance)
 
 
 def key_of(share: Share, by: By, policy: Policy) -> str:
