@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import structlog
 
 from receiver.act import Hands
-from receiver.core import keep_until, tell, warn
+from receiver.core import budget_notices, keep_until, tell, warn
 from receiver.core.actions import Change, Decision, Verdict
 from receiver.core.pods import Pod
 from receiver.ports import TryLater, WontWork
@@ -38,7 +38,7 @@ def tell_the_rest(work: Work) -> None:
         _announce(work.hands, pods, "NotTriggerScaleUp", tell.held_event(decision, policy))
         room -= len(pods)
     notices = (
-        *tell.budget_stage(assignment.budget),
+        *budget_notices.lines(assignment.budgets, work.store.told(budget_notices.TOPIC)),
         *tell.held(work.decisions, assignment, policy),
         *warn.found(facts, assignment, work.drifts, policy),
     )

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from receiver.budget_metrics import budgets
 from receiver.core import stages
 from receiver.core.actions import ActionKind, Change, OutcomeKind
 from receiver.core.model import SignalAction
@@ -99,7 +100,7 @@ class StoreCollector(Collector):
             yield _mode(str(picture["mode"]))
         yield from self._seen(picture)
         yield from self._open_actions(picture, counts)
-        yield from self._money(picture)
+        yield from budgets(picture, self._policy)
         yield from costs
         yield from self._charges(picture)
         yield from self._sources(picture, counts)
@@ -127,7 +128,6 @@ class StoreCollector(Collector):
             yield _mode(self._mode)
         if self._policy.budget is not None:
             budget = self._policy.budget
-            yield gauge("budget_limit_usd", "The month's allowance in USD.", [((), float(budget.monthly_usd))])
             stages = (("warn", budget.warn_at), ("hold", budget.hold_at), ("stop", budget.stop_at))
             ratios = [((name,), float(at)) for name, at in stages]
             yield gauge("budget_threshold_ratio", "Where a stage of the budget begins (ratio of it).", ratios, "stage")
@@ -177,16 +177,6 @@ class StoreCollector(Collector):
             since = moment(opened.get(pool.id))
             rows.append(((pool.id,), max(0.0, (now - since).total_seconds()) if since else 0.0))
         yield gauge("action_open_seconds", "Age of a pool's open action in seconds; 0 when none is open.", rows, "pool")
-
-    def _money(self, picture: Mapping[str, Any]) -> Iterator[Metric]:
-        budget = picture.get("budget") or {}
-        for name, text in (
-            ("spent_usd", "Spent this month in USD, from the ledger."),
-            ("reserved_usd", "Kept aside in USD for growth under way and hours about to start."),
-        ):
-            amount = number(budget.get(name))
-            if amount is not None:
-                yield gauge(f"budget_{name}", text, [((), amount)])
 
     def _charges(self, picture: Mapping[str, Any]) -> Iterator[Metric]:
         """How the ledger compares with what Civo charged, as of Civo's last answer."""

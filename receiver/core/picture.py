@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from receiver.core import charges_shown
@@ -36,6 +37,7 @@ def picture(
             for p in policy.pools
         ],
         "budget": _budget(assignment.budget),
+        "budgets": [_budget(view) for view in assignment.budgets.views],
         "charges": charges_shown.shown(facts.charges),
         "sources": [
             {
@@ -205,17 +207,33 @@ def _waiting(explained: Explanation, numbers: Mapping[str, int]) -> dict[str, An
 
 
 def _budget(budget: BudgetView | None) -> dict[str, Any] | None:
+    """One budget; what it has spent is None where nobody can tell."""
     if budget is None:
         return None
+    found, change = budget.forecast, budget.change
     return {
         "month": budget.month,
         "monthly_usd": str(budget.monthly),
-        "spent_usd": str(budget.spent),
+        "spent_usd": None if budget.unknown else str(budget.spent),
         "reserved_usd": str(budget.reserved),
-        "ratio": float(budget.ratio),
+        "ratio": None if budget.unknown else float(budget.ratio),
         "stage": budget.stage.value,
         "warn_at": float(budget.warn_at),
         "hold_at": float(budget.hold_at),
         "stop_at": float(budget.stop_at),
         "unpriced": list(budget.unpriced),
+        "scope": budget.scope.value,
+        "name": budget.shown or budget.name,
+        "title": budget.title,
+        "unknown": budget.unknown,
+        "uncounted": list(budget.uncounted),
+        "forecast_burn_usd": _cents(found.burn),
+        "forecast_trend_usd": _cents(found.trend),
+        "set_by": None
+        if change is None
+        else {"who": change.who, "why": change.why, "at": _when(change.at), "month": change.month},
     }
+
+
+def _cents(usd: Decimal | None) -> str | None:
+    return None if usd is None else f"{usd:.2f}"

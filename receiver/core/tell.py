@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from receiver.core.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, Verdict, VictimStage
 from receiver.core.assign import Assignment, Misfit
-from receiver.core.budget import BudgetStage, BudgetView
+from receiver.core.budget import BudgetView
 from receiver.core.policy import Policy, Pool
 from receiver.core.words import some
 
@@ -172,33 +172,6 @@ def misfit(group: Sequence[Misfit]) -> Notice:
         title=f"No GPU pool can hold {first.workload.key}{more}",
         body=f"{first.detail}\nChange the pod, or add a pool that offers this.",
         severity=Severity.WARNING,
-    )
-
-
-def budget_stage(budget: BudgetView | None) -> Iterable[Notice]:
-    """The notice of the budget's stage; told once per stage and month. A calm month is not told."""
-    if budget is None or budget.stage is BudgetStage.OK:
-        return
-    meaning = {
-        BudgetStage.WARN: (f"warn line ({budget.warn_at:.0%})", "Growth goes on.", Severity.WARNING),
-        BudgetStage.HOLD: (
-            f"hold line ({budget.hold_at:.0%})",
-            "Pools no longer grow; running work goes on.",
-            Severity.WARNING,
-        ),
-        BudgetStage.STOP: (
-            f"stop line ({budget.stop_at:.0%})",
-            "Nothing grows and no empty node enters another paid hour; running work goes on.",
-            Severity.FAILURE,
-        ),
-    }
-    line, effect, severity = meaning[budget.stage]
-    yield Notice(
-        topic="budget",
-        key=f"{budget.month}:{budget.stage}",
-        title=f"GPU budget {budget.month} has reached its {line}",
-        body=f"{money(budget)}\n{effect}",
-        severity=severity,
     )
 
 

@@ -167,6 +167,7 @@ def budget_document(snapshot: Mapping[str, Any] | None, parts: WebParts) -> dict
     for name in ("monthly_usd", "spent_usd", "reserved_usd"):
         if document[name] is not None:
             document[name] = str(document[name])
+    document["scopes"] = (snapshot or {}).get("budgets") or None
     return plain(document)  # type: ignore[no-any-return]  # plain keeps a mapping a dict
 
 

@@ -235,7 +235,7 @@ def test_a_budget_hold_keeps_new_work_out_and_running_work_goes_on(store: Store)
     assert life.required() == 1
     assert life.world.kills == []
     titles = list(life.notices())
-    assert "GPU budget 2026-11 has reached its hold line (80%)" in titles
+    assert "GPU cluster budget 2026-11 has reached its hold line (80%)" in titles
     assert "GPU pool l40s does not grow: within_budget" in titles
 
 

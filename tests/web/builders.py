@@ -158,6 +158,31 @@ def a_misfit_pod() -> dict[str, Any]:
     return a_waiting_pod("needs-mig", owner="", gpus=4, decision=None, fits=refused, **changes)
 
 
+def a_team_budget(**changes: Any) -> dict[str, Any]:
+    """The budget of a team of a picture: beyond its hold line, raised by somebody for this month."""
+    given: dict[str, Any] = {
+        "month": "2026-03",
+        "monthly_usd": "100",
+        "spent_usd": "80.50",
+        "reserved_usd": "2.58",
+        "ratio": 0.805,
+        "stage": "hold",
+        "warn_at": 0.5,
+        "hold_at": 0.8,
+        "stop_at": 1.0,
+        "unpriced": [],
+        "scope": "team",
+        "name": "research",
+        "title": "budget of team research",
+        "unknown": "",
+        "uncounted": [],
+        "forecast_burn_usd": "140.00",
+        "forecast_trend_usd": None,
+        "set_by": {"who": "ada", "why": "a deadline", "at": ago(hours=3), "month": "2026-03"},
+    }
+    return {**given, **changes}
+
+
 def a_picture(**more: Any) -> dict[str, Any]:
     """A full picture of a step."""
     failing = a_pool(
@@ -210,6 +235,14 @@ def a_picture(**more: Any) -> dict[str, Any]:
             "hold_at": 0.8,
             "stop_at": 1.0,
             "unpriced": ["an.g1.a100.kube.x8"],
+            "scope": "cluster",
+            "name": "",
+            "title": "cluster budget",
+            "unknown": "",
+            "uncounted": [],
+            "forecast_burn_usd": "6100.50",
+            "forecast_trend_usd": "4800.00",
+            "set_by": None,
         },
         "charges": {
             "month": "2026-03",
@@ -279,6 +312,7 @@ def a_picture(**more: Any) -> dict[str, Any]:
         "waiting": [a_waiting_pod(), a_misfit_pod()],
         "waiting_total": 2,
     }
+    picture["budgets"] = [picture["budget"], a_team_budget()]
     return {**picture, **more}
 
 

@@ -187,6 +187,12 @@ def test_the_budget_tells_money_as_strings_and_thresholds_as_ratios() -> None:
     assert (budget["stage"], budget["warn_at"], budget["hold_at"], budget["stop_at"]) == ("warn", 0.5, 0.8, 1.0)
 
 
+def test_the_budget_tells_every_scope_with_its_forecast_and_who_set_it() -> None:
+    cluster, team = get("/budget")["scopes"]
+    assert (cluster["scope"], cluster["forecast_burn_usd"], cluster["set_by"]) == ("cluster", "6100.50", None)
+    assert (team["scope"], team["name"], team["stage"], team["set_by"]["who"]) == ("team", "research", "hold", "ada")
+
+
 def test_the_charges_tell_each_difference_with_its_cause() -> None:
     charges = get("/charges")
     assert (charges["month"], charges["account_usd"], charges["differences_total"]) == ("2026-03", "1301.22", 1)
@@ -200,7 +206,7 @@ def test_before_civo_was_asked_for_its_charges_every_field_is_null() -> None:
 
 
 def test_without_a_budget_every_field_is_null() -> None:
-    store = FakeStore(picture=(a_picture(budget=None), NOW))
+    store = FakeStore(picture=(a_picture(budget=None, budgets=[]), NOW))
     budget = get("/budget", store, policy=Policy(pools=a_policy().pools))
     assert budget.pop("configured") is False
     assert set(budget.values()) == {None}
