@@ -13,6 +13,7 @@ from receiver.core.memory import NodeLife
 from receiver.core.policy import Budget, Policy
 from receiver.core.report.policy import Commitment, ReportPolicy, UnitOfWork
 from receiver.core.report.report import Found, Report, report
+from receiver.core.report.units import Counted
 from receiver.core.usage import Owner, Unwatched, Usage, WorkloadLife
 from tests.core.report.builders import A100_X8, AFTER, H100, HOUR, L40S, MONTH, a_life, a_policy, at
 
@@ -48,6 +49,10 @@ class SimulatedMonth:
             reports=REPORTS, budget=Budget(monthly_usd=Decimal(16000), teams={"vision": Decimal(2500)})
         )
     )
+
+    def counted(self) -> list[Counted]:
+        """What the queries of units of work said."""
+        return [Counted(month=MONTH.name, name=name, count=count, at=AFTER) for name, count in COUNTS.items()]
 
     def found(self, now: datetime = AFTER, month: Month = MONTH, seeded: Decimal = Decimal(0)) -> Found:
         """What a report is made from."""

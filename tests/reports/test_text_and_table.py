@@ -1,0 +1,139 @@
+"""A report as text of 80 columns and as CSV."""
+
+import csv
+import io
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from receiver.core.policy import Budget
+from receiver.core.report.document import document_of
+from receiver.core.report.policy import ReportPolicy
+from receiver.core.report.report import Report
+from receiver.core.usage import Owner
+from receiver.reports.table import COLUMNS, as_csv
+from receiver.reports.text import as_text, shorter
+from receiver.web.documents import plain
+from tests.core.report.builders import H100, a_life, a_policy, a_usage, a_workload, at
+from tests.core.report.simulated import SimulatedMonth, a_month
+
+LONG = "research-and-development/Deployment/" + "a-very-long-name-of-a-workload-" * 4
+
+
+def document(found: Report) -> dict[str, Any]:
+    """What the API answers."""
+    return plain(document_of(found))  # type: ignore[no-any-return]  # plain keeps a mapping a dict
+
+
+def text(found: Report) -> str:
+    """What the command prints."""
+    return "\n".join(as_text(document(found)))
+
+
+def small(**changes: Any) -> SimulatedMonth:
+    """A month of one node, held for six of its eight hours, two of them at rest."""
+    policy = changes.pop("policy", None) or a_policy()
+    given: dict[str, Any] = {"lives": [a_life(lasts=8)], "usage": [a_usage(hours=6, idle=2 * 3600.0)], "policy": policy}
+    return SimulatedMonth(**{**given, **changes})
+
+
+@pytest.mark.parametrize("team", [None, "vision", "search", ""])
+def test_no_line_of_a_simulated_month_is_longer_than_80_columns(team: str | None) -> None:
+    lines = text(a_month().report(team)).splitlines()
+    assert len(lines) > 20
+    assert [line for line in lines if len(line) > 80] == []
+
+
+def test_long_names_do_not_widen_a_line_and_keep_both_their_ends() -> None:
+    usage = [a_usage(workload=LONG, hours=6, owner=Owner(team="t" * 63), peak_memory=0.99)]
+    said = text(small(usage=usage).report())
+    assert [line for line in said.splitlines() if len(line) > 80] == []
+    assert "research-and-d\N{HORIZONTAL ELLIPSIS}" in said
+    assert shorter("abcdefghij", 5) == "ab\N{HORIZONTAL ELLIPSIS}ij"
+
+
+def test_the_first_screen_says_what_was_spent_and_what_lay_idle() -> None:
+    said = text(small().report())
+    assert "GPU report 2026-10 - everybody - complete" in said
+    assert "cost                $10.32 for 8.0 GPU-hours" in said
+    assert "budget              $10.32 of $5,000.00 (0 %): ok" in said
+    assert "  used                     $5.16        4.0 h  held and not seen at rest" in said
+    assert "  idle                     $2.58        2.0 h  held, engine and memory at rest" in said
+    assert "  unallocated              $2.58        2.0 h  bought, held by nobody" in said
+    assert "efficiency          50 %, below the target of 70 %: $5.16 and 4.0 h were idle" in said
+
+
+def test_what_nobody_configured_is_said_and_not_shown_as_zero() -> None:
+    said = text(small(policy=a_policy(budget=None, reports=ReportPolicy())).report())
+    assert "budget              none is set" in said
+    assert "Cost per unit of work: no units are configured" in said
+    assert "no commitment prices are configured" in said
+    assert "cost per completed  none completed" in said
+    assert "queue wait          no workload started" in said
+
+
+def test_a_month_without_anything_can_be_read() -> None:
+    said = text(SimulatedMonth(policy=a_policy()).report())
+    assert "efficiency          unknown: no GPU-hours were paid (target 70 %)" in said
+    assert "utilization         not measured" in said
+    assert "Savings against always-on: nothing to compare" in said
+
+
+def test_a_month_under_way_says_until_when() -> None:
+    month = small(lives=[a_life(lasts=None)])
+    assert "everybody - so far, until 2026-10-01 07:30 UTC" in text(month.report(now=at(7.5)))
+
+
+def test_a_size_without_a_price_is_the_first_thing_that_is_said() -> None:
+    month = small(lives=[a_life(lasts=8), a_life("i-2", size=H100, price_usd_per_hour=None)])
+    assert f"MISSING in every amount: nodes of {H100}, which have no price." in text(month.report()).splitlines()[2]
+
+
+def test_a_teams_report_says_whose_it_is_and_what_is_not_in_it() -> None:
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(100), teams={"vision": Decimal(10)}))
+    said = text(small(policy=policy).report("vision"))
+    assert "GPU report 2026-10 - team vision - complete" in said
+    assert "budget              $7.74 of $10.00 (77 %): warn" in said
+    assert "in no team's report $2.58 that was bought for everybody and held by nobody" in said
+    assert "Savings against always-on" not in said
+
+
+def test_waits_and_ends_are_told() -> None:
+    workloads = [
+        a_workload("a", 1, 10, ended_at=at(3), completed=True),
+        a_workload("b", 1, 20, ended_at=at(3), completed=False),
+        a_workload("c", 740, None),
+    ]
+    said = text(small(workloads=workloads).report())
+    assert "workloads           3 seen: 1 completed, 1 failed, 1 waiting" in said
+    assert "queue wait          p50 10 min, p95 20 min, longest 20 min (2 starts)" in said
+    assert "1 still waiting, the longest for 4 h so far" in said
+
+
+def test_the_csv_has_a_header_and_a_line_per_cost_line_that_add_up() -> None:
+    found = a_month().report()
+    rows = list(csv.DictReader(io.StringIO(as_csv(document(found)))))
+    assert len(rows) == len(found.lines) > 100
+    assert tuple(rows[0]) == COLUMNS
+    assert sum(Decimal(row["usd"]) for row in rows) == found.everything.total.usd
+    assert abs(sum(float(row["gpu_hours"]) for row in rows) - found.everything.total.gpu_hours) < 0.5
+    assert {row["month"] for row in rows} == {"2026-10"}
+
+
+def test_the_csv_of_nothing_is_its_header() -> None:
+    assert as_csv(document(SimulatedMonth(policy=a_policy()).report())) == ",".join(COLUMNS) + "\r\n"
+
+
+def test_names_with_commas_and_quotes_come_back_as_they_were() -> None:
+    odd = 'a "quoted", name'
+    usage = [a_usage(hours=6, owner=Owner(team=odd))]
+    rows = list(csv.DictReader(io.StringIO(as_csv(document(small(usage=usage).report())))))
+    assert rows[0]["team"] == odd
+
+
+@pytest.mark.parametrize("formula", ["=1+1", "+1", "-1", "@SUM(A1)"])
+def test_a_name_is_no_formula_for_a_spreadsheet(formula: str) -> None:
+    usage = [a_usage(hours=6, owner=Owner(team=formula))]
+    rows = list(csv.DictReader(io.StringIO(as_csv(document(small(usage=usage).report())))))
+    assert rows[0]["team"] == f"'{formula}"
