@@ -5,13 +5,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from receiver.core.actions import Decision
 from receiver.core.model import Backoff, Drift, PoolState
 from receiver.core.policy import Policy
 from receiver.core.waits import Direction, Wait, WaitKind, waits
 from tests.core.builders import EVERY_SECOND, GPU, NOW, a_node, a_pod, a_policy, a_pool, a_state, facts, rules, run
+from tests.core.test_laws_of_change import small_worlds
 from tests.core.worlds import LAWS, World, worlds
 
 MINUTE = timedelta(minutes=1)
@@ -125,8 +126,8 @@ def test_an_idle_node_whose_removal_was_refused_is_told_with_the_end_in_the_deci
     )
 
 
-@LAWS
-@given(worlds())
+@settings(LAWS, max_examples=150)
+@given(worlds() | small_worlds())
 def test_whatever_a_timed_guardrail_holds_in_any_world_is_told(world: World) -> None:
     found, policy = world
     _, decisions = run(found, policy)
