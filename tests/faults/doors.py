@@ -100,7 +100,8 @@ class Doors:
                 self.watcher.struck(name, f"{fault.error} after")
                 raise error_of(fault.error) from None
             raise
-        self.watcher.called(name, (*args, *given.values()), answer)
+        lost = fault is not None and verb == "look"  # what was read did not arrive; what was written is written
+        self.watcher.called(name, (*args, *given.values()), error_of("timeout") if lost else answer)
         if fault is not None:
             self.watcher.struck(name, f"{fault.error} after")
             raise error_of(fault.error)
