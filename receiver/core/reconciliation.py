@@ -1,7 +1,7 @@
 """The ledger beside Civo's charges: which node is which, and why the two differ. Hours, because Civo tells no money."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -14,22 +14,29 @@ HOUR = timedelta(hours=1)
 LAG = timedelta(hours=2)  # how long a new node may be missing in the charges (assumed: up to an hour, then rounding)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Frame:
-    """What a comparison is made over: the month up to Civo's answer, and since when the ledger watched."""
+    """What a comparison is made over: the month up to Civo's answer, since when the ledger watched, and the hours."""
 
-    start: datetime
-    at: datetime
-    began: datetime
-    policy: Policy
+    def __init__(
+        self,
+        charged: Charged,
+        at: datetime,
+        lives: Sequence[NodeLife],
+        policy: Policy,
+        start: datetime,
+        began: datetime,
+    ) -> None:
+        self.start, self.at, self.began, self.policy = start, at, began, policy
+        self._charged = {id(r): r.hours_in(start, at) for r in charged.records}  # records need not have ids
+        self._kept = {x.instance: _hours(x, start, at, policy.billing) for x in lives if x.created_at < at}
 
     def charged(self, records: Sequence[Charge]) -> Decimal:
         """Hours of *records*."""
-        return sum((r.hours_in(self.start, self.at) for r in records), Decimal(0))
+        return sum([self._charged[id(r)] for r in records], Decimal(0))
 
     def kept(self, lives: Sequence[NodeLife]) -> Decimal:
-        """Hours of *lives*, as the ledger counts them."""
-        return sum((_hours(life, self.start, self.at, self.policy.billing) for life in lives), Decimal(0))
+        """Hours of *lives*, as the ledger counts them; those that are younger than the answer have none."""
+        return sum([self._kept.get(x.instance, Decimal(0)) for x in lives], Decimal(0))
 
     def difference(
         self, size: str, name: str, lives: Sequence[NodeLife], records: Sequence[Charge], cause: Cause
@@ -51,13 +58,16 @@ def compare(
     """
     if charged.answered_at is None:
         return Comparison(charged=charged)
-    frame = _Frame(start=start, at=charged.answered_at, began=began or charged.answered_at, policy=policy)
+    at = charged.answered_at
+    frame = _Frame(charged, at, lives, policy, start, began or at)
     ours = {p.size for p in policy.pools} | {life.size for life in lives}
+    there = [x for x in lives if frame.kept([x])]
+    nodes = [r for r in charged.records if r.size in ours and frame.charged([r])]
     sizes: list[SizeCompared] = []
     differences: list[Difference] = []
     for size in sorted(ours):
-        some = [x for x in lives if x.size == size and x.created_at < frame.at and frame.kept([x])]
-        records = [r for r in charged.records if r.size == size and frame.charged([r])]
+        some = [x for x in there if x.size == size]
+        records = [r for r in nodes if r.size == size]
         if some or records:
             found, lines = _compare_size(size, some, records, frame)
             sizes.append(found)
@@ -160,7 +170,7 @@ def _unpriced(charged: Charged, frame: _Frame) -> tuple[tuple[str, Decimal], ...
     """Hours by code of what nobody has a price for, the most first."""
     found: dict[str, Decimal] = {}
     for record in charged.records:
-        hours = record.hours_in(frame.start, frame.at)
+        hours = frame.charged([record])
         if hours and cost(record, hours, frame.policy) is None:
             found[record.code] = found.get(record.code, Decimal(0)) + hours
     return tuple(sorted(found.items(), key=lambda item: (-item[1], item[0])))

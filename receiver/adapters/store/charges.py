@@ -1,7 +1,8 @@
 """Civo's last answer on what it charged, and what months had cost before this store watched."""
 
 from collections.abc import Sequence
-from dataclasses import astuple, fields
+from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -12,6 +13,7 @@ from receiver.core.charges import Charge, Charged
 from receiver.core.seed import Seed
 
 FIELDS = tuple(f.name for f in fields(Charge))
+VALUES = attrgetter(*FIELDS)
 NEWEST = select(charges).order_by(charges.c.month.desc()).limit(1)
 NEWEST_ASKED = select(charges.c.month, charges.c.asked_at).order_by(charges.c.month.desc()).limit(1)
 SEED = select(seeds).order_by(seeds.c.month.desc()).limit(1)
@@ -23,7 +25,7 @@ def keep_charged(connection: Connection, charged: Charged) -> None:
         "month": charged.month,
         "asked_at": charged.asked_at,
         "answered_at": charged.answered_at,
-        "records": {"fields": list(FIELDS), "rows": [list(astuple(r)) for r in charged.records]},
+        "records": {"fields": list(FIELDS), "rows": [list(VALUES(r)) for r in charged.records]},
         "unreadable": list(charged.unreadable),
         "failure": charged.failure,
         "failing_since": charged.failing_since,
