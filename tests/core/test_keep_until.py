@@ -1,0 +1,74 @@
+"""The wish that a node stays: whose is honoured, how long it lasts, and what is said of the others."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from receiver.core.keep_until import honoured, ignored, kept
+from receiver.core.policy import KeepUntil
+from tests.core.builders import NOW, a_busy_node, a_pod, a_state
+
+HOUR = timedelta(hours=1)
+ALLOWED = KeepUntil(namespaces=frozenset({"ml"}), longest=timedelta(hours=24))
+NOBODY = (None, "")
+
+
+@pytest.mark.parametrize(
+    ("namespace", "wish", "until"),
+    [
+        ("ml", NOW + HOUR, NOW + HOUR),
+        ("ml", NOW + 24 * HOUR, NOW + 24 * HOUR),
+        ("ml", NOW + 24 * HOUR + timedelta(seconds=1), None),
+        ("ml", NOW, None),
+        ("ml", None, None),
+        ("web", NOW + HOUR, None),
+    ],
+)
+def test_a_wish_counts_in_a_listed_namespace_for_a_time_to_come_that_is_not_too_far(
+    namespace: str, wish: datetime | None, until: datetime | None
+) -> None:
+    assert honoured(a_pod(namespace=namespace, keep_until=wish), ALLOWED, NOW) == until
+
+
+def test_of_several_wishes_the_latest_counts() -> None:
+    pods = [a_pod("a", keep_until=NOW + HOUR), a_pod("b", keep_until=NOW + 3 * HOUR), a_pod("c")]
+    assert kept(NOBODY, pods, ALLOWED, NOW) == (NOW + 3 * HOUR, "ml/b")
+
+
+def test_a_wish_outlives_its_pod_until_its_time() -> None:
+    before = (NOW + HOUR, "ml/train")
+    assert kept(before, [], ALLOWED, NOW) == before
+    assert kept(before, [], ALLOWED, NOW + HOUR) == NOBODY
+
+
+def test_a_wish_that_its_pod_takes_back_or_shortens_counts_no_longer() -> None:
+    before = (NOW + 3 * HOUR, "ml/train")
+    assert kept(before, [a_pod()], ALLOWED, NOW) == NOBODY
+    assert kept(before, [a_pod(keep_until=NOW + HOUR)], ALLOWED, NOW) == (NOW + HOUR, "ml/train")
+
+
+def test_a_wish_of_a_pod_that_is_gone_is_not_lost_to_a_shorter_one_of_another() -> None:
+    before = (NOW + 3 * HOUR, "ml/gone")
+    assert kept(before, [a_pod(keep_until=NOW + HOUR)], ALLOWED, NOW) == before
+
+
+def test_a_wish_that_is_honoured_or_over_is_not_told() -> None:
+    pods = (a_pod("a", keep_until=NOW + HOUR), a_pod("b", namespace="web", keep_until=NOW - HOUR), a_pod("c"))
+    assert ignored([a_state(a_busy_node(pods=pods))], ALLOWED, NOW) == {}
+
+
+@pytest.mark.parametrize(
+    ("namespace", "wish", "why"),
+    [
+        ("web", NOW + HOUR, "the namespace web is not listed under keep_until.namespaces"),
+        ("ml", NOW + 25 * HOUR, "it lies more than 24h ahead (keep_until.longest)"),
+    ],
+)
+def test_a_wish_that_is_not_honoured_is_told_once_per_owner_with_the_reason(
+    namespace: str, wish: datetime, why: str
+) -> None:
+    pods = tuple(a_pod(n, namespace=namespace, keep_until=wish, owner="Job/train") for n in ("a", "b"))
+    [(notice, told)] = ignored([a_state(a_busy_node(pods=pods))], ALLOWED, NOW).items()
+    assert notice.title == f"gpu-autoscaler.io/keep-until of {namespace}/Job/train is not honoured"
+    assert why in notice.body
+    assert told == pods

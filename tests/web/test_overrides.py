@@ -1,0 +1,384 @@
+"""/api/v1/overrides: who may set one, what is taken, what is refused with which words, and what is shown."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from receiver.core.overrides import Override, OverrideKind
+from receiver.core.policy import Policy
+from receiver.ports import StoredOverride, TryLater
+from tests.web.builders import A100, L40S, NOW, OPERATOR, TOKEN, Bench, a_full_store, a_picture, a_policy, a_pool
+from tests.web.fakes import FakeStore
+from tests.web.test_metrics import text_of
+
+AUTH = {"Authorization": f"Bearer {OPERATOR}"}
+PIN: dict[str, Any] = {"kind": "pin", "pool": "l40s", "nodes": 4, "for": "2h", "who": "alice", "why": "load test"}
+PAUSE: dict[str, Any] = {"kind": "pause", "pool": "all", "for": "1h", "who": "alice", "why": "new driver"}
+
+
+def post(body: Any, code: int = 201, bench: Bench | None = None, **headers: str) -> Any:
+    response = (bench or Bench()).client().post("/api/v1/overrides", json=body, headers={**AUTH, **headers})
+    assert response.status_code == code, response.get_json()
+    return response.get_json()
+
+
+def but(**changes: Any) -> dict[str, Any]:
+    """The pin with other fields; None leaves one out."""
+    return {key: value for key, value in {**PIN, **changes}.items() if value is not None}
+
+
+def kept(name: str = "pin-l40s-1", **changes: Any) -> StoredOverride:
+    values: dict[str, Any] = {
+        "kind": OverrideKind.PIN,
+        "pool": L40S,
+        "nodes": 4,
+        "who": "alice",
+        "why": "load test",
+        "at": NOW - timedelta(hours=1),
+        "until": NOW + timedelta(hours=1),
+    }
+    more = {key: changes.pop(key) for key in ("ended_at", "ended_by") if key in changes}
+    return StoredOverride(override=Override(id=name, **{**values, **changes}), **more)
+
+
+def a_bench(*overrides: StoredOverride) -> Bench:
+    return Bench(store=FakeStore(kept_overrides={s.override.id: s for s in overrides}))
+
+
+# --- setting
+
+
+def test_an_override_is_kept_told_and_acted_upon_before_the_answer() -> None:
+    bench = Bench()
+    document = post(PIN, bench=bench)
+    assert document.pop("id").startswith("pin-l40s-")
+    assert document == {
+        "kind": "pin",
+        "pool": L40S,
+        "pool_name": "l40s",
+        "nodes": 4,
+        "who": "alice",
+        "why": "load test",
+        "at": "2026-03-10T14:30:00Z",
+        "until": "2026-03-10T16:30:00Z",
+        "in_force": True,
+        "ended_at": None,
+        "ended_by": None,
+    }
+    assert bench.store.log == ["set_override", "wake"]
+
+
+def test_setting_one_is_told_with_who_why_until_and_how_to_end_it() -> None:
+    bench = Bench()
+    name = post(PIN, bench=bench)["id"]
+    [notice] = bench.store.notices
+    assert notice.title == "GPU pool l40s: pinned to 4 nodes until 2026-03-10 16:30 UTC"
+    assert notice.body == f"By alice: load test.\nTo end it earlier: `gpu-autoscaler override end {name}`"
+
+
+def test_the_answer_says_where_it_is() -> None:
+    response = Bench().client().post("/api/v1/overrides", json=PIN, headers=AUTH)
+    assert response.headers["Location"] == f"/api/v1/overrides/{response.get_json()['id']}"
+
+
+@pytest.mark.parametrize("pool", [None, "all"])
+def test_without_a_pool_it_is_of_every_pool(pool: str | None) -> None:
+    document = post({**{k: v for k, v in PAUSE.items() if k != "pool"}, **({"pool": pool} if pool else {})})
+    assert (document["pool"], document["pool_name"], document["nodes"]) == (None, None, None)
+    assert document["id"].startswith("pause-all-")
+
+
+@pytest.mark.parametrize("pool", ["a100", A100])
+def test_a_pool_may_be_called_by_name_or_id(pool: str) -> None:
+    assert post(but(pool=pool, nodes=2))["pool"] == A100
+
+
+@pytest.mark.parametrize("kind", ["pin", "floor", "ceiling"])
+@pytest.mark.parametrize("nodes", [0, 8])
+def test_from_no_node_to_the_pools_maximum_any_number_is_taken(kind: str, nodes: int) -> None:
+    assert post(but(kind=kind, nodes=nodes))["nodes"] == nodes
+
+
+@pytest.mark.parametrize("kind", ["pause", "snooze"])
+def test_a_pause_and_a_snooze_take_no_number(kind: str) -> None:
+    assert post(but(kind=kind, nodes=None))["nodes"] is None
+
+
+def test_until_is_taken_in_any_zone() -> None:
+    assert post(but(**{"for": None, "until": "2026-03-10T18:00:00+01:00"}))["until"] == "2026-03-10T17:00:00Z"
+
+
+def test_the_longest_time_is_taken_and_a_moment_more_is_not() -> None:
+    assert post(but(**{"for": "7d"}))["until"] == "2026-03-17T14:30:00Z"
+    refused = post(but(**{"for": "7d1s"}), code=400)
+    assert refused["error"] == "for is more than 168h ahead"
+    assert refused["remedy"].startswith("give at most 168h, until 2026-03-17T14:30:00Z")
+
+
+def test_the_longest_time_is_that_of_the_configuration() -> None:
+    policy = Policy(pools=a_policy().pools, longest_override=timedelta(hours=1))
+    assert "overrides.longest" in post(PIN, code=400, bench=Bench(policy=policy))["remedy"]
+
+
+def test_white_space_and_control_characters_in_a_reason_become_one_space() -> None:
+    assert post(but(why="  new\n\tdriver\x07 "))["why"] == "new driver"
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "error", "remedy"),
+    [
+        (but(kind=None), "kind", "kind is missing", "say one of: pin, floor, ceiling, pause, snooze"),
+        (but(kind="cieling"), "kind", "there is no such kind", "did you mean ceiling?"),
+        (but(kind=["pin"]), "kind", "there is no such kind", "pin"),
+        (but(pool="l4Os"), "pool", "no pool has this id or name", "did you mean l40s? use one of: l40s, a100, or all"),
+        (but(pool="h200-xyz"), "pool", "no pool has this id or name", "use one of: l40s, a100, or all for every pool"),
+        (but(pool=7), "pool", "no pool has this id or name", "use one of"),
+        (but(nodes=None), "nodes", "nodes is missing: a pin says how many", "give a whole number"),
+        (but(nodes=-1), "nodes", "nodes is negative", "give 0 or more"),
+        (
+            but(nodes=9),
+            "nodes",
+            "nodes is above max_nodes of l40s (8)",
+            "give at most 8; nothing but the configuration",
+        ),
+        (but(nodes=9, pool="all"), "nodes", "nodes is above max_nodes of every pool (8)", "give at most 8"),
+        (but(nodes="4"), "nodes", "nodes is no whole number", "give a number such as 4, without quotes"),
+        (but(nodes=True), "nodes", "nodes is no whole number", "give a number"),
+        (but(nodes=1.5), "nodes", "nodes is no whole number", "give a number"),
+        (but(kind="pause"), "nodes", "a pause has no nodes", "leave nodes out"),
+        (but(**{"for": None}), "until", "until is missing", "give either until (such as"),
+        (but(until="2026-03-10T18:00:00Z"), "until", "until and for are both given", "give either until"),
+        (but(**{"for": "2 hours"}), "for", 'for: "2 hours" is not a duration', "write whole numbers with units"),
+        (but(**{"for": "90"}), "for", 'for: "90" has no unit', "write 90s for seconds"),
+        (but(**{"for": "0s"}), "for", "for: must be longer than 0", "write at least 1s"),
+        (but(**{"for": 3600}), "for", "for is no text", "such as 90m or 2h"),
+        (
+            but(**{"for": None, "until": "2026-03-10T14:30:00Z"}),
+            "until",
+            "until is not ahead: it is 2026-03-10T14:30:00Z now",
+            "give a later time",
+        ),
+        (but(**{"for": None, "until": "2026-03-10T18:00:00"}), "until", "until is no time with a zone", "RFC 3339"),
+        (but(**{"for": None, "until": "tomorrow"}), "until", "until is no time with a zone", "RFC 3339"),
+        (
+            but(**{"for": None, "until": "2026-04-10T18:00:00Z"}),
+            "until",
+            "until is more than 168h ahead",
+            "at most 168h",
+        ),
+        (but(who=None), "who", "who is missing", "say who sets it, such as alice"),
+        (but(who="  "), "who", "who is missing", "say who"),
+        (but(why=None), "why", "why is missing", "say why in one sentence"),
+        (but(why=["x"]), "why", "why is no text", "say why"),
+        (but(why="x" * 501), "why", "why is longer than 500 characters", "say it shorter"),
+        (but(reason="x"), "reason", "there is no such field", "known here: kind, pool, nodes"),
+        (but(node=3), "node", "there is no such field", "did you mean nodes?"),
+        ([PIN], None, "the body is no JSON object", "send one such as"),
+        ("pin", None, "the body is no JSON object", "send one such as"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_the_field_and_what_is_taken(
+    body: Any, field: str | None, error: str, remedy: str
+) -> None:
+    bench = Bench()
+    document = post(body, code=400, bench=bench)
+    assert document.get("field") == field
+    assert document["error"].startswith(error)
+    assert remedy in document["remedy"]
+    assert bench.store.log == []
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"\xff\xfe", b"[" * 100_000])
+def test_a_body_that_is_no_json_is_refused(raw: bytes) -> None:
+    response = Bench().client().post("/api/v1/overrides", data=raw[:16_000], headers=AUTH)
+    assert (response.status_code, response.get_json()["error"]) == (400, "the body is no JSON object")
+
+
+def test_a_body_beyond_16_kib_is_refused() -> None:
+    post(but(why="x" * 17_000), code=413)
+
+
+# --- who may
+
+
+@pytest.mark.parametrize("method", ["post", "delete"])
+@pytest.mark.parametrize(
+    ("header", "error"),
+    [
+        (None, "the Authorization header is missing"),
+        (f"Bearer {TOKEN}", "the bearer token is not the one this server knows"),
+        ("Bearer ", "the bearer token is empty"),
+        (f"Basic {OPERATOR}", "the Authorization header has another scheme than Bearer"),
+    ],
+)
+def test_without_the_operators_token_nothing_is_changed(method: str, header: str | None, error: str) -> None:
+    bench = a_bench(kept())
+    path = "/api/v1/overrides" + ("/pin-l40s-1" if method == "delete" else "")
+    response = getattr(bench.client(), method)(path, json=PIN, headers={"Authorization": header} if header else {})
+    assert (response.status_code, response.get_json()["error"]) == (401, error)
+    assert "Bearer" in response.headers["WWW-Authenticate"]
+    assert bench.store.log == []
+
+
+@pytest.mark.parametrize("method", ["post", "delete"])
+def test_a_server_without_an_operators_token_says_how_to_set_one(method: str) -> None:
+    bench = Bench(operator_token=None)
+    response = getattr(bench.client(), method)("/api/v1/overrides" + "/x" * (method == "delete"), headers=AUTH)
+    assert response.status_code == 401
+    assert response.get_json()["remedy"].startswith("set GPU_AUTOSCALER_OPERATOR_TOKEN for the server")
+
+
+def test_the_operators_token_is_none_for_the_webhook() -> None:
+    assert Bench().client().post("/webhook", json={}, headers=AUTH).status_code == 401
+
+
+def test_no_refusal_repeats_what_was_sent() -> None:
+    response = Bench().client().post("/api/v1/overrides", json=PIN, headers={"Authorization": "Bearer my-own-secret"})
+    assert b"my-own-secret" not in response.data
+
+
+# --- ending
+
+
+def test_one_is_ended_and_told_with_who_did_it() -> None:
+    bench = a_bench(kept())
+    response = bench.client().delete("/api/v1/overrides/pin-l40s-1?who=bob", headers=AUTH)
+    document = response.get_json()
+    assert (response.status_code, document["ended_by"], document["in_force"]) == (200, "bob", False)
+    assert document["ended_at"] == "2026-03-10T14:30:00Z"
+    assert bench.store.log == ["override", "end_override", "wake"]
+    [notice] = bench.store.notices
+    assert notice.title == "GPU pool l40s: no longer pinned to 4 nodes"
+    assert notice.body == "bob ended what alice had set until 2026-03-10 15:30 UTC: load test."
+
+
+def test_whoever_does_not_say_who_they_are_is_told_as_the_tokens_holder() -> None:
+    response = a_bench(kept()).client().delete("/api/v1/overrides/pin-l40s-1", headers=AUTH)
+    assert response.get_json()["ended_by"] == "somebody with the operator token"
+
+
+@pytest.mark.parametrize("there", [[], [kept(ended_at=NOW, ended_by="bob")]])
+def test_what_is_not_there_or_has_ended_cannot_be_ended(there: list[StoredOverride]) -> None:
+    bench = a_bench(*there)
+    response = bench.client().delete("/api/v1/overrides/pin-l40s-1", headers=AUTH)
+    assert (response.status_code, response.get_json()["field"]) == (404, "id")
+    assert bench.store.notices == []
+
+
+def test_one_that_somebody_else_ends_at_the_same_time_is_told_once() -> None:
+    bench = a_bench(kept())
+
+    class Raced(FakeStore):
+        def end_override(self, *_: Any, **__: Any) -> bool:
+            return False
+
+    bench.store = Raced(kept_overrides=bench.store.kept_overrides)
+    assert bench.client().delete("/api/v1/overrides/pin-l40s-1", headers=AUTH).status_code == 404
+
+
+# --- reading
+
+
+def listed(bench: Bench, query: str = "") -> list[str]:
+    response = bench.client().get(f"/api/v1/overrides{query}")
+    assert response.status_code == 200
+    return [document["id"] for document in response.get_json()]
+
+
+def a_few() -> Bench:
+    return a_bench(
+        kept("mine"),
+        kept("theirs", pool=A100, at=NOW - timedelta(minutes=5)),
+        kept("everybodys", kind=OverrideKind.PAUSE, pool=None, nodes=None, at=NOW - timedelta(minutes=9)),
+        kept("ended", ended_at=NOW - timedelta(minutes=1), ended_by="bob"),
+        kept("over", until=NOW),
+    )
+
+
+def test_what_is_over_is_not_listed_unless_asked_for() -> None:
+    assert listed(a_few()) == ["theirs", "everybodys", "mine"]
+    assert listed(a_few(), "?ended=true") == ["theirs", "everybodys", "mine", "ended", "over"]
+
+
+def test_those_of_one_pool_include_those_of_every_pool() -> None:
+    assert listed(a_few(), "?pool=l40s") == ["everybodys", "mine"]
+
+
+def test_the_list_can_be_limited() -> None:
+    assert listed(a_few(), "?limit=1") == ["theirs"]
+
+
+@pytest.mark.parametrize(("query", "field"), [("ended=maybe", "ended"), ("limit=0", "limit")])
+def test_a_query_that_cannot_be_meant_is_refused(query: str, field: str) -> None:
+    response = Bench().client().get(f"/api/v1/overrides?{query}")
+    assert (response.status_code, response.get_json()["field"]) == (400, field)
+
+
+def test_one_can_be_read_and_what_does_not_exist_is_404() -> None:
+    client = a_few().client()
+    assert client.get("/api/v1/overrides/ended").get_json()["ended_by"] == "bob"
+    assert client.get("/api/v1/overrides/nobody").status_code == 404
+
+
+def test_one_that_is_to_come_is_not_in_force() -> None:
+    bench = a_bench(kept(at=NOW + timedelta(minutes=1)))
+    assert bench.client().get("/api/v1/overrides/pin-l40s-1").get_json()["in_force"] is False
+
+
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_a_store_that_is_down_is_answered_503(method: str) -> None:
+    bench = Bench(store=FakeStore(down=TryLater("disk full")))
+    response = getattr(bench.client(), method)("/api/v1/overrides", json=PIN, headers=AUTH)
+    assert response.status_code == 503
+
+
+# --- shown elsewhere
+
+SHOWN = {
+    "id": "pin-l40s-1",
+    "kind": "pin",
+    "nodes": 4,
+    "who": "alice <b>",
+    "why": "load test",
+    "at": (NOW - timedelta(hours=1)).isoformat(),
+    "until": (NOW + timedelta(hours=1)).isoformat(),
+    "every_pool": False,
+}
+
+
+def test_a_pool_shows_what_is_in_force() -> None:
+    store = a_full_store()
+    store.picture = (a_picture(pools=[a_pool(overrides=[SHOWN])]), NOW)
+    assert Bench(store=store).client().get("/api/v1/pools/l40s").get_json()["overrides"] == [SHOWN]
+
+
+def test_the_status_page_says_who_overrides_what_and_escapes_what_people_wrote() -> None:
+    store = a_full_store()
+    everybodys = {**SHOWN, "kind": "pause", "nodes": None, "every_pool": True}
+    store.picture = (a_picture(pools=[a_pool(overrides=[SHOWN, everybodys])]), NOW)
+    page = Bench(store=store).client().get("/").get_data(as_text=True)
+    assert "Pin of 4 nodes by alice &lt;b&gt;, ends" in page
+    assert "Pause of every pool by alice" in page
+    assert "pin-l40s-1" in page
+
+
+def test_the_status_page_says_which_node_is_kept_and_for_whom() -> None:
+    store = a_full_store()
+    pool = a_pool()
+    node = {**pool["nodes"][2], "kept_until": (NOW + timedelta(hours=1)).isoformat(), "kept_for": "ml/train-0"}
+    store.picture = (a_picture(pools=[{**pool, "nodes": [node]}]), NOW)
+    page = Bench(store=store).client().get("/").get_data(as_text=True)
+    assert "Kept until" in page
+    assert "for ml/train-0" in page
+
+
+def test_metrics_say_which_kinds_are_in_force() -> None:
+    store = a_full_store()
+    store.picture = (a_picture(pools=[a_pool(overrides=[SHOWN])]), NOW)
+    text = text_of(store)
+    assert f'gpu_autoscaler_override_active{{kind="pin",pool="{L40S}"}} 1.0' in text
+    assert f'gpu_autoscaler_override_active{{kind="pause",pool="{L40S}"}} 0.0' in text
