@@ -29,6 +29,7 @@ from receiver.loop import Courier, Loop
 from receiver.metrics import Instruments, StoreCollector, installed_version
 from receiver.ports import Cloud, Cluster, TryLater, WontWork
 from receiver.reconcile import Stepped, step
+from receiver.reports.monthly import MonthEnd
 from receiver.web import WebParts
 from receiver.web import create_app as create_web
 
@@ -81,6 +82,7 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     writer = WriterLock(database)
     sources, hands_cloud, hands_cluster = _open_ports(settings, store, writer)
     hands = Hands(cloud=hands_cloud, cluster=hands_cluster, may_write=writer.held)
+    month_end = MonthEnd(store, sources.telemetry, settings.policy)
     pruned_at = clock.now()
 
     def one_step(now: datetime) -> Stepped:
@@ -91,7 +93,9 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
                 store.prune(now)
             except TryLater as error:  # forgetting can wait, scaling cannot
                 log.warning("old rows not deleted", error=str(error))
-        return step(sources, hands, settings.policy, mode, now)
+        stepped = step(sources, hands, settings.policy, mode, now)
+        month_end.look(now)
+        return stepped
 
     loop = Loop(one_step, writer, clock, settings.configuration.tick, instruments)
     outbox = Outbox(store, [u.get_secret_value() for u in settings.environment.notify_urls], clock)

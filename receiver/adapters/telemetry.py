@@ -79,6 +79,11 @@ class PrometheusTelemetry:
             rules_alive=any(value > 0 for _, value, _ in alive),
         )
 
+    def value(self, query: str, at: datetime) -> float | None:
+        """Return the one value that *query* has as of *at*, None when it has none, or several."""
+        found = self._query(query, at)
+        return found[0][1] if len(found) == 1 else None
+
     def courses(self, window: timedelta) -> Mapping[str, Course]:
         """Return what the GPUs of each pod did over the last *window* (1 s or more), by ``namespace/name``."""
         engine, memory, power, swing, seen = (self._by_pod(query) for query in course_queries(window))
@@ -148,13 +153,13 @@ class PrometheusTelemetry:
                 )
         return tuple(sorted(pods.values(), key=lambda p: (p.created_at, p.key)))
 
-    def _query(self, query: str) -> list[tuple[Mapping[str, str], float, float]]:
-        """Return (labels, value, time) of an instant vector; values that are no numbers are left out.
+    def _query(self, query: str, at: datetime | None = None) -> list[tuple[Mapping[str, str], float, float]]:
+        """Return (labels, value, time) of an instant vector as of *at*, or now; what is no number is left out.
 
         Errors are raised ``from None``: the client puts whole answers into its own.
         """
         try:
-            result = self._prometheus.custom_query(query)
+            result = self._prometheus.custom_query(query, {"time": at.timestamp()} if at else None)
         except PrometheusApiClientException as error:
             code = _status(error)
             detail = f"Prometheus at {self._shown} answered {query!r} with {code.removeprefix('http_')}"

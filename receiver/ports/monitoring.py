@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from receiver.core.activity import Activity, Course, Sample
@@ -31,6 +31,9 @@ class Telemetry(Protocol):
 
     def courses(self, window: timedelta) -> Mapping[str, Course]:
         """Return what the GPUs of each pod did over the last *window*, by ``namespace/name``."""
+
+    def value(self, query: str, at: datetime) -> float | None:
+        """Return the one value that *query* has as of *at*, None when it has none, or several."""
 
     def samples(self) -> Mapping[str, Sequence[Sample]]:
         """Return what each GPU of each pod did over the last two minutes, by ``namespace/name`` of the pod."""

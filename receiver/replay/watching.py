@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from receiver.core.activity import Course, Sample
 from receiver.core.model import UNASSIGNED
@@ -40,6 +40,7 @@ class WorldTelemetry(Switches):
     def __init__(self, world: World) -> None:
         super().__init__()
         self._world = world
+        self.values: dict[str, float] = {}
         self._waiting: dict[str, Pod] = {}  # by uid: what kube-state-metrics says of a waiting pod does not change
 
     def look(self) -> TelemetryFacts:
@@ -62,6 +63,11 @@ class WorldTelemetry(Switches):
         """Return what the GPUs of each pod that holds some did over *window*, up to a day."""
         self.called("courses")
         return self._world.courses(window)
+
+    def value(self, query: str, at: datetime) -> float | None:  # noqa: ARG002 (they do not change)
+        """Return what was put into *values*, at any time: the world has no metrics of the work itself."""
+        self.called("value")
+        return self.values.get(query)
 
     def samples(self) -> Mapping[str, Sequence[Sample]]:
         """Return what each GPU of each pod does now, with the change of its memory over two minutes."""

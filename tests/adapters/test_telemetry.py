@@ -325,3 +325,21 @@ def test_what_each_gpu_of_a_pod_did_is_read_from_one_query(
     full = Sample(engine=0.9, memory=0.5, peak_memory=0.6, least_memory=0.4)
     assert telemetry.samples() == {"ml/train-0": (full, Sample(engine=0.0))}
     assert len(httpserver.log) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "value"),
+    [
+        (vector(({}, "412.5")), 412.5),
+        (vector(), None),
+        (vector(({"job": "a"}, "1"), ({"job": "b"}, "2")), None),
+        (vector(({}, "NaN")), None),
+    ],
+)
+def test_a_query_has_one_value_or_none(
+    httpserver: HTTPServer, telemetry: PrometheusTelemetry, answer: dict[str, Any], value: float | None
+) -> None:
+    moment = datetime(2026, 11, 1, tzinfo=UTC)
+    asked = {"query": "sum(epochs)", "time": str(moment.timestamp())}
+    httpserver.expect_request(QUERY, query_string=asked).respond_with_json(answer)
+    assert telemetry.value("sum(epochs)", moment) == value

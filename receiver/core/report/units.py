@@ -10,7 +10,7 @@ from receiver.core.report.policy import UnitOfWork
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """What the query of a unit of work said of *month* (``2026-11``) when it was asked *at*."""
+    """What the query of a unit of work said of *month* (``2026-11``), asked for as of *at*."""
 
     month: str
     name: str

@@ -1,0 +1,101 @@
+"""What the calendar asks for: counts of units of work, and each month's reports once it has ended.
+
+Both are beside the step: what goes wrong here is logged and tried again, and never keeps anything from scaling.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+import structlog
+
+from receiver.core.budget import Month, month_of
+from receiver.core.policy import Policy
+from receiver.core.report.notice import TOPIC, notice_of, topic_of
+from receiver.core.report.policy import UnitOfWork
+from receiver.core.report.report import report
+from receiver.core.report.units import Counted
+from receiver.ports import Store, Telemetry, TryLater, WontWork
+from receiver.reports.gather import found_in
+
+log = structlog.get_logger("receiver")
+
+LOOK_EVERY = timedelta(minutes=5)
+COUNT_EVERY = timedelta(hours=1)
+SETTLED_AFTER = timedelta(hours=1)  # beside the paid unit that began last: by then its use is known
+LATE_FOR = timedelta(days=7)  # who was down on the first sends it afterwards; older news is none
+
+
+class MonthEnd:
+    """Count and send what is due; `look` is called after each step, by the one loop that writes."""
+
+    def __init__(self, store: Store, telemetry: Telemetry | None, policy: Policy) -> None:
+        self._store, self._telemetry, self._policy = store, telemetry, policy
+        self._looked_at: datetime | None = None
+        self._asked: dict[tuple[str, str], datetime] = {}  # month and unit: a query without a value is not asked on
+        self._nothing: set[str] = set()  # months of which there is nothing to tell
+
+    def look(self, now: datetime) -> None:
+        """Do what is due at *now*. Raises nothing."""
+        if self._looked_at is not None and abs(now - self._looked_at) < LOOK_EVERY:
+            return
+        self._looked_at = now
+        try:
+            self._count(now)
+            self._send(now)
+        except TryLater as error:
+            log.warning("reports wait", error=str(error))
+        except Exception:  # a bug in a report must not end the loop's step
+            log.exception("reports failed")
+
+    def _months(self, now: datetime) -> tuple[Month, Month]:
+        """The month before the current one, and the current one."""
+        current = month_of(now, self._policy.timezone)
+        return month_of(current.start - timedelta(days=1), self._policy.timezone), current
+
+    def _count(self, now: datetime) -> None:
+        if self._telemetry is None or not self._policy.reports.units:
+            return
+        for month, unit, at in self._uncounted(now):
+            self._asked[(month.name, unit.name)] = now
+            try:
+                count = self._telemetry.value(unit.query, at)
+            except (TryLater, WontWork) as error:
+                log.warning("unit of work not counted", unit=unit.name, month=month.name, error=str(error))
+                if not error.code.startswith("http_4"):
+                    return  # Prometheus does not answer: the other queries would only wait for it too
+                continue
+            if count is not None:
+                self._store.keep_unit_count(Counted(month=month.name, name=unit.name, count=count, at=at))
+
+    def _uncounted(self, now: datetime) -> Iterator[tuple[Month, UnitOfWork, datetime]]:
+        """What to count: a month that is over once, at its end; the current one every hour."""
+        for month in self._months(now):
+            at = min(now, month.end)
+            kept = self._store.unit_counts(month.name)
+            for unit in self._policy.reports.units:
+                last = kept[unit.name].at if unit.name in kept else None
+                asked = self._asked.get((month.name, unit.name))
+                over = month.end <= now
+                if last is not None and (last >= month.end if over else abs(at - last) < COUNT_EVERY):
+                    continue
+                if now - month.end > LATE_FOR or (asked is not None and abs(now - asked) < COUNT_EVERY):
+                    continue
+                yield month, unit, at
+
+    def _send(self, now: datetime) -> None:
+        """Put the reports of the month that ended into the outbox; each topic takes a month once."""
+        month, _ = self._months(now)
+        due = month.end + self._policy.billing.granularity + SETTLED_AFTER
+        wanted = self._policy.reports.monthly.wanted
+        if not wanted or month.name in self._nothing or not due <= now < month.end + LATE_FOR:
+            return
+        told = self._store.told(TOPIC)
+        missing = [team for team in wanted if told.get(topic_of(team), ("", now))[0] != month.name]
+        if not missing:
+            return
+        found = found_in(self._store, self._policy, month, now)
+        if not found.attributed.shares and not found.workloads:
+            self._nothing.add(month.name)
+            return
+        for team in missing:
+            self._store.say(notice_of(report(found, self._policy, month, now, team)), now)

@@ -1,0 +1,224 @@
+"""What the calendar asks for: units of work counted, and each month's reports told once."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from receiver.adapters.store import SqlStore, open_store
+from receiver.core.policy import Budget, Policy
+from receiver.core.report.policy import Monthly, ReportPolicy, UnitOfWork
+from receiver.core.report.units import Counted
+from receiver.core.usage import Accounting
+from receiver.ports import Store, TryLater
+from receiver.reports.monthly import MonthEnd
+from tests.core.report.builders import HOUR, MONTH, START, a_policy, at
+from tests.core.report.simulated import a_month
+from tests.reconcile.harness import Wrapped
+
+EPOCH = UnitOfWork(name="epoch", query="sum(epochs)")
+STEP = UnitOfWork(name="step", query="sum(steps)")
+DUE = MONTH.end + 2 * HOUR
+
+
+@dataclass
+class Counter:
+    """Prometheus, as far as units of work go: *values* by query, and what was *asked*."""
+
+    values: dict[str, float] = field(default_factory=dict)
+    failing: TryLater | None = None
+    asked: list[tuple[str, datetime]] = field(default_factory=list)
+
+    def value(self, query: str, at: datetime) -> float | None:
+        self.asked.append((query, at))
+        if self.failing is not None:
+            raise self.failing
+        return self.values.get(query)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqlStore]:
+    """A store with the simulated month."""
+    opened = open_store(f"sqlite:///{tmp_path}/ledger.db")
+    month = a_month()
+    opened.saw(month.lives, {}, MONTH.end)
+    lives = tuple(month.workloads)
+    assert opened.account(
+        Accounting(usage=tuple(month.usage), unwatched=tuple(month.unwatched), lives=lives), None, MONTH.end
+    )
+    yield opened
+    opened.close()
+
+
+def a_policy_that_sends(*teams: str, everybody: bool = True, **changes: Any) -> Policy:
+    monthly = Monthly(everybody=everybody, teams=teams)
+    return a_policy(reports=ReportPolicy(monthly=monthly, **changes))
+
+
+def month_end(store: Store, policy: Policy, counter: Counter | None = None) -> MonthEnd:
+    telemetry: Any = counter
+    return MonthEnd(store, telemetry, policy)
+
+
+def titles(store: SqlStore) -> list[str]:
+    return [n.notice.title for n in store.notices_due(DUE + timedelta(days=365), limit=100)]
+
+
+# --- the reports
+
+
+def test_each_scope_that_wants_it_is_told_once(store: SqlStore) -> None:
+    sender = month_end(store, a_policy_that_sends("vision", "search"))
+    for hours in range(48):
+        sender.look(DUE + hours * HOUR)
+    assert titles(store) == [
+        "GPU costs in 2026-10: USD 12,370.10",
+        "GPU costs of team vision in 2026-10: USD 1,431.91",
+        "GPU costs of team search in 2026-10: USD 7,990.56",
+    ]
+
+
+def test_a_restart_tells_nothing_again(store: SqlStore) -> None:
+    for hours in range(3):
+        month_end(store, a_policy_that_sends("vision")).look(DUE + hours * HOUR)
+    assert len(titles(store)) == 2
+
+
+def test_a_crash_between_two_scopes_leaves_the_second_to_the_next_process(store: SqlStore) -> None:
+    said: list[str] = []
+
+    def say(notice: Any, now: datetime) -> bool:
+        if said:
+            raise TryLater("the process died here", code="store")
+        said.append(notice.topic)
+        return store.say(notice, now)
+
+    policy = a_policy_that_sends("vision")
+    month_end(Wrapped(store, say=say), policy).look(DUE)
+    assert len(titles(store)) == 1
+    month_end(store, policy).look(DUE + HOUR)
+    assert [t.partition(" in ")[0] for t in titles(store)] == ["GPU costs", "GPU costs of team vision"]
+
+
+def test_nothing_is_sent_before_the_last_paid_hour_of_the_month_is_known(store: SqlStore) -> None:
+    sender = month_end(store, a_policy_that_sends())
+    sender.look(MONTH.end)
+    sender.look(DUE - timedelta(seconds=1))
+    assert titles(store) == []
+
+
+@pytest.mark.parametrize(("days", "sent"), [(6, 1), (7, 0), (20, 0)])
+def test_who_was_down_on_the_first_sends_it_in_the_first_week(store: SqlStore, days: int, sent: int) -> None:
+    month_end(store, a_policy_that_sends()).look(MONTH.end + timedelta(days=days))
+    assert len(titles(store)) == sent
+
+
+def test_without_the_wish_nothing_is_sent(store: SqlStore) -> None:
+    month_end(store, a_policy()).look(DUE)
+    assert titles(store) == []
+
+
+def test_a_month_that_nobody_knows_anything_of_is_no_news(tmp_path: Path) -> None:
+    empty = open_store(f"sqlite:///{tmp_path}/empty.db")
+    month_end(empty, a_policy_that_sends("vision")).look(DUE)
+    assert titles(empty) == []
+    empty.close()
+
+
+def test_the_message_says_what_a_team_lead_asks_first(store: SqlStore) -> None:
+    policy = a_policy_that_sends("vision", everybody=False)
+    policy = replace(policy, budget=Budget(monthly_usd=Decimal(16000), teams={"vision": Decimal(2500)}))
+    month_end(store, policy).look(DUE)
+    [stored] = store.notices_due(DUE + HOUR)
+    lines = stored.notice.body.splitlines()
+    assert lines[0] == "Budget: 57% of USD 2,500.00."
+    assert lines[1] == "Efficiency 88% (target 70%): USD 179.25 were held and did nothing."
+    assert lines[2].startswith("67 workloads completed, 12 failed; the median wait was ")
+    assert lines[3].startswith("Most: vision/Job/train-138 USD 41.55, ")
+    assert lines[-1] == "All of it: gpu-autoscaler report --month 2026-10 --team vision, or /costs on the server."
+
+
+def test_a_store_that_fails_is_tried_again_and_raises_nothing(store: SqlStore) -> None:
+    def fails(*_: Any) -> Any:
+        raise TryLater("store: disk full", code="store")
+
+    policy = a_policy_that_sends()
+    month_end(Wrapped(store, told=fails), policy).look(DUE)
+    month_end(Wrapped(store, usage=lambda _: 1 / 0), policy).look(DUE)
+    month_end(store, policy).look(DUE + HOUR)
+    assert len(titles(store)) == 1
+
+
+# --- units of work
+
+
+def counted(store: SqlStore) -> dict[str, tuple[float, datetime]]:
+    return {name: (c.count, c.at) for name, c in store.unit_counts(MONTH.name).items()}
+
+
+def test_a_unit_is_counted_hourly_and_at_the_very_end_of_its_month(store: SqlStore) -> None:
+    counter = Counter(values={EPOCH.query: 10.0})
+    keeper = month_end(store, a_policy(reports=ReportPolicy(units=(EPOCH,))), counter)
+    now = MONTH.end - 3 * HOUR
+    while now < MONTH.end + 2 * HOUR:
+        keeper.look(now)
+        now += timedelta(minutes=10)
+    asked_of_october = [when for _, when in counter.asked if when <= MONTH.end]
+    assert asked_of_october[-1] == MONTH.end
+    assert 3 <= len(asked_of_october) <= 5
+    assert counted(store) == {"epoch": (10.0, MONTH.end)}
+
+
+def test_after_a_restart_a_finished_count_is_not_asked_for_again(store: SqlStore) -> None:
+    counter = Counter(values={EPOCH.query: 10.0})
+    policy = a_policy(reports=ReportPolicy(units=(EPOCH,)))
+    month_end(store, policy, counter).look(MONTH.end + HOUR)
+    first = [when for _, when in counter.asked if when == MONTH.end]
+    month_end(store, policy, counter).look(MONTH.end + 3 * HOUR)
+    assert [when for _, when in counter.asked if when == MONTH.end] == first == [MONTH.end]
+
+
+def test_a_query_without_a_value_keeps_nothing_and_is_asked_hourly(store: SqlStore) -> None:
+    counter = Counter()
+    keeper = month_end(store, a_policy(reports=ReportPolicy(units=(EPOCH,))), counter)
+    for minutes in range(0, 60, 6):
+        keeper.look(START + timedelta(days=10, minutes=minutes))
+    assert counted(store) == {}
+    assert len([when for _, when in counter.asked if when > START]) == 1
+
+
+def test_a_refused_query_does_not_keep_the_next_one_from_being_asked(store: SqlStore) -> None:
+    counter = Counter(failing=TryLater("bad query", code="http_400"))
+    month_end(store, a_policy(reports=ReportPolicy(units=(EPOCH, STEP))), counter).look(at(100))
+    assert {query for query, _ in counter.asked} == {EPOCH.query, STEP.query}
+
+
+def test_a_prometheus_that_does_not_answer_is_asked_once(store: SqlStore) -> None:
+    counter = Counter(failing=TryLater("no answer", code="timeout"))
+    month_end(store, a_policy(reports=ReportPolicy(units=(EPOCH, STEP))), counter).look(at(100))
+    assert len(counter.asked) == 1
+
+
+def test_without_units_or_prometheus_nothing_is_asked(store: SqlStore) -> None:
+    counter = Counter()
+    month_end(store, a_policy(), counter).look(at(100))
+    month_end(store, a_policy(reports=ReportPolicy(units=(EPOCH,)))).look(at(100))
+    assert counter.asked == []
+
+
+def test_a_month_long_over_is_not_counted_any_more(store: SqlStore) -> None:
+    counter = Counter(values={EPOCH.query: 10.0})
+    month_end(store, a_policy(reports=ReportPolicy(units=(EPOCH,))), counter).look(MONTH.end + timedelta(days=8))
+    assert counted(store) == {}
+
+
+def test_a_count_is_kept_in_the_place_of_the_one_before(store: SqlStore) -> None:
+    first = Counted(month=MONTH.name, name="epoch", count=1.5, at=at(10))
+    store.keep_unit_count(first)
+    store.keep_unit_count(replace(first, count=2.5, at=at(11)))
+    assert counted(store) == {"epoch": (2.5, at(11))}
+    assert store.unit_counts("2026-09") == {}
