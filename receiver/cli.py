@@ -10,6 +10,7 @@ import click
 
 from receiver import screen
 from receiver.asking import as_json, print_json, print_lines, refuse, server
+from receiver.budget_commands import budget
 from receiver.clock import SystemClock
 from receiver.config import ConfigError, load, load_file
 from receiver.config.show import describe
@@ -109,6 +110,7 @@ def explain_pool(clock: Clock | None, name: str, as_json: bool) -> None:
 
 
 main.add_command(override)
+main.add_command(budget)
 main.add_command(report)
 
 

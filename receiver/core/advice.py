@@ -25,7 +25,7 @@ RULES = {
     "sources_answer": "bring back the source that the reason names; the status page shows what each one answered",
     "spend_is_known": "see why Civo's charges do not answer, or state budget.spent_usd_stated and restart",
     "price_is_known": "set price_usd_per_hour of the pool, or a prices_file that has its size, and restart",
-    "within_budget": "raise budget.monthly_usd and restart, end other GPU work, or wait for the next month",
+    "within_budget": "raise the budget (gpu-autoscaler budget set), end other GPU work, or wait for the next month",
     "within_maximum": "raise max_nodes and restart, or wait for a free GPU, or until the window or override ends",
     "within_limits": "wait, or raise limits.max_gpus or limits.max_growth_per_hour and restart",
     "not_frozen": "see why the alert fires that the reason names; it freezes the pool",

@@ -69,7 +69,7 @@ class BudgetView:
     @property
     def title(self) -> str:
         """What people call it: ``cluster budget``, ``budget of team research``."""
-        return f"budget of {self.scope} {self.shown or self.name}" if self.name else f"{self.scope} budget"
+        return title_of(self.scope, self.shown or self.name)
 
     @property
     def ratio(self) -> Decimal:
@@ -135,6 +135,11 @@ class Budgets:
         """The budgets of account and cluster that are beyond the hold line: new work is kept out then."""
         wide = (v for v in self.views if v.scope in (Scope.ACCOUNT, Scope.CLUSTER))
         return tuple(v for v in wide if v.stage in (BudgetStage.HOLD, BudgetStage.STOP))
+
+
+def title_of(scope: Scope, shown: str = "") -> str:
+    """What people call the budget of *scope* and of the pool or team *shown*."""
+    return f"budget of {scope} {shown}" if shown else f"{scope} budget"
 
 
 def month_of(now: datetime, timezone: str) -> Month:

@@ -1,5 +1,6 @@
 """What the reconciler needs from the outside, in the domain's words, and the two ways it can fail."""
 
+from receiver.ports.budgets import BudgetStore
 from receiver.ports.clock import Clock
 from receiver.ports.cloud import Accounts, Charges, Cloud, CloudPool, Instance
 from receiver.ports.cluster import (
@@ -33,6 +34,7 @@ __all__ = [
     "Accounts",
     "AlarmFacts",
     "Alarms",
+    "BudgetStore",
     "Charges",
     "Clock",
     "Cloud",

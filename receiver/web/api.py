@@ -1,4 +1,5 @@
-"""GET /api/v1: what the pages show, as JSON. It reads the store; only `receiver.web.overrides` changes anything."""
+"""GET /api/v1: what the pages show, as JSON. It reads the store; only `receiver.web.overrides` and
+`receiver.web.budget_changes` change anything."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,6 +7,7 @@ from typing import Any
 from flask import Blueprint, Response, g, jsonify
 
 from receiver.web.asked import limit_asked, pool_asked, pool_called
+from receiver.web.budget_changes import add_budget_changes
 from receiver.web.costs import add_costs
 from receiver.web.documents import (
     action_document,
@@ -97,5 +99,6 @@ def blueprint(parts: WebParts) -> Blueprint:
     add_costs(routes, parts)
     add_waiting(routes, parts, picture)
     add_overrides(routes, parts)
+    add_budget_changes(routes, parts)
     add_report(routes, parts)
     return routes

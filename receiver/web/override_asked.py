@@ -12,9 +12,9 @@ from receiver.core.overrides import EVERY_POOL, SIZES, Override, OverrideKind
 from receiver.core.policy import Policy, Pool
 from receiver.core.words import lasting
 from receiver.web.errors import Problem
+from receiver.web.words_asked import words_asked
 
 FIELDS = ("kind", "pool", "nodes", "for", "until", "who", "why")
-LONGEST_TEXT = 500  # characters of who and why
 MOMENT = "such as 2026-11-21T18:00:00Z"
 
 
@@ -27,7 +27,10 @@ def override_asked(body: bytes, policy: Policy, now: datetime) -> Override:
     kind, pool = _kind(said.get("kind")), _pool(said.get("pool"), policy)
     nodes = _nodes(said, kind, pool, policy)
     until = _until(said, policy, now)
-    who, why = _text(said, "who", "say who sets it, such as alice"), _text(said, "why", "say why in one sentence")
+    who, why = (
+        words_asked(said, "who", "say who sets it, such as alice"),
+        words_asked(said, "why", "say why in one sentence"),
+    )
     whose = pool.name if pool else EVERY_POOL
     return Override(
         id=f"{kind}-{whose}-{secrets.token_hex(4)}",
@@ -133,15 +136,3 @@ def _after(said: Any, now: datetime) -> datetime:
     except Wrong as wrong:
         raise Problem(400, f"for: {wrong.problem}", wrong.remedy, field="for") from wrong
     return now + length
-
-
-def _text(said: Mapping[str, Any], field: str, remedy: str) -> str:
-    text = said.get(field)
-    if text is None or (isinstance(text, str) and not text.strip()):
-        raise Problem(400, f"{field} is missing", remedy, field=field)
-    if not isinstance(text, str):
-        raise Problem(400, f"{field} is no text", remedy, field=field)
-    plain = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    if len(plain) > LONGEST_TEXT:
-        raise Problem(400, f"{field} is longer than {LONGEST_TEXT} characters", "say it shorter", field=field)
-    return plain

@@ -56,7 +56,7 @@ def test_a_waiting_pod_is_explained_on_one_screen(url: str) -> None:
     assert done.stdout.splitlines() == [
         "pod research/train-llm-2 waits since 14:25:56 UTC (4 min) for 1 nvidia.com/gpu",
         "state: held - GPU pool l40s does not grow: within_budget: budget hold at 80%: USD 4010.00 of 5000.00 spent",
-        "what to do: raise budget.monthly_usd and restart, end other GPU work, or wait for the next month",
+        "what to do: raise the budget (gpu-autoscaler budget set), end other GPU work, or wait for the next month",
         "the scheduler says: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu",
         "pools: l40s fits",
         "       a100: its node selector wants gpu=l40s, nodes carry gpu=a100",

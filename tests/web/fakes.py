@@ -10,6 +10,7 @@ from receiver.core.charges import Charged
 from receiver.core.memory import Memory, NodeLife
 from receiver.core.model import Backoff, Drift, LateCount, Offer
 from receiver.core.overrides import Override
+from receiver.core.policy import BudgetChange
 from receiver.core.report.units import Counted
 from receiver.core.seed import Seed
 from receiver.core.signals import Alert
@@ -69,6 +70,7 @@ class FakeStore:
     kept_seeds: list[Seed] = field(default_factory=list)
     kept_workloads: list[WorkloadLife] = field(default_factory=list)
     kept_lives: list[NodeLife] = field(default_factory=list)
+    budget_changes: list[tuple[BudgetChange, Notice]] = field(default_factory=list)
     kept_overrides: dict[str, StoredOverride] = field(default_factory=dict)
     notices: list[Notice] = field(default_factory=list)
 
@@ -105,6 +107,10 @@ class FakeStore:
     def counts(self) -> Mapping[str, Any]:
         self._called("counts")
         return self.totals
+
+    def change_budget(self, change: BudgetChange, notice: Notice) -> None:
+        self._called("change_budget")
+        self.budget_changes.append((change, notice))
 
     def set_override(self, override: Override, notice: Notice) -> None:
         self._called("set_override")

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection, RowMapping, bindparam, or_, select
 
 from receiver.adapters.store import rows
+from receiver.adapters.store.budget_changes import in_force
 from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.decisions import changed_since, open_actions
 from receiver.adapters.store.inbox import not_considered
@@ -49,6 +50,7 @@ def memory(connection: Connection, now: datetime, since: datetime) -> Memory:
         heartbeat_at=marked(connection, HEARTBEAT),
         deliveries=not_considered(connection),
         overrides=not_ended(connection),
+        budget_changes=in_force(connection),
     )
 
 

@@ -253,6 +253,19 @@ topics = Table(  # what was told last per topic; it outlives the notice
     Index("topics_by_told_at", "told_at"),
 )
 
+budget_changes = Table(  # allowances set at run time: all are kept, the last of a scope and month is in force
+    "budget_changes",
+    metadata,
+    Column("id", Number, primary_key=True, autoincrement=True),
+    Column("scope", PlainText, nullable=False),
+    Column("name", PlainText, nullable=False),
+    Column("month", PlainText, nullable=False),
+    Column("monthly_usd", Exact),
+    Column("who", PlainText, nullable=False),
+    Column("why", PlainText, nullable=False),
+    Column("at", Moment, nullable=False),
+)
+
 overrides = Table(
     "overrides",
     metadata,

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, make_url, select
 
 from receiver.adapters.store import charges, decisions, inbox, ledger, notices, pruning, schema, sightings, totals
+from receiver.adapters.store.budget_changes import SqlBudgets
 from receiver.adapters.store.database import LOCK_WAIT_SECONDS, Database, put
 from receiver.adapters.store.migrate import upgrade
 from receiver.adapters.store.overrides import SqlOverrides
@@ -85,7 +86,7 @@ def _writable_folder(path: str) -> None:
         raise WontWork(f"cannot write to {file}; {remedy}", code="store")
 
 
-class SqlStore(SqlUsage, SqlOverrides, SqlReports):
+class SqlStore(SqlUsage, SqlOverrides, SqlBudgets, SqlReports):
     """The durable memory; safe to use from many threads. `open_store` makes one."""
 
     def __init__(self, database: Database) -> None:

@@ -22,6 +22,7 @@ def upgrade() -> None:
     _usage()
     _notices()
     _overrides()
+    _budgets()
     _figures()
     _charges()
 
@@ -291,6 +292,20 @@ def _overrides() -> None:
         sa.Column("ended_by", sa.Text),
     )
     op.create_index("overrides_by_ended_at", "overrides", ["ended_at"])
+
+
+def _budgets() -> None:
+    op.create_table(
+        "budget_changes",
+        sa.Column("id", NUMBER, primary_key=True, autoincrement=True),
+        sa.Column("scope", sa.Text, nullable=False),
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("month", sa.Text, nullable=False),
+        sa.Column("monthly_usd", sa.Text),
+        sa.Column("who", sa.Text, nullable=False),
+        sa.Column("why", sa.Text, nullable=False),
+        sa.Column("at", TIME, nullable=False),
+    )
 
 
 def _figures() -> None:

@@ -1,0 +1,13 @@
+"""Where allowances are kept that an operator set at run time."""
+
+from typing import Protocol
+
+from receiver.core.policy import BudgetChange
+from receiver.core.tell import Notice
+
+
+class BudgetStore(Protocol):
+    """Allowances set for a month. Every write is one transaction; it may raise TryLater (store down)."""
+
+    def change_budget(self, change: BudgetChange, notice: Notice) -> None:
+        """Keep *change* durably and put *notice* into the outbox; it takes the place of the one before it."""

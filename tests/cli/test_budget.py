@@ -1,0 +1,86 @@
+"""`gpu-autoscaler budget`, asked of a server that really listens."""
+
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from click.testing import CliRunner, Result
+from werkzeug.serving import make_server
+
+from receiver.cli import main
+from receiver.core.policy import Scope
+from receiver.web import create_app
+from tests.adapters.wire import unused_url
+from tests.web.builders import NOW, OPERATOR, Bench, a_full_store, a_picture
+from tests.web.fakes import FakeClock, FakeStore
+
+
+@pytest.fixture
+def store() -> FakeStore:
+    """What the server serves."""
+    return a_full_store()
+
+
+@pytest.fixture
+def url(store: FakeStore) -> Iterator[str]:
+    """Where a server over *store* listens until the test ends."""
+    server = make_server("127.0.0.1", 0, create_app(Bench(store=store).parts()), threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def budget(url: str | None, *arguments: str, token: str = OPERATOR, later: timedelta = timedelta(0)) -> Result:
+    """Run the command as a person would, with the clock at NOW."""
+    runner = CliRunner(env={"GPU_AUTOSCALER_URL": url, "GPU_AUTOSCALER_OPERATOR_TOKEN": token})
+    return runner.invoke(main, ["budget", *arguments], obj=FakeClock(NOW + later))
+
+
+def test_every_budget_is_shown_with_its_forecast_and_who_set_it(url: str) -> None:
+    done = budget(url, "show")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "budgets of 2026-03, USD",
+        "BUDGET                      SPENT  RESERVED        OF  STAGE  MONTH'S END",
+        "cluster budget           3,120.44    412.80  5,000.00  warn   6,100.50 at this pace, 4,800.00 by the trend",
+        "budget of team research     80.50      2.58    100.00  hold   140.00 at this pace, ? by the trend",
+        "cluster budget: nothing grows until these have a price: an.g1.a100.kube.x8",
+        "budget of team research: set for this month by ada: a deadline",
+    ]
+
+
+def test_an_old_picture_is_told_as_old(url: str) -> None:
+    assert "the loop may stand still" in budget(url, "show", later=timedelta(hours=1)).stdout
+
+
+def test_without_a_step_nothing_is_made_up(url: str, store: FakeStore) -> None:
+    store.picture = (a_picture(budgets=None, budget=None), NOW)
+    assert budget(url, "show").stdout == "no step has finished yet\n"
+
+
+def test_a_budget_is_set_and_reset(url: str, store: FakeStore) -> None:
+    done = budget(url, "set", "750.50", "--team", "research", "--who", "ada", "--why", "a deadline")
+    assert done.stdout == "budget of the team research: USD 750.50 in 2026-03; by ada: a deadline\n"
+    done = budget(url, "reset", "--team", "research", "--who", "ada", "--why", "done")
+    assert done.stdout == "budget of the team research: what the configuration says again; by ada: done\n"
+    assert [(c.scope, c.name) for c, _ in store.budget_changes] == [(Scope.TEAM, "research")] * 2
+
+
+def test_two_budgets_at_once_are_a_wrong_command_line(url: str) -> None:
+    done = budget(url, "set", "1", "--team", "a", "--account", "--why", "x")
+    assert (done.exit_code, "name one budget" in done.stderr) == (2, True)
+
+
+def test_what_the_server_refuses_is_said_with_the_remedy(url: str) -> None:
+    done = budget(url, "set", "--why", "x", "--", "-5")
+    assert done.exit_code == 2
+    assert "is negative" in done.stderr
+
+
+def test_a_wrong_token_ends_with_2_and_no_server_with_3(url: str) -> None:
+    assert budget(url, "set", "5", "--why", "x", token="another-long-word-here").exit_code == 2
+    assert budget(unused_url(), "show").exit_code == 3

@@ -1,0 +1,146 @@
+"""What people are told of budgets: each line once, and the all-clear once it is behind."""
+
+from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from receiver.core.budget import Budgets, BudgetStage, BudgetView, stage_of
+from receiver.core.budget_notices import lines
+from receiver.core.policy import Budget, BudgetChange, Scope
+from receiver.core.tell import Notice
+from tests.core.builders import NOW
+
+
+def a_view(spent: str | int, monthly: int = 100, **given: Any) -> BudgetView:
+    """The cluster's budget with *spent* USD of *monthly*."""
+    budget = Budget(monthly_usd=Decimal(monthly))
+    said: dict[str, Any] = {
+        "month": "2026-11",
+        "monthly": Decimal(monthly),
+        "spent": Decimal(spent),
+        "reserved": Decimal(0),
+        "stage": stage_of(Decimal(spent), budget),
+        "warn_at": budget.warn_at,
+        "hold_at": budget.hold_at,
+        "stop_at": budget.stop_at,
+    }
+    return BudgetView(**{**said, **given})
+
+
+class Told:
+    """What an outbox remembers between steps and restarts."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, tuple[str, datetime]] = {}
+
+    def step(self, *views: BudgetView) -> list[Notice]:
+        """The notices of one step, remembered."""
+        said = list(lines(Budgets(views=views), self.topics))
+        self.topics |= {notice.topic: (notice.key, NOW) for notice in said}
+        return said
+
+
+def titles(said: list[Notice]) -> list[str]:
+    return [notice.title for notice in said]
+
+
+def test_each_line_is_told_once_on_the_way_up() -> None:
+    told = Told()
+    assert titles([n for usd in (10, 50, 60, 80, 85, 100, 120) for n in told.step(a_view(usd))]) == [
+        "GPU cluster budget 2026-11 has reached its warn line (50%)",
+        "GPU cluster budget 2026-11 has reached its hold line (80%)",
+        "GPU cluster budget 2026-11 has reached its stop line (100%)",
+    ]
+
+
+def test_a_ledger_that_is_corrected_across_a_line_and_back_is_no_news() -> None:
+    told = Told()
+    told.step(a_view(80))
+    assert [told.step(a_view(usd)) for usd in (79, 49, 50, 80)] == [[]] * 4
+
+
+def test_a_new_month_begins_with_an_all_clear_and_its_lines_are_told_anew() -> None:
+    told = Told()
+    told.step(a_view(100))
+    said = told.step(a_view(0, month="2026-12"))
+    assert titles(said) == ["GPU cluster budget 2026-12: below its lines again"]
+    assert said[0].all_clear
+    assert titles(told.step(a_view(50, month="2026-12"))) == [
+        "GPU cluster budget 2026-12 has reached its warn line (50%)"
+    ]
+
+
+def test_a_raised_budget_gives_the_all_clear_and_says_who_raised_it() -> None:
+    told = Told()
+    told.step(a_view(80))
+    change = BudgetChange(
+        scope=Scope.CLUSTER,
+        name="",
+        month="2026-11",
+        monthly_usd=Decimal(500),
+        who="ada",
+        why="a deadline",
+        at=NOW,
+    )
+    [said] = told.step(a_view(80, 500, change=change))
+    assert said.title == "GPU cluster budget 2026-11: below its lines again"
+    assert "The allowance was set by ada: a deadline." in said.body
+
+
+def test_a_budget_raised_too_little_is_told_at_the_line_it_still_has_reached() -> None:
+    told = Told()
+    told.step(a_view(100))
+    assert titles(told.step(a_view(100, 120))) == ["GPU cluster budget 2026-11 has reached its hold line (80%)"]
+
+
+def test_a_calm_month_after_a_calm_one_is_not_told() -> None:
+    told = Told()
+    assert told.step(a_view(0)) == told.step(a_view(0, month="2026-12")) == []
+
+
+def test_there_is_no_all_clear_while_the_spend_is_unknown_or_charges_have_no_price() -> None:
+    told = Told()
+    told.step(a_view(100))
+    december = a_view(0, month="2026-12")
+    assert told.step(replace(december, unknown="not read")) == []
+    assert told.step(replace(december, uncounted=("12 hours of dbaas-small",))) == []
+    assert len(told.step(december)) == 1
+
+
+def test_every_scope_is_told_for_itself() -> None:
+    told = Told()
+    views = (
+        a_view(80),
+        a_view(80, scope=Scope.POOL, name="l40s-id", shown="l40s"),
+        a_view(100, scope=Scope.TEAM, name="research"),
+    )
+    assert titles(told.step(*views)) == [
+        "GPU cluster budget 2026-11 has reached its hold line (80%)",
+        "GPU budget of pool l40s 2026-11 has reached its hold line (80%)",
+        "GPU budget of team research 2026-11 has reached its stop line (100%)",
+    ]
+    assert told.step(*views) == []
+
+
+@pytest.mark.parametrize(
+    ("scope", "effect"),
+    [
+        (Scope.CLUSTER, "Nothing grows and no empty node enters another paid hour; running work goes on."),
+        (Scope.POOL, "The pool does not grow and no empty node enters another paid hour; running work goes on."),
+        (Scope.TEAM, "No node is bought for the team; running work goes on."),
+    ],
+)
+def test_the_stop_says_what_it_stops(scope: Scope, effect: str) -> None:
+    [said] = Told().step(a_view(100, scope=scope, name="x"))
+    assert effect in said.body
+    assert said.body.startswith("USD 100.00 of 100.00 spent (100%).")
+
+
+def test_a_key_of_an_older_version_is_no_reason_to_be_silent() -> None:
+    told = Told()
+    told.topics["budget:cluster:"] = ("2026-11:hold", NOW)
+    assert len(told.step(a_view(80))) == 1
+    assert BudgetStage.HOLD in told.topics["budget:cluster:"][0]

@@ -1,0 +1,115 @@
+"""POST and DELETE /api/v1/budget: who may set an allowance, what is kept of it, and how a wrong one is refused."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from receiver.core.policy import BudgetChange, Policy, Scope
+from receiver.ports import TryLater
+from tests.web.builders import L40S, NOW, OPERATOR, TOKEN, Bench, a_policy
+from tests.web.fakes import FakeStore
+
+PATH = "/api/v1/budget"
+RAISE = {"scope": "cluster", "monthly_usd": "6000", "who": "ada", "why": "a deadline"}
+
+
+def post(store: FakeStore | None = None, token: str = OPERATOR, policy: Policy | None = None, **said: Any) -> Any:
+    """Set an allowance; a field of None is left out."""
+    body = {key: value for key, value in {**RAISE, **said}.items() if value is not None}
+    bench = Bench(store=store or FakeStore(), policy=policy or a_policy())
+    return bench.client().post(PATH, json=body, headers={"Authorization": f"Bearer {token}"})
+
+
+def test_an_allowance_is_kept_for_this_month_told_and_acted_upon_at_once() -> None:
+    store = FakeStore()
+    answer = post(store)
+    [(change, notice)] = store.budget_changes
+    assert change == BudgetChange(
+        scope=Scope.CLUSTER,
+        name="",
+        month="2026-03",
+        monthly_usd=Decimal(6000),
+        who="ada",
+        why="a deadline",
+        at=NOW,
+    )
+    assert notice.title == "The cluster budget of 2026-03 was set to USD 6000.00"
+    assert notice.body == "By ada: a deadline.\nIt holds for 2026-03 only."
+    assert store.log == ["change_budget", "wake"]
+    assert (answer.status_code, answer.json["monthly_usd"], answer.json["who"]) == (200, "6000", "ada")
+
+
+def test_a_pool_is_kept_by_its_id_and_shown_by_its_name() -> None:
+    store = FakeStore()
+    answer = post(store, scope="pool", name="l40s", monthly_usd=12.5)
+    [(change, notice)] = store.budget_changes
+    assert (change.name, change.monthly_usd, answer.json["name"]) == (L40S, Decimal("12.5"), "l40s")
+    assert notice.title == "The budget of pool l40s of 2026-03 was set to USD 12.50"
+
+
+def test_delete_goes_back_to_the_configured_allowance() -> None:
+    store = FakeStore()
+    answer: Any = Bench(store=store).client().delete(
+        PATH, query_string={"scope": "team", "name": "research", "who": "ada", "why": "done"},
+        headers={"Authorization": f"Bearer {OPERATOR}"},
+    )  # fmt: skip
+    [(change, notice)] = store.budget_changes
+    assert (change.scope, change.name, change.monthly_usd) == (Scope.TEAM, "research", None)
+    assert notice.title == "The budget of team research is what the configuration says again"
+    assert (answer.status_code, answer.json["monthly_usd"]) == (200, None)
+
+
+@pytest.mark.parametrize("token", ["", TOKEN, "guess"], ids=["none", "the webhook's", "a wrong one"])
+def test_without_the_operators_token_nothing_is_changed(token: str) -> None:
+    store = FakeStore()
+    assert post(store, token).status_code == 401
+    assert store.budget_changes == []
+
+
+def test_a_server_without_an_operators_token_takes_no_change() -> None:
+    bench = Bench(operator_token=None)
+    answer = bench.client().delete(PATH, headers={"Authorization": f"Bearer {OPERATOR}"})
+    assert answer.status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("said", "field", "error"),
+    [
+        ({"scope": None}, "scope", "scope is missing"),
+        ({"scope": "clutser"}, "scope", "there is no such scope"),
+        ({"name": "l40s"}, "name", "there is one cluster only"),
+        ({"scope": "pool"}, "name", "name is missing: which pool?"),
+        ({"scope": "pool", "name": "l40"}, "name", "no pool has this id or name"),
+        ({"scope": "team", "name": "not a label"}, "name", 'name: "not a label" is not a label value'),
+        ({"monthly_usd": None}, "monthly_usd", "monthly_usd is missing"),
+        ({"monthly_usd": "-1"}, "monthly_usd", 'monthly_usd: "-1" is negative'),
+        ({"monthly_usd": "much"}, "monthly_usd", 'monthly_usd: "much" is not an amount of USD'),
+        ({"monthly_usd": True}, "monthly_usd", "monthly_usd is no amount of USD"),
+        ({"who": " "}, "who", "who is missing"),
+        ({"why": None}, "why", "why is missing"),
+        ({"until": "tomorrow"}, "until", "there is no such field"),
+    ],
+)
+def test_a_change_that_cannot_be_meant_is_refused_and_names_the_field(
+    said: dict[str, Any], field: str, error: str
+) -> None:
+    store = FakeStore()
+    answer = post(store, **said)
+    assert (answer.status_code, answer.json["field"], answer.json["error"]) == (400, field, error)
+    assert answer.json["remedy"]
+    assert store.budget_changes == []
+
+
+def test_without_a_configured_budget_there_is_nothing_to_change() -> None:
+    answer = post(policy=Policy(pools=a_policy().pools))
+    assert (answer.status_code, answer.json["error"]) == (400, "no budget is configured")
+
+
+def test_a_body_that_is_no_object_is_refused() -> None:
+    answer: Any = Bench().client().post(PATH, data="[]", headers={"Authorization": f"Bearer {OPERATOR}"})
+    assert (answer.status_code, answer.json["error"]) == (400, "the body is no JSON object")
+
+
+def test_while_the_store_is_down_the_answer_is_503() -> None:
+    assert post(FakeStore(down=TryLater("locked"))).status_code == 503
