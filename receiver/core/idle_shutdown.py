@@ -14,6 +14,7 @@ from enum import StrEnum
 from receiver.core.activity import Course, Use, was_idle
 from receiver.core.keep_until import honoured
 from receiver.core.model import Facts, SignalAction, Source
+from receiver.core.overrides import spoken_of
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import KeepUntil, Policy
 
@@ -112,9 +113,10 @@ def can_tell(facts: Facts) -> bool:
 
 
 def case_of(facts: Facts, policy: Policy, mode: str, told: Told, courses: Courses) -> Case:
-    """Return what *facts* say about pools: a frozen or silenced one shuts nothing down."""
+    """Return what *facts* say about pools: a frozen, silenced or paused one shuts nothing down."""
     frozen = [s.pool for s in facts.signals if s.action is SignalAction.FREEZE]
     held = {p.pool for p in facts.pools if p.silenced_by or p.pool in frozen or None in frozen}
+    held |= {p.pool for p in facts.pools if spoken_of(p.pool, facts.overrides, facts.at).pause is not None}
     return Case(
         policy=policy,
         mode=mode,

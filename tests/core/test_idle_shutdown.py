@@ -28,6 +28,7 @@ from receiver.core.idle_shutdown import (
 )
 from receiver.core.keep_until import KEEP_UNTIL
 from receiver.core.model import SignalAction, Source, SourceState
+from receiver.core.overrides import Override, OverrideKind
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import KeepUntil
 from receiver.core.words import lasting
@@ -351,6 +352,17 @@ def test_an_alertmanager_that_nobody_configured_is_not_missed() -> None:
 def test_a_frozen_pool_is_held(pool: str | None, held: bool) -> None:
     found = facts(a_state(a_node()), signals=(a_signal(SignalAction.FREEZE, pool),))
     assert (case_of(found, a_policy(), "act", {}, {}).held == {"l40s-id"}) is held
+
+
+@pytest.mark.parametrize(("kind", "held"), [("pause", {"l40s-id"}), ("snooze", set())])
+def test_a_paused_pool_is_held_and_a_snoozed_one_is_not(kind: str, held: set[str]) -> None:
+    said = Override(
+        id="o", kind=OverrideKind(kind), who="alice", why="looking", at=NOW, until=NOW + timedelta(minutes=1)
+    )
+    found = facts(a_state(a_node()), overrides=(said,))
+    assert case_of(found, a_policy(), "act", {}, {}).held == held
+    over = replace(found, at=said.until)
+    assert case_of(over, a_policy(), "act", {}, {}).held == frozenset()
 
 
 def test_a_silenced_pool_is_held_and_another_signal_holds_nothing() -> None:
