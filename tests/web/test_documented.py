@@ -19,7 +19,9 @@ def test_every_metric_is_documented_and_no_other() -> None:
     assert served == documented
 
 
-@pytest.mark.parametrize("path", ["pools/l40s", "waiting", "decisions/42", "actions", "budget", "charges", "costs", "report"])
+@pytest.mark.parametrize(
+    "path", ["pools/l40s", "waiting", "decisions/42", "actions", "budget", "charges", "costs", "report"]
+)
 def test_every_field_of_the_api_is_documented(path: str) -> None:
     document = Bench(store=a_full_store()).client().get(f"/api/v1/{path}").get_json()
     fields = document[0] if isinstance(document, list) else document
