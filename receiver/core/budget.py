@@ -282,8 +282,7 @@ def _views(facts: Facts, policy: Policy, budget: Budget) -> Iterator[BudgetView]
         unpriced=spend.unpriced,
     )
     for pool in policy.pools:
-        # What was spent before this ledger began may have been any pool's: it counts for each.
-        spent = spend.pools.get(pool.id, Decimal(0)) + spend.seeded
+        spent = spend.pools.get(pool.id, Decimal(0))
         rate = None if week is None else week.get(pool.id, Decimal(0))
         yield from view(
             Scope.POOL, pool.id, pool.budget_usd, spent, hourly[pool.id], rate, spend.unknown, shown=pool.name

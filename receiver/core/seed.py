@@ -63,8 +63,13 @@ def seeded_usd(seed: Seed | None, policy: Policy, month: str) -> tuple[Decimal, 
 
 
 def seeded_by_pool(seed: Seed | None, policy: Policy, month: str) -> tuple[tuple[str, Decimal], ...]:
-    """USD that *seed* adds to each pool. Pools that share a size get all of it each: nobody can tell which it was."""
+    """USD that *seed* adds to each pool: what was charged for its size, or else all that was stated.
+
+    Where nobody can tell which pool it was (several have the size, or an amount was stated) it counts for each.
+    """
     if seed is None or seed.month != month:
         return ()
-    shares = [(p.id, seed.hours.get(p.size, Decimal(0)) * (p.price_usd_per_hour or 0)) for p in policy.pools]
+    shares = [
+        (p.id, seed.usd + seed.hours.get(p.size, Decimal(0)) * (node_price(p.size, policy) or 0)) for p in policy.pools
+    ]
     return tuple((pool, usd) for pool, usd in shares if usd)

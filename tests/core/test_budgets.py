@@ -279,10 +279,10 @@ def test_an_allowance_can_be_set_for_a_team_that_has_none_and_lowered_for_a_pool
     assert the_budget(Scope.POOL, "l40s-id", policy, found).monthly == 3
 
 
-def test_what_was_spent_before_the_ledger_began_counts_for_every_pool() -> None:
+def test_a_pools_spend_is_its_own() -> None:
     policy = a_policy(a_pool(budget_usd=Decimal(50)), budget=a_budget())
-    found = facts(a_state(), spend=spent(45, seeded=Decimal(40), pools={"l40s-id": Decimal(5)}))
-    assert the_budget(Scope.POOL, "l40s-id", policy, found).spent == 45
+    found = facts(a_state(), spend=spent(45, seeded=Decimal(40), pools={"l40s-id": Decimal(25)}))
+    assert the_budget(Scope.POOL, "l40s-id", policy, found).spent == 25
 
 
 def test_a_month_is_forecast_by_what_runs_now_and_by_the_days_behind() -> None:

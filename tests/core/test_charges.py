@@ -290,6 +290,18 @@ def test_a_seed_costs_what_its_sizes_cost_now_and_only_in_its_month() -> None:
     assert seeded_by_pool(seed, a_policy(), "2026-12") == ()
 
 
+def test_what_nobody_can_tell_apart_counts_for_every_pool_that_it_may_have_been() -> None:
+    policy = a_policy(a_pool("a"), a_pool("b"), a_pool("c", size="g4g.kube.small"))
+    by_hours = Seed(month="2026-11", at=AT, hours={SIZE: Decimal(10)})
+    assert seeded_by_pool(by_hours, policy, "2026-11") == (("a-id", 10 * PRICE), ("b-id", 10 * PRICE))
+    stated = Seed(month="2026-11", at=AT, usd=Decimal(7), stated=Decimal(8))
+    assert seeded_by_pool(stated, policy, "2026-11") == (
+        ("a-id", Decimal(7)),
+        ("b-id", Decimal(7)),
+        ("c-id", Decimal(7)),
+    )
+
+
 def told(compared: Comparison, **billing: Any) -> list[str]:
     found = facts(a_state(), spend=Spend(month="2026-11", usd=Decimal(0)), charges=compared)
     return [n.title for n in notices(found, a_policy(billing=Billing(**billing))) if not n.all_clear]
