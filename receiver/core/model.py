@@ -262,7 +262,8 @@ class Spend:
     words such as ``12 hours of dbaas-small``: with any of it *account* is less than the truth.
 
     *pools* is the spend by pool id (of *seeded* what may have been the pool's is in it), *teams* what attribution
-    gives to the workloads of each team, the unlabelled ones under an empty name (None: it cannot tell); a minute old at most.
+    gives to the workloads of each team, the unlabelled ones under an empty name (None: it cannot tell); a minute old at
+    most.
     *week* is the ledger's spend of the last *week_hours* hours (seven days at most) by pool id.
     """
 
