@@ -1,5 +1,6 @@
 """Where allowances are kept that an operator set at run time."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from receiver.core.policy import BudgetChange
@@ -11,3 +12,6 @@ class BudgetStore(Protocol):
 
     def change_budget(self, change: BudgetChange, notice: Notice) -> None:
         """Keep *change* durably and put *notice* into the outbox; it takes the place of the one before it."""
+
+    def allowances_set(self, month: str) -> Sequence[BudgetChange]:
+        """Return the changes in force in *month* (``2026-11``): the last of each scope and name."""

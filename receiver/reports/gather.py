@@ -17,6 +17,7 @@ def found_in(store: Store, policy: Policy, month: Month, now: datetime) -> Found
         workloads=store.workload_lives(month.start, month.end),
         attributed=costs_of(store, policy, month, now),
         counts={name: counted.count for name, counted in store.unit_counts(month.name).items()},
+        allowances=store.allowances_set(month.name),
     )
 
 

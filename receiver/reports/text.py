@@ -63,7 +63,8 @@ def _budget(report: Row) -> str:
     budget = report["budget"]
     if budget is None:
         return "none is set for this team" if report["team"] is not None else "none is set"
-    return f"{usd(budget['spent_usd'])} of {usd(budget['monthly_usd'])} ({percent(budget['ratio'])}): {budget['stage']}"
+    said = f"{usd(budget['spent_usd'])} of {usd(budget['monthly_usd'])} ({percent(budget['ratio'])}): {budget['stage']}"
+    return f"{said}; set by {budget['set_by']}: {budget['why']}" if budget["set_by"] else said
 
 
 def _efficiency(report: Row) -> str:

@@ -38,3 +38,11 @@ def test_the_last_change_of_a_scope_and_month_is_in_force(store: SqlStore) -> No
     for change in (RAISED, *others, back):
         store.change_budget(change, changed(change, "x"))
     assert set(kept(store)) == {back, *others}
+
+
+def test_the_changes_of_a_month_can_be_had_alone(store: SqlStore) -> None:
+    other = replace(RAISED, month="2026-12")
+    for change in (RAISED, other):
+        store.change_budget(change, changed(change, "x"))
+    assert store.allowances_set("2026-12") == (other,)
+    assert store.allowances_set("2027-01") == ()

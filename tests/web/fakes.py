@@ -112,6 +112,10 @@ class FakeStore:
         self._called("change_budget")
         self.budget_changes.append((change, notice))
 
+    def allowances_set(self, month: str) -> Sequence[BudgetChange]:
+        self._called("allowances_set")
+        return tuple({(c.scope, c.name): c for c, _ in self.budget_changes if c.month == month}.values())
+
     def set_override(self, override: Override, notice: Notice) -> None:
         self._called("set_override")
         self.kept_overrides[override.id] = StoredOverride(override=override)

@@ -1,5 +1,7 @@
 """Allowances set at run time: every one is kept for the record, the last of each scope and month is in force."""
 
+from collections.abc import Sequence
+
 from sqlalchemy import Connection, select
 from sqlalchemy import insert as plain_insert
 
@@ -32,3 +34,8 @@ class SqlBudgets:
         with self._database.write() as connection:
             connection.execute(plain_insert(budget_changes).values({**values, "scope": change.scope.value}))
             notices.say(connection, notice, change.at)
+
+    def allowances_set(self, month: str) -> Sequence[BudgetChange]:
+        """See BudgetStore."""
+        with self._database.read() as connection:
+            return tuple(change for change in in_force(connection) if change.month == month)

@@ -157,6 +157,8 @@ def _budget(found: Report) -> dict[str, Any] | None:
         "stage": budget.stage.value,
         "hold_at": _ratio(float(budget.hold_at)),
         "stop_at": _ratio(float(budget.stop_at)),
+        "set_by": budget.change.who if budget.change else None,
+        "why": budget.change.why if budget.change else None,
     }
 
 

@@ -1,14 +1,14 @@
 """The report of a month: one value that text, table, page and message are made from."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
 from receiver.core.attribution import Attributed
 from receiver.core.budget import BudgetStage, Month, stage_of
 from receiver.core.memory import NodeLife
-from receiver.core.policy import Policy
+from receiver.core.policy import BudgetChange, Policy, Scope
 from receiver.core.report.activity import Measured, measured, peaks
 from receiver.core.report.always_on import AlwaysOn, always_on
 from receiver.core.report.amounts import Subtotal, add_up, by
@@ -27,7 +27,8 @@ WHOLE_GPU = "nvidia.com/gpu"
 class Found:
     """What the ledger has of a month: what was bought, whose it was, and how work did on it.
 
-    *attributed* is what *lives* cost, shared out. *counts* is what the query of each unit of work said, by its name.
+    *attributed* is what *lives* cost, shared out. *counts* is what the query of each unit of work said, by its name,
+    *allowances* what operators set for the month at run time.
     """
 
     lives: Sequence[NodeLife]
@@ -35,17 +36,22 @@ class Found:
     workloads: Sequence[WorkloadLife]
     attributed: Attributed
     counts: Mapping[str, float] = field(default_factory=dict)
+    allowances: Sequence[BudgetChange] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetLine:
-    """What the report's scope may spend in the month and has spent, in USD; growth holds and stops at those ratios."""
+    """What the report's scope may spend in the month and has spent, in USD; growth holds and stops at those ratios.
+
+    *change* says who set the allowance at run time, None when it is the configured one.
+    """
 
     monthly_usd: Decimal
     spent_usd: Decimal
     stage: BudgetStage
     hold_at: Decimal
     stop_at: Decimal
+    change: BudgetChange | None = None
 
     @property
     def ratio(self) -> Decimal | None:
@@ -142,7 +148,7 @@ def report(found: Found, policy: Policy, month: Month, now: datetime, team: str 
         baselines=baselines(lives, month.start, until),
         commitments=advice(policy.reports.commitments if team is None else (), lives, month.start, until),
         always_on=always_on(lives, policy, month, now) if team is None else None,
-        budget=_budget(everything.total.usd, policy, team),
+        budget=_budget(everything.total.usd, found.allowances, policy, team),
         days=days(found.lives, [p for p in every_piece if team is None or _is_of(p.whose, team)], month, policy, now),
     )
 
@@ -192,15 +198,20 @@ def _counts_for(whose: Whose, only: Mapping[str, str]) -> bool:
     return not only or (bool(whose.workload) and all(said[key] == value for key, value in only.items()))
 
 
-def _budget(spent: Decimal, policy: Policy, team: str | None) -> BudgetLine | None:
-    budget = policy.budget
-    monthly = None if budget is None else budget.monthly_usd if team is None else budget.teams.get(team)
-    if budget is None or monthly is None:
+def _budget(spent: Decimal, allowances: Iterable[BudgetChange], policy: Policy, team: str | None) -> BudgetLine | None:
+    budget, scope = policy.budget, Scope.CLUSTER if team is None else Scope.TEAM
+    if budget is None:
+        return None
+    set_now = [c for c in allowances if (c.scope, c.name) == (scope, team or "") and c.monthly_usd is not None]
+    configured = budget.monthly_usd if team is None else budget.teams.get(team)
+    monthly = set_now[-1].monthly_usd if set_now else configured
+    if monthly is None:
         return None
     return BudgetLine(
         monthly_usd=monthly,
         spent_usd=spent,
-        stage=stage_of(spent, replace(budget, monthly_usd=monthly)),
+        stage=stage_of(spent, budget, monthly),
         hold_at=budget.hold_at,
         stop_at=budget.stop_at,
+        change=set_now[-1] if set_now else None,
     )

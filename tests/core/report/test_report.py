@@ -12,7 +12,7 @@ from receiver.core.attribution import attribute
 from receiver.core.budget import BudgetStage, month_of
 from receiver.core.cost import spend
 from receiver.core.memory import NodeLife
-from receiver.core.policy import Billing, Budget, Policy
+from receiver.core.policy import Billing, Budget, BudgetChange, Policy, Scope
 from receiver.core.report.amounts import Subtotal
 from receiver.core.report.document import document_of
 from receiver.core.report.lines import PaidFor
@@ -189,6 +189,24 @@ def test_the_budget_line_is_that_of_the_scope() -> None:
     assert (vision.spent_usd, vision.stage) == (Decimal("2.58"), BudgetStage.STOP)
     assert a_report(lives, usage, "search", policy=policy).budget is None
     assert a_report(lives, usage, policy=a_policy(budget=None)).budget is None
+
+
+def test_an_allowance_that_somebody_set_for_the_month_goes_before_the_configured_one() -> None:
+    set_now = BudgetChange(
+        scope=Scope.TEAM, name="vision", month="2026-10", monthly_usd=Decimal(20), who="ann", why="demo", at=at(1)
+    )
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(10), teams={"vision": Decimal("2.58")}))
+    lives, usage = [a_life(lasts=6)], [a_usage(hours=2)]
+    vision = a_report(lives, usage, "vision", policy=policy, allowances=[set_now]).budget
+    assert vision is not None
+    assert (vision.monthly_usd, vision.stage, vision.change) == (Decimal(20), BudgetStage.OK, set_now)
+    everybody = a_report(lives, usage, policy=policy, allowances=[set_now]).budget
+    assert everybody is not None
+    assert (everybody.monthly_usd, everybody.change) == (Decimal(10), None)
+    taken_back = replace(set_now, monthly_usd=None)
+    configured = a_report(lives, usage, "vision", policy=policy, allowances=[taken_back]).budget
+    assert configured is not None
+    assert configured.monthly_usd == Decimal("2.58")
 
 
 def test_a_budget_of_nothing_has_no_ratio() -> None:
