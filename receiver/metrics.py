@@ -18,7 +18,7 @@ from receiver.core.actions import ActionKind, Change, OutcomeKind
 from receiver.core.model import SignalAction
 from receiver.core.overrides import OverrideKind
 from receiver.core.policy import Policy, Pool
-from receiver.cost_metrics import cost_families
+from receiver.cost_metrics import CostFamilies
 from receiver.families import PREFIX, Row, counter, filled, gauge, histogram, moment, number
 from receiver.ports import Clock, Store, TryLater, WontWork
 
@@ -79,6 +79,7 @@ class StoreCollector(Collector):
         """
         self._store, self._policy, self._clock = store, policy, clock
         self._mode, self._version = mode, version or installed_version()
+        self._costs = CostFamilies(store, policy)
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing: registering must not read the store."""
@@ -89,7 +90,7 @@ class StoreCollector(Collector):
         yield from self._configured()
         try:
             kept, counts = self._store.snapshot(), self._store.counts()
-            costs = tuple(cost_families(self._store, self._policy, self._clock.now()))
+            costs = self._costs.at(self._clock.now())
         except (TryLater, WontWork):
             yield gauge(
                 "source_up", "Whether a source answered in the last step (1) or not (0).", [(("store",), 0)], "source"

@@ -11,8 +11,8 @@ from receiver.core.pods import Pod
 from receiver.core.policy import Attribution, Policy
 from receiver.core.usage import Accounted, Ended, Owner, WorkloadLife, workload_name
 
-# After a longer pause pods may have come and gone. Two accountings and a step fit into it.
-CONTINUOUS = timedelta(minutes=2)
+# After a longer pause pods may have come and gone. Two accountings, a slow step and a restart fit into it.
+CONTINUOUS = timedelta(minutes=3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

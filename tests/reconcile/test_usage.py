@@ -1,5 +1,6 @@
 """A life with two teams: what each held, what nobody held, and money that adds up to what was billed."""
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -14,6 +15,7 @@ from receiver.core.budget import month_of
 from receiver.core.cost import spend
 from receiver.core.policy import Budget
 from receiver.core.usage import WorkloadLife
+from receiver.costs import costs_of
 from receiver.ports import Store, TryLater
 from receiver.replay.watching import WorldTelemetry
 from receiver.replay.world import WorldPool
@@ -58,8 +60,8 @@ def test_a_day_of_two_teams_adds_up_to_what_was_billed(store: Store, figure: Cal
         vision = a_job(f"vision-{hour}", team="vision", gpus_per_pod=2, duration=90 * MINUTE)
         nlp = a_job(f"nlp-{hour}", team="nlp", namespace="nlp", duration=30 * MINUTE, gpu_util=0.02)
         life.submit(vision, nlp, a_job(f"lone-{hour}", team="", duration=10 * MINUTE))
-        life.run(2 * HOUR, tick=MINUTE)
-    life.run(4 * HOUR, tick=MINUTE)
+        life.run(2 * HOUR, tick=2.5 * MINUTE)
+    life.run(4 * HOUR, tick=2.5 * MINUTE)
     found = told(life)
     billed, _ = spend(store.node_lives(month_of(START, "UTC").start), START - HOUR, life.now, life.policy.billing)
     assert sum(found.values(), Decimal(0)) == in_cents(billed) == in_cents(life.world.paid())
@@ -211,3 +213,65 @@ def test_the_spend_of_teams_reaches_the_facts_where_a_team_has_a_budget(store: S
     teams = life.step().facts.spend.teams
     assert teams is not None
     assert PRICE * Decimal("0.9") < teams["vision"] < 2 * PRICE
+
+
+def test_what_is_told_adds_up_to_what_a_step_spends(store: Store) -> None:
+    life = a_life(store)
+    life.submit(a_job(duration=90 * MINUTE))
+    life.run(130 * MINUTE, tick=MINUTE)
+    usd = life.step().facts.spend.usd
+    assert usd > 0
+    assert costs_of(store, life.policy, month_of(life.now, "UTC"), life.now).usd == in_cents(usd)
+
+
+def failing(store: Store, dice: random.Random) -> Any:
+    """The store, whose accounting now and then fails, before or after it was written."""
+
+    def account(*said: Any) -> bool:
+        luck = dice.random()
+        if luck < 0.1:
+            raise TryLater("the disk is full", code="store")
+        done = store.account(*said)
+        if luck > 0.9:
+            raise TryLater("the answer was lost", code="store")
+        return done
+
+    return Wrapped(store, account=account)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_hours_with_failures_count_no_time_twice_and_add_up(store: Store, seed: int) -> None:
+    dice = random.Random(seed)
+    life = a_life(store)
+    life.store = failing(store, dice)
+    for number in range(15):
+        job = a_job(
+            f"j{number}",
+            pods=dice.choice([1, 1, 2]),
+            gpus_per_pod=dice.choice([1, 2, 4]),
+            team=dice.choice(["vision", "nlp", ""]),
+            duration=timedelta(seconds=dice.randint(20, 3000)),
+        )
+        life.submit(job)
+        life.telemetry.fail_always(TryLater("down", code="down") if dice.random() < 0.2 else None)
+        life.cluster.fail_always(TryLater("down", code="down") if dice.random() < 0.2 else None)
+        life.run(timedelta(seconds=dice.randint(1, 600)), tick=timedelta(seconds=dice.choice([5, 30, 60])))
+        if dice.random() < 0.1:
+            life.pass_time(timedelta(minutes=dice.randint(1, 30)))
+    life.telemetry.fail_always(None)
+    life.cluster.fail_always(None)
+    life.run(3 * HOUR, tick=MINUTE)
+    truth: dict[str, float] = {}
+    for pod in life.world.pods.values():
+        if pod.scheduled_since is not None and pod.node is not None:
+            lived = ((pod.finished_at or life.now) - pod.scheduled_since).total_seconds()
+            name = f"ml/Job/{pod.owner_name}"
+            truth[name] = truth.get(name, 0.0) + pod.gpus * lived
+    for workload, seconds in seconds_of(life).items():
+        assert seconds <= truth[workload] + 0.001, workload
+    for row in store.usage("2026-11"):
+        assert 0 <= row.idle <= row.measured + 1e-6
+        assert row.measured <= row.held + 1e-6
+    usd = life.step().facts.spend.usd
+    for by in By:
+        assert sum(told(life, by).values(), Decimal(0)) == in_cents(usd)

@@ -9,9 +9,9 @@ import pytest
 from receiver.core.attribution import By
 from receiver.core.seed import Seed
 from receiver.core.usage import Owner, Unwatched
-from receiver.cost_metrics import MOST_SERIES
+from receiver.cost_metrics import MOST_SERIES, CostFamilies
 from receiver.ports import TryLater
-from tests.web.builders import NOW, Bench, a_full_store, a_life, a_usage, a_workload
+from tests.web.builders import NOW, Bench, a_full_store, a_life, a_policy, a_usage, a_workload
 from tests.web.fakes import FakeStore
 from tests.web.test_metrics import samples, text_of
 
@@ -153,3 +153,21 @@ def test_a_thousand_teams_and_workloads_do_not_make_a_thousand_series(name: str)
 
 def test_before_anything_was_bought_there_is_no_cost_to_tell() -> None:
     assert series(FakeStore(), "cost_usd") == {}
+
+
+def test_costs_are_worked_out_once_a_minute_however_often_they_are_scraped() -> None:
+    store = a_full_store()
+    families = CostFamilies(store, a_policy())
+    for seconds in (0, 15, 59, 60, 75):
+        families.at(NOW + timedelta(seconds=seconds))
+    assert store.log.count("usage") == 2
+
+
+def test_costs_that_could_not_be_read_are_asked_for_again() -> None:
+    store = a_full_store()
+    families = CostFamilies(store, a_policy())
+    store.down = TryLater("locked", code="store")
+    with pytest.raises(TryLater):
+        families.at(NOW)
+    store.down = None
+    assert families.at(NOW)
