@@ -189,6 +189,14 @@ def test_a_slice_over_the_months_border_is_split_where_a_paid_unit_begins(
     assert {row.month: row.held for row in found.usage} == {"2026-11": november, "2026-12": 3600.0 - november}
 
 
+def test_what_is_held_after_midnight_in_an_hour_of_the_old_month_is_the_old_months() -> None:
+    midnight = datetime(2026, 12, 1, tzinfo=UTC)
+    life, pod = a_life(created_at=midnight - 45 * MINUTE), bound(at=midnight - 15 * MINUTE)
+    before = standing(pod, at=midnight + 5 * MINUTE)
+    found = account(before, seen(pod, at=midnight + 6 * MINUTE, life=life), POLICY)
+    assert {row.month: row.held for row in found.usage} == {"2026-11": 60.0}
+
+
 # --- what the GPUs did
 
 
