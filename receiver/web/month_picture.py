@@ -108,7 +108,7 @@ def month_picture(report: Mapping[str, Any], days_in_month: int) -> MonthPicture
         bars=bars,
         steps=tuple(_steps([whole for whole, _ in amounts], before, top, each)),
         levels=tuple(_levels(report, monthly, top)),
-        pace=Level(kind="pace", y=_y(pace, most, GROUND, LOWER), label=f"even pace {usd(pace)}") if pace else None,
+        pace=Level(kind="pace", y=_y(pace, most, GROUND, LOWER), label=f"- - even pace {usd(pace)}") if pace else None,
         peak=Level(kind="peak", y=_y(most, most, GROUND, LOWER), label=usd(most)) if most > pace else None,
         ticks=tuple(
             Tick(x=round((n + 0.5) * each, 3), label=str(n + 1))
