@@ -19,6 +19,7 @@ from receiver.core.picture import picture
 from receiver.core.plan import join, plan, provisioning_failed
 from receiver.core.policy import Policy
 from receiver.events import tell_the_rest, tell_who_waits
+from receiver.keeping_out import keep_out, kept_out_before
 from receiver.look import Sources, look
 from receiver.ports import Store, TryLater, WontWork
 from receiver.shutdown import shut_down_idle
@@ -54,6 +55,7 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     facts = _stop_removals(facts, looked.replaced, store, policy, now)
     _let_go_of_orphans(looked.orphans, policy, hands, store, now)
     _end_overrides(facts, store, policy, now)
+    facts = replace(facts, kept_out=kept_out_before(store.snapshot()))
     assignment = assign(facts, policy)
     decisions = decide_all(facts, assignment, policy)
     numbers = {pool: store.decided(decision) for pool, decision in decisions.items()}
@@ -69,6 +71,7 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
         store=store,
         now=now,
     )
+    kept_out = _keep_out(work)
     again = [d.reconsider_at for d in decisions.values() if d.reconsider_at]
     failed: list[str] = []
     for pool, decision in decisions.items():
@@ -87,6 +90,7 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     tell_the_rest(work)
     shut_down_idle(looked, sources, hands, policy, mode, now)
     account_for_usage(looked, sources, policy, now)
+    facts = replace(facts, kept_out=kept_out)
     store.keep_snapshot(picture(facts, assignment, decisions, numbers, policy, mode), now)
     store.considered(facts.deliveries, now)
     _log_step(facts, decisions, mode)
@@ -97,6 +101,18 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
         reconsider_at=min((a for a in again if a > now), default=None),
         failed_pools=tuple(failed),
     )
+
+
+def _keep_out(work: Work) -> tuple[str, ...]:
+    """Keep new work out where the budget hold asks for it, before anything is bought or moved; a bug in that must not
+    keep pools from scaling."""
+    try:
+        return keep_out(work)
+    except (TryLater, WriterLostError):
+        raise  # the store failed, or we may not write
+    except Exception:
+        log.exception("new work not kept out")
+        return work.facts.kept_out
 
 
 def _settle(facts: Facts, store: Store, policy: Policy, now: datetime) -> Facts:

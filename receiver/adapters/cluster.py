@@ -1,7 +1,7 @@
 """Kubernetes behind the port `Cluster`.
 
 Promises never to evict a pod that holds a GPU unless its owner consented, and never to delete anything but by
-eviction.
+eviction, and a ResourceQuota of our own.
 """
 
 import uuid
@@ -19,6 +19,7 @@ from receiver.adapters.cluster_wire import CONFLICT, NOT_FOUND, TOO_MANY, Cluste
 from receiver.adapters.custom_resources import CustomResources
 from receiver.adapters.ended_pods import TERMINATED, ended_from
 from receiver.adapters.gangs import Declaration, PodGroups, Roll, with_siblings
+from receiver.adapters.holding import HoldingMeans
 from receiver.adapters.node_marks import NodeMarks
 from receiver.adapters.nodes import key_of, node_from, section
 from receiver.adapters.owners import Owners
@@ -69,7 +70,7 @@ def connect(
     )
 
 
-class KubernetesCluster:
+class KubernetesCluster(HoldingMeans):
     """The nodes and GPU pods of the cluster that *configuration* names; *timeouts* are (connect, read) seconds.
 
     It takes the configuration and not a client of the caller's, because the retries that urllib3 makes by
@@ -95,6 +96,7 @@ class KubernetesCluster:
         self._marks = NodeMarks(self._client, self._wire)
         self._remarks = Remarks(self._clock)
         resources = CustomResources(self._wire, self._client, self._clock, self._remarks)
+        self._resources = resources
         self._pod_groups = PodGroups(resources)
         self._queues = Queues(resources, kueue=kueue_queued, volcano=volcano_podgroups)
 

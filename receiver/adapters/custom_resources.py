@@ -58,6 +58,12 @@ class CustomResources:
             return found
         raise WontWork(f"Kubernetes does not serve {kind.name} ({', '.join(kind.versions)})", code=NOT_FOUND)
 
+    def patch(self, kind: Kind, name: str, change: Mapping[str, Any]) -> None:
+        """Apply a merge patch to the cluster-wide object *name* of *kind*, in the version that `every` found served."""
+        version = self._served.get(kind, kind.versions[0])
+        call = self._api.patch_cluster_custom_object
+        self._wire.ask("patch", kind.name, call, kind.group, version, kind.plural, name, dict(change))
+
     def if_readable(self, kind: Kind, without: str) -> list[Mapping[str, Any]] | None:
         """Return every object of *kind*, or None where they cannot be read; never raises.
 

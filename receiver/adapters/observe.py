@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from receiver.core.pods import Pod
 from receiver.core.policy import Taint
 from receiver.core.usage import Ended
-from receiver.ports import Cloud, CloudPool, Cluster, ClusterFacts, Did, Receipt
+from receiver.ports import QUOTA_NAME, Cloud, CloudPool, Cluster, ClusterFacts, Did, KeptOut, Receipt
 
 
 class ObservedCloud:
@@ -68,6 +68,29 @@ class ObservedCluster:
     def scale_to_zero(self, pod: Pod) -> Receipt:
         """Say what would be scaled to zero."""
         return _would(f"scale {pod.owner} of {pod.namespace} to zero")
+
+    def kept_out(self, *, queues: bool) -> KeptOut:
+        """Return what *inner* sees."""
+        return self._inner.kept_out(queues=queues)
+
+    def keep_out(self, namespace: str, resources: Sequence[str], passing: Sequence[str]) -> Receipt:
+        """Say what would be kept out."""
+        but = f", but for {', '.join(passing)}" if passing else ""
+        return _would(
+            f"create ResourceQuota {namespace}/{QUOTA_NAME}: no new pod may ask for {', '.join(resources)}{but}"
+        )
+
+    def let_in(self, namespace: str) -> Receipt:
+        """Say what would be deleted."""
+        return _would(f"delete ResourceQuota {namespace}/{QUOTA_NAME} if it is ours")
+
+    def hold_queue(self, queue: str) -> Receipt:
+        """Say which queue would be put on Hold."""
+        return _would(f"put ClusterQueue {queue} on Hold unless somebody stopped it")
+
+    def release_queue(self, queue: str) -> Receipt:
+        """Say which queue would run again."""
+        return _would(f"give ClusterQueue {queue} its stop policy back if we hold it")
 
     def announce(self, pod: Pod, *, reason: str, message: str) -> Receipt:
         """Say which Event would be left."""

@@ -24,7 +24,7 @@ from receiver.core.capacity import (
     new_bin,
     open_tally,
 )
-from receiver.core.consolidate import movable
+from receiver.core.consolidate import may_not_return, movable
 from receiver.core.cost import unit_price
 from receiver.core.demand import missing_pods, take, why_nowhere, workloads
 from receiver.core.gangs import hold, place_gang, place_parts
@@ -117,11 +117,19 @@ def assign(facts: Facts, policy: Policy) -> Assignment:
     for tally in tallies.values():
         _keep_standby(tally, allowance)
     empties = movable(tallies.values(), facts.at)
+    if budgets.holding or facts.kept_out:  # what is moved now could not start again
+        empties -= _unreturning(facts, policy)
     return Assignment(
         pools={x.pool.id: _wanted(x, facts, budgets, empties) for x in tallies.values()},
         misfits=tuple(misfits),
         budgets=budgets,
     )
+
+
+def _unreturning(facts: Facts, policy: Policy) -> frozenset[str]:
+    """The instances with a pod that would be kept out if it were started again."""
+    nodes = (node for state in facts.pools for node in state.nodes)
+    return frozenset(n.instance for n in nodes if any(may_not_return(pod, policy) for pod in n.pods))
 
 
 def _serve_all(waiting: Sequence[Workload], tallies: Sequence[Tally], allowance: Allowance) -> list[Misfit]:

@@ -8,6 +8,9 @@ from receiver.core.capacity import Bin, Tally
 from receiver.core.demand import disproof, misfit, take
 from receiver.core.model import Node, Stage
 from receiver.core.pods import Pod
+from receiver.core.policy import Policy
+
+KUEUE_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +25,15 @@ class _Place:
 def consents(pod: Pod) -> bool:
     """True when moving *pod* is agreed on and loses nothing: its owner starts it again, and it is part of no gang."""
     return pod.evictable and not pod.protected and not pod.daemon and pod.gang is None and bool(pod.owner)
+
+
+def may_not_return(pod: Pod, policy: Policy) -> bool:
+    """True for a pod that would be kept out if it were started again: while a hold lasts it must not be moved."""
+    if policy.budget is None:
+        return False
+    kept = policy.budget.keep_out
+    in_namespace = pod.namespace in kept.namespaces and pod.priority_class not in policy.budget.passing
+    return in_namespace or (bool(kept.cluster_queues) and KUEUE_QUEUE_LABEL in pod.labels)
 
 
 def movable(tallies: Iterable[Tally], now: datetime) -> frozenset[str]:

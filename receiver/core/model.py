@@ -298,6 +298,7 @@ class Facts:
     removed_last_hour: int = 0
     bound_gangs: Mapping[str, int] = field(default_factory=dict)
     budget_changes: tuple[BudgetChange, ...] = ()
+    kept_out: tuple[str, ...] = ()  # where the budget hold keeps new work out, as the last step left it
     deliveries: tuple[int, ...] = ()
     overrides: tuple[Override, ...] = ()
     charges: Comparison | None = None

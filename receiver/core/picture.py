@@ -38,6 +38,7 @@ def picture(
         ],
         "budget": _budget(assignment.budget),
         "budgets": [_budget(view) for view in assignment.budgets.views],
+        "kept_out": list(facts.kept_out),
         "charges": charges_shown.shown(facts.charges),
         "sources": [
             {

@@ -16,6 +16,7 @@ from receiver.ports.cluster import (
     ClusterNode,
 )
 from receiver.ports.failures import TryLater, WontWork
+from receiver.ports.holding import QUOTA_LABEL, QUOTA_NAME, STOP_POLICY_ANNOTATION, Holding, KeptOut
 from receiver.ports.ledger import Delivery, Store, StoredAction, StoredDecision, StoredNotice
 from receiver.ports.monitoring import AlarmFacts, Alarms, Telemetry, TelemetryFacts
 from receiver.ports.overrides import OverrideStore, StoredOverride
@@ -30,7 +31,10 @@ __all__ = [
     "IDLE_SHUTDOWN_ANNOTATION",
     "KEEP_UNTIL_ANNOTATION",
     "PROTECT_ANNOTATION",
+    "QUOTA_LABEL",
+    "QUOTA_NAME",
     "SAFE_TO_EVICT_ANNOTATION",
+    "STOP_POLICY_ANNOTATION",
     "Accounts",
     "AlarmFacts",
     "Alarms",
@@ -44,7 +48,9 @@ __all__ = [
     "ClusterNode",
     "Delivery",
     "Did",
+    "Holding",
     "Instance",
+    "KeptOut",
     "OverrideStore",
     "Receipt",
     "ReportStore",

@@ -7,6 +7,7 @@ from typing import Protocol
 from receiver.core.pods import Pod
 from receiver.core.policy import Taint
 from receiver.core.usage import Ended
+from receiver.ports.holding import Holding
 from receiver.ports.receipts import Receipt
 
 
@@ -42,7 +43,7 @@ KEEP_UNTIL_ANNOTATION = "gpu-autoscaler.io/keep-until"
 SAFE_TO_EVICT_ANNOTATION = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 
-class Cluster(Protocol):
+class Cluster(Holding, Protocol):
     """Kubernetes. Every call may raise TryLater or WontWork."""
 
     def look(self) -> ClusterFacts:

@@ -7,8 +7,8 @@ from receiver.core.pods import Pod
 from receiver.core.policy import Taint
 from receiver.core.usage import Ended
 from receiver.ports import CORDON_ANNOTATION, ClusterFacts, ClusterNode, Did, Receipt, TryLater, WontWork
+from receiver.replay.holding import WorldHolding
 from receiver.replay.shapes import as_ended, as_node, as_pod, protects
-from receiver.replay.switches import Switches
 from receiver.replay.world.objects import Refused, WorldPod
 from receiver.replay.world.world import World
 
@@ -17,12 +17,13 @@ HOST_LABEL = "app.kubernetes.io/name"
 SCALABLE = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "Job"})
 
 
-class WorldCluster(Switches):
+class WorldCluster(WorldHolding):
     """Kubernetes, answered by a World. Values are made once per object version: a step mostly meets old ones."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
         self._world = world
+        self._holding = world.holding
         self._pods: dict[tuple[str, str], tuple[int, Pod]] = {}
         self._nodes: dict[str, tuple[int, ClusterNode]] = {}
 

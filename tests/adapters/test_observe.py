@@ -12,7 +12,7 @@ from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import Taint
 from receiver.ports import Cloud, CloudPool, Cluster, ClusterFacts, Did, Receipt
 
-READS = {"look", "gpu_pods_on", "ended"}
+READS = {"look", "gpu_pods_on", "ended", "kept_out"}
 POD = Pod(
     namespace="ml",
     name="train-0",
@@ -36,6 +36,11 @@ EXAMPLES: Mapping[str, Any] = {
     "shown": 2,
     "consenting": True,
     "namespaces": ("ml",),
+    "namespace": "ml",
+    "queue": "gpus",
+    "queues": True,
+    "resources": ("nvidia.com/gpu",),
+    "passing": ("production",),
     "labels": {"gpu": "on-demand"},
     "taints": (Taint(key="gpu", value="true"),),
 }

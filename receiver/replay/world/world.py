@@ -8,6 +8,7 @@ from receiver.core.activity import Activity, Course
 from receiver.replay.world.civo_side import CivoSide
 from receiver.replay.world.config import Behaviour, WorldConfig
 from receiver.replay.world.faults import Faults
+from receiver.replay.world.holding import Holding
 from receiver.replay.world.kubernetes_side import KubernetesSide
 from receiver.replay.world.objects import FinishedJob, GpuSample, Kill
 from receiver.replay.world.parts import Parts
@@ -22,6 +23,7 @@ class World(CivoSide, KubernetesSide):
     def __init__(self, config: WorldConfig, start: datetime) -> None:
         self.config = config
         self.faults = Faults()
+        self.holding = Holding()
         parts = Parts(config, start, self.faults)
         self._agenda, self._journal, self._cluster = parts.agenda, parts.journal, parts.cluster
         self._activity, self._jobs, self._books, self._dice = parts.activity, parts.jobs, parts.books, parts.dice
