@@ -7,6 +7,7 @@ import pytest
 
 from receiver.config import ConfigError, load_file, load_text
 from receiver.config.prices import parse, shipped
+from receiver.core.policy import ChargePrice
 from tests.config.builders import one_pool
 
 # Civo's pricing page of 2026-08-22: USD per hour for one GPU of a kind; larger sizes cost a multiple of it.
@@ -87,6 +88,22 @@ def test_the_pools_own_price_goes_before_every_file(tmp_path: Path) -> None:
             "prices_file sizes.ab.usd_per_hour: 10453.60 USD per hour is more than 200 per GPU; write the price of an",
         ),
         (HEAD + "sizes: {ab: {usd_per_hour: 0.01}}\n", "prices_file sizes.ab.usd_per_hour: 0.01 USD per hour is less"),
+        (
+            HEAD + "sizes: {}\ncodes: {volume: {}}\n",
+            "prices_file codes.volume: must have one price; give it usd_per_hour, or usd_per_gb_hour for what",
+        ),
+        (
+            HEAD + "sizes: {}\ncodes: {volume: {usd_per_hour: 1, usd_per_gb_hour: 0.001}}\n",
+            "prices_file codes.volume: must have one price; give it",
+        ),
+        (
+            HEAD + "sizes: {}\ncodes: {volume: {usd_per_gb_hour: 0.11}}\n",
+            "prices_file codes.volume.usd_per_gb_hour: 0.11 USD is more than 0.01; write the price of an hour",
+        ),
+        (
+            HEAD + "sizes: {}\ncodes: {dbaas: {usd_per_hour: 2000}}\n",
+            "prices_file codes.dbaas.usd_per_hour: 2000 USD is more than 200; write the price of an hour",
+        ),
         ("- x\n", "prices_file: the file is not a mapping"),
     ],
 )
@@ -114,3 +131,25 @@ def test_a_price_at_the_edge_of_what_can_be_is_taken() -> None:
 def test_a_price_that_can_be_and_is_unusual_for_the_kind_is_warned_of(price: str, says: str) -> None:
     [warning] = [w for w in load_text(one_pool(f"price_usd_per_hour: {price}")).warnings if "unusual" in w]
     assert warning == (f"pools[0].price_usd_per_hour: {says}; is it per month, in cents or in another currency?")
+
+
+def test_the_shipped_prices_of_other_charges_are_a_730th_of_the_month_that_civo_publishes() -> None:
+    published = {"xsmall": "5.43", "small": "10.86", "medium": "21.73", "large": "43.45"}
+    per_month = {f"kube-node-g4s.kube.{name}": Decimal(usd) for name, usd in published.items()}
+    per_month |= {"loadbalancer": Decimal("10.86"), "volume": Decimal("0.11")}
+    codes = shipped().codes
+    assert set(codes) == set(per_month)
+    for code, price in codes.items():
+        usd = price.usd_per_hour if price.usd_per_hour is not None else price.usd_per_gb_hour
+        assert round((usd or 0) * 730, 2) == per_month[code], code
+    assert codes["volume"].usd_per_hour is None
+
+
+def test_a_price_file_prices_charges_that_ship_without_one_and_nodes_by_their_size(tmp_path: Path) -> None:
+    own = HEAD + "sizes: {g9.kube.big: {usd_per_hour: 2}}\n"
+    own += "codes: {ip: {usd_per_hour: 0}, volume: {usd_per_gb_hour: 0.0001}}\n"
+    prices = load_file(overlay(tmp_path, own)).policy.charge_prices
+    assert prices["ip"] == ChargePrice(usd_per_hour=Decimal(0))
+    assert prices["volume"] == ChargePrice(usd_per_gb_hour=Decimal("0.0001"))
+    assert prices["kube-node-g9.kube.big"] == ChargePrice(usd_per_hour=Decimal(2))
+    assert prices["loadbalancer"] == ChargePrice(usd_per_hour=Decimal("0.014881"))

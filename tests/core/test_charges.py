@@ -193,6 +193,15 @@ def test_where_no_label_is_a_name_the_sums_are_compared() -> None:
     assert more.sizes[0].spare_hours == 11
 
 
+def test_where_one_label_is_a_name_others_are_not_made_up_for_by_their_sum() -> None:
+    records = [a_charge(), a_charge(20, 28, 8, label="theirs")]
+    found = a_comparison(records, [a_life(), a_life(20, 28, name="ours")])
+    assert [(d.name, d.cause) for d in found.differences] == [
+        ("ours", Cause.NOT_CHARGED),
+        ("theirs", Cause.CAME_AND_WENT),
+    ]
+
+
 def test_nodes_younger_than_the_answer_are_not_compared() -> None:
     found = compare(charged(), [a_life(470, None)], a_policy(), MONTH, MONTH)
     assert (found.sizes, found.differences) == ((), ())

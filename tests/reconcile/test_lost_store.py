@@ -8,10 +8,10 @@ import pytest
 
 from receiver.adapters.store import open_in_memory
 from receiver.core.charges import Charge
-from receiver.core.policy import Budget, Stated
+from receiver.core.policy import Budget, ChargePrice, Stated
 from receiver.ports import Charges, Store, TryLater, WontWork
-from receiver.replay.world import Behaviour
-from tests.reconcile.harness import PRICE, SIZE, START, Life, Wrapped, a_job, a_policy, a_world
+from receiver.replay.world import Behaviour, WorldPool
+from tests.reconcile.harness import GPU, PRICE, SIZE, START, Life, Wrapped, a_job, a_policy, a_world
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -189,3 +189,55 @@ def test_the_seed_outlives_a_restart_and_ends_with_its_month(store: Store) -> No
     again.step()
     assert spent(again) == 0
     assert again.writes("resize")
+
+
+def test_nodes_from_before_us_and_of_somebody_else_count_from_their_creation(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store)
+    life.world.resize("l40s-id", 1)
+    life.pass_time(150 * MINUTE)
+    life.step()
+    assert spent(life) == 3 * PRICE
+    life.world.resize("l40s-id", 2)
+    life.pass_time(HOUR)
+    life.step()
+    assert spent(life) == (4 + 2) * PRICE
+
+
+def test_another_pool_of_the_cluster_costs_the_account_and_not_the_cluster(store: Store) -> None:
+    world = a_world(
+        WorldPool(id="l40s-id", size=SIZE, resources={GPU: 1}, count=1),
+        WorldPool(id="web-id", size="g4s.kube.medium", resources={}, count=2),
+    )
+    prices = {"kube-node-g4s.kube.medium": ChargePrice(usd_per_hour=Decimal("0.03"))}
+    life = Life(world=world, policy=a_policy(budget=BUDGET, charge_prices=prices), store=store)
+    life.pass_time(90 * MINUTE)
+    life.step()
+    spend = life.steps[-1].facts.spend
+    assert (spend.usd, spend.account) == (2 * PRICE, 2 * PRICE + 4 * Decimal("0.03"))
+    assert spend.account_unpriced == ()
+
+
+def test_charges_older_than_a_day_say_nothing_of_the_account(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store)
+    life.step()
+    assert life.steps[-1].facts.spend.account == 0
+    life.accounts.fail_always(DOWN)
+    life.pass_time(24 * HOUR)
+    life.step()
+    assert life.steps[-1].facts.spend.account == 0
+    life.pass_time(HOUR)
+    life.step()
+    assert life.steps[-1].facts.spend.account is None
+    assert "Civo's charges do not answer" in life.notices()
+
+
+def test_a_difference_is_told_once_a_month(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store)
+    life.step()
+    unseen = Charge(code=f"kube-node-{SIZE}", label="unseen", frm=START, to=START + 9 * HOUR, hours=Decimal(9))
+    life.accounts.others = (unseen,)
+    for _ in range(3):
+        life.pass_time(10 * HOUR)
+        life.step()
+    told = [t for t in life.notices() if "differ" in t]
+    assert told == [f"Civo's charges and our ledger differ by USD 11.61 for {SIZE} in 2026-11"]
