@@ -41,10 +41,11 @@ class Mutant:
 def mutants(folder: Path = PLANTED) -> list[Mutant]:
     """Every mutant listed in *folder*. Raises TypeError for a key that nobody knows."""
     found: list[Mutant] = []
-    for path in sorted(folder.glob("*.toml")):
+    for path in sorted(folder.rglob("*.toml")):
         table = tomllib.loads(path.read_text(encoding="utf-8"))
         examples = tuple(table["examples"])
-        found += (Mutant(file=f"{path.stem}.py", examples=examples, **row) for row in table["mutant"])
+        file = path.relative_to(folder).with_suffix(".py").as_posix()
+        found += (Mutant(file=file, examples=examples, **row) for row in table["mutant"])
     return found
 
 

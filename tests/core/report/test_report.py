@@ -116,10 +116,10 @@ def test_what_was_not_measured_is_not_called_idle() -> None:
 def test_hours_ahead_and_hours_nobody_watched_are_on_neither_side_of_efficiency() -> None:
     gap = Unwatched(month=MONTH.name, instance="i-1", seconds=3600)
     now = at(3) + timedelta(minutes=30)
-    found = a_report([a_life(lasts=None)], [a_usage(hours=2.5)], now=now, unwatched=[gap])
+    found = a_report([a_life(lasts=None)], [a_usage(hours=2.5, idle=1.25 * 3600)], now=now, unwatched=[gap])
     assert found.everything.of(PaidFor.AHEAD).gpu_hours == 0.5
     assert found.everything.of(PaidFor.UNWATCHED).gpu_hours == 1
-    assert found.everything.efficiency == 1
+    assert found.everything.efficiency == 0.5
     assert not found.complete
 
 
