@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from receiver.core.activity import Sample, at_rest
-from receiver.core.budget import month_of
+from receiver.core.budget import Month, month_of
 from receiver.core.cost import first_unit_from, unit_begin
 from receiver.core.memory import NodeLife
 from receiver.core.pods import Pod
@@ -52,6 +52,31 @@ class _Measure:
     peak_memory: float | None = None
 
 
+class _Calendar:
+    """In which month is paid for what is held when; it knows the month that it was asked for last."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._month: Month | None = None
+
+    def months(self, life: NodeLife, start: datetime, end: datetime) -> Iterator[tuple[str, datetime, datetime]]:
+        """Split *start* to *end* where the month changes in which the paid unit of *life* began."""
+        at = max(start, life.created_at)
+        while at < end:
+            month = self._of(unit_begin(life.created_at, at, self._policy.billing))
+            border = end
+            if end > month.end:
+                border = min(end, first_unit_from(life.created_at, month.end, self._policy.billing))
+            yield month.name, at, border
+            at = border
+
+    def _of(self, at: datetime) -> Month:
+        known = self._month
+        if known is None or not known.start <= at < known.end:
+            known = self._month = month_of(at, self._policy.timezone)
+        return known
+
+
 def is_due(before: Accounted, seen: Seen) -> bool:
     """True when usage should be accounted for now: a minute has passed, or the pods that hold GPUs are others."""
     if before.at is None:
@@ -78,6 +103,7 @@ def account(before: Accounted, seen: Seen, policy: Policy) -> Accounting:
     lives = changed_lives(before, seen, policy)
     holders = {**running, **{life.workload: life for life in lives}}
     sums: dict[Whose, _Sums] = {}
+    calendar = _Calendar(policy)
     old = {h.uid: h for h in before.holdings}
     for uid, (pod, instance) in bound.items():
         life = known[instance]
@@ -85,12 +111,12 @@ def account(before: Accounted, seen: Seen, policy: Policy) -> Accounting:
         if uid not in old:
             start = max(start, pod.bound_at or pod.running_since or seen.at)
         measure = _measure(pod, seen.samples.get(pod.key, ()))
-        _add(sums, holders[workload_of(pod)], life, pod.gpus, (start, seen.at), measure, policy)
+        _add(sums, holders[workload_of(pod)], life, pod.gpus, (start, seen.at), measure, calendar)
     ends = _Ends(before, seen)
     for uid, holding in old.items():
         gone_from, holder = known.get(holding.instance), holders.get(holding.workload)
         if uid not in bound and before.at is not None and gone_from is not None and holder is not None:
-            _add(sums, holder, gone_from, holding.gpus, (before.at, ends(uid, holding)), _Measure(), policy)
+            _add(sums, holder, gone_from, holding.gpus, (before.at, ends(uid, holding)), _Measure(), calendar)
     return Accounting(
         usage=tuple(_usage(whose, s) for whose, s in sums.items()),
         unwatched=tuple(_unwatched(before, seen, sums, policy)),
@@ -165,11 +191,11 @@ def _add(
     gpus: int,
     span: tuple[datetime, datetime],
     measure: _Measure,
-    policy: Policy,
+    calendar: _Calendar,
 ) -> None:
     """Add what *holder* held during *span* to the months in which it was paid for."""
     whole = (span[1] - span[0]).total_seconds()
-    for month, start, end in _months(life, *span, policy):
+    for month, start, end in calendar.months(life, *span):
         found = sums.setdefault((month, life.instance, holder.workload), _Sums(holder))
         held = gpus * (end - start).total_seconds()
         sampled = held * measure.share * min(1.0, SAMPLED.total_seconds() / whole)
@@ -182,16 +208,6 @@ def _add(
         found.peak_memory = _higher(found.peak_memory, measure.peak_memory)
 
 
-def _months(life: NodeLife, start: datetime, end: datetime, policy: Policy) -> Iterator[tuple[str, datetime, datetime]]:
-    """Split *start* to *end* where the month changes in which the paid unit of *life* began."""
-    at = max(start, life.created_at)
-    while at < end:
-        month = month_of(unit_begin(life.created_at, at, policy.billing), policy.timezone)
-        border = first_unit_from(life.created_at, month.end, policy.billing)
-        yield month.name, at, min(end, border)
-        at = border
-
-
 def _unwatched(before: Accounted, seen: Seen, sums: Mapping[Whose, _Sums], policy: Policy) -> Iterator[Unwatched]:
     held: dict[tuple[str, str], float] = {}
     for (month, instance, _), found in sums.items():
@@ -202,7 +218,7 @@ def _unwatched(before: Accounted, seen: Seen, sums: Mapping[Whose, _Sums], polic
         if not blind or life.usable_at is None:  # nothing runs on a node that never had GPUs to give
             continue
         end = seen.at if life.gone_at is None else min(life.gone_at, seen.at)
-        for month, start, until in _months(life, _floor(life, before, seen, policy), end, policy):
+        for month, start, until in _Calendar(policy).months(life, _floor(life, before, seen, policy), end):
             rest = life.gpus * (until - start).total_seconds() - held.pop((month, life.instance), 0.0)
             if rest > 0:
                 yield Unwatched(month=month, instance=life.instance, seconds=rest)
@@ -228,4 +244,6 @@ def _usage(whose: Whose, sums: _Sums) -> Usage:
 
 
 def _higher(one: float | None, other: float | None) -> float | None:
-    return max((v for v in (one, other) if v is not None), default=None)
+    if one is None or other is None:
+        return other if one is None else one
+    return max(one, other)

@@ -68,16 +68,13 @@ def changed_lives(before: Accounted, seen: Seen, policy: Policy) -> list[Workloa
     running = {life.workload: life for life in before.running}
     changed: list[WorkloadLife] = []
     for workload, pods in alive.items():
-        past = running.get(workload)
+        past, gpus = running.get(workload), sum(p.gpus for p in pods)
+        bound = [p.bound_at or p.running_since or seen.at for p in pods if p.node is not None]
+        if past is not None and past.gpus >= gpus and (past.bound_at is not None or not bound):
+            continue  # nothing is new of it
         life = past or _new_life(workload, pods, policy)
-        bound = [at for p in pods if p.node is not None and (at := p.bound_at or p.running_since or seen.at)]
-        life = replace(
-            life,
-            gpus=max(life.gpus, sum(p.gpus for p in pods)),
-            bound_at=life.bound_at or min(bound, default=None),
-        )
-        if life != past:
-            changed.append(life)
+        bound_at = life.bound_at or min(bound, default=None)
+        changed.append(replace(life, gpus=max(life.gpus, gpus), bound_at=bound_at))
     last = seen.at if continues(before, seen) else before.at or seen.at
     return [*changed, *(_end(life, seen, last) for w, life in running.items() if w not in alive)]
 

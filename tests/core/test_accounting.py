@@ -1,7 +1,10 @@
 """Who held the GPUs since the last accounting: slices of pods, months, and what nobody saw."""
 
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from time import process_time
 from typing import Any
 
 import pytest
@@ -410,3 +413,28 @@ def test_pods_together_never_hold_more_than_the_node_has(day: Any, told: bool) -
         running |= {x.workload: x for x in found.lives}
         going = tuple(x for x in running.values() if x.ended_at is None)
         before = Accounted(at=at, holdings=found.holdings, running=going)
+
+
+# --- scale
+
+
+def test_two_thousand_nodes_of_eight_gpus_are_counted_in_a_moment(figure: Callable[[str], None]) -> None:
+    names = [f"n{n}" for n in range(2000)]
+    lives = tuple(a_life(instance=f"i-{name}", name=name) for name in names)
+    pods = tuple(bound(f"{name}-{slot}", node=name) for name in names for slot in range(8))
+    nodes = tuple(a_node(name, pods=pods[n * 8 : n * 8 + 8]) for n, name in enumerate(names))
+    held = tuple(Holding(uid=p.uid, instance=f"i-{p.node}", workload=f"ml/{p.owner}", gpus=1) for p in pods)
+    running = tuple(WorkloadLife(workload=h.workload, namespace="ml", created_at=NOW, gpus=1) for h in held)
+    before = Accounted(at=NOW - MINUTE, holdings=held, running=running)
+    found = Seen(at=NOW, lives=lives, nodes=nodes, pods=pods, samples={p.key: (WORKS,) for p in pods})
+    began = process_time()
+    is_due(replace(before, at=NOW - SECOND), found)
+    looked = process_time()
+    made = account(before, found, POLICY)
+    counted = process_time()
+    figure(
+        f"16,000 pods on 2,000 nodes: {(looked - began) * 1000:.0f} ms to see whether it is time, "
+        f"{(counted - looked) * 1000:.0f} ms to account for a minute"
+    )
+    assert sum(row.held for row in made.usage) == 16_000 * 60.0
+    assert counted - looked < timedelta(seconds=20).total_seconds()
