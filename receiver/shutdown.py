@@ -12,7 +12,6 @@ import structlog
 from receiver.act import Hands, WriterLostError
 from receiver.core import idle_notices as notices
 from receiver.core.idle_shutdown import (
-    TO_BE_CLEARED,
     TOPIC,
     Case,
     Consenting,
@@ -101,10 +100,6 @@ def _tell(workload: Consenting, verdict: Verdict, case: Case, store: Store, hand
         notice = notices.kept(workload, until, case)
     if notice is not None and store.say(notice, case.now) and verdict is Verdict.WARN:
         _announce(workload, notice, hands, cluster)
-    if verdict is Verdict.WARN or standing_of(workload.topic, case)[0] in TO_BE_CLEARED:
-        ignored = notices.wish_ignored(workload, case)
-        if ignored is not None:
-            store.say(ignored, case.now)
 
 
 def _announce(workload: Consenting, notice: Notice, hands: Hands, cluster: Cluster) -> None:

@@ -7,18 +7,16 @@ from receiver.core.idle_shutdown import (
     Case,
     Consenting,
     Standing,
-    ignored_wish,
     key_of,
     may_be_kept,
     shutdown_at,
 )
-from receiver.core.keep_until import KEEP_UNTIL, why_ignored
+from receiver.core.keep_until import KEEP_UNTIL
 from receiver.core.tell import Notice, Severity
 from receiver.core.words import lasting, some
 
 IDLE_SHUTDOWN = "gpu-autoscaler.io/idle-shutdown"
 A_DAY = timedelta(days=1)
-WISH_TOPIC = "idle-shutdown-wish:"
 
 
 def name_of(key: str) -> str:
@@ -45,21 +43,6 @@ def warning(workload: Consenting, case: Case) -> Notice:
         f"{some(len(workload.pods), 'GPU pod')} of it asked for that with {IDLE_SHUTDOWN}; engine, memory and power"
         f" have been at rest.\n{_how_to_keep(workload, case)}",
         Severity.WARNING,
-    )
-
-
-def wish_ignored(workload: Consenting, case: Case) -> Notice | None:
-    """The notice that somebody's wish to put it off is not honoured, told once per wish; None without one."""
-    wish = ignored_wish(workload, case)
-    if wish is None:
-        return None
-    why = why_ignored(workload.namespace, case.policy.keep_until)
-    return Notice(
-        topic=f"{WISH_TOPIC}{workload.key}",
-        key=wish.isoformat(),
-        title=f"GPU workload {name_of(workload.key)}: {KEEP_UNTIL} is not honoured",
-        body=f"It says {_rfc3339(wish)}, but {why}.\n{_how_to_keep(workload, case)}",
-        severity=Severity.WARNING,
     )
 
 

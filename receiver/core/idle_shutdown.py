@@ -219,13 +219,6 @@ def kept_until(workload: Consenting, case: Case) -> datetime | None:
     return max((w for w in wishes if w is not None), default=None)
 
 
-def ignored_wish(workload: Consenting, case: Case) -> datetime | None:
-    """A wish to put it off that policy does not honour: of another namespace, or too far ahead."""
-    asking = [p for p in workload.staying if p.keep_until and case.now < p.keep_until]
-    ignored = (p.keep_until for p in asking if honoured(p, case.policy.keep_until, case.now) is None)
-    return max((wish for wish in ignored if wish), default=None)
-
-
 def may_be_kept(workload: Consenting, policy: KeepUntil) -> bool:
     """True when pods of its namespace may put the shutdown off."""
     return workload.namespace in policy.namespaces

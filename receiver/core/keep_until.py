@@ -38,13 +38,6 @@ def kept(before: Kept, pods: Iterable[Pod], allowed: KeepUntil, now: datetime) -
     return wishes[latest], latest
 
 
-def why_ignored(namespace: str, allowed: KeepUntil) -> str:
-    """Why a wish of *namespace* that lies ahead is not honoured."""
-    if namespace in allowed.namespaces:
-        return f"it lies more than {lasting(allowed.longest)} ahead (keep_until.longest)"
-    return f"the namespace {namespace} is not listed under keep_until.namespaces"
-
-
 def ignored(states: Iterable[PoolState], allowed: KeepUntil, now: datetime) -> dict[Notice, tuple[Pod, ...]]:
     """The notices of wishes that keep no node, one per owner and time, with the pods that made them."""
     found: dict[Notice, tuple[Pod, ...]] = {}
@@ -59,12 +52,21 @@ def ignored(states: Iterable[PoolState], allowed: KeepUntil, now: datetime) -> d
 def _not_honoured(pod: Pod, wish: datetime, allowed: KeepUntil) -> Notice:
     whose = f"{pod.namespace}/{pod.owner or pod.name}"
     return Notice(
-        topic=f"{WISH_TOPIC}{whose}",
+        topic=f"{WISH_TOPIC}{whose}:{wish.isoformat()}",  # pods of one owner may name several times
         key=wish.isoformat(),
-        title=f"{KEEP_UNTIL} of {whose} is not honoured",
+        title=f"GPU workload {whose}: {KEEP_UNTIL} is not honoured",
         body=(
-            f"It says {wish:%Y-%m-%dT%H:%M:%SZ}, but {why_ignored(pod.namespace, allowed)}. Its node is removed when it"
-            " is idle, as any other."
+            f"It says {wish:%Y-%m-%dT%H:%M:%SZ}, but {_why_ignored(pod.namespace, allowed)}."
+            " So it keeps no node, and puts no shutdown off."
+            "\nTo keep its node all the same: `kubectl annotate node NODE gpu-autoscaler.io/protect=true`,"
+            " and take that away afterwards."
         ),
         severity=Severity.WARNING,
     )
+
+
+def _why_ignored(namespace: str, allowed: KeepUntil) -> str:
+    """Why a wish of *namespace* that lies ahead is not honoured."""
+    if namespace in allowed.namespaces:
+        return f"it lies more than {lasting(allowed.longest)} ahead (keep_until.longest)"
+    return f"the namespace {namespace} is not listed under keep_until.namespaces"

@@ -400,23 +400,6 @@ def test_where_a_snooze_is_not_honoured_the_warning_names_another_way() -> None:
 
 
 @pytest.mark.parametrize(
-    "policy, why",
-    [(a_policy(), "the namespace ml is not listed under keep_until.namespaces"), (LISTED, "more than 168h ahead")],
-)
-def test_a_snooze_that_is_not_honoured_is_told_with_the_reason(policy: Any, why: str) -> None:
-    wish = NOW + timedelta(days=8)
-    said = notices.wish_ignored(the(a_web_pod(keep_until=wish)), a_case(policy=policy))
-    assert said is not None
-    assert why in said.body
-    assert said.key == wish.isoformat()
-
-
-def test_a_snooze_that_is_honoured_or_over_is_not_told_as_ignored() -> None:
-    assert notices.wish_ignored(the(a_web_pod(keep_until=TOMORROW)), a_case(policy=LISTED)) is None
-    assert notices.wish_ignored(the(a_web_pod(keep_until=NOW - MINUTE)), a_case()) is None
-
-
-@pytest.mark.parametrize(
     "pod, undo",
     [
         (a_web_pod(), "kubectl scale -n ml deployment/web --replicas=1"),

@@ -67,8 +67,16 @@ def test_a_wish_that_is_honoured_or_over_is_not_told() -> None:
 def test_a_wish_that_is_not_honoured_is_told_once_per_owner_with_the_reason(
     namespace: str, wish: datetime, why: str
 ) -> None:
-    pods = tuple(a_pod(n, namespace=namespace, keep_until=wish, owner="Job/train") for n in ("a", "b"))
-    [(notice, told)] = ignored([a_state(a_busy_node(pods=pods))], ALLOWED, NOW).items()
-    assert notice.title == f"gpu-autoscaler.io/keep-until of {namespace}/Job/train is not honoured"
+    pods = tuple(a_pod(n, namespace=namespace, keep_until=wish, owner="Job/train", node=n) for n in ("a", "b"))
+    state = a_state(*(a_busy_node(pod.name, pods=(pod,)) for pod in pods))
+    [(notice, told)] = ignored([state], ALLOWED, NOW).items()
+    assert notice.title == f"GPU workload {namespace}/Job/train: gpu-autoscaler.io/keep-until is not honoured"
     assert why in notice.body
+    assert notice.key == wish.isoformat()
     assert told == pods
+
+
+def test_two_times_that_one_owner_names_are_two_pieces_of_news() -> None:
+    pods = tuple(a_pod(str(n), namespace="web", keep_until=NOW + n * HOUR, owner="Job/train") for n in (1, 2))
+    found = ignored([a_state(a_busy_node(pods=pods))], ALLOWED, NOW)
+    assert len({notice.topic for notice in found}) == 2
