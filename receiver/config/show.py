@@ -31,6 +31,8 @@ def describe(settings: FileSettings) -> Iterator[str]:
             yield f"  passing  {', '.join(budget.passing_priority_classes)}: bought for until the stop line"
         for where in (*budget.hold.namespaces, *(f"ClusterQueue {q}" for q in budget.hold.kueue_cluster_queues)):
             yield f"  hold     new work is kept out of {where}"
+        if budget.spent_usd_stated is not None:
+            yield f"  stated   {budget.spent_usd_stated.month} had cost {budget.spent_usd_stated.usd} USD"
     yield "prices " + ", then ".join(settings.prices.origins)
     for spec, pool in zip(configuration.pools, settings.policy.pools, strict=True):
         yield ""

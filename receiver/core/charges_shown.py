@@ -63,7 +63,7 @@ def notices(facts: Facts, policy: Policy) -> Iterable[Notice]:
             ),
             severity=Severity.WARNING,
         )
-    elif charged.answered_at is not None and not charged.failure:
+    elif charged.answered_at == facts.at:  # once per answer, not with every step
         yield Notice(
             topic="charges", key="clear", title="Civo's charges answer again", body="The ledger is checked.",
             all_clear=True,

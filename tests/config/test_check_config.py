@@ -56,6 +56,12 @@ def test_a_right_file_is_shown_as_understood_without_any_environment(file: Path)
     ]
 
 
+def test_an_amount_that_was_stated_is_shown(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(one_pool(top="budget: {monthly_usd: 5000, spent_usd_stated: {month: 2026-11, usd: 1200}}\n"))
+    assert "  stated   2026-11 had cost 1200 USD" in run("check-config", str(file)).stdout.splitlines()
+
+
 def test_warnings_are_printed_and_do_not_fail(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(one_pool(top="").replace("l40s.kube.x1", "l40s.kube.x3"))

@@ -229,6 +229,11 @@ def test_charges_older_than_a_day_say_nothing_of_the_account(store: Store) -> No
     life.step()
     assert life.steps[-1].facts.spend.account is None
     assert "Civo's charges do not answer" in life.notices()
+    life.accounts.fail_always(None)
+    life.pass_time(HOUR)
+    life.step()
+    assert life.steps[-1].facts.spend.account == 0
+    assert "Civo's charges answer again" in life.notices()
 
 
 def test_a_difference_is_told_once_a_month(store: Store) -> None:
