@@ -74,7 +74,7 @@ def settled(action: Action, state: PoolState, now: datetime) -> Outcome | None:
         return Outcome(
             kind=OutcomeKind.WITHDRAWN,
             at=now,
-            detail="no chosen node may go any more: it is wanted again, or its next paid unit began",
+            detail="no chosen node may go any more: it is wanted again, its next paid unit began, or it went already",
         )
     if deleted & {n.instance for n in state.nodes if not n.leaving}:
         return None
@@ -225,7 +225,10 @@ def _retire_one(
     if victim.stage in (*FINISHED, VictimStage.DELETED):
         return victim
     if node is None or node.stage is Stage.DELETING:
-        return replace(victim, stage=VictimStage.DELETED, since=now)  # a crash came between the DELETE and our note
+        # A crash came between the DELETE and our note - or it was somebody else: we delete no node that Kubernetes
+        # knows before its cordon is noted.
+        ours = victim.stage is VictimStage.CORDONED or victim.because is Because.STUCK
+        return replace(victim, stage=VictimStage.DELETED if ours else VictimStage.SPARED, since=now)
     if not wanted or (node.busy and victim.because is not Because.CONSOLIDATED):
         return _spare(victim, node, action, hands, now)
     if victim.stage is VictimStage.CORDONED and node.cordoned_by is not CordonedBy.US:

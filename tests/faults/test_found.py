@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
+from receiver.core.memory import PoolMemory
 from receiver.core.model import Backoff
 from receiver.core.policy import Billing, Limits
 from receiver.ports import Store, TryLater
@@ -53,4 +54,19 @@ def test_a_count_raised_between_the_cordon_and_the_delete_is_no_replacement(stor
     world.resize("l40s-id", 2)
     life.run(timedelta(hours=1))
     assert len(life.writes("retire")) == 2
+    assert life.required() == 0
+
+
+def test_a_node_that_somebody_recycled_before_its_cordon_is_no_removal_of_ours(store: Store) -> None:
+    # found by world 7434: the node's end was taken for our DELETE, its successor for Civo's, and removals stopped
+    world = a_world(WorldPool(id="l40s-id", size=SIZE, resources={GPU: 1}, count=1))
+    pool = replace(a_policy().pools[0], idle_for=timedelta(minutes=2))
+    life = Life(world=world, policy=a_policy(pool, billing=Billing(granularity=timedelta(seconds=1))), store=store)
+    life.cluster.fail_next(TryLater("no answer", code="timeout"), "cordon")
+    while life.store.memory(life.now, life.now).pools.get("l40s-id", PoolMemory()).open_action is None:
+        life.run(timedelta(seconds=1))
+    [node] = world.nodes
+    world.recycle(node)
+    life.run(timedelta(hours=1))
+    assert len(life.writes("retire")) == 1
     assert life.required() == 0
