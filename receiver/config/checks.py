@@ -1,30 +1,14 @@
 """Contradictions between fields that are each right by themselves."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import timedelta
 
-from receiver.config.mistakes import Mistake, Path, spell
+from receiver.config.mistakes import Finding, Path, spell
 from receiver.config.model import BudgetSpec, Configuration, PoolSpec
 from receiver.config.overlap import may_overlap, never_opens
 from receiver.config.prices import insane
-from receiver.config.reports import ReportsSpec
+from receiver.config.report_checks import report_contradictions
 from receiver.config.schedule import WindowSpec
-
-EIGHT_GPUS = 8  # the most that a node has: a commitment names a size, and its price is per node
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """A contradiction at *path* that involves the fields in *over* too."""
-
-    path: Path
-    problem: str
-    remedy: str
-    over: tuple[Path, ...] = ()
-
-    def mistake(self) -> Mistake:
-        return Mistake(path=spell(self.path), problem=self.problem, remedy=self.remedy)
 
 
 def contradictions(configuration: Configuration) -> Iterator[Finding]:
@@ -36,7 +20,7 @@ def contradictions(configuration: Configuration) -> Iterator[Finding]:
     if not configuration.pools:
         yield Finding(path=("pools",), problem="is empty", remedy="list at least one pool")
     yield from _same_names(configuration)
-    yield from _reports(configuration.reports)
+    yield from report_contradictions(configuration.reports)
     for index, pool in enumerate(configuration.pools):
         here = ("pools", index)
         yield from _bounds(pool, here)
@@ -153,28 +137,6 @@ def _same_names(configuration: Configuration) -> Iterator[Finding]:
             if first[1] != index:
                 remedy = "give each pool its own name" if key == "name" else "list each pool once"
                 yield Finding(path=here, problem=f'"{word}" is taken by {spell(first)}', remedy=remedy, over=(first,))
-
-
-def _reports(reports: ReportsSpec) -> Iterator[Finding]:
-    named: Sequence[tuple[str, str, Sequence[str], str]] = (
-        ("units", "name", [unit.name for unit in reports.units], "give each unit its own name"),
-        (
-            "commitments",
-            "term_months",
-            [f"{offer.size} for {offer.term_months} months" for offer in reports.commitments],
-            "list each size and term once",
-        ),
-    )
-    for key, last, words, remedy in named:
-        for index, word in enumerate(words):
-            if word in words[:index]:
-                where, first = ("reports", key, index, last), ("reports", key, words.index(word), last)
-                problem = f"{word} is listed by {spell(first)} already"
-                yield Finding(path=where, problem=problem, remedy=remedy, over=(first,))
-    for index, offer in enumerate(reports.commitments):
-        for wrong in insane(offer.usd_per_hour, EIGHT_GPUS, ""):
-            path = ("reports", "commitments", index, "usd_per_hour")
-            yield Finding(path=path, problem=wrong.problem, remedy=wrong.remedy)
 
 
 def _bounds(pool: PoolSpec, here: Path) -> Iterator[Finding]:

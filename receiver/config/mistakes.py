@@ -61,3 +61,16 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     names = list(known)
     close = nearest(word, names)
     return f"did you mean {close}?" if close else f"known here: {', '.join(names)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A contradiction at *path* that involves the fields in *over* too."""
+
+    path: Path
+    problem: str
+    remedy: str
+    over: tuple[Path, ...] = ()
+
+    def mistake(self) -> Mistake:
+        return Mistake(path=spell(self.path), problem=self.problem, remedy=self.remedy)

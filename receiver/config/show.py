@@ -7,6 +7,7 @@ from decimal import Decimal
 import durationpy
 
 from receiver.config.model import PoolSpec
+from receiver.config.reports import ReportsSpec
 from receiver.config.schedule import MONTHS, WEEKDAYS, WindowSpec
 from receiver.config.settings import FileSettings
 from receiver.core.policy import Pool
@@ -33,6 +34,7 @@ def describe(settings: FileSettings) -> Iterator[str]:
             yield f"  hold     new work is kept out of {where}"
         if budget.spent_usd_stated is not None:
             yield f"  stated   {budget.spent_usd_stated.month} had cost {budget.spent_usd_stated.usd} USD"
+    yield from _reports(configuration.reports)
     yield "prices " + ", then ".join(settings.prices.origins)
     for spec, pool in zip(configuration.pools, settings.policy.pools, strict=True):
         yield ""
@@ -41,6 +43,16 @@ def describe(settings: FileSettings) -> Iterator[str]:
         yield ""
     for warning in settings.warnings:
         yield f"warning: {warning}"
+
+
+def _reports(reports: ReportsSpec) -> Iterator[str]:
+    """What reports count, compare with and send, where the file says anything of it."""
+    counted = [f"{unit.per} {unit.name}" if unit.per != 1 else unit.name for unit in reports.units]
+    offers = [f"{o.size} {o.term_months} months {o.usd_per_hour} USD" for o in reports.commitments]
+    sent = [*(["everybody"] if reports.monthly.everybody else []), *reports.monthly.teams]
+    for words, found in (("cost per", counted), ("commitments", offers), ("sent monthly to", sent)):
+        if found:
+            yield f"reports {words} {', '.join(found)}"
 
 
 def spell_duration(length: timedelta) -> str:

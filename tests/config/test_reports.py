@@ -3,6 +3,7 @@
 from decimal import Decimal
 
 from receiver.config import load_text
+from receiver.config.show import describe
 from receiver.core.report.policy import Commitment, Monthly, ReportPolicy, UnitOfWork
 from tests.config.builders import one_pool
 
@@ -70,3 +71,18 @@ def test_the_price_of_a_pool_goes_before_the_list_for_a_commitment() -> None:
         "reports: {commitments: [{size: an.g1.l40s.kube.x1, term_months: 12, usd_per_hour: 1.09}]}\n"
     )
     assert "not below the on-demand price (1.00)" in load_text(file).warnings[0]
+
+
+def test_check_config_shows_what_is_counted_compared_and_sent() -> None:
+    file = one_pool() + (
+        "reports:\n"
+        "  units: [{name: epoch, query: q}, {name: requests, query: q, per: 1000}]\n"
+        "  commitments: [{size: an.g1.l40s.kube.x1, term_months: 12, usd_per_hour: 1.09}]\n"
+        "  monthly: {everybody: true, teams: [vision]}\n"
+    )
+    assert [line for line in describe(load_text(file)) if line.startswith("reports")] == [
+        "reports cost per epoch, 1000 requests",
+        "reports commitments an.g1.l40s.kube.x1 12 months 1.09 USD",
+        "reports sent monthly to everybody, vision",
+    ]
+    assert not [line for line in describe(load_text(one_pool())) if line.startswith("reports")]

@@ -12,7 +12,7 @@ from receiver.core.attribution import attribute
 from receiver.core.budget import BudgetStage, month_of
 from receiver.core.cost import spend
 from receiver.core.memory import NodeLife
-from receiver.core.policy import Billing, Budget, BudgetChange, Policy, Scope
+from receiver.core.policy import Anchor, Billing, Budget, BudgetChange, Policy, Rounding, Scope
 from receiver.core.report.amounts import Subtotal
 from receiver.core.report.document import document_of
 from receiver.core.report.lines import PaidFor
@@ -265,7 +265,12 @@ def test_days_are_those_of_the_budgets_zone_through_a_change_of_its_clock() -> N
 
 owners = st.sampled_from([Owner(), Owner(team="vision"), Owner(team="search", project="p")])
 sizes = st.sampled_from([L40S, H100, A100_X8])
-billings = st.builds(Billing, granularity=st.sampled_from([timedelta(seconds=1), timedelta(minutes=1), HOUR]))
+billings = st.builds(
+    Billing,
+    granularity=st.sampled_from([timedelta(seconds=1), timedelta(minutes=1), HOUR]),
+    rounding=st.sampled_from(list(Rounding)),
+    anchor=st.sampled_from(list(Anchor)),
+)
 prices = st.one_of(st.none(), st.decimals("0.10", "20", places=4))
 
 
@@ -298,6 +303,8 @@ def test_in_every_month_the_parts_add_up_and_ratios_are_ratios(
     if now < MONTH.end:
         ledger, _ = spend(lives, MONTH.start, now, policy.billing)
         assert everybody.everything.total.usd == attributed_cents(ledger)
+    exact = sum((share.usd for share in found_of(lives, usage, policy, now).attributed.shares), Decimal(0))
+    assert abs(sum((day.usd for day in everybody.days), Decimal(0)) - exact) < Decimal("0.000001")
     found = a_report(lives, usage, team, policy=policy, now=now)
     whole = sum((line.usd for line in found.lines), Decimal(0))
     assert found.everything.total.usd == whole
