@@ -9,7 +9,7 @@ import pytest
 
 from receiver.core.policy import Budget
 from receiver.core.report.document import document_of
-from receiver.core.report.policy import ReportPolicy
+from receiver.core.report.policy import ReportPolicy, UnitOfWork
 from receiver.core.report.report import Report
 from receiver.core.usage import Owner
 from receiver.reports.table import COLUMNS, as_csv
@@ -47,7 +47,8 @@ def test_no_line_of_a_simulated_month_is_longer_than_80_columns(team: str | None
 
 def test_long_names_do_not_widen_a_line_and_keep_both_their_ends() -> None:
     usage = [a_usage(workload=LONG, hours=6, owner=Owner(team="t" * 63), peak_memory=0.99)]
-    said = text(small(usage=usage).report())
+    units = (UnitOfWork(name="word " * 40, query="q"), UnitOfWork(name="w" * 200, query="q"))
+    said = text(small(usage=usage, policy=a_policy(reports=ReportPolicy(units=units))).report())
     assert [line for line in said.splitlines() if len(line) > 80] == []
     assert "research-and-d\N{HORIZONTAL ELLIPSIS}" in said
     assert shorter("abcdefghij", 5) == "ab\N{HORIZONTAL ELLIPSIS}ij"
