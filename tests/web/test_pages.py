@@ -35,7 +35,7 @@ def test_the_status_page_renders_without_any_pool() -> None:
 
 
 @pytest.mark.parametrize(
-    "missing", ["at", "mode", "pools", "budget", "sources", "signals", "misfits", "waiting", "waiting_total"]
+    "missing", ["at", "mode", "pools", "budget", "sources", "signals", "misfits", "waiting", "waiting_total", "charges"]
 )
 def test_the_status_page_renders_when_the_picture_lacks_a_part(missing: str) -> None:
     picture = {k: v for k, v in a_picture().items() if k != missing}
@@ -52,6 +52,7 @@ def test_a_picture_of_empty_parts_renders() -> None:
     picture: dict[str, Any] = {
         "pools": [{}],
         "budget": {},
+        "charges": {},
         "sources": [{}],
         "signals": [{}],
         "misfits": [{}],
@@ -143,6 +144,17 @@ def test_an_overspent_budget_still_fits_its_bar() -> None:
 )
 def test_a_budget_that_holds_says_what_that_means(stage: str, sentence: str) -> None:
     assert sentence in page(store=showing(budget={**a_picture()["budget"], "stage": stage}))
+
+
+def test_civos_charges_are_told_with_their_age_what_differs_and_what_has_no_price() -> None:
+    said = words(page())
+    assert "Civo's charges of 7 min ago : 1 node differs from the ledger by more than an hour" in said
+    assert "the account has cost $1,301.22, not counting dbaas-small" in said
+
+
+def test_charges_that_never_answered_say_why() -> None:
+    charges = {**a_picture()["charges"], "answered_at": None, "failure": "no answer within 30 s"}
+    assert "Civo's charges were never read. no answer within 30 s" in words(page(store=showing(charges=charges)))
 
 
 def test_a_cluster_without_a_budget_says_so() -> None:
