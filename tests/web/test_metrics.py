@@ -88,7 +88,7 @@ def test_policy_is_there_before_the_first_step() -> None:
     assert found[f'pool_info{{pool="{L40S}",pool_name="l40s",size="an.g1.l40s.kube.x1"}}'] == 1
     assert found[f'pool_nodes_max{{pool="{L40S}"}}'] == 8
     assert found[f'pool_nodes_min{{pool="{L40S}"}}'] == 0
-    assert found['budget_limit_usd{scope="cluster",name=""}'] == 5000
+    assert found['budget_limit_usd{name="",scope="cluster"}'] == 5000
     assert found['budget_threshold_ratio{stage="hold"}'] == 0.8
 
 
@@ -141,16 +141,18 @@ def test_utilization_is_told_where_it_was_read() -> None:
 
 def test_spend_is_told_in_usd() -> None:
     found = scraped()
-    assert found['budget_spent_usd{scope="cluster",name=""}'] == 3120.44
-    assert found['budget_spent_usd{scope="team",name="research"}'] == 80.5
-    assert found['budget_reserved_usd{scope="cluster",name=""}'] == 412.80
-    assert found['budget_forecast_burn_usd{scope="cluster",name=""}'] == 6100.5
-    assert found['budget_stage{scope="team",name="research",stage="hold"}'] == 1
-    assert found['budget_stage{scope="team",name="research",stage="stop"}'] == 0
+    assert found['budget_spent_usd{name="",scope="cluster"}'] == 3120.44
+    assert found['budget_spent_usd{name="research",scope="team"}'] == 80.5
+    assert found['budget_reserved_usd{name="",scope="cluster"}'] == 412.80
+    assert found['budget_forecast_burn_usd{name="",scope="cluster"}'] == 6100.5
+    assert found['budget_stage{name="research",scope="team",stage="hold"}'] == 1
+    assert found['budget_stage{name="research",scope="team",stage="stop"}'] == 0
 
 
 def test_without_a_budget_there_is_no_limit() -> None:
-    found = samples(text_of(FakeStore(picture=(a_picture(budget=None), NOW)), Policy(pools=a_policy().pools)))
+    found = samples(
+        text_of(FakeStore(picture=(a_picture(budget=None, budgets=[]), NOW)), Policy(pools=a_policy().pools))
+    )
     assert not [key for key in found if key.startswith("budget_")]
 
 
@@ -282,7 +284,7 @@ def test_there_are_no_created_series() -> None:
 
 def test_money_of_any_size_is_a_number() -> None:
     budget = {**a_picture()["budget"], "spent_usd": str(Decimal("123456789.01"))}
-    assert scraped(budgets=[budget])['budget_spent_usd{scope="cluster",name=""}'] == 123456789.01
+    assert scraped(budgets=[budget])['budget_spent_usd{name="",scope="cluster"}'] == 123456789.01
 
 
 PROMTOOL = shutil.which(
