@@ -103,7 +103,7 @@ def _work(report: Row) -> Iterator[str]:
 
 
 def _rows_of(report: Row) -> Iterator[str]:
-    yield from _table("GPU KIND", report["kinds"], "before the ledger" if report["paid_for"]["seeded"]["usd"] else "?")
+    yield from _table("GPU KIND", report["kinds"], "before the ledger began")
     if report["team"] is None:
         yield from _table("TEAM (what it held)", report["teams"], "(no label)")
 

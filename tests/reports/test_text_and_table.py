@@ -86,6 +86,13 @@ def test_a_month_under_way_says_until_when() -> None:
     assert "everybody - so far, until 2026-10-01 07:30 UTC" in text(month.report(now=at(7.5)))
 
 
+def test_what_was_spent_before_the_ledger_began_is_a_line_and_a_row() -> None:
+    said = text(small().report(seeded=Decimal("40.00")))
+    assert "cost                $50.32 for 8.0 GPU-hours" in said
+    assert "  seeded                  $40.00        0.0 h  from before this ledger began" in said
+    assert "before the ledger began               0.0        $40.00        $0.00           -" in said
+
+
 def test_a_size_without_a_price_is_the_first_thing_that_is_said() -> None:
     month = small(lives=[a_life(lasts=8), a_life("i-2", size=H100, price_usd_per_hour=None)])
     assert f"MISSING in every amount: nodes of {H100}, which have no price." in text(month.report()).splitlines()[2]

@@ -44,7 +44,7 @@ def test_a_decisions_words_are_escaped() -> None:
     assert html.count("&lt;script&gt;") >= 6
 
 
-@pytest.mark.parametrize("path", ["/", "/decisions/42", "/nothing"])
+@pytest.mark.parametrize("path", ["/", "/decisions/42", "/costs", "/nothing"])
 def test_pages_have_no_script_no_inline_style_and_a_policy_that_forbids_them(path: str) -> None:
     response = Bench(store=a_full_store()).client().get(path)
     policy = response.headers["Content-Security-Policy"]
