@@ -73,7 +73,8 @@ def keep_books(
     """
     held, seed = memory.charged, memory.seed
     asked: Charged | None = None
-    if accounts is not None and is_due(held, month.name, now, urgent=seed is None):
+    awaited = seed is None and policy.budget is not None
+    if accounts is not None and is_due(held, month.name, now, urgent=awaited):
         held = asked = _ask(accounts, held, month, now)
     compared: Comparison | None = None
     if held is not None and held.month == month.name:
@@ -84,7 +85,7 @@ def keep_books(
     seed = made or seed
     seeded, unpriced = seeded_usd(seed, policy, month.name)
     unknown = ""
-    if seed is None and accounts is not None and policy.budget is not None:
+    if awaited and seed is None and accounts is not None:
         unknown = _why_unknown(held, nodes_seen=nodes_seen)
     return Books(
         compared=compared,

@@ -112,8 +112,9 @@ def _compare_size(
         else:
             lines.append(frame.difference(size, life.name, [life], group, _why(life, group, frame)))
     spare_hours = frame.charged(spare)
-    if spare and alone and not mine:  # labels are no names here
-        spare_hours = max(Decimal(0), spare_hours - frame.kept(alone))
+    settled = [x for x in alone if frame.at - x.created_at >= LAG]  # younger ones need not be charged yet
+    if spare and settled and not mine:  # labels are no names here
+        spare_hours = max(Decimal(0), spare_hours - frame.kept(settled))
         if abs(frame.charged(spare) - frame.kept(alone)) <= max(len(spare), len(alone)):
             equal = min(len(spare), len(alone))
         else:

@@ -193,6 +193,12 @@ def test_where_no_label_is_a_name_the_sums_are_compared() -> None:
     assert more.sizes[0].spare_hours == 11
 
 
+def test_young_nodes_that_are_not_charged_yet_take_nothing_off_what_others_were_charged() -> None:
+    found = a_comparison([a_charge(label="gone before")], [a_life(467, None)], began=None)
+    assert [d.cause for d in found.differences] == [Cause.NOT_CHARGED_YET, Cause.BEFORE_LEDGER]
+    assert found.sizes[0].spare_hours == 4
+
+
 def test_where_one_label_is_a_name_others_are_not_made_up_for_by_their_sum() -> None:
     records = [a_charge(), a_charge(20, 28, 8, label="theirs")]
     found = a_comparison(records, [a_life(), a_life(20, 28, name="ours")])
