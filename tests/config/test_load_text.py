@@ -16,6 +16,7 @@ from receiver.core.policy import (
     Budget,
     ChargePrice,
     Fallback,
+    KeepUntil,
     Limits,
     Policy,
     Pool,
@@ -42,6 +43,8 @@ billing:
   {granularity: 1m, rounding: floor_min_one, anchor: clock, removal_margin: 10s, charges_tolerance_usd: 25}
 limits: {max_gpus: 64, max_growth_per_hour: 32, max_removals_per_hour: 60}
 attribution: {team: example.com/team, project: project}
+overrides: {longest: 12h}
+keep_until: {namespaces: [ml], longest: 6h}
 pools:
   - name: l40s
     civo_pool_id: 5f3c
@@ -122,6 +125,8 @@ def test_every_key_reaches_the_policy() -> None:
             charges_tolerance_usd=Decimal(25),
         ),
         limits=Limits(max_gpus=64, max_growth_per_hour=32, max_removals_per_hour=60),
+        longest_override=timedelta(hours=12),
+        keep_until=KeepUntil(namespaces=frozenset({"ml"}), longest=timedelta(hours=6)),
         fallback=Fallback.KUBERNETES,
         heartbeat_interval=timedelta(seconds=30),
         attribution=Attribution(team="example.com/team", project="project"),
