@@ -124,6 +124,7 @@ def _pool(plan: PoolPlan) -> Pool:
         shrink_cooldown=timedelta(seconds=plan.shrink_cooldown),
         idle_for=timedelta(seconds=plan.idle_for),
         provision_timeout=timedelta(seconds=plan.provision_timeout),
+        budget_usd=None if plan.budget is None else Decimal(plan.budget),
         windows=() if plan.window is None else (_window(plan.window),),
     )
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from receiver.core.assign import assign
@@ -96,12 +97,17 @@ class Checks:
         unpriced = self._truth.unpriced(now)
         if unpriced:
             self.violated("2 budget", f"{what}: nobody knows what {', '.join(unpriced)} cost")
-        spent = self._truth.surely_spent(now)
-        reserved = sum(n * self._truth.unit(p) for p, n in counts.items()) + new * self._truth.unit(pool)
-        if spent >= budget.monthly_usd * budget.hold_at:
-            self.violated("2 budget", f"{what}: {spent:.2f} of {budget.monthly_usd} are spent, beyond the hold line")
-        elif spent + reserved > budget.monthly_usd * budget.stop_at:
-            self.violated("2 budget", f"{what}: {spent:.2f} spent and {reserved:.2f} next, of {budget.monthly_usd}")
+        mine = self._policy.pool(pool)
+        own = mine.budget_usd if mine is not None else None
+        for of, usd in ((None, budget.monthly_usd), *(((pool, own),) if own is not None else ())):
+            spent = self._truth.surely_spent(now, of)
+            running = sum(n * self._truth.unit(p) for p, n in counts.items() if of in (None, p))
+            reserved = running + new * self._truth.unit(pool)
+            whose = "2 budget" if of is None else "2 pool's budget"
+            if spent >= usd * budget.hold_at:
+                self.violated(whose, f"{what}: {spent:.2f} of {usd} are spent, beyond the hold line")
+            elif spent + reserved > usd * budget.stop_at:
+                self.violated(whose, f"{what}: {spent:.2f} spent and {reserved:.2f} next, of {usd}")
 
     def _asked_twice(self, what: str, pool: str, new: int) -> None:
         """Each node on its way and each new one must be for a pod of its own: the same pods are never bought for twice.
@@ -161,7 +167,11 @@ class Checks:
     def _floor(self, vm: VM, now: datetime) -> None:
         floor = min(self._truth.plans[vm.pool].min_nodes, self._truth.max_nodes(vm.pool, now))
         budget = self._policy.budget
-        stopped = budget is not None and self._truth.perhaps_spent(now) >= budget.monthly_usd
+        own = self._truth.plans[vm.pool].budget
+        stopped = budget is not None and (
+            self._truth.perhaps_spent(now) >= budget.monthly_usd
+            or (own is not None and self._truth.perhaps_spent(now, vm.pool) >= Decimal(own))
+        )
         left = self.counted[vm.pool].nodes - 1
         node = self._truth.node_of(vm)
         works = vm.usable_at is not None and node is not None and node.ready  # one that does not is replaced

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from tests.faults.doors import PORTS
@@ -46,7 +47,7 @@ class Maker:
         return Scenario(
             seed=self.seed,
             start=dice.choice(STARTS),
-            pools=self.pools,
+            pools=self._with_budgets(budget),
             events=sorted(self.events, key=lambda e: e.at),
             troubled=self.troubled,
             ticks=[dice.choice([5, 10, 20, 30, 60, 90]) for _ in range(20)],
@@ -60,6 +61,17 @@ class Maker:
             mode="observe" if self.chance(0.04) else "act",
             packing=dice.choice(["most_allocated", "first_fit"]),
         )
+
+    def _with_budgets(self, budget: str | None) -> list[PoolPlan]:
+        """Some pools have a part of the budget of their own; by dice of their own, so that no other draw moves."""
+        dice = random.Random(f"budgets of {self.seed}")
+        if budget is None or dice.random() < 0.5:
+            return self.pools
+        parts = [dice.choice([None, None, 0.2, 0.5, 1.0]) for _ in self.pools]
+        return [
+            plan if part is None else replace(plan, budget=f"{float(budget) * part:.2f}")
+            for plan, part in zip(self.pools, parts, strict=True)
+        ]
 
     # --- what there is
 

@@ -14,8 +14,9 @@ from typing import Any
 class PoolPlan:
     """One pool, at Civo and in the policy. Durations are seconds, *price* USD per node-hour (None: unknown).
 
-    *window* is [from minute, to minute, max nodes] by the wall clock (UTC). *true_labels* are what its nodes really
-    carry where the configuration is wrong about them.
+    *budget* is its own allowance of a month in USD, where the scenario has one too. *window* is [from minute, to
+    minute, max nodes] by the wall clock (UTC). *true_labels* are what its nodes really carry where the configuration is
+    wrong about them.
     """
 
     name: str
@@ -33,6 +34,7 @@ class PoolPlan:
     grow_cooldown: int = 30
     shrink_cooldown: int = 60
     window: list[int] | None = None
+    budget: str | None = None
 
     @property
     def id(self) -> str:

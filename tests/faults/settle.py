@@ -8,6 +8,7 @@ for a day and that is told).
 """
 
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from receiver.ports import CORDON_ANNOTATION
@@ -134,8 +135,15 @@ def _budget_is_tight(run: "Run") -> bool:
     now = run.clock()
     if truth.perhaps_unpriced(now):
         return True
-    spent = truth.perhaps_spent(now)
-    reserved = sum(c.nodes * truth.unit(p) for p, c in truth.count(now).items())
+    counts = truth.count(now)
     widest = max((p.gang_size for p in run.world.active_pods.values() if p.requests), default=1)
-    most = max(truth.unit(p.id) * max(widest, _rest(p)) for p in run.scenario.pools)
-    return spent >= budget.monthly_usd * budget.hold_at or spent + reserved + most > budget.monthly_usd * budget.stop_at
+    plans = run.scenario.pools
+    purses: list[tuple[str | None, Decimal]] = [(None, budget.monthly_usd)]
+    purses += [(p.id, Decimal(p.budget)) for p in plans if p.budget is not None]
+    for of, usd in purses:
+        spent = truth.perhaps_spent(now, of)
+        reserved = sum(c.nodes * truth.unit(p) for p, c in counts.items() if of in (None, p))
+        most = max(truth.unit(p.id) * max(1, widest, _rest(p)) for p in plans if of in (None, p.id))
+        if spent >= usd * budget.hold_at or spent + reserved + most > usd * budget.stop_at:
+            return True
+    return False

@@ -42,7 +42,10 @@ def _smaller(world: Scenario) -> Iterator[Scenario]:
         yield replace(world, limits={k: v for k, v in world.limits.items() if k != key})
     for key in world.behaviour:
         yield replace(world, behaviour={k: v for k, v in world.behaviour.items() if k != key})
+    for pool in world.pools:
+        if pool.budget is not None:
+            yield replace(world, pools=[replace(p, budget=None) if p is pool else p for p in world.pools])
     if world.budget is not None:
-        yield replace(world, budget=None)
+        yield replace(world, budget=None, pools=[replace(p, budget=None) for p in world.pools])
     if world.timings.get("jitter"):
         yield replace(world, timings={**world.timings, "jitter": 0})

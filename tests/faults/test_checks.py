@@ -3,11 +3,14 @@
 import pytest
 
 from receiver.adapters.store import SqlStore
+from receiver.core.budget import Budgets, BudgetView
+from receiver.core.policy import Scope
 from receiver.ports import Did, Receipt
 from receiver.replay.ports import WorldCloud, WorldCluster
 from receiver.replay.world import World
 from tests.faults.campaign import judge
 from tests.faults.generate import scenario
+from tests.faults.scenario import Event, PoolPlan, Scenario
 
 WORLDS = 40
 
@@ -63,3 +66,25 @@ def test_a_gpu_pod_that_is_evicted_without_consent_is_seen(emptied: SqlStore, mo
 
     monkeypatch.setattr(WorldCluster, "cordon", cordon)
     assert first_violation(emptied, "1 evictions")
+
+
+def test_growth_beyond_a_pools_own_budget_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = PoolPlan(name="l40s", resources={"nvidia.com/gpu": 1}, max_nodes=3, budget="1.00")
+    job = {"id": "j0", "seconds": 600, "pods": 1, "each": 1, "resource": "nvidia.com/gpu"}
+    world = Scenario(
+        seed=1,
+        start="2026-11-20T12:00:00+00:00",
+        pools=[pool],
+        events=[Event(at=10, kind="job", what=job)],
+        troubled=120,
+        ticks=[10],
+        budget="1000",
+    )
+    assert judge(world, emptied).message == ""
+    real = Budgets.touched
+
+    def touched(self: Budgets, pool: str, teams: frozenset[str] = frozenset()) -> tuple[BudgetView, ...]:
+        return tuple(view for view in real(self, pool, teams) if view.scope is not Scope.POOL)
+
+    monkeypatch.setattr(Budgets, "touched", touched)
+    assert judge(world, emptied).message.startswith("2 pool's budget")

@@ -92,21 +92,22 @@ class Truth:
         price = self.plans[pool].price
         return Decimal(price or 0) * self.scenario.granularity / 3600
 
-    def spent(self, now: datetime, late: timedelta | None = None) -> Decimal:
+    def spent(self, now: datetime, late: timedelta | None = None, pool: str | None = None) -> Decimal:
         """USD for every unit that the instances Civo ever listed to us have begun this month, as of *now*.
 
-        *late* is by how much we may have seen them go too late; without it, they were seen too early by the skew.
+        *pool* counts those of one pool alone. *late* is by how much we may have seen them go too late; without it, they
+        were seen too early by the skew.
         """
-        seen, month = self.seen.values(), _month_start(now)
+        seen, month = [vm for vm in self.seen.values() if pool in (None, vm.pool)], _month_start(now)
         return sum((self._units(vm, month, now, late) * self.unit(vm.pool) for vm in seen), Decimal(0))
 
-    def perhaps_spent(self, now: datetime) -> Decimal:
+    def perhaps_spent(self, now: datetime, pool: str | None = None) -> Decimal:
         """The most that the ledger may say: it saw each node go a tick too late, and by a wrong clock."""
-        return max(self.spent(at, late=self._late) for at in (now, now + self.skew))
+        return max(self.spent(at, self._late, pool) for at in (now, now + self.skew))
 
-    def surely_spent(self, now: datetime) -> Decimal:
+    def surely_spent(self, now: datetime, pool: str | None = None) -> Decimal:
         """The least that the ledger may say: clocks were wrong by *skew* at most, in either direction."""
-        return min(self.spent(now - self.skew), self.spent(now)) if self.skew else self.spent(now)
+        return min(self.spent(at, pool=pool) for at in (now - self.skew, now))
 
     def unpriced(self, now: datetime) -> list[str]:
         """The nodes of this month without a price: with one of them nobody knows what was spent."""
