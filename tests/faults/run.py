@@ -70,7 +70,7 @@ class Run:
         self._beat_at: datetime | None = None
         self._idle_steps: deque[datetime] = deque(maxlen=SPINNING_STEPS)  # those that wrote nothing, since one did
         self._targets: dict[str, tuple[int, str]] = {}
-        self.raised_during_removal: set[str] = set()  # pools
+        self.raised_during_removal: set[str] = set()  # pools in which somebody built nodes then
         self._boot()
 
     def clock(self) -> datetime:
@@ -222,11 +222,8 @@ class Run:
     def _happen(self, event: Event) -> None:
         self._say(f"* {event.kind} {event.what}" + (f" (before {event.call})" if event.call else ""))
         self.tally.counts["events"] += 1
-        if (
-            event.kind == "count"
-            and event.what["by"] > 0
-            and "-retire-" in self.checks.open.get(event.what["pool"], "")
-        ):
+        of = self.checks.open.get(event.what.get("pool", ""), "")
+        if "-retire-" in of and (event.kind == "recycle" or (event.kind == "count" and event.what["by"] > 0)):
             self.raised_during_removal.add(event.what["pool"])
         self.happenings.happen(event.kind, event.what)
 
