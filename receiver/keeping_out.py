@@ -62,12 +62,11 @@ def _changes(wanted: Intent, found: KeptOut, cluster: Cluster) -> Iterator[Chang
 
 
 def _looks_all_the_same(work: Work) -> bool:
-    """True once a minute where means are configured, and in a first step: a store may have forgotten what is held."""
+    """True once a minute where means are configured: a store may have forgotten what is held."""
     kept, budget = work.store.snapshot(), work.policy.budget
-    if kept is None:
-        return True
-    configured = budget is not None and bool(budget.keep_out.namespaces or budget.keep_out.cluster_queues)
-    return configured and kept[1].replace(second=0, microsecond=0) != work.now.replace(second=0, microsecond=0)
+    if budget is None or not (budget.keep_out.namespaces or budget.keep_out.cluster_queues):
+        return False
+    return kept is None or kept[1].replace(second=0, microsecond=0) != work.now.replace(second=0, microsecond=0)
 
 
 def _asks_kueue(before: tuple[str, ...], work: Work) -> bool:

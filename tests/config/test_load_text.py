@@ -16,6 +16,7 @@ from receiver.core.policy import (
     Budget,
     ChargePrice,
     Fallback,
+    KeepOut,
     KeepUntil,
     Limits,
     Policy,
@@ -38,7 +39,9 @@ heartbeat_interval: 30s
 webhook: {max_bytes: 1048576}
 budget:
   {monthly_usd: 5000, timezone: Europe/London, warn_at: 0.4, hold_at: 0.75, stop_at: 0.95,
-  spent_usd_stated: {month: 2026-11, usd: 1200.50}}
+  spent_usd_stated: {month: 2026-11, usd: 1200.50},
+  account_usd: 9000, teams: {research: 1000.50}, passing_priority_classes: [production],
+  hold: {namespaces: [ml, batch], kueue_cluster_queues: [gpus]}}
 billing:
   {granularity: 1m, rounding: floor_min_one, anchor: clock, removal_margin: 10s, charges_tolerance_usd: 25}
 limits: {max_gpus: 64, max_growth_per_hour: 32, max_removals_per_hour: 60}
@@ -60,6 +63,7 @@ pools:
     utilization: {high: 0.80, low: 0.40}
     idle_for: 1d
     provision_timeout: 25m
+    budget_usd: 250
     windows:
       - name: nights
         location: Europe/London
@@ -106,6 +110,7 @@ def test_every_key_reaches_the_policy() -> None:
         idle_for=timedelta(days=1),
         provision_timeout=timedelta(minutes=25),
         windows=(nights,),
+        budget_usd=Decimal(250),
     )
     assert settings.policy == Policy(
         pools=(pool,),
@@ -116,6 +121,10 @@ def test_every_key_reaches_the_policy() -> None:
             hold_at=Decimal("0.75"),
             stop_at=Decimal("0.95"),
             stated=Stated(month="2026-11", usd=Decimal("1200.50")),
+            account_usd=Decimal(9000),
+            teams={"research": Decimal("1000.50")},
+            passing=frozenset({"production"}),
+            keep_out=KeepOut(namespaces=("ml", "batch"), cluster_queues=("gpus",)),
         ),
         billing=Billing(
             granularity=timedelta(minutes=1),

@@ -68,6 +68,16 @@ def test_before_the_hold_line_nothing_is_kept_out(store: Store) -> None:
     assert life.writes("keep_out", "hold_queue") == []
 
 
+def test_where_no_means_are_configured_nothing_is_even_asked(store: Store) -> None:
+    life = a_life(store)
+    budget = life.policy.budget
+    assert budget is not None
+    life.policy = replace(life.policy, budget=replace(budget, keep_out=KeepOut()))
+    life.cluster.fail_next(WontWork("forbidden", code="http_403"), "kept_out")
+    beyond_the_hold(life)
+    assert not any("New GPU work" in title for title in life.notices())
+
+
 def test_when_the_hold_ends_everything_is_as_it_was(store: Store) -> None:
     life = raised(beyond_the_hold(a_life(store)))
     life.step()
