@@ -9,14 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from receiver.core.allowance import RULES, Allowance
 from receiver.core.bounds import BoundsInForce
 from receiver.core.budget import Budgets, BudgetView, teams_of, views
 from receiver.core.capacity import (
     NOT_ALLOWED,
     OPENED,
-    RULES,
     USABLE,
-    Allowance,
     Bin,
     Held,
     Tally,

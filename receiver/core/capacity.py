@@ -4,17 +4,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from decimal import Decimal
 
 from receiver.core.actions import ActionKind, VictimStage
 from receiver.core.bounds import BoundsInForce, bounds_of
-from receiver.core.budget import Budgets, BudgetView, Key, passes_hold, teams_of
-from receiver.core.cost import unit_price
+from receiver.core.budget import BudgetView, Key
 from receiver.core.counts import undone_by_others
 from receiver.core.demand import IGNORED_NAMESPACES, take
 from receiver.core.model import ON_ITS_WAY, CordonedBy, Facts, Node, PoolState, SignalAction, Stage
 from receiver.core.pods import Workload
-from receiver.core.policy import Policy, Pool, Scope
+from receiver.core.policy import Pool
 from receiver.core.provisioning import probes_left, stuck_on_the_way, unlisted_too_long
 
 Requests = tuple[tuple[str, int], ...]
@@ -168,100 +166,6 @@ class Tally:
 LONGEST_GROWTH_BACKOFF = timedelta(hours=1)
 LONGEST_REMOVAL_BACKOFF = timedelta(hours=25)
 SHORT_LOSS = timedelta(minutes=3)
-RULES = ("within_budget", "within_maximum", "within_limits")
-
-
-class Allowance:
-    """What all pools share while nodes are opened: the money of every budget, GPUs, growth per hour."""
-
-    def __init__(self, facts: Facts, policy: Policy, budgets: Budgets, *, closed: bool = False) -> None:
-        limits = policy.limits
-        self.policy = policy
-        self.budgets = budgets
-        self.closed = closed  # nothing may be opened at all
-        self.left: dict[Key, Decimal] = {view.key: view.left for view in budgets.views}
-        self._unit = {
-            p.id: None if p.price_usd_per_hour is None else unit_price(p.price_usd_per_hour, policy.billing)
-            for p in policy.pools
-        }
-        self._teams_matter = any(view.scope is Scope.TEAM for view in budgets.views)
-        self._of_pools = {p.id: budgets.touched(p.id) for p in policy.pools}
-        existing = sum(
-            max(s.required, len(s.living)) * (p.gpus_per_node if (p := policy.pool(s.pool)) else 0) for s in facts.pools
-        )
-        self.gpus = None if limits.max_gpus is None else max(0, limits.max_gpus - existing)
-        per_hour = limits.max_growth_per_hour
-        self.nodes = None if per_hour is None else max(0, per_hour - facts.grown_last_hour)
-
-    def _touched(self, tally: Tally, workload: Workload | None) -> tuple[BudgetView, ...]:
-        """The budgets that must cover a node of the tally's pool for *workload* (None: for floor or standby)."""
-        if workload is None or not self._teams_matter:
-            return self._of_pools[tally.pool.id]
-        return self.budgets.touched(tally.pool.id, teams_of(workload, self.policy))
-
-    def refusing(self, tally: Tally, count: int, workload: Workload | None) -> BudgetView | None:
-        """The first budget that does not cover *count* more nodes of the tally's pool, or None."""
-        unit = self._unit[tally.pool.id]
-        passing = workload is not None and passes_hold(workload, self.policy)
-        for view in self._touched(tally, workload):
-            if unit is None or view.closed_to(passing=passing) or count * unit > self.left[view.key]:
-                return view
-        return None
-
-    def passes(self, tally: Tally, count: int, workload: Workload | None = None) -> int:
-        """How many of the three checks (in order) *count* more nodes of the tally's pool pass; 3 is all."""
-        if self.closed or self.refusing(tally, count, workload) is not None:
-            return 0
-        if tally.state.required + tally.within[2] + count > tally.bounds.max_nodes:
-            return 1
-        gpus_fit = self.gpus is None or count * tally.pool.gpus_per_node <= self.gpus
-        rate_fits = self.nodes is None or count <= self.nodes
-        return 3 if gpus_fit and rate_fits else 2
-
-    def mark(self) -> tuple[dict[Key, Decimal], int | None, int | None]:
-        """What is left now."""
-        return dict(self.left), self.gpus, self.nodes
-
-    def return_to(self, left: tuple[dict[Key, Decimal], int | None, int | None]) -> None:
-        """Undo what was spent since *left* was marked."""
-        self.left, self.gpus, self.nodes = left
-
-    def reserve(self, team: str, usd: Decimal) -> None:
-        """Keep *usd* of a team's budget aside for nodes that its waiting work will hold."""
-        if (Scope.TEAM, team) in self.left:
-            self.left[Scope.TEAM, team] -= usd
-
-    def spend(self, tally: Tally, count: int, workload: Workload | None = None) -> None:
-        """Take *count* nodes out of what is shared."""
-        unit = self._unit[tally.pool.id]
-        if unit is not None:
-            for view in self._touched(tally, workload):
-                self.left[view.key] -= count * unit
-        if self.gpus is not None:
-            self.gpus -= count * tally.pool.gpus_per_node
-        if self.nodes is not None:
-            self.nodes -= count
-
-    def open(self, tally: Tally, why: str, count: int = 1, workload: Workload | None = None) -> int:
-        """Want *count* nodes more; returns how many checks they passed (3: they may be asked for)."""
-        passed = self.passes(tally, count, workload)
-        room = min(count, tally.room_left)
-        tally.counts[why] += count
-        for check in range(passed):
-            tally.within[check] += count
-        if passed == len(RULES):  # what a guardrail will hold must not use up what others may have
-            self.spend(tally, int(room), workload)
-        elif passed == 0:
-            self.refuse(tally, count, workload)
-        return passed
-
-    def refuse(self, tally: Tally, count: int, workload: Workload | None) -> None:
-        """Note which budget does not cover *count* more nodes of the tally's pool."""
-        view = self.refusing(tally, count, workload)
-        if view is not None and tally.pool.price_usd_per_hour is not None:  # that has a rule of its own
-            tally.uncovered.setdefault(view.key, view)
-            if workload is not None:
-                tally.refused.setdefault(workload.key, view.why_not())
 
 
 def open_tally(pool: Pool, facts: Facts) -> Tally:

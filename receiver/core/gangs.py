@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from receiver.core.capacity import COMING, RULES, Allowance, Bin, Held, Tally, is_full, new_bin
+from receiver.core.allowance import RULES, Allowance
+from receiver.core.capacity import COMING, Bin, Held, Tally, is_full, new_bin
 from receiver.core.demand import take
 from receiver.core.market import Matching, gang_kind
 from receiver.core.pods import Pod, Workload
