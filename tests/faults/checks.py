@@ -79,7 +79,7 @@ class Checks:
         new = target - counts[pool]
         self._limits(what, {**counts, pool: max(target, counts[pool])}, max(0, target - found.required), now)
         self._budget(what, counts, pool, max(0, new), now)
-        self._asked_twice(what, pool, target - max(counts[pool], self.counted[pool].coming))
+        self._asked_twice(what, pool, target - max(counts[pool], self.counted[pool].there))
 
     def _limits(self, what: str, counts: dict[str, int], new: int, now: datetime) -> None:
         limits = self._truth.scenario.limits

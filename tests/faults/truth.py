@@ -16,10 +16,12 @@ HALF_AN_HOUR = timedelta(minutes=30)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """One pool as Civo showed it: *nodes* that exist or are asked for, *coming* of them surely on their way."""
+    """One pool as Civo showed it: *nodes* that exist or are asked for (fewer where a removal may not be counted yet),
+    *there* that exist or that Civo took on, *coming* of them surely on their way."""
 
     required: int
     nodes: int
+    there: int
     coming: int
 
 
@@ -57,6 +59,7 @@ class Truth:
             counted[pool.id] = Counted(
                 required=pool.required,
                 nodes=max(len(listed), pool.required - self._uncounted(pool.id, now)),
+                there=len(listed) + len(pool.coming),
                 coming=len(on_the_way),
             )
         return counted
