@@ -1,14 +1,27 @@
 """What every test shares."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import structlog
 
-# One canonical line per step is right for production and drowns a failing test's report.
-structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
-
 FIGURE = "figure"
+
+
+def silence() -> None:
+    """One canonical line per step is right for production and drowns a failing test's report."""
+    structlog.reset_defaults()
+    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
+
+
+silence()
+
+
+@pytest.fixture(autouse=True)
+def _silent_again() -> Iterator[None]:
+    """What a test that started the whole program made of the log ends with it."""
+    yield
+    silence()
 
 
 @pytest.fixture
