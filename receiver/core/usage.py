@@ -22,7 +22,7 @@ def workload_name(namespace: str, controller: str, pod: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What one workload held of one instance within one calendar month of the budget's zone.
+    """What one workload of one owner held of one instance within one calendar month of the budget's zone.
 
     *month* (``2026-11``) is that in which the paid unit began, so that usage and cost fall into the same month.
     *workload* is ``namespace/Kind/name`` of the controller of its pods (of the pod itself if there is none).

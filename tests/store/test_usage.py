@@ -71,6 +71,20 @@ def test_months_nodes_and_workloads_are_kept_apart(store: SqlStore) -> None:
     assert store.usage("2026-12") == (usage(month="2026-12"),)
 
 
+@pytest.mark.parametrize("other", [replace(OWNER, team="search"), replace(OWNER, cost_center="43"), Owner()])
+def test_who_uses_a_name_again_does_not_take_over_what_it_held_before(store: SqlStore, other: Owner) -> None:
+    theirs = usage(owner=other, held=5.0)
+    store.account(Accounting(usage=(FULL,)), None, NOW)
+    store.account(Accounting(usage=(theirs,)), NOW, after(minutes=1))
+    store.account(Accounting(usage=(usage(held=1.0),)), after(minutes=1), after(minutes=2))
+    assert {row.owner: row.held for row in store.usage("2026-11")} == {OWNER: 61.0, other: 5.0}
+
+
+def test_who_comes_again_with_another_priority_keeps_both_apart(store: SqlStore) -> None:
+    store.account(Accounting(usage=(FULL, usage(priority_class="batch", held=5.0))), None, NOW)
+    assert {row.priority_class: row.held for row in store.usage("2026-11")} == {"urgent": 60.0, "batch": 5.0}
+
+
 def test_time_that_somebody_else_counted_is_not_counted_again(store: SqlStore, url: str) -> None:
     other = open_store(url)
     store.account(Accounting(usage=(FULL,)), None, NOW)

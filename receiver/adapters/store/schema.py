@@ -154,19 +154,19 @@ drifts = Table(  # required counts that somebody else changed
     Index("drifts_by_at", "at"),
 )
 
-usage = Table(  # what each workload held of each node, by the month in which the paid unit began
+usage = Table(  # what each workload held of each node, by the month in which the paid unit began; a name is used again
     "usage",
     metadata,
     Column("month", PlainText, primary_key=True),
     Column("instance", PlainText, primary_key=True),
     Column("workload", PlainText, primary_key=True),
     Column("namespace", PlainText, nullable=False),
-    Column("team", PlainText, nullable=False),
-    Column("project", PlainText, nullable=False),
-    Column("workload_class", PlainText, nullable=False),
-    Column("environment", PlainText, nullable=False),
-    Column("cost_center", PlainText, nullable=False),
-    Column("priority_class", PlainText, nullable=False),
+    Column("team", PlainText, primary_key=True),
+    Column("project", PlainText, primary_key=True),
+    Column("workload_class", PlainText, primary_key=True),
+    Column("environment", PlainText, primary_key=True),
+    Column("cost_center", PlainText, primary_key=True),
+    Column("priority_class", PlainText, primary_key=True),
     Column("held", Float, nullable=False),
     Column("measured", Float, nullable=False),
     Column("idle", Float, nullable=False),

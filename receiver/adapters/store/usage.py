@@ -1,4 +1,7 @@
-"""What workloads held of the nodes: added up per month, instance and workload, and never twice for the same time."""
+"""What workloads held of the nodes: added up per month, instance, workload and owner, never twice for the same time.
+
+The owner is in the key because names are used again: two teams may run a Job of one name on one node in one month.
+"""
 
 from dataclasses import asdict
 from datetime import datetime
@@ -53,7 +56,7 @@ def account(connection: Connection, accounting: Accounting, since: datetime | No
 
 def of_month(connection: Connection, month: str) -> tuple[Usage, ...]:
     """The usage of *month*."""
-    statement = select(usage).where(usage.c.month == month).order_by(usage.c.instance, usage.c.workload)
+    statement = select(usage).where(usage.c.month == month).order_by(*usage.primary_key)
     found = connection.execute(statement).mappings()
     return tuple(Usage(**{n: v for n, v in row.items() if n not in OWNER}, owner=_owner(row)) for row in found)
 

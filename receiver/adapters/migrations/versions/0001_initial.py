@@ -171,17 +171,11 @@ def _pools() -> None:
     op.create_index("drifts_by_at", "drifts", ["at"])
 
 
-def _whose() -> list[sa.Column[str]]:
-    names = (
-        "namespace",
-        "team",
-        "project",
-        "workload_class",
-        "environment",
-        "cost_center",
-        "priority_class",
-    )
-    return [sa.Column(name, sa.Text, nullable=False) for name in names]
+def _whose(*, key: bool = False) -> list[sa.Column[str]]:
+    """Whose a row is; with *key* all but the namespace, which the workload's name begins with, are in the key."""
+    names = ("team", "project", "workload_class", "environment", "cost_center", "priority_class")
+    owner = [sa.Column(name, sa.Text, primary_key=key, nullable=False) for name in names]
+    return [sa.Column("namespace", sa.Text, nullable=False), *owner]
 
 
 def _usage() -> None:
@@ -190,7 +184,7 @@ def _usage() -> None:
         sa.Column("month", sa.Text, primary_key=True),
         sa.Column("instance", sa.Text, primary_key=True),
         sa.Column("workload", sa.Text, primary_key=True),
-        *_whose(),
+        *_whose(key=True),
         sa.Column("held", sa.Float, nullable=False),
         sa.Column("measured", sa.Float, nullable=False),
         sa.Column("idle", sa.Float, nullable=False),
