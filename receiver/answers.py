@@ -5,11 +5,14 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
+import structlog
+
 from receiver.core.memory import Memory
 from receiver.core.model import PoolState, Source, SourceState, Stage
 from receiver.core.policy import Policy
 from receiver.ports import Store, TelemetryFacts, TryLater, WontWork
 
+log = structlog.get_logger("receiver")
 T = TypeVar("T")
 MISSED_HEARTBEATS = 3
 COVERAGE_NEEDED = 0.8  # share of usable nodes whose GPUs must report before their activity is believed
@@ -24,6 +27,11 @@ def ask(source: Source, question: Callable[[], T] | None, states: dict[Source, S
         answer = question()
     except (TryLater, WontWork) as error:
         states[source] = SourceState(source=source, up=False, at=now, detail=str(error))
+        return None
+    except Exception as error:  # an answer that nobody foresaw must not stop every pool for good
+        log.exception("an answer was not understood", source=source.value)
+        detail = f"its answer was not understood ({type(error).__name__}); the log has where"
+        states[source] = SourceState(source=source, up=False, at=now, detail=detail)
         return None
     states[source] = SourceState(source=source, up=True, at=now)
     return answer

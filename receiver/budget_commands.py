@@ -47,7 +47,10 @@ def _whose(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _asked(given: dict[str, Any]) -> dict[str, str]:
-    named = [(scope, given[scope]) for scope in ("pool", "team") if given[scope]]
+    named = [(scope, given[scope]) for scope in ("pool", "team") if given[scope] is not None]
+    for scope, name in named:
+        if not name.strip():
+            raise click.UsageError(f"--{scope} is empty: name the {scope} (is a variable unset?)")
     if len(named) + given["account"] > 1:
         raise click.UsageError("name one budget: --pool, --team or --account, or none of them for the cluster's")
     scope, name = named[0] if named else ("account" if given["account"] else "cluster", "")

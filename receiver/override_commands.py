@@ -50,7 +50,9 @@ every_pool = click.option("--all", "every_pool", is_flag=True, help="Every pool.
 
 
 def _set(kind: str, pool: str | None, nodes: int | None, given: dict[str, Any]) -> None:
-    asked = {"kind": kind, "pool": pool or EVERY_POOL, "why": given["why"], "who": given["who"]}
+    if pool is not None and not pool.strip():
+        raise click.UsageError("POOL is empty: name the pool (is a variable unset?)")
+    asked = {"kind": kind, "pool": EVERY_POOL if pool is None else pool, "why": given["why"], "who": given["who"]}
     more = {"nodes": nodes, "for": given["length"], "until": given["until"]}
     body = {**asked, **{key: value for key, value in more.items() if value is not None}}
     with server(as_json=given["as_json"]) as api:

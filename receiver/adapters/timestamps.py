@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 
 def moment(text: object) -> datetime | None:
-    """Return the RFC 3339 time *text* in UTC, or None when it is none.
+    """Return the RFC 3339 time *text* in UTC, or None when it is none, or none that UTC can say.
 
     Digits beyond microseconds are dropped (Go writes nanoseconds); a time without a zone is UTC. Go's zero
     time, year 1, stands for "no time" and gives None.
@@ -13,8 +13,8 @@ def moment(text: object) -> datetime | None:
         return None
     try:
         parsed = datetime.fromisoformat(text.strip())
-    except ValueError:
+        if parsed.year <= 1:
+            return None
+        return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
+    except (ValueError, OverflowError):  # the last day of year 9999, west of Greenwich
         return None
-    if parsed.year <= 1:
-        return None
-    return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)

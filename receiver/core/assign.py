@@ -249,8 +249,8 @@ def _where_to_buy(fitting: Sequence[Tally], allowance: Allowance, workload: Work
 
 
 def _hold_floor(tally: Tally, allowance: Allowance) -> None:
-    """Open nodes up to the floor, each checked by itself."""
-    for _ in range(tally.bounds.min_nodes - tally.state.required - tally.counts["demand"]):
+    """Open nodes up to the floor, each checked by itself; wanted ones that the checks leave out are no floor."""
+    for _ in range(tally.bounds.min_nodes - tally.state.required - tally.within[-1]):
         allowance.open(tally, "floor")
         tally.add(Bin(pool=tally.pool.id, instance=None, free=dict(tally.pool.resources)))
 

@@ -19,6 +19,7 @@ from receiver.core.usage import Unwatched, Usage
 
 K = TypeVar("K")
 CENT = Decimal("0.01")
+FINEST = Decimal("1E-12")  # USD: finer than any bill, and sums of millions of them are exact
 UNLABELLED = "unlabelled"
 NO_CLASS = "none"  # a pod without a priority class
 
@@ -155,17 +156,20 @@ def _shared_out(
     # More than is offered is taken where rounding bills less than the node lived, or its pool offered less than it has.
     whole = max(offered, taken)
     known.append((Part.UNALLOCATED, whole - taken, None))
-    for part, seconds, row in known:
-        if seconds > 0:
-            yield Share(
-                part=part,
-                usd=usd * Decimal(seconds) / Decimal(whole),
-                seconds=seconds,
-                size=life.size,
-                pool=life.pool,
-                usage=row,
-                instance=life.instance,
-            )
+    given, taking = Decimal(0), [taker for taker in known if taker[1] > 0]
+    for number, (part, seconds, row) in enumerate(taking, start=1):
+        # Each has a finite share and the last one the rest: added up in whatever order, they are the cost itself.
+        share = usd - given if number == len(taking) else (usd * Decimal(seconds) / Decimal(whole)).quantize(FINEST)
+        given += share
+        yield Share(
+            part=part,
+            usd=share,
+            seconds=seconds,
+            size=life.size,
+            pool=life.pool,
+            usage=row,
+            instance=life.instance,
+        )
     if usd and not whole:  # nobody knows how many GPUs it has
         yield Share(part=Part.UNALLOCATED, usd=usd, seconds=0.0, size=life.size, pool=life.pool, instance=life.instance)
 

@@ -121,11 +121,11 @@ def _until(said: Mapping[str, Any], policy: Policy, now: datetime) -> datetime:
 def _moment(said: Any) -> datetime:
     try:
         moment = datetime.fromisoformat(said) if isinstance(said, str) else None
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise Problem(400, "until is no time with a zone", f"write it as RFC 3339 does, {MOMENT}", field="until")
-    return moment.astimezone(UTC)
+        if moment is not None and moment.tzinfo is not None:
+            return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise Problem(400, "until is no time with a zone", f"write it as RFC 3339 does, {MOMENT}", field="until")
 
 
 def _after(said: Any, now: datetime) -> datetime:

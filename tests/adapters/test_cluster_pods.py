@@ -211,6 +211,7 @@ def test_an_idle_shutdown_and_its_snooze_are_read() -> None:
         (IDLE_SHUTDOWN_ANNOTATION, "2 hours"),
         (IDLE_SHUTDOWN_ANNOTATION, "0s"),
         (KEEP_UNTIL_ANNOTATION, "tomorrow"),
+        (KEEP_UNTIL_ANNOTATION, "9999-12-31T23:59:59-08:00"),
         (GANG_SIZE_ANNOTATION, "-1"),
         (GANG_SIZE_ANNOTATION, "0"),
     ],

@@ -75,6 +75,11 @@ def test_two_budgets_at_once_are_a_wrong_command_line(url: str) -> None:
     assert (done.exit_code, "name one budget" in done.stderr) == (2, True)
 
 
+def test_a_variable_that_is_not_set_does_not_mean_the_clusters_budget(url: str, store: FakeStore) -> None:
+    done = budget(url, "set", "900", "--team", "", "--why", "x")
+    assert (done.exit_code, "--team is empty" in done.stderr, store.budget_changes) == (2, True, [])
+
+
 def test_what_the_server_refuses_is_said_with_the_remedy(url: str) -> None:
     done = budget(url, "set", "--why", "x", "--", "-5")
     assert done.exit_code == 2

@@ -75,6 +75,14 @@ def test_a_size_is_set_with_pool_nodes_who_why_and_how_long(url: str, store: Fak
     ]
 
 
+@pytest.mark.parametrize("arguments", [("ceiling", "", "0"), ("pause", "")])
+def test_a_variable_that_is_not_set_does_not_mean_every_pool(
+    url: str, store: FakeStore, arguments: tuple[str, ...]
+) -> None:
+    done = override(url, *arguments, *SAID)
+    assert (done.exit_code, "POOL is empty" in done.stderr, store.kept_overrides) == (2, True, {})
+
+
 @pytest.mark.parametrize("kind", ["pause", "snooze"])
 def test_one_pool_is_paused_or_snoozed(url: str, store: FakeStore, kind: str) -> None:
     assert override(url, kind, "l40s", *SAID).exit_code == 0

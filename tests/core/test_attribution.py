@@ -56,6 +56,13 @@ def test_what_a_workload_held_and_what_nobody_held_share_the_price() -> None:
     assert in_brief(told(gone, usage=[held(hours=0.5)])) == {("held", "vision"): "0.65", ("unallocated", ""): "1.93"}
 
 
+@pytest.mark.parametrize("sharers", [1, 3, 6, 7, 11])
+def test_half_a_cent_is_rounded_as_the_ledger_rounds_it_however_many_share_it(sharers: int) -> None:
+    gone = a_life(hours=1, gone_at=NOW, price_usd_per_hour=Decimal("1.295"))
+    usage = [held(f"job{n}", hours=1 / sharers) for n in range(sharers)]
+    assert sum(line.usd for line in told(gone, usage=usage, by=By.WORKLOAD)) == Decimal("1.30")
+
+
 def test_a_paid_hour_under_way_can_still_be_used() -> None:
     young = a_life(hours=0.25)
     found = in_brief(told(young, usage=[held(hours=0.25)]))

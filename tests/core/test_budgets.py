@@ -392,3 +392,10 @@ def test_a_team_without_a_budget_gets_what_it_would_get_without_a_team_that_is_s
     alone = run(replace(found, waiting=others), policy)[1]
     together = run(found, policy)[1]
     assert {name: d.target for name, d in together.items()} == {name: d.target for name, d in alone.items()}
+
+
+def test_work_that_a_budget_refuses_does_not_stand_in_the_way_of_the_floor() -> None:
+    policy = a_policy(a_pool(min_nodes=2), budget=a_budget(teams={"research": Decimal(1)}))
+    waiting = [of_team(f"p{n}", "research") for n in range(2)]
+    found = facts(a_state(), waiting=waiting, spend=spent(5, teams={"research": Decimal(1)}))
+    assert run(found, policy)[1]["l40s"].target == 2

@@ -1,17 +1,15 @@
 """The store that every life in memory writes to."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from receiver.adapters.store import open_store
 from receiver.ports import Store
+from tests.faults.stores import a_store
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """A real store in a file of its own."""
-    opened = open_store(f"sqlite:///{tmp_path}/ledger.db")
-    yield opened
-    opened.close()
+def store() -> Iterator[Store]:
+    """A real store in a file of its own, where waiting for the disk would prove nothing."""
+    with a_store() as opened:
+        yield opened

@@ -104,3 +104,15 @@ def test_two_kinds_of_pods_of_one_owner_that_fit_nowhere_are_each_told_once(stor
     life.pass_time(timedelta(seconds=2))
     life.run(10 * MINUTE)
     assert sorted(life.notices()) == ["No GPU pool can hold ml/master", "No GPU pool can hold ml/worker"]
+
+
+@pytest.mark.parametrize("source", ["cloud", "cluster", "telemetry", "alarms"])
+def test_an_answer_that_nobody_foresaw_makes_its_source_silent_and_ends_no_step(store: Store, source: str) -> None:
+    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life.submit(a_job())
+    getattr(life, source).fail_next(OverflowError("date value out of range"), "look")
+    facts = life.step().facts
+    silent = [s for s in facts.sources.values() if not s.up and "not understood (OverflowError)" in s.detail]
+    assert len(silent) == 1
+    life.run(timedelta(minutes=1))
+    assert life.required() == 1

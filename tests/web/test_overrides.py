@@ -166,6 +166,7 @@ def test_white_space_and_control_characters_in_a_reason_become_one_space() -> No
         ),
         (but(**{"for": None, "until": "2026-03-10T18:00:00"}), "until", "until is no time with a zone", "RFC 3339"),
         (but(**{"for": None, "until": "tomorrow"}), "until", "until is no time with a zone", "RFC 3339"),
+        (but(**{"for": None, "until": "9999-12-31T23:59:59-08:00"}), "until", "until is no time", "RFC 3339"),
         (
             but(**{"for": None, "until": "2026-04-10T18:00:00Z"}),
             "until",
