@@ -175,10 +175,14 @@ def _cost_by_kind(held: Iterable[CostLine]) -> Mapping[tuple[str, str], Decimal]
 def _per_completed(
     by_workload: Iterable[Subtotal], workloads: Iterable[WorkloadLife], start: datetime, until: datetime
 ) -> Decimal | None:
-    """What the workloads that ended cost this month, those that failed too, for each that completed."""
-    ended = {w.workload: w.completed for w in workloads if ended_within(w, start, until)}
-    completed = sum(1 for done in ended.values() if done)
-    usd = sum((found.total.usd for found in by_workload if found.name in ended), Decimal(0))
+    """What the workloads that ended cost this month, those that failed too, for each that completed.
+
+    Cost is known by name, and names are used again: every run counts, the cost of its name once.
+    """
+    ended = [w for w in workloads if ended_within(w, start, until)]
+    names = {w.workload for w in ended}
+    completed = sum(w.completed is True for w in ended)
+    usd = sum((found.total.usd for found in by_workload if found.name in names), Decimal(0))
     return usd / completed if completed else None
 
 

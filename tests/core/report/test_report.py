@@ -156,6 +156,20 @@ def test_a_failed_job_is_part_of_the_price_of_the_completed_ones() -> None:
     assert found.per_workload_usd == 7 * Decimal("1.29") / 3
 
 
+def test_each_completed_run_of_a_name_that_is_used_again_counts() -> None:
+    runs = [a_workload("nightly", created=n, ended_at=at(n + 1), completed=True) for n in range(30)]
+    found = a_report([a_life(lasts=30)], [a_usage(hours=30, workload="ml/Job/nightly")], workloads=runs)
+    assert found.jobs.completed == 30
+    assert found.per_completed_usd == Decimal("1.29")
+
+
+def test_two_teams_that_use_one_name_each_pay_for_what_they_held() -> None:
+    usage = [a_usage(hours=2), a_usage(hours=3, owner=Owner(team="search"))]
+    found = a_report([a_life(lasts=5)], usage)
+    assert {t.name: t.total.usd for t in found.teams} == {"vision": 2 * Decimal("1.29"), "search": 3 * Decimal("1.29")}
+    assert [(w.name, w.total.usd) for w in found.workloads] == [("ml/Job/train", 5 * Decimal("1.29"))]
+
+
 def test_a_unit_of_work_is_priced_at_what_it_is_about() -> None:
     units = (
         UnitOfWork(name="epoch", query="q", only={"team": "vision"}),
