@@ -28,11 +28,11 @@ class Intent:
 
 
 def intent(budgets: Budgets, policy: Policy, month: str) -> Intent | None:
-    """Return what should keep new work out; None while a spend is unknown, which neither begins nor ends a hold.
+    """Return what should keep new work out; None while nothing known is beyond its hold and a spend is unknown.
 
-    A pool's or a team's hold keeps nobody else's work out.
+    An unknown spend neither begins nor ends a hold. A pool's or a team's hold keeps nobody else's work out.
     """
-    if any(v.unknown for v in budgets.views if v.scope in (Scope.ACCOUNT, Scope.CLUSTER)):
+    if not budgets.holding and any(v.unknown for v in budgets.views if v.scope in (Scope.ACCOUNT, Scope.CLUSTER)):
         return None
     if policy.budget is None or not budgets.holding:
         return Intent(month=month)

@@ -17,6 +17,7 @@ from tests.core.builders import a_policy as core_policy
 from tests.reconcile.harness import Life, a_job, a_policy, a_world
 
 MINUTE = timedelta(minutes=1)
+DAY = timedelta(days=1)
 MEANS = KeepOut(namespaces=("ml", "batch"), cluster_queues=("gpus",))
 HELD = ("ClusterQueue gpus", "batch", "ml")
 
@@ -76,6 +77,30 @@ def test_where_no_means_are_configured_nothing_is_even_asked(store: Store) -> No
     life.cluster.fail_next(WontWork("forbidden", code="http_403"), "kept_out")
     beyond_the_hold(life)
     assert not any("New GPU work" in title for title in life.notices())
+
+
+def test_a_cluster_beyond_its_line_is_held_while_the_accounts_spend_is_unknown(store: Store) -> None:
+    life = a_life(store)
+    budget = life.policy.budget
+    assert budget is not None
+    beyond_the_hold(life).accounts.fail_always(TryLater("timeout"))
+    life.policy = replace(life.policy, budget=replace(budget, account_usd=Decimal(5000)))
+    life.world.holding.quotas.clear()
+    life.world.advance(life.now + 2 * DAY)
+    life.step()
+    assert life.steps[-1].facts.spend.account is None
+    assert set(life.world.holding.quotas) == {"ml", "batch"}
+
+
+def test_an_unknown_spend_alone_does_not_end_a_hold(store: Store) -> None:
+    life = raised(beyond_the_hold(a_life(store)))
+    budget = life.policy.budget
+    assert budget is not None
+    life.accounts.fail_always(TryLater("timeout"))
+    life.policy = replace(life.policy, budget=replace(budget, account_usd=Decimal(5000)))
+    life.world.advance(life.now + 2 * DAY)
+    life.step()
+    assert kept_out(life) == HELD
 
 
 def test_when_the_hold_ends_everything_is_as_it_was(store: Store) -> None:
