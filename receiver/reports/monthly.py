@@ -91,7 +91,7 @@ class MonthEnd:
             return
         told = self._store.told(TOPIC)
         missing = [team for team in wanted if told.get(topic_of(team), ("", now))[0] != month.name]
-        if not missing:
+        if not missing or not self._settled(due):
             return
         found = found_in(self._store, self._policy, month, now)
         if not found.attributed.shares and not found.workloads:
@@ -99,3 +99,9 @@ class MonthEnd:
             return
         for team in missing:
             self._store.say(notice_of(report(found, self._policy, month, now, team)), now)
+
+    def _settled(self, due: datetime) -> bool:
+        """True when usage is known up to *due*: without Civo or Kubernetes the account stands still while time goes
+        on, and a report that is told once would call nobody's what somebody held."""
+        stands = self._store.accounted().at
+        return stands is not None and stands >= due

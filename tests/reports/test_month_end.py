@@ -13,7 +13,7 @@ from receiver.adapters.store import SqlStore, open_store
 from receiver.core.policy import Budget, Policy
 from receiver.core.report.policy import Monthly, ReportPolicy, UnitOfWork
 from receiver.core.report.units import Counted
-from receiver.core.usage import Accounting
+from receiver.core.usage import Accounted, Accounting
 from receiver.ports import Store, TryLater
 from receiver.reports.monthly import MonthEnd
 from tests.core.report.builders import HOUR, MONTH, START, a_policy, at
@@ -48,7 +48,7 @@ def store(tmp_path: Path) -> Iterator[SqlStore]:
     opened.saw(month.lives, {}, MONTH.end)
     lives = tuple(month.workloads)
     assert opened.account(
-        Accounting(usage=tuple(month.usage), unwatched=tuple(month.unwatched), lives=lives), None, MONTH.end
+        Accounting(usage=tuple(month.usage), unwatched=tuple(month.unwatched), lives=lives), None, DUE
     )
     yield opened
     opened.close()
@@ -111,6 +111,16 @@ def test_nothing_is_sent_before_the_last_paid_hour_of_the_month_is_known(store: 
     assert titles(store) == []
 
 
+def test_while_usage_is_not_known_up_to_then_the_report_waits(store: SqlStore) -> None:
+    stands = DUE - timedelta(minutes=1)
+    sender = month_end(Wrapped(store, accounted=lambda: Accounted(at=stands)), a_policy_that_sends())
+    sender.look(DUE)
+    assert titles(store) == []
+    stands = DUE
+    sender.look(DUE + timedelta(minutes=5))
+    assert titles(store) == ["GPU costs in 2026-10: USD 12,370.10"]
+
+
 @pytest.mark.parametrize(("days", "sent"), [(6, 1), (7, 0), (20, 0)])
 def test_who_was_down_on_the_first_sends_it_in_the_first_week(store: SqlStore, days: int, sent: int) -> None:
     month_end(store, a_policy_that_sends()).look(MONTH.end + timedelta(days=days))
@@ -124,6 +134,7 @@ def test_without_the_wish_nothing_is_sent(store: SqlStore) -> None:
 
 def test_a_month_that_nobody_knows_anything_of_is_no_news(tmp_path: Path) -> None:
     empty = open_store(f"sqlite:///{tmp_path}/empty.db")
+    assert empty.account(Accounting(), None, DUE)
     month_end(empty, a_policy_that_sends("vision")).look(DUE)
     assert titles(empty) == []
     empty.close()
