@@ -16,7 +16,7 @@ from receiver.core.actions import Action, ActionKind, VictimStage
 from receiver.core.attribution import attribute, by_team
 from receiver.core.budget import Month, month_of
 from receiver.core.charges import Charged
-from receiver.core.cost import A_WEEK, last_week, spend, spend_by_pool
+from receiver.core.cost import A_WEEK, elsewhere_per_hour, last_week, spend, spend_by_pool
 from receiver.core.counts import drift, expected_count, why_removals_stop
 from receiver.core.demand import offer_of
 from receiver.core.memory import Memory, NodeLife, PoolMemory
@@ -144,6 +144,7 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
                 unpriced=unpriced,
                 pools=spend_by_pool(lives, month.start, now, policy.billing),
                 teams=_teams(sources, memory, lives, month, policy, now),
+                elsewhere_per_hour=elsewhere_per_hour(lives, {pool.id for pool in policy.pools}),
                 week=week,
                 week_hours=week_hours,
             )

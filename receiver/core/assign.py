@@ -256,7 +256,12 @@ def _hold_floor(tally: Tally, allowance: Allowance) -> None:
 
 
 def _keep_standby(tally: Tally, allowance: Allowance) -> None:
-    """Open nodes until enough empty ones that nobody waits for exist or are on their way."""
+    """Open nodes until enough empty ones that nobody waits for exist or are on their way.
+
+    None while a budget refuses work that waits here: the scheduler would give it the spare node, one after another.
+    """
+    if tally.counts["demand"] > tally.within[0]:
+        return
     busy = {n.instance for n in tally.state.nodes if n.busy}
     spare = sum(1 for b in tally.bins if not b.used and b.instance not in busy)
     for _ in range(tally.bounds.standby_nodes - spare):

@@ -258,7 +258,7 @@ def _views(facts: Facts, policy: Policy, budget: Budget) -> Iterator[BudgetView]
             **more,  # type: ignore[arg-type]  # the three that only some scopes have
         )
 
-    everything = sum(hourly.values(), Decimal(0))
+    everything = sum(hourly.values(), spend.elsewhere_per_hour)
     account = spend.account or Decimal(0)
     yield from view(
         Scope.ACCOUNT,
@@ -288,7 +288,8 @@ def _views(facts: Facts, policy: Policy, budget: Budget) -> Iterator[BudgetView]
             Scope.POOL, pool.id, pool.budget_usd, spent, hourly[pool.id], rate, spend.unknown, shown=pool.name
         )
     for team in sorted({*budget.teams, *(name for scope, name in changes if scope is Scope.TEAM)}):
-        spent = (spend.teams or {}).get(team, Decimal(0))
+        # Whose the money before this ledger was is not known: it counts in full for each, as it may have been theirs.
+        spent = (spend.teams or {}).get(team, Decimal(0)) + spend.seeded
         unknown = "" if spend.teams is not None else "what teams use is not attributed yet"
         yield from view(
             Scope.TEAM, team, budget.teams.get(team), spent, by_team.get(team, Decimal(0)), spent / elapsed, unknown

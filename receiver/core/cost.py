@@ -1,6 +1,6 @@
 """Node lives as money: paid units, what a month has cost, when the next unit begins."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -96,6 +96,12 @@ def spend_by_pool(lives: Iterable[NodeLife], since: datetime, now: datetime, bil
             usd = units_since(life, since, now, billing) * unit_price(life.price_usd_per_hour, billing)
             found[life.pool] = found.get(life.pool, Decimal(0)) + usd
     return found
+
+
+def elsewhere_per_hour(lives: Iterable[NodeLife], pools: Container[str]) -> Decimal:
+    """USD per hour of the living ones of *lives* that are in none of *pools* (ids): they go on costing."""
+    living = (life for life in lives if life.gone_at is None and life.pool not in pools)
+    return sum((life.price_usd_per_hour or Decimal(0) for life in living), Decimal(0))
 
 
 def last_week(lives: Sequence[NodeLife], now: datetime, billing: Billing) -> tuple[dict[str, Decimal], Decimal]:

@@ -263,7 +263,7 @@ class Spend:
 
     *pools* is the spend by pool id (of *seeded* what may have been the pool's is in it), *teams* what attribution
     gives to the workloads of each team, the unlabelled ones under an empty name (None: it cannot tell); a minute old at
-    most.
+    most. *elsewhere_per_hour* is what living nodes of pools cost that left the configuration.
     *week* is the ledger's spend of the last *week_hours* hours (seven days at most) by pool id.
     """
 
@@ -276,6 +276,7 @@ class Spend:
     account_unpriced: tuple[str, ...] = ()
     pools: Mapping[str, Decimal] = field(default_factory=dict)
     teams: Mapping[str, Decimal] | None = None
+    elsewhere_per_hour: Decimal = Decimal(0)
     week: Mapping[str, Decimal] = field(default_factory=dict)
     week_hours: Decimal = Decimal(0)
 

@@ -399,3 +399,27 @@ def test_work_that_a_budget_refuses_does_not_stand_in_the_way_of_the_floor() -> 
     waiting = [of_team(f"p{n}", "research") for n in range(2)]
     found = facts(a_state(), waiting=waiting, spend=spent(5, teams={"research": Decimal(1)}))
     assert run(found, policy)[1]["l40s"].target == 2
+
+
+def test_nodes_of_a_pool_that_left_the_configuration_keep_their_place_in_the_reservation() -> None:
+    policy = a_policy(budget=Budget(monthly_usd=Decimal("2.00")))
+    stays, left = (spent(elsewhere_per_hour=Decimal(usd)) for usd in ("0", "1.29"))
+    targets = [run(facts(a_state(), waiting=[a_pod()], spend=s), policy)[1]["l40s"].target for s in (stays, left)]
+    assert targets == [1, 0]
+
+
+def test_money_from_before_the_ledger_counts_in_full_for_each_team() -> None:
+    policy = a_policy(budget=a_budget(teams={"research": Decimal(100)}))
+    targets = [
+        run(facts(a_state(), waiting=[of_team("p", "research")], spend=spent(seeded=seeded)), policy)[1]["l40s"].target
+        for seeded in (Decimal(10), Decimal(90))
+    ]
+    assert targets == [1, 0]
+
+
+def test_no_spare_node_is_opened_that_work_which_a_budget_refuses_would_take() -> None:
+    policy = a_policy(a_pool(standby_nodes=1), budget=a_budget(teams={"research": Decimal(1)}))
+    found = spent(teams={"research": Decimal(1)})
+    refused = facts(a_state(a_busy_node()), waiting=[of_team("p", "research")], spend=found)
+    calm = facts(a_state(a_busy_node()), spend=found)
+    assert [run(f, policy)[1]["l40s"].target for f in (refused, calm)] == [1, 2]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.core.budget import BudgetStage, month_of, stage_of
-from receiver.core.cost import next_unit_at, spend, unit_price, units, units_since
+from receiver.core.cost import elsewhere_per_hour, next_unit_at, spend, unit_price, units, units_since
 from receiver.core.memory import NodeLife
 from receiver.core.policy import Anchor, Billing, Budget, Rounding
 
@@ -120,3 +120,9 @@ def test_a_month_is_that_of_the_budgets_zone() -> None:
     there = month_of(now, "America/New_York")
     assert (there.name, there.start) == ("2026-11", datetime(2026, 11, 1, 4, 0, tzinfo=UTC))
     assert there.end == datetime(2026, 12, 1, 5, 0, tzinfo=UTC)
+
+
+def test_living_nodes_of_a_pool_that_left_the_configuration_go_on_costing() -> None:
+    lives = [a_life(), a_life(price=None), a_life(lasted=MINUTE)]
+    assert elsewhere_per_hour(lives, set()) == Decimal("1.29")
+    assert elsewhere_per_hour(lives, {"p"}) == 0
