@@ -30,12 +30,17 @@ class UnitCost:
 
 
 def unit_cost(unit: UnitOfWork, usd: Decimal, count: float | None) -> UnitCost:
-    """Return what *per* of *unit* cost. Nothing is divided by a count that nobody gave, or that is no positive one."""
+    """Return what *per* of *unit* cost. Nothing is divided by a count that nobody gave, or that is no positive one.
+
+    No cost is not divided either: what was counted was done on something, and nobody knows what that cost.
+    """
     why_not = ""
     if count is None:
         why_not = "its query gave no value for this month"
     elif not math.isfinite(count) or count <= 0:
         why_not = f"its query counted {count:g}"
+    elif usd == 0:
+        why_not = "no cost of this month matches its `only`" if unit.only else "nothing was paid for in this month"
     if count is None or why_not:
         return UnitCost(unit=unit, usd=usd, count=count, usd_per=None, why_not=why_not)
     return UnitCost(unit=unit, usd=usd, count=count, usd_per=usd * unit.per / Decimal(str(count)))

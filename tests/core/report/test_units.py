@@ -1,6 +1,7 @@
 """Cost per unit of work."""
 
 import math
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -32,4 +33,16 @@ def test_the_cost_is_told_for_as_many_as_the_operator_said() -> None:
 )
 def test_without_a_positive_count_nothing_is_divided_and_the_reason_is_said(count: float | None, why_not: str) -> None:
     found = unit_cost(EPOCH, Decimal(300), count)
+    assert (found.usd_per, found.why_not) == (None, why_not)
+
+
+@pytest.mark.parametrize(
+    ("only", "why_not"),
+    [
+        ({"team": "visoin"}, "no cost of this month matches its `only`"),
+        ({}, "nothing was paid for in this month"),
+    ],
+)
+def test_work_that_cost_nothing_is_not_called_free(only: dict[str, str], why_not: str) -> None:
+    found = unit_cost(replace(EPOCH, only=only), Decimal("0.00"), 40.0)
     assert (found.usd_per, found.why_not) == (None, why_not)
