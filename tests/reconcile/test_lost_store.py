@@ -10,6 +10,7 @@ from receiver.adapters.store import open_in_memory
 from receiver.core.charges import Charge
 from receiver.core.policy import Budget, ChargePrice, Stated
 from receiver.ports import Charges, Store, TryLater, WontWork
+from receiver.reconcile import step
 from receiver.replay.world import Behaviour, WorldPool
 from tests.reconcile.harness import GPU, PRICE, SIZE, START, Life, Wrapped, a_job, a_policy, a_world
 
@@ -100,6 +101,15 @@ def test_a_lost_store_is_seeded_only_once_the_living_nodes_are_seen(store: Store
     again.cloud.fail_always(None)
     again.step()
     assert again.store.memory(again.now, START).seed is not None
+
+
+def test_a_lost_store_is_seeded_again_when_its_first_step_ran_under_a_clock_ahead(store: Store) -> None:
+    life = a_life_with_a_past(store)
+    again = lose(life)
+    step(again.sources, again.hands, again.policy, "act", again.now + timedelta(days=40))
+    again.run(2 * MINUTE)
+    assert again.steps[-1].facts.spend.unknown == ""
+    assert again.steps[-1].facts.spend.seeded >= 6 * PRICE
 
 
 def test_without_a_budget_a_lost_store_holds_nothing_back(store: Store) -> None:

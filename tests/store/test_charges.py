@@ -1,7 +1,7 @@
 """Civo's answers on what it charged, and seeds: what comes back equals what was kept, over restarts too."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from receiver.adapters.store import SqlStore, open_store
@@ -25,8 +25,8 @@ ANSWER = Charged(
 )
 
 
-def held(store: SqlStore) -> Charged | None:
-    return store.memory(NOW, NOW).charged
+def held(store: SqlStore, now: datetime = NOW) -> Charged | None:
+    return store.memory(now, NOW).charged
 
 
 def test_a_new_store_holds_neither_charges_nor_a_seed(store: SqlStore) -> None:
@@ -47,15 +47,29 @@ def test_a_later_answer_of_the_month_replaces_the_one_before(store: SqlStore) ->
     held(store)
     later = replace(ANSWER, asked_at=after(minutes=15), records=(CHARGE,), failure="no answer", failing_since=NOW)
     store.keep_charged(later)
-    assert held(store) == later
+    assert held(store, later.asked_at) == later
 
 
 def test_the_newest_month_counts(store: SqlStore) -> None:
     store.keep_charged(replace(ANSWER, month="2026-12", asked_at=after(days=20)))
     store.keep_charged(ANSWER)
-    found = held(store)
+    found = held(store, after(days=20))
     assert found is not None
     assert found.month == "2026-12"
+
+
+def test_what_was_kept_under_a_clock_that_ran_ahead_is_not_believed(store: SqlStore) -> None:
+    store.keep_charged(ANSWER)
+    store.keep_charged(replace(ANSWER, month="2026-12", asked_at=after(days=40)))
+    store.keep_seed(Seed(month="2026-12", at=after(days=40)))
+    found = store.memory(NOW, NOW)
+    assert (found.charged, found.seed) == (ANSWER, None)
+
+
+def test_a_stated_amount_stands_while_the_clock_runs_behind(store: SqlStore) -> None:
+    stated = Seed(month="2026-11", at=after(hours=1), usd=Decimal(7), stated=Decimal(8))
+    store.keep_seed(stated)
+    assert store.memory(NOW, NOW).seed == stated
 
 
 def test_a_seed_comes_back_as_it_was_and_another_one_takes_its_place(store: SqlStore) -> None:
@@ -63,7 +77,7 @@ def test_a_seed_comes_back_as_it_was_and_another_one_takes_its_place(store: SqlS
     stated = Seed(month="2026-11", at=after(days=1), usd=Decimal("1150.10"), stated=Decimal(1200))
     for seed in (first, stated):
         store.keep_seed(seed)
-        assert store.memory(NOW, NOW).seed == seed
+        assert store.memory(seed.at, NOW).seed == seed
 
 
 def test_charges_of_two_years_ago_are_forgotten_and_seeds_are_not(store: SqlStore) -> None:

@@ -1,11 +1,15 @@
-"""Civo's last answer on what it charged, and what months had cost before this store watched."""
+"""Civo's last answer on what it charged, and what months had cost before this store watched.
+
+What is dated later than now was kept under a wrong clock. It is not read while it is, and its month is told anew.
+"""
 
 from collections.abc import Sequence
 from dataclasses import fields
+from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, or_, select
 
 from receiver.adapters.store.database import put
 from receiver.adapters.store.schema import charges, seeds
@@ -33,14 +37,14 @@ def keep_charged(connection: Connection, charged: Charged) -> None:
     put(connection, charges, row)
 
 
-def charged(connection: Connection, held: Charged | None) -> Charged | None:
+def charged(connection: Connection, held: Charged | None, now: datetime) -> Charged | None:
     """Return the newest month's answer; *held* is not read again while it is that."""
-    newest = connection.execute(NEWEST_ASKED).first()
+    newest = connection.execute(NEWEST_ASKED.where(charges.c.asked_at <= now)).first()
     if newest is None:
         return None
     if held is not None and (held.month, held.asked_at) == (newest.month, newest.asked_at):
         return held
-    row = connection.execute(NEWEST).mappings().one()
+    row = connection.execute(NEWEST.where(charges.c.asked_at <= now)).mappings().one()
     return Charged(
         month=row["month"],
         asked_at=row["asked_at"],
@@ -58,9 +62,10 @@ def keep_seed(connection: Connection, seed: Seed) -> None:
     put(connection, seeds, row)
 
 
-def seed(connection: Connection) -> Seed | None:
-    """Return the newest month's seed."""
-    row = connection.execute(SEED).mappings().first()
+def seed(connection: Connection, now: datetime) -> Seed | None:
+    """Return the newest month's seed. A stated amount names its month itself: it stands whatever its date."""
+    believed = SEED.where(or_(seeds.c.at <= now, seeds.c.stated.is_not(None)))
+    row = connection.execute(believed).mappings().first()
     return None if row is None else Seed(**row)
 
 

@@ -131,8 +131,8 @@ class SqlStore(SqlUsage, SqlOverrides, SqlBudgets, SqlReports):
         """See Store. Removals of the last hour count however their action ended: the nodes are gone."""
         with self._database.read() as connection:
             found = ledger.memory(connection, now, since)
-            self._charged = charges.charged(connection, self._charged)
-            found = replace(found, charged=self._charged, seed=charges.seed(connection))
+            self._charged = charges.charged(connection, self._charged, now)
+            found = replace(found, charged=self._charged, seed=charges.seed(connection, now))
         self._last_read = found
         return found
 
