@@ -1,12 +1,12 @@
 """What a month had cost before this ledger began: a lost or new store does not start from nothing.
 
 The seed is made once. It is Civo's charges for nodes of our sizes that the ledger does not have, or what the operator
-states. Other clusters of the account that use the same sizes are in it too: who is who cannot be told for nodes that
-are gone, so it errs to the safe side.
+states; for a new store the larger of the two. Other clusters of the account that use the same sizes are in it too: who
+is who cannot be told for nodes that are gone, so it errs to the safe side.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 
@@ -18,7 +18,8 @@ from receiver.core.policy import Policy
 class Seed:
     """What *month* had cost when the ledger began to watch, at *at*: *hours* by size, or *usd* beside what it knew.
 
-    *stated* is the month's spend as the operator stated it then; None when the charges told.
+    *stated* is the month's spend as the operator stated it then, None when nothing was stated. There may be *hours*
+    beside it, where the charges told more.
     """
 
     month: str
@@ -40,12 +41,22 @@ def new_seed(
     """Return the seed to keep from now on, or None when *held* stands or nothing can be said yet.
 
     The living nodes must be in the ledger: *ledger_usd* is what it knows of the month. A stated amount is the whole
-    month's up to now; one that is stated anew takes the place of what was held.
+    month's up to now; one that is stated anew takes the place of what was held. Where nothing was held it may be a
+    left-over from long before the store was lost, so the charges count when they tell more.
     """
     stated = stated_for(policy, month)
+    charged = _charged_seed(compared, month, now) if held is None else None
     if stated is not None and (held is None or (held.month, held.stated) != (month, stated)):
-        return Seed(month=month, at=now, usd=max(Decimal(0), stated - ledger_usd), stated=stated)
-    if held is not None or compared is None or compared.charged.answered_at is None or compared.charged.unreadable:
+        usd = max(Decimal(0), stated - ledger_usd)
+        if charged is not None and seeded_usd(charged, policy, month)[0] > usd:
+            return replace(charged, stated=stated)
+        return Seed(month=month, at=now, usd=usd, stated=stated)
+    return charged
+
+
+def _charged_seed(compared: Comparison | None, month: str, now: datetime) -> Seed | None:
+    """What the charges alone tell of *month*; None without a whole answer for it."""
+    if compared is None or compared.charged.answered_at is None or compared.charged.unreadable:
         return None
     if compared.charged.month != month:
         return None

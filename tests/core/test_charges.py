@@ -297,6 +297,19 @@ def test_a_stated_amount_is_the_whole_months_up_to_now() -> None:
     )
 
 
+def test_a_new_store_takes_the_larger_of_what_is_stated_and_what_was_charged() -> None:
+    found = a_comparison([a_charge(), a_charge(30, 40, 10, label="gone")], [a_life()], began=None)
+    usual: dict[str, Any] = {"month": "2026-11", "at": AT}
+    left_over = Stated(month="2026-11", usd=Decimal(51))
+    by_charges = Seed(**usual, hours={SIZE: Decimal(10)}, stated=Decimal(51))
+    assert seed_of(found, stated=left_over) == by_charges
+    assert seed_of(found, held=by_charges, stated=left_over) is None
+    more = Stated(month="2026-11", usd=Decimal(1200))
+    by_statement = Seed(**usual, usd=Decimal(1150), stated=Decimal(1200))
+    assert seed_of(found, stated=more) == by_statement
+    assert seed_of(found, held=by_statement, stated=left_over) == Seed(**usual, usd=Decimal(1), stated=Decimal(51))
+
+
 def test_a_seed_costs_what_its_sizes_cost_now_and_only_in_its_month() -> None:
     seed = Seed(month="2026-11", at=AT, hours={SIZE: Decimal(10), "new.size": Decimal(3)})
     assert seeded_usd(seed, a_policy(), "2026-11") == (10 * PRICE, ("new.size",))
