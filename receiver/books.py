@@ -12,7 +12,7 @@ from receiver.core.budget import Month
 from receiver.core.charges import Charged, Comparison, is_due
 from receiver.core.memory import Memory, NodeLife
 from receiver.core.model import Spend
-from receiver.core.policy import Policy
+from receiver.core.policy import Policy, Scope
 from receiver.core.reconciliation import account, compare
 from receiver.core.seed import Seed, new_seed, seeded_by_pool, seeded_usd
 from receiver.core.words import some
@@ -74,12 +74,13 @@ def keep_books(
     held, seed = memory.charged, memory.seed
     asked: Charged | None = None
     awaited = seed is None and policy.budget is not None
-    if accounts is not None and is_due(held, month.name, now, urgent=awaited):
+    urgent = awaited or (_limits_account(memory, policy, month) and not (held is not None and _is_fresh(held, now)))
+    if accounts is not None and is_due(held, month.name, now, urgent=urgent):
         held = asked = _ask(accounts, held, month, now)
     compared: Comparison | None = None
     if held is not None and held.month == month.name:
         compared = compare(held, lives, policy, month.start, seed.at if seed else None)
-        fresh = held.answered_at is not None and now - held.answered_at <= STALE
+        fresh = _is_fresh(held, now)
         compared = replace(compared, account_usd=account(compared, ledger_usd, month.start, policy) if fresh else None)
     made = new_seed(seed, compared, ledger_usd, policy, month.name, now) if nodes_seen else None
     seed = made or seed
@@ -107,6 +108,18 @@ def _ask(accounts: Accounts, held: Charged | None, month: Month, now: datetime) 
         before = last or Charged(month=month.name, asked_at=now)
         return replace(before, asked_at=now, failure=str(error), failing_since=before.failing_since or now)
     return Charged(month=month.name, asked_at=now, answered_at=now, records=found.records, unreadable=found.unreadable)
+
+
+def _is_fresh(charged: Charged, now: datetime) -> bool:
+    return charged.answered_at is not None and now - charged.answered_at <= STALE
+
+
+def _limits_account(memory: Memory, policy: Policy, month: Month) -> bool:
+    """True when a budget of the account holds growth up until its spend is known."""
+    set_now = any(
+        c.scope is Scope.ACCOUNT and c.month == month.name and c.monthly_usd is not None for c in memory.budget_changes
+    )
+    return policy.budget is not None and (set_now or policy.budget.account_usd is not None)
 
 
 def _why_unknown(charged: Charged | None, *, nodes_seen: bool) -> str:

@@ -85,6 +85,20 @@ def test_while_growth_waits_for_the_charges_they_are_asked_once_a_minute_and_no_
     assert 10 <= life.accounts.asked <= 11
 
 
+@pytest.mark.parametrize(("account_usd", "asked"), [(Decimal(50_000), 5), (None, 1)])
+def test_an_account_budget_asks_again_after_a_minute_while_a_new_month_has_no_answer(
+    store: Store, account_usd: Decimal | None, asked: int
+) -> None:
+    budget = Budget(monthly_usd=Decimal(10_000), account_usd=account_usd)
+    life = Life(world=a_world(), policy=a_policy(budget=budget), store=store)
+    life.step()
+    life.world.advance(datetime(2026, 12, 1, 0, 0, 5, tzinfo=UTC))
+    life.accounts.fail_always(DOWN)
+    before = life.accounts.asked
+    life.run(4 * MINUTE + timedelta(seconds=30))
+    assert life.accounts.asked - before == asked
+
+
 def test_charges_are_asked_every_fifteen_minutes_over_restarts_too(store: Store) -> None:
     life = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store)
     life.run(46 * MINUTE)
