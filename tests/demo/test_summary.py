@@ -71,11 +71,11 @@ def test_a_call_before_the_handing_in_is_of_no_matter() -> None:
 
 
 def test_a_growth_that_nothing_called_for_fails() -> None:
-    assert failed(judge(during={"calls": []})) == ["each timed growth names the delivery that woke it (1)"]
+    assert failed(judge(during={"calls": []})) == ["most timed growths name the delivery that woke them (1 of 1)"]
 
 
 def test_a_growth_without_a_delivery_fails() -> None:
-    assert failed(judge(woken_by=())) == ["each timed growth names the delivery that woke it (1)"]
+    assert failed(judge(woken_by=())) == ["most timed growths name the delivery that woke them (0 of 1)"]
 
 
 def test_a_job_that_did_not_run_fails() -> None:
