@@ -71,7 +71,7 @@ def test_a_call_before_the_handing_in_is_of_no_matter() -> None:
 
 
 def test_a_growth_that_nothing_called_for_fails() -> None:
-    assert failed(judge(during={"calls": []})) == ["most timed growths name the delivery that woke them (1 of 1)"]
+    assert failed(judge(during={"calls": []})) == ["most timed growths name the delivery that woke them (0 of 1)"]
 
 
 def test_a_growth_without_a_delivery_fails() -> None:
