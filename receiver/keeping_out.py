@@ -5,6 +5,7 @@ nothing. What goes wrong is told and tried again; it holds up no pool.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -29,18 +30,33 @@ def keep_out(work: Work) -> tuple[str, ...]:
         return before
     if not wanted.holds and not before and not _looks_all_the_same(work):
         return ()
-    try:
-        found = cluster.kept_out(queues=_asks_kueue(before, work))
-    except (TryLater, WontWork) as error:
-        log.warning("what keeps new work out is not known", error=str(error))
-        if isinstance(error, WontWork):
-            work.store.say(notice("the cluster", "failed", str(error), wanted), work.now)
+    asks_kueue = _asks_kueue(before, work)
+    found, failure = _look(cluster, queues=asks_kueue)
+    there: set[str] = set()
+    if failure is not None and asks_kueue:  # what is wrong with Kueue keeps no quota from coming or going
+        found, worse = _look(cluster, queues=False)
+        failure = worse or failure
+        wanted = replace(wanted, cluster_queues=())
+        there = {place for place in before if place.startswith(QUEUE)}
+    if isinstance(failure, WontWork):
+        place = "the cluster" if found is None else "ClusterQueues"
+        work.store.say(notice(place, "failed", str(failure), wanted), work.now)
+    if found is None:
         return before
-    there = {*found.namespaces, *(f"{QUEUE}{queue}" for queue in found.cluster_queues)}
+    there |= {*found.namespaces, *(f"{QUEUE}{queue}" for queue in found.cluster_queues)}
     for place, write, over in _changes(wanted, found, cluster):
         if _done(place, write, wanted, work, over=over):
             there = there - {place} if over else there | {place}
     return tuple(sorted(there))
+
+
+def _look(cluster: Cluster, *, queues: bool) -> tuple[KeptOut | None, TryLater | WontWork | None]:
+    """Return what is there, or None and why nobody knows."""
+    try:
+        return cluster.kept_out(queues=queues), None
+    except (TryLater, WontWork) as error:
+        log.warning("what keeps new work out is not known", queues=queues, error=str(error))
+        return None, error
 
 
 def kept_out_before(kept: tuple[Mapping[str, Any], Any] | None) -> tuple[str, ...]:

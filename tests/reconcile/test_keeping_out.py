@@ -10,11 +10,11 @@ from receiver.core.consolidate import may_not_return
 from receiver.core.model import Spend
 from receiver.core.pods import PodPhase
 from receiver.core.policy import Budget, KeepOut
-from receiver.ports import STOP_POLICY_ANNOTATION, Store, TryLater, WontWork
+from receiver.ports import STOP_POLICY_ANNOTATION, KeptOut, Store, TryLater, WontWork
 from receiver.replay.world.holding import ClusterQueue, Quota
 from tests.core.builders import GPU, NOW, a_busy_node, a_pod, a_pool, a_state, facts, run
 from tests.core.builders import a_policy as core_policy
-from tests.reconcile.harness import Life, a_job, a_policy, a_world
+from tests.reconcile.harness import Life, Wrapped, a_job, a_policy, a_world
 
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
@@ -206,6 +206,37 @@ def test_while_kubernetes_does_not_answer_the_hold_waits_and_pools_are_served(st
     life.run(5 * MINUTE)
     assert life.required() == 1
     assert kept_out(life) == HELD
+
+
+def without_kueue(cluster: Any) -> Any:
+    """The cluster, which refuses to list ClusterQueues."""
+
+    def kept_out(*, queues: bool) -> KeptOut:
+        if queues:
+            raise WontWork("Kubernetes refused to list clusterqueues", code="http_403")
+        found: KeptOut = cluster.kept_out(queues=queues)
+        return found
+
+    return Wrapped(cluster, kept_out=kept_out)
+
+
+def test_quotas_are_placed_and_deleted_while_kueue_cannot_be_asked(store: Store) -> None:
+    life = beyond_the_hold(a_life(store, wrap_cluster=without_kueue))
+    assert kept_out(life) == ("batch", "ml")
+    assert "New GPU work is not kept out of ClusterQueues" in life.notices()
+    raised(life).step()
+    assert life.world.holding.quotas == {}
+
+
+def test_a_held_queue_is_not_forgotten_while_kueue_cannot_be_asked(store: Store) -> None:
+    life = beyond_the_hold(a_life(store))
+    life.wrap_cluster = without_kueue
+    raised(life).step()
+    assert kept_out(life) == ("ClusterQueue gpus",)
+    life.wrap_cluster = lambda cluster: cluster
+    life.step()
+    assert kept_out(life) == ()
+    assert life.world.holding.cluster_queues["gpus"] == ClusterQueue(stop_policy="None")
 
 
 def test_observe_mode_writes_nothing_and_says_what_would_be_done(store: Store) -> None:
