@@ -1,12 +1,12 @@
 """A whole life under several budgets: what is set at run time counts, teams pay for what they hold."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from receiver.core.budget_notices import changed
 from receiver.core.policy import Budget, BudgetChange, Scope
-from receiver.ports import Store
+from receiver.ports import Store, TryLater
 from tests.reconcile.harness import Life, a_job, a_policy, a_world
 
 MINUTE = timedelta(minutes=1)
@@ -87,3 +87,15 @@ def test_a_pools_stop_lets_its_empty_node_go_below_the_floor(store: Store) -> No
     life.policy = replace(life.policy, pools=(replace(pool, budget_usd=Decimal("1.29")),))
     life.run(40 * MINUTE, tick=MINUTE)
     assert life.required() == 0
+
+
+def test_an_account_budget_set_at_run_time_has_failed_charges_asked_again_after_a_minute(store: Store) -> None:
+    life = a_life(store, Budget(monthly_usd=MUCH))
+    life.step()
+    life.world.advance(datetime(2026, 12, 1, 0, 0, 5, tzinfo=UTC))
+    set_to(life, "5000", scope=Scope.ACCOUNT, month="2026-12")
+    life.accounts.fail_next(TryLater("timeout"))
+    before = life.accounts.asked
+    life.run(3 * MINUTE)
+    assert life.accounts.asked - before == 2
+    assert life.steps[-1].facts.spend.account is not None
