@@ -1,37 +1,14 @@
 """`gpu-autoscaler budget`, asked of a server that really listens."""
 
-import threading
-from collections.abc import Iterator
 from datetime import timedelta
 
-import pytest
 from click.testing import CliRunner, Result
-from werkzeug.serving import make_server
 
 from receiver.cli import main
 from receiver.core.policy import Scope
-from receiver.web import create_app
 from tests.adapters.wire import unused_url
-from tests.web.builders import NOW, OPERATOR, Bench, a_full_store, a_picture
+from tests.web.builders import NOW, OPERATOR, a_picture
 from tests.web.fakes import FakeClock, FakeStore
-
-
-@pytest.fixture
-def store() -> FakeStore:
-    """What the server serves."""
-    return a_full_store()
-
-
-@pytest.fixture
-def url(store: FakeStore) -> Iterator[str]:
-    """Where a server over *store* listens until the test ends."""
-    server = make_server("127.0.0.1", 0, create_app(Bench(store=store).parts()), threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 def budget(url: str | None, *arguments: str, token: str = OPERATOR, later: timedelta = timedelta(0)) -> Result:

@@ -233,17 +233,17 @@ def test_mig_profiles_are_gpus() -> None:
 
 
 def test_windows_that_never_meet_may_contradict_each_other() -> None:
-    load_text(
-        one_pool(
-            "windows:",
-            "  - {name: day, min_nodes: 3, times: [{start_time: 08:00, end_time: 18:00}]}",
-            "  - {name: night, max_nodes: 0, times: [{start_time: 18:00, end_time: 24:00}]}",
-        )
+    text = one_pool(
+        "windows:",
+        "  - {name: day, min_nodes: 3, times: [{start_time: 08:00, end_time: 18:00}]}",
+        "  - {name: night, max_nodes: 0, times: [{start_time: 18:00, end_time: 24:00}]}",
     )
+    assert [w.name for w in load_text(text).policy.pools[0].windows] == ["day", "night"]
 
 
 def test_a_night_without_nodes_needs_no_word_about_standby() -> None:
-    load_text(one_pool("standby_nodes: 1", "windows:", "  - {name: night, max_nodes: 0}"))
+    text = one_pool("standby_nodes: 1", "windows:", "  - {name: night, max_nodes: 0}")
+    assert load_text(text).policy.pools[0].standby_nodes == 1
 
 
 def test_a_file_that_cannot_be_read_is_said_with_its_path(tmp_path: Path) -> None:

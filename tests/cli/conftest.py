@@ -1,0 +1,29 @@
+"""A server for the command line to ask."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from werkzeug.serving import make_server
+
+from receiver.web import create_app
+from tests.web.builders import Bench, a_full_store
+from tests.web.fakes import FakeStore
+
+
+@pytest.fixture
+def store() -> FakeStore:
+    """What the server serves; a test may change it."""
+    return a_full_store()
+
+
+@pytest.fixture
+def url(store: FakeStore) -> Iterator[str]:
+    """Where a server over *store* listens until the test ends."""
+    server = make_server("127.0.0.1", 0, create_app(Bench(store=store).parts()), threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
