@@ -7,7 +7,8 @@ from decimal import Decimal
 from receiver.core.budget_notices import changed
 from receiver.core.policy import Budget, BudgetChange, Scope
 from receiver.ports import Store, TryLater
-from tests.reconcile.harness import Life, a_job, a_policy, a_world
+from receiver.replay.world import WorldPool
+from tests.reconcile.harness import GPU, PRICE, SIZE, Life, a_job, a_policy, a_world
 
 MINUTE = timedelta(minutes=1)
 MUCH = Decimal(1000)
@@ -99,3 +100,12 @@ def test_an_account_budget_set_at_run_time_has_failed_charges_asked_again_after_
     life.run(3 * MINUTE)
     assert life.accounts.asked - before == 2
     assert life.steps[-1].facts.spend.account is not None
+
+
+def test_living_nodes_of_a_pool_that_left_the_configuration_are_looked_up_at_their_price(store: Store) -> None:
+    pools = [WorldPool(id=f"{name}-id", size=SIZE, resources={GPU: 1}, count=1) for name in ("stays", "left")]
+    stays, left = (replace(a_policy().pools[0], id=p.id, name=p.id.removesuffix("-id")) for p in pools)
+    life = Life(world=a_world(*pools), policy=a_policy(stays, left, budget=Budget(monthly_usd=MUCH)), store=store)
+    assert life.step().facts.spend.elsewhere_per_hour == 0
+    life.policy = replace(life.policy, pools=(stays,))
+    assert life.step().facts.spend.elsewhere_per_hour == PRICE
