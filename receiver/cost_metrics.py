@@ -13,8 +13,16 @@ from receiver.costs import costs_of, told_by
 from receiver.families import Row, gauge
 from receiver.ports import UsageStore
 
-MOST_SERIES = 50  # teams, namespaces and workloads that have a series of their own: the dearest ones
+MOST_SERIES = 50  # of each family's teams, namespaces, workloads and so on have a series: the dearest ones
 OTHERS = "(other)"  # no label value and no name in Kubernetes has parentheses
+# Beside the team: what workloads held by another label or class, each a family of its own with one label.
+FAMILIES = {
+    By.PROJECT: ("cost_project_usd", "USD of what a project's workloads held this month."),
+    By.WORKLOAD_CLASS: ("cost_workload_class_usd", "USD of what workloads of a class held this month."),
+    By.ENVIRONMENT: ("cost_environment_usd", "USD of what an environment's workloads held this month."),
+    By.COST_CENTER: ("cost_center_usd", "USD of what a cost center's workloads held this month."),
+    By.PRIORITY_CLASS: ("cost_priority_class_usd", "USD of what workloads of a priority class held this month."),
+}
 
 
 class CostFamilies:
@@ -53,6 +61,8 @@ def cost_families(store: UsageStore, policy: Policy, now: datetime) -> Iterator[
         for state, field in (("held", "seconds"), ("measured", "measured"), ("idle", "idle"))
     ]
     yield gauge("team_gpu_seconds", "GPU-seconds of a team's workloads this month.", seconds, "team", "state")
+    for by, (name, text) in FAMILIES.items():
+        yield gauge(name, text, _usd(_bounded(_held(told_by(attributed, by, policy)))), by.value)
     spaces = _bounded(_held(told_by(attributed, By.NAMESPACE, policy)))
     text = "USD of what a namespace's workloads held this month."
     yield gauge("cost_namespace_usd", text, _usd(spaces), "workload_namespace")

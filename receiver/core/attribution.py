@@ -184,8 +184,17 @@ def key_of(share: Share, by: By, policy: Policy) -> str:
     if share.usage is None:
         return ""
     if by in OF_OWNERS:
-        return getattr(share.usage.owner, by.value) or UNLABELLED
-    return getattr(share.usage, by.value) or NO_CLASS
+        return _word(getattr(share.usage.owner, by.value), UNLABELLED, "label")
+    if by is By.PRIORITY_CLASS:
+        return _word(share.usage.priority_class, NO_CLASS, "class")
+    return str(getattr(share.usage, by.value))
+
+
+def _word(said: str, missing: str, thing: str) -> str:
+    """*said*, or *missing* without it; who is called like that is told apart by what no name in Kubernetes has."""
+    if not said:
+        return missing
+    return f"{said} ({thing})" if said == missing else said
 
 
 def lines(attributed: Attributed, key: Callable[[Share], str]) -> tuple[Line, ...]:

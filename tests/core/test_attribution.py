@@ -92,6 +92,15 @@ def test_who_gave_no_label_is_shown() -> None:
     assert ("held", "none") in in_brief(told(a_life(), usage=usage, by=By.PRIORITY_CLASS))
 
 
+def test_a_team_that_is_called_like_the_word_for_no_team_is_told_apart() -> None:
+    usage = [held(hours=1, owner=Owner(team="unlabelled"), priority_class="none"), held("b", owner=Owner())]
+    node = a_life(hours=2, gone_at=NOW)
+    teams = in_brief(told(node, usage=usage))
+    assert teams == {("held", "unlabelled (label)"): "1.29", ("held", "unlabelled"): "1.29"}
+    classes = in_brief(told(node, usage=usage, by=By.PRIORITY_CLASS))
+    assert classes == {("held", "none (class)"): "1.29", ("held", "none"): "1.29"}
+
+
 @pytest.mark.parametrize(
     "by, key",
     [

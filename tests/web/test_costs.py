@@ -129,19 +129,41 @@ def test_teams_namespaces_and_workloads_have_their_series() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "name, label, key",
+    [
+        ("cost_project_usd", "project", "p"),
+        ("cost_workload_class_usd", "workload_class", "training"),
+        ("cost_environment_usd", "environment", "prod"),
+        ("cost_center_usd", "cost_center", "42"),
+        ("cost_priority_class_usd", "priority_class", "urgent"),
+    ],
+)
+def test_every_label_that_cost_is_told_by_has_its_family(name: str, label: str, key: str) -> None:
+    store = a_full_store()
+    owner = Owner(team="vision", project="p", workload_class="training", environment="prod", cost_center="42")
+    store.kept_usage = [a_usage(hours=4, owner=owner, priority_class="urgent"), a_usage("b", hours=1, owner=Owner())]
+    other = "none" if label == "priority_class" else "unlabelled"
+    assert series(store, name) == {f'{label}="{key}"': 5.16, f'{label}="{other}"': 1.29}
+
+
 def test_a_workload_that_has_ended_leaves_and_its_cost_stays() -> None:
     store = a_full_store()
     store.kept_workloads = [a_workload(ended_at=NOW - timedelta(minutes=1))]
     assert series(store, "cost_workload_usd") == {'workload="(other)",workload_namespace=""': 5.16}
 
 
-@pytest.mark.parametrize("name", ["cost_team_usd", "cost_namespace_usd", "cost_workload_usd"])
+@pytest.mark.parametrize("name", ["cost_team_usd", "cost_project_usd", "cost_namespace_usd", "cost_workload_usd"])
 def test_a_thousand_teams_and_workloads_do_not_make_a_thousand_series(name: str) -> None:
     store = a_full_store()
     names = [f"w{n}" for n in range(1000)]
     store.kept_usage = [
         a_usage(
-            name, hours=0.009, namespace=f"ns-{name}", workload=f"ns-{name}/Job/{name}", owner=Owner(team=f"t-{name}")
+            name,
+            hours=0.009,
+            namespace=f"ns-{name}",
+            workload=f"ns-{name}/Job/{name}",
+            owner=Owner(team=f"t-{name}", project=f"p-{name}"),
         )
         for name in names
     ]
