@@ -1,11 +1,38 @@
 """What the file says about reports, and the core's values for it."""
 
+import re
+from datetime import timedelta
 from decimal import Decimal
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-from receiver.config.fields import Flag, Identifier, Money, Ratio, Text, Units
+from receiver.config.fields import Flag, Identifier, Money, Ratio, Text, Units, duration, text
+from receiver.config.mistakes import Wrong
 from receiver.core.report.policy import Commitment, Monthly, ReportPolicy, UnitOfWork
+
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""")
+_FIXED_RANGE = re.compile(r"\[\s*(\d[0-9a-z]*)\s*(?::[^\]]*)?\]")  # of a range selector or a subquery
+_A_DAY = timedelta(days=1)
+
+
+def _query(value: Any) -> str:
+    """Return a query that counts a month; raise Wrong for a fixed range that reaches into the month before."""
+    said = text(value, "a query")
+    for fixed in _FIXED_RANGE.findall(_QUOTED.sub("", said)):
+        if _is_long(fixed):
+            raise Wrong(
+                f"its range [{fixed}] reaches into the month before while the month is young, and counts that too",
+                "write [$range], which is as long as the month is old",
+            )
+    return said
+
+
+def _is_long(fixed: str) -> bool:
+    try:
+        return duration(fixed) > _A_DAY
+    except Wrong:  # more than a year, or what Prometheus itself will refuse
+        return True
 
 
 class _Section(BaseModel):
@@ -27,7 +54,7 @@ class UnitSpec(_Section):
     """Something that work comes to, and how Prometheus counts it."""
 
     name: Text
-    query: Text
+    query: Annotated[str, BeforeValidator(_query)]
     per: Units = 1
     only: UnitScope = UnitScope()
 

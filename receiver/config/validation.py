@@ -39,7 +39,7 @@ REQUIRED: Mapping[str, tuple[str, Any]] = {
     "sizes": ("list sizes with usd_per_hour each", {}),
     "usd_per_hour": ("add the price of one node-hour in USD", "1"),
     "as_of": ("add the day the prices were read, such as as_of: 2026-08-22", "2026-01-01"),
-    "query": ("add the PromQL that counts it, such as query: sum(increase(epochs_total[31d]))", "x"),
+    "query": ("add the PromQL that counts it, such as query: sum(increase(epochs_total[$range]))", "x"),
     "term_months": ("add for how many months one commits, such as term_months: 12", "1"),
     "source": ("add where the prices were read", "x"),
 }

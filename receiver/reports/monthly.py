@@ -13,7 +13,7 @@ from receiver.core.policy import Policy
 from receiver.core.report.notice import TOPIC, notice_of, topic_of
 from receiver.core.report.policy import UnitOfWork
 from receiver.core.report.report import report
-from receiver.core.report.units import Counted
+from receiver.core.report.units import Counted, query_of
 from receiver.ports import Store, Telemetry, TryLater, WontWork
 from receiver.reports.gather import found_in
 
@@ -58,7 +58,7 @@ class MonthEnd:
         for month, unit, at in self._uncounted(now):
             self._asked[(month.name, unit.name)] = now
             try:
-                count = self._telemetry.value(unit.query, at)
+                count = self._telemetry.value(query_of(unit, month, at), at)
             except (TryLater, WontWork) as error:
                 log.warning("unit of work not counted", unit=unit.name, month=month.name, error=str(error))
                 if not error.code.startswith("http_4"):

@@ -1,8 +1,11 @@
 """What the file says about reports."""
 
+import json
 from decimal import Decimal
 
-from receiver.config import load_text
+import pytest
+
+from receiver.config import ConfigError, load_text
 from receiver.config.show import describe
 from receiver.core.report.policy import Commitment, Monthly, ReportPolicy, UnitOfWork
 from tests.config.builders import one_pool
@@ -48,6 +51,21 @@ def test_everything_that_is_written_arrives() -> None:
     )
     assert found.monthly.wanted == (None, "search", "vision")
     assert warnings == ()
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["sum(rate(x_total[5m]))", 'sum(x{re=~"a[31d]"})', "sum_over_time(x[$range:1h])", "sum(increase(x[$range]))"],
+)
+def test_a_query_without_a_long_fixed_range_is_taken(query: str) -> None:
+    found, _ = reports(f"units: [{{name: epoch, query: {json.dumps(query)}}}]")
+    assert found.units[0].query == query
+
+
+@pytest.mark.parametrize("query", ["sum_over_time(x[30d:1h])", "increase(x[2y])", "increase(x[ 36h ])"])
+def test_a_query_with_a_long_fixed_range_is_refused(query: str) -> None:
+    with pytest.raises(ConfigError, match="reaches into the month before"):
+        reports(f"units: [{{name: epoch, query: {json.dumps(query)}}}]")
 
 
 def test_a_commitment_that_never_pays_is_warned_of() -> None:

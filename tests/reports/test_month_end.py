@@ -184,6 +184,16 @@ def test_a_unit_is_counted_hourly_and_at_the_very_end_of_its_month(store: SqlSto
     assert counted(store) == {"epoch": (10.0, MONTH.end)}
 
 
+def test_a_query_is_asked_for_the_month_that_it_counts(store: SqlStore) -> None:
+    unit = replace(EPOCH, query="sum(increase(epochs[$range]))")
+    counter = Counter()
+    month_end(store, a_policy(reports=ReportPolicy(units=(unit,))), counter).look(MONTH.end + HOUR)
+    assert {query for query, _ in counter.asked} == {
+        "sum(increase(epochs[2678400s]))",
+        "sum(increase(epochs[3600s]))",
+    }
+
+
 def test_after_a_restart_a_finished_count_is_not_asked_for_again(store: SqlStore) -> None:
     counter = Counter(values={EPOCH.query: 10.0})
     policy = a_policy(reports=ReportPolicy(units=(EPOCH,)))

@@ -9,6 +9,7 @@ from decimal import Decimal
 class UnitOfWork:
     """Something that work comes to, such as an epoch: *query* (PromQL) counts it, and the report prices *per* of it.
 
+    ``$range`` in the query stands for the time since the month's beginning.
     *only* says whose cost it is (attribute of an Owner, or ``namespace``, to its value); empty: everybody's.
     """
 

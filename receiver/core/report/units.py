@@ -2,10 +2,21 @@
 
 import math
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 
+from receiver.core.budget import Month
 from receiver.core.report.policy import UnitOfWork
+
+RANGE = "$range"  # in a query: how far the month reaches back
+SHORTEST = timedelta(minutes=1)  # PromQL takes no empty range
+
+
+def query_of(unit: UnitOfWork, month: Month, at: datetime) -> str:
+    """The query of *unit* as it is asked as of *at*: its placeholder is the part of *month* that has passed by then,
+    a minute at least and the month at most, so that no earlier month is counted."""
+    passed = max(min(at, month.end) - month.start, SHORTEST)
+    return unit.query.replace(RANGE, f"{passed // timedelta(seconds=1)}s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

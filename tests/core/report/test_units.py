@@ -2,15 +2,27 @@
 
 import math
 from dataclasses import replace
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 import pytest
 
 from receiver.core.report.policy import UnitOfWork
-from receiver.core.report.units import unit_cost
+from receiver.core.report.units import query_of, unit_cost
+from tests.core.report.builders import MONTH, START, at
 
 EPOCH = UnitOfWork(name="epoch", query="sum(epochs_total)")
 REQUESTS = UnitOfWork(name="requests", query="sum(requests_total)", per=Decimal(1000))
+
+
+@pytest.mark.parametrize(
+    ("moment", "length"),
+    [(START, "60s"), (at(36), "129600s"), (MONTH.end, "2678400s"), (MONTH.end + timedelta(days=3), "2678400s")],
+    ids=["at the beginning", "after 36 hours", "at the end", "afterwards"],
+)
+def test_a_query_counts_from_the_beginning_of_the_month(moment: datetime, length: str) -> None:
+    unit = replace(EPOCH, query="sum(increase(epochs_total[$range]))")
+    assert query_of(unit, MONTH, moment) == f"sum(increase(epochs_total[{length}]))"
 
 
 def test_the_cost_is_divided_by_what_was_counted() -> None:
