@@ -192,6 +192,12 @@ def test_a_passing_class_is_bought_for_up_to_the_stop_line_and_not_beyond(usd: s
     assert run(found, policy)[1]["l40s"].target == int(grows)
 
 
+def test_a_passing_class_is_not_bought_for_beyond_a_stop_line_that_lies_below_the_limit() -> None:
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(100), stop_at=Decimal("0.9"), passing=PASSING))
+    found = facts(a_state(), waiting=[a_pod(priority_class="production")], spend=spent(90))
+    assert run(found, policy)[1]["l40s"].target == 0
+
+
 def test_beyond_the_hold_line_another_class_waits_while_a_passing_one_is_served() -> None:
     policy = a_policy(budget=Budget(monthly_usd=Decimal(100), passing=PASSING))
     waiting = [a_pod("batch", priority=9, priority_class="batch"), a_pod("web", priority_class="production")]

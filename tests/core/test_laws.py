@@ -219,6 +219,21 @@ def test_pools_that_race_for_what_is_left_never_share_it_twice(
 
 
 @LAWS
+@given(running=st.integers(0, 6), waiting=st.integers(1, 8), spent=st.integers(0, 799))
+def test_growth_leaves_the_next_hour_of_what_runs_in_the_budget(running: int, waiting: int, spent: int) -> None:
+    """A focused law: nothing but the money for the nodes that run holds this pool back."""
+    usd = Decimal(spent) / 100
+    busy = (a_node(f"n{n}", pods=(a_pod(f"on-{n}", phase=PodPhase.RUNNING, node=f"n{n}"),)) for n in range(running))
+    policy = Policy(pools=(a_pool(max_nodes=20),), budget=Budget(monthly_usd=Decimal(10)))
+    asking = [a_pod(f"p{n}") for n in range(waiting)]
+    found = facts(a_state(*busy), waiting=asking, spend=Spend(month="2026-11", usd=usd))
+    [(pool, _, decision)] = decided((found, policy))
+    assert pool.price_usd_per_hour is not None
+    affordable = int((Decimal(10) - usd) / pool.price_usd_per_hour) - running
+    assert decision.target - running == min(waiting, max(0, affordable))
+
+
+@LAWS
 @given(worlds())
 def test_the_same_facts_give_the_same_decision(world: World) -> None:
     assert [d for _, _, d in decided(world)] == [d for _, _, d in decided(world)]
