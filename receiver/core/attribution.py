@@ -7,18 +7,16 @@ of that is its share, and the rest was bought and held by nobody, lies ahead, or
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import ROUND_FLOOR, ROUND_HALF_UP, Decimal
+from decimal import Decimal
 from enum import StrEnum
-from typing import TypeVar
 
 from receiver.core.budget import Month
-from receiver.core.cost import first_unit_from, unit_price, units_since
+from receiver.core.cents import in_cents, to_cents
+from receiver.core.cost import first_unit_from, unit_price, units_between
 from receiver.core.memory import NodeLife
 from receiver.core.policy import Billing, Policy
 from receiver.core.usage import Unwatched, Usage
 
-K = TypeVar("K")
-CENT = Decimal("0.01")
 FINEST = Decimal("1E-12")  # USD: finer than any bill, and sums of millions of them are exact
 UNLABELLED = "unlabelled"
 NO_CLASS = "none"  # a pod without a priority class
@@ -121,7 +119,7 @@ def attribute(
     unpriced: set[str] = set()
     for life in lives:
         rows = held.get(life.instance, ())
-        units = units_in(life, month, now, billing)
+        units = units_between(life, month.start, month.end, now, billing)
         if life.price_usd_per_hour is None and units:
             unpriced.add(life.size)
         if units or rows:
@@ -129,11 +127,6 @@ def attribute(
     if seeded:
         shares.append(Share(part=Part.SEEDED, usd=seeded, seconds=0.0))
     return Attributed(month=month.name, shares=tuple(shares), unpriced=tuple(sorted(unpriced)))
-
-
-def units_in(life: NodeLife, month: Month, now: datetime, billing: Billing) -> int:
-    """Paid units of *life* that began in *month*, as known at *now*."""
-    return units_since(life, month.start, now, billing) - units_since(life, month.end, now, billing)
 
 
 def _shared_out(
@@ -216,21 +209,6 @@ def by_team(attributed: Attributed) -> Mapping[str, Decimal]:
             team = share.usage.owner.team
             found[team] = found.get(team, Decimal(0)) + share.usd
     return found
-
-
-def in_cents(usd: Decimal) -> Decimal:
-    """*usd* to the cent, half a cent up."""
-    return usd.quantize(CENT, ROUND_HALF_UP)
-
-
-def to_cents(exact: Mapping[K, Decimal]) -> dict[K, Decimal]:
-    """Round *exact* amounts so that they sum to what their sum rounds to: the largest remainders get a cent more."""
-    down = {name: usd.quantize(CENT, ROUND_FLOOR) for name, usd in exact.items()}
-    missing = int((in_cents(sum(exact.values(), Decimal(0))) - sum(down.values(), Decimal(0))) / CENT)
-    by_remainder = sorted(exact, key=lambda name: (down[name] - exact[name], str(name)))
-    for name in by_remainder[:missing]:
-        down[name] += CENT
-    return down
 
 
 def _line(part: Part, key: str, shares: Iterable[Share], usd: Decimal) -> Line:

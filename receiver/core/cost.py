@@ -72,6 +72,13 @@ def units_since(life: NodeLife, since: datetime, now: datetime, billing: Billing
     return total - min(total, _begun_before(life.created_at, since, billing))
 
 
+def units_between(life: NodeLife, start: datetime, end: datetime, now: datetime, billing: Billing) -> int:
+    """Paid units of *life* that began at or after *start* and before *end*, as known at *now*."""
+    if end <= life.created_at or (life.gone_at is not None and life.gone_at + billing.granularity < start):
+        return 0  # most nodes live for a small part of a month only
+    return units_since(life, start, now, billing) - units_since(life, end, now, billing)
+
+
 def spend(
     lives: Iterable[NodeLife], since: datetime, now: datetime, billing: Billing
 ) -> tuple[Decimal, tuple[str, ...]]:

@@ -1,6 +1,7 @@
 """What reports keep beside usage."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Protocol
 
 from receiver.core.report.units import Counted
@@ -14,3 +15,6 @@ class ReportStore(Protocol):
 
     def unit_counts(self, month: str) -> Mapping[str, Counted]:
         """Return the last count of each unit of *month*, by name."""
+
+    def watched(self) -> Mapping[str, datetime]:
+        """Return since when each pool is known, by its id."""

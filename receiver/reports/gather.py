@@ -18,6 +18,7 @@ def found_in(store: Store, policy: Policy, month: Month, now: datetime) -> Found
         attributed=costs_of(store, policy, month, now),
         counts={name: counted.count for name, counted in store.unit_counts(month.name).items()},
         allowances=store.allowances_set(month.name),
+        watched=store.watched(),
     )
 
 

@@ -22,9 +22,11 @@ def as_text(report: Row) -> Iterator[str]:
 
 def _head(report: Row) -> Iterator[str]:
     whose = "everybody" if report["team"] is None else f"team {report['team'] or '(no label)'}"
-    state = "complete" if report["complete"] else f"so far, until {str(report['until'])[:16].replace('T', ' ')} UTC"
+    state = "complete" if report["complete"] else f"so far, until {moment(report['until'])}"
     yield f"GPU report {report['month']} - {whose} - {state}"
     yield f"A calendar month of {report['timezone']}. Costs are list prices of started hours, before tax."
+    if report["began"]:
+        yield f"This ledger began on {moment(report['began'])}: what was before is missing, or told as a sum."
     if report["unpriced"]:
         yield f"MISSING in every amount: nodes of {', '.join(report['unpriced'])}, which have no price."
 
@@ -157,7 +159,7 @@ def _savings(report: Row) -> Iterator[str]:
     for offer in report["commitments"]:
         yield "  " + _offer(offer)
     yield ""
-    yield from _always_on(report["always_on"])
+    yield from _always_on(report)
 
 
 def _right_sizing(report: Row) -> Iterator[str]:
@@ -186,15 +188,19 @@ def _offer(offer: Row) -> str:
     return f"{what}: {pays}; commit to {offer['recommended']}, saves {usd(offer['saves_usd'])}"
 
 
-def _always_on(compared: Row | None) -> Iterator[str]:
+def _always_on(report: Row) -> Iterator[str]:
+    compared = report["always_on"]
     if compared is None or not compared["peaks"]:
         yield "Savings against always-on: nothing to compare"
         return
     peaks = ", ".join(f"{name} {count}" for name, count in compared["peaks"].items())
     yield (
         f"Savings against always-on: {usd(compared['saved_usd'])} ({percent(compared['saved_ratio'])}); each pool at "
-        f"the peak of its month all the time ({peaks}) would have cost {usd(compared['usd'])}"
+        f"its peak all the time ({peaks}) would have cost {usd(compared['usd'])}"
     )
+    for name, since in compared["since"].items():
+        if since > report["from"]:
+            yield f"  {name} since {moment(since)}: the ledger did not know it before"
     if compared["left_out"]:
         yield f"  without {', '.join(compared['left_out'])}: no price"
 
@@ -220,6 +226,11 @@ def shorter(name: str, width: int) -> str:
         return name
     head = (width - 1) // 2
     return f"{name[:head]}\N{HORIZONTAL ELLIPSIS}{name[len(name) - (width - 1 - head) :]}"
+
+
+def moment(stated: str) -> str:
+    """A moment of the document as people read it, to the minute."""
+    return f"{stated[:16].replace('T', ' ')} UTC"
 
 
 def usd(amount: Any, otherwise: str = "unknown") -> str:

@@ -8,7 +8,8 @@ from flask import Blueprint, Response, jsonify, request
 
 from receiver.core.attribution import By, Line
 from receiver.core.budget import Month, month_of
-from receiver.costs import costs_of, told_by
+from receiver.core.report.lines import told_by
+from receiver.costs import costs_of
 from receiver.web.documents import moment
 from receiver.web.errors import Problem
 from receiver.web.parts import WebParts

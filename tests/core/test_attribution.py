@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.attribution import By, Line, Part, attribute, by_team, in_cents, key_of, lines, to_cents
+from receiver.core.attribution import By, Line, Part, attribute, by_team, key_of, lines
 from receiver.core.budget import month_of
+from receiver.core.cents import in_cents, to_cents
 from receiver.core.cost import spend
 from receiver.core.memory import NodeLife
 from receiver.core.policy import Anchor, Billing, Rounding

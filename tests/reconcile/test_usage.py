@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from receiver.adapters.store import open_store
-from receiver.core.attribution import Attributed, By, Part, attribute, in_cents, key_of, lines
+from receiver.core.attribution import Attributed, By, Part, attribute, key_of, lines
 from receiver.core.budget import month_of
+from receiver.core.cents import in_cents
 from receiver.core.cost import spend
 from receiver.core.policy import Budget
 from receiver.core.usage import WorkloadLife

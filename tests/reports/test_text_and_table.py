@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -10,12 +11,12 @@ import pytest
 from receiver.core.policy import Budget
 from receiver.core.report.document import document_of
 from receiver.core.report.policy import ReportPolicy, UnitOfWork
-from receiver.core.report.report import Report
+from receiver.core.report.report import Report, report
 from receiver.core.usage import Owner
 from receiver.reports.table import COLUMNS, as_csv
 from receiver.reports.text import as_text, shorter
 from receiver.web.documents import plain
-from tests.core.report.builders import H100, a_life, a_policy, a_usage, a_workload, at
+from tests.core.report.builders import AFTER, H100, MONTH, a_life, a_policy, a_usage, a_workload, at
 from tests.core.report.simulated import SimulatedMonth, a_month
 
 LONG = "research-and-development/Deployment/" + "a-very-long-name-of-a-workload-" * 4
@@ -91,6 +92,15 @@ def test_what_was_spent_before_the_ledger_began_is_a_line_and_a_row() -> None:
     assert "cost                $50.32 for 8.0 GPU-hours" in said
     assert "  seeded                  $40.00        0.0 h  from before this ledger began" in said
     assert "before the ledger began               0.0        $40.00        $0.00           -" in said
+
+
+def test_a_ledger_that_began_in_the_month_says_when_and_over_which_time_it_compares() -> None:
+    month = small(lives=[a_life(begins=5, lasts=8)])
+    found = replace(month.found(), watched={"pool-l40s": at(6)})
+    said = text(report(found, month.policy, MONTH, AFTER))
+    assert "This ledger began on 2026-10-01 06:00 UTC: what was before is missing" in said
+    assert "  l40s since 2026-10-01 06:00 UTC: the ledger did not know it before" in said
+    assert "This ledger began" not in text(month.report())
 
 
 def test_a_size_without_a_price_is_the_first_thing_that_is_said() -> None:

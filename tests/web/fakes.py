@@ -65,6 +65,7 @@ class FakeStore:
     kept_actions: list[StoredAction] = field(default_factory=list)
     totals: Mapping[str, Any] = field(default_factory=dict)
     kept_counts: list[Counted] = field(default_factory=list)
+    kept_watched: dict[str, datetime] = field(default_factory=dict)
     kept_usage: list[Usage] = field(default_factory=list)
     kept_unwatched: list[Unwatched] = field(default_factory=list)
     kept_seeds: list[Seed] = field(default_factory=list)
@@ -164,6 +165,10 @@ class FakeStore:
     def unit_counts(self, month: str) -> Mapping[str, Counted]:
         self._called("unit_counts")
         return {counted.name: counted for counted in self.kept_counts if counted.month == month}
+
+    def watched(self) -> Mapping[str, datetime]:
+        self._called("watched")
+        return self.kept_watched
 
     # What only the loop uses: the web side has no business here.
 

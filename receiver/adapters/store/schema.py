@@ -120,6 +120,7 @@ pools = Table(
     Column("pool", PlainText, primary_key=True),
     Column("required", Integer, nullable=False),
     Column("required_since", Moment),
+    Column("watched_since", Moment),  # when its count was read first
     Column("last_grow_at", Moment),
     Column("last_shrink_at", Moment),
     Column("backoff_failures", Integer),

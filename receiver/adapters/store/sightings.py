@@ -26,7 +26,10 @@ STORED_LIVES = select(*(node_lives.c[name] for name in rows.LIFE)).where(
     node_lives.c.instance.in_(bindparam("instances", expanding=True))
 )
 STORED_POOLS = select(
-    *(pools.c[name] for name in ("pool", "required", "required_since", "late_expected", "late_shown", "late_since"))
+    *(
+        pools.c[name]
+        for name in ("pool", "required", "required_since", "watched_since", "late_expected", "late_shown", "late_since")
+    )
 )
 LAST_USABLE = (
     select(node_lives.c.created_at, node_lives.c.usable_at)
@@ -138,6 +141,8 @@ def _write_counts(connection: Connection, required: Mapping[str, int], at: datet
         values: rows.Values = {}
         if row is None or row.required_since is None or row.required != shown:
             values = {"required": shown, "required_since": at}
+        if row is None or row.watched_since is None:
+            values["watched_since"] = at
         late = rows.late(row._mapping) if row is not None else None
         if late is not None and not is_late(late, shown):
             values |= NO_LATE_COUNT

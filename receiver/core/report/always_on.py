@@ -1,30 +1,31 @@
 """What the month would have cost if the capacity of its peak had been kept all the time."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
 from receiver.core.budget import Month
-from receiver.core.cost import unit_price
+from receiver.core.cost import unit_begin, unit_price, units_between
 from receiver.core.memory import NodeLife
 from receiver.core.policy import Policy
-from receiver.core.report.days import cost_in
 from receiver.core.report.occupancy import occupancy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlwaysOn:
-    """The comparison: each pool at the most nodes that it had at once, from the month's start until now or its end.
+    """The comparison: each pool at the most nodes that it had at once, over the time in which it was watched.
 
-    *usd* is what that costs at each pool's last price, *spent_usd* what the same pools did cost, *peaks* the node
-    counts by the pool's name. *left_out* are pools whose nodes have no price. It says what scaling saves, and
-    nothing about other autoscalers: each of them scales too.
+    That is from the month's start, or from when the ledger first knew the pool, until now or the month's end: *since*
+    says it by the pool's name. *usd* is what that costs at each pool's last price, *spent_usd* what the same pools did
+    cost in the same time, *peaks* the node counts by name. *left_out* are pools whose nodes have no price. It says what
+    scaling saves, and nothing about other autoscalers: each of them scales too.
     """
 
     usd: Decimal
     spent_usd: Decimal
     peaks: Mapping[str, int]
+    since: Mapping[str, datetime] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
 
     @property
@@ -38,27 +39,49 @@ class AlwaysOn:
         return self.saved_usd / self.usd if self.usd else None
 
 
-def always_on(lives: Iterable[NodeLife], policy: Policy, month: Month, now: datetime) -> AlwaysOn:
-    """Compare the nodes of *lives* in *month*, until *now*, with as many as each pool had at its peak."""
+def always_on(
+    lives: Iterable[NodeLife], policy: Policy, month: Month, now: datetime, watched: Mapping[str, datetime]
+) -> AlwaysOn:
+    """Compare the nodes of *lives* in *month*, until *now*, with as many as each pool had at its peak.
+
+    *watched* is since when the ledger knows each pool, by id: before that nobody can say what it had, or whether it
+    was there at all.
+    """
     until = min(now, month.end)
     by_pool: dict[str, list[NodeLife]] = {}
     for life in lives:
         by_pool.setdefault(life.pool, []).append(life)
     usd = spent = Decimal(0)
     peaks: dict[str, int] = {}
+    since: dict[str, datetime] = {}
     left_out: list[str] = []
     for pool_id, members in sorted(by_pool.items()):
-        found = occupancy(members, month.start, until)
+        start = max(month.start, watched.get(pool_id, month.start))
+        found = occupancy(members, start, until)
         if not found.peak:
             continue
         pool = policy.pool(pool_id)
         name = pool.name if pool else pool_id
-        paid = [(cost_in(life, month, now, policy), life.price_usd_per_hour) for life in members]
+        units = {life: _units(life, start, month, now, policy) for life in members}
         price = max(members, key=lambda life: (life.created_at, life.instance)).price_usd_per_hour
-        if price is None or any(each is None for _, each in paid):
+        if price is None or any(life.price_usd_per_hour is None for life in members):
             left_out.append(name)
             continue
-        peaks[name] = found.peak
+        peaks[name], since[name] = found.peak, start
         usd += found.peak * -(-found.length // policy.billing.granularity) * unit_price(price, policy.billing)
-        spent += sum((cost for cost, _ in paid), Decimal(0))
-    return AlwaysOn(usd=usd, spent_usd=spent, peaks=peaks, left_out=tuple(left_out))
+        spent += sum(
+            (
+                begun * unit_price(life.price_usd_per_hour or Decimal(0), policy.billing)
+                for life, begun in units.items()
+            ),
+            Decimal(0),
+        )
+    return AlwaysOn(usd=usd, spent_usd=spent, peaks=peaks, since=since, left_out=tuple(left_out))
+
+
+def _units(life: NodeLife, start: datetime, month: Month, now: datetime, policy: Policy) -> int:
+    """Paid units of *life* in *month* from *start* on. Where that is later than the month's start, the unit that was
+    under way then counts: it was paid for this time too. At the month's start it belongs to the month before."""
+    if start > month.start and life.created_at < start:
+        start = max(month.start, unit_begin(life.created_at, start, policy.billing))
+    return units_between(life, start, month.end, now, policy.billing)

@@ -1,23 +1,23 @@
 """The month day by day."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
-from receiver.core.attribution import units_in
 from receiver.core.budget import Month
-from receiver.core.cost import unit_price, units_since
+from receiver.core.cents import to_cents
+from receiver.core.cost import units_between
 from receiver.core.memory import NodeLife
 from receiver.core.policy import Policy
 from receiver.core.report.amounts import DOING_NOTHING
-from receiver.core.report.lines import PaidFor, Piece
+from receiver.core.report.lines import CostLine, PaidFor, Piece
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Day:
-    """One calendar day of the month: USD of the paid units that began on it, by what they came to."""
+    """One calendar day of the month: USD of the paid units that began on it, in cents, by what they came to."""
 
     day: date
     usd_for: Mapping[PaidFor, Decimal]
@@ -34,12 +34,17 @@ class Day:
 
 
 def days(
-    lives: Iterable[NodeLife], pieces: Iterable[Piece], month: Month, policy: Policy, now: datetime
+    lives: Iterable[NodeLife],
+    pieces: Iterable[Piece],
+    lines: Iterable[CostLine],
+    month: Month,
+    policy: Policy,
+    now: datetime,
 ) -> tuple[Day, ...]:
     """Return the days of *month* that have begun at *now*, in the calendar of the policy's zone.
 
     What a node came to is known per month: its days share the ratio. What was spent before the ledger began is in no
-    day.
+    day. *lines* are what *pieces* came to in cents: the days of each `PaidFor` add up to them.
     """
     parts: dict[str, dict[PaidFor, Decimal]] = {}
     for piece in pieces:
@@ -48,29 +53,31 @@ def days(
     bounds = tuple(_bounds(month, policy.timezone, now))
     usd_for: list[dict[PaidFor, Decimal]] = [{} for _ in bounds]
     for life in lives:
-        whole = units_in(life, month, now, policy.billing)
+        whole = units_between(life, month.start, month.end, now, policy.billing)
         if not whole or life.instance not in parts:
             continue
         for number, (_, start, end) in enumerate(bounds):
-            begun = units_within(life, start, end, now, policy)
+            begun = units_between(life, start, end, now, policy.billing)
             for paid_for, usd in parts[life.instance].items() if begun else ():
                 here = usd_for[number]
                 here[paid_for] = here.get(paid_for, Decimal(0)) + usd * begun / whole
-    return tuple(Day(day=day, usd_for=found) for (day, _, _), found in zip(bounds, usd_for, strict=True))
+    in_whole_cents = _as_the_month(usd_for, lines)
+    return tuple(Day(day=day, usd_for=found) for (day, _, _), found in zip(bounds, in_whole_cents, strict=True))
 
 
-def units_within(life: NodeLife, start: datetime, end: datetime, now: datetime, policy: Policy) -> int:
-    """Paid units of *life* that began at or after *start* and before *end*, as known at *now*."""
-    if end <= life.created_at or (life.gone_at is not None and life.gone_at + policy.billing.granularity < start):
-        return 0  # most nodes live for a few of the month's days only
-    return units_since(life, start, now, policy.billing) - units_since(life, end, now, policy.billing)
-
-
-def cost_in(life: NodeLife, month: Month, now: datetime, policy: Policy) -> Decimal:
-    """USD of *life* in *month* until *now*; 0 without a price."""
-    if life.price_usd_per_hour is None:
-        return Decimal(0)
-    return units_in(life, month, now, policy.billing) * unit_price(life.price_usd_per_hour, policy.billing)
+def _as_the_month(
+    exact: Sequence[Mapping[PaidFor, Decimal]], lines: Iterable[CostLine]
+) -> list[dict[PaidFor, Decimal]]:
+    """The days' *exact* amounts in cents: those of each kind add up to what *lines* say of the month."""
+    of_month: dict[PaidFor, Decimal] = {}
+    for line in lines:
+        of_month[line.whose.paid_for] = of_month.get(line.whose.paid_for, Decimal(0)) + line.usd
+    found: list[dict[PaidFor, Decimal]] = [{} for _ in exact]
+    for paid_for in PaidFor:
+        by_day = {number: day[paid_for] for number, day in enumerate(exact) if paid_for in day}
+        for number, usd in to_cents(by_day, of_month.get(paid_for, Decimal(0))).items() if by_day else ():
+            found[number][paid_for] = usd
+    return found
 
 
 def _bounds(month: Month, zone: str, now: datetime) -> Iterator[tuple[date, datetime, datetime]]:

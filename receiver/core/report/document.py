@@ -26,8 +26,23 @@ def document_of(found: Report) -> dict[str, Any]:
         "timezone": found.timezone,
         "from": found.month.start,
         "until": found.until,
+        "began": found.began,
         "complete": found.complete,
         "team": found.team,
+        **_spent(found),
+        "budget": _budget(found),
+        **_work(found),
+        **_smaller(found),
+        **_committed(found),
+        "always_on": _always_on(found),
+        "days": [{"day": day.day.isoformat(), "usd": day.usd, "idle_usd": day.idle_usd} for day in found.days],
+        "lines": [_line(line) for line in found.lines],
+    }
+
+
+def _spent(found: Report) -> dict[str, Any]:
+    """What was paid, for what, and whose it was."""
+    return {
         **_amount(found.everything.total),
         "paid_for": {each.value: _amount(found.everything.of(each)) for each in PaidFor},
         "idle": _amount(found.everything.idle),
@@ -44,11 +59,16 @@ def document_of(found: Report) -> dict[str, Any]:
             "namespaces": [_part(part) for part in found.unlabelled_in[:TOP]],
         },
         "unpriced": list(found.unpriced),
-        "budget": _budget(found),
-        "jobs": {name: getattr(found.jobs, name) for name in type(found.jobs).__slots__},
-        "waits": {name: _seconds(getattr(found.waits, name)) for name in type(found.waits).__slots__},
         "consumers": [{**_part(part), **_owner(part.name, found.lines)} for part in found.workloads[:TOP]],
         "consumers_total": len(found.workloads),
+    }
+
+
+def _work(found: Report) -> dict[str, Any]:
+    """What work was done, how long it waited, and what each piece of it cost."""
+    return {
+        "jobs": {name: getattr(found.jobs, name) for name in type(found.jobs).__slots__},
+        "waits": {name: _seconds(getattr(found.waits, name)) for name in type(found.waits).__slots__},
         "per_workload_usd": _cents(found.per_workload_usd),
         "per_completed_usd": _cents(found.per_completed_usd),
         "units": [
@@ -63,10 +83,22 @@ def document_of(found: Report) -> dict[str, Any]:
             }
             for cost in found.units
         ],
+    }
+
+
+def _smaller(found: Report) -> dict[str, Any]:
+    """What would fit something smaller, and what hardly fits what it has."""
+    return {
         "right_sizes": [_right_size(size) for size in found.right_sizes[:TOP]],
         "right_sizes_total": len(found.right_sizes),
         "right_sizes_usd": _cents(sum((size.saves_usd for size in found.right_sizes), Decimal(0))),
         "tight": [_peaks(peaks) for peaks in found.tight[:TOP]],
+    }
+
+
+def _committed(found: Report) -> dict[str, Any]:
+    """What existed all the time, and what each commitment would have saved."""
+    return {
         "baselines": [
             {"size": b.size, "always": b.always, "any_hours": hours(float(b.any_hours)), "peak": b.peak}
             for b in found.baselines
@@ -83,11 +115,6 @@ def document_of(found: Report) -> dict[str, Any]:
             }
             for advice in found.commitments
         ],
-        "always_on": _always_on(found),
-        "days": [
-            {"day": day.day.isoformat(), "usd": _cents(day.usd), "idle_usd": _cents(day.idle_usd)} for day in found.days
-        ],
-        "lines": [_line(line) for line in found.lines],
     }
 
 
@@ -168,10 +195,11 @@ def _always_on(found: Report) -> dict[str, Any] | None:
         return None
     return {
         "usd": _cents(compared.usd),
-        "spent_usd": compared.spent_usd,
+        "spent_usd": _cents(compared.spent_usd),
         "saved_usd": _cents(compared.saved_usd),
         "saved_ratio": None if compared.saved_ratio is None else _ratio(float(compared.saved_ratio)),
         "peaks": dict(compared.peaks),
+        "since": dict(compared.since),
         "left_out": list(compared.left_out),
     }
 

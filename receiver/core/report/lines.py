@@ -5,7 +5,10 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
 
-from receiver.core.attribution import Attributed, By, Part, Share, key_of, to_cents
+from receiver.core.attribution import FINEST, Attributed, By, Part, Share, key_of
+from receiver.core.attribution import Line as Told
+from receiver.core.attribution import lines as attributed_lines
+from receiver.core.cents import level_by_level
 from receiver.core.policy import Policy
 from receiver.core.usage import Owner
 
@@ -69,15 +72,42 @@ def pieces(attributed: Attributed, policy: Policy) -> Iterator[Piece]:
 
 
 def cost_lines(found: Iterable[Piece]) -> tuple[CostLine, ...]:
-    """Add *found* up by whose they are, the dearest first. Their cents sum to what the exact sum rounds to."""
+    """Add *found* up by whose they are, the dearest first.
+
+    Cents are dealt from the month's sum to what teams held (and each thing that nobody held), from there to workloads
+    and to lines, so that every level adds up to the one above.
+    """
     exact: dict[Whose, Decimal] = {}
     seconds: dict[Whose, float] = {}
     for piece in found:
         exact[piece.whose] = exact.get(piece.whose, Decimal(0)) + piece.usd
         seconds[piece.whose] = seconds.get(piece.whose, 0.0) + piece.seconds
-    cents = to_cents(exact)
+    cents = level_by_level(exact, {whose: (_team(whose), whose.workload) for whose in exact})
     made = [CostLine(whose=whose, gpu_hours=seconds[whose] / 3600, usd=cents[whose]) for whose in exact]
     return tuple(sorted(made, key=lambda line: (-line.usd, line.whose.workload, line.whose.pool, line.whose.paid_for)))
+
+
+def told_by(attributed: Attributed, by: By, policy: Policy) -> tuple[Told, ...]:
+    """Return *attributed* by one of its dimensions, the dearest first, with the money that the report's lines say."""
+    found = [(share, piece) for share in attributed.shares for piece in _pieces_of(share, policy)]
+    filed = {piece.whose: (share.part, key_of(share, by, policy)) for share, piece in found}
+    usd: dict[tuple[Part, str], Decimal] = {}
+    idle: dict[tuple[Part, str], Decimal] = {}
+    for line in cost_lines(piece for _, piece in found):
+        under = filed[line.whose]
+        usd[under] = usd.get(under, Decimal(0)) + line.usd
+        if line.whose.paid_for is PaidFor.IDLE:
+            idle[under] = idle.get(under, Decimal(0)) + line.usd
+    told = (
+        replace(line, usd=usd[line.part, line.key], idle_usd=idle.get((line.part, line.key), Decimal("0.00")))
+        for line in attributed_lines(attributed, lambda share: key_of(share, by, policy))
+    )
+    return tuple(sorted(told, key=lambda line: (-line.usd, line.part, line.key)))
+
+
+def _team(whose: Whose) -> tuple[Part, str]:
+    """The widest level below the month: what the workloads of a team held, and each thing that nobody held."""
+    return Part.HELD if whose.workload else Part(whose.paid_for), whose.owner.team
 
 
 def _pieces_of(share: Share, policy: Policy) -> Iterator[Piece]:
@@ -93,7 +123,7 @@ def _pieces_of(share: Share, policy: Policy) -> Iterator[Piece]:
         priority_class=row.priority_class if row else "",
     )
     idle = min(max(row.idle / row.held, 0.0), 1.0) if row and row.held > 0 else 0.0
-    idle_usd = share.usd * Decimal(idle)
+    idle_usd = (share.usd * Decimal(idle)).quantize(FINEST)  # the two halves are the share itself
     if idle < 1:
         yield Piece(whose, share.instance, share.seconds * (1 - idle), share.usd - idle_usd)
     if idle > 0:

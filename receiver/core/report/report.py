@@ -28,7 +28,7 @@ class Found:
     """What the ledger has of a month: what was bought, whose it was, and how work did on it.
 
     *attributed* is what *lives* cost, shared out. *counts* is what the query of each unit of work said, by its name,
-    *allowances* what operators set for the month at run time.
+    *allowances* what operators set for the month at run time, *watched* since when the ledger knows each pool, by id.
     """
 
     lives: Sequence[NodeLife]
@@ -37,6 +37,7 @@ class Found:
     attributed: Attributed
     counts: Mapping[str, float] = field(default_factory=dict)
     allowances: Sequence[BudgetChange] = ()
+    watched: Mapping[str, datetime] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,7 @@ class Report:
     the mean cost of a workload that held a GPU; *per_completed_usd* what the workloads that ended cost this month,
     failed ones too, for each that completed. *unpriced* names sizes whose nodes have no price: their cost is missing
     from every amount. What is about the whole cluster (*baselines*, *commitments*, *always_on*) is empty for a team.
+    *began* is when the ledger did, where that is after the month did: nobody watched before.
     """
 
     month: Month
@@ -99,6 +101,7 @@ class Report:
     always_on: AlwaysOn | None
     budget: BudgetLine | None
     days: tuple[Day, ...]
+    began: datetime | None = None
 
     @property
     def complete(self) -> bool:
@@ -147,10 +150,23 @@ def report(found: Found, policy: Policy, month: Month, now: datetime, team: str 
         tight=tight(seen),
         baselines=baselines(lives, month.start, until),
         commitments=advice(policy.reports.commitments if team is None else (), lives, month.start, until),
-        always_on=always_on(lives, policy, month, now) if team is None else None,
+        always_on=always_on(lives, policy, month, now, found.watched) if team is None else None,
         budget=_budget(everything.total.usd, found.allowances, policy, team),
-        days=days(found.lives, [p for p in every_piece if team is None or _is_of(p.whose, team)], month, policy, now),
+        days=days(
+            found.lives,
+            [p for p in every_piece if team is None or _is_of(p.whose, team)],
+            lines,
+            month,
+            policy,
+            now,
+        ),
+        began=_began(found.watched, month),
     )
+
+
+def _began(watched: Mapping[str, datetime], month: Month) -> datetime | None:
+    began = min(watched.values(), default=month.start)
+    return began if began > month.start else None
 
 
 def _is_of(whose: Whose, team: str) -> bool:

@@ -45,7 +45,7 @@ def test_hours_by_level_add_up_to_the_hours_of_all_nodes(lives: list[NodeLife]) 
 
 def test_always_on_is_each_pool_at_its_own_peak_all_the_time() -> None:
     lives = [a_life("a", 0, 2), a_life("b", 1, 1), a_life("c", 5, 1, size=H100)]
-    found = always_on(lives, a_policy(), MONTH, at(10))
+    found = always_on(lives, a_policy(), MONTH, at(10), {})
     assert found.peaks == {"h100": 1, "l40s": 2}
     assert found.usd == 10 * (2 * Decimal("1.29") + Decimal("2.99"))
     assert found.spent_usd == 3 * Decimal("1.29") + Decimal("2.99")
@@ -56,22 +56,36 @@ def test_always_on_is_each_pool_at_its_own_peak_all_the_time() -> None:
 
 def test_a_pool_without_a_price_is_left_out_of_both_sides_and_named() -> None:
     lives = [a_life("a", 0, 2), a_life("b", 0, 2, size=H100, price_usd_per_hour=None)]
-    found = always_on(lives, a_policy(), MONTH, at(10))
+    found = always_on(lives, a_policy(), MONTH, at(10), {})
     assert (found.usd, found.spent_usd, found.left_out) == (Decimal("12.90"), Decimal("2.58"), ("h100",))
 
 
+def test_a_pool_that_the_ledger_knows_for_a_part_of_the_month_is_compared_over_that_part_alone() -> None:
+    lives = [a_life("a", 3.5, 4), a_life("b", 6, 1), a_life("c", 0, 10, size=H100)]
+    found = always_on(lives, a_policy(), MONTH, at(10), {"pool-l40s": at(5), "pool-h100": at(-100)})
+    assert found.since == {"h100": START, "l40s": at(5)}
+    assert found.usd == 5 * 2 * Decimal("1.29") + 10 * Decimal("2.99")
+    # Of node a the unit that was under way counts, and the two after it; what it cost before does not.
+    assert found.spent_usd == (3 + 1) * Decimal("1.29") + 10 * Decimal("2.99")
+
+
+def test_a_pool_that_was_not_known_in_the_month_is_not_compared() -> None:
+    found = always_on([a_life("a", 0, 2)], a_policy(), MONTH, at(10), {"pool-l40s": at(10)})
+    assert (found.usd, found.peaks) == (Decimal(0), {})
+
+
 def test_a_pool_that_left_the_configuration_goes_by_its_id() -> None:
-    assert always_on([a_life("a", 0, 2, pool="old")], a_policy(), MONTH, at(10)).peaks == {"old": 1}
+    assert always_on([a_life("a", 0, 2, pool="old")], a_policy(), MONTH, at(10), {}).peaks == {"old": 1}
 
 
 def test_without_nodes_there_is_nothing_to_save_and_no_ratio() -> None:
-    found = always_on([], a_policy(), MONTH, at(10))
+    found = always_on([], a_policy(), MONTH, at(10), {})
     assert (found.saved_usd, found.saved_ratio) == (Decimal(0), None)
 
 
 @given(lives_of_a_day)
 def test_no_saving_is_more_than_everything(lives: list[NodeLife]) -> None:
-    found = always_on(lives, a_policy(), MONTH, at(24))
+    found = always_on(lives, a_policy(), MONTH, at(24), {})
     assert found.spent_usd >= 0
     assert found.saved_ratio is None or found.saved_ratio <= 1
 
@@ -127,4 +141,4 @@ def test_the_baseline_is_what_existed_all_the_time() -> None:
 @pytest.mark.parametrize("hours", [0, -1])
 def test_a_time_of_no_length_has_nothing_in_it(hours: int) -> None:
     assert occupancy([a_life("a", -2, None)], START, at(hours)).peak == 0
-    assert always_on([a_life("a", -2, None)], a_policy(), MONTH, at(hours)).usd == 0
+    assert always_on([a_life("a", -2, None)], a_policy(), MONTH, at(hours), {}).usd == 0

@@ -5,17 +5,18 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.attribution import attribute
+from receiver.core.attribution import UNLABELLED, By, Part, attribute, key_of, lines
 from receiver.core.budget import BudgetStage, month_of
 from receiver.core.cost import spend
 from receiver.core.memory import NodeLife
 from receiver.core.policy import Anchor, Billing, Budget, BudgetChange, Policy, Rounding, Scope
 from receiver.core.report.amounts import Subtotal
 from receiver.core.report.document import document_of
-from receiver.core.report.lines import PaidFor
+from receiver.core.report.lines import PaidFor, told_by
 from receiver.core.report.policy import ReportPolicy, UnitOfWork
 from receiver.core.report.report import Found, Report, report
 from receiver.core.usage import Owner, Unwatched, Usage
@@ -69,7 +70,30 @@ def test_the_parts_of_a_simulated_month_add_up_to_the_ledger_to_the_cent() -> No
     assert sum((found.everything.of(each).usd for each in PaidFor), Decimal(0)) == ledger.quantize(CENT)
     for sorted_in in (found.teams, found.namespaces, found.workloads):
         assert total(sorted_in) + found.nobodys.total.usd == ledger.quantize(CENT)
-    assert abs(sum((day.usd for day in found.days), Decimal(0)) - ledger) < Decimal("0.000001")
+    assert sum((day.usd for day in found.days), Decimal(0)) == ledger.quantize(CENT)
+    assert sum((day.idle_usd for day in found.days), Decimal(0)) == found.everything.idle.usd
+    assert all(day.usd == day.usd.quantize(CENT) for day in found.days)
+
+
+@pytest.mark.parametrize("by", By)
+def test_the_costs_api_tells_what_the_report_tells_to_the_cent(by: By) -> None:
+    month = a_month()
+    month.usage = [replace(row, held=row.held / 1.37) for row in month.usage]  # so that nothing is whole cents
+    found = month.report()
+    told = {line.key: line for line in told_by(month.found().attributed, by, month.policy) if line.part is Part.HELD}
+    sorted_in = {By.TEAM: found.teams, By.NAMESPACE: found.namespaces, By.WORKLOAD: found.workloads}.get(by, ())
+    assert {
+        key: (line.usd, line.idle_usd) for key, line in told.items() if by in (By.TEAM, By.NAMESPACE, By.WORKLOAD)
+    } == {part.name or UNLABELLED: (part.total.usd, part.idle.usd) for part in sorted_in}
+    assert sum((line.usd for line in told.values()), Decimal(0)) == total(found.teams)
+
+
+def test_a_team_costs_to_the_cent_what_its_share_of_the_ledger_rounds_to() -> None:
+    month = a_month()
+    month.usage = [replace(row, held=row.held / 1.37) for row in month.usage]
+    by_label = lines(month.found().attributed, lambda share: key_of(share, By.TEAM, month.policy))
+    held = {line.key: line.usd for line in by_label if line.part is Part.HELD}
+    assert {part.name or UNLABELLED: part.total.usd for part in month.report().teams} == held
 
 
 def test_the_reports_of_the_teams_and_what_nobody_held_add_up_to_everybodys() -> None:
@@ -91,7 +115,7 @@ def test_hours_of_a_simulated_month_are_those_that_were_paid_for() -> None:
     paid = sum(line.gpu_hours for line in found.lines)
     assert abs(paid - found.everything.total.gpu_hours) < 1e-6
     l40s = next(k for k in found.kinds if k.name == "L40S")
-    assert abs(float(l40s.total.usd) / 1.29 - l40s.total.gpu_hours) < 0.01
+    assert abs(float(l40s.total.usd) / 1.29 - l40s.total.gpu_hours) < 0.03  # lines are whole cents
     a100 = next(k for k in found.kinds if k.name == "A100-80")
     assert abs(float(a100.total.usd) / 14.32 * 8 - a100.total.gpu_hours) < 0.01
 
@@ -317,10 +341,10 @@ def test_in_every_month_the_parts_add_up_and_ratios_are_ratios(
     if now < MONTH.end:
         ledger, _ = spend(lives, MONTH.start, now, policy.billing)
         assert everybody.everything.total.usd == attributed_cents(ledger)
-    exact = sum((share.usd for share in found_of(lives, usage, policy, now).attributed.shares), Decimal(0))
-    assert abs(sum((day.usd for day in everybody.days), Decimal(0)) - exact) < Decimal("0.000001")
     found = a_report(lives, usage, team, policy=policy, now=now)
     whole = sum((line.usd for line in found.lines), Decimal(0))
+    assert sum((day.usd for day in found.days), Decimal(0)) == whole
+    assert sum((day.idle_usd for day in found.days), Decimal(0)) == found.everything.idle.usd
     assert found.everything.total.usd == whole
     assert total(found.kinds) == whole
     if team is None:

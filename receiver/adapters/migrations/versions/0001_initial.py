@@ -138,6 +138,7 @@ def _pools() -> None:
         sa.Column("pool", sa.Text, primary_key=True),
         sa.Column("required", sa.Integer, nullable=False),
         sa.Column("required_since", TIME),
+        sa.Column("watched_since", TIME),
         sa.Column("last_grow_at", TIME),
         sa.Column("last_shrink_at", TIME),
         sa.Column("backoff_failures", sa.Integer),
