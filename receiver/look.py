@@ -25,6 +25,7 @@ from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import POOL_LABEL, Policy, Pool, Scope
 from receiver.core.seed import Seed
 from receiver.core.signals import signals_from, silenced_pools
+from receiver.core.unanswered import highest
 from receiver.lives import by_node, lives_of, stage_of
 from receiver.ports import (
     CORDON_ANNOTATION,
@@ -131,6 +132,8 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
     pools = tuple(_pool_state(p, seen) for p in policy.pools)
     judge_dcgm(pools, telemetry, states, now)
     date_changes(states, sources.store, now)
+    ours = {p.id for p in policy.pools}
+    orphans = tuple(m.open_action for i, m in memory.pools.items() if m.open_action is not None and i not in ours)
     facts = Facts(
         at=now,
         pools=pools,
@@ -155,19 +158,19 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
         bound_gangs=_bound_gangs(cluster),
         deliveries=memory.deliveries,
         charges=books.compared,
+        unanswered=(*memory.unanswered, *(a for a in orphans if a.kind is ActionKind.GROW)),
         overrides=memory.overrides,
     )
     required = {p.id: cloud[p.id].required for p in policy.pools if p.id in cloud} if cloud is not None else {}
-    ours = {p.id for p in policy.pools}
     before = {life.instance for life in memory.lives if life.usable_at is not None}
     return Looked(
         facts=facts,
         lives=lives,
         required=required,
         works=frozenset(x.pool for x in lives if x.usable_at is not None and x.instance not in before),
-        drifts={i: found for i, n in required.items() if (found := drift(memory.pools.get(i), n, now)) is not None},
+        drifts={i: d for i, n in required.items() if (d := _drift(i, n, memory, now)) is not None},
         replaced=_replaced(pools, required, memory, now),
-        orphans=tuple(m.open_action for i, m in memory.pools.items() if m.open_action is not None and i not in ours),
+        orphans=orphans,
         pods=cluster.pods if cluster else (),
         charged=books.charged,
         seed=books.seed,
@@ -222,7 +225,7 @@ def _pool_state(pool: Pool, seen: _Seen) -> PoolState:
     shown = past.required if seen.cloud is None else (found.required if found else 0)
     required = expected_count(past.late, shown, seen.at)
     nodes = tuple(_node(i, pool, seen, past) for i in (found.instances if found else ()))
-    found_drift = drift(past, shown, seen.at) if found is not None else None
+    found_drift = _drift(pool.id, shown, seen.memory, seen.at) if found is not None else None
     return PoolState(
         pool=pool.id,
         required=required,
@@ -281,6 +284,10 @@ def _node(instance: Instance, pool: Pool, seen: _Seen, past: PoolMemory) -> Node
         taints=node.taints if node else (),
         activity=seen.telemetry.nodes.get(node.name) if seen.telemetry and node else None,
     )
+
+
+def _drift(pool: str, shown: int, memory: Memory, now: datetime) -> Drift | None:
+    return drift(memory.pools.get(pool), shown, now, highest(memory.unanswered, pool))
 
 
 def _unjoined(pool: Pool, seen: _Seen) -> tuple[str, ...]:

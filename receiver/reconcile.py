@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import structlog
 
@@ -18,6 +18,7 @@ from receiver.core.model import Facts, PoolState, Source
 from receiver.core.picture import picture
 from receiver.core.plan import join, plan, provisioning_failed
 from receiver.core.policy import Policy
+from receiver.core.unanswered import UNSURE_FOR
 from receiver.events import tell_the_rest, tell_who_waits
 from receiver.keeping_out import keep_out, kept_out_before
 from receiver.look import Sources, look
@@ -27,7 +28,6 @@ from receiver.tend import dress_nodes, undo_orphaned_cordons
 from receiver.work import Work
 
 log = structlog.get_logger("receiver")
-UNSURE_FOR = timedelta(minutes=5)  # a growth that was sent and not answered shows by then, or never arrived
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,10 @@ from receiver.core.cost import unit_price
 from receiver.core.model import Facts
 from receiver.core.pods import Workload
 from receiver.core.policy import Policy, Scope
+from receiver.core.unanswered import unseen
 
 RULES = ("within_budget", "within_maximum", "within_limits")
+Left = tuple[dict[Key, Decimal], int | None, int | None, dict[str, int]]
 
 
 class Allowance:
@@ -27,12 +29,16 @@ class Allowance:
         }
         self._teams_matter = any(view.scope is Scope.TEAM for view in budgets.views)
         self._of_pools = {p.id: budgets.touched(p.id) for p in policy.pools}
+        self._kept = dict(unseen(facts))  # nodes by pool that are off what is left already
         existing = sum(
-            max(s.required, len(s.living)) * (p.gpus_per_node if (p := policy.pool(s.pool)) else 0) for s in facts.pools
+            (max(s.required, len(s.living)) + self._kept.get(s.pool, 0)) * p.gpus_per_node
+            for s in facts.pools
+            if (p := policy.pool(s.pool))
         )
-        self.gpus = None if limits.max_gpus is None else max(0, limits.max_gpus - existing)
+        self.gpus = None if limits.max_gpus is None else limits.max_gpus - existing
         per_hour = limits.max_growth_per_hour
-        self.nodes = None if per_hour is None else max(0, per_hour - facts.grown_last_hour)
+        grown = facts.grown_last_hour + sum(self._kept.values())
+        self.nodes = None if per_hour is None else per_hour - grown
 
     def _touched(self, tally: Tally, workload: Workload | None) -> tuple[BudgetView, ...]:
         """The budgets that must cover a node of the tally's pool for *workload* (None: for floor or standby)."""
@@ -45,9 +51,20 @@ class Allowance:
         unit = self._unit[tally.pool.id]
         passing = workload is not None and passes_hold(workload, self.policy)
         for view in self._touched(tally, workload):
-            if unit is None or view.closed_to(passing=passing) or count * unit > self.left[view.key]:
+            if unit is None or view.closed_to(passing=passing):
+                return view
+            if self._paid_by(view, tally, count) * unit > self.left[view.key]:
                 return view
         return None
+
+    def _more(self, tally: Tally, count: int) -> int:
+        """How many of *count* nodes are beyond those that unanswered growth of the pool may bring: the same PUT again
+        costs nothing more."""
+        return max(0, count - self._kept.get(tally.pool.id, 0))
+
+    def _paid_by(self, view: BudgetView, tally: Tally, count: int) -> int:
+        """How many of *count* nodes *view* must cover; of what is unanswered no team has paid anything."""
+        return count if view.scope is Scope.TEAM else self._more(tally, count)
 
     def passes(self, tally: Tally, count: int, workload: Workload | None = None) -> int:
         """How many of the three checks (in order) *count* more nodes of the tally's pool pass; 3 is all."""
@@ -55,17 +72,18 @@ class Allowance:
             return 0
         if tally.state.required + tally.within[2] + count > tally.bounds.max_nodes:
             return 1
-        gpus_fit = self.gpus is None or count * tally.pool.gpus_per_node <= self.gpus
-        rate_fits = self.nodes is None or count <= self.nodes
+        more = self._more(tally, count)
+        gpus_fit = self.gpus is None or more * tally.pool.gpus_per_node <= self.gpus
+        rate_fits = self.nodes is None or more <= self.nodes
         return 3 if gpus_fit and rate_fits else 2
 
-    def mark(self) -> tuple[dict[Key, Decimal], int | None, int | None]:
+    def mark(self) -> Left:
         """What is left now."""
-        return dict(self.left), self.gpus, self.nodes
+        return dict(self.left), self.gpus, self.nodes, dict(self._kept)
 
-    def return_to(self, left: tuple[dict[Key, Decimal], int | None, int | None]) -> None:
+    def return_to(self, left: Left) -> None:
         """Undo what was spent since *left* was marked."""
-        self.left, self.gpus, self.nodes = left
+        self.left, self.gpus, self.nodes, self._kept = left
 
     def reserve(self, team: str, usd: Decimal) -> None:
         """Keep *usd* of a team's budget aside for nodes that its waiting work will hold."""
@@ -77,11 +95,14 @@ class Allowance:
         unit = self._unit[tally.pool.id]
         if unit is not None:
             for view in self._touched(tally, workload):
-                self.left[view.key] -= count * unit
+                self.left[view.key] -= self._paid_by(view, tally, count) * unit
+        more = self._more(tally, count)
         if self.gpus is not None:
-            self.gpus -= count * tally.pool.gpus_per_node
+            self.gpus -= more * tally.pool.gpus_per_node
         if self.nodes is not None:
-            self.nodes -= count
+            self.nodes -= more
+        if tally.pool.id in self._kept:
+            self._kept[tally.pool.id] -= count - more
 
     def open(self, tally: Tally, why: str, count: int = 1, workload: Workload | None = None) -> int:
         """Want *count* nodes more; returns how many checks they passed (3: they may be asked for)."""

@@ -9,10 +9,12 @@ from zoneinfo import ZoneInfo
 
 from receiver.core.cost import HOUR, unit_price
 from receiver.core.forecast import Forecast, forecast
-from receiver.core.model import Facts, PoolState, Stage
+from receiver.core.model import Facts
 from receiver.core.pods import Pod, Workload
 from receiver.core.policy import Budget, BudgetChange, Policy, Pool, Scope
+from receiver.core.unanswered import kept_elsewhere, nodes_of, unseen
 
+NOTHING = Decimal(0)
 Key = tuple[Scope, str]  # a scope and its name: a pool's id or a team's name, empty for account and cluster
 
 
@@ -36,12 +38,13 @@ class Month:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetView:
-    """One budget as a step sees it, in USD. *reserved* is what the nodes that exist or are asked for cost next.
+    """One budget as a step sees it, in USD. *reserved* is what the nodes that exist or are asked for cost next, and
+    those that growth without an answer may still bring.
 
-    Open growth needs no reservation beside it: each step assigns all pools anew, and an open growth that is
-    not wanted again is withdrawn in that step. *unknown* says why the spend cannot be told (empty: it can), *unpriced*
-    names sizes without a price: either stops growth. *uncounted* names charges that are not in *spent* and stop
-    nothing. *change* is set where an operator set the allowance for this month, *shown* is what people call *name*.
+    What a step opens needs no reservation beside it: each step assigns all pools anew. *unknown* says why the spend
+    cannot be told (empty: it can), *unpriced* names sizes without a price: either stops growth. *uncounted* names
+    charges that are not in *spent* and stop nothing. *change* is set where an operator set the allowance for this
+    month, *shown* is what people call *name*.
     """
 
     month: str
@@ -186,12 +189,6 @@ def passes_hold(workload: Workload, policy: Policy) -> bool:
     return policy.budget is not None and all(pod.priority_class in policy.budget.passing for pod in workload.pods)
 
 
-def _nodes_of(state: PoolState) -> int:
-    """The nodes of a pool that will cost a next unit, present or asked for."""
-    going = len(state.of(Stage.DELETING))
-    return max(state.required, len(state.nodes) - going)
-
-
 def _price(pool: Pool) -> Decimal:
     """USD per node-hour; 0 for an unpriced pool, whose nodes are named in `unpriced` and stop all growth."""
     return pool.price_usd_per_hour or Decimal(0)
@@ -221,7 +218,7 @@ def _views(facts: Facts, policy: Policy, budget: Budget) -> Iterator[BudgetView]
     changes = {
         (c.scope, c.name): c for c in facts.budget_changes if c.month == spend.month and c.monthly_usd is not None
     }
-    hourly = {p.id: _price(p) * _nodes_of(facts.pool(p.id)) for p in policy.pools}
+    hourly = {p.id: _price(p) * nodes_of(facts.pool(p.id)) for p in policy.pools}
     week = {pool: usd / spend.week_hours for pool, usd in spend.week.items()} if spend.week_hours else None
     by_team = shares(facts, policy)
     month = month_of(facts.at, budget.timezone)
@@ -235,6 +232,7 @@ def _views(facts: Facts, policy: Policy, budget: Budget) -> Iterator[BudgetView]
         per_hour: Decimal,
         rate: Decimal | None,
         unknown: str = "",
+        kept: Decimal = NOTHING,
         **more: object,
     ) -> Iterator[BudgetView]:
         change = changes.get((scope, name))
@@ -245,7 +243,7 @@ def _views(facts: Facts, policy: Policy, budget: Budget) -> Iterator[BudgetView]
             month=spend.month,
             monthly=monthly,
             spent=spent,
-            reserved=unit_price(per_hour, policy.billing),
+            reserved=unit_price(per_hour, policy.billing) + kept,
             stage=BudgetStage.OK if unknown else stage_of(spent, budget, monthly),
             warn_at=budget.warn_at,
             hold_at=budget.hold_at,
@@ -258,6 +256,9 @@ def _views(facts: Facts, policy: Policy, budget: Budget) -> Iterator[BudgetView]
             **more,  # type: ignore[arg-type]  # the three that only some scopes have
         )
 
+    coming = unseen(facts)
+    kept = {p.id: coming.get(p.id, 0) * unit_price(_price(p), policy.billing) for p in policy.pools}
+    all_kept = sum(kept.values(), kept_elsewhere(facts))
     everything = sum(hourly.values(), spend.elsewhere_per_hour)
     account = spend.account or Decimal(0)
     yield from view(
@@ -268,6 +269,7 @@ def _views(facts: Facts, policy: Policy, budget: Budget) -> Iterator[BudgetView]
         everything,
         account / elapsed,
         "" if spend.account is not None else "Civo's charges were not read yet",
+        all_kept,
         unpriced=spend.unpriced,
         uncounted=spend.account_unpriced,
     )
@@ -279,13 +281,15 @@ def _views(facts: Facts, policy: Policy, budget: Budget) -> Iterator[BudgetView]
         everything,
         None if week is None else sum(week.values(), Decimal(0)),
         spend.unknown,
+        all_kept,
         unpriced=spend.unpriced,
     )
     for pool in policy.pools:
         spent = spend.pools.get(pool.id, Decimal(0))
         rate = None if week is None else week.get(pool.id, Decimal(0))
+        said, kept_here = pool.budget_usd, kept[pool.id]
         yield from view(
-            Scope.POOL, pool.id, pool.budget_usd, spent, hourly[pool.id], rate, spend.unknown, shown=pool.name
+            Scope.POOL, pool.id, said, spent, hourly[pool.id], rate, spend.unknown, kept_here, shown=pool.name
         )
     for team in sorted({*budget.teams, *(name for scope, name in changes if scope is Scope.TEAM)}):
         # Whose the money before this ledger was is not known: it counts in full for each, as it may have been theirs.

@@ -57,11 +57,14 @@ def late_after(action: Action, state: PoolState, now: datetime) -> LateCount | N
     return LateCount(expected=left, shown=shown, since=now)
 
 
-def drift(past: PoolMemory | None, shown: int, now: datetime) -> Drift | None:
-    """The change of a pool's count since the last look that none of our own actions explains, or None."""
+def drift(past: PoolMemory | None, shown: int, now: datetime, unanswered: int = 0) -> Drift | None:
+    """The change of a pool's count since the last look that none of our own actions explains, or None.
+
+    *unanswered* is the highest count of growth that ended without an answer: it may be what shows now.
+    """
     if past is None or past.required_since is None or shown == past.required:
         return None
-    low = high = past.required
+    low, high = past.required, max(past.required, unanswered)
     if past.late is not None:
         low, high = min(low, past.late.expected), max(high, past.late.expected)
     action = past.open_action

@@ -85,4 +85,5 @@ class Memory:
     overrides: tuple[Override, ...] = ()  # that nobody has ended, in force or not
     budget_changes: tuple[BudgetChange, ...] = ()  # in force, whatever their month
     charged: Charged | None = None  # Civo's newest answer on what it charged
+    unanswered: tuple[Action, ...] = ()  # growth that ended a moment ago, and Civo may have taken it on
     seed: Seed | None = None  # the newest; without one this store has never known what a month had cost before it

@@ -286,7 +286,8 @@ class Facts:
     """Everything one step knows, as values: the only input of `assign` besides the policy.
 
     *bound_gangs* counts, by gang, the pods that have a node. *overrides* are those that nobody has ended, in force
-    or not. *charges* is Civo's last answer on what it charged beside the ledger, None before the first.
+    or not. *charges* is Civo's last answer on what it charged beside the ledger, None before the first. *unanswered* is
+    growth that ended a moment ago without an answer: Civo may have taken it on (`receiver.core.unanswered`).
     """
 
     at: datetime
@@ -303,6 +304,7 @@ class Facts:
     deliveries: tuple[int, ...] = ()
     overrides: tuple[Override, ...] = ()
     charges: Comparison | None = None
+    unanswered: tuple[Action, ...] = ()
 
     def pool(self, pool_id: str) -> PoolState:
         """Return the state of *pool_id*. Raises KeyError for a pool that the policy does not name."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.actions import Decision, Verdict
+from receiver.core.actions import Action, ActionKind, Change, Decision, Verdict
 from receiver.core.assign import Assignment
 from receiver.core.budget import BudgetStage, BudgetView, Key, views
 from receiver.core.forecast import forecast
@@ -386,6 +386,39 @@ def test_what_is_spent_reserved_and_bought_never_exceeds_the_stop_line_of_any_bu
             assert view.spent < view.monthly * view.stop_at
         if view.key in ordinary:
             assert view.spent < view.monthly * view.hold_at
+
+
+@LAWS
+@given(tight(), st.lists(st.tuples(st.sampled_from(["one-id", "two-id", "gone-id"]), st.integers(1, 4)), max_size=3))
+def test_what_unanswered_growth_may_bring_and_what_is_bought_never_exceed_the_stop_line_together(
+    money: Money, sent: list[tuple[str, int]]
+) -> None:
+    """Each pool may come to the highest count that it was asked for without an answer, or to its target."""
+    found, policy = money
+    prices = {p.id: p.price_usd_per_hour or Decimal(0) for p in policy.pools}
+    unanswered = tuple(a_growth(f"a{n}", pool, to, prices.get(pool, PRICE)) for n, (pool, to) in enumerate(sent))
+    assignment, decisions = run(replace(found, unanswered=unanswered), policy)
+    grows = {p.id: decisions[p.name].target for p in policy.pools if decisions[p.name].change is Change.GROW}
+    most = {p.id: max(grows.get(p.id, 0), found.pool(p.id).required) for p in policy.pools}
+    for action in unanswered:
+        most[action.pool] = max(most.get(action.pool, 0), action.to_count)
+    for view in assignment.budgets.views:
+        if view.scope is Scope.TEAM or not grows.keys() & most_of(view, most).keys():
+            continue
+        cost = sum(n * prices.get(pool, PRICE) for pool, n in most_of(view, most).items())
+        assert view.spent + cost <= view.monthly * view.stop_at
+
+
+def a_growth(number: str, pool: str, to: int, price: Decimal) -> Action:
+    """A growth from nothing that ended without an answer."""
+    return Action(
+        id=number, pool=pool, kind=ActionKind.GROW, opened_at=NOW, from_count=0, to_count=to, reserved_usd=to * price
+    )
+
+
+def most_of(view: BudgetView, counts: Mapping[str, int]) -> Mapping[str, int]:
+    """The pools that *view* covers."""
+    return {pool: n for pool, n in counts.items() if view.scope is not Scope.POOL or view.name == pool}
 
 
 @LAWS

@@ -12,6 +12,7 @@ from receiver.adapters.store.schema import actions, decisions, pools
 from receiver.adapters.store.totals import count
 from receiver.core.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, VictimStage
 from receiver.core.model import Backoff, LateCount
+from receiver.core.unanswered import UNSURE_FOR, may_have_landed
 from receiver.ports import StoredAction, StoredDecision
 
 TOOK_EFFECT = (OutcomeKind.CONFIRMED, OutcomeKind.OBSERVED)
@@ -28,6 +29,13 @@ OPEN = select(actions).where(actions.c.closed_at.is_(None))
 CLOSED_SINCE = select(
     actions.c.kind, actions.c.outcome, actions.c.from_count, actions.c.to_count, actions.c.victims
 ).where(actions.c.closed_at > bindparam("since", type_=Moment))
+
+ENDED_GROWTH = (
+    select(actions)
+    .where(actions.c.kind == ActionKind.GROW.value)
+    .where(actions.c.closed_at.between(bindparam("since", type_=Moment), bindparam("until", type_=Moment)))
+    .order_by(actions.c.closed_at, actions.c.id)
+)
 
 
 def in_force(connection: Connection, decision: Decision) -> int | None:
@@ -159,6 +167,16 @@ def changed_since(connection: Connection, since: datetime) -> tuple[int, int]:
         elif row.outcome == OutcomeKind.CONFIRMED:
             grown += row.to_count - row.from_count
     return grown, removed
+
+
+def unanswered(connection: Connection, now: datetime) -> tuple[Action, ...]:
+    """Return growth that ended around *now* and that Civo may have taken on all the same.
+
+    What is dated further ahead was closed under a wrong clock, and its money would be kept for as long.
+    """
+    around = {"since": now - UNSURE_FOR, "until": now + UNSURE_FOR}
+    found = (rows.action(row) for row in connection.execute(ENDED_GROWTH, around).mappings())
+    return tuple(s.action for s in found if s.outcome is not None and may_have_landed(s.action, s.outcome))
 
 
 def newest_numbers(connection: Connection) -> list[int]:

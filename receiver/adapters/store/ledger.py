@@ -7,7 +7,7 @@ from sqlalchemy import Connection, RowMapping, bindparam, or_, select
 from receiver.adapters.store import rows
 from receiver.adapters.store.budget_changes import in_force
 from receiver.adapters.store.columns import Moment
-from receiver.adapters.store.decisions import changed_since, open_actions
+from receiver.adapters.store.decisions import changed_since, open_actions, unanswered
 from receiver.adapters.store.inbox import not_considered
 from receiver.adapters.store.overrides import not_ended
 from receiver.adapters.store.schema import drifts, node_lives, pools
@@ -51,6 +51,7 @@ def memory(connection: Connection, now: datetime, since: datetime) -> Memory:
         deliveries=not_considered(connection),
         overrides=not_ended(connection),
         budget_changes=in_force(connection),
+        unanswered=unanswered(connection, now),
     )
 
 
