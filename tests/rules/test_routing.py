@@ -1,12 +1,13 @@
 """Who hears of which alert, as Alertmanager itself reads rules/alertmanager.yml."""
 
 import re
+from typing import Any
 
 import pytest
 import yaml
 
 from receiver.core.model import SignalAction
-from tests.rules.files import RULES, run
+from tests.rules.files import ALERTS, RULES, Rule, run
 
 CONFIG = RULES / "alertmanager.yml"
 ROUTE = yaml.safe_load(CONFIG.read_text())["route"]
@@ -37,27 +38,55 @@ def test_alertmanager_accepts_the_configuration() -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-@pytest.mark.parametrize("action", ["scale_up", "scale_down", "hold"])
-def test_what_the_autoscaler_deals_with_all_day_reaches_it_and_nobody_else(action: str) -> None:
-    assert _receivers(**_ours(action)) == ["gpu-autoscaler", "nobody"]
+NODE = {"pool": "pool-a", "node": "n1", "gpu": "0"}
+WORKLOAD = {"pool": "pool-a", "workload_namespace": "ml", "workload": "train"}
+BUDGET = {"scope": "cluster", "name": ""}
+
+# alertname, action, severity, further labels -> who hears of it, in the order of the tree
+CASES: list[tuple[str, str, str, dict[str, str], list[str]]] = [
+    ("GpuAutoscalerHeartbeat", "heartbeat", "none", {}, ["gpu-autoscaler"]),
+    ("GpuPodsPending", "scale_up", "warning", {"pool": "pool-a"}, ["gpu-autoscaler", "nobody"]),
+    ("GpuPodsPending", "scale_up", "warning", {"pool": "unassigned"}, ["gpu-autoscaler", "nobody"]),
+    ("GpuPoolBusy", "hold", "warning", {"pool": "pool-a"}, ["gpu-autoscaler", "nobody"]),
+    ("GpuPoolUnderutilized", "scale_down", "warning", {"pool": "pool-a"}, ["gpu-autoscaler", "nobody"]),
+    ("GpuNodesIdle", "scale_down", "warning", {"pool": "pool-a"}, ["gpu-autoscaler", "nobody"]),
+    ("GpuTelemetryMissing", "fallback", "warning", {"pool": "pool-a"}, ["gpu-autoscaler", "people-chat"]),
+    ("GpuKubeStateMetricsDown", "freeze", "critical", {}, ["gpu-autoscaler", "people-page"]),
+    ("GpuBudgetWarn", "notify", "warning", BUDGET, ["gpu-autoscaler", "people-chat"]),
+    ("GpuBudgetStop", "notify", "critical", BUDGET, ["gpu-autoscaler", "people-page"]),
+    ("GpuXidFatal", "notify", "critical", NODE, ["gpu-autoscaler", "people-page"]),
+    ("GpuTemperatureHigh", "notify", "warning", NODE, ["gpu-autoscaler", "people-chat"]),
+    ("GpuAllocatedIdle", "notify", "warning", WORKLOAD, ["gpu-autoscaler", "people-chat"]),
+    ("GpuScaleUpStuck", "notify", "warning", {"pool": "pool-a"}, ["gpu-autoscaler", "people-chat"]),
+    ("OfAVersionToCome", "something_new", "warning", {"pool": "pool-a"}, ["gpu-autoscaler", "people-chat"]),
+    ("OfAVersionToCome", "pause_scale_up", "critical", {}, ["gpu-autoscaler", "people-page"]),
+]
 
 
-@pytest.mark.parametrize("action", ["pause_scale_up", "freeze", "fallback", "notify"])
-def test_what_concerns_people_reaches_the_autoscaler_and_people(action: str) -> None:
-    assert _receivers(**_ours(action)) == ["gpu-autoscaler", "humans"]
+@pytest.mark.parametrize(
+    ("alertname", "action", "severity", "more", "heard"), CASES, ids=[f"{c[0]}-{c[1]}-{c[2]}" for c in CASES]
+)
+def test_who_hears_of_an_alert(
+    alertname: str, action: str, severity: str, more: dict[str, str], heard: list[str]
+) -> None:
+    labels = {"alertname": alertname, "component": "gpu-autoscaler", "action": action, "severity": severity}
+
+    assert _receivers(**labels, **more) == heard
 
 
-def test_the_heartbeat_reaches_the_autoscaler_alone() -> None:
-    assert _receivers(**_ours("heartbeat")) == ["gpu-autoscaler"]
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda rule: rule.name)
+def test_every_alert_that_is_shipped_reaches_the_autoscaler_and_never_the_channel_of_others(alert: Rule) -> None:
+    heard = _receivers(alertname=alert.name, **alert.body["labels"])
 
-
-def test_an_action_that_a_later_version_adds_reaches_both() -> None:
-    assert _receivers(**_ours("something_new")) == ["gpu-autoscaler", "humans"]
+    assert heard[0] == "gpu-autoscaler"
+    assert "people" not in heard
+    if alert.body["labels"]["severity"] == "critical":
+        assert "people-page" in heard
 
 
 @pytest.mark.parametrize("labels", [{"alertname": "DiskFull"}, {"alertname": "X", "component": "db", "action": "hold"}])
 def test_alerts_of_others_do_not_reach_the_autoscaler(labels: dict[str, str]) -> None:
-    assert _receivers(**labels) == ["humans"]
+    assert _receivers(**labels) == ["people"]
 
 
 def test_every_action_that_the_receiver_knows_reaches_it() -> None:
@@ -85,3 +114,16 @@ def test_the_webhook_is_authorized_by_a_token_from_a_file_and_never_cut_short() 
     assert webhook["url"] == "http://gpu-autoscaler.gpu-autoscaler.svc:8080/webhook"
     assert webhook["http_config"]["authorization"].keys() == {"type", "credentials_file"}
     assert (webhook["send_resolved"], webhook["max_alerts"]) == (True, 0)
+
+
+def test_no_time_of_day_keeps_an_alert_from_the_autoscaler_or_a_critical_one_from_people() -> None:
+    timed = [r for r in ROUTE["routes"] if r.keys() & {"active_time_intervals", "mute_time_intervals"}]
+
+    assert {route["receiver"] for route in timed} == {"people-chat"}
+
+
+@pytest.mark.parametrize(
+    "route", [r for r in ROUTE["routes"] if r["receiver"].startswith("people")], ids=lambda r: r["receiver"]
+)
+def test_no_message_to_people_stands_for_two_pools_nodes_or_budgets(route: dict[str, Any]) -> None:
+    assert {"pool", "node", "scope", "name"} <= set(route["group_by"]) or "workload_namespace" in route["group_by"]

@@ -23,4 +23,4 @@ def test_alertmanager_starts_with_the_routes_that_we_ship(tmp_path: Path) -> Non
     with running("alertmanager", tmp_path / "log", *paths, "--cluster.listen-address=") as url:
         receivers = get(f"{url}/api/v2/receivers")
 
-    assert {r["name"] for r in receivers} == {"gpu-autoscaler", "humans", "nobody"}
+    assert {r["name"] for r in receivers} == {"gpu-autoscaler", "people", "people-page", "people-chat", "nobody"}
