@@ -14,7 +14,7 @@ from receiver.core.memory import Memory, NodeLife
 from receiver.core.model import Spend
 from receiver.core.policy import Policy, Scope
 from receiver.core.reconciliation import account, compare
-from receiver.core.seed import Seed, new_seed, seeded_by_pool, seeded_usd
+from receiver.core.seed import Seed, beside, new_seed, seeded_by_pool, seeded_usd
 from receiver.core.words import some
 from receiver.ports import Accounts, TryLater, WontWork
 
@@ -84,7 +84,8 @@ def keep_books(
         compared = replace(compared, account_usd=account(compared, ledger_usd, month.start, policy) if fresh else None)
     made = new_seed(seed, compared, ledger_usd, policy, month.name, now) if nodes_seen else None
     seed = made or seed
-    seeded, unpriced = seeded_usd(seed, policy, month.name)
+    counted = beside(seed, ((life.instance, life.name) for life in lives))
+    seeded, unpriced = seeded_usd(counted, policy, month.name)
     unknown = ""
     if awaited and seed is None and accounts is not None:
         unknown = _why_unknown(held, nodes_seen=nodes_seen)
@@ -93,7 +94,7 @@ def keep_books(
         charged=asked,
         seed=made,
         seeded=seeded,
-        seeded_pools=seeded_by_pool(seed, policy, month.name),
+        seeded_pools=seeded_by_pool(counted, policy, month.name),
         unpriced=unpriced,
         unknown=unknown,
     )

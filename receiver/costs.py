@@ -6,14 +6,15 @@ from datetime import datetime
 from receiver.core.attribution import Attributed, By, Line, attribute, key_of, lines
 from receiver.core.budget import Month
 from receiver.core.policy import Policy
-from receiver.core.seed import seeded_usd
+from receiver.core.seed import beside, seeded_usd
 from receiver.ports import UsageStore
 
 
 def costs_of(store: UsageStore, policy: Policy, month: Month, now: datetime) -> Attributed:
     """Return what *month* has cost until *now* and whose that was. Raises TryLater when the store fails."""
-    seeded, unpriced = seeded_usd(store.seed_of(month.name), policy, month.name)
     lives, usage, unwatched = store.node_lives(month.start), store.usage(month.name), store.unwatched(month.name)
+    seed = beside(store.seed_of(month.name), ((life.instance, life.name) for life in lives))
+    seeded, unpriced = seeded_usd(seed, policy, month.name)
     found = attribute(lives, usage, unwatched, month, now, policy.billing, seeded)
     return replace(found, unpriced=tuple(sorted({*found.unpriced, *unpriced})))
 

@@ -128,10 +128,24 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunsElsewhere:
+    """A node that is charged on and that the ledger does not have, with its *hours* of the month so far.
+
+    *label* and *product* are those of its record: by one of them the ledger may know it later.
+    """
+
+    size: str
+    label: str
+    product: str
+    hours: Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SizeCompared:
     """One size: the month's hours in ledger and charges, the records compared, and how many are *equal*.
 
-    Equal is within one hour per record. *spare_hours* are charged for nodes that the ledger does not have.
+    Equal is within one hour per record. *spare_hours* are charged for nodes that the ledger does not have, *elsewhere*
+    are those of them that still run.
     """
 
     size: str
@@ -141,6 +155,7 @@ class SizeCompared:
     records: int
     equal: int
     spare_hours: Decimal
+    elsewhere: tuple[RunsElsewhere, ...] = ()
 
     @property
     def difference_hours(self) -> Decimal:

@@ -5,7 +5,17 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from receiver.core.charges import Cause, Charge, Charged, Comparison, Difference, SizeCompared, cost, node_price
+from receiver.core.charges import (
+    Cause,
+    Charge,
+    Charged,
+    Comparison,
+    Difference,
+    RunsElsewhere,
+    SizeCompared,
+    cost,
+    node_price,
+)
 from receiver.core.cost import units_since
 from receiver.core.memory import NodeLife
 from receiver.core.policy import Billing, Policy
@@ -113,6 +123,7 @@ def _compare_size(
             lines.append(frame.difference(size, life.name, [life], group, _why(life, group, frame)))
     spare_hours = frame.charged(spare)
     settled = [x for x in alone if frame.at - x.created_at >= LAG]  # younger ones need not be charged yet
+    elsewhere: tuple[RunsElsewhere, ...] = ()
     if spare and settled and not mine:  # labels are no names here
         spare_hours = max(Decimal(0), spare_hours - frame.kept(settled))
         if abs(frame.charged(spare) - frame.kept(alone)) <= max(len(spare), len(alone)):
@@ -124,6 +135,11 @@ def _compare_size(
             cause = Cause.NOT_CHARGED_YET if frame.at - life.created_at < LAG else Cause.NOT_CHARGED
             lines.append(frame.difference(size, life.name, [life], [], cause))
         lines += [frame.difference(size, r.label or r.code, [], [r], _why_spare(r, frame)) for r in spare]
+        elsewhere = tuple(
+            RunsElsewhere(size=size, label=r.label, product=r.product or "", hours=frame.charged([r]))
+            for r in spare
+            if r.to is None or r.to >= frame.at - LAG
+        )
     found = SizeCompared(
         size=size,
         ledger_hours=frame.kept(lives),
@@ -132,6 +148,7 @@ def _compare_size(
         records=len(records),
         equal=equal,
         spare_hours=spare_hours,
+        elsewhere=elsewhere,
     )
     return found, lines
 

@@ -5,12 +5,12 @@ states; for a new store the larger of the two. Other clusters of the account tha
 is who cannot be told for nodes that are gone, so it errs to the safe side.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 
-from receiver.core.charges import Comparison, node_price
+from receiver.core.charges import Comparison, RunsElsewhere, node_price
 from receiver.core.policy import Policy
 
 
@@ -19,7 +19,8 @@ class Seed:
     """What *month* had cost when the ledger began to watch, at *at*: *hours* by size, or *usd* beside what it knew.
 
     *stated* is the month's spend as the operator stated it then, None when nothing was stated. There may be *hours*
-    beside it, where the charges told more.
+    beside it, where the charges told more. *elsewhere* are the nodes whose hours are in *hours* and that still ran: the
+    ledger may come to know them, when their pool is configured later.
     """
 
     month: str
@@ -27,6 +28,7 @@ class Seed:
     hours: Mapping[str, Decimal] = field(default_factory=dict)
     usd: Decimal = Decimal(0)
     stated: Decimal | None = None
+    elsewhere: tuple[RunsElsewhere, ...] = ()
 
 
 def stated_for(policy: Policy, month: str) -> Decimal | None:
@@ -61,7 +63,23 @@ def _charged_seed(compared: Comparison | None, month: str, now: datetime) -> See
     if compared.charged.month != month:
         return None
     hours = {found.size: found.spare_hours for found in compared.sizes if found.spare_hours}
-    return Seed(month=month, at=now, hours=hours)
+    elsewhere = tuple(node for found in compared.sizes for node in found.elsewhere)
+    return Seed(month=month, at=now, hours=hours, elsewhere=elsewhere)
+
+
+def beside(seed: Seed | None, known: Iterable[tuple[str, str]]) -> Seed | None:
+    """*seed* without the hours of nodes that the ledger has come to know by now: it counts their whole lives.
+
+    *known* are instance id and name of every node in the ledger.
+    """
+    if seed is None or not seed.elsewhere:
+        return seed
+    words = {word for both in known for word in both if word}
+    hours = dict(seed.hours)
+    for node in seed.elsewhere:
+        if node.label in words or node.product in words:
+            hours[node.size] = max(Decimal(0), hours.get(node.size, Decimal(0)) - node.hours)
+    return replace(seed, hours={size: left for size, left in hours.items() if left})
 
 
 def seeded_usd(seed: Seed | None, policy: Policy, month: str) -> tuple[Decimal, tuple[str, ...]]:

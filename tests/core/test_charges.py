@@ -23,7 +23,7 @@ from receiver.core.memory import NodeLife
 from receiver.core.model import Spend
 from receiver.core.policy import Billing, Budget, ChargePrice, Policy, Stated
 from receiver.core.reconciliation import account, compare
-from receiver.core.seed import Seed, new_seed, seeded_by_pool, seeded_usd
+from receiver.core.seed import Seed, beside, new_seed, seeded_by_pool, seeded_usd
 from tests.core.builders import a_policy, a_pool, a_state, facts
 
 MONTH = datetime(2026, 11, 1, tzinfo=UTC)
@@ -267,6 +267,26 @@ def seed_of(compared: Comparison | None, held: Seed | None = None, stated: State
 def test_a_new_store_is_seeded_with_the_hours_of_our_sizes_that_it_does_not_know() -> None:
     found = a_comparison([a_charge(), a_charge(30, 40, 10, label="gone")], [a_life()], began=None)
     assert seed_of(found) == Seed(month="2026-11", at=AT, hours={SIZE: Decimal(10)})
+
+
+def test_a_seed_remembers_the_nodes_that_still_run_and_counts_none_of_them_beside_the_ledger() -> None:
+    running = a_charge(448, None, 10, label="later", product="i-later")
+    found = a_comparison([running, a_charge(30, 40, 10, label="gone")], [], began=None)
+    seed = seed_of(found)
+    assert seed is not None
+    assert seed.hours == {SIZE: Decimal(20)}
+    assert [(n.label, n.hours) for n in seed.elsewhere] == [("later", Decimal(10))]
+    for known in (("i-later", ""), ("", "later")):
+        counted = beside(seed, [known])
+        assert counted is not None
+        assert counted.hours == {SIZE: Decimal(10)}
+    assert beside(seed, [("i-other", "other")]) == seed
+    assert beside(None, [("i-later", "later")]) is None
+
+
+def test_a_nameless_charge_in_a_seed_is_no_node_that_the_ledger_can_come_to_know() -> None:
+    seed = seed_of(a_comparison([a_charge(448, None, 10, label="")], [], began=None))
+    assert beside(seed, [("", "")]) == seed
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """A lost or new store in mid-month: nothing is bought until the month's spend is known again."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Literal
@@ -7,8 +8,10 @@ from typing import Literal
 import pytest
 
 from receiver.adapters.store import open_in_memory
+from receiver.core.budget import month_of
 from receiver.core.charges import Charge
 from receiver.core.policy import Budget, ChargePrice, Stated
+from receiver.costs import costs_of
 from receiver.ports import Charges, Store, TryLater, WontWork
 from receiver.reconcile import step
 from receiver.replay.world import Behaviour, WorldPool
@@ -225,6 +228,21 @@ def test_nodes_from_before_us_and_of_somebody_else_count_from_their_creation(sto
     life.pass_time(HOUR)
     life.step()
     assert spent(life) == (4 + 2) * PRICE
+
+
+def test_living_nodes_of_a_pool_that_is_configured_later_count_once(store: Store) -> None:
+    """They are in the seed of the lost store, as nodes of somebody else; then the ledger gets their whole lives."""
+    pools = [WorldPool(id=name, size=SIZE, resources={GPU: 1}, count=1) for name in ("l40s-id", "later-id")]
+    life = Life(world=a_world(*pools), policy=a_policy(budget=BUDGET), store=store)
+    life.pass_time(150 * MINUTE)
+    life.run(2 * MINUTE)
+    assert spent(life) == (3 + 3) * PRICE
+    own = life.policy.pools[0]
+    life.policy = replace(life.policy, pools=(own, replace(own, id="later-id", name="later")))
+    life.run(2 * MINUTE)
+    assert spent(life) == (3 + 3) * PRICE
+    assert life.steps[-1].facts.spend.seeded == 0
+    assert costs_of(store, life.policy, month_of(life.now, "UTC"), life.now).usd == (3 + 3) * PRICE
 
 
 def test_another_pool_of_the_cluster_costs_the_account_and_not_the_cluster(store: Store) -> None:

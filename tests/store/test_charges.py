@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from receiver.adapters.store import SqlStore, open_store
-from receiver.core.charges import Charge, Charged
+from receiver.core.charges import Charge, Charged, RunsElsewhere
 from receiver.core.seed import Seed
 from tests.store.builders import NOW, after
 
@@ -73,7 +73,8 @@ def test_a_stated_amount_stands_while_the_clock_runs_behind(store: SqlStore) -> 
 
 
 def test_a_seed_comes_back_as_it_was_and_another_one_takes_its_place(store: SqlStore) -> None:
-    first = Seed(month="2026-11", at=NOW, hours={"an.g1.l40s.kube.x1": Decimal("10.5")})
+    node = RunsElsewhere(size="an.g1.l40s.kube.x1", label="n1", product="i-1", hours=Decimal("4.5"))
+    first = Seed(month="2026-11", at=NOW, hours={"an.g1.l40s.kube.x1": Decimal("10.5")}, elsewhere=(node,))
     stated = Seed(month="2026-11", at=after(days=1), usd=Decimal("1150.10"), stated=Decimal(1200))
     for seed in (first, stated):
         store.keep_seed(seed)

@@ -9,15 +9,16 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, or_, select
+from sqlalchemy import Connection, RowMapping, or_, select
 
 from receiver.adapters.store.database import put
 from receiver.adapters.store.schema import charges, seeds
-from receiver.core.charges import Charge, Charged
+from receiver.core.charges import Charge, Charged, RunsElsewhere
 from receiver.core.seed import Seed
 
 FIELDS = tuple(f.name for f in fields(Charge))
 VALUES = attrgetter(*FIELDS)
+ELSEWHERE = tuple(f.name for f in fields(RunsElsewhere))
 NEWEST = select(charges).order_by(charges.c.month.desc()).limit(1)
 NEWEST_ASKED = select(charges.c.month, charges.c.asked_at).order_by(charges.c.month.desc()).limit(1)
 SEED = select(seeds).order_by(seeds.c.month.desc()).limit(1)
@@ -59,20 +60,26 @@ def charged(connection: Connection, held: Charged | None, now: datetime) -> Char
 def keep_seed(connection: Connection, seed: Seed) -> None:
     """Keep *seed* in place of an older one for its month."""
     row = {"month": seed.month, "at": seed.at, "hours": dict(seed.hours), "usd": seed.usd, "stated": seed.stated}
-    put(connection, seeds, row)
+    elsewhere = [[getattr(node, name) for name in ELSEWHERE] for node in seed.elsewhere]
+    put(connection, seeds, {**row, "elsewhere": elsewhere})
 
 
 def seed(connection: Connection, now: datetime) -> Seed | None:
     """Return the newest month's seed. A stated amount names its month itself: it stands whatever its date."""
     believed = SEED.where(or_(seeds.c.at <= now, seeds.c.stated.is_not(None)))
     row = connection.execute(believed).mappings().first()
-    return None if row is None else Seed(**row)
+    return None if row is None else _seed(row)
 
 
 def seed_of(connection: Connection, month: str) -> Seed | None:
     """Return the seed of *month*."""
     row = connection.execute(select(seeds).where(seeds.c.month == month)).mappings().first()
-    return None if row is None else Seed(**row)
+    return None if row is None else _seed(row)
+
+
+def _seed(row: RowMapping) -> Seed:
+    nodes = (RunsElsewhere(**dict(zip(ELSEWHERE, values, strict=True))) for values in row["elsewhere"])
+    return Seed(**{**row, "elsewhere": tuple(nodes)})
 
 
 def _charge(names: Sequence[str], values: Sequence[Any]) -> Charge:

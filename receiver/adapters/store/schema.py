@@ -326,4 +326,5 @@ seeds = Table(  # what a month had cost before this store watched
     Column("hours", Json, nullable=False),
     Column("usd", Exact, nullable=False),
     Column("stated", Exact),
+    Column("elsewhere", Json, nullable=False),
 )

@@ -269,6 +269,7 @@ def _charges() -> None:
         sa.Column("hours", sa.Text, nullable=False),
         sa.Column("usd", sa.Text, nullable=False),
         sa.Column("stated", sa.Text),
+        sa.Column("elsewhere", sa.Text, nullable=False),
     )
 
 
