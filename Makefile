@@ -13,10 +13,10 @@ SEED ?= 1
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench faults mutants lint rules format lock clean python venv binaries
+.PHONY: help demo test bench faults mutants lint rules format lock manifests clean python venv binaries
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 demo: venv binaries ## watch it work: simulator, Prometheus, Alertmanager, the autoscaler (KEEP=1 leaves them running)
 	@KEEP=$(KEEP) $(VENV)/python -m demo
@@ -61,6 +61,9 @@ lock: ## work out requirements/*.lock anew from pyproject.toml (needs uv)
 		--no-header pyproject.toml --group dev --extra postgres -o requirements/dev.lock
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
 		--no-header pyproject.toml --extra postgres -o requirements/run.lock
+
+manifests: venv ## write the Prometheus Operator's objects from rules/alertmanager.yml
+	@$(VENV)/python -m tools.operator_routing
 
 clean: ## remove everything that was made or fetched
 	rm -rf .build .venv *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,113 @@
+"""The objects for the Prometheus Operator say what rules/alertmanager.yml says."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.rules.files import ALERTS, RULES, Rule, run
+from tools.operator_routing import FOLDER, alertmanager_config, manifests
+
+JSON = dict[str, Any]
+WHOLE = yaml.safe_load((RULES / "alertmanager.yml").read_text())
+KUBE_PROMETHEUS_STACK: JSON = {
+    "receiver": "null",
+    "group_by": ["namespace"],
+    "group_wait": "30s",
+    "repeat_interval": "12h",
+}
+
+
+def as_the_operator_renders(found: JSON) -> JSON:
+    """Return Alertmanager's configuration with the AlertmanagerConfig *found* under a default root route.
+
+    What `pkg/alertmanager/amcfg.go` of prometheus-operator 0.93 does with the strategy OnNamespace: the first route
+    gets a matcher for the object's namespace and `continue: true`, receivers get names with namespace and object.
+    """
+    namespace, name = found["metadata"]["namespace"], found["metadata"]["name"]
+
+    def renamed(receiver: str) -> str:
+        return f"{namespace}/{name}/{receiver}"
+
+    def route(given: JSON) -> JSON:
+        return {
+            "receiver": renamed(given["receiver"]),
+            "matchers": [f'{m["name"]}{m["matchType"]}"{m["value"]}"' for m in given["matchers"]],
+            "group_by": given["groupBy"],
+            "group_wait": given["groupWait"],
+            "group_interval": given["groupInterval"],
+            "repeat_interval": given["repeatInterval"],
+            "routes": [route(child) for child in given.get("routes", ())],
+        }
+
+    first = route(found["spec"]["route"])
+    first["matchers"].append(f'namespace="{namespace}"')
+    first["continue"] = True
+    receivers = [
+        {
+            "name": renamed(receiver["name"]),
+            "webhook_configs": [
+                {
+                    "url": webhook["url"],
+                    "send_resolved": webhook["sendResolved"],
+                    "max_alerts": webhook["maxAlerts"],
+                    "http_config": {"authorization": {"type": "Bearer", "credentials": "from the Secret"}},
+                }
+                for webhook in receiver["webhookConfigs"]
+            ],
+        }
+        for receiver in found["spec"]["receivers"]
+    ]
+    behind = {"receiver": "people", "matchers": ['severity=~"warning|critical"']}
+    root = {**KUBE_PROMETHEUS_STACK, "routes": [first, behind]}
+    return {"route": root, "receivers": [{"name": "null"}, {"name": "people"}, *receivers]}
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("operator") / "alertmanager.yaml"
+    file.write_text(yaml.safe_dump(as_the_operator_renders(alertmanager_config(WHOLE))))
+    return file
+
+
+def _receivers(file: Path, labels: dict[str, str]) -> str:
+    told = run("amtool", "config", "routes", "test", f"--config.file={file}", *(f"{k}={v}" for k, v in labels.items()))
+    assert told.returncode == 0, told.stderr
+    return told.stdout.strip()
+
+
+@pytest.mark.parametrize("name", sorted(manifests()))
+def test_the_written_objects_are_those_of_the_routes_in_force(name: str) -> None:
+    assert (FOLDER / name).read_text() == manifests()[name], "run `make manifests`"
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda rule: rule.name)
+def test_through_the_operator_every_alert_reaches_the_autoscaler_and_goes_on_to_the_routes_behind(
+    rendered: Path, alert: Rule
+) -> None:
+    people = "" if alert.body["labels"]["severity"] == "none" else ",people"
+    found = _receivers(rendered, {"alertname": alert.name, **alert.body["labels"]})
+
+    assert found == "gpu-autoscaler/gpu-autoscaler/gpu-autoscaler" + people
+
+
+def test_through_the_operator_an_alert_of_another_namespace_does_not_reach_the_autoscaler(rendered: Path) -> None:
+    assert _receivers(rendered, {"component": "gpu-autoscaler", "namespace": "ml", "action": "scale_up"}) == "null"
+
+
+def test_the_heartbeat_keeps_its_pace_through_the_operator() -> None:
+    [heartbeat] = alertmanager_config(WHOLE)["spec"]["route"]["routes"]
+    [shipped] = (r for r in WHOLE["route"]["routes"] if 'action="heartbeat"' in r["matchers"])
+
+    told = [heartbeat[k] for k in ("groupWait", "groupInterval", "repeatInterval")]
+    assert told == [shipped[k] for k in ("group_wait", "group_interval", "repeat_interval")]
+
+
+def test_alertmanager_accepts_the_configuration_in_the_secret(tmp_path: Path) -> None:
+    found = yaml.safe_load((FOLDER / "secret.yaml").read_text())
+    file = tmp_path / "alertmanager.yaml"
+    file.write_text(found["stringData"]["alertmanager.yaml"])
+    checked = run("amtool", "check-config", file)
+
+    assert checked.returncode == 0, checked.stdout + checked.stderr

@@ -1,0 +1,122 @@
+"""Write what rules/alertmanager.yml says as objects of the Prometheus Operator: `make manifests`.
+
+Two ways, of which one is taken (docs/operations.md says which):
+
+- ``alertmanagerconfig.yaml``: an AlertmanagerConfig (monitoring.coreos.com/v1alpha1) in the autoscaler's namespace,
+  with the routes to the autoscaler alone. The operator lets such an object see only alerts with its own namespace as
+  label, which all of ours have, and puts `continue: true` on its first route, so people's routes stay where they are.
+- ``secret.yaml``: the whole configuration as the Secret that `Alertmanager.spec.configSecret` names (in
+  kube-prometheus-stack `alertmanager.alertmanagerSpec.useExistingSecret` and `configSecret`). It alone carries the
+  inhibition, whose sources are alerts of other namespaces.
+
+Field names: https://prometheus-operator.dev/docs/api-reference/api/ (AlertmanagerConfig v1alpha1).
+"""
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "rules" / "alertmanager.yml"
+FOLDER = ROOT / "k8s" / "alertmanager"
+NAMESPACE = "gpu-autoscaler"
+RECEIVER = "gpu-autoscaler"
+TOKEN = {"name": "gpu-autoscaler-webhook", "key": "token"}
+WRITTEN = "# Written by `make manifests` from rules/alertmanager.yml: change that.\n"
+
+JSON = dict[str, Any]
+
+_MATCHER = re.compile(r'(?P<name>\w+)(?P<type>=~|!~|!=|=)"(?P<value>.*)"')
+_TIMES = {
+    "group_by": "groupBy",
+    "group_wait": "groupWait",
+    "group_interval": "groupInterval",
+    "repeat_interval": "repeatInterval",
+}
+
+
+def alertmanager_config(whole: JSON) -> JSON:
+    """Return the AlertmanagerConfig with those routes of *whole* that lead to the autoscaler."""
+    heartbeat, scaling = (r for r in whole["route"]["routes"] if r["receiver"] == RECEIVER)
+    [receiver] = (r for r in whole["receivers"] if r["name"] == RECEIVER)
+    [webhook] = receiver["webhook_configs"]
+    return {
+        "apiVersion": "monitoring.coreos.com/v1alpha1",
+        "kind": "AlertmanagerConfig",
+        "metadata": {"name": RECEIVER, "namespace": NAMESPACE},
+        "spec": {
+            "route": {**_route(scaling), "routes": [_route(heartbeat)]},
+            "receivers": [
+                {
+                    "name": RECEIVER,
+                    "webhookConfigs": [
+                        {
+                            "url": webhook["url"],
+                            "sendResolved": webhook["send_resolved"],
+                            "maxAlerts": webhook["max_alerts"],
+                            # A Secret of this namespace: the operator reads no other.
+                            "httpConfig": {"authorization": {"type": "Bearer", "credentials": TOKEN}},
+                        }
+                    ],
+                }
+            ],
+        },
+    }
+
+
+def secret(text: str) -> JSON:
+    """Return the Secret with the configuration *text* as Alertmanager reads it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "gpu-autoscaler-alertmanager", "namespace": "monitoring"},
+        "stringData": {"alertmanager.yaml": text},
+    }
+
+
+def manifests() -> dict[str, str]:
+    """Return the files of `k8s/alertmanager` by name."""
+    text = SOURCE.read_text(encoding="utf-8")
+    objects = {"alertmanagerconfig.yaml": alertmanager_config(yaml.safe_load(text)), "secret.yaml": secret(text)}
+    return {name: WRITTEN + _yaml(found) for name, found in objects.items()}
+
+
+def _route(route: JSON) -> JSON:
+    matchers = [_MATCHER.fullmatch(m) for m in route["matchers"]]
+    told = [{"name": m["name"], "matchType": m["type"], "value": m["value"]} for m in matchers if m is not None]
+    assert len(told) == len(matchers), f"matchers that are not understood: {route['matchers']}"
+    return {
+        "receiver": route["receiver"],
+        "matchers": told,
+        **{ours: route[theirs] for theirs, ours in _TIMES.items()},
+    }
+
+
+class _Dumper(yaml.SafeDumper):
+    """Long texts as blocks, so that a person can read a Secret."""
+
+
+def _block(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _block)
+
+
+def _yaml(found: JSON) -> str:
+    return yaml.dump(found, Dumper=_Dumper, sort_keys=False, width=120)
+
+
+def main() -> int:
+    """Write the files."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, text in manifests().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
