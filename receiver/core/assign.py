@@ -153,12 +153,11 @@ def _reserve_for_teams(facts: Facts, policy: Policy, waiting: Sequence[Workload]
     """
     tallies = [open_tally(p, facts) for p in policy.pools]
     _serve_all(waiting, tallies, Allowance(facts, policy, allowance.budgets, closed=True))
-    known = {workload.key: workload for workload in waiting}
     for tally in tallies:
         price = tally.pool.price_usd_per_hour
         if price is None:
             continue
-        for workload in (known[key] for key in tally.settled):
+        for workload in tally.settled:
             share = Decimal(workload.gpus) / Decimal(tally.pool.gpus_per_node) * unit_price(price, policy.billing)
             for team in teams_of(workload, policy):
                 allowance.reserve(team, share)
@@ -234,7 +233,7 @@ def _settled(workload: Workload, tally: Tally, room: Bin | None) -> None:
     if room is not None and room.bought:
         tally.asking.append(workload)
     else:
-        tally.settled.append(workload.key)
+        tally.settled.append(workload)
 
 
 def _where_to_buy(fitting: Sequence[Tally], allowance: Allowance, workload: Workload) -> Tally:
@@ -281,7 +280,7 @@ def _wanted(tally: Tally, facts: Facts, budgets: Budgets, empties: frozenset[str
         needed=frozenset(b.instance for b in tally.bins if b.used and b.instance is not None),
         asking=tuple(tally.asking),
         waiting_gpus=tally.waiting_gpus,
-        settled=tuple(tally.settled),
+        settled=tuple(workload.key for workload in tally.settled),
         placed=tuple(tally.placed),
         held=tuple(tally.held),
         movable=empties & {n.instance for n in tally.state.nodes},

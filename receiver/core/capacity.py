@@ -69,7 +69,7 @@ class Tally:
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("demand", "floor", "standby"), 0))
     within: list[int] = field(default_factory=lambda: [0, 0, 0])  # budget, maximum, limits
     asking: list[Workload] = field(default_factory=list)
-    settled: list[str] = field(default_factory=list)
+    settled: list[Workload] = field(default_factory=list)  # of a gang in several pools, its part here
     placed: list[tuple[str, str]] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)  # workloads that a budget does not cover, and why

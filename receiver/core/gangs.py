@@ -77,7 +77,7 @@ def _try_gang(
         allowance.open(tally, "demand", opened, workload)
         tally.asking.append(workload)
     else:
-        tally.settled.append(workload.key)
+        tally.settled.append(workload)
     return True
 
 

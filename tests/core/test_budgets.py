@@ -171,6 +171,20 @@ def test_a_node_on_its_way_for_a_team_is_not_paid_for_by_the_same_dollar_again()
     assert run(found, policy)[1]["b"].target == 0
 
 
+@pytest.mark.parametrize(("usd", "grows"), [("4.08", True), ("4.07", False)])
+def test_a_gang_in_two_pools_reserves_of_each_what_its_part_there_holds(usd: str, grows: bool) -> None:
+    """One node of each pool is on its way for the gang, 2.79 together; the node for the pod behind it costs 1.29."""
+    policy = a_policy(
+        a_pool("a"), a_pool("b", price_usd_per_hour=Decimal("1.50")), budget=a_budget(teams={"research": Decimal(usd)})
+    )
+    gang = [of_team(f"rank-{name}", "research", gang="ml/g", node_selector=select(name)) for name in "ab"]
+    coming = {name: a_node(name, stage=Stage.BUILDING, idle_since=None) for name in "ab"}
+    states = [a_state(node, pool=f"{name}-id") for name, node in coming.items()]
+    behind = of_team("behind", "research", node_selector=select("a"), created_at=NOW)
+    decisions = run(facts(*states, waiting=[*gang, behind], spend=spent()), policy)[1]
+    assert (decisions["a"].target, decisions["b"].target) == (2 if grows else 1, 1)
+
+
 def test_a_refused_team_does_not_use_up_the_node_on_trial_of_a_pool() -> None:
     """What a budget leaves out is not bought, so it takes nothing from those behind it."""
     policy = a_policy(a_pool(max_nodes=1), budget=a_budget(teams={"research": Decimal(0)}))
