@@ -44,7 +44,7 @@ class Allowance:
         """The budgets that must cover a node of the tally's pool for *workload* (None: for floor or standby)."""
         if workload is None or not self._teams_matter:
             return self._of_pools[tally.pool.id]
-        return self.budgets.touched(tally.pool.id, teams_of(workload, self.policy))
+        return self.budgets.touched(tally.pool.id, teams_of(workload, self.policy, self.budgets))
 
     def refusing(self, tally: Tally, count: int, workload: Workload | None) -> BudgetView | None:
         """The first budget that does not cover *count* more nodes of the tally's pool, or None."""

@@ -159,7 +159,7 @@ def _reserve_for_teams(facts: Facts, policy: Policy, waiting: Sequence[Workload]
             continue
         for workload in tally.settled:
             share = Decimal(workload.gpus) / Decimal(tally.pool.gpus_per_node) * unit_price(price, policy.billing)
-            for team in teams_of(workload, policy):
+            for team in teams_of(workload, policy, allowance.budgets):
                 allowance.reserve(team, share)
 
 

@@ -168,14 +168,14 @@ def stage_of(spent: Decimal, budget: Budget, monthly: Decimal | None = None) -> 
     return BudgetStage.OK
 
 
-def teams_of(workload: Workload, policy: Policy) -> frozenset[str]:
+def teams_of(workload: Workload, policy: Policy, budgets: Budgets) -> frozenset[str]:
     """The teams by whose labels the pods of *workload* go; empty without such a label.
 
-    Of pods that only Prometheus knows the labels are not known: they count for every team that has a budget.
+    Of pods that only Prometheus knows the labels are not known: they count for every team that has one of *budgets*.
     """
     teams = {team_of(pod, policy) for pod in workload.pods} - {""}
-    if policy.budget is not None and any(pod.pool_hint is not None for pod in workload.pods):
-        teams |= set(policy.budget.teams)
+    if any(pod.pool_hint is not None for pod in workload.pods):
+        teams |= {view.name for view in budgets.views if view.scope is Scope.TEAM}
     return frozenset(teams)
 
 

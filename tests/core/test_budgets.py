@@ -281,6 +281,13 @@ def test_an_allowance_set_for_the_month_takes_the_place_of_the_configured_one() 
     assert view.change == a_change()
 
 
+def test_a_pod_of_which_only_prometheus_knows_counts_for_a_team_whose_budget_was_set_at_run_time_too() -> None:
+    change = a_change(scope=Scope.TEAM, name="research", monthly_usd=Decimal(0))
+    found = facts(a_state(), waiting=[a_pod(pool_hint="l40s-id")], spend=spent())
+    assert run(found, a_policy(budget=a_budget()))[1]["l40s"].target == 1
+    assert run(replace(found, budget_changes=(change,)), a_policy(budget=a_budget()))[1]["l40s"].target == 0
+
+
 @pytest.mark.parametrize("change", [a_change(month="2026-10"), a_change(monthly_usd=None)], ids=["last month", "reset"])
 def test_an_allowance_of_another_month_or_one_taken_back_is_not_in_force(change: BudgetChange) -> None:
     policy = a_policy(budget=Budget(monthly_usd=Decimal(100)))
