@@ -10,6 +10,7 @@ from receiver.core.accounting import account, ended_in, is_due
 from receiver.core.activity import Sample
 from receiver.core.model import Source
 from receiver.core.policy import Policy
+from receiver.core.report.in_use import in_use
 from receiver.core.usage import Ended
 from receiver.core.workload_lives import Seen
 from receiver.look import Looked, Sources
@@ -44,6 +45,8 @@ def _account(looked: Looked, cluster: Cluster, sources: Sources, policy: Policy,
     seen = replace(seen, samples=_samples(sources.telemetry), ended=_ended(cluster, ended_in(before, seen)))
     if not sources.store.account(account(before, seen, policy), before.at, now):
         log.warning("usage of this time was accounted for by another process")
+        return
+    sources.store.keep_in_use(in_use(before, seen, policy))
 
 
 def _samples(telemetry: Telemetry | None) -> Mapping[str, Sequence[Sample]]:

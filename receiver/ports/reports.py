@@ -1,9 +1,10 @@
 """What reports keep beside usage."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from receiver.core.report.in_use import InUse
 from receiver.core.report.units import Counted
 
 
@@ -15,6 +16,12 @@ class ReportStore(Protocol):
 
     def unit_counts(self, month: str) -> Mapping[str, Counted]:
         """Return the last count of each unit of *month*, by name."""
+
+    def keep_in_use(self, found: Sequence[InUse]) -> None:
+        """Add the seconds of *found* to those of the same month and workload, and keep the higher numbers."""
+
+    def in_use(self, month: str) -> Sequence[InUse]:
+        """Return how many of its GPUs each workload of *month* used at once."""
 
     def watched(self) -> Mapping[str, datetime]:
         """Return since when each pool is known, by its id."""

@@ -19,6 +19,7 @@ def found_in(store: Store, policy: Policy, month: Month, now: datetime) -> Found
         counts={name: counted.count for name, counted in store.unit_counts(month.name).items()},
         allowances=store.allowances_set(month.name),
         watched=store.watched(),
+        in_use=store.in_use(month.name),
     )
 
 

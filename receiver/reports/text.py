@@ -170,12 +170,18 @@ def _right_sizing(report: Row) -> Iterator[str]:
         found = some(report["right_sizes_total"], "workload")
         yield f"Right-sizing: {found} would fit something smaller, worth {usd(report['right_sizes_usd'])}"
     for size in report["right_sizes"]:
-        peaks = f"peak memory {percent(size['peak_memory'])}, engine {percent(size['peak_engine'])}"
         yield f"  {shorter(size['workload'], 44)}: {size['kind']} -> {size['to']}, saves {usd(size['saves_usd'])}"
-        yield f"    ({peaks})"
+        yield f"    ({evidence(size)})"
     for peaks in report["tight"]:
         said = f"{percent(peaks['peak_memory'])} of the memory of its {peaks['kind'] or 'GPU'}"
         yield f"  {shorter(peaks['workload'], 36)} used {said}: it needs more"
+
+
+def evidence(size: Row) -> str:
+    """The peaks that a proposal was made from, and over how many hours they were seen."""
+    used = f", {size['gpus_used']} of {size['gpus']} GPUs in use at most" if size["gpus"] is not None else ""
+    memory, engine = percent(size["peak_memory"]), percent(size["peak_engine"])
+    return f"at most memory {memory}, engine {engine}{used}; seen for {hours(size['hours'])} h"
 
 
 def _offer(offer: Row) -> str:

@@ -11,6 +11,7 @@ from receiver.core.memory import Memory, NodeLife
 from receiver.core.model import Backoff, Drift, LateCount, Offer
 from receiver.core.overrides import Override
 from receiver.core.policy import BudgetChange
+from receiver.core.report.in_use import InUse
 from receiver.core.report.units import Counted
 from receiver.core.seed import Seed
 from receiver.core.signals import Alert
@@ -65,6 +66,7 @@ class FakeStore:
     kept_actions: list[StoredAction] = field(default_factory=list)
     totals: Mapping[str, Any] = field(default_factory=dict)
     kept_counts: list[Counted] = field(default_factory=list)
+    kept_in_use: list[InUse] = field(default_factory=list)
     kept_watched: dict[str, datetime] = field(default_factory=dict)
     kept_usage: list[Usage] = field(default_factory=list)
     kept_unwatched: list[Unwatched] = field(default_factory=list)
@@ -166,11 +168,18 @@ class FakeStore:
         self._called("unit_counts")
         return {counted.name: counted for counted in self.kept_counts if counted.month == month}
 
+    def in_use(self, month: str) -> Sequence[InUse]:
+        self._called("in_use")
+        return [row for row in self.kept_in_use if row.month == month]
+
     def watched(self) -> Mapping[str, datetime]:
         self._called("watched")
         return self.kept_watched
 
     # What only the loop uses: the web side has no business here.
+
+    def keep_in_use(self, found: Sequence[InUse]) -> None:
+        raise NotImplementedError
 
     def keep_unit_count(self, counted: Counted) -> None:
         raise NotImplementedError

@@ -11,6 +11,7 @@ from receiver.adapters.store.schema import (
     decisions,
     deliveries,
     drifts,
+    in_use,
     node_lives,
     outbox,
     overrides,
@@ -58,5 +59,6 @@ def prune(connection: Connection, now: datetime) -> int:
         delete(usage).where(usage.c.month < oldest),
         delete(unwatched).where(unwatched.c.month < oldest),
         delete(unit_counts).where(unit_counts.c.month < oldest),
+        delete(in_use).where(in_use.c.month < oldest),
     )
     return sum(connection.execute(statement).rowcount for statement in statements)

@@ -1,13 +1,14 @@
 """The part of the store that keeps counts of units of work (`receiver.ports.ReportStore` says what each call means)."""
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from datetime import datetime
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from receiver.adapters.store.database import Database, put
-from receiver.adapters.store.schema import pools, unit_counts
+from receiver.adapters.store.schema import in_use, pools, unit_counts
+from receiver.core.report.in_use import InUse
 from receiver.core.report.units import Counted
 
 
@@ -27,8 +28,32 @@ class SqlReports:
         with self._database.read() as connection:
             return {row["name"]: Counted(**row) for row in connection.execute(statement).mappings()}
 
+    def keep_in_use(self, found: Sequence[InUse]) -> None:
+        """See ReportStore."""
+        if not found:
+            return
+        with self._database.write() as connection:
+            known = {row.workload: row for row in _in_use(connection, found[0].month)}
+            for row in found:
+                old = known.get(row.workload) if row.month == found[0].month else None
+                put(connection, in_use, asdict(row if old is None else _together(old, row)))
+
+    def in_use(self, month: str) -> Sequence[InUse]:
+        """See ReportStore."""
+        with self._database.read() as connection:
+            return _in_use(connection, month)
+
     def watched(self) -> Mapping[str, datetime]:
         """See ReportStore."""
         statement = select(pools.c.pool, pools.c.watched_since).where(pools.c.watched_since.is_not(None))
         with self._database.read() as connection:
             return {row.pool: row.watched_since for row in connection.execute(statement)}
+
+
+def _in_use(connection: Connection, month: str) -> tuple[InUse, ...]:
+    statement = select(in_use).where(in_use.c.month == month).order_by(in_use.c.workload)
+    return tuple(InUse(**row) for row in connection.execute(statement).mappings())
+
+
+def _together(old: InUse, new: InUse) -> InUse:
+    return replace(new, gpus=max(old.gpus, new.gpus), used=max(old.used, new.used), seconds=old.seconds + new.seconds)

@@ -222,6 +222,16 @@ unit_counts = Table(  # what the queries of units of work last said of a month
     Column("at", Moment, nullable=False),
 )
 
+in_use = Table(  # how many of its GPUs each workload used at once
+    "in_use",
+    metadata,
+    Column("month", PlainText, primary_key=True),
+    Column("workload", PlainText, primary_key=True),
+    Column("gpus", Integer, nullable=False),
+    Column("used", Integer, nullable=False),
+    Column("seconds", Float, nullable=False),
+)
+
 outbox = Table(
     "outbox",
     metadata,

@@ -1,9 +1,10 @@
 """How busy the GPUs were that somebody held, as far as it was measured."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from receiver.core.report.in_use import InUse
 from receiver.core.report.rightsizing import Peaks
 from receiver.core.usage import Usage
 
@@ -38,25 +39,58 @@ def _ratio(part: float, whole: float) -> float:
 
 
 def peaks(
-    usage: Iterable[Usage], kinds: Mapping[str, str], cost: Mapping[tuple[str, str], Decimal]
+    usage: Iterable[Usage],
+    kinds: Mapping[str, str],
+    cost: Mapping[tuple[str, str], Decimal],
+    prices: Mapping[str, Decimal],
+    in_use: Iterable[InUse],
+    widest: Mapping[str, int],
 ) -> tuple[Peaks, ...]:
     """Return what each workload reached on each kind of GPU.
 
-    *kinds* names the kind by instance, *cost* what a workload cost on a kind in USD.
+    *kinds* names the kind by instance, *cost* what a workload cost on a kind in USD, *prices* the USD per GPU-hour by
+    instance, *in_use* how many of its GPUs each used, *widest* for how many each asked at once.
     """
     together: dict[tuple[str, str], list[Usage]] = {}
     for row in usage:
         if row.instance in kinds:
             together.setdefault((row.workload, kinds[row.instance]), []).append(row)
+    used = {row.workload: row for row in in_use}
     return tuple(
-        Peaks(
-            workload=workload,
-            team=rows[0].owner.team,
-            kind=kind,
-            usd=cost.get((workload, kind), Decimal(0)),
-            coverage=measured(rows).coverage or 0.0,
-            peak_engine=max((r.peak_engine for r in rows if r.peak_engine is not None), default=None),
-            peak_memory=max((r.peak_memory for r in rows if r.peak_memory is not None), default=None),
-        )
+        _peaks_of(workload, kind, rows, cost.get((workload, kind), Decimal(0)), prices, used.get(workload), widest)
         for (workload, kind), rows in sorted(together.items())
     )
+
+
+def _peaks_of(
+    workload: str,
+    kind: str,
+    rows: Sequence[Usage],
+    usd: Decimal,
+    prices: Mapping[str, Decimal],
+    used: InUse | None,
+    widest: Mapping[str, int],
+) -> Peaks:
+    seen = sum(row.measured for row in rows)
+    gpus = max(used.gpus if used else 0, widest.get(workload, 0), 1)  # hours of all of them together are one hour
+    return Peaks(
+        workload=workload,
+        team=rows[0].owner.team,
+        kind=kind,
+        usd=usd,
+        coverage=measured(rows).coverage or 0.0,
+        peak_engine=max((r.peak_engine for r in rows if r.peak_engine is not None), default=None),
+        peak_memory=max((r.peak_memory for r in rows if r.peak_memory is not None), default=None),
+        hours=seen / 3600 / gpus,
+        gpus=used.gpus if used else None,
+        gpus_used=used.used if used else None,
+        gpus_hours=used.seconds / 3600 if used else 0.0,
+        usd_per_gpu_hour=_paid(rows, prices),
+    )
+
+
+def _paid(rows: Iterable[Usage], prices: Mapping[str, Decimal]) -> Decimal | None:
+    """USD per GPU-hour that *rows* were held at, in the mean; None where no node of them has a price."""
+    priced = [(Decimal(row.held), prices[row.instance]) for row in rows if row.instance in prices and row.held > 0]
+    held = sum((seconds for seconds, _ in priced), Decimal(0))
+    return sum((seconds * price for seconds, price in priced), Decimal(0)) / held if held else None

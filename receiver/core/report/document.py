@@ -166,11 +166,14 @@ def _peaks(peaks: Peaks) -> dict[str, Any]:
         "usd": peaks.usd,
         "peak_engine": _ratio(peaks.peak_engine),
         "peak_memory": _ratio(peaks.peak_memory),
+        "gpus": peaks.gpus,
+        "gpus_used": peaks.gpus_used,
+        "hours": hours(peaks.hours),
     }
 
 
 def _right_size(size: RightSize) -> dict[str, Any]:
-    return {**_peaks(size.peaks), "to": size.to, "mig": size.mig, "saves_usd": _cents(size.saves_usd)}
+    return {**_peaks(size.peaks), "to": size.to, "way": size.way.value, "saves_usd": _cents(size.saves_usd)}
 
 
 def _budget(found: Report) -> dict[str, Any] | None:

@@ -1,8 +1,21 @@
 """What kinds of GPU can hold and do, as far as moving work between them needs it.
 
-Memory, dense BF16 rate and memory bandwidth are those of NVIDIA's data sheets (L40S, A100 40 GB PCIe and 80 GB SXM,
-H100 SXM, H200 SXM); MIG profiles those of the MIG user guide ("Supported MIG Profiles"), each the largest of its
-compute share. Memory is in GB as the profile names count it. Kinds are named as the price file names them.
+Memory, dense BF16 rate (without sparsity: half of what data sheets print first) and memory bandwidth; MIG profiles by
+the memory of their names. Kinds are named as the price file names them. Checked in November 2026 against
+
+- https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-profiles.html (profiles of the A100, fractions
+  of memory and of SMs) and supported-gpus.html beside it (memory and slices; the L40S is not among them);
+- https://github.com/aws/sagemaker-hyperpod-cli, src/sagemaker/hyperpod/inference/constant.py (profiles of H100: p5, and
+  H200: p5e);
+- https://www.nvidia.com/content/dam/en-zz/Solutions/Data-Center/a100/pdf/nvidia-a100-datasheet-us-nvidia-1758950-r4-web.pdf
+  as https://glennklockwood.com/garden/processors/A100 cites it (A100: 312 TFLOPS, 1555 and 2039 GB/s on SXM);
+- https://www.thundercompute.com/blog/nvidia-a100-specs-full-guide (A100 PCIe: 1555 GB/s with 40 GB, 1935 with 80);
+- https://glennklockwood.com/garden/processors/h100 (H100 SXM: 989.4 TFLOPS, 3.35 TB/s; the H200 has the same engine);
+- https://www.saulelectric.com/nvidia-h200.html (H200: 141 GB, 4.8 TB/s, slices of 18 GB);
+- https://www.mullet.se/product.html?product_id=355414 (L40S: 48 GB, 864 GB/s, 362.05 TFLOPS, and 733 with sparsity).
+
+The A100 with 80 GB is taken as SXM: the PCIe card is 5 % slower, so work that leaves it looks a little heavier than it
+is, and work that comes to it a little lighter.
 """
 
 from collections.abc import Mapping

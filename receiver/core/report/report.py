@@ -14,6 +14,7 @@ from receiver.core.report.always_on import AlwaysOn, always_on
 from receiver.core.report.amounts import Subtotal, add_up, by
 from receiver.core.report.commitments import Advice, Baseline, advice, baselines
 from receiver.core.report.days import Day, days
+from receiver.core.report.in_use import InUse
 from receiver.core.report.jobs import Jobs, Waits, count_jobs, ended_within, of_month, queue_waits
 from receiver.core.report.lines import CostLine, Whose, cost_lines, pieces
 from receiver.core.report.rightsizing import Peaks, RightSize, right_sizes, tight
@@ -28,7 +29,8 @@ class Found:
     """What the ledger has of a month: what was bought, whose it was, and how work did on it.
 
     *attributed* is what *lives* cost, shared out. *counts* is what the query of each unit of work said, by its name,
-    *allowances* what operators set for the month at run time, *watched* since when the ledger knows each pool, by id.
+    *allowances* what operators set for the month at run time, *watched* since when the ledger knows each pool, by id,
+    *in_use* how many of its GPUs each workload used at once.
     """
 
     lives: Sequence[NodeLife]
@@ -38,6 +40,7 @@ class Found:
     counts: Mapping[str, float] = field(default_factory=dict)
     allowances: Sequence[BudgetChange] = ()
     watched: Mapping[str, datetime] = field(default_factory=dict)
+    in_use: Sequence[InUse] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +124,8 @@ def report(found: Found, policy: Policy, month: Month, now: datetime, team: str 
     alive = of_month(workloads, month.start, until)
     by_workload = by(lambda whose: whose.workload, held)
     without = [x for x in held if not x.whose.owner.team]
-    seen = peaks(usage, _whole_gpus(found.lives, policy), _cost_by_kind(held))
+    whole = _whole_gpus(found.lives, policy)
+    seen = peaks(usage, whole, _cost_by_kind(held), _per_gpu_hour(found.lives), found.in_use, _widest(alive))
     lives = found.lives if team is None else ()
     everything = add_up(lines)
     return Report(
@@ -146,7 +150,7 @@ def report(found: Found, policy: Policy, month: Month, now: datetime, team: str 
         per_workload_usd=add_up(held).total.usd / len(by_workload) if by_workload else None,
         per_completed_usd=_per_completed(by_workload, alive, month.start, until),
         units=tuple(_units(lines, found.counts, policy, team)),
-        right_sizes=right_sizes(seen, policy.gpu_prices),
+        right_sizes=right_sizes(seen, _prices_of_kinds(policy)),
         tight=tight(seen),
         baselines=baselines(lives, month.start, until),
         commitments=advice(policy.reports.commitments if team is None else (), lives, month.start, until),
@@ -178,6 +182,29 @@ def _whole_gpus(lives: Iterable[NodeLife], policy: Policy) -> Mapping[str, str]:
     pools = {life.pool: policy.pool(life.pool) for life in lives}
     sliced = {i for i, pool in pools.items() if pool is not None and set(pool.resources) != {WHOLE_GPU}}
     return {x.instance: policy.gpu_kinds.get(x.size, "") for x in lives if x.pool not in sliced}
+
+
+def _widest(workloads: Iterable[WorkloadLife]) -> Mapping[str, int]:
+    found: dict[str, int] = {}
+    for life in workloads:
+        found[life.workload] = max(life.gpus, found.get(life.workload, 0))
+    return found
+
+
+def _per_gpu_hour(lives: Iterable[NodeLife]) -> Mapping[str, Decimal]:
+    """USD per GPU-hour by instance, at the price in force when the node was first seen."""
+    return {x.instance: x.price_usd_per_hour / x.gpus for x in lives if x.price_usd_per_hour is not None and x.gpus}
+
+
+def _prices_of_kinds(policy: Policy) -> Mapping[str, Decimal]:
+    """What a GPU-hour of each kind would cost: in the cheapest pool that has it, by the list where none has."""
+    pools: dict[str, Decimal] = {}
+    for pool in policy.pools:
+        kind = policy.gpu_kinds.get(pool.size)
+        if kind and pool.price_usd_per_hour is not None and set(pool.resources) == {WHOLE_GPU}:
+            each = pool.price_usd_per_hour / pool.gpus_per_node
+            pools[kind] = min(each, pools.get(kind, each))
+    return {**policy.gpu_prices, **pools}
 
 
 def _cost_by_kind(held: Iterable[CostLine]) -> Mapping[tuple[str, str], Decimal]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from enum import StrEnum
 
 from receiver.core.activity import COVERAGE_ENOUGH
 from receiver.core.report.gpus import COMPUTE_SLICES, KINDS, Kind, slowdown
@@ -10,13 +11,25 @@ from receiver.core.report.gpus import COMPUTE_SLICES, KINDS, Kind, slowdown
 MEMORY_ROOM = 1.10  # a peak may be a little higher next time
 ENGINE_FULL = 0.90  # the share of time that a smaller GPU may be busy at the peak
 TIGHT = 0.95  # used memory above this is close to "CUDA out of memory"
+OBSERVED_HOURS = 6.0  # a peak of less was seen too seldom: nothing is proposed from it
+
+
+class Way(StrEnum):
+    """How a workload would be smaller."""
+
+    KIND = "kind"  # another kind of GPU
+    MIG = "mig"  # a part of the same
+    FEWER = "fewer"  # fewer of the same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peaks:
     """What one workload reached on one kind of GPU: *peak_engine* and *peak_memory* are ratios, *usd* its cost there.
 
-    *coverage* is the ratio of its GPU time that has samples. *kind* is empty where the GPUs are no whole ones.
+    *coverage* is the ratio of its GPU time that has samples, *hours* for how long it was observed. *gpus* is the most
+    that it held at once and *gpus_used* the most of them that were in use at once, None where that was not seen.
+    *usd_per_gpu_hour* is what its own nodes cost, None where they have no price. *kind* is empty where the GPUs are no
+    whole ones.
     """
 
     workload: str
@@ -26,32 +39,37 @@ class Peaks:
     coverage: float
     peak_engine: float | None
     peak_memory: float | None
+    hours: float = 0.0
+    gpus: int | None = None
+    gpus_used: int | None = None
+    gpus_hours: float = 0.0  # for how long all of them were sampled at once
+    usd_per_gpu_hour: Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RightSize:
-    """*peaks* fit *to*, another kind or a MIG profile of the same, which would have saved *saves_usd* in the month.
+    """*peaks* fit *to*: another kind, a MIG profile or fewer GPUs, which would have saved *saves_usd* in the month.
 
     With a MIG profile that holds as far as other work takes the rest of the GPU.
     """
 
     peaks: Peaks
     to: str
-    mig: bool
+    way: Way
     saves_usd: Decimal
 
 
 def right_sizes(found: Iterable[Peaks], usd_per_gpu_hour: Mapping[str, Decimal]) -> tuple[RightSize, ...]:
     """Return the best smaller home of each workload that has one, the largest saving first.
 
-    *usd_per_gpu_hour* is the price of each kind that can be bought. A workload counts only where its time was
-    measured: a peak that nobody saw is none.
+    *usd_per_gpu_hour* is what a GPU of each kind that can be bought would cost. A workload counts only where its time
+    was measured, and for OBSERVED_HOURS at least: a peak that nobody saw is none.
     """
     best = []
     for peaks in found:
         options = [o for o in _options(peaks, usd_per_gpu_hour) if o.saves_usd > 0]
         if options:
-            best.append(max(options, key=lambda o: (o.saves_usd, not o.mig)))
+            best.append(max(options, key=lambda o: (o.saves_usd, o.way is not Way.MIG)))
     return tuple(sorted(best, key=lambda o: (-o.saves_usd, o.peaks.workload, o.peaks.kind)))
 
 
@@ -62,18 +80,31 @@ def tight(found: Iterable[Peaks]) -> tuple[Peaks, ...]:
 
 
 def _options(peaks: Peaks, prices: Mapping[str, Decimal]) -> Iterable[RightSize]:
-    has, price = KINDS.get(peaks.kind), prices.get(peaks.kind)
+    if peaks.coverage < COVERAGE_ENOUGH or peaks.hours < OBSERVED_HOURS or not peaks.kind:
+        return
+    yield from _fewer(peaks)
+    has = KINDS.get(peaks.kind)
     engine, memory = peaks.peak_engine, peaks.peak_memory
-    if has is None or engine is None or memory is None or peaks.coverage < COVERAGE_ENOUGH:
+    if has is None or engine is None or memory is None:
         return
     needs_gb = memory * has.memory_gb * MEMORY_ROOM
+    price = peaks.usd_per_gpu_hour or prices.get(peaks.kind)
     for name, kind in KINDS.items():
         other = prices.get(name)
-        if name == peaks.kind or price is None or other is None or not price:
+        if name == peaks.kind or not price or other is None:
             continue
         if needs_gb <= kind.memory_gb and engine * slowdown(has, kind) <= ENGINE_FULL:
-            yield RightSize(peaks=peaks, to=name, mig=False, saves_usd=peaks.usd * (1 - other / price))
+            yield RightSize(peaks=peaks, to=name, way=Way.KIND, saves_usd=peaks.usd * (1 - other / price))
     yield from _slices(peaks, has, needs_gb, engine)
+
+
+def _fewer(peaks: Peaks) -> Iterable[RightSize]:
+    """As many GPUs as were ever in use at once. None in use at all is idleness, and shown as such."""
+    gpus, used = peaks.gpus, peaks.gpus_used
+    if gpus is None or not used or used >= gpus or peaks.gpus_hours < OBSERVED_HOURS:
+        return
+    saves = peaks.usd * (1 - Decimal(used) / Decimal(gpus))
+    yield RightSize(peaks=peaks, to=f"{used} of {gpus} GPUs", way=Way.FEWER, saves_usd=saves)
 
 
 def _slices(peaks: Peaks, has: Kind, needs_gb: float, engine: float) -> Iterable[RightSize]:
@@ -81,5 +112,5 @@ def _slices(peaks: Peaks, has: Kind, needs_gb: float, engine: float) -> Iterable
     for profile in has.mig:
         if needs_gb <= profile.memory_gb and engine * COMPUTE_SLICES / profile.compute <= ENGINE_FULL:
             saved = Decimal(str(round(1 - profile.share, 6)))
-            yield RightSize(peaks=peaks, to=profile.name, mig=True, saves_usd=peaks.usd * saved)
+            yield RightSize(peaks=peaks, to=profile.name, way=Way.MIG, saves_usd=peaks.usd * saved)
             return

@@ -16,6 +16,7 @@ from receiver.core.memory import NodeLife
 from receiver.core.policy import Anchor, Billing, Budget, BudgetChange, Policy, Rounding, Scope
 from receiver.core.report.amounts import Subtotal
 from receiver.core.report.document import document_of
+from receiver.core.report.in_use import InUse
 from receiver.core.report.lines import PaidFor, told_by
 from receiver.core.report.policy import ReportPolicy, UnitOfWork
 from receiver.core.report.report import Found, Report, report
@@ -267,10 +268,30 @@ def test_what_was_spent_before_the_ledger_began_is_a_line_of_its_own() -> None:
 
 
 def test_peaks_of_slices_say_nothing_about_the_whole_gpu() -> None:
-    lives, usage = [a_life(lasts=4, size=A100_X8)], [a_usage(hours=4, peak_engine=0.05, peak_memory=0.05)]
+    lives, usage = [a_life(lasts=8, size=A100_X8)], [a_usage(hours=8, peak_engine=0.05, peak_memory=0.05)]
     assert a_report(lives, usage).right_sizes
     pools = tuple(replace(p, resources={"nvidia.com/mig-1g.10gb": 56}) for p in a_policy().pools)
     assert a_report(lives, usage, policy=a_policy(pools=pools)).right_sizes == ()
+
+
+def test_right_sizing_goes_by_what_a_pool_costs_and_not_by_the_list() -> None:
+    lives = [a_life(lasts=8, size=A100_X8, price_usd_per_hour=Decimal("8.00"))]
+    usage = [a_usage(hours=8, peak_engine=0.65, peak_memory=0.45)]
+    policy = a_policy(gpu_prices={"A100-40": Decimal("1.09"), "A100-80": Decimal("1.79")})
+    assert a_report(lives, usage, policy=policy).right_sizes == ()  # its GPU costs 1.00, the other one 1.09
+    own = replace(policy.pools[0], id="own", size="forty", price_usd_per_hour=Decimal("0.50"))
+    policy = replace(policy, pools=(*policy.pools, own), gpu_kinds={**policy.gpu_kinds, "forty": "A100-40"})
+    [found] = a_report(lives, usage, policy=policy).right_sizes
+    assert (found.to, found.saves_usd) == ("A100-40", Decimal("4.00"))
+
+
+def test_eight_gpus_for_an_hour_are_an_hour_of_observation() -> None:
+    lives, usage = [a_life(lasts=8, size=A100_X8)], [a_usage(hours=40, peak_engine=0.05, peak_memory=0.05)]
+    wide = [a_workload(gpus=8)]
+    assert a_report(lives, usage, workloads=wide).right_sizes == ()
+    seen = InUse(month="2026-10", workload="ml/Job/train", gpus=8, used=2, seconds=7 * 3600)
+    [found] = a_report(lives, [a_usage(hours=56)], workloads=wide, in_use=[seen]).right_sizes
+    assert (found.to, found.peaks.hours, found.saves_usd) == ("2 of 8 GPUs", 7.0, found.peaks.usd * 3 / 4)
 
 
 def test_a_month_without_anything_has_a_report_too() -> None:

@@ -6,25 +6,31 @@ from typing import Any
 import pytest
 
 from receiver.core.report.gpus import COMPUTE_SLICES, KINDS, MEMORY_SLICES, slowdown
-from receiver.core.report.rightsizing import Peaks, right_sizes, tight
+from receiver.core.report.rightsizing import Peaks, Way, right_sizes, tight
 from tests.core.report.builders import PER_GPU
 
 
 def peaks(kind: str = "H100", engine: float | None = 0.2, memory: float | None = 0.2, **changes: Any) -> Peaks:
     """A workload that cost USD 100 and was measured all the time."""
-    given: dict[str, Any] = {"workload": "ml/Job/a", "team": "vision", "usd": Decimal(100), "coverage": 1.0}
+    given: dict[str, Any] = {
+        "workload": "ml/Job/a",
+        "team": "vision",
+        "usd": Decimal(100),
+        "coverage": 1.0,
+        "hours": 40.0,
+    }
     return Peaks(kind=kind, peak_engine=engine, peak_memory=memory, **{**given, **changes})
 
 
 def test_a_small_model_on_a_large_gpu_fits_a_slice_of_it() -> None:
     [found] = right_sizes([peaks(engine=0.10, memory=0.10)], PER_GPU)
-    assert (found.to, found.mig) == ("1g.10gb", True)
+    assert (found.to, found.way) == ("1g.10gb", Way.MIG)
     assert round(found.saves_usd, 2) == Decimal("85.71")  # a seventh of the compute is kept
 
 
 def test_where_no_slice_fits_a_cheaper_kind_is_named() -> None:
     [found] = right_sizes([peaks("A100-80", engine=0.65, memory=0.45)], PER_GPU)
-    assert (found.to, found.mig) == ("A100-40", False)
+    assert (found.to, found.way) == ("A100-40", Way.KIND)
     assert round(found.saves_usd, 2) == round(100 * (1 - Decimal("1.09") / Decimal("1.79")), 2)
 
 
@@ -43,10 +49,41 @@ def test_a_dearer_kind_is_no_saving() -> None:
 
 
 @pytest.mark.parametrize(
-    "unseen", [peaks(coverage=0.79), peaks(engine=None), peaks(memory=None), peaks("B200"), peaks("")]
+    "unseen", [peaks(coverage=0.79), peaks(hours=5.9), peaks(engine=None), peaks(memory=None), peaks("B200"), peaks("")]
 )
 def test_what_was_not_measured_or_is_not_known_is_not_judged(unseen: Peaks) -> None:
     assert right_sizes([unseen], PER_GPU) == ()
+
+
+def test_what_never_used_all_of_its_gpus_at_once_is_told_how_many_it_used() -> None:
+    wide = peaks("A100-80", 0.95, 0.9, gpus=8, gpus_used=2, gpus_hours=30.0)
+    [found] = right_sizes([wide], PER_GPU)
+    assert (found.to, found.way, found.saves_usd) == ("2 of 8 GPUs", Way.FEWER, Decimal(75))
+
+
+@pytest.mark.parametrize(
+    "unseen",
+    [
+        {"gpus": 8, "gpus_used": 8, "gpus_hours": 30.0},
+        {"gpus": 8, "gpus_used": 0, "gpus_hours": 30.0},  # idle, and told as that
+        {"gpus": 8, "gpus_used": 2, "gpus_hours": 5.9},
+        {"gpus": None, "gpus_used": None},
+    ],
+)
+def test_fewer_gpus_are_proposed_only_where_some_were_never_needed(unseen: dict[str, Any]) -> None:
+    assert right_sizes([peaks("A100-80", 0.95, 0.9, **unseen)], PER_GPU) == ()
+
+
+def test_of_a_kind_that_nobody_knows_fewer_can_be_proposed_all_the_same() -> None:
+    [found] = right_sizes([peaks("B300", 0.95, 0.9, gpus=4, gpus_used=1, gpus_hours=30.0)], PER_GPU)
+    assert found.to == "1 of 4 GPUs"
+
+
+def test_what_the_workloads_own_nodes_cost_counts_and_not_the_list() -> None:
+    cheap = peaks("A100-80", 0.65, 0.45, usd_per_gpu_hour=Decimal("1.00"))
+    assert right_sizes([cheap], PER_GPU) == ()  # the other kind is listed at 1.09
+    [found] = right_sizes([cheap], {**PER_GPU, "A100-40": Decimal("0.75")})
+    assert (found.to, found.saves_usd) == ("A100-40", Decimal(25))
 
 
 def test_the_largest_saving_comes_first() -> None:

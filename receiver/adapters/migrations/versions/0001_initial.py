@@ -313,6 +313,14 @@ def _figures() -> None:
         sa.Column("at", TIME, nullable=False),
     )
     op.create_table(
+        "in_use",
+        sa.Column("month", sa.Text, primary_key=True),
+        sa.Column("workload", sa.Text, primary_key=True),
+        sa.Column("gpus", sa.Integer, nullable=False),
+        sa.Column("used", sa.Integer, nullable=False),
+        sa.Column("seconds", sa.Float, nullable=False),
+    )
+    op.create_table(
         "snapshot",
         sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("at", TIME, nullable=False),

@@ -1,0 +1,56 @@
+"""How many of its GPUs a workload ever used at once: what says that it would do with fewer."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from receiver.core.accounting import SAMPLED
+from receiver.core.activity import at_rest
+from receiver.core.budget import month_of
+from receiver.core.pods import Pod
+from receiver.core.policy import Policy
+from receiver.core.usage import Accounted
+from receiver.core.workload_lives import Seen, workload_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InUse:
+    """The most *gpus* that *workload* held at once in *month*, and the most of them that were not at rest at once.
+
+    Only times count at which each of its GPUs was sampled: *seconds* of them.
+    """
+
+    month: str
+    workload: str
+    gpus: int
+    used: int
+    seconds: float
+
+
+def in_use(before: Accounted, seen: Seen, policy: Policy) -> tuple[InUse, ...]:
+    """Return what the samples of *seen* say, for the time since *before* (a sample speaks for two minutes at most)."""
+    passed = timedelta(0) if before.at is None else max(min(seen.at - before.at, SAMPLED), timedelta(0))
+    together: dict[str, list[Pod]] = {}
+    for node in seen.nodes:
+        for pod in node.pods:
+            if pod.uid and pod.gpus:
+                together.setdefault(workload_of(pod), []).append(pod)
+    month = month_of(seen.at, policy.timezone).name
+    found = []
+    for workload, pods in sorted(together.items()):
+        used = _used(pods, seen)
+        if used is not None and passed:
+            gpus = sum(pod.gpus for pod in pods)
+            found.append(InUse(month=month, workload=workload, gpus=gpus, used=used, seconds=passed.total_seconds()))
+    return tuple(found)
+
+
+def _used(pods: Iterable[Pod], seen: Seen) -> int | None:
+    """The GPUs of *pods* that are not at rest, None unless every one of them was sampled."""
+    used = 0
+    for pod in pods:
+        resting = [rest for sample in seen.samples.get(pod.key, ()) if (rest := at_rest(sample)) is not None]
+        if len(resting) < pod.gpus:
+            return None
+        used += sum(not rest for rest in resting)
+    return used
