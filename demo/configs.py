@@ -91,13 +91,16 @@ def prometheus_config(plan: StackPlan, places: Places) -> JSON:
 
 
 def rule_files(plan: StackPlan) -> dict[str, JSON]:
-    """Return the files of `rules/` by name; of their content only the groups' `interval` is replaced."""
+    """Return the files of `rules/` by name; of their content only `interval` and, if asked for, one `for` differ."""
     files: dict[str, JSON] = {}
     for path in sorted(RULES.glob("*.yaml")):
         content: JSON = yaml.safe_load(path.read_text(encoding="utf-8"))
         for group in content["groups"]:
             if plan.evaluation is not None:
                 group["interval"] = plan.evaluation
+            for rule in group["rules"]:
+                if plan.pending_for is not None and rule.get("alert") == "GpuPodsPending":
+                    rule["for"] = plan.pending_for
         files[path.name] = content
     return files
 

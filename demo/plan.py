@@ -43,8 +43,9 @@ class StackPlan:
     """A stack before it is started. Durations are text as Prometheus writes them; None keeps what `rules/` says.
 
     *scrape* and *evaluation* are Prometheus' intervals; *evaluation* also replaces the `interval` of every rule
-    group, nothing else of the rules. *resend_delay* is how soon Prometheus repeats an alert to Alertmanager (a
-    minute by default): whatever fires in its first five seconds is lost to an Alertmanager not discovered yet.
+    group, nothing else of the rules; *pending_for* gives the alert of waiting pods a `for`. *resend_delay* is how
+    soon Prometheus repeats an alert to Alertmanager (a minute by default): whatever fires in its first five seconds
+    is lost to an Alertmanager not discovered yet.
     *group_wait*, *group_interval* and *repeat_interval* are those of the
     route that brings scaling alerts to the autoscaler, the *heartbeat_* ones those of the sign of life.
     *simulator* and *receiver* are merged over the configurations (mappings key by key, all else replaced; a
@@ -62,6 +63,7 @@ class StackPlan:
     scrape: str = "1s"
     resend_delay: str | None = "5s"
     evaluation: str | None = "1s"
+    pending_for: str | None = None
     group_wait: str | None = None
     group_interval: str | None = "5s"
     repeat_interval: str | None = None
