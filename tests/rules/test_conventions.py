@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ every_alert = pytest.mark.parametrize("alert", ALERTS, ids=lambda rule: rule.nam
 every_recording = pytest.mark.parametrize("recording", RECORDINGS, ids=lambda rule: rule.name)
 
 
+@cache
 def _tests() -> list[dict[str, Any]]:
     return [test for file in TEST_FILES for test in yaml.safe_load(file.read_text())["tests"]]
 
@@ -67,7 +69,8 @@ def test_no_two_rules_and_no_two_promtool_tests_share_a_name() -> None:
 
 @every_recording
 def test_recordings_are_named_level_metric_operation(recording: Rule) -> None:
-    assert re.fullmatch(r"[a-z_]+:[a-z_]+:(sum|count|avg|avg5m|avg10m|min|max|ratio|relabel|latest)", recording.name)
+    operation = "sum|count|count1h|avg|avg5m|avg10m|min|max|p50|p95|ratio|relabel|latest"
+    assert re.fullmatch(rf"[a-z_]+:[a-z_]+:({operation})", recording.name)
 
 
 @every_alert
