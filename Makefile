@@ -13,10 +13,11 @@ SEED ?= 1
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench faults mutants lint rules format lock manifests clean python venv binaries
+.PHONY: help demo test bench faults mutants lint rules dashboards format lock manifests clean python venv binaries
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s
+", $$1, $$2 }' Makefile
 
 demo: venv binaries ## watch it work: simulator, Prometheus, Alertmanager, the autoscaler (KEEP=1 leaves them running)
 	@KEEP=$(KEEP) $(VENV)/python -m demo
@@ -50,6 +51,9 @@ rules: binaries ## the Prometheus rules, their tests, and the example configurat
 	@$(BIN)/promtool check config rules/prometheus.yml
 	@$(BIN)/amtool check-config rules/alertmanager.yml
 	@$(BIN)/promtool test rules tests/rules/*.test.yaml
+
+dashboards: venv ## write dashboards/*.json from tools/dashboards
+	@$(VENV)/python -m tools.dashboards
 
 format: venv ## put imports and layout in order
 	@$(VENV)/ruff check -q --fix-only .

@@ -1,0 +1,58 @@
+"""The dashboards as they are committed, and their queries as Prometheus gets them."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "dashboards"
+PATHS = sorted(FOLDER.glob("*.json"))
+
+JSON = dict[str, Any]
+
+EVERYTHING: Mapping[str, str] = {"cluster": ".*", "pool": ".*", "namespace": ".*"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A query with where it stands: *field* is ``targets.A``, or ``annotation``."""
+
+    dashboard: str
+    panel: str
+    field: str
+    expr: str
+
+
+def load(path: Path) -> JSON:
+    """Read one dashboard."""
+    found: JSON = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+DASHBOARDS = {path.stem: load(path) for path in PATHS}
+
+
+def panels(dashboard: JSON) -> list[JSON]:
+    """Return a dashboard's panels without the headings of rows."""
+    return [p for p in dashboard["panels"] if p["type"] != "row"]
+
+
+def queries() -> Iterator[Query]:
+    """Yield every query of every dashboard."""
+    for uid, dashboard in DASHBOARDS.items():
+        for panel in panels(dashboard):
+            for target in panel["targets"]:
+                yield Query(dashboard=uid, panel=panel["title"], field=target["refId"], expr=target["expr"])
+        for note in dashboard["annotations"]["list"]:
+            yield Query(dashboard=uid, panel=note["name"], field="annotation", expr=note["expr"])
+
+
+def filled(expr: str, chosen: Mapping[str, str] = EVERYTHING, window: str = "5m") -> str:
+    """Return *expr* as Grafana sends it: its own variables, and those that people choose, replaced."""
+    text = re.sub(r"\$__(rate_interval|interval|range)\b", window, expr)
+    for name, value in chosen.items():
+        text = re.sub(rf"\$\{{{name}\}}|\${name}\b", value.replace("\\", r"\\"), text)
+    return text

@@ -1,0 +1,34 @@
+"""Every query of the dashboards is PromQL, whatever is chosen, and asks for what exists."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.dashboards.files import EVERYTHING, filled, queries
+from tests.rules.files import run
+
+QUERIES = list(queries())
+SOME = {"cluster": "(a|b)", "pool": "(5f3c-1|5f3c-2)", "namespace": "(ml|vision)"}
+
+
+@pytest.mark.parametrize("chosen", [EVERYTHING, SOME], ids=["all", "some"])
+def test_every_query_is_promql(chosen: dict[str, str], tmp_path: Path) -> None:
+    rules = [{"record": f"query{n}", "expr": filled(q.expr, chosen)} for n, q in enumerate(QUERIES)]
+    file = tmp_path / "queries.json"
+    file.write_text(json.dumps({"groups": [{"name": "dashboards", "rules": rules}]}))
+    checked = run("promtool", "check", "rules", file)
+    assert checked.returncode == 0, checked.stderr
+    assert f"{len(QUERIES)} rules found" in checked.stdout
+
+
+def test_every_selector_asks_for_the_chosen_cluster() -> None:
+    for query in QUERIES:
+        selectors = re.findall(r"\{([^{}]*)\}", query.expr)
+        assert selectors, query
+        assert all(s.startswith('cluster=~"$cluster"') for s in selectors), query
+
+
+def test_nothing_is_left_of_a_variable_that_was_filled_in() -> None:
+    assert not re.search(r"\$[a-z_{]", "".join(filled(q.expr) for q in QUERIES))

@@ -1,0 +1,41 @@
+"""What happened, drawn over every course: decisions, actions and alerts."""
+
+from tools.dashboards.model import Annotation
+from tools.dashboards.promql import POOL, of, told
+
+
+def _changes(counter: str, by: str, **equal: str) -> str:
+    # Not increase(): it extrapolates, and a marker is drawn from 1 on only.
+    return told(f"sum by ({by}) (changes({of(counter, POOL, **equal)}[$__rate_interval])) > 0")
+
+
+GROWTH = Annotation(
+    name="Decided to grow",
+    expr=_changes("gpu_autoscaler_decisions_total", "pool, change", change="grow"),
+    colour="green",
+    title="{{pool_name}}: decided to {{change}}",
+    text="Its reasons are on the pool's page of the autoscaler.",
+)
+SHRINKING = Annotation(
+    name="Decided to shrink",
+    expr=_changes("gpu_autoscaler_decisions_total", "pool, change", change="shrink"),
+    colour="orange",
+    title="{{pool_name}}: decided to {{change}}",
+    text="Its reasons are on the pool's page of the autoscaler.",
+)
+ACTIONS = Annotation(
+    name="Actions that ended",
+    expr=_changes("gpu_autoscaler_actions_total", "pool, kind, outcome"),
+    colour="blue",
+    title="{{pool_name}}: {{kind}} {{outcome}}",
+    text="confirmed: the nodes are there, or gone. failed: Civo refused, the pool backs off.",
+)
+ALERTS = Annotation(
+    name="Alerts",
+    expr='ALERTS{cluster=~"$cluster", component="gpu-autoscaler", action!="heartbeat", alertstate="firing"}',
+    colour="red",
+    title="{{alertname}} {{pool_name}}",
+    text="${runbooks}/{{alertname}}.md",
+    shown=False,
+)
+EVERY = (GROWTH, SHRINKING, ACTIONS, ALERTS)

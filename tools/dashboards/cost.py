@@ -1,0 +1,297 @@
+"""Cost: what was spent and will be against the budget, whose it was, what of it was idle, and what scaling saved."""
+
+from tools.dashboards import annotations, links, looks
+from tools.dashboards.model import Dashboard, Panel, Row, Target
+from tools.dashboards.panels import bargauge, gauge, stat, table, timeseries
+from tools.dashboards.promql import NAMESPACE, by_pool, of
+from tools.dashboards.variables import namespaces, pools
+
+USD = "currencyUSD"
+SCOPE = "scope, name"
+CLUSTER = 'scope="cluster"'
+WORKLOAD_NAMESPACE = 'workload_namespace=~"$namespace"'
+OR_OTHER = 'workload_namespace=~"$namespace|"'  # what ended has none
+NOT_HELD = 'part!="held"'
+COSTS_PAGE = links.opened("Costs in the autoscaler", "${receiver}/costs")
+
+
+def dashboard() -> Dashboard:
+    """Return the dashboard."""
+    return Dashboard(
+        uid="gpu-autoscaler-cost",
+        title="GPU autoscaler / Cost",
+        description="GPU spend and forecast against the budget, by team, workload and kind of GPU; idle cost; savings.",
+        rows=(
+            Row(title="This month", panels=_month()),
+            Row(title="Budget", panels=_budget()),
+            Row(title="Whose it is", panels=_whose()),
+            Row(title="Idle and saved", panels=_idle()),
+        ),
+        annotations=annotations.EVERY,
+        variables=(pools(), namespaces(), *links.VARIABLES),
+        links=links.of_dashboard("/costs", "Costs"),
+        span="now-24h",
+        refresh="1m",
+    )
+
+
+def _of_scope(metric: str, *matchers: str) -> str:
+    return f"max by ({SCOPE}) ({of(metric, *matchers)})"
+
+
+def _month() -> tuple[Panel, ...]:
+    def cluster(metric: str) -> str:
+        return f"max({of(metric, CLUSTER)})"
+
+    per_hour = f"max({of('cluster:gpu_spend_usd_per_hour:sum')})"
+    idle_parts = of("gpu_autoscaler_cost_usd", NOT_HELD)
+    idle_held = of("gpu_autoscaler_cost_team_idle_usd")
+    return (
+        stat(
+            "Spent",
+            "USD of this month by the receiver's ledger: paid units that have begun, idle or not.",
+            Target(expr=cluster("gpu_autoscaler_budget_spent_usd"), legend="spent"),
+            unit=USD,
+            links=[COSTS_PAGE],
+        ),
+        stat(
+            "Budget",
+            "The month's allowance in USD for the whole cluster.",
+            Target(expr=cluster("gpu_autoscaler_budget_limit_usd"), legend="budget"),
+            unit=USD,
+            spark=False,
+        ),
+        stat(
+            "Forecast",
+            "USD at the month's end: the worse of what runs now going on, and of the days behind going on.",
+            Target(
+                expr=f"max({of('gpu_autoscaler_budget_forecast_burn_usd', CLUSTER)} "
+                f"or {of('gpu_autoscaler_budget_forecast_trend_usd', CLUSTER)})",
+                legend="forecast",
+            ),
+            unit=USD,
+        ),
+        stat(
+            "Burn",
+            "USD per hour of the nodes that exist now.",
+            Target(expr=per_hour, legend="per hour"),
+            unit=USD,
+            decimals=2,
+        ),
+        stat(
+            "Idle this month",
+            "USD of this month for nodes that nobody held, and for GPUs that were held and did nothing.",
+            Target(expr=f"sum({idle_parts}) + (sum({idle_held}) or vector(0))", legend="idle"),
+            unit=USD,
+            thresholds=looks.PLAIN,
+        ),
+        stat(
+            "Saved against always-on",
+            "USD that this month would have cost more with every pool at its peak all the time, for as long as it was "
+            "watched.",
+            Target(
+                expr=f"max({of('gpu_autoscaler_always_on_usd')}) - max({of('gpu_autoscaler_always_on_spent_usd')})",
+                legend="saved",
+            ),
+            unit=USD,
+            thresholds=looks.steps(looks.RED, (0, looks.GREEN)),
+        ),
+    )
+
+
+def _budget() -> tuple[Panel, ...]:
+    limit = _of_scope("gpu_autoscaler_budget_limit_usd", CLUSTER)
+    line = f"max by (stage) ({of('gpu_autoscaler_budget_threshold_ratio')}) * scalar({limit})"
+    return (
+        timeseries(
+            "Spend and forecast against the budget",
+            "The cluster's spend, what is reserved on top of it for growth, both forecasts, and the lines at which the "
+            "receiver warns, holds growth and stops.",
+            Target(expr=_of_scope("gpu_autoscaler_budget_spent_usd", CLUSTER), legend="spent"),
+            Target(
+                expr=f"{_of_scope('gpu_autoscaler_budget_spent_usd', CLUSTER)} "
+                f"+ {_of_scope('gpu_autoscaler_budget_reserved_usd', CLUSTER)}",
+                legend="spent and reserved",
+            ),
+            Target(expr=_of_scope("gpu_autoscaler_budget_forecast_burn_usd", CLUSTER), legend="forecast by burn"),
+            Target(expr=_of_scope("gpu_autoscaler_budget_forecast_trend_usd", CLUSTER), legend="forecast by trend"),
+            Target(expr=line, legend="line: {{stage}}"),
+            unit=USD,
+            width=12,
+            height=9,
+            overrides=[
+                looks.coloured("spent", looks.BLUE),
+                looks.coloured("spent and reserved", "light-blue"),
+                looks.line("^forecast by burn$", looks.PURPLE),
+                looks.line("^forecast by trend$", "light-purple"),
+                looks.line("^line: warn$", looks.YELLOW),
+                looks.line("^line: hold$", looks.ORANGE),
+                looks.line("^line: stop$", looks.RED),
+            ],
+        ),
+        gauge(
+            "Budgets used",
+            "Spent share of each budget that is set. The colours change at the default lines: 50 % warns, 80 % holds "
+            "growth, 100 % stops.",
+            Target(expr=_of_scope("scope_name:gpu_budget_used:ratio"), legend="{{scope}} {{name}}"),
+            unit="percentunit",
+            thresholds=looks.BUDGET,
+            width=6,
+            height=9,
+        ),
+        gauge(
+            "Budgets by forecast",
+            "The worse forecast of each budget as a share of it.",
+            Target(expr=_of_scope("scope_name:gpu_budget_forecast:ratio"), legend="{{scope}} {{name}}"),
+            unit="percentunit",
+            thresholds=looks.BUDGET,
+            width=6,
+            height=9,
+            most=1.5,
+        ),
+        timeseries(
+            "Burn by pool",
+            "USD per hour of the nodes that exist, idle or not.",
+            Target(expr=by_pool("pool:gpu_spend_usd_per_hour:sum"), legend="{{pool_name}}"),
+            unit=USD,
+            decimals=2,
+            stacked=True,
+            steps=True,
+            links=[links.POOL_PAGE],
+        ),
+        table(
+            "Budgets",
+            "Each budget that is set: for the account, the cluster, a pool or a team.",
+            Target(expr=_of_scope("gpu_autoscaler_budget_limit_usd"), table=True),
+            Target(expr=_of_scope("gpu_autoscaler_budget_spent_usd"), table=True),
+            Target(expr=_of_scope("gpu_autoscaler_budget_reserved_usd"), table=True),
+            Target(expr=_of_scope("gpu_autoscaler_budget_forecast_burn_usd"), table=True),
+            unit=USD,
+            columns={
+                "scope": "Scope",
+                "name": "Name",
+                "Value #A": "Budget",
+                "Value #B": "Spent",
+                "Value #C": "Reserved",
+                "Value #D": "Forecast by burn",
+            },
+        ),
+    )
+
+
+def _whose() -> tuple[Panel, ...]:
+    usd = of("gpu_autoscaler_cost_workload_usd", OR_OTHER)
+    idle = of("namespace_workload:gpu_idle_usd_per_hour:sum", NAMESPACE)
+    return (
+        bargauge(
+            "By team",
+            "USD that a team's workloads held this month; unlabelled: pods without the team's label.",
+            Target(
+                expr=f"sort_desc(max by (team) ({of('gpu_autoscaler_cost_team_usd')}))", legend="{{team}}", instant=True
+            ),
+            unit=USD,
+            width=8,
+            links=[COSTS_PAGE],
+        ),
+        bargauge(
+            "By kind of GPU",
+            "USD of this month by kind of GPU, held or not.",
+            Target(
+                expr=f"sort_desc(sum by (gpu_kind) (max by (part, gpu_kind) ({of('gpu_autoscaler_cost_usd')})))",
+                legend="{{gpu_kind}}",
+                instant=True,
+            ),
+            unit=USD,
+            width=8,
+        ),
+        bargauge(
+            "By what became of it",
+            "USD of this month: held by workloads, and what nobody held, by the reason.",
+            Target(
+                expr=f"sort_desc(sum by (part) (max by (part, gpu_kind) ({of('gpu_autoscaler_cost_usd')})))",
+                legend="{{part}}",
+                instant=True,
+            ),
+            unit=USD,
+            width=8,
+        ),
+        table(
+            "Top consumers",
+            "The 20 workloads that cost most this month and still run; those that ended are in (other).",
+            Target(expr=f"topk(20, max by (workload_namespace, workload) ({usd}))", table=True),
+            unit=USD,
+            sort="This month",
+            columns={"workload_namespace": "Namespace", "workload": "Workload", "Value": "This month"},
+            overrides=[looks.column("This month", decimals=2)],
+        ),
+        timeseries(
+            "Month's cost by team",
+            "How this month's cost of each team grew; it begins at 0 on the first.",
+            Target(expr=f"max by (team) ({of('gpu_autoscaler_cost_team_usd')})", legend="{{team}}"),
+            unit=USD,
+            stacked=True,
+        ),
+        table(
+            "Workloads by idle cost",
+            "USD per hour of GPUs that are held and have been idle for an hour.",
+            Target(expr=f"topk(20, max by (namespace, workload_kind, workload) ({idle}))", table=True),
+            unit=USD,
+            width=12,
+            sort="Idle per hour",
+            columns={
+                "namespace": "Namespace",
+                "workload_kind": "Kind",
+                "workload": "Workload",
+                "Value": "Idle per hour",
+            },
+            overrides=[looks.column("Idle per hour", decimals=2)],
+        ),
+        timeseries(
+            "Month's cost by namespace",
+            "How this month's cost of each chosen namespace grew.",
+            Target(
+                expr=f"max by (workload_namespace) ({of('gpu_autoscaler_cost_namespace_usd', WORKLOAD_NAMESPACE)})",
+                legend="{{workload_namespace}}",
+            ),
+            unit=USD,
+            stacked=True,
+        ),
+    )
+
+
+def _idle() -> tuple[Panel, ...]:
+    return (
+        timeseries(
+            "Idle cost per hour by pool",
+            "USD per hour of nodes without a GPU pod and of GPUs that are held and idle.",
+            Target(expr=by_pool("pool:gpu_idle_usd_per_hour:sum"), legend="{{pool_name}}"),
+            unit=USD,
+            decimals=2,
+            stacked=True,
+            steps=True,
+            width=8,
+            links=[links.POOL_PAGE],
+        ),
+        bargauge(
+            "Held and not used, by team",
+            "USD of this month for GPUs that a team held and that did nothing.",
+            Target(
+                expr=f"sort_desc(max by (team) ({of('gpu_autoscaler_cost_team_idle_usd')}))",
+                legend="{{team}}",
+                instant=True,
+            ),
+            unit=USD,
+            width=8,
+            thresholds=looks.steps(looks.ORANGE),
+        ),
+        timeseries(
+            "This month against always-on",
+            "What the month has cost, and what it would have cost with every pool at its peak for as long as it was "
+            "watched. It says what scaling saves, nothing about other autoscalers.",
+            Target(expr=f"max({of('gpu_autoscaler_always_on_usd')})", legend="always on"),
+            Target(expr=f"max({of('gpu_autoscaler_always_on_spent_usd')})", legend="spent"),
+            unit=USD,
+            width=8,
+            overrides=[looks.coloured("spent", looks.BLUE), looks.line("^always on$", looks.GREY)],
+        ),
+    )

@@ -1,0 +1,79 @@
+"""Colours, thresholds and mappings of values to words, as Grafana's field configuration has them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+JSON = dict[str, Any]
+
+GREEN, YELLOW, RED, BLUE, ORANGE, GREY, PURPLE = "green", "yellow", "red", "blue", "orange", "#8e8e8e", "purple"
+CLEAR = "transparent"
+
+STATES: Mapping[str, str] = {
+    "required": PURPLE,
+    "ready": BLUE,
+    "building": YELLOW,
+    "busy": GREEN,
+    "idle": ORANGE,
+    "unknown": RED,
+}
+
+
+def steps(base: str | None, *upward: tuple[float, str]) -> JSON:
+    """Return thresholds: *base* is the colour below the first of *upward*, each from its value on."""
+    begun = [{"color": base or GREEN, "value": None}]
+    return {"mode": "absolute", "steps": [*begun, *({"color": c, "value": v} for v, c in upward)]}
+
+
+PLAIN = steps(BLUE)
+# Utilization of one GPU or workload (ratio): too little and too much are both bad.
+BANDS = steps(RED, (0.4, YELLOW), (0.7, GREEN), (0.9, YELLOW), (0.95, RED))
+# Where the fleet as a whole should be (ratio): headroom above, money below.
+FLEET_TARGET = steps(CLEAR, (0.65, GREEN), (0.85, CLEAR))
+FLEET_VALUE = steps(RED, (0.4, YELLOW), (0.65, GREEN), (0.85, YELLOW), (0.95, RED))
+# The defaults of budget.warn_at, hold_at and stop_at (ratio).
+BUDGET = steps(GREEN, (0.5, YELLOW), (0.8, ORANGE), (1.0, RED))
+TEMPERATURE = steps(GREEN, (75, YELLOW), (85, RED))
+NONE_IS_GOOD = steps(GREEN, (1, RED))
+ALL_IS_GOOD = steps(RED, (1, GREEN))
+
+
+def words(**by_value: tuple[str, str]) -> list[JSON]:
+    """Return value mappings: ``words(_1=("yes", "green"))`` shows 1 as a green "yes"."""
+    options = {
+        value.removeprefix("_"): {"text": text, "color": colour, "index": place}
+        for place, (value, (text, colour)) in enumerate(by_value.items())
+    }
+    return [{"type": "value", "options": options}]
+
+
+def coloured(name: str, colour: str) -> JSON:
+    """Return the override that gives the series called *name* its colour."""
+    return {
+        "matcher": {"id": "byName", "options": name},
+        "properties": [{"id": "color", "value": {"mode": "fixed", "fixedColor": colour}}],
+    }
+
+
+def line(pattern: str, colour: str, *, dashed: bool = True) -> JSON:
+    """Return the override that draws series whose names match *pattern* as a line beside what is stacked."""
+    style = {"fill": "dash", "dash": [10, 6]} if dashed else {"fill": "solid"}
+    values: JSON = {
+        "color": {"mode": "fixed", "fixedColor": colour},
+        "custom.lineStyle": style,
+        "custom.fillOpacity": 0,
+        "custom.lineWidth": 2,
+        "custom.stacking": {"mode": "none", "group": "A"},
+        "custom.drawStyle": "line",
+    }
+    return {
+        "matcher": {"id": "byRegexp", "options": pattern},
+        "properties": [{"id": key, "value": value} for key, value in values.items()],
+    }
+
+
+def column(name: str, /, **properties: Any) -> JSON:
+    """Return the override of one column of a table; a ``__`` in a property's name stands for a dot."""
+    return {
+        "matcher": {"id": "byName", "options": name},
+        "properties": [{"id": key.replace("__", "."), "value": value} for key, value in properties.items()],
+    }

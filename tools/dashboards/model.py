@@ -1,0 +1,174 @@
+"""What a dashboard is made of, and its classic JSON: the form that Grafana 10 to 13 load from a file."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tools.dashboards.variables import DATASOURCE, cluster, datasource
+
+JSON = dict[str, Any]
+
+SCHEMA = 39  # Grafana 10.4 and 11 write it; later ones migrate it when they load it
+COLUMNS = 24
+TAG = "gpu-autoscaler"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One query. *legend* names its series; *table* asks for one row per series, now, instead of a course."""
+
+    expr: str
+    legend: str = "__auto"
+    table: bool = False
+    instant: bool = False
+    heatmap: bool = False
+
+    def json(self, ref: str) -> JSON:
+        """Return it under the letter *ref*."""
+        instant = self.table or self.instant
+        return {
+            "refId": ref,
+            "datasource": DATASOURCE,
+            "editorMode": "code",
+            "expr": self.expr,
+            "legendFormat": self.legend,
+            "format": "table" if self.table else "heatmap" if self.heatmap else "time_series",
+            "instant": instant,
+            "range": not instant,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """One panel without its place. *width* is in columns of 24, *height* in rows of 30 pixels.
+
+    *defaults* and *overrides* are Grafana's field configuration; *points* bounds how many values a series has.
+    """
+
+    kind: str
+    title: str
+    description: str
+    targets: Sequence[Target]
+    width: int
+    height: int = 8
+    defaults: JSON = field(default_factory=dict)
+    overrides: Sequence[JSON] = ()
+    options: JSON = field(default_factory=dict)
+    transformations: Sequence[JSON] = ()
+    links: Sequence[JSON] = ()
+    points: int | None = None
+
+    def json(self, number: int, x: int, y: int) -> JSON:
+        """Return it at its place."""
+        found: JSON = {
+            "id": number,
+            "type": self.kind,
+            "title": self.title,
+            "description": self.description,
+            "datasource": DATASOURCE,
+            "gridPos": {"h": self.height, "w": self.width, "x": x, "y": y},
+            "fieldConfig": {"defaults": self.defaults, "overrides": list(self.overrides)},
+            "options": self.options,
+            "targets": [t.json(chr(ord("A") + place)) for place, t in enumerate(self.targets)],
+            "transformations": list(self.transformations),
+            "links": list(self.links),
+        }
+        if self.points is not None:
+            found["maxDataPoints"] = self.points
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A heading and the panels below it, from left to right and from top to bottom."""
+
+    title: str
+    panels: Sequence[Panel]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotation:
+    """Marks on every time axis where *expr* has a value of 1 or more."""
+
+    name: str
+    expr: str
+    colour: str
+    title: str
+    text: str
+    shown: bool = True
+
+    def json(self) -> JSON:
+        """Return it as Grafana has it."""
+        return {
+            "name": self.name,
+            "datasource": DATASOURCE,
+            "enable": self.shown,
+            "hide": False,
+            "expr": self.expr,
+            "step": "60s",
+            "iconColor": self.colour,
+            "titleFormat": self.title,
+            "textFormat": self.text,
+            "tagKeys": "",
+            "useValueForTime": False,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dashboard:
+    """A dashboard. *uid* never changes: links and bookmarks hold it."""
+
+    uid: str
+    title: str
+    description: str
+    rows: Sequence[Row]
+    annotations: Sequence[Annotation] = ()
+    variables: Sequence[JSON] = ()
+    links: Sequence[JSON] = ()
+    span: str = "now-6h"
+    refresh: str = "30s"
+
+    def json(self) -> JSON:
+        """Return the file's content."""
+        return {
+            "id": None,
+            "uid": self.uid,
+            "title": self.title,
+            "description": self.description,
+            "tags": [TAG],
+            "schemaVersion": SCHEMA,
+            "version": 1,
+            "editable": False,
+            "graphTooltip": 1,
+            "fiscalYearStartMonth": 0,
+            "liveNow": False,
+            "weekStart": "",
+            "timezone": "browser",
+            "time": {"from": self.span, "to": "now"},
+            "timepicker": {},
+            "refresh": self.refresh,
+            "annotations": {"list": [a.json() for a in self.annotations]},
+            "links": list(self.links),
+            "templating": {"list": [datasource(), cluster(), *self.variables]},
+            "panels": list(self._panels()),
+        }
+
+    def _panels(self) -> Iterator[JSON]:
+        number, y = 0, 0
+        for row in self.rows:
+            number += 1
+            yield _heading(row.title, number, y)
+            y += 1
+            x = highest = 0
+            for panel in row.panels:
+                if x + panel.width > COLUMNS:
+                    x, y, highest = 0, y + highest, 0
+                number += 1
+                yield panel.json(number, x, y)
+                x, highest = x + panel.width, max(highest, panel.height)
+            y += highest
+
+
+def _heading(title: str, number: int, y: int) -> JSON:
+    place = {"h": 1, "w": COLUMNS, "x": 0, "y": y}
+    return {"id": number, "type": "row", "title": title, "collapsed": False, "gridPos": place, "panels": []}

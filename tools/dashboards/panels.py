@@ -1,0 +1,219 @@
+"""The kinds of panel that the dashboards use, each as a function with what differs between panels."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tools.dashboards.looks import JSON, PLAIN
+from tools.dashboards.model import Panel, Target
+
+
+def timeseries(
+    title: str,
+    description: str,
+    *targets: Target,
+    unit: str,
+    width: int = 12,
+    height: int = 8,
+    stacked: bool = False,
+    bars: bool = False,
+    steps: bool = False,
+    least: float | None = 0,
+    most: float | None = None,
+    thresholds: JSON | None = None,
+    threshold_style: str = "off",
+    decimals: int | None = None,
+    overrides: Sequence[JSON] = (),
+    links: Sequence[JSON] = (),
+) -> Panel:
+    """Return courses over time. *threshold_style* is off, line, dashed or area."""
+    custom: JSON = {
+        "drawStyle": "bars" if bars else "line",
+        "lineInterpolation": "stepAfter" if steps else "linear",
+        "lineWidth": 1,
+        "fillOpacity": 60 if bars else 30 if stacked else 8,
+        "showPoints": "never",
+        "spanNulls": False,
+        "axisSoftMin": 0,
+        "stacking": {"mode": "normal" if stacked else "none", "group": "A"},
+        "thresholdsStyle": {"mode": threshold_style},
+    }
+    return Panel(
+        kind="timeseries",
+        title=title,
+        description=description,
+        targets=targets,
+        width=width,
+        height=height,
+        defaults=fields(unit, thresholds, {"mode": "palette-classic"}, custom, least, most, decimals, links),
+        overrides=overrides,
+        options={
+            "legend": {
+                "displayMode": "table",
+                "placement": "bottom",
+                "showLegend": True,
+                "calcs": ["lastNotNull", "max"],
+            },
+            "tooltip": {"mode": "multi", "sort": "desc"},
+        },
+    )
+
+
+def stat(
+    title: str,
+    description: str,
+    *targets: Target,
+    unit: str,
+    width: int = 4,
+    height: int = 4,
+    thresholds: JSON | None = None,
+    mappings: Sequence[JSON] = (),
+    spark: bool = True,
+    decimals: int | None = None,
+    links: Sequence[JSON] = (),
+) -> Panel:
+    """Return the last value in large, with its course behind it when *spark*."""
+    defaults = fields(unit, thresholds, {"mode": "thresholds"}, {}, None, None, decimals, links)
+    return Panel(
+        kind="stat",
+        title=title,
+        description=description,
+        targets=targets,
+        width=width,
+        height=height,
+        defaults={**defaults, "mappings": list(mappings)},
+        options={
+            "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
+            "colorMode": "value",
+            "graphMode": "area" if spark else "none",
+            "justifyMode": "auto",
+            "orientation": "auto",
+            "textMode": "auto",
+        },
+    )
+
+
+def gauge(
+    title: str,
+    description: str,
+    *targets: Target,
+    unit: str,
+    thresholds: JSON,
+    width: int = 6,
+    height: int = 6,
+    most: float = 1,
+) -> Panel:
+    """Return the last value of each series on a dial from 0 to *most*."""
+    return Panel(
+        kind="gauge",
+        title=title,
+        description=description,
+        targets=targets,
+        width=width,
+        height=height,
+        defaults=fields(unit, thresholds, {"mode": "thresholds"}, {}, 0, most, None, ()),
+        options={
+            "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
+            "orientation": "auto",
+            "showThresholdLabels": False,
+            "showThresholdMarkers": True,
+        },
+    )
+
+
+def bargauge(
+    title: str,
+    description: str,
+    *targets: Target,
+    unit: str,
+    width: int = 8,
+    height: int = 8,
+    thresholds: JSON | None = None,
+    most: float | None = None,
+    links: Sequence[JSON] = (),
+) -> Panel:
+    """Return the last value of each series as a bar."""
+    return Panel(
+        kind="bargauge",
+        title=title,
+        description=description,
+        targets=targets,
+        width=width,
+        height=height,
+        defaults=fields(unit, thresholds, {"mode": "thresholds"}, {}, 0, most, None, links),
+        options={
+            "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
+            "orientation": "horizontal",
+            "displayMode": "basic",
+            "showUnfilled": True,
+            "valueMode": "color",
+        },
+    )
+
+
+def table(
+    title: str,
+    description: str,
+    *targets: Target,
+    unit: str,
+    columns: dict[str, str],
+    width: int = 12,
+    height: int = 8,
+    sort: str | None = None,
+    overrides: Sequence[JSON] = (),
+    thresholds: JSON | None = None,
+) -> Panel:
+    """Return one row per series. *columns* maps labels and ``Value`` (``Value #A``... where there are several queries,
+    whose rows are merged by the labels that they share) to headings, in their order; the rest is left out."""
+    return Panel(
+        kind="table",
+        title=title,
+        description=description,
+        targets=targets,
+        width=width,
+        height=height,
+        defaults=fields(
+            unit, thresholds, {"mode": "thresholds"}, {"align": "auto", "filterable": False}, None, None, None, ()
+        ),
+        overrides=overrides,
+        transformations=[
+            *([{"id": "merge", "options": {}}] if len(targets) > 1 else []),
+            {"id": "filterFieldsByName", "options": {"include": {"names": list(columns)}}},
+            {
+                "id": "organize",
+                "options": {
+                    "excludeByName": {},
+                    "indexByName": {name: place for place, name in enumerate(columns)},
+                    "renameByName": columns,
+                },
+            },
+        ],
+        options={
+            "showHeader": True,
+            "cellHeight": "sm",
+            "footer": {"show": False, "reducer": ["sum"], "countRows": False, "fields": ""},
+            "sortBy": [{"displayName": sort, "desc": True}] if sort else [],
+        },
+    )
+
+
+def fields(
+    unit: str,
+    thresholds: JSON | None,
+    colour: JSON,
+    custom: JSON,
+    least: float | None,
+    most: float | None,
+    decimals: int | None,
+    links: Sequence[JSON],
+) -> JSON:
+    """Return the field configuration that all kinds of panel share."""
+    given: dict[str, Any] = {"min": least, "max": most, "decimals": decimals}
+    return {
+        "unit": unit,
+        "color": colour,
+        "thresholds": thresholds or PLAIN,
+        "custom": custom,
+        "mappings": [],
+        "links": list(links),
+        **{key: value for key, value in given.items() if value is not None},
+    }

@@ -1,0 +1,54 @@
+"""Pieces of queries that many panels need."""
+
+NAMES = "pool:gpu_autoscaler_pool_info:latest"
+KUBE_STATE_METRICS = 'job="kube-state-metrics"'
+POOL = 'pool=~"$pool"'
+ANY_POOL = 'pool=~"$pool|unassigned"'  # also of pods that name none
+NAMESPACE = 'namespace=~"$namespace"'
+
+
+CLUSTER = 'cluster=~"$cluster"'
+
+
+def of(metric: str, *matchers: str, **equal: str) -> str:
+    """Return a selector of *metric* in the cluster that was chosen; `.*` of "All" also takes series without one.
+
+    *matchers* are taken as they are, *equal* are labels with the value that they must have.
+    """
+    exact = (f'{label}="{value}"' for label, value in equal.items())
+    return f"{metric}{{{', '.join((CLUSTER, *matchers, *exact))}}}"
+
+
+def named(expression: str) -> str:
+    """Return *expression*, whose result has one series or more by pool, with the label `pool_name` joined in.
+
+    A pool that the receiver does not tell of, or all of them where it is not installed, goes by its id.
+    """
+    return (
+        f"({expression}) * on (pool) group_left (pool_name) ("
+        f"group by (pool, pool_name) ({of(NAMES)}) or on (pool) "
+        f'label_replace(group by (pool) ({expression}), "pool_name", "$1", "pool", "(.+)"))'
+    )
+
+
+def told(expression: str) -> str:
+    """Return *expression* over series of the receiver with `pool_name` joined in: it tells the names as well."""
+    return f"({expression}) * on (pool) group_left (pool_name) group by (pool, pool_name) ({of(NAMES)})"
+
+
+def by_pool(metric: str) -> str:
+    """Return a recording by pool with the pool's name."""
+    return named(f"max by (pool) ({of(metric, POOL)})")
+
+
+def quantile(share: float, histogram: str, by: str = "") -> str:
+    """Return the *share* quantile (0-1) of a histogram's last minutes, by the labels *by* (comma-separated)."""
+    labels = f"le, {by}" if by else "le"
+    rate = f"rate({of(f'{histogram}_bucket')}[$__rate_interval])"
+    return f"histogram_quantile({share:g}, sum by ({labels}) ({rate}))"
+
+
+def increase(metric: str, *matchers: str, by: str = "", **equal: str) -> str:
+    """Return by how much a counter grew since the point before, by the labels *by* (comma-separated)."""
+    grown = f"(increase({of(metric, *matchers, **equal)}[$__rate_interval]))"
+    return f"sum by ({by}) {grown}" if by else f"sum{grown}"

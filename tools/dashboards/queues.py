@@ -1,0 +1,206 @@
+"""Queues: who waits for GPUs, how many, and how long: by queue, team, priority class and workload."""
+
+from tools.dashboards import annotations, links, looks
+from tools.dashboards.model import Dashboard, Panel, Row, Target
+from tools.dashboards.panels import bargauge, stat, table, timeseries
+from tools.dashboards.promql import ANY_POOL, KUBE_STATE_METRICS, NAMESPACE, named, of
+from tools.dashboards.variables import namespaces, pools
+
+WAITS = looks.steps(looks.GREEN, (600, looks.YELLOW), (7200, looks.RED))
+TEAM = 'label_team!=""'
+
+
+def dashboard() -> Dashboard:
+    """Return the dashboard."""
+    return Dashboard(
+        uid="gpu-autoscaler-queues",
+        title="GPU autoscaler / Queues",
+        description="GPU pods and workloads that wait: depth and wait by queue, team, priority class and workload.",
+        rows=(
+            Row(title="Now", panels=_now()),
+            Row(title="Depth", panels=_depth()),
+            Row(title="Wait", panels=_wait()),
+            Row(title="Who waits", panels=_who()),
+        ),
+        annotations=annotations.EVERY,
+        variables=(pools(), namespaces(), *links.VARIABLES),
+        links=links.of_dashboard("/", "Status page"),
+    )
+
+
+def _team(expression: str, how: str) -> str:
+    """Return *expression* over pods by the team in their labels."""
+    teams = (
+        "group by (namespace, pod, team) (label_replace("
+        f'{of("kube_pod_labels", KUBE_STATE_METRICS, NAMESPACE, TEAM)}, "team", "$1", "label_team", "(.+)"))'
+    )
+    nobody = f'label_replace(group by (namespace, pod) ({expression}), "team", "unlabelled", "", "")'
+    either = f"({teams} or on (namespace, pod) {nobody})"
+    return f"{how} by (team) (({expression}) * on (namespace, pod) group_left (team) {either})"
+
+
+PENDING = of("namespace_pod:gpu_pending:sum", NAMESPACE, ANY_POOL)
+SECONDS = of("namespace_pod:gpu_pending_seconds:max", NAMESPACE, ANY_POOL)
+BY_WORKLOAD = "namespace, workload_kind, workload"
+
+
+def _now() -> tuple[Panel, ...]:
+    return (
+        stat(
+            "GPU pods waiting",
+            "Pods that the scheduler has turned away for want of GPUs.",
+            Target(expr=f"count({PENDING}) or vector(0)", legend="pods"),
+            unit="short",
+            width=6,
+            thresholds=looks.steps(looks.GREEN, (1, looks.YELLOW)),
+        ),
+        stat(
+            "GPUs they ask for",
+            "GPUs of those pods.",
+            Target(expr=f"sum({PENDING}) or vector(0)", legend="GPUs"),
+            unit="short",
+            width=6,
+            thresholds=looks.steps(looks.GREEN, (1, looks.YELLOW)),
+        ),
+        stat(
+            "Workloads in queues",
+            "Workloads that Kueue or Volcano holds back. Their pods are gated or not yet made, so they are not among "
+            "the pods to the left.",
+            Target(expr=f"sum({of('queue:gpu_queue_pending:sum')}) or vector(0)", legend="workloads"),
+            unit="short",
+            width=6,
+            thresholds=looks.steps(looks.GREEN, (1, looks.YELLOW)),
+        ),
+        stat(
+            "Longest wait",
+            "For how long the GPU pod has waited that has waited longest.",
+            Target(expr=f"max({SECONDS}) or vector(0)", legend="wait"),
+            unit="s",
+            width=6,
+            thresholds=WAITS,
+        ),
+    )
+
+
+def _depth() -> tuple[Panel, ...]:
+    return (
+        timeseries(
+            "Workloads waiting by queue",
+            "Workloads that wait in each queue of Kueue or Volcano.",
+            Target(
+                expr=f"max by (queue, system) ({of('queue:gpu_queue_pending:sum')})", legend="{{queue}} ({{system}})"
+            ),
+            unit="short",
+            decimals=0,
+            stacked=True,
+            steps=True,
+        ),
+        timeseries(
+            "GPUs waiting by queue",
+            "GPUs that the waiting workloads of a queue ask for, where its metrics tell.",
+            Target(
+                expr=f"max by (queue, system) ({of('queue:gpu_queue_pending_gpus:sum')})",
+                legend="{{queue}} ({{system}})",
+            ),
+            unit="short",
+            decimals=0,
+            stacked=True,
+            steps=True,
+        ),
+        timeseries(
+            "GPUs pending by team",
+            "GPUs that pods wait for which the scheduler has turned away, by the label team. kube-state-metrics must "
+            "allow it: --metric-labels-allowlist=pods=[team].",
+            Target(expr=_team(PENDING, "sum"), legend="{{team}}"),
+            unit="short",
+            decimals=0,
+            stacked=True,
+            steps=True,
+        ),
+        timeseries(
+            "GPUs pending by namespace",
+            "The same by namespace.",
+            Target(expr=f"max by (namespace) ({of('namespace:gpu_pending:sum', NAMESPACE)})", legend="{{namespace}}"),
+            unit="short",
+            decimals=0,
+            stacked=True,
+            steps=True,
+        ),
+    )
+
+
+def _wait() -> tuple[Panel, ...]:
+    queue = "queue, priority_class"
+    return (
+        timeseries(
+            "Wait in Kueue's queues until admitted",
+            "Half and 19 of 20 of the workloads admitted lately had waited less, by queue and priority class.",
+            Target(
+                expr=f"max by ({queue}) ({of('queue:gpu_queue_wait_seconds:p50')})",
+                legend="{{queue}} {{priority_class}} p50",
+            ),
+            Target(
+                expr=f"max by ({queue}) ({of('queue:gpu_queue_wait_seconds:p95')})",
+                legend="{{queue}} {{priority_class}} p95",
+            ),
+            unit="s",
+        ),
+        timeseries(
+            "Longest wait by team",
+            "For how long a team's pod has waited for GPUs that has waited longest.",
+            Target(expr=_team(SECONDS, "max"), legend="{{team}}"),
+            unit="s",
+            thresholds=WAITS,
+        ),
+        timeseries(
+            "Longest wait by pool",
+            "The same by the pool that the pod's node selector names.",
+            Target(
+                expr=named(f"max by (pool) ({of('pool:gpu_pending_seconds:max', ANY_POOL)})"), legend="{{pool_name}}"
+            ),
+            unit="s",
+            links=[links.POOL_PAGE],
+        ),
+        bargauge(
+            "Longest wait by priority class",
+            "The alert GpuQueueWaitLong fires above 10 minutes for the class production and above 2 hours for others, "
+            "unless the receiver's policy says otherwise.",
+            Target(
+                expr=f"max by (priority_class) ({of('priority_class:gpu_pending_seconds:max')})",
+                legend="{{priority_class}}",
+                instant=True,
+            ),
+            unit="s",
+            width=12,
+            thresholds=WAITS,
+        ),
+    )
+
+
+def _who() -> tuple[Panel, ...]:
+    pending = of("namespace_workload:gpu_pending:sum", NAMESPACE)
+    return (
+        table(
+            "Workloads that wait",
+            "Workloads with pods that wait for GPUs: how many GPUs, and for how long the first has waited.",
+            Target(expr=f"topk(50, max by ({BY_WORKLOAD}) ({pending}))", table=True),
+            Target(
+                expr=f"max by ({BY_WORKLOAD}) ({of('namespace_workload:gpu_pending_seconds:max', NAMESPACE)})",
+                table=True,
+            ),
+            unit="short",
+            width=24,
+            height=9,
+            sort="Waits for",
+            columns={
+                "namespace": "Namespace",
+                "workload_kind": "Kind",
+                "workload": "Workload",
+                "Value #A": "GPUs",
+                "Value #B": "Waits for",
+            },
+            overrides=[
+                looks.column("Waits for", unit="s", thresholds=WAITS, custom__cellOptions={"type": "color-text"})
+            ],
+        ),
+    )

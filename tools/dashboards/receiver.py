@@ -1,0 +1,280 @@
+"""The receiver itself: what reaches it, how its steps go, what Civo answers, and whether its promises hold."""
+
+from tools.dashboards import annotations, links, looks
+from tools.dashboards.grids import heatmap, states
+from tools.dashboards.model import Dashboard, Panel, Row, Target
+from tools.dashboards.panels import stat, table, timeseries
+from tools.dashboards.promql import POOL, increase, of, quantile, told
+from tools.dashboards.variables import pools
+
+ENDED = 'state=~"sent|failed"'
+SECONDS = looks.steps(looks.GREEN, (120, looks.YELLOW), (300, looks.RED))
+
+
+def dashboard() -> Dashboard:
+    """Return the dashboard."""
+    return Dashboard(
+        uid="gpu-autoscaler-receiver",
+        title="GPU autoscaler / Receiver",
+        description="The autoscaler's own health: webhooks, steps, sources, Civo's API, messages, invariants.",
+        rows=(
+            Row(title="Now", panels=_now()),
+            Row(title="Webhooks and steps", panels=_work()),
+            Row(title="Civo, sources and messages", panels=_outside()),
+            Row(title="Invariants", panels=_invariants()),
+        ),
+        annotations=annotations.EVERY,
+        variables=(pools(), *links.VARIABLES),
+        links=links.of_dashboard("/", "Status page"),
+    )
+
+
+def _age(metric: str) -> str:
+    return f"time() - max({of(metric)})"
+
+
+def _now() -> tuple[Panel, ...]:
+    return (
+        stat(
+            "Mode",
+            "act: it scales. observe: it only says what it would do.",
+            Target(expr=f"max({of('gpu_autoscaler_mode', mode='act')})", legend="mode"),
+            unit="none",
+            spark=False,
+            thresholds=looks.steps(looks.YELLOW, (1, looks.GREEN)),
+            mappings=looks.words(_1=("act", looks.GREEN), _0=("observe", looks.YELLOW)),
+        ),
+        stat(
+            "Age of the last step",
+            "Seconds since a step ended. It is at most the tick and a step long while all is well.",
+            Target(expr=f"max({of('gpu_autoscaler_snapshot_age_seconds')})", legend="age"),
+            unit="s",
+            thresholds=SECONDS,
+        ),
+        stat(
+            "Age of the heartbeat",
+            "Seconds since GpuAutoscalerHeartbeat came through Prometheus and Alertmanager. Pools do not shrink while "
+            "it is missing.",
+            Target(expr=_age("gpu_autoscaler_last_heartbeat_timestamp_seconds"), legend="age"),
+            unit="s",
+            thresholds=looks.steps(looks.GREEN, (300, looks.YELLOW), (600, looks.RED)),
+        ),
+        stat(
+            "Steps that failed in an hour",
+            "Steps that ended in an error, of all processes.",
+            Target(expr=f"sum(increase({of('gpu_autoscaler_loop_errors_total')}[1h]))", legend="errors"),
+            unit="short",
+            decimals=0,
+            thresholds=looks.NONE_IS_GOOD,
+        ),
+        stat(
+            "Messages pending",
+            "Messages to people that have not been delivered yet.",
+            Target(expr=f"max({of('gpu_autoscaler_notices', state='pending')})", legend="messages"),
+            unit="short",
+            thresholds=looks.steps(looks.GREEN, (10, looks.YELLOW), (100, looks.RED)),
+        ),
+        stat(
+            "Version",
+            "What runs. Two at once: an update is under way.",
+            Target(expr=f"group by (version) ({of('gpu_autoscaler_build_info')})", legend="{{version}}", instant=True),
+            unit="none",
+            spark=False,
+            mappings=(),
+        ),
+    )
+
+
+def _work() -> tuple[Panel, ...]:
+    webhook, step = "gpu_autoscaler_webhook_seconds", "gpu_autoscaler_loop_step_seconds"
+    return (
+        timeseries(
+            "Webhook answers",
+            "Answers by HTTP status. Anything but 202 is a delivery that Alertmanager has to send again, or that is no "
+            "delivery.",
+            Target(expr=f"{increase('gpu_autoscaler_webhook_requests_total', by='code')} > 0", legend="{{code}}"),
+            unit="short",
+            bars=True,
+            stacked=True,
+            width=8,
+            overrides=[looks.coloured("202", looks.GREEN)],
+        ),
+        timeseries(
+            "Time to answer a webhook",
+            "Seconds until a delivery is kept and answered.",
+            Target(expr=quantile(0.5, webhook), legend="p50"),
+            Target(expr=quantile(0.95, webhook), legend="p95"),
+            Target(expr=quantile(0.99, webhook), legend="p99"),
+            unit="s",
+            width=8,
+        ),
+        timeseries(
+            "Alerts kept, by what they ask for",
+            "Alerts in the deliveries, by their label action.",
+            Target(expr=f"{increase('gpu_autoscaler_alerts_total', by='action')} > 0", legend="{{action}}"),
+            unit="short",
+            bars=True,
+            stacked=True,
+            width=8,
+        ),
+        timeseries(
+            "Time of a step",
+            "Seconds that a step of the loop takes: looking, deciding, acting.",
+            Target(expr=quantile(0.5, step), legend="p50"),
+            Target(expr=quantile(0.95, step), legend="p95"),
+            unit="s",
+            width=8,
+        ),
+        heatmap(
+            "Steps by how long they took",
+            "How many steps took how long.",
+            Target(expr=increase(f"{step}_bucket", by="le"), legend="{{le}}", heatmap=True),
+            unit="s",
+            width=8,
+        ),
+        timeseries(
+            "Steps and errors",
+            "Steps that ended, and those of them that failed.",
+            Target(expr=increase("gpu_autoscaler_loop_steps_total"), legend="steps"),
+            Target(expr=increase("gpu_autoscaler_loop_errors_total"), legend="failed"),
+            unit="short",
+            width=8,
+            overrides=[looks.coloured("steps", looks.BLUE), looks.coloured("failed", looks.RED)],
+        ),
+    )
+
+
+def _outside() -> tuple[Panel, ...]:
+    calls = "gpu_autoscaler_civo_requests_total"
+    return (
+        timeseries(
+            "Calls to Civo by outcome",
+            "Calls to Civo's API by method. try_later: no answer, or one that says so. wont_work: refused for good.",
+            Target(expr=f"{increase(calls, by='method, outcome')} > 0", legend="{{method}} {{outcome}}"),
+            unit="short",
+            bars=True,
+            stacked=True,
+            width=8,
+        ),
+        timeseries(
+            "Time of Civo's answers",
+            "Seconds until Civo has answered, 19 of 20 calls, by method.",
+            Target(expr=quantile(0.95, "gpu_autoscaler_civo_request_seconds", by="method"), legend="{{method}} p95"),
+            unit="s",
+            width=8,
+        ),
+        states(
+            "Sources",
+            "Whether each source that is configured answered in the last step.",
+            Target(expr=f"max by (source) ({of('gpu_autoscaler_source_up')})", legend="{{source}}"),
+            mappings=looks.words(_1=("up", looks.GREEN), _0=("down", looks.RED)),
+            width=8,
+        ),
+        timeseries(
+            "Messages delivered and given up",
+            "Messages to people: delivered, and given up after every attempt failed.",
+            Target(
+                expr=f"max by (state) (delta({of('gpu_autoscaler_notices', ENDED)}[$__rate_interval]) > 0)",
+                legend="{{state}}",
+            ),
+            unit="short",
+            bars=True,
+            stacked=True,
+            width=8,
+            overrides=[looks.coloured("sent", looks.GREEN), looks.coloured("failed", looks.RED)],
+        ),
+        timeseries(
+            "Outbox",
+            "Messages that wait to be delivered (left), and the age of the oldest (right).",
+            Target(expr=f"max({of('gpu_autoscaler_notices', state='pending')})", legend="pending"),
+            Target(expr=f"max({of('gpu_autoscaler_notices_oldest_seconds')})", legend="age of the oldest"),
+            unit="short",
+            width=8,
+            overrides=[looks.column("age of the oldest", unit="s", custom__axisPlacement="right")],
+        ),
+        timeseries(
+            "Charges against the ledger",
+            "What Civo charged this month less what the ledger has, as time of one node, by size.",
+            Target(expr=f"max by (size) ({of('gpu_autoscaler_charges_difference_seconds')})", legend="{{size}}"),
+            unit="s",
+            least=None,
+            width=8,
+        ),
+    )
+
+
+def _invariants() -> tuple[Panel, ...]:
+    nodes = of("gpu_autoscaler_pool_nodes", POOL, state="required")
+    most = of("gpu_autoscaler_pool_nodes_max", POOL)
+    scope = "max by (scope, name)"
+    spent, limit = (f"{scope} ({of(f'gpu_autoscaler_budget_{what}_usd')})" for what in ("spent", "limit"))
+    stop = f"scalar(max({of('gpu_autoscaler_budget_threshold_ratio', stage='stop')}))"
+    writers = f"count({increase('gpu_autoscaler_loop_steps_total', by='instance, pod')} > 0)"
+    oldest = f"max_over_time({of('gpu_autoscaler_action_open_seconds', POOL)}[$__rate_interval])"
+    return (
+        states(
+            "What must hold, as seen from outside",
+            "Pools above their maximum: also when a maximum was lowered below what runs, or somebody else raised the "
+            "count. Budgets above the stop line: nodes that run go on costing. Two that step: more than one process "
+            "writes, except in the minutes of a hand-over.",
+            Target(
+                expr=f"max(max by (pool) ({nodes}) > bool on (pool) max by (pool) ({most}))",
+                legend="pools above their maximum",
+            ),
+            Target(
+                expr=f"max({spent} > bool on (scope, name) {stop} * {limit})",
+                legend="budgets above the stop line",
+            ),
+            Target(expr=f"{writers} > bool 1", legend="two that step"),
+            Target(
+                expr=f"max({oldest} > bool 3600)",
+                legend="an action open for an hour",
+            ),
+            mappings=looks.words(_0=("holds", looks.GREEN), _1=("look", looks.RED)),
+            width=12,
+        ),
+        timeseries(
+            "Age of open actions",
+            "How long a pool's action has been under way; 0 when none is. It ends with the node usable or gone, or "
+            "when the pool's provision_timeout has passed.",
+            Target(
+                expr=told(f"max by (pool) ({of('gpu_autoscaler_action_open_seconds', POOL)})"), legend="{{pool_name}}"
+            ),
+            unit="s",
+            links=[links.POOL_PAGE],
+        ),
+        table(
+            "Refused, superseded and changed by others",
+            "Since the ledger began, by pool: actions that Civo refused, those that somebody else overtook, those that "
+            "were no longer wanted, and counts that somebody else changed.",
+            *(
+                Target(
+                    expr=told(f"sum by (pool) ({of('gpu_autoscaler_actions_total', POOL, outcome=outcome)})"),
+                    table=True,
+                )
+                for outcome in ("failed", "superseded", "withdrawn", "confirmed")
+            ),
+            Target(expr=told(f"max by (pool) ({of('gpu_autoscaler_pool_drifts_total', POOL)})"), table=True),
+            Target(expr=told(f"max by (pool) ({of('gpu_autoscaler_pool_backoff', POOL)})"), table=True),
+            unit="short",
+            columns={
+                "pool_name": "Pool",
+                "Value #A": "Failed",
+                "Value #B": "Superseded",
+                "Value #C": "Withdrawn",
+                "Value #D": "Confirmed",
+                "Value #E": "Changed by others",
+                "Value #F": "Backs off",
+            },
+        ),
+        table(
+            "What settled the last decision",
+            "The rule that had the last word on each pool in the last step. A rule that holds is a refusal: its "
+            "reason is on the pool's page and in docs/guardrails.md.",
+            Target(
+                expr=told(f"max by (pool, rule, verdict) ({of('gpu_autoscaler_pool_settled_by', POOL)})"), table=True
+            ),
+            unit="short",
+            columns={"pool_name": "Pool", "verdict": "Verdict", "rule": "Rule"},
+        ),
+    )

@@ -1,0 +1,287 @@
+"""GPU utilization: by GPU and by workload in bands, the fleet against its target, and how the GPUs are."""
+
+from tools.dashboards import annotations, links, looks
+from tools.dashboards.grids import bands
+from tools.dashboards.model import Dashboard, Panel, Row, Target
+from tools.dashboards.panels import gauge, stat, table, timeseries
+from tools.dashboards.promql import NAMESPACE, POOL, by_pool, named, of
+from tools.dashboards.variables import namespaces, pools
+
+BANDS_TOLD = "Green 70-90 %, yellow 40-70 % and 90-95 %, red under 40 % or over 95 %."
+ON_POOL = f"* on (node) group_left (pool) group by (node, pool) ({of('node_pool:kube_node_labels:relabel', POOL)})"
+
+
+def dashboard() -> Dashboard:
+    """Return the dashboard."""
+    return Dashboard(
+        uid="gpu-autoscaler-utilization",
+        title="GPU autoscaler / GPU utilization",
+        description="How busy the GPUs are, for whom, and how they do: memory, power, temperature, XID, NVLink.",
+        rows=(
+            Row(title="Fleet", panels=_fleet()),
+            Row(title="By GPU and by workload", panels=_heat()),
+            Row(title="Memory and power", panels=_memory()),
+            Row(title="Health", panels=_health()),
+        ),
+        annotations=annotations.EVERY,
+        variables=(pools(), namespaces(), *links.VARIABLES),
+        links=links.of_dashboard("/", "Status page"),
+    )
+
+
+def by_gpu(metric: str, *matchers: str) -> str:
+    """Return *metric* of the GPUs on the chosen pools' nodes. A node that has just left is out of it."""
+    return f"{of(metric, *matchers)} {ON_POOL}"
+
+
+GPU = "{{node}} / {{gpu}} {{GPU_I_ID}}"
+
+
+def _fleet() -> tuple[Panel, ...]:
+    fleet = f"avg({by_gpu('node_gpu:dcgm_utilization:ratio')})"
+    share = f"sum({of('pool:gpu_allocated:sum', POOL)}) / (sum({of('pool:gpu_allocatable:sum', POOL)}) > 0)"
+    idle = f"sum({of('pool:gpu_allocated_idle:sum', POOL)}) or vector(0)"
+    gpus = by_gpu("node_gpu:dcgm_utilization:ratio")
+
+    def counted(name: str, within: str) -> Target:
+        return Target(expr=f"count(({gpus}) {within}) or vector(0)", legend=name)
+
+    return (
+        gauge(
+            "Fleet utilization",
+            "Average over every GPU and MIG instance of the chosen pools. The target is 65-85 %: below it GPUs are "
+            "paid for and not used, above it there is no room for a burst.",
+            Target(expr=fleet, legend="fleet"),
+            unit="percentunit",
+            thresholds=looks.FLEET_VALUE,
+            width=5,
+            height=8,
+        ),
+        stat(
+            "GPUs allocated",
+            "Share of the GPUs on offer that pods hold, used or not.",
+            Target(expr=share, legend="allocated"),
+            unit="percentunit",
+            width=3,
+            height=8,
+        ),
+        stat(
+            "Allocated but idle",
+            "GPUs held by pods that used less than 5 % of them for an hour.",
+            Target(expr=idle, legend="GPUs"),
+            unit="short",
+            width=3,
+            height=8,
+            thresholds=looks.steps(looks.GREEN, (1, looks.ORANGE)),
+        ),
+        timeseries(
+            "Fleet utilization against its target",
+            "Average of all GPUs and of each pool. The green band is the target of 65-85 %.",
+            Target(expr=fleet, legend="fleet"),
+            Target(expr=by_pool("pool:gpu_utilization:avg"), legend="{{pool_name}}"),
+            unit="percentunit",
+            most=1,
+            thresholds=looks.FLEET_TARGET,
+            threshold_style="area",
+            width=13,
+            links=[links.POOL_PAGE],
+            overrides=[looks.line("^fleet$", looks.BLUE, dashed=False)],
+        ),
+        timeseries(
+            "GPUs by band",
+            f"How many GPUs and MIG instances are in which band. {BANDS_TOLD}",
+            counted("under 40 %", "< 0.4"),
+            counted("40-70 %", ">= 0.4 < 0.7"),
+            counted("70-90 %", ">= 0.7 <= 0.9"),
+            counted("90-95 %", "> 0.9 <= 0.95"),
+            counted("over 95 %", "> 0.95"),
+            unit="short",
+            decimals=0,
+            stacked=True,
+            steps=True,
+            width=12,
+            overrides=[
+                looks.coloured("under 40 %", looks.RED),
+                looks.coloured("40-70 %", looks.YELLOW),
+                looks.coloured("70-90 %", looks.GREEN),
+                looks.coloured("90-95 %", "light-yellow"),
+                looks.coloured("over 95 %", "dark-red"),
+            ],
+        ),
+        timeseries(
+            "Utilization by namespace",
+            "Average over the GPUs that a namespace's pods hold; the chosen namespaces only.",
+            Target(
+                expr=f"max by (namespace) ({of('namespace:gpu_utilization:avg', NAMESPACE)})", legend="{{namespace}}"
+            ),
+            unit="percentunit",
+            most=1,
+            width=12,
+        ),
+    )
+
+
+def _heat() -> tuple[Panel, ...]:
+    workload = "namespace, workload_kind, workload"
+    busy = of("namespace_workload:gpu_utilization:avg", NAMESPACE)
+
+    def held(metric: str) -> str:
+        return f"max by ({workload}) ({of(metric, NAMESPACE)}) and on ({workload}) {busy}"
+
+    return (
+        bands(
+            "Utilization by GPU",
+            f"Each row is a GPU or MIG instance: node, index, instance. {BANDS_TOLD} A gap: no telemetry.",
+            Target(expr=by_gpu("node_gpu:dcgm_utilization:ratio"), legend=GPU),
+            unit="percentunit",
+            thresholds=looks.BANDS,
+            height=11,
+        ),
+        bands(
+            "Utilization by workload",
+            f"Each row is a workload, averaged over the GPUs that its pods hold. {BANDS_TOLD}",
+            Target(expr=f"max by ({workload}) ({busy})", legend="{{namespace}} / {{workload}}"),
+            unit="percentunit",
+            thresholds=looks.BANDS,
+            height=9,
+        ),
+        table(
+            "Workloads that use least of what they hold",
+            "The 20 workloads with the lowest utilization: GPUs held, how busy they are, and which of them were idle "
+            "for an hour.",
+            Target(expr=f"bottomk(20, max by ({workload}) ({busy}))", table=True),
+            Target(
+                expr=held("namespace_workload:gpu_allocated:sum"),
+                table=True,
+            ),
+            Target(
+                expr=held("namespace_workload:gpu_allocated_idle:sum"),
+                table=True,
+            ),
+            unit="short",
+            width=24,
+            height=7,
+            columns={
+                "namespace": "Namespace",
+                "workload_kind": "Kind",
+                "workload": "Workload",
+                "Value #A": "Utilization",
+                "Value #B": "GPUs",
+                "Value #C": "GPUs idle for an hour",
+            },
+            overrides=[
+                looks.column(
+                    "Utilization",
+                    unit="percentunit",
+                    thresholds=looks.BANDS,
+                    custom__cellOptions={"type": "color-text"},
+                )
+            ],
+        ),
+    )
+
+
+def _memory() -> tuple[Panel, ...]:
+    return (
+        bands(
+            "Memory used by GPU",
+            "Used memory as a share of used, free and reserved. Yellow from 90 %, red from 97 %: the next allocation "
+            "may fail.",
+            Target(expr=by_gpu("node_gpu:dcgm_memory:ratio"), legend=GPU),
+            unit="percentunit",
+            thresholds=looks.steps(looks.GREEN, (0.9, looks.YELLOW), (0.97, looks.RED)),
+            width=12,
+            height=9,
+        ),
+        timeseries(
+            "Memory used by pool and workload",
+            "Average share of the memory in use.",
+            Target(expr=by_pool("pool:gpu_memory:avg"), legend="pool {{pool_name}}"),
+            Target(
+                expr=f"max by (namespace, workload) ({of('namespace_workload:gpu_memory:avg', NAMESPACE)})",
+                legend="{{namespace}} / {{workload}}",
+            ),
+            unit="percentunit",
+            most=1,
+            width=12,
+            height=9,
+        ),
+        timeseries(
+            "Power by pool",
+            "Watts that the GPUs of a pool draw.",
+            Target(expr=by_pool("pool:gpu_power:sum"), legend="{{pool_name}}"),
+            unit="watt",
+            stacked=True,
+            width=12,
+        ),
+        timeseries(
+            "Power by workload",
+            "Watts of the GPUs that a workload holds. MIG instances have none of their own.",
+            Target(
+                expr=f"max by (namespace, workload) ({of('namespace_workload:gpu_power:sum', NAMESPACE)})",
+                legend="{{namespace}} / {{workload}}",
+            ),
+            unit="watt",
+            stacked=True,
+            width=12,
+        ),
+    )
+
+
+def _health() -> tuple[Panel, ...]:
+    known = "gpu, UUID, GPU_I_ID, node"
+    broken = (
+        f"max by ({known}) ({of('node_gpu:dcgm_row_remap_failure:max')} > 0)"
+        f" or max by ({known}) ({of('node_gpu:dcgm_uncorrectable_remapped_rows:max')} > 0)"
+        f" or max by ({known}) ({of('node_gpu:dcgm_ecc_dbe:max')} > 0)"
+    )
+    return (
+        timeseries(
+            "Temperature",
+            "Degrees Celsius by GPU. The alert GpuTemperatureHigh fires above 85 for 5 minutes.",
+            Target(expr=by_gpu("node_gpu:dcgm_temperature:max"), legend=GPU),
+            unit="celsius",
+            thresholds=looks.TEMPERATURE,
+            threshold_style="dashed",
+            width=12,
+        ),
+        table(
+            "Last XID by GPU",
+            "GPUs that have reported an XID error, with its number. The number stays until the driver or the exporter "
+            "restarts. 48, 64, 74, 79, 95, 119 and 120 mean that the GPU is lost to its jobs.",
+            Target(expr=f"max by (node, gpu, UUID, pool) (({by_gpu('node_gpu:dcgm_xid:max')}) > 0)", table=True),
+            unit="none",
+            width=12,
+            columns={"node": "Node", "gpu": "GPU", "UUID": "UUID", "Value": "XID"},
+            thresholds=looks.NONE_IS_GOOD,
+            overrides=[looks.column("XID", custom__cellOptions={"type": "color-text"})],
+        ),
+        stat(
+            "GPUs with memory errors",
+            "GPUs with a failed row remapping, remapped uncorrectable rows, or uncorrected ECC errors.",
+            Target(expr=f"count({broken}) or vector(0)", legend="GPUs"),
+            unit="short",
+            width=4,
+            height=8,
+            thresholds=looks.NONE_IS_GOOD,
+        ),
+        timeseries(
+            "Tensor cores and memory bandwidth in use",
+            "Average share of cycles by pool. A GPU that is busy while both are near 0 does no work: a collective that "
+            "spins, or a kernel that waits.",
+            Target(
+                expr=named(f"avg by (pool) ({by_gpu('node_gpu:dcgm_tensor:ratio')})"), legend="{{pool_name}} tensor"
+            ),
+            Target(expr=named(f"avg by (pool) ({by_gpu('node_gpu:dcgm_dram:ratio')})"), legend="{{pool_name}} memory"),
+            unit="percentunit",
+            most=1,
+            width=10,
+        ),
+        timeseries(
+            "NVLink",
+            "What DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL says over all links of a GPU. Only GPUs with NVLink have it.",
+            Target(expr=by_gpu("node_gpu:dcgm_nvlink_bandwidth:max"), legend=GPU),
+            unit="short",
+            width=10,
+        ),
+    )
