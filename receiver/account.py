@@ -8,11 +8,11 @@ import structlog
 
 from receiver.core.accounting import account, ended_in, is_due
 from receiver.core.activity import Sample
+from receiver.core.holders import Seen
 from receiver.core.model import Source
 from receiver.core.policy import Policy
 from receiver.core.report.in_use import in_use
 from receiver.core.usage import Ended
-from receiver.core.workload_lives import Seen
 from receiver.look import Looked, Sources
 from receiver.ports import Cluster, Telemetry, TryLater, WontWork
 

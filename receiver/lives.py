@@ -10,6 +10,7 @@ from receiver.core.memory import Memory, NodeLife
 from receiver.core.model import Stage
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import Policy, Pool
+from receiver.core.weights import gpus_of
 from receiver.ports import CloudPool, ClusterFacts, ClusterNode, Instance, TelemetryFacts
 
 AFTER_BUILDING = (Stage.BOOTING, Stage.INSTALLING, Stage.USABLE)
@@ -40,7 +41,12 @@ def lives_of(
             if pool is not None:
                 stage = stage_of(instance, nodes.get(instance.id), cluster is not None, pool)
                 known_as = nodes[instance.id].name if instance.id in nodes else instance.hostname
-                sight = _Sight(stage=stage, pods=held.get(known_as, ()), active=known_as in active)
+                sight = _Sight(
+                    stage=stage,
+                    pods=held.get(known_as, ()),
+                    active=known_as in active,
+                    labels=nodes[instance.id].labels if instance.id in nodes else None,
+                )
                 life = _life(old, instance, pool, sight, now)
                 until, kept_for = kept((life.kept_until, life.kept_for), sight.pods, policy.keep_until, now)
                 listed[instance.id] = replace(life, kept_until=until, kept_for=kept_for)
@@ -56,11 +62,13 @@ def lives_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sight:
-    """What was seen of an instance: its stage, the GPU pods there, and whether its GPUs are in use by DCGM's word."""
+    """What was seen of an instance: its stage, the GPU pods there, whether its GPUs are in use by DCGM's word, and its
+    node's *labels* (None: it has no node, or nobody could be asked)."""
 
     stage: Stage
     pods: tuple[Pod, ...]
     active: bool
+    labels: Mapping[str, str] | None
 
 
 def _life(old: NodeLife | None, instance: Instance, pool: Pool, sight: _Sight, now: datetime) -> NodeLife:
@@ -80,7 +88,7 @@ def _life(old: NodeLife | None, instance: Instance, pool: Pool, sight: _Sight, n
         name=instance.hostname,
         size=pool.size,
         price_usd_per_hour=pool.price_usd_per_hour if past.price_usd_per_hour is None else past.price_usd_per_hour,
-        gpus=max(past.gpus, pool.gpus_per_node),
+        gpus=past.gpus if past.gpus and sight.labels is None else gpus_of(pool.resources, sight.labels or {}),
         gone_at=None,
         seen_at=past.seen_at or now,
         active_at=past.active_at or (now if sight.stage in AFTER_BUILDING else None),

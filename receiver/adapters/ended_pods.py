@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from receiver.adapters.nodes import entries, key_of, section
-from receiver.adapters.pods import controller_of, gpu_requests, terminated
+from receiver.adapters.pods import controller_of, controller_uid, gpu_requests, terminated
 from receiver.adapters.timestamps import moment
 from receiver.core.usage import Ended, workload_name
 
@@ -19,8 +19,10 @@ def ended_from(raw: Mapping[str, Any]) -> Ended | None:
     namespace, _, name = key_of(raw).partition("/")
     states = [section(c, "state") for c in entries(status, "containerStatuses")]
     ends = [moment(section(state, "terminated").get("finishedAt")) for state in states]
+    uid = str(metadata.get("uid") or "")
     return Ended(
-        uid=str(metadata.get("uid") or ""),
+        uid=uid,
+        life=controller_uid(metadata) or uid,
         workload=workload_name(namespace, controller_of(metadata), name),
         succeeded=status.get("phase") == "Succeeded",
         at=max((end for end in ends if end), default=None),

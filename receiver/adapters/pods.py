@@ -76,6 +76,7 @@ def pod_from(raw: Mapping[str, Any]) -> Pod | None:
         gang=gang.key if gang else None,
         gang_min=gang.size if gang else None,
         owner=controller_of(metadata),
+        owner_uid=controller_uid(metadata),
         labels=words(metadata, "labels"),
         daemon=controller_of(metadata).startswith("DaemonSet/"),
         terminating=bool(metadata.get("deletionTimestamp")),
@@ -227,6 +228,12 @@ def controller_of(metadata: Mapping[str, Any]) -> str:
         if reference.get("controller") is True:
             return f"{reference.get('kind') or ''}/{reference.get('name') or ''}"
     return ""
+
+
+def controller_uid(metadata: Mapping[str, Any]) -> str:
+    """Return the uid of the controller, or an empty string."""
+    references = entries(metadata, "ownerReferences")
+    return next((str(r.get("uid") or "") for r in references if r.get("controller") is True), "")
 
 
 def _refusal(raw: Mapping[str, Any]) -> Mapping[str, Any]:

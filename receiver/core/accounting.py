@@ -5,33 +5,45 @@ pod that is still there held them all the time, also while nobody looked. Of a p
 counted as somebody saw, and what could have been held unseen is *unwatched*: neither used nor idle.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from receiver.core.activity import Sample, at_rest
 from receiver.core.budget import Month, month_of
 from receiver.core.cost import first_unit_from, unit_begin
+from receiver.core.holders import Holder, Seen, holders_in
 from receiver.core.memory import NodeLife
 from receiver.core.pods import Pod
 from receiver.core.policy import Policy
-from receiver.core.usage import Accounted, Accounting, Holding, Unwatched, Usage, WorkloadLife
-from receiver.core.workload_lives import Seen, changed_lives, continues, present, workload_of
+from receiver.core.usage import Accounted, Accounting, Holding, Owner, Unwatched, Usage
+from receiver.core.workload_lives import changed_lives, continues, ended_of, life_of, owner_of, workload_of
 
 EVERY = timedelta(minutes=1)
 # A sample speaks for the two minutes that it is the mean of, and for no more.
 SAMPLED = timedelta(minutes=2)
-# An account that stands further ahead than this was moved there by a wrong clock, and starts again from now.
-WRONG_CLOCK = timedelta(hours=1)
-Whose = tuple[str, str, str]  # month, instance, workload
+# An account that stands further ahead than this was moved there by a wrong clock, and is taken back to now.
+WRONG_CLOCK = timedelta(minutes=3)
+
+
+@dataclass(frozen=True, slots=True)
+class _Whose:
+    """What is added up apart from everything else."""
+
+    month: str
+    instance: str
+    workload: str
+    life: str
+    owner: Owner
+    priority_class: str
 
 
 @dataclass(slots=True)
 class _Sums:
-    """GPU-seconds of one month, instance and workload while they are added up."""
+    """GPU-seconds while they are added up, and what they are of the node."""
 
-    holder: WorkloadLife
     held: float = 0.0
+    node_seconds: float = 0.0
     measured: float = 0.0
     idle: float = 0.0
     busy: float = 0.0
@@ -84,66 +96,98 @@ def is_due(before: Accounted, seen: Seen) -> bool:
     passed = seen.at - before.at
     if passed <= timedelta(0):
         return -passed > WRONG_CLOCK
-    return passed >= EVERY or _bound(seen).keys() != {h.uid for h in before.holdings}
+    return passed >= EVERY or holders_in(seen).keys() != {h.uid for h in before.holdings}
 
 
 def ended_in(before: Accounted, seen: Seen) -> frozenset[str]:
     """The namespaces in which pods or workloads have gone since, so that Kubernetes may be asked how they ended."""
-    bound, alive = _bound(seen), present(seen)
+    bound = holders_in(seen)
     gone = [h.workload for h in before.holdings if h.uid not in bound]
-    gone += [life.workload for life in before.running if life.workload not in alive]
+    gone += [life.workload for life in ended_of(before, seen)]
     return frozenset(name.partition("/")[0] for name in gone)
 
 
 def account(before: Accounted, seen: Seen, policy: Policy) -> Accounting:
-    """Return what to add to the ledger for the time from *before* to what is *seen*."""
-    bound = _bound(seen)
+    """Return what to add to the ledger for the time from *before* to what is *seen*.
+
+    An account that a wrong clock moved ahead gives back what it counted of the time that is still to come.
+    """
+    bound = holders_in(seen)
     known = {life.instance: life for life in seen.lives}
-    running = {life.workload: life for life in before.running}
-    lives = changed_lives(before, seen, policy)
-    holders = {**running, **{life.workload: life for life in lives}}
-    sums: dict[Whose, _Sums] = {}
-    calendar = _Calendar(policy)
-    old = {h.uid: h for h in before.holdings}
-    for uid, (pod, instance) in bound.items():
-        life = known[instance]
-        start = _floor(life, before, seen, policy)
-        if uid not in old:
-            start = max(start, pod.bound_at or pod.running_since or seen.at)
-        measure = _measure(pod, seen.samples.get(pod.key, ()))
-        _add(sums, holders[workload_of(pod)], life, pod.gpus, (start, seen.at), measure, calendar)
-    ends = _Ends(before, seen)
-    for uid, holding in old.items():
-        gone_from, holder = known.get(holding.instance), holders.get(holding.workload)
-        if uid not in bound and before.at is not None and gone_from is not None and holder is not None:
-            _add(sums, holder, gone_from, holding.gpus, (before.at, ends(uid, holding)), _Measure(), calendar)
+    sums: dict[_Whose, _Sums] = {}
+    ahead = before.at is not None and before.at > seen.at
+    if ahead:
+        _take_back(sums, before, seen, policy)
+    else:
+        _add_up(sums, before, seen, policy)
     return Accounting(
         usage=tuple(_usage(whose, s) for whose, s in sums.items()),
-        unwatched=tuple(_unwatched(before, seen, sums, policy)),
-        lives=tuple(lives),
-        holdings=tuple(
-            Holding(uid=uid, instance=instance, workload=workload_of(pod), gpus=pod.gpus)
-            for uid, (pod, instance) in bound.items()
-        ),
+        unwatched=tuple(_unwatched(before, known.values(), seen, sums, policy)),
+        lives=tuple(changed_lives(before, seen, policy)),
+        holdings=tuple(_holding(holder, policy) for holder in bound.values()),
     )
 
 
-def _bound(seen: Seen) -> dict[str, tuple[Pod, str]]:
-    """The pods that hold GPUs of a node that has a life, by uid, and that node's instance."""
-    known = {life.instance for life in seen.lives}
-    ours = (node for node in seen.nodes if node.instance in known)
-    return {pod.uid: (pod, node.instance) for node in ours for pod in node.pods if pod.uid}
+def _add_up(sums: dict[_Whose, _Sums], before: Accounted, seen: Seen, policy: Policy) -> None:
+    """Add what pods held since *before*: those that are there, and those that have vanished."""
+    bound, calendar = holders_in(seen), _Calendar(policy)
+    known = {life.instance: life for life in seen.lives}
+    old = {h.uid: h for h in before.holdings}
+    for uid, holder in bound.items():
+        pod, past = holder.pod, old.get(uid)
+        start = _floor(holder.life, before, seen, policy)
+        if past is None:
+            start = max(start, pod.bound_at or pod.running_since or seen.at)
+        elif past.until is not None:
+            start = past.until
+        measure = _measure(pod, seen.samples.get(pod.key, ()))
+        _add(sums, _holding(holder, policy), holder.life, (start, seen.at), measure, calendar)
+    ends = _Ends(before, seen)
+    for uid, holding in old.items():
+        gone_from = known.get(holding.instance)
+        if uid not in bound and before.at is not None and gone_from is not None:
+            span = (holding.until or before.at, ends(uid, holding))
+            _add(sums, holding, gone_from, span, _Measure(), calendar)
+
+
+def _take_back(sums: dict[_Whose, _Sums], before: Accounted, seen: Seen, policy: Policy) -> None:
+    """Subtract what the pods that held GPUs at *before* were given beyond now."""
+    calendar, known = _Calendar(policy), {life.instance: life for life in seen.lives}
+    for holding in before.holdings:
+        life = known.get(holding.instance)
+        if life is not None and before.at is not None:
+            until = min(holding.until or before.at, before.at)
+            given_back = replace(holding, gpus=-holding.gpus)
+            _add(sums, given_back, replace(life, gone_at=None), (seen.at, until), _Measure(), calendar)
+
+
+def _holding(holder: Holder, policy: Policy) -> Holding:
+    pod, life = holder.pod, holder.life
+    return Holding(
+        uid=pod.uid,
+        instance=life.instance,
+        workload=workload_of(pod),
+        gpus=holder.gpus,
+        life=life_of(pod),
+        owner=owner_of(pod.labels, policy.attribution),
+        priority_class=pod.priority_class,
+        until=None if life.gone_at is None else max(life.gone_at, pod.bound_at or life.gone_at),
+    )
 
 
 def _is_new(life: NodeLife, before: Accounted) -> bool:
     """True for a node that was usable when it was first seen, since the last accounting: what it held is not known."""
-    first = life.seen_at
-    return before.at is None or (first is not None and first > before.at and life.usable_at == first)
+    return _is_unknown(life, before) and life.usable_at is not None and life.usable_at == life.seen_at
+
+
+def _is_unknown(life: NodeLife, before: Accounted) -> bool:
+    """True for a node that nobody had seen at the last accounting."""
+    return before.at is None or (life.seen_at is not None and life.seen_at > before.at)
 
 
 def _floor(life: NodeLife, before: Accounted, seen: Seen, policy: Policy) -> datetime:
     """From when on *life* has not been accounted for: not before this month for one that was never seen."""
-    if before.at is None or _is_new(life, before):
+    if before.at is None or _is_unknown(life, before):
         return max(life.created_at, month_of(seen.at, policy.timezone).start)
     return max(life.created_at, before.at)
 
@@ -157,9 +201,10 @@ class _Ends:
         self._latest = seen.at
         held = {h.uid for h in before.holdings}
         self._successors: dict[str, datetime] = {}
-        for uid, (pod, instance) in _bound(seen).items():
-            if uid not in held and pod.bound_at is not None:
-                self._successors[instance] = min(pod.bound_at, self._successors.get(instance, pod.bound_at))
+        for uid, holder in holders_in(seen).items():
+            at, instance = holder.pod.bound_at, holder.life.instance
+            if uid not in held and at is not None:
+                self._successors[instance] = min(at, self._successors.get(instance, at))
 
     def __call__(self, uid: str, holding: Holding) -> datetime:
         """As Kubernetes says; else when another pod took its place; else now, or not at all after a pause."""
@@ -185,21 +230,24 @@ def _measure(pod: Pod, samples: Sequence[Sample]) -> _Measure:
 
 
 def _add(
-    sums: dict[Whose, _Sums],
-    holder: WorkloadLife,
+    sums: dict[_Whose, _Sums],
+    holding: Holding,
     life: NodeLife,
-    gpus: int,
     span: tuple[datetime, datetime],
     measure: _Measure,
     calendar: _Calendar,
 ) -> None:
-    """Add what *holder* held during *span* to the months in which it was paid for."""
-    whole = (span[1] - span[0]).total_seconds()
-    for month, start, end in calendar.months(life, *span):
-        found = sums.setdefault((month, life.instance, holder.workload), _Sums(holder))
-        held = gpus * (end - start).total_seconds()
+    """Add what *holding* held of *life* during *span*, while that lived, to the months in which it was paid for."""
+    start, end = span[0], span[1] if life.gone_at is None else min(span[1], life.gone_at)
+    whole = (end - start).total_seconds()
+    offered = life.gpus or 1.0
+    for month, since, until in calendar.months(life, start, end):
+        whose = _Whose(month, life.instance, holding.workload, holding.life, holding.owner, holding.priority_class)
+        found = sums.setdefault(whose, _Sums())
+        held = holding.gpus * (until - since).total_seconds()
         sampled = held * measure.share * min(1.0, SAMPLED.total_seconds() / whole)
         found.held += held
+        found.node_seconds += held / offered
         found.measured += sampled
         found.idle += sampled * measure.idle
         found.busy += sampled * measure.engine
@@ -208,32 +256,41 @@ def _add(
         found.peak_memory = _higher(found.peak_memory, measure.peak_memory)
 
 
-def _unwatched(before: Accounted, seen: Seen, sums: Mapping[Whose, _Sums], policy: Policy) -> Iterator[Unwatched]:
+def _unwatched(
+    before: Accounted, lives: Iterable[NodeLife], seen: Seen, sums: Mapping[_Whose, _Sums], policy: Policy
+) -> Iterator[Unwatched]:
+    """What nobody saw since *before*; what was taken for that of the time still to come is given back."""
     held: dict[tuple[str, str], float] = {}
-    for (month, instance, _), found in sums.items():
-        held[month, instance] = held.get((month, instance), 0.0) + found.held
+    for whose, found in sums.items():
+        held[whose.month, whose.instance] = held.get((whose.month, whose.instance), 0.0) + found.node_seconds
     pause = not continues(before, seen)
-    for life in seen.lives:
+    ahead = before.at is not None and before.at > seen.at
+    for life in lives:
         blind = pause or _is_new(life, before) or policy.pool(life.pool) is None
         if not blind or life.usable_at is None:  # nothing runs on a node that never had GPUs to give
             continue
-        end = seen.at if life.gone_at is None else min(life.gone_at, seen.at)
-        for month, start, until in _Calendar(policy).months(life, _floor(life, before, seen, policy), end):
-            rest = life.gpus * (until - start).total_seconds() - held.pop((month, life.instance), 0.0)
-            if rest > 0:
-                yield Unwatched(month=month, instance=life.instance, seconds=rest)
+        start, end = _floor(life, before, seen, policy), seen.at
+        if ahead and before.at is not None:
+            start, end = seen.at, before.at
+        end = end if life.gone_at is None else min(life.gone_at, end)
+        sign = -1 if ahead else 1
+        for month, since, until in _Calendar(policy).months(life, start, end):
+            rest = sign * (until - since).total_seconds() - held.pop((month, life.instance), 0.0)
+            if rest * sign > 0:
+                yield Unwatched(month=month, instance=life.instance, seconds=rest * life.gpus, node_seconds=rest)
 
 
-def _usage(whose: Whose, sums: _Sums) -> Usage:
-    month, instance, workload = whose
+def _usage(whose: _Whose, sums: _Sums) -> Usage:
     return Usage(
-        month=month,
-        instance=instance,
-        workload=workload,
-        namespace=sums.holder.namespace,
-        owner=sums.holder.owner,
-        priority_class=sums.holder.priority_class,
+        month=whose.month,
+        instance=whose.instance,
+        workload=whose.workload,
+        namespace=whose.workload.partition("/")[0],
+        life=whose.life,
+        owner=whose.owner,
+        priority_class=whose.priority_class,
         held=sums.held,
+        node_seconds=sums.node_seconds,
         measured=sums.measured,
         idle=sums.idle,
         busy=sums.busy,

@@ -12,12 +12,13 @@ from enum import StrEnum
 
 from receiver.core.budget import Month
 from receiver.core.cents import in_cents, to_cents
-from receiver.core.cost import first_unit_from, unit_price, units_between
+from receiver.core.cost import first_unit_began, first_unit_from, unit_price, units_between
 from receiver.core.memory import NodeLife
 from receiver.core.policy import Billing, Policy
 from receiver.core.usage import Unwatched, Usage
 
 FINEST = Decimal("1E-12")  # USD: finer than any bill, and sums of millions of them are exact
+A_MOMENT = 1e-6  # seconds: less is what floats leave over
 UNLABELLED = "unlabelled"
 NO_CLASS = "none"  # a pod without a priority class
 
@@ -114,7 +115,7 @@ def attribute(
     for row in usage:
         if row.month == month.name:
             held.setdefault(row.instance, []).append(row)
-    blind = {row.instance: row.seconds for row in unwatched if row.month == month.name}
+    blind = {row.instance: row for row in unwatched if row.month == month.name}
     shares: list[Share] = []
     unpriced: set[str] = set()
     for life in lives:
@@ -123,7 +124,7 @@ def attribute(
         if life.price_usd_per_hour is None and units:
             unpriced.add(life.size)
         if units or rows:
-            shares += _shared_out(life, rows, blind.get(life.instance, 0.0), units, month, now, billing)
+            shares += _shared_out(life, rows, blind.get(life.instance), units, month, now, billing)
     if seeded:
         shares.append(Share(part=Part.SEEDED, usd=seeded, seconds=0.0))
     return Attributed(month=month.name, shares=tuple(shares), unpriced=tuple(sorted(unpriced)))
@@ -132,27 +133,33 @@ def attribute(
 def _shared_out(
     life: NodeLife,
     rows: Iterable[Usage],
-    blind: float,
+    blind: Unwatched | None,
     units: int,
     month: Month,
     now: datetime,
     billing: Billing,
 ) -> Iterator[Share]:
     usd = units * unit_price(life.price_usd_per_hour or Decimal(0), billing)
-    begin = first_unit_from(life.created_at, month.start, billing)
-    left = (begin + units * billing.granularity - now).total_seconds() if life.gone_at is None else 0.0
-    ahead = max(0.0, left) * life.gpus
-    known: list[tuple[Part, float, Usage | None]] = [(Part.HELD, row.held, row) for row in rows]
-    known += [(Part.UNWATCHED, blind, None), (Part.AHEAD, ahead, None)]
-    offered = units * billing.granularity.total_seconds() * life.gpus
-    taken = sum(seconds for _, seconds, _ in known)
+    gpus = life.gpus or 1.0
+    ahead = _left(life, units, month, now, billing) if life.gone_at is None else 0.0
+    # Of each its part of the node in seconds, which decides about the money, and the GPU-seconds that it is told as.
+    known: list[tuple[Part, float, float, Usage | None]] = [
+        (Part.HELD, row.held / gpus if row.node_seconds is None else row.node_seconds, row.held, row) for row in rows
+    ]
+    if blind is not None:
+        unseen = blind.seconds / gpus if blind.node_seconds is None else blind.node_seconds
+        known.append((Part.UNWATCHED, unseen, blind.seconds, None))
+    known.append((Part.AHEAD, ahead, ahead * life.gpus, None))
+    offered = units * billing.granularity.total_seconds()
+    taken = sum(max(took, 0.0) for _, took, _, _ in known)
     # More than is offered is taken where rounding bills less than the node lived, or its pool offered less than it has.
     whole = max(offered, taken)
-    known.append((Part.UNALLOCATED, whole - taken, None))
+    rest = whole - taken if whole - taken > A_MOMENT else 0.0
+    known.append((Part.UNALLOCATED, rest, rest * life.gpus, None))
     given, taking = Decimal(0), [taker for taker in known if taker[1] > 0]
-    for number, (part, seconds, row) in enumerate(taking, start=1):
+    for number, (part, took, seconds, row) in enumerate(taking, start=1):
         # Each has a finite share and the last one the rest: added up in whatever order, they are the cost itself.
-        share = usd - given if number == len(taking) else (usd * Decimal(seconds) / Decimal(whole)).quantize(FINEST)
+        share = usd - given if number == len(taking) else (usd * Decimal(took) / Decimal(whole)).quantize(FINEST)
         given += share
         yield Share(
             part=part,
@@ -163,8 +170,14 @@ def _shared_out(
             usage=row,
             instance=life.instance,
         )
-    if usd and not whole:  # nobody knows how many GPUs it has
-        yield Share(part=Part.UNALLOCATED, usd=usd, seconds=0.0, size=life.size, pool=life.pool, instance=life.instance)
+
+
+def _left(life: NodeLife, units: int, month: Month, now: datetime, billing: Billing) -> float:
+    """Seconds of the *units* that *life* has paid for in *month* which are still to come."""
+    begin = first_unit_from(life.created_at, month.start, billing)
+    if begin == life.created_at:
+        begin = first_unit_began(life.created_at, billing)
+    return max(0.0, (begin + units * billing.granularity - now).total_seconds())
 
 
 def key_of(share: Share, by: By, policy: Policy) -> str:

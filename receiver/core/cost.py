@@ -44,6 +44,11 @@ def unit_begin(created: datetime, at: datetime, billing: Billing) -> datetime:
     return max(created, start + ((at - start) // billing.granularity) * billing.granularity)
 
 
+def first_unit_began(created: datetime, billing: Billing) -> datetime:
+    """When the first paid unit of a node created at *created* began: on the clock that is before it was there."""
+    return created if billing.anchor is Anchor.INSTANCE else _clock_floor(created, billing)
+
+
 def first_unit_from(created: datetime, at: datetime, billing: Billing) -> datetime:
     """When the first paid unit begins that does so at *at* or later."""
     if at <= created:

@@ -49,7 +49,8 @@ class Pod:
     *affinity* is required node affinity: alternatives (any of them), each a conjunction; *preferred* is the
     preferred one. *gang* is the key of a declared gang or None, *gang_min* how many of its pods must run together
     (None: all that exist). *priority_class* is the name of its PriorityClass, empty without one. *scheduler_says* is
-    the scheduler's own sentence on a pod that waits.
+    the scheduler's own sentence on a pod that waits. *owner* is its controller as ``Kind/name``, *owner_uid* that one's
+    uid: names are used again.
 
     *evictable* is the owner's consent that it may be moved (``safe-to-evict: "true"``), *protected* the wish that
     its node stays. *idle_shutdown* is the owner's consent to be scaled to zero after being idle for that long,
@@ -75,6 +76,7 @@ class Pod:
     gang: str | None = None
     gang_min: int | None = None
     owner: str = ""
+    owner_uid: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     daemon: bool = False
     terminating: bool = False

@@ -30,15 +30,22 @@ class Usage:
     had an engine and a memory at rest (`receiver.core.activity.at_rest`), *busy* is engine utilization (ratio 0-1)
     times seconds, *memory* is used memory (ratio 0-1) times seconds. *peak_engine* and *peak_memory* are the highest
     of one GPU (ratio 0-1), None if not measured.
+
+    *life* is the uid of that controller (of the pod), because names are used again. A slice of a GPU and a share in one
+    count as such (`receiver.core.weights`). *node_seconds* is the same time as part of the node: what was held over the
+    GPUs that the node offered *then*, so that what is learned of it later does not change what was (None: over what its
+    life says now).
     """
 
     month: str
     instance: str
     workload: str
     namespace: str
+    life: str = ""
     owner: Owner = Owner()
     priority_class: str = ""
     held: float = 0.0
+    node_seconds: float | None = None
     measured: float = 0.0
     idle: float = 0.0
     busy: float = 0.0
@@ -51,13 +58,15 @@ class Usage:
 class WorkloadLife:
     """One workload as it was seen: asked for at *created_at*, its first pod bound at *bound_at*, gone at *ended_at*.
 
-    *gpus* is the most that its pods asked for at once. *completed* is True when its pods succeeded, False when one
-    of them failed last, None while it runs or when nobody saw its end.
+    *life* tells it apart from others of its name, as in `Usage`. *owner* and *priority_class* are those of its newest
+    pod. *gpus* is the most devices that its pods asked for at once. *completed* is True when its pods succeeded,
+    False when one of them failed last, None while it runs or when nobody saw its end.
     """
 
     workload: str
     namespace: str
     created_at: datetime
+    life: str = ""
     owner: Owner = Owner()
     priority_class: str = ""
     gpus: int = 0
@@ -71,21 +80,30 @@ class Unwatched:
     """GPU-seconds of one instance, counted as `Usage` counts months, of which nobody knows who held them.
 
     We did not run, or did not know the node yet. What pods that are still there held in that time is not among them.
+    *node_seconds* as in `Usage`.
     """
 
     month: str
     instance: str
     seconds: float
+    node_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """A pod that held *gpus* GPUs of *instance* when usage was last accounted for; *workload* as in `Usage`."""
+    """A pod that held *gpus* GPUs of *instance* when usage was last accounted for; the others as in `Usage`.
+
+    *until* is up to when that is in the ledger, None for the time of the accounting: Civo did not list the instance.
+    """
 
     uid: str
     instance: str
     workload: str
-    gpus: int
+    gpus: float
+    life: str = ""
+    owner: Owner = Owner()
+    priority_class: str = ""
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,9 +131,13 @@ class Accounting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A GPU pod that Kubernetes still shows after its end: *succeeded* or failed, *at* (None: not told)."""
+    """A GPU pod that Kubernetes still shows after its end: *succeeded* or failed, *at* (None: not told).
+
+    *life* is the uid of its controller, or its own (empty: not told).
+    """
 
     uid: str
     workload: str
     succeeded: bool
     at: datetime | None = None
+    life: str = ""

@@ -1,33 +1,18 @@
 """When workloads were asked for, bound and gone, and whose they are: from the pods that are seen now."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
-from receiver.core.activity import Sample
-from receiver.core.memory import NodeLife
-from receiver.core.model import Node
+from receiver.core.holders import Seen, holders_in
 from receiver.core.pods import Pod
 from receiver.core.policy import Attribution, Policy
-from receiver.core.usage import Accounted, Ended, Owner, WorkloadLife, workload_name
+from receiver.core.usage import Accounted, Owner, WorkloadLife, workload_name
 
 # After a longer pause pods may have come and gone. Two accountings, a slow step and a restart fit into it.
 CONTINUOUS = timedelta(minutes=3)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """What a step saw at *at*: every node life, the nodes of the configured pools, every GPU pod of the cluster.
-
-    *samples* are by ``namespace/name`` of the pod, *ended* are pods that Kubernetes still shows after their end.
-    """
-
-    at: datetime
-    lives: Sequence[NodeLife]
-    nodes: Sequence[Node]
-    pods: Sequence[Pod]
-    samples: Mapping[str, Sequence[Sample]] = field(default_factory=dict)
-    ended: Sequence[Ended] = ()
+Named = tuple[str, str]  # the workload and which life of that name
 
 
 def workload_of(pod: Pod) -> str:
@@ -46,53 +31,68 @@ def owner_of(labels: Mapping[str, str], attribution: Attribution) -> Owner:
     )
 
 
-def present(seen: Seen) -> dict[str, list[Pod]]:
+def life_of(pod: Pod) -> str:
+    """What tells the workload of *pod* apart from others of its name: the uid of its controller, or its own."""
+    return pod.owner_uid if pod.owner else pod.uid
+
+
+def present(seen: Seen) -> dict[Named, list[Pod]]:
     """The workloads that wait or hold a GPU of ours, and their pods. Announced pods are none."""
-    ours = {pod.uid for node in seen.nodes for pod in node.pods}
-    found: dict[str, list[Pod]] = {}
+    ours = holders_in(seen)
+    found: dict[Named, list[Pod]] = {}
     for pod in seen.pods:
         waits = pod.node is None and not pod.daemon
         if pod.uid and (waits or pod.uid in ours):
-            found.setdefault(workload_of(pod), []).append(pod)
+            found.setdefault((workload_of(pod), life_of(pod)), []).append(pod)
     return found
+
+
+def ended_of(before: Accounted, seen: Seen) -> list[WorkloadLife]:
+    """The workloads that ran at *before* and of which no pod is left."""
+    alive = present(seen)
+    return [life for life in before.running if (life.workload, life.life) not in alive]
 
 
 def continues(before: Accounted, seen: Seen) -> bool:
     """True when nothing that matters can have come and gone unseen since *before*."""
-    return before.at is not None and seen.at - before.at <= CONTINUOUS
+    return before.at is not None and timedelta(0) <= seen.at - before.at <= CONTINUOUS
 
 
 def changed_lives(before: Accounted, seen: Seen, policy: Policy) -> list[WorkloadLife]:
-    """The workloads that are new, grew, were bound, or have ended."""
-    alive = present(seen)
-    running = {life.workload: life for life in before.running}
+    """The workloads that are new, grew, were bound, changed hands, or have ended."""
+    running = {(life.workload, life.life): life for life in before.running}
     changed: list[WorkloadLife] = []
-    for workload, pods in alive.items():
-        past, gpus = running.get(workload), sum(p.gpus for p in pods)
+    for named, pods in present(seen).items():
+        past = running.get(named)
+        life = past or _new_life(named, pods)
         bound = [p.bound_at or p.running_since or seen.at for p in pods if p.node is not None]
-        if past is not None and past.gpus >= gpus and (past.bound_at is not None or not bound):
-            continue  # nothing is new of it
-        life = past or _new_life(workload, pods, policy)
-        bound_at = life.bound_at or min(bound, default=None)
-        changed.append(replace(life, gpus=max(life.gpus, gpus), bound_at=bound_at))
+        newest = max(pods, key=lambda p: (p.created_at, p.name))
+        now = replace(
+            life,
+            owner=owner_of(newest.labels, policy.attribution),
+            priority_class=newest.priority_class,
+            gpus=max(life.gpus, sum(p.gpus for p in pods)),
+            bound_at=life.bound_at or min(bound, default=None),
+        )
+        if now != past:
+            changed.append(now)
     last = seen.at if continues(before, seen) else before.at or seen.at
-    return [*changed, *(_end(life, seen, last) for w, life in running.items() if w not in alive)]
+    return [*changed, *(_end(life, seen, last) for life in ended_of(before, seen))]
 
 
 def _end(life: WorkloadLife, seen: Seen, last: datetime) -> WorkloadLife:
     """*life* as it ended: as the pod of it that ended last did, where Kubernetes still shows it."""
-    shown = [e for e in seen.ended if e.workload == life.workload and (e.at or last) >= life.created_at]
+    shown = [
+        e
+        for e in seen.ended
+        if e.workload == life.workload and e.life in ("", life.life) and (e.at or last) >= life.created_at
+    ]
     final = max(shown, key=lambda e: (e.at or last, e.uid), default=None)
     at = min((final.at if final else None) or last, seen.at)
     return replace(life, ended_at=max(at, life.created_at), completed=final.succeeded if final else None)
 
 
-def _new_life(workload: str, pods: Sequence[Pod], policy: Policy) -> WorkloadLife:
+def _new_life(named: Named, pods: Sequence[Pod]) -> WorkloadLife:
     oldest = min(pods, key=lambda p: (p.created_at, p.name))
-    return WorkloadLife(
-        workload=workload,
-        namespace=oldest.namespace,
-        created_at=oldest.created_at,
-        owner=owner_of(oldest.labels, policy.attribution),
-        priority_class=oldest.priority_class,
-    )
+    workload, life = named
+    return WorkloadLife(workload=workload, life=life, namespace=oldest.namespace, created_at=oldest.created_at)

@@ -69,4 +69,4 @@ def a_pod(name: str = "train-0", *, gpus: int = 1, node: str | None = None, **ch
 
 def owned_by(kind: str, name: str = "owner", *, controller: bool = True) -> list[dict[str, Any]]:
     """Return ownerReferences with one owner."""
-    return [{"apiVersion": "v1", "kind": kind, "name": name, "controller": controller}]
+    return [{"apiVersion": "v1", "kind": kind, "name": name, "uid": f"uid-of-{kind}-{name}", "controller": controller}]

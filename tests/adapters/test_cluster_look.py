@@ -125,8 +125,9 @@ def test_pods_that_have_ended_are_asked_for_only_in_the_namespaces_named(
             workload="ml/Job/train",
             succeeded=True,
             at=datetime(2026, 11, 20, 10, 9, tzinfo=UTC),
+            life="uid-of-Job-train",
         ),
-        Ended(uid="uid-of-lone", workload="ml/Pod/lone", succeeded=False),
+        Ended(uid="uid-of-lone", workload="ml/Pod/lone", succeeded=False, life="uid-of-lone"),
     ]
     asked = httpserver.log[0][0].args["fieldSelector"]
     assert asked == "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"

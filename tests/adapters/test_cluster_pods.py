@@ -137,6 +137,7 @@ def test_a_pod_carries_what_decides_where_it_fits() -> None:
         Toleration(key="a", operator="Equal", value="b"),
     )
     assert (pod.owner, pod.daemon, pod.terminating, pod.gang) == ("Job/train", False, False, None)
+    assert pod.owner_uid == "uid-of-Job-train"
 
 
 def affinity(*terms: dict[str, Any]) -> dict[str, Any]:
@@ -253,7 +254,7 @@ def test_a_declared_gang_is_named_with_its_namespace(declared: dict[str, Any]) -
 def test_only_the_controller_counts_as_owner() -> None:
     pod = pod_from(a_pod(ownerReferences=owned_by("DaemonSet", controller=False)))
     assert pod is not None
-    assert (pod.owner, pod.daemon) == ("", False)
+    assert (pod.owner, pod.owner_uid, pod.daemon) == ("", "", False)
 
 
 def test_a_daemonsets_pod_and_a_leaving_pod_are_marked() -> None:

@@ -70,6 +70,15 @@ def test_a_paid_hour_under_way_can_still_be_used() -> None:
     assert found == {("held", "vision"): "0.32", ("ahead", ""): "0.97"}
 
 
+def test_on_the_clock_what_is_left_of_the_first_hour_is_counted_from_the_clock() -> None:
+    """Created at a quarter to and seen ten minutes later: five minutes are left, and nobody could have the first 45."""
+    hour = NOW.replace(minute=0, second=0, microsecond=0)
+    young = a_life(created_at=hour + 0.75 * HOUR, price_usd_per_hour=Decimal(6))
+    now = hour + timedelta(minutes=55)
+    found = in_brief(told(young, usage=[held(hours=1 / 6)], now=now, billing=Billing(anchor=Anchor.CLOCK)))
+    assert found == {("held", "vision"): "1.00", ("ahead", ""): "0.50", ("unallocated", ""): "4.50"}
+
+
 def test_the_rest_of_the_last_hour_of_a_node_that_is_gone_was_bought_for_nobody() -> None:
     gone = a_life(hours=1, gone_at=NOW - HOUR / 2)
     assert in_brief(told(gone, usage=[held(hours=0.5)])) == {("held", "vision"): "0.65", ("unallocated", ""): "0.64"}

@@ -164,6 +164,29 @@ def test_a_silent_kubernetes_stops_the_account_and_loses_no_time(store: Store) -
     assert seconds_of(life)["ml/Job/train"] == pytest.approx((life.now - bound_at).total_seconds(), abs=61)
 
 
+def test_an_instance_that_civo_leaves_out_for_a_while_costs_and_is_held_as_if_it_had_been_there(store: Store) -> None:
+    life = a_life(store)
+    life.submit(a_job(duration=5 * HOUR))
+    life.run(20 * MINUTE, tick=MINUTE)
+    [before] = store.node_lives(START)
+    cloud = life.cloud
+
+    def forgetful() -> Any:
+        return {name: replace(pool, instances=()) for name, pool in cloud.look().items()}
+
+    life.cloud = Wrapped(cloud, look=forgetful)  # type: ignore[assignment]
+    life.run(5 * MINUTE, tick=MINUTE)
+    assert store.node_lives(START)[0].gone_at is not None
+    life.cloud = cloud
+    life.run(40 * MINUTE, tick=MINUTE)
+    [after] = [x for x in store.node_lives(START) if x.instance == before.instance]
+    assert (after.created_at, after.price_usd_per_hour, after.gone_at) == (before.created_at, PRICE, None)
+    found = workloads(life)["ml/Job/train"]
+    assert found.bound_at is not None
+    assert found.ended_at is None
+    assert seconds_of(life) == {"ml/Job/train": pytest.approx((life.now - found.bound_at).total_seconds(), abs=61)}
+
+
 def test_without_dcgm_nothing_is_measured_and_nothing_is_idle(store: Store) -> None:
     life = a_life(store)
     life.world.faults.telemetry_gone = True

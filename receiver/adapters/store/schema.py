@@ -108,7 +108,7 @@ node_lives = Table(
     Column("seen_at", Moment),
     Column("kept_until", Moment),
     Column("kept_for", PlainText, nullable=False),
-    Column("gpus", Integer, nullable=False),
+    Column("gpus", Float, nullable=False),
     Column("changed_at", Moment, nullable=False),
     Index("node_lives_by_gone_at", "gone_at"),
     Index("node_lives_by_usable_at", "pool", "usable_at"),
@@ -161,6 +161,7 @@ usage = Table(  # what each workload held of each node, by the month in which th
     Column("month", PlainText, primary_key=True),
     Column("instance", PlainText, primary_key=True),
     Column("workload", PlainText, primary_key=True),
+    Column("life", PlainText, primary_key=True),
     Column("namespace", PlainText, nullable=False),
     Column("team", PlainText, primary_key=True),
     Column("project", PlainText, primary_key=True),
@@ -169,6 +170,7 @@ usage = Table(  # what each workload held of each node, by the month in which th
     Column("cost_center", PlainText, primary_key=True),
     Column("priority_class", PlainText, primary_key=True),
     Column("held", Float, nullable=False),
+    Column("node_seconds", Float),
     Column("measured", Float, nullable=False),
     Column("idle", Float, nullable=False),
     Column("busy", Float, nullable=False),
@@ -183,6 +185,7 @@ unwatched = Table(  # GPU-seconds of which nobody knows who held them
     Column("month", PlainText, primary_key=True),
     Column("instance", PlainText, primary_key=True),
     Column("seconds", Float, nullable=False),
+    Column("node_seconds", Float),
 )
 
 workload_lives = Table(
@@ -190,6 +193,7 @@ workload_lives = Table(
     metadata,
     Column("workload", PlainText, primary_key=True),
     Column("created_at", Moment, primary_key=True),
+    Column("life", PlainText, primary_key=True),
     Column("namespace", PlainText, nullable=False),
     Column("team", PlainText, nullable=False),
     Column("project", PlainText, nullable=False),
@@ -210,7 +214,15 @@ holdings = Table(  # the pods that held GPUs when usage was last accounted for
     Column("uid", PlainText, primary_key=True),
     Column("instance", PlainText, nullable=False),
     Column("workload", PlainText, nullable=False),
-    Column("gpus", Integer, nullable=False),
+    Column("gpus", Float, nullable=False),
+    Column("life", PlainText, nullable=False),
+    Column("team", PlainText, nullable=False),
+    Column("project", PlainText, nullable=False),
+    Column("workload_class", PlainText, nullable=False),
+    Column("environment", PlainText, nullable=False),
+    Column("cost_center", PlainText, nullable=False),
+    Column("priority_class", PlainText, nullable=False),
+    Column("until", Moment),
 )
 
 unit_counts = Table(  # what the queries of units of work last said of a month

@@ -20,7 +20,7 @@ from receiver.core.usage import Accounted, Accounting, Holding, Owner, Unwatched
 
 ACCOUNTED = "accounted"  # the mark up to which usage is in the ledger
 OWNER = tuple(Owner.__slots__)
-ADDED = ("held", "measured", "idle", "busy", "memory", "seconds")
+ADDED = ("held", "node_seconds", "measured", "idle", "busy", "memory", "seconds")
 HIGHEST = ("peak_engine", "peak_memory")
 RUNNING = select(workload_lives).where(workload_lives.c.ended_at.is_(None))
 
@@ -36,7 +36,7 @@ def accounted(connection: Connection) -> Accounted:
     running = connection.execute(RUNNING.order_by(workload_lives.c.workload)).mappings()
     return Accounted(
         at=standing(connection),
-        holdings=tuple(Holding(**row) for row in held),
+        holdings=tuple(_holding(row) for row in held),
         running=tuple(_life(row) for row in running),
     )
 
@@ -90,11 +90,11 @@ def node_lives_since(connection: Connection, since: datetime) -> tuple[NodeLife,
 
 def _hold(connection: Connection, wanted: tuple[Holding, ...]) -> None:
     """Let the table of holdings be *wanted*: a pod seldom changes, so only what differs is written."""
-    known = {row["uid"]: Holding(**row) for row in connection.execute(select(holdings)).mappings()}
+    known = {row["uid"]: _holding(row) for row in connection.execute(select(holdings)).mappings()}
     new = {holding.uid: holding for holding in wanted}
     gone = [{"of_uid": uid} for uid in known if uid not in new]
     _write(connection, delete(holdings).where(holdings.c.uid == bindparam("of_uid")), gone)
-    changed = [asdict(holding) for uid, holding in new.items() if known.get(uid) != holding]
+    changed = [_values(holding) for uid, holding in new.items() if known.get(uid) != holding]
     _write(connection, _upsert(connection.dialect.name, holdings), changed)
 
 
@@ -121,7 +121,7 @@ def _merged(old: Any, new: Any) -> Any:
     return new
 
 
-def _values(row: Usage | WorkloadLife) -> dict[str, Any]:
+def _values(row: Usage | WorkloadLife | Holding) -> dict[str, Any]:
     """Columns of a row whose owner is spread over columns of its own."""
     names = (name for name in type(row).__slots__ if name != "owner")
     return {name: getattr(row, name) for name in names} | {name: getattr(row.owner, name) for name in OWNER}
@@ -129,6 +129,10 @@ def _values(row: Usage | WorkloadLife) -> dict[str, Any]:
 
 def _owner(row: RowMapping) -> Owner:
     return Owner(**{name: row[name] for name in OWNER})
+
+
+def _holding(row: RowMapping) -> Holding:
+    return Holding(**{n: v for n, v in row.items() if n not in OWNER}, owner=_owner(row))
 
 
 def _life(row: RowMapping) -> WorkloadLife:

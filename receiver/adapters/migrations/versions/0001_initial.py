@@ -125,7 +125,7 @@ def _nodes() -> None:
         sa.Column("seen_at", TIME),
         sa.Column("kept_until", TIME),
         sa.Column("kept_for", sa.Text, nullable=False),
-        sa.Column("gpus", sa.Integer, nullable=False),
+        sa.Column("gpus", sa.Float, nullable=False),
         sa.Column("changed_at", TIME, nullable=False),
     )
     op.create_index("node_lives_by_gone_at", "node_lives", ["gone_at"])
@@ -185,8 +185,10 @@ def _usage() -> None:
         sa.Column("month", sa.Text, primary_key=True),
         sa.Column("instance", sa.Text, primary_key=True),
         sa.Column("workload", sa.Text, primary_key=True),
+        sa.Column("life", sa.Text, primary_key=True),
         *_whose(key=True),
         sa.Column("held", sa.Float, nullable=False),
+        sa.Column("node_seconds", sa.Float),
         sa.Column("measured", sa.Float, nullable=False),
         sa.Column("idle", sa.Float, nullable=False),
         sa.Column("busy", sa.Float, nullable=False),
@@ -199,11 +201,13 @@ def _usage() -> None:
         sa.Column("month", sa.Text, primary_key=True),
         sa.Column("instance", sa.Text, primary_key=True),
         sa.Column("seconds", sa.Float, nullable=False),
+        sa.Column("node_seconds", sa.Float),
     )
     op.create_table(
         "workload_lives",
         sa.Column("workload", sa.Text, primary_key=True),
         sa.Column("created_at", TIME, primary_key=True),
+        sa.Column("life", sa.Text, primary_key=True),
         *_whose(),
         sa.Column("gpus", sa.Integer, nullable=False),
         sa.Column("bound_at", TIME),
@@ -216,7 +220,10 @@ def _usage() -> None:
         sa.Column("uid", sa.Text, primary_key=True),
         sa.Column("instance", sa.Text, nullable=False),
         sa.Column("workload", sa.Text, nullable=False),
-        sa.Column("gpus", sa.Integer, nullable=False),
+        sa.Column("gpus", sa.Float, nullable=False),
+        sa.Column("life", sa.Text, nullable=False),
+        *_whose()[1:],
+        sa.Column("until", TIME),
     )
 
 
