@@ -5,16 +5,15 @@ pod that is still there held them all the time, also while nobody looked. Of a p
 counted as somebody saw, and what could have been held unseen is *unwatched*: neither used nor idle.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from receiver.core.activity import Sample, at_rest
+from receiver.core.activity import Measure, measure
 from receiver.core.budget import Month, month_of
 from receiver.core.cost import first_unit_from, unit_begin
 from receiver.core.holders import Holder, Seen, holders_in
 from receiver.core.memory import NodeLife
-from receiver.core.pods import Pod
 from receiver.core.policy import Policy
 from receiver.core.usage import Accounted, Accounting, Holding, Owner, Unwatched, Usage
 from receiver.core.workload_lives import changed_lives, continues, ended_of, life_of, owner_of, workload_of
@@ -47,18 +46,6 @@ class _Sums:
     measured: float = 0.0
     idle: float = 0.0
     busy: float = 0.0
-    memory: float = 0.0
-    peak_engine: float | None = None
-    peak_memory: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Measure:
-    """What samples say of a pod, as means over its GPUs: the share of them that was sampled, and of that the rest."""
-
-    share: float = 0.0
-    idle: float = 0.0
-    engine: float = 0.0
     memory: float = 0.0
     peak_engine: float | None = None
     peak_memory: float | None = None
@@ -140,14 +127,14 @@ def _add_up(sums: dict[_Whose, _Sums], before: Accounted, seen: Seen, policy: Po
             start = max(start, pod.bound_at or pod.running_since or seen.at)
         elif past.until is not None:
             start = past.until
-        measure = _measure(pod, seen.samples.get(pod.key, ()))
-        _add(sums, _holding(holder, policy), holder.life, (start, seen.at), measure, calendar)
+        found = measure(seen.samples.get(pod.key, ()), pod.gpus)
+        _add(sums, _holding(holder, policy), holder.life, (start, seen.at), found, calendar)
     ends = _Ends(before, seen)
     for uid, holding in old.items():
         gone_from = known.get(holding.instance)
         if uid not in bound and before.at is not None and gone_from is not None:
             span = (holding.until or before.at, ends(uid, holding))
-            _add(sums, holding, gone_from, span, _Measure(), calendar)
+            _add(sums, holding, gone_from, span, Measure(), calendar)
 
 
 def _take_back(sums: dict[_Whose, _Sums], before: Accounted, seen: Seen, policy: Policy) -> None:
@@ -158,7 +145,7 @@ def _take_back(sums: dict[_Whose, _Sums], before: Accounted, seen: Seen, policy:
         if life is not None and before.at is not None:
             until = min(holding.until or before.at, before.at)
             given_back = replace(holding, gpus=-holding.gpus)
-            _add(sums, given_back, replace(life, gone_at=None), (seen.at, until), _Measure(), calendar)
+            _add(sums, given_back, replace(life, gone_at=None), (seen.at, until), Measure(), calendar)
 
 
 def _holding(holder: Holder, policy: Policy) -> Holding:
@@ -214,27 +201,12 @@ class _Ends:
         return min(self._last, self._successors.get(holding.instance, self._last))
 
 
-def _measure(pod: Pod, samples: Sequence[Sample]) -> _Measure:
-    told = [(s, rest) for s in samples if (rest := at_rest(s)) is not None]
-    if not told or not pod.gpus:
-        return _Measure()
-    count = len(told)
-    return _Measure(
-        share=min(1.0, count / pod.gpus),
-        idle=sum(rest for _, rest in told) / count,
-        engine=sum(s.engine or 0.0 for s, _ in told) / count,
-        memory=sum(s.memory or 0.0 for s, _ in told) / count,
-        peak_engine=max(s.engine or 0.0 for s, _ in told),
-        peak_memory=max(s.peak_memory or 0.0 for s, _ in told),
-    )
-
-
 def _add(
     sums: dict[_Whose, _Sums],
     holding: Holding,
     life: NodeLife,
     span: tuple[datetime, datetime],
-    measure: _Measure,
+    did: Measure,
     calendar: _Calendar,
 ) -> None:
     """Add what *holding* held of *life* during *span*, while that lived, to the months in which it was paid for."""
@@ -245,15 +217,15 @@ def _add(
         whose = _Whose(month, life.instance, holding.workload, holding.life, holding.owner, holding.priority_class)
         found = sums.setdefault(whose, _Sums())
         held = holding.gpus * (until - since).total_seconds()
-        sampled = held * measure.share * min(1.0, SAMPLED.total_seconds() / whole)
+        sampled = held * did.share * min(1.0, SAMPLED.total_seconds() / whole)
         found.held += held
         found.node_seconds += held / offered
         found.measured += sampled
-        found.idle += sampled * measure.idle
-        found.busy += sampled * measure.engine
-        found.memory += sampled * measure.memory
-        found.peak_engine = _higher(found.peak_engine, measure.peak_engine)
-        found.peak_memory = _higher(found.peak_memory, measure.peak_memory)
+        found.idle += sampled * did.idle
+        found.busy += sampled * did.engine
+        found.memory += sampled * did.memory
+        found.peak_engine = _higher(found.peak_engine, did.peak_engine)
+        found.peak_memory = _higher(found.peak_memory, did.peak_memory)
 
 
 def _unwatched(

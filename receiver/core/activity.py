@@ -7,6 +7,7 @@ witness is enough to call a GPU in use, two are needed to call it quiet. :func:`
 and not used; nothing is removed by it, so it may call a GPU idle that does next to nothing.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -164,3 +165,35 @@ def _steady(course: Course) -> bool | None:
     if course.power > POWER_AT_REST:
         return False
     return None if course.power_floor is None else course.power - course.power_floor <= POWER_STEADY
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What samples say of a pod, as means over its GPUs: the *share* of them that was sampled, and of that the rest.
+
+    *idle* is the part at rest, *engine* and *memory* are means, *peak_engine* and *peak_memory* the highest of one GPU
+    (None without samples); all ratios 0-1.
+    """
+
+    share: float = 0.0
+    idle: float = 0.0
+    engine: float = 0.0
+    memory: float = 0.0
+    peak_engine: float | None = None
+    peak_memory: float | None = None
+
+
+def measure(samples: Iterable[Sample], devices: int) -> Measure:
+    """Return what *samples* say of a pod that holds so many *devices*."""
+    told = [(s, rest) for s in samples if (rest := at_rest(s)) is not None]
+    if not told or not devices:
+        return Measure()
+    count = len(told)
+    return Measure(
+        share=min(1.0, count / devices),
+        idle=sum(rest for _, rest in told) / count,
+        engine=sum(s.engine or 0.0 for s, _ in told) / count,
+        memory=sum(s.memory or 0.0 for s, _ in told) / count,
+        peak_engine=max(s.engine or 0.0 for s, _ in told),
+        peak_memory=max(s.peak_memory or 0.0 for s, _ in told),
+    )

@@ -7,10 +7,11 @@ from datetime import timedelta
 from receiver.core.accounting import SAMPLED
 from receiver.core.activity import at_rest
 from receiver.core.budget import month_of
+from receiver.core.holders import Seen
 from receiver.core.pods import Pod
 from receiver.core.policy import Policy
 from receiver.core.usage import Accounted
-from receiver.core.workload_lives import Seen, workload_of
+from receiver.core.workload_lives import workload_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

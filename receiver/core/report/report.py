@@ -193,7 +193,9 @@ def _widest(workloads: Iterable[WorkloadLife]) -> Mapping[str, int]:
 
 def _per_gpu_hour(lives: Iterable[NodeLife]) -> Mapping[str, Decimal]:
     """USD per GPU-hour by instance, at the price in force when the node was first seen."""
-    return {x.instance: x.price_usd_per_hour / x.gpus for x in lives if x.price_usd_per_hour is not None and x.gpus}
+    return {
+        x.instance: x.price_usd_per_hour / Decimal(x.gpus) for x in lives if x.price_usd_per_hour is not None and x.gpus
+    }
 
 
 def _prices_of_kinds(policy: Policy) -> Mapping[str, Decimal]:
