@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from receiver.core.activity import Use, judge
 from receiver.core.keep_until import kept
@@ -13,6 +14,18 @@ from receiver.core.policy import Policy, Pool
 from receiver.core.weights import gpus_of
 from receiver.ports import CloudPool, ClusterFacts, ClusterNode, Instance, TelemetryFacts
 
+SEEN = (
+    "gone_at",
+    "active_at",
+    "ready_at",
+    "usable_at",
+    "bound_at",
+    "running_at",
+    "idle_since",
+    "lost_at",
+    "unknown_since",
+    "seen_at",
+)
 AFTER_BUILDING = (Stage.BOOTING, Stage.INSTALLING, Stage.USABLE)
 # Where a node that was usable stands when it goes NotReady, loses its GPUs, or Civo says something new of it.
 LOST = (Stage.BOOTING, Stage.INSTALLING, Stage.BROKEN)
@@ -25,11 +38,17 @@ def lives_of(
     memory: Memory,
     policy: Policy,
     now: datetime,
+    *,
+    steady: bool = False,
 ) -> tuple[NodeLife, ...]:
-    """Bring the node lives of the ledger up to date with what Civo lists now."""
-    known = {life.instance: life for life in memory.lives}
+    """Bring the node lives of the ledger up to date with what Civo lists now.
+
+    Where the clock is *steady*, moments that lie ahead are corrected: they were noted under another one.
+    """
+    past = tuple(_believed(life, now) for life in memory.lives) if steady else memory.lives
+    known = {life.instance: life for life in past}
     if cloud is None:
-        return memory.lives
+        return past
     nodes = {n.instance: n for n in cluster.nodes} if cluster else {}
     held = by_node(cluster)
     active = {name for name, seen in telemetry.nodes.items() if judge(seen) is Use.ACTIVE} if telemetry else set()
@@ -48,16 +67,25 @@ def lives_of(
                     labels=nodes[instance.id].labels if instance.id in nodes else None,
                 )
                 life = _life(old, instance, pool, sight, now)
+                if steady:  # while it builds, Civo may leave this out: then it was noted by a clock that was ahead
+                    life = replace(life, created_at=min(life.created_at, instance.created_at))
                 until, kept_for = kept((life.kept_until, life.kept_for), sight.pods, policy.keep_until, now)
                 listed[instance.id] = replace(life, kept_until=until, kept_for=kept_for)
             elif old is not None:  # its pool left the configuration: it still costs what it cost
                 listed[instance.id] = replace(old, idle_since=None)
     gone = (
         life if life.gone_at else replace(life, gone_at=now, idle_since=None)
-        for life in memory.lives
+        for life in past
         if life.instance not in listed
     )
     return (*listed.values(), *(_priced(life, policy) for life in gone))
+
+
+def _believed(life: NodeLife, now: datetime) -> NodeLife:
+    """*life* without moments that lie ahead: a step saw them under a clock that was ahead. They were by now at the
+    latest, and what has ended goes on costing no longer."""
+    ahead: dict[str, Any] = {name: now for name in SEEN if (at := getattr(life, name)) is not None and at > now}
+    return replace(life, **ahead) if ahead else life
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

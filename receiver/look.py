@@ -21,10 +21,12 @@ from receiver.core.counts import drift, expected_count, why_removals_stop
 from receiver.core.demand import offer_of
 from receiver.core.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model import CordonedBy, Drift, Facts, Node, PoolState, Source, SourceState, Spend, Stage
+from receiver.core.overrides import Override
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import POOL_LABEL, Policy, Pool, Scope
 from receiver.core.seed import Seed
 from receiver.core.signals import signals_from, silenced_pools
+from receiver.core.steady import is_steady
 from receiver.core.unanswered import highest
 from receiver.lives import by_node, lives_of, stage_of
 from receiver.ports import (
@@ -67,8 +69,9 @@ class Looked:
 
     *works* are the pools of which a node has just become usable, *replaced* those whose removals Civo answers
     otherwise than by one node less, with the sentence that says how. *orphans* are open actions of pools that left
-    the configuration, *pods* every GPU pod of the cluster, those on nodes of no configured pool too.
-    *charged* is a new answer of Civo's on what it charged, *seed* what a month had cost before this store, where new.
+    the configuration, *resumed* overrides that go on although a step under a clock ahead had ended them, *pods* every
+    GPU pod of the cluster, those on nodes of no configured pool too. *charged* is a new answer of Civo's on what it
+    charged, *seed* what a month had cost before this store, where new. *steady* says that the clock can be believed.
     """
 
     facts: Facts
@@ -78,6 +81,8 @@ class Looked:
     drifts: Mapping[str, Drift] = field(default_factory=dict)
     replaced: Mapping[str, str] = field(default_factory=dict)
     orphans: tuple[Action, ...] = ()
+    resumed: tuple[Override, ...] = ()
+    steady: bool = False
     pods: tuple[Pod, ...] = ()
     charged: Charged | None = None
     seed: Seed | None = None
@@ -110,7 +115,10 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
     judge_prometheus(telemetry, states, now)
     judge_heartbeat(memory, policy, states, now)
 
-    lives = lives_of(cloud, cluster, telemetry, memory, policy, now)
+    last = sources.store.snapshot()
+    steady = is_steady(last[1] if last is not None else None, now)
+    resumed = memory.ran_out_early if steady else ()
+    lives = lives_of(cloud, cluster, telemetry, memory, policy, now, steady=steady)
     usd, unpriced = spend(lives, month.start, now, policy.billing)
     week, week_hours = last_week(lives, now, policy.billing)
     nodes_seen = cloud is not None
@@ -159,7 +167,7 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
         deliveries=memory.deliveries,
         charges=books.compared,
         unanswered=(*memory.unanswered, *(a for a in orphans if a.kind is ActionKind.GROW)),
-        overrides=memory.overrides,
+        overrides=(*memory.overrides, *resumed),
     )
     required = {p.id: cloud[p.id].required for p in policy.pools if p.id in cloud} if cloud is not None else {}
     before = {life.instance for life in memory.lives if life.usable_at is not None}
@@ -171,6 +179,8 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
         drifts={i: d for i, n in required.items() if (d := _drift(i, n, memory, now)) is not None},
         replaced=_replaced(pools, required, memory, now),
         orphans=orphans,
+        resumed=resumed,
+        steady=steady,
         pods=cluster.pods if cluster else (),
         charged=books.charged,
         seed=books.seed,

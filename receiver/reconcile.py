@@ -21,7 +21,7 @@ from receiver.core.policy import Policy
 from receiver.core.unanswered import UNSURE_FOR
 from receiver.events import tell_the_rest, tell_who_waits
 from receiver.keeping_out import keep_out, kept_out_before
-from receiver.look import Sources, look
+from receiver.look import Looked, Sources, look
 from receiver.ports import Store, TryLater, WontWork
 from receiver.shutdown import shut_down_idle
 from receiver.tend import dress_nodes, undo_orphaned_cordons
@@ -39,6 +39,7 @@ class Stepped:
     decisions: Mapping[str, Decision]
     reconsider_at: datetime | None
     failed_pools: tuple[str, ...] = ()  # where a bug was met; the others were served
+    steady: bool = False  # the clock can be believed with what is done once (`receiver.core.steady`)
 
 
 def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetime) -> Stepped:
@@ -54,7 +55,7 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     facts = _settle(looked.facts, store, policy, now)
     facts = _stop_removals(facts, looked.replaced, store, policy, now)
     _let_go_of_orphans(looked.orphans, policy, hands, store, now)
-    _end_overrides(facts, store, policy, now)
+    _end_overrides(looked, store, policy, now)
     facts = replace(facts, kept_out=kept_out_before(store.snapshot()))
     assignment = assign(facts, policy)
     decisions = decide_all(facts, assignment, policy)
@@ -100,6 +101,7 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
         decisions=decisions,
         reconsider_at=min((a for a in again if a > now), default=None),
         failed_pools=tuple(failed),
+        steady=looked.steady,
     )
 
 
@@ -173,9 +175,16 @@ def _let_go_of_orphans(orphans: Sequence[Action], policy: Policy, hands: Hands, 
         store.closed(action, outcome, None, tell.ended(action, outcome, None, policy, None))
 
 
-def _end_overrides(facts: Facts, store: Store, policy: Policy, now: datetime) -> None:
-    """Close the overrides whose time is over, and tell."""
-    for override in facts.overrides:
+def _end_overrides(looked: Looked, store: Store, policy: Policy, now: datetime) -> None:
+    """Close the overrides whose time is over, and tell; take that back where the clock was ahead then.
+
+    That is for good, so a single step under a clock ahead does not do it: by time alone they are over all the same.
+    """
+    if not looked.steady:
+        return
+    for override in looked.resumed:
+        store.resume_override(override.id, now, override_notices.goes_on(override, policy))
+    for override in looked.facts.overrides:
         if override.until <= now:
             store.end_override(override.id, override.until, None, override_notices.ran_out(override, policy))
 

@@ -30,7 +30,7 @@ def kept(before: Kept, pods: Iterable[Pod], allowed: KeepUntil, now: datetime) -
     here = {pod.key: honoured(pod, allowed, now) for pod in pods}
     wishes = {key: wish for key, wish in here.items() if wish is not None}
     until, key = before
-    if until is not None and until > now and key not in here:
+    if until is not None and key not in here:  # one that is over stays too: the clock may be ahead just now
         wishes[key] = until
     if not wishes:
         return None, ""

@@ -83,6 +83,7 @@ class Memory:
     heartbeat_at: datetime | None = None
     deliveries: tuple[int, ...] = ()  # remembered and not considered yet
     overrides: tuple[Override, ...] = ()  # that nobody has ended, in force or not
+    ran_out_early: tuple[Override, ...] = ()  # that a step ended whose clock was ahead: they go on
     budget_changes: tuple[BudgetChange, ...] = ()  # in force, whatever their month
     charged: Charged | None = None  # Civo's newest answer on what it charged
     unanswered: tuple[Action, ...] = ()  # growth that ended a moment ago, and Civo may have taken it on

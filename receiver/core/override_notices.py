@@ -39,6 +39,13 @@ def ran_out(override: Override, policy: Policy) -> Notice:
     return _notice(override, policy, "ran out", f"no longer {meaning(override)}", body)
 
 
+def goes_on(override: Override, policy: Policy) -> Notice:
+    """The notice that an override is in force again, which a step under a clock that was ahead had ended."""
+    body = f"A step ran under a clock that was ahead, and ended it. By {override.who}: {override.why}."
+    title = f"again {meaning(override)} until {override.until:%Y-%m-%d %H:%M} UTC"
+    return _notice(override, policy, "goes on", title, body, Severity.WARNING)
+
+
 def meaning(override: Override) -> str:
     """What it does, in a few words: ``pinned to 3 nodes``."""
     nodes = "" if override.nodes is None else some(override.nodes, "node")

@@ -28,6 +28,10 @@ class OverrideStore(Protocol):
         """End the override of that id, by somebody or because its time has come (None), and put *notice* into the
         outbox; False, and nothing is written, when there is none of that id or it has ended already."""
 
+    def resume_override(self, override: str, at: datetime, notice: Notice) -> bool:
+        """Take back that the override of that id ran out, and put *notice* into the outbox; False, and nothing is
+        written, when there is none of that id, it goes on, or somebody ended it."""
+
     def overrides(self, *, limit: int = 50) -> Sequence[StoredOverride]:
         """Return overrides, those that nobody ended first, then the newest first."""
 

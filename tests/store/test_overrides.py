@@ -58,6 +58,24 @@ def test_one_is_ended_and_told_once(store: SqlStore) -> None:
     assert len(store.notices_due(after(hours=3))) == 2
 
 
+def test_one_that_ran_out_too_early_goes_on_once_and_that_is_told(store: SqlStore) -> None:
+    store.set_override(override(), SET)
+    assert not store.resume_override("o", NOW, notice("override:o", "goes on"))
+    store.end_override("o", after(hours=2), None, ENDED)
+    assert store.memory(after(hours=2), NOW).ran_out_early == ()
+    assert store.memory(after(hours=1), NOW).ran_out_early == (override(),)
+    assert store.resume_override("o", after(hours=1), notice("override:o", "goes on"))
+    assert store.override("o") == StoredOverride(override=override())
+    assert len(store.notices_due(after(hours=1))) == 3
+
+
+def test_one_that_somebody_ended_does_not_go_on(store: SqlStore) -> None:
+    store.set_override(override(), SET)
+    store.end_override("o", after(hours=1), "bob", ENDED)
+    assert store.memory(after(hours=1), NOW).ran_out_early == ()
+    assert not store.resume_override("o", after(hours=1), notice("override:o", "goes on"))
+
+
 def test_one_that_nobody_set_cannot_be_ended_and_nothing_is_told(store: SqlStore) -> None:
     assert not store.end_override("o", NOW, "bob", ENDED)
     assert store.override("o") is None

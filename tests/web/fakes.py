@@ -133,6 +133,15 @@ class FakeStore:
         self.notices.append(notice)
         return True
 
+    def resume_override(self, override: str, at: datetime, notice: Notice) -> bool:
+        self._called("resume_override")
+        kept = self.kept_overrides.get(override)
+        if kept is None or kept.ended_at is None or kept.ended_by is not None:
+            return False
+        self.kept_overrides[override] = replace(kept, ended_at=None)
+        self.notices.append(notice)
+        return True
+
     def overrides(self, *, limit: int = 50) -> Sequence[StoredOverride]:
         self._called("overrides")
         return sorted(self.kept_overrides.values(), key=lambda s: s.override.at, reverse=True)[:limit]

@@ -28,7 +28,7 @@ LAST = (
 OPEN = select(actions).where(actions.c.closed_at.is_(None))
 CLOSED_SINCE = select(
     actions.c.kind, actions.c.outcome, actions.c.from_count, actions.c.to_count, actions.c.victims
-).where(actions.c.closed_at > bindparam("since", type_=Moment))
+).where(actions.c.closed_at > bindparam("since", type_=Moment), actions.c.closed_at <= bindparam("until", type_=Moment))
 
 ENDED_GROWTH = (
     select(actions)
@@ -155,13 +155,13 @@ def open_actions(connection: Connection) -> dict[str, Action]:
     return {row["pool"]: rows.action(row).action for row in connection.execute(OPEN).mappings()}
 
 
-def changed_since(connection: Connection, since: datetime) -> tuple[int, int]:
-    """Return how many nodes were asked for and how many removed by the actions closed after *since*.
+def changed_since(connection: Connection, since: datetime, until: datetime) -> tuple[int, int]:
+    """Return how many nodes were asked for and how many removed by the actions closed from *since* to *until*.
 
     Growth counts if it was confirmed; a removal counts however its action ended, because the node is gone.
     """
     grown = removed = 0
-    for row in connection.execute(CLOSED_SINCE, {"since": since}):
+    for row in connection.execute(CLOSED_SINCE, {"since": since, "until": until}):
         if row.kind == ActionKind.RETIRE:
             removed += sum(rows.victim(v).stage in REMOVED for v in row.victims)
         elif row.outcome == OutcomeKind.CONFIRMED:

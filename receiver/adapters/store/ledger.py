@@ -9,7 +9,7 @@ from receiver.adapters.store.budget_changes import in_force
 from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.decisions import changed_since, open_actions, unanswered
 from receiver.adapters.store.inbox import not_considered
-from receiver.adapters.store.overrides import not_ended
+from receiver.adapters.store.overrides import not_ended, ran_out_early
 from receiver.adapters.store.schema import drifts, node_lives, pools
 from receiver.adapters.store.totals import HEARTBEAT, marked
 from receiver.core.actions import Action
@@ -37,7 +37,7 @@ def memory(connection: Connection, now: datetime, since: datetime) -> Memory:
     under_way = open_actions(connection)
     known = {row["pool"]: row for row in connection.execute(POOLS).mappings()}
     drifted = _drifts(connection, now)
-    grown, removed = changed_since(connection, now - HOUR)
+    grown, removed = changed_since(connection, now - HOUR, now + HOUR)  # further ahead: under a wrong clock
     lives = connection.execute(LIVES, {"since": since}).all()
     return Memory(
         pools={
@@ -50,6 +50,7 @@ def memory(connection: Connection, now: datetime, since: datetime) -> Memory:
         heartbeat_at=marked(connection, HEARTBEAT),
         deliveries=not_considered(connection),
         overrides=not_ended(connection),
+        ran_out_early=ran_out_early(connection, now),
         budget_changes=in_force(connection),
         unanswered=unanswered(connection, now),
     )

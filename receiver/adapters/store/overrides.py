@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, RowMapping, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, select, update
 from sqlalchemy import insert as plain_insert
 
 from receiver.adapters.store import notices
+from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import Database
 from receiver.adapters.store.schema import overrides
 from receiver.core.overrides import Override, OverrideKind
@@ -15,10 +16,22 @@ from receiver.ports import StoredOverride
 
 NOT_ENDED = select(overrides).where(overrides.c.ended_at.is_(None)).order_by(overrides.c.at, overrides.c.id)
 
+RAN_OUT = overrides.c.ended_at.is_not(None), overrides.c.ended_by.is_(None)
+RAN_OUT_EARLY = (
+    select(overrides)
+    .where(*RAN_OUT, overrides.c.until > bindparam("now", type_=Moment))
+    .order_by(overrides.c.at, overrides.c.id)
+)
+
 
 def not_ended(connection: Connection) -> tuple[Override, ...]:
     """Return those that nobody has ended, the oldest first: a step decides by time which of them are in force."""
     return tuple(_stored(row).override for row in connection.execute(NOT_ENDED).mappings())
+
+
+def ran_out_early(connection: Connection, now: datetime) -> tuple[Override, ...]:
+    """Return those that ended by themselves although their time is not over: a step ran under a clock ahead."""
+    return tuple(_stored(row).override for row in connection.execute(RAN_OUT_EARLY, {"now": now}).mappings())
 
 
 class SqlOverrides:
@@ -38,6 +51,17 @@ class SqlOverrides:
         going_on = overrides.c.id == override, overrides.c.ended_at.is_(None)
         with self._database.write() as connection:
             found = connection.execute(update(overrides).where(*going_on).values(ended_at=at, ended_by=by))
+            if found.rowcount != 1:
+                return False
+            notices.say(connection, notice, at)
+        return True
+
+    def resume_override(self, override: str, at: datetime, notice: Notice) -> bool:
+        """See OverrideStore."""
+        with self._database.write() as connection:
+            found = connection.execute(
+                update(overrides).where(overrides.c.id == override, *RAN_OUT).values(ended_at=None)
+            )
             if found.rowcount != 1:
                 return False
             notices.say(connection, notice, at)
