@@ -80,7 +80,7 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     store = open_store(database)
     instruments = Instruments()
     writer = WriterLock(database)
-    sources, hands_cloud, hands_cluster = _open_ports(settings, store, writer)
+    sources, hands_cloud, hands_cluster = _open_ports(settings, store, writer, instruments)
     hands = Hands(cloud=hands_cloud, cluster=hands_cluster, may_write=writer.held)
     month_end = MonthEnd(store, sources.telemetry, settings.policy)
     pruned_at = clock.now()
@@ -137,7 +137,9 @@ def load_app() -> Flask:
         raise AppImportError(f"cannot start: {error}") from None
 
 
-def _open_ports(settings: Settings, store: SqlStore, writer: WriterLock) -> tuple[Sources, Cloud, Cluster | None]:
+def _open_ports(
+    settings: Settings, store: SqlStore, writer: WriterLock, instruments: Instruments
+) -> tuple[Sources, Cloud, Cluster | None]:
     """Open every source, and what may be written to: in observe mode writes become sentences.
 
     Civo's adapter asks once more right before it writes: it reads the count again first, and while Civo
@@ -156,6 +158,7 @@ def _open_ports(settings: Settings, store: SqlStore, writer: WriterLock) -> tupl
             region=told.civo_region,
             cluster_id=told.civo_cluster_id,
             before_write=still_the_writer,
+            ended=instruments.civo.ended,
         )
     except ValueError as error:  # a key or an id that cannot be sent; the message names the variable
         raise WontWork(str(error), code="configuration") from None

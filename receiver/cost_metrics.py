@@ -9,9 +9,10 @@ from receiver.core.accounting import EVERY
 from receiver.core.attribution import By, Line, Part, Share, key_of, lines
 from receiver.core.budget import month_of
 from receiver.core.policy import Policy
+from receiver.core.report.always_on import always_on
 from receiver.costs import costs_of, told_by
 from receiver.families import Row, gauge
-from receiver.ports import UsageStore
+from receiver.ports import Store
 
 MOST_SERIES = 50  # of each family's teams, namespaces, workloads and so on have a series: the dearest ones
 OTHERS = "(other)"  # no label value and no name in Kubernetes has parentheses
@@ -29,7 +30,7 @@ class CostFamilies:
     """The families of `cost_families`, worked out once a minute: usage is not accounted for more often, and a month of
     thousands of nodes takes a second to share out."""
 
-    def __init__(self, store: UsageStore, policy: Policy) -> None:
+    def __init__(self, store: Store, policy: Policy) -> None:
         self._store, self._policy = store, policy
         self._told: tuple[datetime, tuple[Metric, ...]] | None = None
 
@@ -41,7 +42,7 @@ class CostFamilies:
         return told[1]
 
 
-def cost_families(store: UsageStore, policy: Policy, now: datetime) -> Iterator[Metric]:
+def cost_families(store: Store, policy: Policy, now: datetime) -> Iterator[Metric]:
     """Yield this month's costs so far. Each family but the GPU-seconds adds up to what the ledger says of its part.
 
     Only the dearest have series of their own, and a workload only while it runs; the rest is ``(other)``.
@@ -75,6 +76,11 @@ def cost_families(store: UsageStore, policy: Policy, now: datetime) -> Iterator[
     rows = [((key.partition("/")[0] if key != OTHERS else "", *row[0]), row[1]) for key, row in _named(workloads)]
     text = "USD of what a workload that runs has held this month."
     yield gauge("cost_workload_usd", text, rows, "workload_namespace", "workload")
+    compared = always_on(store.node_lives(month.start), policy, month, now, store.watched())
+    text = "USD of this month had every pool been at its peak for as long as it was watched."
+    yield gauge("always_on_usd", text, [((), float(compared.usd))])
+    text = "USD that the same pools did cost in the same time."
+    yield gauge("always_on_spent_usd", text, [((), float(compared.spent_usd))])
 
 
 def _held(found: tuple[Line, ...]) -> list[Line]:

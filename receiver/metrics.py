@@ -13,6 +13,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from receiver.budget_metrics import budgets
+from receiver.civo_metrics import CivoCalls
 from receiver.core import stages
 from receiver.core.actions import ActionKind, Change, OutcomeKind
 from receiver.core.model import SignalAction
@@ -20,6 +21,7 @@ from receiver.core.overrides import OverrideKind
 from receiver.core.policy import Policy, Pool
 from receiver.cost_metrics import CostFamilies
 from receiver.families import PREFIX, Row, counter, filled, gauge, histogram, moment, number
+from receiver.pool_metrics import holding
 from receiver.ports import Clock, Store, TryLater, WontWork
 
 MODES = ("act", "observe")
@@ -42,6 +44,7 @@ class Instruments(Collector):
         self._steps = Counter(f"{PREFIX}_loop_steps", "Steps of the loop, failed ones included.", registry=None)
         self._errors = Counter(f"{PREFIX}_loop_errors", "Steps of the loop that failed.", registry=None)
         self._step_seconds = _timings("loop_step_seconds", "Duration of a step of the loop, in seconds.", STEP_BUCKETS)
+        self.civo = CivoCalls()
         for code in WEBHOOK_CODES:
             self._requests.labels(code=str(code))
 
@@ -49,6 +52,7 @@ class Instruments(Collector):
         """Yield every family once."""
         for metric in (self._requests, self._request_seconds, self._steps, self._errors, self._step_seconds):
             yield from metric.collect()
+        yield from self.civo.collect()
 
     def webhook_answered(self, code: int, seconds: float) -> None:
         """Count one answer with its HTTP status *code* and how long it took in seconds."""
@@ -167,6 +171,7 @@ class StoreCollector(Collector):
         yield gauge("override_active", text, said, "pool", "kind")
         yield gauge("pool_backoff", "Whether a pool backs off after failures (1).", away, "pool")
         yield _waits_until(known)
+        yield from holding(known)
 
     def _open_actions(self, picture: Mapping[str, Any], counts: Mapping[str, Any]) -> Iterator[Metric]:
         """The age of open actions: from the totals, which are younger than the picture, where they tell."""
@@ -224,6 +229,9 @@ class StoreCollector(Collector):
             yield counter("deliveries", "Webhook deliveries kept.", [((), total)])
         notices = filled(counts.get("notices"), [(state,) for state in NOTICE_STATES])
         yield gauge("notices", "Notices in the outbox by state.", notices, "state")
+        since = moment(counts.get("oldest_notice_at"))
+        age = max(0.0, (self._clock.now() - since).total_seconds()) if since else 0.0
+        yield gauge("notices_oldest_seconds", "Age of the oldest pending notice; 0 when none is.", [((), age)])
 
 
 def installed_version() -> str:

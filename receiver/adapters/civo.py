@@ -7,6 +7,7 @@ and the answers (they carry passwords and a kubeconfig) out of every message.
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from time import monotonic
 from typing import NoReturn
 
 import requests
@@ -41,6 +42,7 @@ class CivoCloud:
 
     *timeouts* are (connect, read) seconds. *before_write* is called right before each PUT and DELETE, after
     the reads that precede it, which may have taken long; what it raises stops the write and is passed on.
+    *ended* is told of each call: method, outcome (``ok``, ``try_later`` or ``wont_work``), seconds.
     Raises ValueError for a key or id that cannot be sent.
     """
 
@@ -53,6 +55,7 @@ class CivoCloud:
         session: requests.Session | None = None,
         timeouts: tuple[float, float] = (5, 30),
         before_write: Callable[[], None] | None = None,
+        ended: Callable[[str, str, float], None] | None = None,
     ) -> None:
         self.region = region
         self.cluster_id = cluster_id.strip()
@@ -65,6 +68,7 @@ class CivoCloud:
         self._session = session or quick_session()
         self._timeouts = timeouts
         self._before_write = before_write
+        self._ended = ended
         self._clock = SystemClock()
 
     def __repr__(self) -> str:
@@ -173,6 +177,21 @@ class CivoCloud:
         """
         if method != "GET" and self._before_write is not None:
             self._before_write()
+        began, outcome = monotonic(), "try_later"
+        try:
+            answer = self._asked(method, path, doing, body, query)
+            outcome = "ok"
+            return answer
+        except WontWork:
+            outcome = "wont_work"
+            raise
+        finally:
+            if self._ended is not None:
+                self._ended(method, outcome, monotonic() - began)
+
+    def _asked(
+        self, method: str, path: str, doing: str, body: dict[str, object] | None, query: Mapping[str, str] | None
+    ) -> object:
         try:
             response = self._session.request(
                 method,

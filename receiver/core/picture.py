@@ -14,7 +14,7 @@ from receiver.core.explain import Explanation, explain
 from receiver.core.model import ON_ITS_WAY, Backoff, Facts, Node, PoolState, Source, Stage
 from receiver.core.overrides import Override
 from receiver.core.policy import Policy, Pool
-from receiver.core.tell import why
+from receiver.core.tell import SPEAKS_UP, why
 from receiver.core.waits import Wait, waits
 
 A_DAY = timedelta(days=1)
@@ -110,6 +110,7 @@ def _pool(
         "utilization_high": pool.utilization_high,
         "utilization_low": pool.utilization_low,
         "because": why(decision),
+        "held_by": [r.rule for r in decision.reasons if r.verdict in SPEAKS_UP],
         "verdict": decision.change.value,
         "decision": number,
         "reconsider_at": _when(decision.reconsider_at),

@@ -268,13 +268,11 @@ def _invariants() -> tuple[Panel, ...]:
             },
         ),
         table(
-            "What settled the last decision",
-            "The rule that had the last word on each pool in the last step. A rule that holds is a refusal: its "
-            "reason is on the pool's page and in docs/guardrails.md.",
-            Target(
-                expr=told(f"max by (pool, rule, verdict) ({of('gpu_autoscaler_pool_settled_by', POOL)})"), table=True
-            ),
+            "What held the last decision",
+            "The rules that took something from each pool's last decision: refusals. Why stands on the pool's page; "
+            "what each rule is for, in docs/guardrails.md.",
+            Target(expr=told(f"max by (pool, rule) ({of('gpu_autoscaler_pool_held_by', POOL)})"), table=True),
             unit="short",
-            columns={"pool_name": "Pool", "verdict": "Verdict", "rule": "Rule"},
+            columns={"pool_name": "Pool", "rule": "Rule"},
         ),
     )

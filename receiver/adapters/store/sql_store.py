@@ -284,7 +284,8 @@ class SqlStore(SqlUsage, SqlOverrides, SqlBudgets, SqlReports):
 
         ``deliveries``: n · ``alerts_by_action``: {action: n}, unknown actions as ``other`` ·
         ``decisions``: {(pool, change): n} · ``actions``: {(pool, kind, outcome): n}, closed ones ·
-        ``notices``: {"pending" | "sent" | "failed": n}, failed are those given up · ``drifts``: {pool: n} ·
+        ``notices``: {"pending" | "sent" | "failed": n}, failed are those given up · ``oldest_notice_at``:
+        datetime or None, of those pending · ``drifts``: {pool: n} ·
         ``provision_buckets``: {(pool, stage, bucket): n}, each node in its smallest bucket alone, and
         ``provision_milliseconds``: {(pool, stage): sum} (`receiver.core.stages` names both) · ``open_actions``:
         {pool: opened_at} · ``last_delivery_at``, ``heartbeat_at``: datetime or None.

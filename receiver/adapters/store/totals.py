@@ -46,7 +46,8 @@ def counts(connection: Connection) -> Mapping[str, Any]:
     for row in connection.execute(select(totals)).mappings():
         found.setdefault(row["name"], {})[tuple(row["labels"])] = row["total"]
     alerts = {labels[0]: total for labels, total in found.get("alerts", {}).items()}
-    waiting = select(func.count()).where(outbox.c.sent_at.is_(None), outbox.c.given_up_at.is_(None))
+    pending = outbox.c.sent_at.is_(None), outbox.c.given_up_at.is_(None)
+    waiting, oldest = connection.execute(select(func.count(), func.min(outbox.c.created_at)).where(*pending)).one()
     notices = {labels[0]: total for labels, total in found.get("notices", {}).items()}
     under_way = select(actions.c.pool, actions.c.opened_at).where(actions.c.closed_at.is_(None))
     return {
@@ -54,7 +55,8 @@ def counts(connection: Connection) -> Mapping[str, Any]:
         "alerts_by_action": alerts,
         "decisions": found.get("decisions", {}),
         "actions": found.get("actions", {}),
-        "notices": {"sent": 0, "failed": 0, **notices, "pending": connection.execute(waiting).scalar_one()},
+        "notices": {"sent": 0, "failed": 0, **notices, "pending": waiting},
+        "oldest_notice_at": oldest,
         "drifts": {labels[0]: total for labels, total in found.get("drifts", {}).items()},
         PROVISION_BUCKETS: found.get(PROVISION_BUCKETS, {}),
         PROVISION_MILLISECONDS: found.get(PROVISION_MILLISECONDS, {}),
