@@ -18,11 +18,13 @@ from receiver.core import stages
 from receiver.core.actions import ActionKind, Change, OutcomeKind
 from receiver.core.model import SignalAction
 from receiver.core.overrides import OverrideKind
-from receiver.core.policy import Policy, Pool
+from receiver.core.policy import Policy
 from receiver.cost_metrics import CostFamilies
 from receiver.families import PREFIX, Row, counter, filled, gauge, histogram, moment, number
+from receiver.policy_metrics import thresholds
 from receiver.pool_metrics import holding
 from receiver.ports import Clock, Store, TryLater, WontWork
+from receiver.wait_metrics import waiting
 
 MODES = ("act", "observe")
 NODE_STATES = ("required", "ready", "building", "busy", "idle", "unknown")
@@ -123,10 +125,7 @@ class StoreCollector(Collector):
         for pool in pools:
             info.add_metric([pool.id, pool.name, pool.size], 1)
         yield info
-        high = [((p.id,), p.utilization_high) for p in pools]
-        low = [((p.id,), p.utilization_low) for p in pools]
-        yield gauge("policy_utilization_high_ratio", "Utilization above which a pool is kept (0-1).", high, "pool")
-        yield gauge("policy_utilization_low_ratio", "Utilization below which a pool may shrink (0-1).", low, "pool")
+        yield from thresholds(self._policy)
         prices = [((p.id,), float(p.price_usd_per_hour)) for p in pools if p.price_usd_per_hour is not None]
         yield gauge("pool_node_price_usd_per_hour", "Price of a node-hour in USD; absent when unknown.", prices, "pool")
         if self._mode is not None:
@@ -164,14 +163,12 @@ class StoreCollector(Collector):
         most = [((p.id,), _or(high, p.max_nodes)) for p, _, high in bounds]
         yield gauge("pool_nodes_min", "Fewest nodes that policy and windows ask for now.", least, "pool")
         yield gauge("pool_nodes_max", "Most nodes that policy and windows allow now.", most, "pool")
-        away = [((p.id,), float(any(w.get("kind") == "backoff" for w in _waits(entry)))) for p, entry in known if entry]
         spoken = {p.id: {str(o.get("kind")) for o in entry.get("overrides") or ()} for p, entry in known if entry}
         said = [((pool, k.value), float(k.value in kinds)) for pool, kinds in spoken.items() for k in OverrideKind]
         text = "Whether an override of this kind is in force for a pool (1) or not (0)."
         yield gauge("override_active", text, said, "pool", "kind")
-        yield gauge("pool_backoff", "Whether a pool backs off after failures (1).", away, "pool")
-        yield _waits_until(known)
         yield from holding(known)
+        yield from waiting(known, self._clock.now())
 
     def _open_actions(self, picture: Mapping[str, Any], counts: Mapping[str, Any]) -> Iterator[Metric]:
         """The age of open actions: from the totals, which are younger than the picture, where they tell."""
@@ -271,23 +268,6 @@ def _provisioning(ids: Sequence[str], counts: Mapping[str, Any]) -> Metric:
     buckets = counts.get("provision_buckets", {})
     text = "How long the stages of provisioning a node took, in seconds."
     return histogram("provision_seconds", text, known, stages.BUCKETS, buckets, sums, "pool", "stage")
-
-
-def _waits(entry: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    return entry.get("waits") or ()
-
-
-def _waits_until(known: Iterable[tuple[Pool, Mapping[str, Any]]]) -> Metric:
-    """The latest end of what holds each direction of a pool for a while; nothing where nothing does."""
-    latest: dict[tuple[str, str, str], float] = {}
-    for pool, entry in known:
-        for wait in _waits(entry):
-            labels = (pool.id, str(wait.get("direction")), str(wait.get("kind")))
-            until = moment(wait.get("until"))
-            if until is not None:
-                latest[labels] = max(latest.get(labels, 0.0), until.timestamp())
-    text = "When a cooldown or back-off of a pool ends (Unix seconds); absent when none holds."
-    return gauge("pool_wait_until_timestamp_seconds", text, latest.items(), "pool", "direction", "kind")
 
 
 def _sources_up(rows: Iterable[Row]) -> Metric:

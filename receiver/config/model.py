@@ -31,7 +31,7 @@ from receiver.config.fields import (
 )
 from receiver.config.reports import ReportsSpec
 from receiver.config.schedule import WindowSpec
-from receiver.core.policy import Anchor, Fallback, Rounding
+from receiver.core.policy import QUEUE_WAIT, Anchor, Fallback, Rounding
 
 
 class Mode(StrEnum):
@@ -241,6 +241,8 @@ class Configuration(Section):
     unknown_after: LongerThanZero = timedelta(minutes=15)
     kueue: Kueue = Kueue()
     volcano: Volcano = Volcano()
+    queue_wait: dict[ObjectName, LongerThanZero] = Field(default_factory=lambda: dict(QUEUE_WAIT))
+    idle_cost_usd_per_hour: Money = Decimal(5)
     idle_shutdown: IdleShutdown = IdleShutdown()
     keep_until: KeepUntilSpec = KeepUntilSpec()
     overrides: OverridesSpec = OverridesSpec()

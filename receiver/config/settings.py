@@ -147,6 +147,8 @@ def _policy(configuration: Configuration, prices: Prices) -> Policy:
         gpu_kinds={size: price.kind for size, price in prices.sizes.items() if price.kind},
         reports=configuration.reports.policy(),
         gpu_prices=per_gpu_hour(prices),
+        queue_wait=dict(configuration.queue_wait),
+        idle_cost_usd_per_hour=configuration.idle_cost_usd_per_hour,
     )
 
 

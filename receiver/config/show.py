@@ -10,7 +10,7 @@ from receiver.config.model import PoolSpec
 from receiver.config.reports import ReportsSpec
 from receiver.config.schedule import MONTHS, WEEKDAYS, WindowSpec
 from receiver.config.settings import FileSettings
-from receiver.core.policy import Pool
+from receiver.core.policy import QUEUE_WAIT, Pool
 
 
 def describe(settings: FileSettings) -> Iterator[str]:
@@ -34,6 +34,9 @@ def describe(settings: FileSettings) -> Iterator[str]:
             yield f"  hold     new work is kept out of {where}"
         if budget.spent_usd_stated is not None:
             yield f"  stated   {budget.spent_usd_stated.month} had cost {budget.spent_usd_stated.usd} USD"
+    if configuration.queue_wait != QUEUE_WAIT:
+        waits = ", ".join(f"{name} {spell_duration(wait)}" for name, wait in configuration.queue_wait.items())
+        yield f"told when a GPU pod waits longer than {waits or 'the default of the rules'}"
     yield from _reports(configuration.reports)
     yield "prices " + ", then ".join(settings.prices.origins)
     for spec, pool in zip(configuration.pools, settings.policy.pools, strict=True):

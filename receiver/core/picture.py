@@ -14,6 +14,7 @@ from receiver.core.explain import Explanation, explain
 from receiver.core.model import ON_ITS_WAY, Backoff, Facts, Node, PoolState, Source, Stage
 from receiver.core.overrides import Override
 from receiver.core.policy import Policy, Pool
+from receiver.core.provisioning import awaited_since
 from receiver.core.tell import SPEAKS_UP, why
 from receiver.core.waits import Wait, waits
 
@@ -116,6 +117,7 @@ def _pool(
         "reconsider_at": _when(decision.reconsider_at),
         "waits": [_wait(w) for w in waits(pool, state, policy, facts.at)],
         "provisioning": None if state.provisioning is None else _backoff(state.provisioning),
+        "awaited_since": _when(awaited_since(state)) if known else None,
         "ready_in_seconds": None if state.ready_in is None else state.ready_in.total_seconds(),
         "uncounted": state.uncounted,
         "drifts": sum(facts.at - d.at < A_DAY for d in state.drifts),

@@ -9,6 +9,7 @@ from enum import StrEnum
 from receiver.core.report.policy import ReportPolicy
 from receiver.core.windows import Window
 
+QUEUE_WAIT: Mapping[str, timedelta] = {"production": timedelta(minutes=10), "research": timedelta(hours=2)}
 POOL_LABEL = "kubernetes.civo.com/civo-node-pool"  # Civo's node agent sets it to the pool's id
 
 
@@ -223,7 +224,8 @@ class Policy:
     how long after the notice an idle workload that consented is scaled to zero. *gpu_kinds* names the kind of GPU by
     Civo size, as the price files do, *gpu_prices* the lowest listed price of a GPU-hour of each kind in USD.
     *charge_prices* are the prices of the account's charges by code; of the pools' sizes the pools say it.
-    *longest_override* is how far ahead the end of an override may lie.
+    *longest_override* is how far ahead the end of an override may lie. *queue_wait* is how long a GPU pod of a
+    priority class may wait, *idle_cost_usd_per_hour* what idle GPUs may cost, before people are told.
     """
 
     pools: tuple[Pool, ...]
@@ -241,6 +243,8 @@ class Policy:
     reports: ReportPolicy = field(default_factory=ReportPolicy)
     gpu_prices: Mapping[str, Decimal] = field(default_factory=dict)
     charge_prices: Mapping[str, ChargePrice] = field(default_factory=dict)
+    queue_wait: Mapping[str, timedelta] = field(default_factory=lambda: dict(QUEUE_WAIT))
+    idle_cost_usd_per_hour: Decimal = Decimal(5)
 
     @property
     def timezone(self) -> str:

@@ -38,6 +38,15 @@ def lost_nodes(pool: Pool, state: PoolState, now: datetime) -> tuple[Node, ...]:
     return tuple(n for n in broken if n.lost_at is not None and now - n.lost_at > pool.provision_timeout)
 
 
+def awaited_since(state: PoolState) -> datetime | None:
+    """Since when the pool waits for its oldest node on the way, or for nodes that Civo does not list; None for none."""
+    coming = [n for n in state.living if not n.was_usable and (n.stage in ON_ITS_WAY or n.stage is Stage.BROKEN)]
+    since = [n.watched_since for n in coming]
+    if state.unlisted > 0 and state.required_since is not None:
+        since.append(state.required_since)
+    return min(since, default=None)
+
+
 def stuck_on_the_way(pool: Pool, state: PoolState, now: datetime) -> tuple[str, ...]:
     """Names of the nodes that did not become usable in time, or came up broken, and the ones Civo never built."""
     late = [n.name for n in stuck_nodes(pool, state, now)]

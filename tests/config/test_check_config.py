@@ -62,6 +62,13 @@ def test_an_amount_that_was_stated_is_shown(tmp_path: Path) -> None:
     assert "  stated   2026-11 had cost 1200 USD" in run("check-config", str(file)).stdout.splitlines()
 
 
+def test_waits_that_differ_from_the_usual_are_shown(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    pool = "{name: l40s, civo_pool_id: 5f3c, size: s, resources: {nvidia.com/gpu: 1}, max_nodes: 8}"
+    file.write_text(f"queue_wait: {{serving: 90s, batch: 1d}}\npools: [{pool}]\n")
+    assert "told when a GPU pod waits longer than serving 1m30s, batch 24h" in run("check-config", str(file)).stdout
+
+
 def test_warnings_are_printed_and_do_not_fail(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(one_pool(top="").replace("l40s.kube.x1", "l40s.kube.x3"))

@@ -60,6 +60,9 @@ def spelled(default: Any) -> set[str]:
         return {f"`{str(default).lower()}`"}
     if isinstance(default, timedelta):
         return {f"`{spell_duration(default)}`"}
+    if isinstance(default, dict):
+        entries = ", ".join(f"{key}: {spell_duration(length)}" for key, length in default.items())
+        return {f"`{{{entries}}}`"}
     return {f"`{default.value if isinstance(default, StrEnum) else default}`"}
 
 

@@ -15,6 +15,7 @@ from receiver.core.model import ON_ITS_WAY, Backoff, CordonedBy, Node, PoolState
 from receiver.core.plan import join, plan, provisioning_failed
 from receiver.core.policy import Policy
 from receiver.core.provisioning import (
+    awaited_since,
     probes_left,
 )
 from tests.core.builders import (
@@ -377,3 +378,26 @@ def test_what_joins_a_removal_may_go_and_is_not_dead(kinds: list[str], floor: in
     assert joined.victims[:1] == action.victims
     assert {v.node for v in joined.victims[1:]} == {name for name in let_go if name.startswith("idle")}
     assert joined.to_count == action.to_count - len(joined.victims) + 1
+
+
+# --- awaited_since ----------------------------------------------------------------------------------------
+
+
+def test_a_pool_waits_since_its_oldest_node_on_the_way_was_made() -> None:
+    assert awaited_since(a_state(coming(), never_up())) == NOW - 21 * MINUTE
+
+
+def test_a_node_that_was_usable_once_is_not_waited_for() -> None:
+    assert awaited_since(a_state(lost(), a_node("works"))) is None
+
+
+def test_a_node_that_was_found_half_way_is_waited_for_since_then() -> None:
+    assert awaited_since(a_state(never_up(seen_since=NOW - MINUTE))) == NOW - MINUTE
+
+
+def test_nodes_that_civo_does_not_list_are_waited_for_since_they_were_asked_for() -> None:
+    assert awaited_since(a_state(coming(), required=2, required_since=NOW - 30 * MINUTE)) == NOW - 30 * MINUTE
+
+
+def test_a_node_that_goes_again_is_not_waited_for() -> None:
+    assert awaited_since(a_state(never_up(stage=Stage.DELETING))) is None

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from receiver.adapters.store import open_store
+from receiver.backoffs import Cause, cause_of
 from receiver.core.policy import Billing
-from receiver.ports import Did, Receipt, WontWork
+from receiver.ports import Did, Receipt, TryLater, WontWork
 from receiver.replay.world import WorldPool
 from tests.reconcile.harness import GPU, SIZE, Life, Wrapped, a_job, a_policy, a_world
 from tests.stories.bench import HOUR, MINUTE, POOL, SECOND
@@ -97,3 +98,29 @@ def test_another_process_holds_what_the_last_one_held_until_the_same_moment(
     assert [w for w in waits_of(second) if (w["direction"], w["kind"]) == (direction, kind)] == [before]
     assert second.writes("resize" if direction == "grow" else "cordon") == []
     again.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (WontWork("no L40S left in LON1", code="gpu_count_exceeded"), Cause.STOCK),
+        (WontWork("32 of 32 instances", code="quota_limit_reached"), Cause.QUOTA),
+        (TryLater("no answer within 10 s", code="timeout"), Cause.OTHER),
+    ],
+    ids=str,
+)
+def test_the_reason_of_a_back_off_from_growth_tells_its_cause(
+    tmp_path: Path, error: WontWork | TryLater, cause: Cause
+) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/ledger.db")
+    life = Life(world=a_world(WorldPool(id=POOL, size=SIZE, resources={GPU: 1})), policy=a_policy(), store=store)
+    for _ in range(10):
+        life.cloud.fail_next(error, "resize")
+    life.submit(a_job("one"))
+    found: list[str] = []
+    for _ in range(60):
+        life.run(5 * SECOND)
+        found = found or [w["reason"] for w in waits_of(life) if w["kind"] == "backoff"]
+
+    assert [cause_of(reason) for reason in found] == [cause]
+    store.close()

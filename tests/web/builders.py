@@ -97,6 +97,7 @@ def a_pool(**more: Any) -> dict[str, Any]:
         "decision": 42,
         "waits": [a_wait("grow", "cooldown", ago(seconds=-20), "it grew at 2026-03-10 14:29:50 UTC")],
         "provisioning": None,
+        "awaited_since": ago(minutes=4),
         "ready_in_seconds": 420.0,
         "uncounted": 0,
         "drifts": 0,
