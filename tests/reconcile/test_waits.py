@@ -120,7 +120,9 @@ def test_the_reason_of_a_back_off_from_growth_tells_its_cause(
     found: list[str] = []
     for _ in range(60):
         life.run(5 * SECOND)
-        found = found or [w["reason"] for w in waits_of(life) if w["kind"] == "backoff"]
+        found = [w["reason"] for w in waits_of(life) if w["kind"] == "backoff"]
+        if found:
+            break
 
     assert [cause_of(reason) for reason in found] == [cause]
     store.close()
