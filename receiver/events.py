@@ -1,13 +1,14 @@
 """Tell people what a step came to: Kubernetes Events on the pods that wait, notices for everybody else."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import structlog
 
 from receiver.act import Hands
 from receiver.core import budget_notices, keep_until, tell, warn
 from receiver.core.actions import Change, Decision, Verdict
-from receiver.core.pods import Pod
+from receiver.core.explain import MOST
+from receiver.core.pods import Pod, Workload
 from receiver.ports import TryLater, WontWork
 from receiver.work import Work
 
@@ -19,7 +20,8 @@ PASSING = ("cooled_down", "one_change_at_a_time")  # holds that end within secon
 
 def tell_who_waits(decision: Decision, work: Work) -> None:
     """Leave an Event on the pods that a growth is for."""
-    asking = [p for w in work.assignment.pools[decision.pool].asking for p in w.pods]
+    wanted = work.assignment.pools[decision.pool]
+    asking = [p for w in wanted.asking if w.key not in wanted.refused for p in w.pods]
     said = tell.scale_up_event(decision, work.policy, work.facts.pool(decision.pool).ready_in)
     _announce(work.hands, asking[:EVENTS_PER_ACTION], "TriggeredScaleUp", said)
 
@@ -33,9 +35,15 @@ def tell_the_rest(work: Work) -> None:
             pods = [p for found in group for p in found.workload.pods][:room]
             _announce(work.hands, pods, "NotTriggerScaleUp", group[0].detail)
             room -= len(pods)
-    for decision in _newly_held(work):
-        pods = [p for w in assignment.pools[decision.pool].asking for p in w.pods][:room]
+    newly_held, refused = _newly_held(work), _refused_before(work)
+    for decision in newly_held:
+        asking = assignment.pools[decision.pool].asking
+        pods = [p for w in asking if refused is None or w.key not in refused for p in w.pods][:room]
         _announce(work.hands, pods, "NotTriggerScaleUp", tell.held_event(decision, policy))
+        room -= len(pods)
+    for workload, said in _newly_refused(work, refused, {d.pool for d in newly_held}):
+        pods = list(workload.pods)[:room]
+        _announce(work.hands, pods, "NotTriggerScaleUp", said)
         room -= len(pods)
     notices = (
         *budget_notices.lines(assignment.budgets, work.store.told(budget_notices.TOPIC)),
@@ -64,6 +72,26 @@ def _newly_held(work: Work) -> Sequence[Decision]:
     kept = work.store.snapshot()
     known = {e.get("pool"): e.get("decision") for e in (kept[0].get("pools") or ())} if kept else {}
     return [d for d in holding if known.get(d.pool) != work.numbers[d.pool]]
+
+
+def _refused_before(work: Work) -> Collection[str] | None:
+    """The workloads that a budget refused by the last picture; None where more waited than it lists."""
+    kept = work.store.snapshot()
+    listed = (kept[0].get("waiting") or ()) if kept else ()
+    if len(listed) >= MOST:
+        return None
+    return {e["workload"] for e in listed if e.get("rule") == "within_budget"}
+
+
+def _newly_refused(work: Work, known: Collection[str] | None, told: Collection[str]) -> Iterator[tuple[Workload, str]]:
+    """The workloads beyond the *known* ones that a budget refuses while their pool may grow for others, with the
+    sentence; work for the pools *told* was told of the pool. None where nobody can tell which are new."""
+    for pool, wanted in work.assignment.pools.items():
+        if known is None or pool in told:
+            continue
+        for workload in wanted.asking:
+            if workload.key in wanted.refused and workload.key not in known:
+                yield workload, tell.refused_event(pool, wanted.refused[workload.key], work.policy)
 
 
 def _announce(hands: Hands, pods: Sequence[Pod], reason: str, message: str) -> None:

@@ -146,6 +146,12 @@ def held_event(decision: Decision, policy: Policy) -> str:
     return f"GPU pool {pool.name if pool else decision.pool} does not grow: {reason.rule}: {reason.detail}"
 
 
+def refused_event(pool_id: str, why: str, policy: Policy) -> str:
+    """The Kubernetes Event text for a pod that a budget keeps waiting, while the pool may grow for others."""
+    pool = policy.pool(pool_id)
+    return f"GPU pool {pool.name if pool else pool_id} does not grow for it: within_budget: {why}"
+
+
 def misfit_groups(misfits: Sequence[Misfit]) -> list[list[Misfit]]:
     """Group what no pool can hold by owner and reason: one Job of many pods is one piece of news."""
     groups: dict[tuple[str, str, str], list[Misfit]] = {}

@@ -109,3 +109,17 @@ def test_living_nodes_of_a_pool_that_left_the_configuration_are_looked_up_at_the
     assert life.step().facts.spend.elsewhere_per_hour == 0
     life.policy = replace(life.policy, pools=(stays,))
     assert life.step().facts.spend.elsewhere_per_hour == PRICE
+
+
+def test_a_pod_that_only_its_teams_budget_refuses_is_told_once_while_the_pool_grows_for_others(store: Store) -> None:
+    life = a_life(store, Budget(monthly_usd=MUCH, teams={"research": Decimal(1)}))
+    life.submit(a_job("mine", team="research"), a_job("theirs", team="vision", priority=9))
+    life.run(MINUTE)
+    again = Life(world=life.world, policy=life.policy, store=store)
+    again.run(MINUTE)
+    told = [(args[0], args[1]) for _, args in life.writes("announce") + again.writes("announce")]
+    assert sorted(told) == [("ml/mine-0", "NotTriggerScaleUp"), ("ml/theirs-0", "TriggeredScaleUp")]
+    [said] = [e.message for e in life.world.events if e.name == "mine-0" and e.reason == "NotTriggerScaleUp"]
+    assert said.startswith(
+        "GPU pool l40s does not grow for it: within_budget: budget of team research: USD 0.00 of 1.00"
+    )
