@@ -4,8 +4,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from receiver.core.charges import Charged
 from receiver.core.report.in_use import InUse
+from receiver.core.report.standstills import Spoke
 from receiver.core.report.units import Counted
+from receiver.ports.overrides import StoredOverride
 
 
 class ReportStore(Protocol):
@@ -22,6 +25,15 @@ class ReportStore(Protocol):
 
     def in_use(self, month: str) -> Sequence[InUse]:
         """Return how many of its GPUs each workload of *month* used at once."""
+
+    def spoken(self, since: datetime, until: datetime) -> Sequence[Spoke]:
+        """Return the decisions between *since* and *until* and each pool's last one before, oldest first."""
+
+    def overrides_between(self, since: datetime, until: datetime) -> Sequence[StoredOverride]:
+        """Return the overrides that were in force at some time from *since* to *until*, oldest first."""
+
+    def charged_of(self, month: str) -> Charged | None:
+        """Return Civo's last answer on what it charged in *month*."""
 
     def watched(self) -> Mapping[str, datetime]:
         """Return since when each pool is known, by its id."""

@@ -1,9 +1,12 @@
 """Read from the ledger what a report is made from."""
 
 from datetime import datetime
+from decimal import Decimal
 
+from receiver.core.attribution import Part
 from receiver.core.budget import Month
-from receiver.core.policy import Policy
+from receiver.core.policy import Policy, Scope
+from receiver.core.reconciliation import account, compare
 from receiver.core.report.report import Found, Report, report
 from receiver.costs import costs_of
 from receiver.ports import Store
@@ -11,16 +14,37 @@ from receiver.ports import Store
 
 def found_in(store: Store, policy: Policy, month: Month, now: datetime) -> Found:
     """Return what *store* has of *month*. May raise TryLater."""
+    allowances = store.allowances_set(month.name)
+    limited = policy.budget is not None and (
+        policy.budget.account_usd is not None or any(c.scope is Scope.ACCOUNT for c in allowances)
+    )
     return Found(
         lives=[life for life in store.node_lives(month.start) if life.created_at < month.end],
         usage=store.usage(month.name),
         workloads=store.workload_lives(month.start, month.end),
         attributed=costs_of(store, policy, month, now),
         counts={name: counted.count for name, counted in store.unit_counts(month.name).items()},
-        allowances=store.allowances_set(month.name),
+        allowances=allowances,
         watched=store.watched(),
         in_use=store.in_use(month.name),
+        spoken=store.spoken(month.start, min(now, month.end)),
+        overrides=[
+            (kept.override, kept.ended_at) for kept in store.overrides_between(month.start, min(now, month.end))
+        ],
+        account_usd=_account(store, policy, month, now) if limited else None,
     )
+
+
+def _account(store: Store, policy: Policy, month: Month, now: datetime) -> Decimal | None:
+    """What the whole account was charged in *month*, by Civo's last answer of that month; None without one."""
+    charged = store.charged_of(month.name)
+    if charged is None or charged.answered_at is None:
+        return None
+    lives, seed = store.node_lives(month.start), store.seed_of(month.name)
+    compared = compare(charged, lives, policy, month.start, seed.at if seed else None)
+    shares = costs_of(store, policy, month, now).shares
+    ledger = sum((share.usd for share in shares if share.part is not Part.SEEDED), Decimal(0))
+    return account(compared, ledger, month.start, policy)
 
 
 def report_of(store: Store, policy: Policy, month: Month, now: datetime, team: str | None = None) -> Report:

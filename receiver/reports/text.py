@@ -15,7 +15,7 @@ Row = Mapping[str, Any]
 
 def as_text(report: Row) -> Iterator[str]:
     """Lines of *report*, none longer than 80 columns."""
-    for block in (_head, _money, _work, _rows_of, _consumers, _units, _savings):
+    for block in (_head, _money, _budgets, _work, _rows_of, _consumers, _units, _savings):
         for line in block(report):
             yield from _folded(line)
 
@@ -85,6 +85,40 @@ def _measured(report: Row, name: str, of: str) -> str:
     if report[name] is None:
         return "not measured"
     return f"{percent(report[name])} {of} ({percent(report['measured'])} measured)"
+
+
+def _budgets(report: Row) -> Iterator[str]:
+    if report["budgets"]:
+        yield ""
+        yield f"{'BUDGET':<22} {'ALLOWED':>11} {'SPENT':>11} {'LEFT':>11} {'USED':>5} {'LINE':>4} {'FORECAST':>10}"
+    for line in report["budgets"]:
+        spent, left = usd(line["spent_usd"]), usd(line["left_usd"])
+        used, stage = percent(line["ratio"]) if line["ratio"] is not None else "-", line["stage"] or "-"
+        name = shorter(f"{line['scope']} {line['name']}".strip(), 22)
+        yield (
+            f"{name:<22} {usd(line['monthly_usd']):>11} {spent:>11} {left:>11} {used:>5} {stage:>4} "
+            f"{usd(foreseen(line), '-'):>10}"
+        )
+    if report["standstills"]:
+        yield ""
+        yield "Stood still"
+    for each in report["standstills"]:
+        yield f"  {standstill(each)}"
+    if report["standstills_total"] > len(report["standstills"]):
+        yield f"  and {report['standstills_total'] - len(report['standstills'])} more"
+
+
+def foreseen(line: Row) -> Any:
+    """The higher of a budget's two forecasts, None where there is none."""
+    known = [line[key] for key in ("forecast_burn_usd", "forecast_trend_usd") if line[key] is not None]
+    return max(known, key=lambda amount: _decimal(amount) or Decimal(0), default=None)
+
+
+def standstill(each: Row) -> str:
+    """From when to when a pool stood still, and why."""
+    end = f"to {moment(each['until'])}" if each["until"] else "until now"
+    why = f"paused by {each['who']}: {each['why']}" if each["who"] else each["why"]
+    return f"{moment(each['from'])} {end}, {each['pool']}: {why}"
 
 
 def _work(report: Row) -> Iterator[str]:

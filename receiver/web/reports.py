@@ -12,6 +12,7 @@ from jinja2 import ChainableUndefined, Environment, PackageLoader
 from receiver.core.report.document import document_of
 from receiver.core.report.report import Report
 from receiver.reports.gather import report_of
+from receiver.reports.text import foreseen, standstill
 from receiver.web import show
 from receiver.web.costs import month_asked
 from receiver.web.documents import plain
@@ -28,6 +29,8 @@ FILTERS = {
     "hours": show.hours,
     "lasting": show.lasting,
     "fine_usd": show.fine_usd,
+    "foreseen": foreseen,
+    "standstill": standstill,
 }
 
 

@@ -12,6 +12,7 @@ from receiver.core.policy import Budget
 from receiver.core.report.document import document_of
 from receiver.core.report.policy import ReportPolicy, UnitOfWork
 from receiver.core.report.report import Report, report
+from receiver.core.report.standstills import Spoke
 from receiver.core.usage import Owner
 from receiver.reports.table import COLUMNS, as_csv
 from receiver.reports.text import as_text, shorter
@@ -115,6 +116,16 @@ def test_a_teams_report_says_whose_it_is_and_what_is_not_in_it() -> None:
     assert "budget              $7.74 of $10.00 (77 %): warn" in said
     assert "in no team's report $2.58 that was bought for everybody and held by nobody" in said
     assert "Savings against always-on" not in said
+
+
+def test_budgets_and_standstills_are_told_as_rows() -> None:
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(12), teams={"vision": Decimal(10)}))
+    month = small(policy=policy)
+    spoken = [Spoke(pool="pool-l40s", at=at(3), detail="within_budget: no money"), Spoke(pool="pool-l40s", at=at(4))]
+    said = text(report(replace(month.found(), spoken=spoken), policy, MONTH, AFTER))
+    assert "cluster                     $12.00      $10.32       $1.68  86 % hold          -" in said
+    assert "team vision                 $10.00       $7.74       $2.26  77 % warn          -" in said
+    assert "  2026-10-01 03:00 UTC to 2026-10-01 04:00 UTC, l40s: within_budget: no money" in said
 
 
 def test_waits_and_ends_are_told() -> None:

@@ -3,9 +3,13 @@
 from dataclasses import replace
 
 from receiver.adapters.store import SqlStore
+from receiver.core.actions import Verdict
+from receiver.core.charges import Charged
+from receiver.core.overrides import Override, OverrideKind
 from receiver.core.report.in_use import InUse
+from receiver.core.report.standstills import Spoke
 from receiver.core.report.units import Counted
-from tests.store.builders import NOW, POOL, after
+from tests.store.builders import NOW, POOL, after, decision, notice, reason
 
 EPOCHS = Counted(month="2026-11", name="epoch", count=412.25, at=NOW)
 
@@ -40,3 +44,40 @@ def test_counts_are_forgotten_with_the_usage_of_their_month(store: SqlStore) -> 
     assert store.unit_counts("2026-11") == {"epoch": EPOCHS}
     store.prune(after(days=500))
     assert store.unit_counts("2026-11") == {}
+
+
+def test_what_held_growth_back_for_moneys_sake_is_read_from_decisions_with_the_last_one_before(store: SqlStore) -> None:
+    held = reason("within_budget", Verdict.LIMITS, detail="cluster budget hold")
+    said = [
+        decision(at=after(minutes=1), reasons=(reason(),)),
+        decision(at=after(minutes=2), reasons=(reason(), held)),
+        decision(at=after(minutes=3), reasons=(reason(), replace(held, verdict=Verdict.NOTES))),
+        decision(at=after(minutes=4), reasons=(replace(held, verdict=Verdict.HOLDS),)),
+    ]
+    for each in said:
+        store.decided(each)
+    found = store.spoken(after(minutes=2, seconds=30), after(minutes=3, seconds=30))
+    assert found == (
+        Spoke(pool=POOL, at=after(minutes=2), detail="within_budget: cluster budget hold"),
+        Spoke(pool=POOL, at=after(minutes=3)),
+    )
+
+
+def test_overrides_that_were_in_force_in_between_are_read(store: SqlStore) -> None:
+    for number, (start, end) in enumerate([(0, 10), (20, 30), (40, 50)]):
+        said = Override(
+            id=str(number), kind=OverrideKind.PAUSE, who="a", why="b", at=after(minutes=start), until=after(minutes=end)
+        )
+        store.set_override(said, notice(key=str(number)))
+    store.end_override("1", after(minutes=22), "c", notice(key="end"))
+    found = store.overrides_between(after(minutes=5), after(minutes=21))
+    assert [(x.override.id, x.ended_at) for x in found] == [("0", None), ("1", after(minutes=22))]
+    assert [x.override.id for x in store.overrides_between(after(minutes=25), after(minutes=45))] == ["2"]
+
+
+def test_the_charges_of_a_month_that_is_over_are_still_there(store: SqlStore) -> None:
+    old, new = (Charged(month=month, asked_at=NOW, answered_at=NOW) for month in ("2026-10", "2026-11"))
+    store.keep_charged(old)
+    store.keep_charged(new)
+    assert store.charged_of("2026-10") == old
+    assert store.charged_of("2026-09") is None

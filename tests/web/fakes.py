@@ -12,6 +12,7 @@ from receiver.core.model import Backoff, Drift, LateCount, Offer
 from receiver.core.overrides import Override
 from receiver.core.policy import BudgetChange
 from receiver.core.report.in_use import InUse
+from receiver.core.report.standstills import Spoke
 from receiver.core.report.units import Counted
 from receiver.core.seed import Seed
 from receiver.core.signals import Alert
@@ -66,6 +67,8 @@ class FakeStore:
     kept_actions: list[StoredAction] = field(default_factory=list)
     totals: Mapping[str, Any] = field(default_factory=dict)
     kept_counts: list[Counted] = field(default_factory=list)
+    kept_spoken: list[Spoke] = field(default_factory=list)
+    kept_charged: Charged | None = None
     kept_in_use: list[InUse] = field(default_factory=list)
     kept_watched: dict[str, datetime] = field(default_factory=dict)
     kept_usage: list[Usage] = field(default_factory=list)
@@ -180,6 +183,18 @@ class FakeStore:
     def in_use(self, month: str) -> Sequence[InUse]:
         self._called("in_use")
         return [row for row in self.kept_in_use if row.month == month]
+
+    def spoken(self, since: datetime, until: datetime) -> Sequence[Spoke]:
+        self._called("spoken")
+        return [spoke for spoke in self.kept_spoken if spoke.at < until]
+
+    def overrides_between(self, since: datetime, until: datetime) -> Sequence[StoredOverride]:
+        self._called("overrides_between")
+        return [x for x in self.kept_overrides.values() if x.override.at < until and x.override.until > since]
+
+    def charged_of(self, month: str) -> Charged | None:
+        self._called("charged_of")
+        return self.kept_charged if self.kept_charged and self.kept_charged.month == month else None
 
     def watched(self) -> Mapping[str, datetime]:
         self._called("watched")

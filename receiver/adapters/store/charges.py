@@ -45,7 +45,16 @@ def charged(connection: Connection, held: Charged | None, now: datetime) -> Char
         return None
     if held is not None and (held.month, held.asked_at) == (newest.month, newest.asked_at):
         return held
-    row = connection.execute(NEWEST.where(charges.c.asked_at <= now)).mappings().one()
+    return _charged(connection.execute(NEWEST.where(charges.c.asked_at <= now)).mappings().one())
+
+
+def charged_of(connection: Connection, month: str) -> Charged | None:
+    """Return the last answer for *month*."""
+    row = connection.execute(select(charges).where(charges.c.month == month)).mappings().first()
+    return None if row is None else _charged(row)
+
+
+def _charged(row: RowMapping) -> Charged:
     return Charged(
         month=row["month"],
         asked_at=row["asked_at"],

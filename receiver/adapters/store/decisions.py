@@ -1,5 +1,6 @@
 """Decisions and the actions that follow from them."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection, bindparam, case, func, or_, select, update
@@ -8,14 +9,17 @@ from sqlalchemy import insert as plain_insert
 from receiver.adapters.store import rows
 from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import insert, put
+from receiver.adapters.store.inbox import AT_ONCE
 from receiver.adapters.store.schema import actions, decisions, pools
 from receiver.adapters.store.totals import count
-from receiver.core.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, VictimStage
+from receiver.core.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, Verdict, VictimStage
 from receiver.core.model import Backoff, LateCount
+from receiver.core.report.standstills import RULES, Spoke
 from receiver.core.unanswered import UNSURE_FOR, may_have_landed
 from receiver.ports import StoredAction, StoredDecision
 
 TOOK_EFFECT = (OutcomeKind.CONFIRMED, OutcomeKind.OBSERVED)
+LEAVES = (Verdict.HOLDS.value, Verdict.LIMITS.value)
 REMOVED = (VictimStage.DELETED, VictimStage.GONE)
 
 
@@ -61,6 +65,31 @@ def listed(connection: Connection, pool: str | None, limit: int) -> tuple[Stored
     if pool is not None:
         query = query.where(decisions.c.pool == pool)
     return tuple(rows.decision(row) for row in connection.execute(query).mappings())
+
+
+def spoken(connection: Connection, since: datetime, until: datetime) -> tuple[Spoke, ...]:
+    """Return what the decisions from *since* to *until*, and each pool's last one before, held for money's sake."""
+    last = select(func.max(decisions.c.id)).where(decisions.c.at < since).group_by(decisions.c.pool)
+    query = (
+        select(decisions.c.pool, decisions.c.at, decisions.c.verdicts, decisions.c.id)
+        .where(or_(decisions.c.at.between(since, until), decisions.c.id.in_(last)))
+        .order_by(decisions.c.at, decisions.c.id)
+    )
+    found = connection.execute(query).all()
+    held = [row.id for row in found if any(rule in RULES and said in LEAVES for rule, said in row.verdicts)]
+    details = _details(connection, held)
+    return tuple(Spoke(pool=row.pool, at=row.at, detail=details.get(row.id, "")) for row in found)
+
+
+def _details(connection: Connection, numbers: Sequence[int]) -> dict[int, str]:
+    """What held growth back for money's sake in the decisions *numbers*."""
+    found: dict[int, str] = {}
+    for start in range(0, len(numbers), AT_ONCE):
+        chosen = decisions.c.id.in_(numbers[start : start + AT_ONCE])
+        for row in connection.execute(select(decisions).where(chosen)).mappings():
+            said = [r for r in rows.decision(row).decision.reasons if r.rule in RULES and r.verdict.value in LEAVES]
+            found[row["id"]] = "; ".join(f"{r.rule}: {r.detail}" for r in said)
+    return found
 
 
 def one(connection: Connection, number: int) -> StoredDecision | None:

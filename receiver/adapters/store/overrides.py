@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, RowMapping, bindparam, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, or_, select, update
 from sqlalchemy import insert as plain_insert
 
 from receiver.adapters.store import notices
@@ -73,6 +73,13 @@ class SqlOverrides:
         with self._database.read() as connection:
             found = connection.execute(select(overrides).order_by(*order).limit(limit))
             return tuple(_stored(row) for row in found.mappings())
+
+    def overrides_between(self, since: datetime, until: datetime) -> Sequence[StoredOverride]:
+        """See ReportStore."""
+        lasted = overrides.c.until > since, or_(overrides.c.ended_at.is_(None), overrides.c.ended_at > since)
+        query = select(overrides).where(overrides.c.at < until, *lasted).order_by(overrides.c.at, overrides.c.id)
+        with self._database.read() as connection:
+            return tuple(_stored(row) for row in connection.execute(query).mappings())
 
     def override(self, override: str) -> StoredOverride | None:
         """See OverrideStore."""

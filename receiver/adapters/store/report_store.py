@@ -6,9 +6,12 @@ from datetime import datetime
 
 from sqlalchemy import Connection, select
 
+from receiver.adapters.store import charges, decisions
 from receiver.adapters.store.database import Database, put
 from receiver.adapters.store.schema import in_use, pools, unit_counts
+from receiver.core.charges import Charged
 from receiver.core.report.in_use import InUse
+from receiver.core.report.standstills import Spoke
 from receiver.core.report.units import Counted
 
 
@@ -42,6 +45,16 @@ class SqlReports:
         """See ReportStore."""
         with self._database.read() as connection:
             return _in_use(connection, month)
+
+    def spoken(self, since: datetime, until: datetime) -> Sequence[Spoke]:
+        """See ReportStore. Decisions are kept for 90 days."""
+        with self._database.read() as connection:
+            return decisions.spoken(connection, since, until)
+
+    def charged_of(self, month: str) -> Charged | None:
+        """See ReportStore."""
+        with self._database.read() as connection:
+            return charges.charged_of(connection, month)
 
     def watched(self) -> Mapping[str, datetime]:
         """See ReportStore."""

@@ -9,13 +9,16 @@ from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
 from receiver.core.report.amounts import Amount, Subtotal
+from receiver.core.report.budget_lines import BudgetLine
 from receiver.core.report.lines import CostLine, PaidFor
 from receiver.core.report.report import Report
 from receiver.core.report.rightsizing import Peaks, RightSize
+from receiver.core.report.standstills import Standstill
 from receiver.core.usage import Owner
 
 CENT = Decimal("0.01")
 TOP = 10  # consumers, suggestions and namespaces that are listed; the lines have them all
+LISTED = 50  # standstills
 OWNER = tuple(Owner.__slots__)
 
 
@@ -30,7 +33,10 @@ def document_of(found: Report) -> dict[str, Any]:
         "complete": found.complete,
         "team": found.team,
         **_spent(found),
-        "budget": _budget(found),
+        "budget": _budget(found.budget),
+        "budgets": [_budget(line) for line in found.budgets],
+        "standstills": [_standstill(each) for each in found.standstills[:LISTED]],
+        "standstills_total": len(found.standstills),
         **_work(found),
         **_smaller(found),
         **_committed(found),
@@ -176,19 +182,34 @@ def _right_size(size: RightSize) -> dict[str, Any]:
     return {**_peaks(size.peaks), "to": size.to, "way": size.way.value, "saves_usd": _cents(size.saves_usd)}
 
 
-def _budget(found: Report) -> dict[str, Any] | None:
-    budget = found.budget
-    if budget is None:
+def _budget(line: BudgetLine | None) -> dict[str, Any] | None:
+    if line is None:
         return None
     return {
-        "monthly_usd": budget.monthly_usd,
-        "spent_usd": budget.spent_usd,
-        "ratio": None if budget.ratio is None else _ratio(float(budget.ratio)),
-        "stage": budget.stage.value,
-        "hold_at": _ratio(float(budget.hold_at)),
-        "stop_at": _ratio(float(budget.stop_at)),
-        "set_by": budget.change.who if budget.change else None,
-        "why": budget.change.why if budget.change else None,
+        "scope": line.scope.value,
+        "name": line.name,
+        "monthly_usd": line.monthly_usd,
+        "spent_usd": _cents(line.spent_usd),
+        "left_usd": _cents(line.left_usd),
+        "ratio": None if line.ratio is None else _ratio(float(line.ratio)),
+        "stage": None if line.stage is None else line.stage.value,
+        "hold_at": _ratio(float(line.hold_at)),
+        "stop_at": _ratio(float(line.stop_at)),
+        "forecast_burn_usd": _cents(line.forecast.burn),
+        "forecast_trend_usd": _cents(line.forecast.trend),
+        "set_by": line.change.who if line.change else None,
+        "why": line.change.why if line.change else None,
+    }
+
+
+def _standstill(found: Standstill) -> dict[str, Any]:
+    return {
+        "kind": found.kind.value,
+        "pool": found.pool,
+        "from": found.since,
+        "until": found.until,
+        "why": found.why,
+        "who": found.who,
     }
 
 

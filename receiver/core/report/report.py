@@ -6,22 +6,24 @@ from datetime import datetime
 from decimal import Decimal
 
 from receiver.core.attribution import Attributed
-from receiver.core.budget import BudgetStage, Month, stage_of
+from receiver.core.budget import Month
 from receiver.core.memory import NodeLife
+from receiver.core.overrides import Override
 from receiver.core.policy import BudgetChange, Policy, Scope
 from receiver.core.report.activity import Measured, measured, peaks
 from receiver.core.report.always_on import AlwaysOn, always_on
 from receiver.core.report.amounts import Subtotal, add_up, by
+from receiver.core.report.budget_lines import BudgetLine, Spent, budget_lines
 from receiver.core.report.commitments import Advice, Baseline, advice, baselines
 from receiver.core.report.days import Day, days
 from receiver.core.report.in_use import InUse
 from receiver.core.report.jobs import Jobs, Waits, count_jobs, ended_within, of_month, queue_waits
 from receiver.core.report.lines import CostLine, Whose, cost_lines, pieces
 from receiver.core.report.rightsizing import Peaks, RightSize, right_sizes, tight
+from receiver.core.report.sizing import cost_by_kind, per_gpu_hour, prices_of_kinds, whole_gpus, widest
+from receiver.core.report.standstills import Spoke, Standstill, standstills
 from receiver.core.report.units import UnitCost, unit_cost
 from receiver.core.usage import Owner, Usage, WorkloadLife
-
-WHOLE_GPU = "nvidia.com/gpu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +32,8 @@ class Found:
 
     *attributed* is what *lives* cost, shared out. *counts* is what the query of each unit of work said, by its name,
     *allowances* what operators set for the month at run time, *watched* since when the ledger knows each pool, by id,
-    *in_use* how many of its GPUs each workload used at once.
+    *in_use* how many of its GPUs each workload used at once. *spoken* and *overrides* are what `standstills` is made
+    from. *account_usd* is what the whole account was charged, None where that is not known.
     """
 
     lives: Sequence[NodeLife]
@@ -41,26 +44,9 @@ class Found:
     allowances: Sequence[BudgetChange] = ()
     watched: Mapping[str, datetime] = field(default_factory=dict)
     in_use: Sequence[InUse] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetLine:
-    """What the report's scope may spend in the month and has spent, in USD; growth holds and stops at those ratios.
-
-    *change* says who set the allowance at run time, None when it is the configured one.
-    """
-
-    monthly_usd: Decimal
-    spent_usd: Decimal
-    stage: BudgetStage
-    hold_at: Decimal
-    stop_at: Decimal
-    change: BudgetChange | None = None
-
-    @property
-    def ratio(self) -> Decimal | None:
-        """Spent over allowed, None of no allowance."""
-        return self.spent_usd / self.monthly_usd if self.monthly_usd else None
+    spoken: Sequence[Spoke] = ()
+    overrides: Sequence[tuple[Override, datetime | None]] = ()
+    account_usd: Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +88,16 @@ class Report:
     baselines: tuple[Baseline, ...]
     commitments: tuple[Advice, ...]
     always_on: AlwaysOn | None
-    budget: BudgetLine | None
+    budgets: tuple[BudgetLine, ...]
+    standstills: tuple[Standstill, ...]
     days: tuple[Day, ...]
     began: datetime | None = None
+
+    @property
+    def budget(self) -> BudgetLine | None:
+        """The one of this report's scope: the cluster's, or that of the team."""
+        scope, name = (Scope.CLUSTER, "") if self.team is None else (Scope.TEAM, self.team)
+        return next((line for line in self.budgets if (line.scope, line.name) == (scope, name)), None)
 
     @property
     def complete(self) -> bool:
@@ -124,8 +117,8 @@ def report(found: Found, policy: Policy, month: Month, now: datetime, team: str 
     alive = of_month(workloads, month.start, until)
     by_workload = by(lambda whose: whose.workload, held)
     without = [x for x in held if not x.whose.owner.team]
-    whole = _whole_gpus(found.lives, policy)
-    seen = peaks(usage, whole, _cost_by_kind(held), _per_gpu_hour(found.lives), found.in_use, _widest(alive))
+    whole = whole_gpus(found.lives, policy)
+    seen = peaks(usage, whole, cost_by_kind(held), per_gpu_hour(found.lives), found.in_use, widest(alive))
     lives = found.lives if team is None else ()
     everything = add_up(lines)
     return Report(
@@ -150,12 +143,20 @@ def report(found: Found, policy: Policy, month: Month, now: datetime, team: str 
         per_workload_usd=add_up(held).total.usd / len(by_workload) if by_workload else None,
         per_completed_usd=_per_completed(by_workload, alive, month.start, until),
         units=tuple(_units(lines, found.counts, policy, team)),
-        right_sizes=right_sizes(seen, _prices_of_kinds(policy)),
+        right_sizes=right_sizes(seen, prices_of_kinds(policy)),
         tight=tight(seen),
         baselines=baselines(lives, month.start, until),
         commitments=advice(policy.reports.commitments if team is None else (), lives, month.start, until),
         always_on=always_on(lives, policy, month, now, found.watched) if team is None else None,
-        budget=_budget(everything.total.usd, found.allowances, policy, team),
+        budgets=budget_lines(
+            Spent(lines=every_line, lives=found.lives, account=found.account_usd),
+            found.allowances,
+            policy,
+            month,
+            now,
+            team,
+        ),
+        standstills=standstills(found.spoken, found.overrides, policy, month.start, until, team),
         days=days(
             found.lives,
             [p for p in every_piece if team is None or _is_of(p.whose, team)],
@@ -175,46 +176,6 @@ def _began(watched: Mapping[str, datetime], month: Month) -> datetime | None:
 
 def _is_of(whose: Whose, team: str) -> bool:
     return bool(whose.workload) and whose.owner.team == team
-
-
-def _whole_gpus(lives: Iterable[NodeLife], policy: Policy) -> Mapping[str, str]:
-    """The kind of GPU by instance, where its pool hands out whole ones: peaks of slices say nothing about the GPU."""
-    pools = {life.pool: policy.pool(life.pool) for life in lives}
-    sliced = {i for i, pool in pools.items() if pool is not None and set(pool.resources) != {WHOLE_GPU}}
-    return {x.instance: policy.gpu_kinds.get(x.size, "") for x in lives if x.pool not in sliced}
-
-
-def _widest(workloads: Iterable[WorkloadLife]) -> Mapping[str, int]:
-    found: dict[str, int] = {}
-    for life in workloads:
-        found[life.workload] = max(life.gpus, found.get(life.workload, 0))
-    return found
-
-
-def _per_gpu_hour(lives: Iterable[NodeLife]) -> Mapping[str, Decimal]:
-    """USD per GPU-hour by instance, at the price in force when the node was first seen."""
-    return {
-        x.instance: x.price_usd_per_hour / Decimal(x.gpus) for x in lives if x.price_usd_per_hour is not None and x.gpus
-    }
-
-
-def _prices_of_kinds(policy: Policy) -> Mapping[str, Decimal]:
-    """What a GPU-hour of each kind would cost: in the cheapest pool that has it, by the list where none has."""
-    pools: dict[str, Decimal] = {}
-    for pool in policy.pools:
-        kind = policy.gpu_kinds.get(pool.size)
-        if kind and pool.price_usd_per_hour is not None and set(pool.resources) == {WHOLE_GPU}:
-            each = pool.price_usd_per_hour / pool.gpus_per_node
-            pools[kind] = min(each, pools.get(kind, each))
-    return {**policy.gpu_prices, **pools}
-
-
-def _cost_by_kind(held: Iterable[CostLine]) -> Mapping[tuple[str, str], Decimal]:
-    found: dict[tuple[str, str], Decimal] = {}
-    for line in held:
-        key = (line.whose.workload, line.whose.kind)
-        found[key] = found.get(key, Decimal(0)) + line.usd
-    return found
 
 
 def _per_completed(
@@ -245,22 +206,3 @@ def _units(
 def _counts_for(whose: Whose, only: Mapping[str, str]) -> bool:
     said = {"namespace": whose.namespace, **{key: getattr(whose.owner, key) for key in Owner.__slots__}}
     return not only or (bool(whose.workload) and all(said[key] == value for key, value in only.items()))
-
-
-def _budget(spent: Decimal, allowances: Iterable[BudgetChange], policy: Policy, team: str | None) -> BudgetLine | None:
-    budget, scope = policy.budget, Scope.CLUSTER if team is None else Scope.TEAM
-    if budget is None:
-        return None
-    set_now = [c for c in allowances if (c.scope, c.name) == (scope, team or "") and c.monthly_usd is not None]
-    configured = budget.monthly_usd if team is None else budget.teams.get(team)
-    monthly = set_now[-1].monthly_usd if set_now else configured
-    if monthly is None:
-        return None
-    return BudgetLine(
-        monthly_usd=monthly,
-        spent_usd=spent,
-        stage=stage_of(spent, budget, monthly),
-        hold_at=budget.hold_at,
-        stop_at=budget.stop_at,
-        change=set_now[-1] if set_now else None,
-    )

@@ -1,0 +1,127 @@
+"""What each budget of a month allowed, what was spent of it, and what it will come to."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from decimal import Decimal
+
+from receiver.core.budget import BudgetStage, Month, stage_of, title_of
+from receiver.core.cost import HOUR
+from receiver.core.forecast import Forecast, forecast
+from receiver.core.memory import NodeLife
+from receiver.core.policy import Budget, BudgetChange, Policy, Scope
+from receiver.core.report.lines import CostLine
+
+NOTHING = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetLine:
+    """What *scope* and *name* (a pool's name, a team) may spend in the month and has spent, in USD.
+
+    *spent_usd* and *stage* are None where the account's charges are not known. Growth holds and stops at those ratios.
+    *change* says who set the allowance at run time, None when it is the configured one. *forecast* is of a month under
+    way. What was spent before the ledger began is in the lines of account and cluster alone.
+    """
+
+    scope: Scope
+    name: str
+    monthly_usd: Decimal
+    spent_usd: Decimal | None
+    stage: BudgetStage | None
+    hold_at: Decimal
+    stop_at: Decimal
+    forecast: Forecast = field(default_factory=Forecast)
+    change: BudgetChange | None = None
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return title_of(self.scope, self.name)
+
+    @property
+    def ratio(self) -> Decimal | None:
+        """Spent over allowed, None of no allowance."""
+        return self.spent_usd / self.monthly_usd if self.monthly_usd and self.spent_usd is not None else None
+
+    @property
+    def left_usd(self) -> Decimal | None:
+        """Allowed less spent; below 0 beyond it."""
+        return None if self.spent_usd is None else self.monthly_usd - self.spent_usd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What the month came to: every cost line, the nodes, and the whole *account* in USD (None: not known)."""
+
+    lines: Sequence[CostLine]
+    lives: Sequence[NodeLife]
+    account: Decimal | None = None
+
+
+def budget_lines(
+    spent: Spent, allowances: Iterable[BudgetChange], policy: Policy, month: Month, now: datetime, team: str | None
+) -> tuple[BudgetLine, ...]:
+    """Return the lines of every budget of *month*: of account, cluster, pools and teams; of one *team* its own."""
+    budget = policy.budget
+    if budget is None:
+        return ()
+    changes = {(c.scope, c.name): c for c in allowances if c.monthly_usd is not None}
+    lines = (
+        _of_team(spent, changes, budget, team) if team is not None else _of_everybody(spent, changes, policy, budget)
+    )
+    return tuple(_foreseen(line, spent, policy, month, now) for line in lines)
+
+
+Changes = Mapping[tuple[Scope, str], BudgetChange]
+
+
+def _of_everybody(spent: Spent, changes: Changes, policy: Policy, budget: Budget) -> Iterator[BudgetLine]:
+    whole = _sum(spent.lines, lambda _: True)
+    account = None if spent.account is None else max(spent.account, whole)
+    yield from _line(Scope.ACCOUNT, "", budget.account_usd, account, changes.get((Scope.ACCOUNT, "")), budget)
+    yield from _line(Scope.CLUSTER, "", budget.monthly_usd, whole, changes.get((Scope.CLUSTER, "")), budget)
+    for pool in policy.pools:
+        of_pool = _sum(spent.lines, lambda line, name=pool.name: line.whose.pool == name)  # type: ignore[misc]
+        yield from _line(Scope.POOL, pool.name, pool.budget_usd, of_pool, changes.get((Scope.POOL, pool.id)), budget)
+    for team in sorted({*budget.teams, *(name for scope, name in changes if scope is Scope.TEAM)}):
+        yield from _of_team(spent, changes, budget, team)
+
+
+def _of_team(spent: Spent, changes: Changes, budget: Budget, team: str) -> Iterator[BudgetLine]:
+    held = _sum(spent.lines, lambda line: bool(line.whose.workload) and line.whose.owner.team == team)
+    yield from _line(Scope.TEAM, team, budget.teams.get(team), held, changes.get((Scope.TEAM, team)), budget)
+
+
+def _line(
+    scope: Scope, name: str, said: Decimal | None, spent: Decimal | None, change: BudgetChange | None, budget: Budget
+) -> Iterator[BudgetLine]:
+    monthly = change.monthly_usd if change is not None else said
+    if monthly is not None:
+        yield BudgetLine(
+            scope=scope,
+            name=name,
+            monthly_usd=monthly,
+            spent_usd=spent,
+            stage=None if spent is None else stage_of(spent, budget, monthly),
+            hold_at=budget.hold_at,
+            stop_at=budget.stop_at,
+            change=change,
+        )
+
+
+def _foreseen(line: BudgetLine, spent: Spent, policy: Policy, month: Month, now: datetime) -> BudgetLine:
+    """*line* with its forecast: what lives goes on (account, cluster, pools), or the days behind go on."""
+    if line.spent_usd is None or not month.start <= now < month.end:
+        return line
+    pool = policy.pool(line.name) if line.scope is Scope.POOL else None
+    living = [life for life in spent.lives if life.gone_at is None and (pool is None or life.pool == pool.id)]
+    burn = sum((life.price_usd_per_hour or NOTHING for life in living), NOTHING)
+    elapsed = Decimal((now - month.start) // HOUR + 1)
+    found = forecast(line.spent_usd, burn, line.spent_usd / elapsed, month.end - now)
+    known = line.scope in (Scope.CLUSTER, Scope.POOL)  # of teams and of the account beside nodes the burn is not known
+    return replace(line, forecast=found if known else replace(found, burn=None))
+
+
+def _sum(lines: Iterable[CostLine], counts: Callable[[CostLine], bool]) -> Decimal:
+    return sum((line.usd for line in lines if counts(line)), NOTHING)

@@ -1,0 +1,91 @@
+"""What each budget of a month allowed and came to, and when pools stood still."""
+
+from decimal import Decimal
+from typing import Any
+
+from receiver.core.attribution import attribute
+from receiver.core.budget import BudgetStage
+from receiver.core.overrides import Override, OverrideKind
+from receiver.core.policy import Budget, BudgetChange, Policy, Scope
+from receiver.core.report.budget_lines import BudgetLine
+from receiver.core.report.report import Found, Report, report
+from receiver.core.report.standstills import Spoke, Standstill, Stood
+from tests.core.report.builders import AFTER, MONTH, a_life, a_policy, a_usage, at
+
+BUDGET = Budget(monthly_usd=Decimal(20), account_usd=Decimal(40), teams={"vision": Decimal(10)})
+
+
+def a_report(team: str | None = None, now: Any = AFTER, policy: Policy | None = None, **more: Any) -> Report:
+    """A node of eight hours, six of them held by team vision."""
+    policy = policy or a_policy(budget=BUDGET)
+    lives, usage = [a_life(lasts=None if now < AFTER else 8)], [a_usage(hours=6)]
+    shared = attribute(lives, usage, (), MONTH, now, policy.billing)
+    return report(Found(lives=lives, usage=usage, workloads=(), attributed=shared, **more), policy, MONTH, now, team)
+
+
+def of(found: Report) -> dict[str, BudgetLine]:
+    return {line.title: line for line in found.budgets}
+
+
+def test_every_budget_says_what_was_spent_and_what_is_left() -> None:
+    lines = of(a_report(account_usd=Decimal("32.10")))
+    assert {title: (line.spent_usd, line.left_usd) for title, line in lines.items()} == {
+        "account budget": (Decimal("32.10"), Decimal("7.90")),
+        "cluster budget": (Decimal("10.32"), Decimal("9.68")),
+        "budget of team vision": (Decimal("7.74"), Decimal("2.26")),
+    }
+    assert lines["account budget"].stage is BudgetStage.HOLD
+    assert lines["cluster budget"].ratio == Decimal("0.516")
+
+
+def test_a_pool_has_its_line_by_name_and_its_own_allowance() -> None:
+    pools = tuple(a_policy().pools)
+    own = BudgetChange(
+        scope=Scope.POOL, name=pools[0].id, month="2026-10", monthly_usd=Decimal(5), who="alice", why="test", at=at(1)
+    )
+    line = of(a_report(allowances=[own]))["budget of pool l40s"]
+    assert (line.spent_usd, line.stage, line.change) == (Decimal("10.32"), BudgetStage.STOP, own)
+
+
+def test_an_account_that_was_not_told_has_no_stage() -> None:
+    line = of(a_report())["account budget"]
+    assert (line.spent_usd, line.left_usd, line.ratio, line.stage) == (None, None, None, None)
+
+
+def test_a_team_reads_of_its_own_budget_alone() -> None:
+    assert [line.title for line in a_report("vision").budgets] == ["budget of team vision"]
+    assert a_report("search").budgets == ()
+
+
+def test_a_month_under_way_has_a_forecast_and_one_that_is_over_has_none() -> None:
+    line = of(a_report(now=at(9.5)))["cluster budget"]  # ten started hours at 1.29, the node lives on for 734.5 more
+    assert line.spent_usd == Decimal("12.90")
+    assert line.forecast.burn == Decimal("12.90") + Decimal("734.5") * Decimal("1.29")
+    assert line.forecast.trend == line.forecast.burn
+    assert of(a_report())["cluster budget"].forecast.trend is None
+
+
+def test_growth_that_a_budget_held_is_told_from_when_to_when() -> None:
+    why = "within_budget: cluster budget hold at 80%"
+    spoken = [
+        Spoke(pool="pool-l40s", at=at(-5), detail=why),
+        Spoke(pool="pool-l40s", at=at(3)),
+        Spoke(pool="pool-l40s", at=at(5), detail=why),
+        Spoke(pool="pool-l40s", at=at(6), detail=why),
+        Spoke(pool="pool-h100", at=at(7), detail="within_budget: budget of team vision stop at 100%"),
+    ]
+    found = a_report(spoken=spoken).standstills
+    assert [(s.pool, s.since, s.until) for s in found] == [
+        ("l40s", at(-5), at(3)),
+        ("l40s", at(5), None),
+        ("h100", at(7), None),
+    ]
+    assert [s.pool for s in a_report("vision", spoken=spoken).standstills] == ["h100"]
+
+
+def test_what_somebody_paused_is_told_with_who_and_why() -> None:
+    said = Override(id="1", kind=OverrideKind.PAUSE, who="alice", why="upgrade", at=at(2), until=at(9))
+    pin = Override(id="2", kind=OverrideKind.PIN, who="bob", why="demo", at=at(2), until=at(9), nodes=2)
+    found = a_report(overrides=[(said, at(4)), (pin, None)]).standstills
+    assert found == (Standstill(kind=Stood.PAUSE, pool="all", since=at(2), until=at(4), why="upgrade", who="alice"),)
+    assert a_report("vision", overrides=[(said, None)]).standstills == ()
