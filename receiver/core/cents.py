@@ -24,7 +24,8 @@ def to_cents(exact: Mapping[K, Decimal], total: Decimal | None = None) -> dict[K
     A *total* in whole cents that was rounded elsewhere may be some cents off the exact sum: then amounts of more than
     nothing go up or down by more than one.
     """
-    down = {name: usd.quantize(CENT, ROUND_FLOOR) for name, usd in exact.items()}
+    # The rest of a division may be less than nothing by a millionth of a millionth: that is nothing, and no cent less.
+    down = {name: max(usd, Decimal(0)).quantize(CENT, ROUND_FLOOR) for name, usd in exact.items()}
     whole = in_cents(sum(exact.values(), Decimal(0))) if total is None else total
     missing = int((whole - sum(down.values(), Decimal(0))) / CENT)
     by_remainder = sorted(exact, key=lambda name: (down[name] - exact[name], str(name)))

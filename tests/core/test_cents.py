@@ -43,6 +43,11 @@ def test_a_total_that_was_rounded_elsewhere_is_met(exact: dict[int, Decimal], of
     assert all(usd >= 0 for usd in found.values())
 
 
+def test_the_rest_of_a_division_is_never_a_cent_below_nothing() -> None:
+    exact = {"a": Decimal("0.056"), "b": Decimal("-1E-12")}
+    assert to_cents(exact) == {"a": Decimal("0.06"), "b": Decimal("0.00")}
+
+
 def test_what_cost_nothing_gets_no_cent() -> None:
     assert to_cents({"a": Decimal(0), "b": Decimal("0.014"), "c": Decimal("0.001")}, Decimal("0.03")) == {
         "a": Decimal("0.00"),

@@ -28,7 +28,9 @@ def widest(workloads: Iterable[WorkloadLife]) -> Mapping[str, int]:
 
 def per_gpu_hour(lives: Iterable[NodeLife]) -> Mapping[str, Decimal]:
     """USD per GPU-hour by instance, at the price in force when the node was first seen."""
-    return {x.instance: x.price_usd_per_hour / Decimal(x.gpus) for x in lives if x.price_usd_per_hour is not None and x.gpus}
+    return {
+        x.instance: x.price_usd_per_hour / Decimal(x.gpus) for x in lives if x.price_usd_per_hour is not None and x.gpus
+    }
 
 
 def prices_of_kinds(policy: Policy) -> Mapping[str, Decimal]:
