@@ -52,6 +52,9 @@ def cost_families(store: Store, policy: Policy, now: datetime) -> Iterator[Metri
     running = {life.workload for life in store.workload_lives(now, now) if life.ended_at is None}
     kinds = [((line.part.value, line.key), float(line.usd)) for line in told_by(attributed, By.GPU_KIND, policy)]
     yield gauge("cost_usd", "This month's cost in USD, by what became of it.", kinds, "part", "gpu_kind")
+    observed = [] if attributed.observed_from is None else [((), attributed.observed_from.timestamp())]
+    text = "From when on it is known who held GPUs this month, Unix time."
+    yield gauge("cost_observed_from_timestamp_seconds", text, observed)
     teams = _bounded(_held(told_by(attributed, By.TEAM, policy)))
     yield gauge("cost_team_usd", "USD of what a team's workloads held this month.", _usd(teams), "team")
     idle = [((key,), float(sum(line.idle_usd for line in found))) for key, found in teams.items()]

@@ -15,7 +15,7 @@ def costs_of(store: UsageStore, policy: Policy, month: Month, now: datetime) -> 
     lives, usage, unwatched = store.node_lives(month.start), store.usage(month.name), store.unwatched(month.name)
     seed = beside(store.seed_of(month.name), ((life.instance, life.name) for life in lives))
     seeded, unpriced = seeded_usd(seed, policy, month.name)
-    found = attribute(lives, usage, unwatched, month, now, policy.billing, seeded)
+    found = attribute(lives, usage, unwatched, month, now, policy.billing, seeded, store.watch())
     return replace(found, unpriced=tuple(sorted({*found.unpriced, *unpriced})))
 
 

@@ -173,9 +173,9 @@ def _is_unknown(life: NodeLife, before: Accounted) -> bool:
 
 
 def _floor(life: NodeLife, before: Accounted, seen: Seen, policy: Policy) -> datetime:
-    """From when on *life* has not been accounted for: not before this month for one that was never seen."""
+    """From when on *life* has not been accounted for: for one that is new, not before the month of its first sight."""
     if before.at is None or _is_unknown(life, before):
-        return max(life.created_at, month_of(seen.at, policy.timezone).start)
+        return max(life.created_at, month_of(min(life.seen_at or seen.at, seen.at), policy.timezone).start)
     return max(life.created_at, before.at)
 
 

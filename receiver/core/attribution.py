@@ -16,6 +16,7 @@ from receiver.core.cost import first_unit_began, first_unit_from, unit_price, un
 from receiver.core.memory import NodeLife
 from receiver.core.policy import Billing, Policy
 from receiver.core.usage import Unwatched, Usage
+from receiver.core.watch import Watch, is_settled, unseen_in
 
 FINEST = Decimal("1E-12")  # USD: finer than any bill, and sums of millions of them are exact
 A_MOMENT = 1e-6  # seconds: less is what floats leave over
@@ -28,8 +29,8 @@ class Part(StrEnum):
 
     HELD = "held"  # allocated to a workload, used or not
     UNALLOCATED = "unallocated"  # bought, and no pod held it
-    AHEAD = "ahead"  # of a paid unit under way: it can still be used
-    UNWATCHED = "unwatched"  # nobody saw who held it
+    AHEAD = "ahead"  # of a paid unit under way: it can still be used, or was not accounted for yet
+    UNWATCHED = "unwatched"  # not observed: nobody saw who held it
     SEEDED = "seeded"  # spent before this ledger began, known as a sum only
 
 
@@ -89,11 +90,17 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attributed:
-    """A month's money shared out; *unpriced* names sizes whose nodes have no price and are not among it."""
+    """A month's money shared out; *unpriced* names sizes whose nodes have no price and are not among it.
+
+    *observed_from* is from when on it is known who held what (None: nobody saw it). *complete* is True when that is the
+    month's beginning, and nothing of the month is still to come.
+    """
 
     month: str
     shares: tuple[Share, ...]
     unpriced: tuple[str, ...] = ()
+    observed_from: datetime | None = None
+    complete: bool = False
 
     @property
     def usd(self) -> Decimal:
@@ -109,8 +116,12 @@ def attribute(
     now: datetime,
     billing: Billing,
     seeded: Decimal = Decimal(0),
+    watch: Watch | None = None,
 ) -> Attributed:
-    """Share out what *lives* cost in *month* until *now*; *seeded* is USD spent before the ledger began."""
+    """Share out what *lives* cost in *month* until *now*; *seeded* is USD spent before the ledger began.
+
+    *watch* says what of the time the ledger knows, None that it knows all of it.
+    """
     held: dict[str, list[Usage]] = {}
     for row in usage:
         if row.month == month.name:
@@ -124,10 +135,17 @@ def attribute(
         if life.price_usd_per_hour is None and units:
             unpriced.add(life.size)
         if units or rows:
-            shares += _shared_out(life, rows, blind.get(life.instance), units, month, now, billing)
+            shares += _shared_out(life, rows, blind.get(life.instance), units, month, now, billing, watch)
     if seeded:
         shares.append(Share(part=Part.SEEDED, usd=seeded, seconds=0.0))
-    return Attributed(month=month.name, shares=tuple(shares), unpriced=tuple(sorted(unpriced)))
+    observed_from = month.start if watch is None else watch.observed_from(month)
+    return Attributed(
+        month=month.name,
+        shares=tuple(shares),
+        unpriced=tuple(sorted(unpriced)),
+        observed_from=observed_from,
+        complete=observed_from == month.start and is_settled(month, watch, now, billing),
+    )
 
 
 def _shared_out(
@@ -138,6 +156,7 @@ def _shared_out(
     month: Month,
     now: datetime,
     billing: Billing,
+    watch: Watch | None,
 ) -> Iterator[Share]:
     usd = units * unit_price(life.price_usd_per_hour or Decimal(0), billing)
     gpus = life.gpus or 1.0
@@ -147,9 +166,11 @@ def _shared_out(
         (Part.HELD, row.held / gpus if row.node_seconds is None else row.node_seconds, row.held, row) for row in rows
     ]
     if blind is not None:
-        unseen = blind.seconds / gpus if blind.node_seconds is None else blind.node_seconds
-        known.append((Part.UNWATCHED, unseen, blind.seconds, None))
-    known.append((Part.AHEAD, ahead, ahead * life.gpus, None))
+        told = blind.seconds / gpus if blind.node_seconds is None else blind.node_seconds
+        known.append((Part.UNWATCHED, told, blind.seconds, None))
+    unseen, soon = unseen_in(life, sum(took for _, took, _, _ in known), month, now, billing, watch)
+    known.append((Part.UNWATCHED, unseen, unseen * life.gpus, None))
+    known.append((Part.AHEAD, ahead + soon, (ahead + soon) * life.gpus, None))
     offered = units * billing.granularity.total_seconds()
     taken = sum(max(took, 0.0) for _, took, _, _ in known)
     # More than is offered is taken where rounding bills less than the node lived, or its pool offered less than it has.

@@ -7,6 +7,7 @@ from typing import Protocol
 from receiver.core.memory import NodeLife
 from receiver.core.seed import Seed
 from receiver.core.usage import Accounted, Accounting, Unwatched, Usage, WorkloadLife
+from receiver.core.watch import Watch
 
 
 class UsageStore(Protocol):
@@ -27,6 +28,9 @@ class UsageStore(Protocol):
 
     def unwatched(self, month: str) -> Sequence[Unwatched]:
         """Return what nobody watched in *month*, one row per instance."""
+
+    def watch(self) -> Watch:
+        """Return since when usage is accounted for, up to when, and which months were forgotten."""
 
     def seed_of(self, month: str) -> Seed | None:
         """Return what *month* had cost before this store watched, or None when it watched from the beginning."""

@@ -14,6 +14,7 @@ from receiver.core.report.notice import TOPIC, notice_of, topic_of
 from receiver.core.report.policy import UnitOfWork
 from receiver.core.report.report import report
 from receiver.core.report.units import Counted, query_of
+from receiver.core.watch import is_settled
 from receiver.ports import Store, Telemetry, TryLater, WontWork
 from receiver.reports.gather import found_in
 
@@ -21,7 +22,6 @@ log = structlog.get_logger("receiver")
 
 LOOK_EVERY = timedelta(minutes=5)
 COUNT_EVERY = timedelta(hours=1)
-SETTLED_AFTER = timedelta(hours=1)  # beside the paid unit that began last: by then its use is known
 LATE_FOR = timedelta(days=7)  # who was down on the first sends it afterwards; older news is none
 
 
@@ -85,13 +85,14 @@ class MonthEnd:
     def _send(self, now: datetime) -> None:
         """Put the reports of the month that ended into the outbox; each topic takes a month once."""
         month, _ = self._months(now)
-        due = month.end + self._policy.billing.granularity + SETTLED_AFTER
         wanted = self._policy.reports.monthly.wanted
-        if not wanted or month.name in self._nothing or not due <= now < month.end + LATE_FOR:
+        if not wanted or month.name in self._nothing or now >= month.end + LATE_FOR:
             return
         told = self._store.told(TOPIC)
         missing = [team for team in wanted if told.get(topic_of(team), ("", now))[0] != month.name]
-        if not missing or not self._settled(due):
+        # Without Civo or Kubernetes the account stands still while time goes on, and a report that is told once would
+        # call nobody's what somebody held.
+        if not missing or not is_settled(month, self._store.watch(), now, self._policy.billing):
             return
         found = found_in(self._store, self._policy, month, now)
         if not found.attributed.shares and not found.workloads:
@@ -99,9 +100,3 @@ class MonthEnd:
             return
         for team in missing:
             self._store.say(notice_of(report(found, self._policy, month, now, team)), now)
-
-    def _settled(self, due: datetime) -> bool:
-        """True when usage is known up to *due*: without Civo or Kubernetes the account stands still while time goes
-        on, and a report that is told once would call nobody's what somebody held."""
-        stands = self._store.accounted().at
-        return stands is not None and stands >= due

@@ -23,10 +23,16 @@ def as_text(report: Row) -> Iterator[str]:
 def _head(report: Row) -> Iterator[str]:
     whose = "everybody" if report["team"] is None else f"team {report['team'] or '(no label)'}"
     state = "complete" if report["complete"] else f"so far, until {moment(report['until'])}"
+    if report["over"] and not report["complete"]:
+        state = "over, not complete"
     yield f"GPU report {report['month']} - {whose} - {state}"
     yield f"A calendar month of {report['timezone']}. Costs are list prices of started hours, before tax."
     if report["began"]:
         yield f"This ledger began on {moment(report['began'])}: what was before is missing, or told as a sum."
+    if report["observed_from"] is None:
+        yield "Nobody saw who held GPUs in this month: what nodes cost is told as unwatched."
+    elif report["observed_from"] > max(report["from"], report["began"] or report["from"]):
+        yield f"Who held GPUs is known from {moment(report['observed_from'])} on: before, it is told as unwatched."
     if report["unpriced"]:
         yield f"MISSING in every amount: nodes of {', '.join(report['unpriced'])}, which have no price."
 

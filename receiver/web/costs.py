@@ -30,6 +30,8 @@ def add_costs(routes: Blueprint, parts: WebParts) -> None:
                 "month": month.name,
                 "by": by.value,
                 "until": moment(min(now, month.end)),
+                "observed_from": moment(found.observed_from) if found.observed_from else None,
+                "complete": found.complete,
                 "total_usd": str(found.usd),
                 "unpriced": list(found.unpriced),
                 "lines": [line_document(line) for line in told_by(found, by, parts.policy)],

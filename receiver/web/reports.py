@@ -85,7 +85,7 @@ def shown(document: Mapping[str, Any]) -> dict[str, Any]:
         "report": document,
         "title": f"{first:%B %Y}",
         "before": f"{first - timedelta(days=1):%Y-%m}",
-        "after": f"{first + timedelta(days=length):%Y-%m}" if document["complete"] else None,
+        "after": f"{first + timedelta(days=length):%Y-%m}" if document["over"] else None,
         "picture": month_picture(document, length),
     }
 

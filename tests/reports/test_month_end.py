@@ -13,7 +13,8 @@ from receiver.adapters.store import SqlStore, open_store
 from receiver.core.policy import Budget, Policy
 from receiver.core.report.policy import Monthly, ReportPolicy, UnitOfWork
 from receiver.core.report.units import Counted
-from receiver.core.usage import Accounted, Accounting
+from receiver.core.usage import Accounting
+from receiver.core.watch import Watch
 from receiver.ports import Store, TryLater
 from receiver.reports.monthly import MonthEnd
 from tests.core.report.builders import HOUR, MONTH, START, a_policy, at
@@ -47,9 +48,9 @@ def store(tmp_path: Path) -> Iterator[SqlStore]:
     month = a_month()
     opened.saw(month.lives, {}, MONTH.end)
     lives = tuple(month.workloads)
-    assert opened.account(
-        Accounting(usage=tuple(month.usage), unwatched=tuple(month.unwatched), lives=lives), None, DUE
-    )
+    assert opened.account(Accounting(), None, START)
+    told = Accounting(usage=tuple(month.usage), unwatched=tuple(month.unwatched), lives=lives)
+    assert opened.account(told, START, DUE)
     yield opened
     opened.close()
 
@@ -112,8 +113,8 @@ def test_nothing_is_sent_before_the_last_paid_hour_of_the_month_is_known(store: 
 
 
 def test_while_usage_is_not_known_up_to_then_the_report_waits(store: SqlStore) -> None:
-    stands = DUE - timedelta(minutes=1)
-    sender = month_end(Wrapped(store, accounted=lambda: Accounted(at=stands)), a_policy_that_sends())
+    stands = MONTH.end + HOUR - timedelta(minutes=1)
+    sender = month_end(Wrapped(store, watch=lambda: Watch(since=START, until=stands)), a_policy_that_sends())
     sender.look(DUE)
     assert titles(store) == []
     stands = DUE

@@ -3,6 +3,7 @@
 import csv
 import io
 from dataclasses import replace
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -65,6 +66,20 @@ def test_the_first_screen_says_what_was_spent_and_what_lay_idle() -> None:
     assert "  idle                     $2.58        2.0 h  held, engine and memory at rest" in said
     assert "  unallocated              $2.58        2.0 h  bought, held by nobody" in said
     assert "efficiency          50 %, below the target of 70 %: $5.16 and 4.0 h were idle" in said
+
+
+@pytest.mark.parametrize(
+    ("observed_from", "words"),
+    [
+        (None, "Nobody saw who held GPUs in this month: what nodes cost is told as unwatched."),
+        (at(100), "Who held GPUs is known from 2026-10-05 04:00 UTC on: before, it is told as"),
+    ],
+)
+def test_a_month_that_was_seen_in_part_says_so(observed_from: datetime | None, words: str) -> None:
+    found = replace(small().report(), complete=False, observed_from=observed_from)
+    said = text(found)
+    assert "GPU report 2026-10 - everybody - over, not complete" in said
+    assert words in said
 
 
 def test_what_nobody_configured_is_said_and_not_shown_as_zero() -> None:

@@ -12,6 +12,7 @@ import pytest
 from receiver.adapters.store import SqlStore, open_store
 from receiver.core.seed import Seed
 from receiver.core.usage import Accounted, Accounting, Holding, Owner, Unwatched, Usage, WorkloadLife
+from receiver.core.watch import Watch
 from receiver.ports import TryLater
 from tests.store.builders import NOW, after, life
 
@@ -151,13 +152,31 @@ def test_the_seed_of_a_month_can_be_read_when_the_month_is_over(store: SqlStore)
 
 
 def test_usage_is_forgotten_after_thirteen_months(store: SqlStore) -> None:
-    old = replace(RUNS, workload="ml/Job/old", created_at=after(days=-500), ended_at=after(days=-401))
+    old = replace(RUNS, workload="ml/Job/old", created_at=after(days=-500), ended_at=after(days=-430))
     rows = (usage(month="2025-09"), usage(month="2025-10"), FULL)
     blind = Unwatched(month="2025-09", instance="i-1", seconds=1.0)
     store.account(Accounting(usage=rows, unwatched=(blind,), lives=(old, RUNS)), None, NOW)
     assert store.prune(NOW) == 3
     assert [len(store.usage(m)) for m in ("2025-09", "2025-10", "2026-11")] == [0, 1, 1]
     assert store.accounted().running == (RUNS,)
+
+
+def test_a_month_is_forgotten_whole(store: SqlStore) -> None:
+    """400 days before is the middle of October: what lived early in it is kept, what was gone before it is not."""
+    early = life("early", created_at=after(days=-420), gone_at=after(days=-410))
+    before = life("before", created_at=after(days=-440), gone_at=after(days=-430))
+    store.saw((early, before), {}, NOW)
+    store.prune(NOW)
+    assert [x.instance for x in store.node_lives(after(days=-500))] == ["early"]
+
+
+def test_the_ledger_says_since_when_up_to_when_and_of_which_months_it_knows(store: SqlStore) -> None:
+    assert store.watch() == Watch()
+    store.account(Accounting(), None, NOW)
+    store.account(Accounting(), NOW, after(minutes=1))
+    assert store.watch() == Watch(since=NOW, until=after(minutes=1))
+    store.prune(NOW)
+    assert store.watch().kept_from == after(days=-400)
 
 
 def test_two_thousand_nodes_are_accounted_for_in_a_moment(store: SqlStore, figure: Callable[[str], None]) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from receiver.core.actions import Action, Decision, Outcome
@@ -18,7 +18,10 @@ from receiver.core.seed import Seed
 from receiver.core.signals import Alert
 from receiver.core.tell import Notice
 from receiver.core.usage import Accounted, Accounting, Unwatched, Usage, WorkloadLife
+from receiver.core.watch import Watch
 from receiver.ports import Delivery, StoredAction, StoredDecision, StoredNotice, StoredOverride, TryLater
+
+ALL_THE_TIME = Watch(since=datetime(2020, 1, 1, tzinfo=UTC), until=datetime(2030, 1, 1, tzinfo=UTC))
 
 
 @dataclass
@@ -73,6 +76,7 @@ class FakeStore:
     kept_watched: dict[str, datetime] = field(default_factory=dict)
     kept_usage: list[Usage] = field(default_factory=list)
     kept_unwatched: list[Unwatched] = field(default_factory=list)
+    kept_watch: Watch = ALL_THE_TIME
     kept_seeds: list[Seed] = field(default_factory=list)
     kept_workloads: list[WorkloadLife] = field(default_factory=list)
     kept_lives: list[NodeLife] = field(default_factory=list)
@@ -163,6 +167,10 @@ class FakeStore:
     def unwatched(self, month: str) -> Sequence[Unwatched]:
         self._called("unwatched")
         return [row for row in self.kept_unwatched if row.month == month]
+
+    def watch(self) -> Watch:
+        self._called("watch")
+        return self.kept_watch
 
     def seed_of(self, month: str) -> Seed | None:
         self._called("seed_of")

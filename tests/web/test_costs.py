@@ -9,6 +9,7 @@ import pytest
 from receiver.core.attribution import By
 from receiver.core.seed import Seed
 from receiver.core.usage import Owner, Unwatched
+from receiver.core.watch import Watch
 from receiver.cost_metrics import MOST_SERIES, CostFamilies
 from receiver.ports import TryLater
 from tests.web.builders import NOW, Bench, a_full_store, a_life, a_policy, a_usage, a_workload
@@ -55,6 +56,24 @@ def test_lines_add_up_to_the_total_whatever_they_are_told_by(by: By) -> None:
     store.kept_unwatched = [Unwatched(month="2026-03", instance="i-n2", seconds=1000.0)]
     document = get(f"?by={by.value}", store)
     assert sum(Decimal(line["usd"]) for line in document["lines"]) == Decimal(document["total_usd"]) == Decimal("25.80")
+
+
+def test_a_month_says_from_when_on_it_is_known_who_held_what() -> None:
+    store = a_full_store()
+    store.kept_watch = Watch(since=NOW - timedelta(days=3), until=NOW)
+    document = get("", store)
+    assert (document["observed_from"], document["complete"]) == ("2026-03-07T14:30:00Z", False)
+    assert series(store, "cost_observed_from_timestamp_seconds") == {"": (NOW - timedelta(days=3)).timestamp()}
+
+
+def test_without_a_cluster_nobody_is_said_to_have_held_nothing() -> None:
+    store = a_full_store()
+    store.kept_watch, store.kept_usage = Watch(), []
+    document = get("", store)
+    assert document["observed_from"] is None
+    assert {line["part"] for line in document["lines"]} <= {"unwatched", "ahead"}
+    assert series(store, "cost_observed_from_timestamp_seconds") == {}
+    assert 'gpu_kind="an.g1.l40s.kube.x1",part="unwatched"' in series(store, "cost_usd")
 
 
 def test_what_was_not_measured_is_null() -> None:

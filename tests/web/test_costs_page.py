@@ -10,6 +10,7 @@ from flask.testing import FlaskClient
 
 from receiver.core.policy import Budget
 from receiver.core.usage import Owner
+from receiver.core.watch import Watch
 from receiver.web.month_picture import GROUND, UPPER, month_picture
 from receiver.web.reports import standalone
 from tests.core.report.builders import AFTER, a_life, a_policy, a_usage, at
@@ -167,6 +168,17 @@ def test_a_month_under_way_says_until_when() -> None:
     client = client_of(month, at(7.5))
     assert "so far, until" in words(page(client, ""))
     assert document(client, "")["complete"] is False
+
+
+def test_a_month_that_was_seen_in_part_says_from_when_on() -> None:
+    month = SimulatedMonth(lives=[a_life(lasts=8)], usage=[a_usage(hours=6)], policy=a_policy())
+    for since, said in ((at(100), "known from 2026-10-05 04:00 UTC on"), (None, "Nobody saw who held GPUs")):
+        store = FakeStore(kept_lives=month.lives, kept_watch=Watch(since=since, until=AFTER))
+        client = Bench(store=store, policy=month.policy, clock=FakeClock(AFTER)).client()
+        assert said in words(page(client))
+        assert "over, not complete" in words(page(client))
+        assert document(client)["complete"] is False
+        assert 'href="/costs?month=2026-11"' in page(client)
 
 
 def test_a_page_links_to_other_months_and_teams_and_every_page_to_it(client: FlaskClient) -> None:

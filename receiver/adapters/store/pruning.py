@@ -21,6 +21,8 @@ from receiver.adapters.store.schema import (
     usage,
     workload_lives,
 )
+from receiver.adapters.store.totals import mark
+from receiver.adapters.store.usage import KEPT_FROM
 
 DELIVERIES_KEPT = timedelta(days=7)
 NOTICES_KEPT = timedelta(days=7)
@@ -39,7 +41,11 @@ def prune(connection: Connection, now: datetime) -> int:
     Never deleted: a delivery that no step has considered, an open action, a notice to be delivered, a node
     that lives, each pool's last decision.
     """
-    oldest = f"{now - LIVES_KEPT:%Y-%m}"  # months sort as text does
+    kept_from = now - LIVES_KEPT
+    oldest = f"{kept_from:%Y-%m}"  # months sort as text does
+    # A month is forgotten whole, so that none looks cheaper than it was; in some zone it begins the day before.
+    lived = kept_from.replace(day=1, hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
+    mark(connection, KEPT_FROM, kept_from)
     settled = or_(outbox.c.sent_at < now - NOTICES_KEPT, outbox.c.given_up_at < now - NOTICES_KEPT)
     statements = (
         delete(deliveries).where(
@@ -54,8 +60,8 @@ def prune(connection: Connection, now: datetime) -> int:
         delete(overrides).where(overrides.c.ended_at < now - OVERRIDES_KEPT),
         delete(topics).where(topics.c.told_at < now - TOPICS_KEPT),
         delete(charges).where(charges.c.asked_at < now - CHARGES_KEPT),
-        delete(node_lives).where(node_lives.c.gone_at < now - LIVES_KEPT),
-        delete(workload_lives).where(workload_lives.c.ended_at < now - LIVES_KEPT),
+        delete(node_lives).where(node_lives.c.gone_at < lived),
+        delete(workload_lives).where(workload_lives.c.ended_at < lived),
         delete(usage).where(usage.c.month < oldest),
         delete(unwatched).where(unwatched.c.month < oldest),
         delete(unit_counts).where(unit_counts.c.month < oldest),

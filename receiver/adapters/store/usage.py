@@ -17,8 +17,11 @@ from receiver.adapters.store.schema import holdings, node_lives, unwatched, usag
 from receiver.adapters.store.totals import mark, marked
 from receiver.core.memory import NodeLife
 from receiver.core.usage import Accounted, Accounting, Holding, Owner, Unwatched, Usage, WorkloadLife
+from receiver.core.watch import Watch
 
 ACCOUNTED = "accounted"  # the mark up to which usage is in the ledger
+ACCOUNTED_SINCE = "accounted_since"  # and from when on
+KEPT_FROM = "usage_kept_from"  # usage of the months before this moment's was pruned
 OWNER = tuple(Owner.__slots__)
 ADDED = ("held", "node_seconds", "measured", "idle", "busy", "memory", "seconds")
 HIGHEST = ("peak_engine", "peak_memory")
@@ -28,6 +31,15 @@ RUNNING = select(workload_lives).where(workload_lives.c.ended_at.is_(None))
 def standing(connection: Connection) -> datetime | None:
     """Up to when usage is in the ledger."""
     return marked(connection, ACCOUNTED)
+
+
+def watch(connection: Connection) -> Watch:
+    """What time the ledger knows of."""
+    return Watch(
+        since=marked(connection, ACCOUNTED_SINCE),
+        until=standing(connection),
+        kept_from=marked(connection, KEPT_FROM),
+    )
 
 
 def accounted(connection: Connection) -> Accounted:
@@ -51,6 +63,8 @@ def account(connection: Connection, accounting: Accounting, since: datetime | No
     _write(connection, _upsert(dialect, workload_lives), [_values(life) for life in accounting.lives])
     _hold(connection, accounting.holdings)
     mark(connection, ACCOUNTED, at)
+    if since is None:
+        mark(connection, ACCOUNTED_SINCE, at)
     return True
 
 

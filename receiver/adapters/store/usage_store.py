@@ -8,6 +8,7 @@ from receiver.adapters.store.database import Database
 from receiver.core.memory import NodeLife
 from receiver.core.seed import Seed
 from receiver.core.usage import Accounted, Accounting, Unwatched, Usage, WorkloadLife
+from receiver.core.watch import Watch
 
 
 class SqlUsage:
@@ -45,6 +46,11 @@ class SqlUsage:
         """See UsageStore."""
         with self._database.read() as connection:
             return usage.unwatched_of(connection, month)
+
+    def watch(self) -> Watch:
+        """See UsageStore."""
+        with self._database.read() as connection:
+            return usage.watch(connection)
 
     def seed_of(self, month: str) -> Seed | None:
         """See UsageStore."""

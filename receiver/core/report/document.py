@@ -30,6 +30,8 @@ def document_of(found: Report) -> dict[str, Any]:
         "from": found.month.start,
         "until": found.until,
         "began": found.began,
+        "observed_from": found.observed_from,
+        "over": found.over,
         "complete": found.complete,
         "team": found.team,
         **_spent(found),

@@ -59,7 +59,9 @@ class Report:
     the mean cost of a workload that held a GPU; *per_completed_usd* what the workloads that ended cost this month,
     failed ones too, for each that completed. *unpriced* names sizes whose nodes have no price: their cost is missing
     from every amount. What is about the whole cluster (*baselines*, *commitments*, *always_on*) is empty for a team.
-    *began* is when the ledger did, where that is after the month did: nobody watched before.
+    *began* is when the ledger did, where that is after the month did: nobody watched before. *observed_from* is
+    from when on it is known who held GPUs (None: nobody saw it); *complete* says that this is the month's beginning,
+    and that nothing of it is still to come.
     """
 
     month: Month
@@ -92,6 +94,8 @@ class Report:
     standstills: tuple[Standstill, ...]
     days: tuple[Day, ...]
     began: datetime | None = None
+    observed_from: datetime | None = None
+    complete: bool = False
 
     @property
     def budget(self) -> BudgetLine | None:
@@ -100,8 +104,8 @@ class Report:
         return next((line for line in self.budgets if (line.scope, line.name) == (scope, name)), None)
 
     @property
-    def complete(self) -> bool:
-        """True when the month is over."""
+    def over(self) -> bool:
+        """True when the month is over, though something of it may still be to come, or was never seen."""
         return self.until >= self.month.end
 
 
@@ -166,6 +170,8 @@ def report(found: Found, policy: Policy, month: Month, now: datetime, team: str 
             now,
         ),
         began=_began(found.watched, month),
+        observed_from=found.attributed.observed_from,
+        complete=found.attributed.complete and _began(found.watched, month) is None,
     )
 
 

@@ -21,6 +21,7 @@ from receiver.core.report.lines import PaidFor, told_by
 from receiver.core.report.policy import ReportPolicy, UnitOfWork
 from receiver.core.report.report import Found, Report, report
 from receiver.core.usage import Owner, Unwatched, Usage
+from receiver.core.watch import Watch
 from tests.core.report.builders import (
     A100_X8,
     AFTER,
@@ -381,3 +382,17 @@ def test_in_every_month_the_parts_add_up_and_ratios_are_ratios(
 def attributed_cents(usd: Decimal) -> Decimal:
     """As the ledger's total is rounded."""
     return usd.quantize(CENT, "ROUND_HALF_UP")
+
+
+def test_a_month_whose_use_was_seen_in_part_says_so_and_is_not_complete() -> None:
+    watch = Watch(since=at(100), until=AFTER)
+    found = attribute([a_life()], (), (), MONTH, AFTER, Billing(), watch=watch)
+    said = report(Found(lives=(), usage=(), workloads=(), attributed=found), a_policy(), MONTH, AFTER)
+    assert (said.over, said.complete, said.observed_from) == (True, False, at(100))
+
+
+def test_a_month_is_not_complete_while_its_last_hour_is_under_way() -> None:
+    for now, complete in ((MONTH.end, False), (MONTH.end + 2 * HOUR, True)):
+        found = attribute([a_life()], (), (), MONTH, now, Billing())
+        said = report(Found(lives=(), usage=(), workloads=(), attributed=found), a_policy(), MONTH, now)
+        assert (said.over, said.complete) == (True, complete)
