@@ -25,7 +25,8 @@ STALE = timedelta(days=1)  # what is older than this says nothing of the account
 class Books:
     """The account's charges beside the ledger. *charged* and *seed* are new and to be kept, None when nothing is.
 
-    *seeded* is what the month had cost before the ledger began, *unknown* why that cannot be told yet.
+    *seeded* is what the month had cost before the ledger began, *unknown* why that cannot be told yet,
+    *account_at_least* what the account had cost by Civo's last answer, however old.
     """
 
     compared: Comparison | None = None
@@ -35,6 +36,7 @@ class Books:
     seeded_pools: tuple[tuple[str, Decimal], ...] = ()
     unpriced: tuple[str, ...] = ()
     unknown: str = ""
+    account_at_least: Decimal = Decimal(0)
 
     def added_to(self, spend: Spend) -> Spend:
         """Return *spend*, which is the ledger's alone, completed by the seed and the account's charges."""
@@ -52,6 +54,7 @@ class Books:
             seeded=self.seeded,
             unknown=self.unknown,
             account=None if found is None else max(found, usd),
+            account_at_least=max(self.account_at_least, usd),
             account_unpriced=_without_price(self.compared, unpriced),
         )
 
@@ -78,10 +81,12 @@ def keep_books(
     if accounts is not None and is_due(held, month.name, now, urgent=urgent):
         held = asked = _ask(accounts, held, month, now)
     compared: Comparison | None = None
+    told: Decimal | None = None
     if held is not None and held.month == month.name:
         compared = compare(held, lives, policy, month.start, seed.at if seed else None)
         fresh = _is_fresh(held, now)
-        compared = replace(compared, account_usd=account(compared, ledger_usd, month.start, policy) if fresh else None)
+        told = account(compared, ledger_usd, month.start, policy)
+        compared = replace(compared, account_usd=told if fresh else None)
     made = new_seed(seed, compared, ledger_usd, policy, month.name, now) if nodes_seen else None
     seed = made or seed
     counted = beside(seed, ((life.instance, life.name) for life in lives))
@@ -97,6 +102,7 @@ def keep_books(
         seeded_pools=seeded_by_pool(counted, policy, month.name),
         unpriced=unpriced,
         unknown=unknown,
+        account_at_least=told or Decimal(0),
     )
 
 

@@ -133,7 +133,7 @@ class CivoCloud:
         for begin, end in windows(frm, to):
             query = {"from": stamp(begin), "to": stamp(end)}
             found.append(charges_of(self._send("GET", "/v2/charges", "list the charges", query=query)))
-        records = distinct(r for charges in found for r in charges.records)
+        records = distinct(charges.records for charges in found)
         return Charges(records=records, unreadable=tuple(u for charges in found for u in charges.unreadable))
 
     @property

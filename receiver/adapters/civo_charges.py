@@ -12,6 +12,9 @@ from receiver.adapters.timestamps import moment
 from receiver.core.charges import Charge
 from receiver.ports import Charges, TryLater
 
+MOST = Decimal(10_000_000)  # hours of a thousand years, GB of ten petabytes, nodes
+LEAST = Decimal("0.000001")  # what is less is nothing
+
 
 def charges_of(answer: object) -> Charges:
     """Return the records of *answer*, a bare list. Raises TryLater for anything else."""
@@ -49,6 +52,8 @@ def _charge(record: object) -> Charge | str:
     if record.get("to") is not None and to is None and hours is None:
         return f"{code} tells neither hours nor when it ended (label {label or 'missing'})"
     nodes = _number(record.get("nodes"))
+    if record.get("nodes") is not None and nodes is None:
+        return f"{code} tells no number of nodes that could be (label {label or 'missing'})"
     return Charge(
         code=code,
         label=label,
@@ -63,14 +68,17 @@ def _charge(record: object) -> Charge | str:
 
 
 def _number(value: object) -> Decimal | None:
-    """A number of 0 or more, also where it is written as text; None for anything else."""
+    """A number of 0 or more, also where it is written as text; None for anything else, and for what nothing here can
+    come to: a sum with it would say nothing, or could not be worked out."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
         number = Decimal(str(value).strip())
     except InvalidOperation:
         return None
-    return number if number.is_finite() and number >= 0 else None
+    if not number.is_finite() or not 0 <= number <= MOST:
+        return None
+    return number if number >= LEAST else Decimal(0)
 
 
 def _id(record: Mapping[str, object]) -> str | None:

@@ -42,9 +42,9 @@ class BudgetView:
     those that growth without an answer may still bring.
 
     What a step opens needs no reservation beside it: each step assigns all pools anew. *unknown* says why the spend
-    cannot be told (empty: it can), *unpriced* names sizes without a price: either stops growth. *uncounted* names
-    charges that are not in *spent* and stop nothing. *change* is set where an operator set the allowance for this
-    month, *shown* is what people call *name*.
+    cannot be told (empty: it can; else *spent* is the least that it is), *unpriced* names sizes without a price: either
+    stops growth. *uncounted* names charges that are not in *spent* and stop nothing. *change* is set where an operator
+    set the allowance for this month, *shown* is what people call *name*.
     """
 
     month: str
@@ -194,6 +194,12 @@ def _price(pool: Pool) -> Decimal:
     return pool.price_usd_per_hour or Decimal(0)
 
 
+def _unpriced(facts: Facts, policy: Policy) -> tuple[str, ...]:
+    """Sizes without a price: of nodes in the ledger, and of pools with nodes whose size has lost its price since."""
+    lost = (p.size for p in policy.pools if p.price_usd_per_hour is None and nodes_of(facts.pool(p.id)))
+    return tuple(sorted({*facts.spend.unpriced, *lost}))
+
+
 def shares(facts: Facts, policy: Policy) -> Mapping[str, Decimal]:
     """USD per hour of the nodes that the running pods of each team hold, by their share of the node's GPUs."""
     found: dict[str, Decimal] = {}
@@ -244,7 +250,7 @@ def _views(facts: Facts, policy: Policy, budget: Budget) -> Iterator[BudgetView]
             monthly=monthly,
             spent=spent,
             reserved=unit_price(per_hour, policy.billing) + kept,
-            stage=BudgetStage.OK if unknown else stage_of(spent, budget, monthly),
+            stage=stage_of(spent, budget, monthly),
             warn_at=budget.warn_at,
             hold_at=budget.hold_at,
             stop_at=budget.stop_at,
@@ -260,7 +266,8 @@ def _views(facts: Facts, policy: Policy, budget: Budget) -> Iterator[BudgetView]
     kept = {p.id: coming.get(p.id, 0) * unit_price(_price(p), policy.billing) for p in policy.pools}
     all_kept = sum(kept.values(), kept_elsewhere(facts))
     everything = sum(hourly.values(), spend.elsewhere_per_hour)
-    account = spend.account or Decimal(0)
+    unpriced = _unpriced(facts, policy)
+    account = spend.account_at_least if spend.account is None else spend.account
     yield from view(
         Scope.ACCOUNT,
         "",
@@ -270,7 +277,7 @@ def _views(facts: Facts, policy: Policy, budget: Budget) -> Iterator[BudgetView]
         account / elapsed,
         "" if spend.account is not None else "Civo's charges were not read yet",
         all_kept,
-        unpriced=spend.unpriced,
+        unpriced=unpriced,
         uncounted=spend.account_unpriced,
     )
     yield from view(
@@ -282,7 +289,7 @@ def _views(facts: Facts, policy: Policy, budget: Budget) -> Iterator[BudgetView]
         None if week is None else sum(week.values(), Decimal(0)),
         spend.unknown,
         all_kept,
-        unpriced=spend.unpriced,
+        unpriced=unpriced,
     )
     for pool in policy.pools:
         spent = spend.pools.get(pool.id, Decimal(0))

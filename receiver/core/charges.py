@@ -4,7 +4,8 @@ Codes are those of the official client's tests (civogo ``charge_test.go``): ``ku
 ``instance-<size>``, ``volume``, ``loadbalancer`` and others.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -183,13 +184,24 @@ def windows(frm: datetime, to: datetime) -> Iterator[tuple[datetime, datetime]]:
         frm = end
 
 
-def distinct(records: Iterator[Charge]) -> tuple[Charge, ...]:
-    """Each record once: of those with one id, which lie in two windows, the one with the most hours."""
-    kept: dict[str, Charge] = {}
-    for number, record in enumerate(records):
-        key = f"id {record.id}" if record.id is not None else f"number {number}"
-        if key not in kept or (record.hours or 0) > (kept[key].hours or 0):
-            kept[key] = record
+def distinct(answers: Iterable[Iterable[Charge]]) -> tuple[Charge, ...]:
+    """Each record of *answers*, one for each window, once: of one that two windows show, that with the most hours.
+
+    What begins at the same time under the same id, or without ids says the same of itself, is one record; two such
+    without an id in one answer are two. Where a later window shows only its own part, that begins later and is kept
+    beside the first. Records that tell neither id nor beginning are all kept: nobody can tell them apart.
+    """
+    kept: dict[tuple[object, ...], Charge] = {}
+    for number, answer in enumerate(answers):
+        seen: Counter[tuple[object, ...]] = Counter()
+        for record in answer:
+            same: tuple[object, ...] = (record.id, record.frm)
+            if record.id is None:
+                same = (record.code, record.label, record.product, record.frm, record.nodes, record.size_gb)
+                same = (*same, seen[same], None if record.frm is not None else number)
+                seen[same[:-2]] += 1
+            if same not in kept or (record.hours or 0) > (kept[same].hours or 0):
+                kept[same] = record
     return tuple(kept.values())
 
 

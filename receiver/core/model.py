@@ -258,7 +258,8 @@ class Spend:
 
     *unknown* says why *usd* cannot be told yet (a lost store that has not been seeded); empty when it can. *seeded* is
     the part of *usd* that was spent before this ledger began. *account* is what the whole account has cost, every
-    charge of it priced (None: Civo's charges are not known), *account_unpriced* what of it nobody has a price for, in
+    charge of it priced (None: Civo's charges are not known; *account_at_least* is what they told last, or the nodes'
+    part of it, for a month's spend only rises), *account_unpriced* what of it nobody has a price for, in
     words such as ``12 hours of dbaas-small``: with any of it *account* is less than the truth.
 
     *pools* is the spend by pool id (of *seeded* what may have been the pool's is in it), *teams* what attribution
@@ -273,6 +274,7 @@ class Spend:
     unknown: str = ""
     seeded: Decimal = Decimal(0)
     account: Decimal | None = None
+    account_at_least: Decimal = Decimal(0)
     account_unpriced: tuple[str, ...] = ()
     pools: Mapping[str, Decimal] = field(default_factory=dict)
     teams: Mapping[str, Decimal] | None = None

@@ -116,19 +116,22 @@ class WorldAccounts(Switches):
         self.asked += 1
         self.called("charges")
         try:
-            found = [c for begin, end in windows(frm, to) for c in self._world.charges(begin, end)]
+            found = [self._world.charges(begin, end) for begin, end in windows(frm, to)]
         except Refused as refused:
             raise as_port_error(refused) from None
         nodes = (
-            Charge(
-                code=c.code,
-                label=c.label,
-                id=str(c.id),
-                frm=c.frm,
-                to=c.to,
-                hours=Decimal(str(c.num_hours)),
-                product=c.instance,
-            )
-            for c in found
+            [
+                Charge(
+                    code=c.code,
+                    label=c.label,
+                    id=str(c.id),
+                    frm=c.frm,
+                    to=c.to,
+                    hours=Decimal(str(c.num_hours)),
+                    product=c.instance,
+                )
+                for c in answer
+            ]
+            for answer in found
         )
         return Charges(records=(*distinct(nodes), *self.others))

@@ -77,6 +77,7 @@ def test_a_record_is_read_whole(httpserver: HTTPServer, cloud: CivoCloud) -> Non
     [
         *((4, 4), (0.05, "0.05"), ("18", 18), (" 18.11 ", "18.11"), (0, 0), (..., None), (None, None)),
         *(("soon", None), (True, None), (-3, None), ("NaN", None), ([4], None)),
+        *((1e30, None), ("9e999999", None), (10**400, None), ("1e-999999", 0)),
     ],
 )
 def test_hours_may_be_a_fraction_or_text_and_what_is_no_number_is_left_to_the_times(
@@ -133,6 +134,10 @@ def test_the_size_of_a_volume_is_read(httpserver: HTTPServer, cloud: CivoCloud) 
         (
             {"code": "volume", "label": "data", "from": "2026-11-03T10:00:00Z", "to": "later"},
             "record 2: volume tells neither hours nor when it ended (label data)",
+        ),
+        (
+            {"code": "volume", "label": "data", "num_hours": 4, "nodes": "9e999999"},
+            "record 2: volume tells no number of nodes that could be (label data)",
         ),
     ],
 )

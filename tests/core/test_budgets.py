@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from receiver.core import budget_notices
 from receiver.core.actions import Action, ActionKind, Change, Decision, Verdict
 from receiver.core.assign import Assignment
 from receiver.core.budget import BudgetStage, BudgetView, Key, views
@@ -90,6 +91,38 @@ def test_while_the_accounts_charges_are_not_known_nothing_grows() -> None:
     _, decisions = run(facts(a_state(), waiting=[a_pod()], spend=spent(account=None)), policy)
     assert decisions["l40s"].target == 0
     assert within(decisions["l40s"])[1] == "account budget: the spend is not known: Civo's charges were not read yet"
+
+
+def test_a_silent_account_that_had_reached_its_stop_is_still_stopped_and_holding() -> None:
+    """Nobody knows what it has come to since; it is no less than it was."""
+    policy = a_policy(a_pool(min_nodes=1), budget=a_budget(account_usd=Decimal(100)))
+    found = facts(a_state(a_node()), spend=spent(account=None, account_at_least=Decimal(100)))
+    budgets = views(found, policy)
+    assert (the_budget(Scope.ACCOUNT, "", policy, found).stage, budgets.stopped("l40s-id")) == (BudgetStage.STOP, True)
+    assert [view.scope for view in budgets.holding] == [Scope.ACCOUNT]
+    assert list(budget_notices.lines(budgets, {})) == []
+
+
+def test_a_silent_account_that_was_below_its_lines_holds_growth_alone() -> None:
+    policy = a_policy(budget=a_budget(account_usd=Decimal(100)))
+    found = facts(a_state(), waiting=[a_pod()], spend=spent(account=None, account_at_least=Decimal(50)))
+    assert views(found, policy).holding == ()
+    assert run(found, policy)[1]["l40s"].target == 0
+
+
+def test_living_nodes_of_a_size_that_lost_its_price_keep_every_pool_from_growing() -> None:
+    """The ledger goes on with the price that it knew; what their next hours cost nobody can keep aside."""
+    pools = (a_pool("old", size="lost.size", price_usd_per_hour=None), a_pool("new"))
+    found = facts(a_state(a_busy_node(), pool="old-id"), a_state(pool="new-id"), waiting=[a_pod()], spend=spent(10))
+    decision = run(found, a_policy(*pools, budget=a_budget()))[1]["new"]
+    assert decision.target == 0
+    assert "no price for lost.size" in within(decision)[1]
+
+
+def test_a_pool_without_nodes_and_without_a_price_keeps_no_other_from_growing() -> None:
+    pools = (a_pool("old", size="lost.size", price_usd_per_hour=None), a_pool("new"))
+    found = facts(a_state(pool="old-id"), a_state(pool="new-id"), waiting=[a_pod()], spend=spent(10))
+    assert run(found, a_policy(*pools, budget=a_budget()))[1]["new"].target == 1
 
 
 def test_charges_without_a_price_are_shown_and_hold_nothing_back() -> None:

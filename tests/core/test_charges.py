@@ -113,8 +113,27 @@ def test_a_month_of_31_days_is_one_window_and_no_time_is_none() -> None:
 
 
 def test_a_record_in_two_windows_counts_once_with_its_most_hours() -> None:
-    first, again, other, nameless = a_charge(id="1", hours=4), a_charge(id="1", hours=5), a_charge(id="2"), a_charge()
-    assert distinct(iter((first, again, other, nameless, nameless))) == (again, other, nameless, nameless)
+    first, again, other = a_charge(id="1", hours=4), a_charge(id="1", hours=5), a_charge(id="2")
+    assert distinct([[first], [again, other]]) == (again, other)
+
+
+def test_records_without_an_id_count_once_over_two_windows_and_each_within_one() -> None:
+    nameless = a_charge(to=None, hours=4)
+    longer = replace(nameless, hours=Decimal(5))
+    assert distinct([[nameless, nameless], [longer]]) == (longer, nameless)
+    assert distinct([[nameless, nameless], [longer, longer]]) == (longer, longer)
+    other = a_charge(11, 14)
+    assert distinct([[nameless], [other]]) == (nameless, other)
+
+
+def test_of_a_record_that_each_window_shows_its_part_of_both_parts_count() -> None:
+    parts = a_charge(10, 14, 4, id="1"), a_charge(14, 15, 1, id="1")
+    assert distinct([[part] for part in parts]) == parts
+
+
+def test_records_that_tell_neither_id_nor_beginning_are_all_kept() -> None:
+    bare = a_charge(None, None, 7)
+    assert distinct([[bare], [bare]]) == (bare, bare)
 
 
 @pytest.mark.parametrize(

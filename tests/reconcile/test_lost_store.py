@@ -8,9 +8,9 @@ from typing import Literal
 import pytest
 
 from receiver.adapters.store import open_in_memory
-from receiver.core.budget import month_of
+from receiver.core.budget import BudgetStage, month_of
 from receiver.core.charges import Charge
-from receiver.core.policy import Budget, ChargePrice, Stated
+from receiver.core.policy import Budget, ChargePrice, Scope, Stated
 from receiver.costs import costs_of
 from receiver.ports import Charges, Store, TryLater, WontWork
 from receiver.reconcile import step
@@ -276,6 +276,21 @@ def test_charges_older_than_a_day_say_nothing_of_the_account(store: Store) -> No
     life.step()
     assert life.steps[-1].facts.spend.account == 0
     assert "Civo's charges answer again" in life.notices()
+
+
+def test_an_account_at_its_stop_stays_there_while_the_charges_are_silent(store: Store) -> None:
+    prices = {"dbaas": ChargePrice(usd_per_hour=Decimal(10))}
+    budget = Budget(monthly_usd=Decimal(10_000), account_usd=Decimal(100))
+    life = Life(world=a_world(), policy=a_policy(budget=budget, charge_prices=prices), store=store)
+    life.accounts.others = (Charge(code="dbaas", frm=START - 10 * HOUR, to=START, hours=Decimal(10)),)
+    life.step()
+    life.accounts.fail_always(DOWN)
+    life.pass_time(26 * HOUR)
+    life.step()
+    view = life.steps[-1].assignment.budgets.of(Scope.ACCOUNT)
+    assert view is not None
+    assert (view.stage, view.spent, bool(view.unknown)) == (BudgetStage.STOP, Decimal(100), True)
+    assert [t for t in life.notices() if "below its lines" in t] == []
 
 
 def test_a_difference_is_told_once_a_month(store: Store) -> None:
