@@ -30,7 +30,7 @@ def dcgm(
     samples: Sequence[GpuSample], spec: WorldPool, face: MetricsFace, xids: Mapping[tuple[str, int], int]
 ) -> list[Family]:
     """Return the families of one node's exporter; *samples* are all of that node's, *spec* what it is made of."""
-    families = _families(mig=spec.mig, fb_reserved=face.fb_reserved)
+    families = _families(mig=spec.mig, fb_reserved=face.fb_reserved, nvlink=spec.gpu_units > 1)
     for sample, gpu, replica in _devices(samples, spec):
         labels = _labels(sample, gpu, replica, spec, face)
         values = _values(sample)
@@ -43,7 +43,7 @@ def dcgm(
     return list(families.values())
 
 
-def _families(*, mig: bool, fb_reserved: bool) -> Mapping[str, Family]:
+def _families(*, mig: bool, fb_reserved: bool, nvlink: bool) -> Mapping[str, Family]:
     helps = {
         "DCGM_FI_DEV_SM_CLOCK": "SM clock frequency (in MHz).",
         "DCGM_FI_DEV_MEMORY_TEMP": "Memory temperature (in C).",
@@ -56,12 +56,15 @@ def _families(*, mig: bool, fb_reserved: bool) -> Mapping[str, Family]:
         "DCGM_FI_DEV_FB_USED": "Framebuffer memory used (in MiB).",
         "DCGM_FI_DEV_FB_RESERVED": "Framebuffer memory reserved (in MiB).",
         "DCGM_FI_DEV_ROW_REMAP_FAILURE": "Whether remapping of rows has failed",
+        "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": "Total number of NVLink bandwidth counters for all lanes.",
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE": "Ratio of time the graphics engine is active.",
         "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": "Ratio of cycles the tensor (HMMA) pipe is active.",
         "DCGM_FI_PROF_DRAM_ACTIVE": "Ratio of cycles the device memory interface is active sending or receiving data.",
     }
     if mig:  # NVML has no answer for an instance, and the exporter skips blanks
         del helps["DCGM_FI_DEV_GPU_UTIL"], helps["DCGM_FI_DEV_MEM_COPY_UTIL"]
+    if mig or not nvlink:  # a node with one GPU has nobody to talk to
+        del helps["DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"]
     if not fb_reserved:
         del helps["DCGM_FI_DEV_FB_RESERVED"]
     return {name: Family(name, help_) for name, help_ in helps.items()}
@@ -114,6 +117,7 @@ def _values(sample: GpuSample) -> Mapping[str, float]:
         "DCGM_FI_DEV_FB_USED": sample.memory_used,
         "DCGM_FI_DEV_FB_RESERVED": RESERVED_MIB,
         "DCGM_FI_DEV_ROW_REMAP_FAILURE": 0,
+        "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": round(sample.util * 250_000),
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE": round(sample.util, 6),
         "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": round(sample.util * 0.55, 6),
         "DCGM_FI_PROF_DRAM_ACTIVE": round(sample.util * 0.4, 6),

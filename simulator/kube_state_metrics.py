@@ -103,7 +103,7 @@ def _pod_facts(pods: Sequence[WorldPod], face: MetricsFace) -> Iterable[Family]:
                 "node": node,
                 "created_by_kind": pod.owner_kind,
                 "created_by_name": pod.owner_name,
-                "priority_class": "",
+                "priority_class": pod.priority_class,
                 "host_network": "false",
             },
             1,

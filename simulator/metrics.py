@@ -9,6 +9,7 @@ from simulator.dcgm import dcgm, samples_on
 from simulator.exposition import CONTENT_TYPE, exposed
 from simulator.kube_state_metrics import kube_state_metrics
 from simulator.kubernetes_objects import address_of
+from simulator.kueue import kueue
 from simulator.live import EXPORTER, OPERATOR_NAMESPACE, Live
 
 JSON = dict[str, Any]
@@ -23,6 +24,12 @@ def metrics_face(live: Live) -> Blueprint:
     def show_kube_state_metrics() -> Response:
         with live.moved() as world:
             families = kube_state_metrics(world, live.config.metrics, live.config.kubernetes.version)
+        return Response(exposed(families), content_type=CONTENT_TYPE)
+
+    @face.get("/metrics/kueue")
+    def show_kueue() -> Response:
+        with live.moved():
+            families = kueue(live.custom.objects("kueue.x-k8s.io", "workloads"))
         return Response(exposed(families), content_type=CONTENT_TYPE)
 
     @face.get("/metrics/dcgm/<node>")

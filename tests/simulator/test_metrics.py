@@ -53,6 +53,11 @@ def test_a_phase_is_five_series_of_which_one_is_true(sim: Simulator) -> None:
     assert phases == {"Pending": 0, "Running": 1, "Succeeded": 0, "Failed": 0, "Unknown": 0}
 
 
+def test_a_pod_carries_its_priority_class(sim: Simulator) -> None:
+    submit(sim, "train", priority_class="production")
+    assert of(ksm(sim), "kube_pod_info", pod="train-0", priority_class="production")
+
+
 def test_gpu_requests_have_sanitized_names_and_an_empty_node_while_unbound(sim: Simulator) -> None:
     submit(sim, "big", gpus_per_pod=4)
     sim.live.turn(timedelta(seconds=5))
@@ -163,6 +168,15 @@ def test_a_busy_gpu_names_its_pod_in_percent_and_in_ratio(sim: Simulator) -> Non
     memory = sum(of(samples, f"DCGM_FI_DEV_FB_{part}")[0][1] for part in ("USED", "FREE", "RESERVED"))
     assert memory == 46068
     assert of(samples, "DCGM_FI_DEV_POWER_USAGE")[0][1] > 200
+
+
+def test_only_gpus_with_a_neighbour_report_nvlink(sim: Simulator, start: Starter) -> None:
+    assert of(dcgm(sim), "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL") == []
+    pool = {"id": "h100", "size": "an.g1.h100.kube.x8", "resources": {"nvidia.com/gpu": 8}, "count": 1}
+    eight = start(pools=[pool])
+    submit(eight, "train", gpus_per_pod=8, gpu_util=0.8)
+    eight.live.turn(timedelta(seconds=30))
+    assert {value for _, value in of(dcgm(eight), "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL")} == {200_000}
 
 
 def test_the_series_of_a_pod_go_when_it_ends(sim: Simulator) -> None:
