@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from receiver.core.charges import Charged
 from receiver.core.report.in_use import InUse
@@ -34,6 +34,15 @@ class ReportStore(Protocol):
 
     def charged_of(self, month: str) -> Charged | None:
         """Return Civo's last answer on what it charged in *month*."""
+
+    def close_report(self, month: str, scope: str, document: Mapping[str, Any], at: datetime) -> None:
+        """Keep the finished *document* of a report for good; one that is kept already stays as it is."""
+
+    def closed_report(self, month: str, scope: str) -> Mapping[str, Any] | None:
+        """Return the finished document of *scope* (`receiver.core.report.document.scope_of`), None without one."""
+
+    def closed_scopes(self, month: str) -> frozenset[str]:
+        """Return the scopes of *month* whose finished documents are kept."""
 
     def watched(self) -> Mapping[str, datetime]:
         """Return since when each pool is known, by its id."""

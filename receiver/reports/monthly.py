@@ -1,18 +1,20 @@
-"""What the calendar asks for: counts of units of work, and each month's reports once it has ended.
+"""What the calendar asks for: counts of units of work, and each month's reports once it has ended: kept for good,
+and sent.
 
 Both are beside the step: what goes wrong here is logged and tried again, and never keeps anything from scaling.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 import structlog
 
 from receiver.core.budget import Month, month_of
-from receiver.core.policy import Policy
+from receiver.core.policy import Policy, Scope
+from receiver.core.report.document import EVERYBODY, document_of, scope_of
 from receiver.core.report.notice import TOPIC, notice_of, topic_of
 from receiver.core.report.policy import UnitOfWork
-from receiver.core.report.report import report
+from receiver.core.report.report import Found, report
 from receiver.core.report.units import Counted, query_of
 from receiver.core.watch import is_settled
 from receiver.ports import Store, Telemetry, TryLater, WontWork
@@ -22,6 +24,8 @@ log = structlog.get_logger("receiver")
 
 LOOK_EVERY = timedelta(minutes=5)
 COUNT_EVERY = timedelta(hours=1)
+COUNTS_WAIT = timedelta(days=1)  # for how long a Prometheus that is down keeps a month open
+CLOSED_AT_ONCE = 2  # reports: each may take a second, and the loop waits for them
 LATE_FOR = timedelta(days=7)  # who was down on the first sends it afterwards; older news is none
 
 
@@ -32,6 +36,7 @@ class MonthEnd:
         self._store, self._telemetry, self._policy = store, telemetry, policy
         self._looked_at: datetime | None = None
         self._asked: dict[tuple[str, str], datetime] = {}  # month and unit: a query without a value is not asked on
+        self._closed: set[str] = set()
         self._nothing: set[str] = set()  # months of which there is nothing to tell
 
     def look(self, now: datetime) -> None:
@@ -41,6 +46,7 @@ class MonthEnd:
         self._looked_at = now
         try:
             self._count(now)
+            self._close(now)
             self._send(now)
         except TryLater as error:
             log.warning("reports wait", error=str(error))
@@ -81,6 +87,43 @@ class MonthEnd:
                 if now - month.end > LATE_FOR or (asked is not None and abs(now - asked) < COUNT_EVERY):
                     continue
                 yield month, unit, at
+
+    def _close(self, now: datetime) -> None:
+        """Keep the finished reports of the month that ended, so that no later configuration changes them.
+
+        Everybody's comes last: once it is kept, the month is closed.
+        """
+        month, _ = self._months(now)
+        if month.name in self._closed or month.name in self._nothing:
+            return
+        if not is_settled(month, self._store.watch(), now, self._policy.billing):
+            return
+        kept = self._store.closed_scopes(month.name)
+        if EVERYBODY in kept:
+            self._closed.add(month.name)
+            return
+        if now < month.end + COUNTS_WAIT and self._counts_missing(month):
+            return
+        found = found_in(self._store, self._policy, month, now)
+        if not found.attributed.shares and not found.workloads:
+            self._nothing.add(month.name)
+            return
+        missing = [team for team in (*self._teams(found), None) if scope_of(team) not in kept]
+        for team in missing[:CLOSED_AT_ONCE]:
+            document = document_of(report(found, self._policy, month, now, team), now)
+            self._store.close_report(month.name, scope_of(team), document, now)
+
+    def _teams(self, found: Found) -> Sequence[str]:
+        """The teams that have a report: those with work in the month, with an allowance, or who are sent one."""
+        named = {*self._policy.reports.monthly.teams, *(self._policy.budget.teams if self._policy.budget else ())}
+        held = {row.owner.team for row in found.usage} | {life.owner.team for life in found.workloads}
+        return sorted({"", *named, *held, *(c.name for c in found.allowances if c.scope is Scope.TEAM)})
+
+    def _counts_missing(self, month: Month) -> bool:
+        if self._telemetry is None:
+            return False
+        kept = self._store.unit_counts(month.name)
+        return any(u.name not in kept or kept[u.name].at < month.end for u in self._policy.reports.units)
 
     def _send(self, now: datetime) -> None:
         """Put the reports of the month that ended into the outbox; each topic takes a month once."""

@@ -27,6 +27,8 @@ def _head(report: Row) -> Iterator[str]:
         state = "over, not complete"
     yield f"GPU report {report['month']} - {whose} - {state}"
     yield f"A calendar month of {report['timezone']}. Costs are list prices of started hours, before tax."
+    if report["finalised"]:
+        yield f"Finalised on {moment(report['finalised'])}: no later configuration changes it."
     if report["began"]:
         yield f"This ledger began on {moment(report['began'])}: what was before is missing, or told as a sum."
     if report["observed_from"] is None:

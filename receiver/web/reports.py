@@ -9,7 +9,8 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, render_template, request
 from jinja2 import ChainableUndefined, Environment, PackageLoader
 
-from receiver.core.report.document import document_of
+from receiver.core.budget import Month
+from receiver.core.report.document import EVERYBODY, document_of, scope_of
 from receiver.core.report.report import Report
 from receiver.reports.gather import report_of
 from receiver.reports.text import foreseen, standstill
@@ -57,18 +58,36 @@ def asked_for(parts: WebParts) -> dict[str, Any]:
     """Return the document of the month and team in the query; Problem 400 or 404 with what can be asked for."""
     now = parts.clock.now()
     month, team = month_asked(parts, now), request.args.get("team")
+    if month.end <= now:
+        closed = _closed(parts, month, team)
+        if closed is not None:
+            return closed
     found = report_of(parts.store, parts.policy, month, now, team)
     if team and not _is_known(found, team, parts):
         everybody = report_of(parts.store, parts.policy, month, now)
-        known = sorted({part.name for part in everybody.teams if part.name})
-        raise Problem(
-            404,
-            f'no workload of {month.name} has the team label "{team}"',
-            "use one of: " + ", ".join(known) if known else "leave team out for everybody's report",
-            field="team",
-            known=known,
-        )
+        raise _unknown(team, month, sorted({part.name for part in everybody.teams if part.name}))
     return plain(document_of(found))  # type: ignore[no-any-return]  # plain keeps a mapping a dict
+
+
+def _closed(parts: WebParts, month: Month, team: str | None) -> dict[str, Any] | None:
+    """The kept document of a month that was closed; None while it was not. Problem 404 of a team that it has not."""
+    kept = parts.store.closed_report(month.name, scope_of(team))
+    everybody = parts.store.closed_report(month.name, EVERYBODY) if team is not None else kept
+    if everybody is None:
+        return None
+    if kept is None:
+        raise _unknown(team or "", month, [part["name"] for part in everybody["teams"] if part["name"]])
+    return plain(kept)  # type: ignore[no-any-return]  # plain keeps a mapping a dict
+
+
+def _unknown(team: str, month: Month, known: list[str]) -> Problem:
+    return Problem(
+        404,
+        f'no workload of {month.name} has the team label "{team}"',
+        "use one of: " + ", ".join(sorted(known)) if known else "leave team out for everybody's report",
+        field="team",
+        known=sorted(known),
+    )
 
 
 def _is_known(found: Report, team: str, parts: WebParts) -> bool:

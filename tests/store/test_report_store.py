@@ -1,6 +1,7 @@
 """What reports keep beside usage: counts of units of work, GPUs in use, since when pools are watched."""
 
 from dataclasses import replace
+from decimal import Decimal
 
 from receiver.adapters.store import SqlStore
 from receiver.core.actions import Verdict
@@ -61,6 +62,17 @@ def test_what_held_growth_back_for_moneys_sake_is_read_from_decisions_with_the_l
         Spoke(pool=POOL, at=after(minutes=2), detail="within_budget: cluster budget hold"),
         Spoke(pool=POOL, at=after(minutes=3)),
     )
+
+
+def test_a_closed_report_comes_back_as_it_was_and_is_not_replaced(store: SqlStore) -> None:
+    document = {"usd": Decimal("12.30"), "from": NOW, "lines": [{"gpu_hours": 0.1, "team": "a|b"}], "budget": None}
+    store.close_report("2026-11", "everybody", document, NOW)
+    store.close_report("2026-11", "everybody", {"usd": Decimal(1)}, after(days=1))
+    store.close_report("2026-11", "team:", {}, NOW)
+    store.prune(after(days=5000))
+    assert store.closed_report("2026-11", "everybody") == document
+    assert store.closed_report("2026-11", "team:a") is None
+    assert store.closed_scopes("2026-11") == {"everybody", "team:"}
 
 
 def test_overrides_that_were_in_force_in_between_are_read(store: SqlStore) -> None:

@@ -71,6 +71,7 @@ class FakeStore:
     totals: Mapping[str, Any] = field(default_factory=dict)
     kept_counts: list[Counted] = field(default_factory=list)
     kept_spoken: list[Spoke] = field(default_factory=list)
+    kept_reports: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     kept_charged: Charged | None = None
     kept_in_use: list[InUse] = field(default_factory=list)
     kept_watched: dict[str, datetime] = field(default_factory=dict)
@@ -203,6 +204,16 @@ class FakeStore:
     def charged_of(self, month: str) -> Charged | None:
         self._called("charged_of")
         return self.kept_charged if self.kept_charged and self.kept_charged.month == month else None
+
+    def closed_report(self, month: str, scope: str) -> Mapping[str, Any] | None:
+        self._called("closed_report")
+        return self.kept_reports.get((month, scope))
+
+    def closed_scopes(self, month: str) -> frozenset[str]:
+        raise NotImplementedError
+
+    def close_report(self, month: str, scope: str, document: Mapping[str, Any], at: datetime) -> None:
+        raise NotImplementedError
 
     def watched(self) -> Mapping[str, datetime]:
         self._called("watched")

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Connection, select
 
 from receiver.adapters.store import charges, decisions
-from receiver.adapters.store.database import Database, put
-from receiver.adapters.store.schema import in_use, pools, unit_counts
+from receiver.adapters.store.database import Database, insert, put
+from receiver.adapters.store.schema import closed_reports, in_use, pools, unit_counts
 from receiver.core.charges import Charged
 from receiver.core.report.in_use import InUse
 from receiver.core.report.standstills import Spoke
@@ -55,6 +56,26 @@ class SqlReports:
         """See ReportStore."""
         with self._database.read() as connection:
             return charges.charged_of(connection, month)
+
+    def close_report(self, month: str, scope: str, document: Mapping[str, Any], at: datetime) -> None:
+        """See ReportStore."""
+        values = {"month": month, "scope": scope, "at": at, "document": document}
+        with self._database.write() as connection:
+            connection.execute(insert(connection, closed_reports).values(values).on_conflict_do_nothing())
+
+    def closed_report(self, month: str, scope: str) -> Mapping[str, Any] | None:
+        """See ReportStore."""
+        table = closed_reports.c
+        with self._database.read() as connection:
+            found = connection.execute(select(table.document).where(table.month == month, table.scope == scope))
+            document: Mapping[str, Any] | None = found.scalar()
+        return document
+
+    def closed_scopes(self, month: str) -> frozenset[str]:
+        """See ReportStore."""
+        statement = select(closed_reports.c.scope).where(closed_reports.c.month == month)
+        with self._database.read() as connection:
+            return frozenset(connection.execute(statement).scalars())
 
     def watched(self) -> Mapping[str, datetime]:
         """See ReportStore."""

@@ -234,6 +234,15 @@ unit_counts = Table(  # what the queries of units of work last said of a month
     Column("at", Moment, nullable=False),
 )
 
+closed_reports = Table(  # the finished document of each report of a month that is over; never deleted
+    "closed_reports",
+    metadata,
+    Column("month", PlainText, primary_key=True),
+    Column("scope", PlainText, primary_key=True),
+    Column("at", Moment, nullable=False),
+    Column("document", Json, nullable=False),
+)
+
 in_use = Table(  # how many of its GPUs each workload used at once
     "in_use",
     metadata,

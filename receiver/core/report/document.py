@@ -4,7 +4,7 @@ USD amounts are exact Decimals, hours rounded to a thousandth, ratios to four di
 """
 
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
@@ -22,8 +22,19 @@ LISTED = 50  # standstills
 OWNER = tuple(Owner.__slots__)
 
 
-def document_of(found: Report) -> dict[str, Any]:
-    """Return *found* with nothing in it that is not a mapping, list, number, text, Decimal or datetime."""
+EVERYBODY = "everybody"
+
+
+def scope_of(team: str | None) -> str:
+    """What a report of *team* is kept under, None: everybody's."""
+    return EVERYBODY if team is None else f"team:{team}"
+
+
+def document_of(found: Report, finalised: datetime | None = None) -> dict[str, Any]:
+    """Return *found* with nothing in it that is not a mapping, list, number, text, Decimal or datetime.
+
+    *finalised* is when it was kept for good, None for one that is worked out anew.
+    """
     return {
         "month": found.month.name,
         "timezone": found.timezone,
@@ -33,6 +44,7 @@ def document_of(found: Report) -> dict[str, Any]:
         "observed_from": found.observed_from,
         "over": found.over,
         "complete": found.complete,
+        "finalised": finalised,
         "team": found.team,
         **_spent(found),
         "budget": _budget(found.budget),

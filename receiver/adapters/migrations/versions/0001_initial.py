@@ -320,6 +320,13 @@ def _figures() -> None:
         sa.Column("at", TIME, nullable=False),
     )
     op.create_table(
+        "closed_reports",
+        sa.Column("month", sa.Text, primary_key=True),
+        sa.Column("scope", sa.Text, primary_key=True),
+        sa.Column("at", TIME, nullable=False),
+        sa.Column("document", sa.Text, nullable=False),
+    )
+    op.create_table(
         "in_use",
         sa.Column("month", sa.Text, primary_key=True),
         sa.Column("workload", sa.Text, primary_key=True),

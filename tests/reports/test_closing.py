@@ -1,0 +1,125 @@
+"""A month that is over is closed once, and says the same whatever the configuration is later."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from receiver.adapters.store import SqlStore, open_store
+from receiver.core.policy import Billing, Budget, Policy
+from receiver.core.report.policy import ReportPolicy
+from receiver.core.report.units import Counted
+from receiver.core.usage import Accounting
+from receiver.reports.text import as_text
+from tests.core.report.builders import HOUR, MONTH, a_life, a_policy, a_usage, at
+from tests.reports.test_month_end import DUE, EPOCH, Counter, month_end
+from tests.web.builders import Bench
+from tests.web.fakes import FakeClock
+
+LATER = DUE + timedelta(days=3)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqlStore]:
+    """A store with one node of eight hours, six of them held by team vision."""
+    opened = open_store(f"sqlite:///{tmp_path}/ledger.db")
+    opened.saw((a_life(lasts=8),), {"pool-l40s": 0}, at(0))
+    assert opened.account(Accounting(usage=(a_usage(hours=6),)), None, DUE)
+    yield opened
+    opened.close()
+
+
+def close(store: SqlStore, policy: Policy, now: datetime = DUE, looks: int = 4) -> None:
+    for look in range(looks):
+        month_end(store, policy).look(now + look * timedelta(minutes=6))
+
+
+def client(store: SqlStore, policy: Policy, now: datetime = LATER) -> FlaskClient:
+    known: Any = store
+    return Bench(store=known, policy=policy, clock=FakeClock(now)).client()
+
+
+def report(store: SqlStore, policy: Policy, query: str = "") -> Any:
+    return client(store, policy).get(f"/api/v1/report?month=2026-10{query}")
+
+
+def another() -> Policy:
+    """Other names, prices, kinds, budgets and billing."""
+    pools = tuple(replace(p, name=f"new-{p.name}", price_usd_per_hour=Decimal(99)) for p in a_policy().pools)
+    return a_policy(
+        pools=pools,
+        gpu_kinds={},
+        gpu_prices={},
+        budget=Budget(monthly_usd=Decimal(1)),
+        billing=Billing(granularity=2 * HOUR),
+    )
+
+
+@pytest.mark.parametrize("query", ["", "&team=vision", "&team="])
+def test_a_closed_month_is_the_same_bytes_whatever_the_configuration_is_later(store: SqlStore, query: str) -> None:
+    close(store, a_policy())
+    before = report(store, a_policy(), query).get_data()
+    assert report(store, another(), query).get_data() == before
+    assert b'"finalised":"2026-11-01T02:' in before.replace(b" ", b"")
+    page = client(store, a_policy()).get(f"/costs?month=2026-10{query}").get_data(as_text=True)
+    assert "no later configuration changes it" in page
+
+
+def test_a_month_that_was_not_closed_is_worked_out_anew_and_says_so(store: SqlStore) -> None:
+    assert report(store, a_policy()).get_json()["finalised"] is None
+    assert report(store, another()).get_json() != report(store, a_policy()).get_json()
+
+
+def test_a_closed_report_says_when_it_was_finalised(store: SqlStore) -> None:
+    close(store, a_policy())
+    said = list(as_text(report(store, a_policy()).get_json()))
+    assert "Finalised on 2026-11-01 02:06 UTC: no later configuration changes it." in said
+
+
+def test_a_team_that_the_closed_month_does_not_know_is_refused_with_those_it_knows(store: SqlStore) -> None:
+    close(store, a_policy())
+    answer = report(store, a_policy(), "&team=visoin")
+    assert (answer.status_code, answer.get_json()["known"]) == (404, ["vision"])
+
+
+def test_a_month_is_not_closed_before_its_last_paid_hour_is_known(store: SqlStore) -> None:
+    close(store, a_policy(), DUE - HOUR)
+    assert store.closed_scopes("2026-10") == frozenset()
+
+
+def test_a_month_waits_a_day_for_the_counts_of_its_units(store: SqlStore) -> None:
+    policy, silent = a_policy(reports=ReportPolicy(units=(EPOCH,))), Counter()
+    month_end(store, policy, silent).look(DUE)
+    assert store.closed_scopes("2026-10") == frozenset()
+    month_end(store, policy, silent).look(MONTH.end + timedelta(days=1))
+    assert store.closed_scopes("2026-10") != frozenset()
+
+
+def test_a_month_whose_units_were_counted_is_closed_at_once(store: SqlStore) -> None:
+    policy = a_policy(reports=ReportPolicy(units=(EPOCH,)))
+    store.keep_unit_count(Counted(month="2026-10", name="epoch", count=2.0, at=MONTH.end))
+    close(store, policy)
+    assert report(store, a_policy()).get_json()["units"][0]["count"] == 2.0
+
+
+def test_everybodys_report_is_kept_last_so_that_a_crash_leaves_no_month_half_closed(store: SqlStore) -> None:
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(9), teams={"a": Decimal(1), "b": Decimal(2)}))
+    month_end(store, policy).look(DUE)
+    assert store.closed_scopes("2026-10") == {"team:", "team:a"}
+    assert report(store, policy).get_json()["finalised"] is None
+    close(store, policy, DUE + HOUR)
+    assert store.closed_scopes("2026-10") == {"team:", "team:a", "team:b", "team:vision", "everybody"}
+
+
+def test_an_empty_month_is_not_closed(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/empty.db")
+    store.saw((), {"pool-l40s": 0}, at(0))
+    assert store.account(Accounting(), None, DUE)
+    close(store, a_policy())
+    assert store.closed_scopes("2026-10") == frozenset()
+    store.close()
