@@ -6,7 +6,7 @@ from datetime import timedelta
 from receiver.config.mistakes import Finding, Path, spell
 from receiver.config.model import BudgetSpec, Configuration, PoolSpec
 from receiver.config.overlap import may_overlap, never_opens
-from receiver.config.prices import insane
+from receiver.config.prices import far_from_list, insane
 from receiver.config.report_checks import report_contradictions
 from receiver.config.schedule import WindowSpec
 
@@ -190,8 +190,9 @@ def _pool(pool: PoolSpec, here: Path) -> Iterator[Finding]:
         )
     elif pool.price_usd_per_hour is not None:
         path = (*here, "price_usd_per_hour")
-        for wrong in insane(pool.price_usd_per_hour, pool.gpus_per_node, ""):
-            yield Finding(path=path, problem=wrong.problem, remedy=wrong.remedy, over=((*here, "resources"),))
+        wrong = list(insane(pool.price_usd_per_hour, pool.gpus_per_node, ""))
+        for found in wrong or far_from_list(pool.price_usd_per_hour, pool.size, ""):
+            yield Finding(path=path, problem=found.problem, remedy=found.remedy, over=((*here, "resources"),))
 
 
 def _windows(pool: PoolSpec, here: Path) -> Iterator[Finding]:

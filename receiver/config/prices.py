@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
+from functools import cache
 from importlib.resources import files
 from pathlib import Path as File
 from typing import Annotated, Any
@@ -26,6 +27,7 @@ LEAST = Decimal("0.05")
 MOST = Decimal(200)
 MOST_PER_GB = Decimal("0.01")  # USD per GB and hour; Civo's volumes cost a hundredth of that
 HOURS_PER_MONTH = 730  # as Civo's pricing page counts them
+FAR = 20  # no discount and no currency reaches that far from a list price; cents (100) and months (730) do
 
 
 def _day(value: Any) -> date:
@@ -101,6 +103,7 @@ def per_gpu_hour(prices: Prices) -> Mapping[str, Decimal]:
     return found
 
 
+@cache
 def shipped() -> Prices:
     """Return Civo's list prices as they ship with the package."""
     found, mistakes = parse((files("receiver") / "prices" / "civo.yaml").read_text(encoding="utf-8"))
@@ -142,6 +145,11 @@ def overlaid(configuration: Configuration, directory: File) -> tuple[Prices, lis
         problem = f'cannot read "{configuration.prices_file}": {reason}'
         return prices, [Mistake(path="prices_file", problem=problem, remedy="mount the file there or remove the key")]
     own, mistakes = parse(content)
+    mistakes += [
+        wrong
+        for name, price in (own.sizes if not mistakes else {}).items()
+        for wrong in far_from_list(price.usd_per_hour, name, spell(("sizes", name, "usd_per_hour")))
+    ]
     named = [Mistake(path=f"prices_file {m.path}".rstrip(), problem=m.problem, remedy=m.remedy) for m in mistakes]
     return own.over(prices), named
 
@@ -159,6 +167,32 @@ def insane(usd_per_hour: Decimal, gpus: int, path: str) -> Iterator[Mistake]:
             path=path,
             problem=f"{usd_per_hour} USD per hour is less than {LEAST}",
             remedy="write the price of one node for one hour in USD",
+        )
+
+
+def far_from_list(usd_per_hour: Decimal, size: str, path: str) -> Iterator[Mistake]:
+    """Yield a mistake for a price that is more than 20 times Civo's list price of *size*, or less than a twentieth.
+
+    Negotiated prices stay well within; what lies between and outside of the kind's range is warned of.
+    """
+    known = shipped().sizes.get(size)
+    if known is None:
+        return
+    listed = known.usd_per_hour
+    if usd_per_hour > FAR * listed:
+        yield Mistake(
+            path=path,
+            problem=f"{usd_per_hour} USD per hour is more than {FAR} times the list price of {size} ({listed})",
+            remedy=(
+                "write the price of one node for one hour in USD; "
+                f"if these are cents it is {usd_per_hour / 100:.2f}, of a month {usd_per_hour / HOURS_PER_MONTH:.2f}"
+            ),
+        )
+    elif usd_per_hour * FAR < listed:
+        yield Mistake(
+            path=path,
+            problem=f"{usd_per_hour} USD per hour is less than a twentieth of the list price of {size} ({listed})",
+            remedy="write the price of one whole node for one hour in USD",
         )
 
 

@@ -285,9 +285,9 @@ WARNED = [
         "pools[0].size: no price is known for an.g1.l40s.kube.x3, so this pool cannot grow",
     ),
     (
-        "price in cents",
-        one_pool("price_usd_per_hour: 129"),
-        "pools[0].price_usd_per_hour: 129.00 USD per L40S and hour",
+        "a price far above the usual",
+        one_pool("price_usd_per_hour: 12.9"),
+        "pools[0].price_usd_per_hour: 12.90 USD per L40S and hour",
     ),
     (
         "fewer GPUs than the size has",

@@ -120,12 +120,37 @@ def test_a_price_at_the_edge_of_what_can_be_is_taken() -> None:
     assert mistakes == []
 
 
+@pytest.mark.parametrize("size", sorted(shipped().sizes))
+@pytest.mark.parametrize("times", [Decimal(100), Decimal("20.1"), Decimal("0.049")], ids=["cents", "above", "below"])
+def test_a_price_far_from_the_list_is_refused_for_every_size(size: str, times: Decimal) -> None:
+    gpus = shipped().sizes[size].gpus
+    wrong = f"price_usd_per_hour: {shipped().sizes[size].usd_per_hour * times}"
+    pool = one_pool(wrong).replace("an.g1.l40s.kube.x1", size).replace("nvidia.com/gpu: 1", f"nvidia.com/gpu: {gpus}")
+    with pytest.raises(ConfigError) as refused:
+        load_text(pool)
+    [mistake] = refused.value.mistakes
+    assert mistake.path == "pools[0].price_usd_per_hour"
+    assert "list price" in mistake.problem or "per GPU" in mistake.problem or "less than 0.05" in mistake.problem
+
+
+def test_a_price_in_cents_in_a_file_of_the_operators_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_file(overlay(tmp_path, HEAD + "sizes: {an.g1.l40s.kube.x1: {usd_per_hour: 129}}\n"))
+    assert (
+        str(refused.value)
+        .splitlines()[-1]
+        .startswith(
+            "prices_file sizes[an.g1.l40s.kube.x1].usd_per_hour: 129 USD per hour is more than 20 times the list price"
+        )
+    )
+
+
 @pytest.mark.parametrize(
     ("price", "says"),
     [
-        ("129", "129.00 USD per L40S and hour is unusual (0.30 to 5)"),  # 1.29 in cents
-        ("94.17", "94.17 USD per L40S and hour is unusual (0.30 to 5)"),  # a month of a cheaper one
+        ("25.80", "25.80 USD per L40S and hour is unusual (0.30 to 5)"),
         ("0.13", "0.13 USD per L40S and hour is unusual (0.30 to 5)"),
+        ("0.0645", "0.06 USD per L40S and hour is unusual (0.30 to 5)"),
     ],
 )
 def test_a_price_that_can_be_and_is_unusual_for_the_kind_is_warned_of(price: str, says: str) -> None:
