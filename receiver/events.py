@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 import structlog
 
 from receiver.act import Hands
-from receiver.core import budget_notices, keep_until, tell, warn
+from receiver.core import budget_notices, closing_notices, keep_until, tell, warn
 from receiver.core.actions import Change, Decision, Verdict
 from receiver.core.explain import MOST
 from receiver.core.pods import Pod, Workload
@@ -45,10 +45,12 @@ def tell_the_rest(work: Work) -> None:
         pods = list(workload.pods)[:room]
         _announce(work.hands, pods, "NotTriggerScaleUp", said)
         room -= len(pods)
+    told, closes = work.store.told, work.mode == "act" and work.hands.cluster is not None
+    reopened = closing_notices.when_reopened(told(closing_notices.TOPIC))
     notices = (
-        *budget_notices.lines(assignment.budgets, work.store.told(budget_notices.TOPIC)),
+        *budget_notices.lines(assignment.budgets, told(budget_notices.TOPIC), closes=closes),
         *tell.held(work.decisions, assignment, policy),
-        *warn.found(facts, assignment, work.drifts, policy),
+        *warn.found(facts, assignment, work.drifts, policy, reopened),
     )
     for notice in notices:
         work.store.say(notice, work.now)

@@ -23,7 +23,7 @@ from receiver.core.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model import CordonedBy, Drift, Facts, Node, PoolState, Source, SourceState, Spend, Stage
 from receiver.core.overrides import Override
 from receiver.core.pods import Pod, PodPhase
-from receiver.core.policy import POOL_LABEL, Policy, Pool, Scope
+from receiver.core.policy import Policy, Pool, Scope
 from receiver.core.seed import Seed
 from receiver.core.signals import signals_from, silenced_pools
 from receiver.core.steady import is_steady
@@ -32,6 +32,7 @@ from receiver.lives import by_node, lives_of, stage_of
 from receiver.ports import (
     CORDON_ANNOTATION,
     PROTECT_ANNOTATION,
+    STOP_ANNOTATION,
     Accounts,
     Alarms,
     Cloud,
@@ -44,6 +45,7 @@ from receiver.ports import (
     Telemetry,
     TelemetryFacts,
 )
+from receiver.stray_nodes import strays, unjoined
 
 SILENT_BEFORE_FALLBACK = timedelta(minutes=1)
 PAYLOAD_LIFE = timedelta(
@@ -69,9 +71,10 @@ class Looked:
 
     *works* are the pools of which a node has just become usable, *replaced* those whose removals Civo answers
     otherwise than by one node less, with the sentence that says how. *orphans* are open actions of pools that left
-    the configuration, *resumed* overrides that go on although a step under a clock ahead had ended them, *pods* every
-    GPU pod of the cluster, those on nodes of no configured pool too. *charged* is a new answer of Civo's on what it
-    charged, *seed* what a month had cost before this store, where new. *steady* says that the clock can be believed.
+    the configuration, *strays* nodes of such pools that we closed to new work, *resumed* overrides that go on although
+    a step under a clock ahead had ended them, *pods* every GPU pod of the cluster, those on nodes of no configured pool
+    too. *charged* is a new answer of Civo's on what it charged, *seed* what a month had cost before this store, where
+    new. *steady* says that the clock can be believed.
     """
 
     facts: Facts
@@ -83,6 +86,7 @@ class Looked:
     orphans: tuple[Action, ...] = ()
     resumed: tuple[Override, ...] = ()
     steady: bool = False
+    strays: tuple[str, ...] = ()
     pods: tuple[Pod, ...] = ()
     charged: Charged | None = None
     seed: Seed | None = None
@@ -181,6 +185,7 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
         orphans=orphans,
         resumed=resumed,
         steady=steady,
+        strays=strays(pools, cluster, ours) if cloud is not None else (),
         pods=cluster.pods if cluster else (),
         charged=books.charged,
         seed=books.seed,
@@ -251,7 +256,7 @@ def _pool_state(pool: Pool, seen: _Seen) -> PoolState:
         ready_in=past.ready_in,
         drifts=(*past.drifts, *([found_drift] if found_drift else [])),
         offer=offer_of(pool, nodes, past.offer, seen.at),
-        unjoined=_unjoined(pool, seen),
+        unjoined=unjoined(pool, seen.cloud, seen.cluster),
         utilization=seen.telemetry.utilization.get(pool.id) if seen.telemetry else None,
         silenced_by=seen.silenced.get(pool.id),
     )
@@ -264,9 +269,10 @@ def _node(instance: Instance, pool: Pool, seen: _Seen, past: PoolMemory) -> Node
     if was_usable and stage in (Stage.BOOTING, Stage.INSTALLING):
         stage = Stage.BROKEN  # it was usable before: a node that lost its GPUs or went NotReady is not on its way
     cordoned_for = node.annotations.get(CORDON_ANNOTATION) if node else None
+    closed_for = node.annotations.get(STOP_ANNOTATION) if node else None
     cordoned_by = None
     if node is not None and node.unschedulable:
-        cordoned_by = CordonedBy.US if cordoned_for else CordonedBy.SOMEONE
+        cordoned_by = CordonedBy.US if cordoned_for or closed_for is not None else CordonedBy.SOMEONE
     pods = seen.pods.get(node.name if node else instance.hostname, ())
     return Node(
         name=node.name if node else instance.hostname,
@@ -287,6 +293,7 @@ def _node(instance: Instance, pool: Pool, seen: _Seen, past: PoolMemory) -> Node
         idle_since=life.idle_since if life and stage is Stage.USABLE and not pods else None,
         cordoned_by=cordoned_by,
         cordoned_for=cordoned_for,
+        closed_for=closed_for,
         leaving=instance.status == "DELETING",
         protected=node is not None and node.annotations.get(PROTECT_ANNOTATION, "false").lower() != "false",
         hosts=node.hosts if node else (),
@@ -298,19 +305,6 @@ def _node(instance: Instance, pool: Pool, seen: _Seen, past: PoolMemory) -> Node
 
 def _drift(pool: str, shown: int, memory: Memory, now: datetime) -> Drift | None:
     return drift(memory.pools.get(pool), shown, now, highest(memory.unanswered, pool))
-
-
-def _unjoined(pool: Pool, seen: _Seen) -> tuple[str, ...]:
-    """The Kubernetes nodes of *pool*, or with GPUs and of no pool, whose provider id names no listed instance."""
-    if seen.cloud is None or seen.cluster is None:
-        return ()
-    listed = {i.id for found in seen.cloud.values() for i in found.instances}
-    return tuple(
-        n.name
-        for n in seen.cluster.nodes
-        if n.instance not in listed and n.ready
-        and (n.labels.get(POOL_LABEL) == pool.id or (n.allocatable and POOL_LABEL not in n.labels))
-    )  # fmt: skip
 
 
 def _is_deleted(instance: str, past: PoolMemory) -> bool:

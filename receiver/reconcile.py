@@ -9,6 +9,7 @@ import structlog
 from receiver.account import account_for_usage
 from receiver.act import Hands, Progress, WriterLostError, carry_out, settled
 from receiver.backoffs import removals_stopped
+from receiver.closing import close_nodes
 from receiver.core import override_notices, tell, warn
 from receiver.core.actions import Action, ActionKind, Change, Decision, Outcome, OutcomeKind, VictimStage
 from receiver.core.assign import Assignment, assign
@@ -72,6 +73,7 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
         store=store,
         now=now,
     )
+    _close_nodes(work, looked)
     kept_out = _keep_out(work)
     again = [d.reconsider_at for d in decisions.values() if d.reconsider_at]
     failed: list[str] = []
@@ -103,6 +105,16 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
         failed_pools=tuple(failed),
         steady=looked.steady,
     )
+
+
+def _close_nodes(work: Work, looked: Looked) -> None:
+    """Close nodes at a budget's stop before anything is removed, spared or told; a bug in that stops no pool."""
+    try:
+        close_nodes(work, looked.strays, steady=looked.steady)
+    except (TryLater, WriterLostError):
+        raise  # the store failed, or we may not write
+    except Exception:
+        log.exception("nodes not closed or opened")
 
 
 def _keep_out(work: Work) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Keep nodes as they should be: no cordon of ours outlives its action, nodes carry their pool's labels and taints."""
+"""Keep nodes as they should be: no cordon for a removal outlives it, nodes carry their pool's labels and taints."""
 
 import structlog
 
@@ -14,7 +14,10 @@ RECENT_ACTIONS = 50
 
 
 def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: Work) -> None:
-    """Lift cordons of ours that outlived their action, for example through a crash between closing and uncordoning."""
+    """Lift cordons of ours that outlived their action, for example through a crash between closing and uncordoning.
+
+    Those for a budget's stop belong to no action and are left.
+    """
     hands = work.hands
     if hands.cluster is None or not work.facts.up(Source.KUBERNETES):
         return
@@ -23,7 +26,8 @@ def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: Wor
         return  # it ended in this step: the next look shows what is left of it
     ours = {v.node for v in action.victims if v.stage not in FINISHED} if action else set()
     for node in state.living:
-        orphaned = node.cordoned_by is CordonedBy.US and node.name not in ours and not _is_going(state, node.instance)
+        for_removal = node.cordoned_by is CordonedBy.US and node.cordoned_for is not None
+        orphaned = for_removal and node.name not in ours and not _is_going(state, node.instance)
         if orphaned and not _was_deleted(node, state, work):
             try:
                 hands.ready()

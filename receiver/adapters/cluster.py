@@ -168,8 +168,16 @@ class KubernetesCluster(HoldingMeans):
         return self._marks.cordon(node, action)
 
     def uncordon(self, node: str) -> Receipt:
-        """Undo a cordon of ours."""
+        """Undo a cordon of ours for a removal."""
         return self._marks.uncordon(node)
+
+    def shut(self, node: str, why: str) -> Receipt:
+        """Let no new pod begin on *node* while a budget is at its stop; see `receiver.adapters.node_marks`."""
+        return self._marks.shut(node, why)
+
+    def reopen(self, node: str) -> Receipt:
+        """Undo `shut`."""
+        return self._marks.reopen(node)
 
     def dress(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
         """Put *labels* and *taints* on *node*; see `receiver.adapters.node_marks`."""

@@ -1,4 +1,4 @@
-"""What we put on nodes: a cordon that names its action, and the labels and taints of their pool.
+"""What we put on nodes: cordons that say what they are for, and the labels and taints of their pool.
 
 Promises never to touch a cordon of someone else, and to keep the labels and taints that others put there.
 """
@@ -11,7 +11,7 @@ from kubernetes import client
 from receiver.adapters.cluster_wire import NOT_FOUND, ClusterWire
 from receiver.adapters.nodes import entries, node_from, section, taint_from
 from receiver.core.policy import Taint
-from receiver.ports import CORDON_ANNOTATION, Did, Receipt, WontWork
+from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION, ClusterNode, Did, Receipt, WontWork
 
 
 class NodeMarks:
@@ -30,7 +30,7 @@ class NodeMarks:
         owner = found.annotations.get(CORDON_ANNOTATION)
         if found.unschedulable and owner == action:
             return Receipt(did=Did.ALREADY, sentence=f"node {node} is cordoned for this action already")
-        if found.unschedulable and owner is None:
+        if _is_theirs(found):
             return Receipt(did=Did.DIFFERS, sentence=f"someone else cordoned node {node}; it is theirs")
         if not found.unschedulable and owner == action:
             return Receipt(did=Did.DIFFERS, sentence=f"someone made node {node} schedulable again; it stays")
@@ -39,18 +39,48 @@ class NodeMarks:
         return Receipt(did=Did.DONE, sentence=f"cordoned node {node}")
 
     def uncordon(self, node: str) -> Receipt:
-        """Undo a cordon of ours."""
+        """Undo a cordon of ours for a removal."""
         raw = self._read(node)
         if raw is None:
             return _gone(node, Did.ALREADY)
         found = node_from(raw)
         if CORDON_ANNOTATION in found.annotations:
-            if not self._patch(raw, {"annotations": {CORDON_ANNOTATION: None}}, {"unschedulable": False}):
-                return _gone(node, Did.ALREADY)
-            return Receipt(did=Did.DONE, sentence=f"made node {node} schedulable again")
-        if found.unschedulable:
+            return self._lift(raw, CORDON_ANNOTATION, stays=STOP_ANNOTATION in found.annotations)
+        if _is_theirs(found):
             return Receipt(did=Did.DIFFERS, sentence=f"someone else cordoned node {node}; it is theirs")
-        return Receipt(did=Did.ALREADY, sentence=f"node {node} is schedulable")
+        return Receipt(did=Did.ALREADY, sentence=f"node {node} is not cordoned for a removal")
+
+    def shut(self, node: str, why: str) -> Receipt:
+        """Make *node* unschedulable for a budget's stop, *why*; a node that is gone or someone else's DIFFERS."""
+        raw = self._read(node)
+        if raw is None:
+            return _gone(node, Did.DIFFERS)
+        found = node_from(raw)
+        if _is_theirs(found):
+            return Receipt(did=Did.DIFFERS, sentence=f"someone else cordoned node {node}; it is theirs")
+        if found.unschedulable and found.annotations.get(STOP_ANNOTATION) == why:
+            return Receipt(did=Did.ALREADY, sentence=f"node {node} is closed to new work already")
+        if not self._patch(raw, {"annotations": {STOP_ANNOTATION: why}}, {"unschedulable": True}):
+            return _gone(node, Did.DIFFERS)
+        return Receipt(did=Did.DONE, sentence=f"closed node {node} to new work")
+
+    def reopen(self, node: str) -> Receipt:
+        """Undo `shut`; a cordon for a removal stays."""
+        raw = self._read(node)
+        if raw is None:
+            return _gone(node, Did.ALREADY)
+        found = node_from(raw)
+        if STOP_ANNOTATION not in found.annotations:
+            return Receipt(did=Did.ALREADY, sentence=f"node {node} is not closed to new work by us")
+        return self._lift(raw, STOP_ANNOTATION, stays=CORDON_ANNOTATION in found.annotations)
+
+    def _lift(self, raw: Mapping[str, Any], annotation: str, *, stays: bool) -> Receipt:
+        """Take *annotation* off, and the cordon with it unless it *stays* for the other reason."""
+        name = str(section(raw, "metadata").get("name"))
+        if not self._patch(raw, {"annotations": {annotation: None}}, {} if stays else {"unschedulable": False}):
+            return _gone(name, Did.ALREADY)
+        done = f"node {name} stays cordoned for the other reason" if stays else f"made node {name} schedulable again"
+        return Receipt(did=Did.DONE, sentence=done)
 
     def dress(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
         """Put on *node* what it lacks of *labels* and *taints*; a node that is gone DIFFERS.
@@ -92,6 +122,11 @@ class NodeMarks:
                 return False
             raise
         return True
+
+
+def _is_theirs(node: ClusterNode) -> bool:
+    """True for a node that someone else cordoned: neither of our annotations says why it is unschedulable."""
+    return node.unschedulable and not node.annotations.keys() & {CORDON_ANNOTATION, STOP_ANNOTATION}
 
 
 def _gone(node: str, did: Did) -> Receipt:

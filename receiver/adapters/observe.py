@@ -56,6 +56,14 @@ class ObservedCluster:
         """Say what would be made schedulable."""
         return _would(f"make node {node} schedulable again if the cordon is ours")
 
+    def shut(self, node: str, why: str) -> Receipt:
+        """Say what would be closed to new work."""
+        return _would(f"shut node {node} to new work: {why}")
+
+    def reopen(self, node: str) -> Receipt:
+        """Say what would be opened to new work."""
+        return _would(f"open node {node} to new work again if we closed it")
+
     def drain(self, node: str, *, consenting: bool = False) -> Receipt:
         """Say what would be drained."""
         return _would(f"evict from node {node} what may go" + (", GPU pods that consented too" if consenting else ""))

@@ -105,7 +105,7 @@ def assign(facts: Facts, policy: Policy) -> Assignment:
     so a budget that cannot serve all drops standby first.
     """
     budgets = views(facts, policy)
-    tallies = {p.id: open_tally(p, facts) for p in policy.pools}
+    tallies = {p.id: open_tally(p, facts, budgets) for p in policy.pools}
     allowance = Allowance(facts, policy, budgets)
     waiting = workloads(facts.waiting, facts.bound_gangs)
     if any(view.scope is Scope.TEAM for view in budgets.views):
@@ -151,7 +151,7 @@ def _reserve_for_teams(facts: Facts, policy: Policy, waiting: Sequence[Workload]
     A node that was bought for a team a step ago is held by no pod yet. Without this the same money would be given out
     again while it is provisioned.
     """
-    tallies = [open_tally(p, facts) for p in policy.pools]
+    tallies = [open_tally(p, facts, allowance.budgets) for p in policy.pools]
     _serve_all(waiting, tallies, Allowance(facts, policy, allowance.budgets, closed=True))
     for tally in tallies:
         price = tally.pool.price_usd_per_hour

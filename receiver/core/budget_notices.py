@@ -12,10 +12,13 @@ ORDER = tuple(BudgetStage)
 Told = Mapping[str, tuple[str, datetime]]  # by topic: the key of what was told last, and when
 
 
-def lines(budgets: Budgets, told: Told) -> Iterable[Notice]:
-    """The notices that are due, given what was *told* under TOPIC before, by whichever process."""
+def lines(budgets: Budgets, told: Told, *, closes: bool = True) -> Iterable[Notice]:
+    """The notices that are due, given what was *told* under TOPIC before, by whichever process.
+
+    *closes* is False where no node is closed to new work at the stop: in observe mode, and without Kubernetes.
+    """
     for view in budgets.views:
-        found = _line(view, told.get(_topic(view)))
+        found = _line(view, told.get(_topic(view)), closes=closes)
         if found is not None:
             yield found
 
@@ -40,13 +43,13 @@ def _topic(view: BudgetView) -> str:
     return f"{TOPIC}{view.scope}:{view.name}"
 
 
-def _line(view: BudgetView, told: tuple[str, datetime] | None) -> Notice | None:
+def _line(view: BudgetView, told: tuple[str, datetime] | None, *, closes: bool) -> Notice | None:
     month, monthly, stage = _parts(told)
     same = (month, monthly) == (view.month, f"{view.monthly:f}")
     if view.unknown:
         return None  # neither a line nor an all-clear can be told
     if view.stage is not BudgetStage.OK and not (same and ORDER.index(view.stage) <= ORDER.index(stage)):
-        return _reached(view)
+        return _reached(view, closes=closes)
     is_behind = stage is not BudgetStage.OK and view.stage is BudgetStage.OK and not same
     return _all_clear(view) if is_behind and not view.uncounted else None
 
@@ -59,11 +62,11 @@ def _parts(told: tuple[str, datetime] | None) -> tuple[str, str, BudgetStage]:
     return parts[0], parts[1], BudgetStage(parts[2])
 
 
-def _reached(view: BudgetView) -> Notice:
+def _reached(view: BudgetView, *, closes: bool) -> Notice:
     ratio, effect, severity = {
         BudgetStage.WARN: (view.warn_at, "Growth goes on.", Severity.WARNING),
         BudgetStage.HOLD: (view.hold_at, _on_hold(view), Severity.WARNING),
-        BudgetStage.STOP: (view.stop_at, _on_stop(view), Severity.FAILURE),
+        BudgetStage.STOP: (view.stop_at, _on_stop(view, closes=closes), Severity.FAILURE),
     }[view.stage]
     return Notice(
         topic=_topic(view),
@@ -106,8 +109,9 @@ def _on_hold(view: BudgetView) -> str:
     return f"{whose.get(view.scope, 'Pools no longer grow')}, but for passing classes; running work goes on."
 
 
-def _on_stop(view: BudgetView) -> str:
+def _on_stop(view: BudgetView, *, closes: bool) -> str:
     if view.scope is Scope.TEAM:
         return "No node is bought for the team; running work goes on."
-    what = "The pool does not grow" if view.scope is Scope.POOL else "Nothing grows"
-    return f"{what} and no empty node enters another paid hour; running work goes on."
+    what, whose = ("The pool does not grow", "its") if view.scope is Scope.POOL else ("Nothing grows", "all")
+    closed = f"\nUntil the stop ends {whose} nodes are cordoned, so no new work begins on them." if closes else ""
+    return f"{what} and no empty node enters another paid hour; running work goes on.{closed}"

@@ -7,7 +7,8 @@ from datetime import timedelta
 
 from receiver.core.actions import ActionKind, VictimStage
 from receiver.core.bounds import BoundsInForce, bounds_of
-from receiver.core.budget import BudgetView, Key
+from receiver.core.budget import Budgets, BudgetView, Key
+from receiver.core.closing import takes_work, why_closed
 from receiver.core.counts import undone_by_others
 from receiver.core.demand import IGNORED_NAMESPACES, take
 from receiver.core.model import ON_ITS_WAY, CordonedBy, Facts, Node, PoolState, SignalAction, Stage
@@ -168,7 +169,7 @@ LONGEST_REMOVAL_BACKOFF = timedelta(hours=25)
 SHORT_LOSS = timedelta(minutes=3)
 
 
-def open_tally(pool: Pool, facts: Facts) -> Tally:
+def open_tally(pool: Pool, facts: Facts, budgets: Budgets) -> Tally:
     """Return the empty tally of *pool*: its bounds now, its room, and whether a guardrail will hold its growth."""
     state = facts.pool(pool.id)
     bounds = bounds_of(pool, facts.overrides, facts.at)
@@ -184,26 +185,29 @@ def open_tally(pool: Pool, facts: Facts) -> Tally:
         pool=pool,
         state=state,
         bounds=bounds,
-        bins=list(_capacity(pool, state, facts)),
+        bins=list(_capacity(pool, state, facts, why_closed(budgets, pool.id))),
         room=0 if held else probes_left(state, facts.at),
     )
 
 
-def _capacity(pool: Pool, state: PoolState, facts: Facts) -> Iterable[Bin]:
+def _capacity(pool: Pool, state: PoolState, facts: Facts, closed: str | None) -> Iterable[Bin]:
     """Room that exists or is on its way. Fullest usable nodes come first, then younger stages.
 
     A usable node counts even when the scheduler has not used it: if its free GPUs do not help, another
-    node like it will not either, so buying stops there. A cordon of somebody else's takes a node out.
+    node like it will not either, so buying stops there. A cordon of somebody else's takes a node out, and so does a
+    budget that is at its stop: *closed* is what `why_closed` says of the pool.
     """
     going = _deleted_victims(state)
     usable = [n for n in state.of(Stage.USABLE) if n.cordoned_by is not CordonedBy.SOMEONE and n.instance not in going]
-    rooms = [(_room_on(n), n) for n in usable]
+    rooms = [(_room_on(n), n) for n in usable if takes_work(n, closed)]
     for free, node in sorted(rooms, key=lambda room: (sum(room[0].values()), room[1].name)):
         yield Bin(pool=pool.id, instance=node.instance, free=dict(free), usable=True)
     for node in state.living:
-        if _is_coming(node, pool, facts):
+        if _is_coming(node, pool, facts) and takes_work(node, closed):
             yield Bin(pool=pool.id, instance=node.instance, free=dict(pool.resources))
-    for _ in range(0 if unlisted_too_long(pool, state, facts.at) else state.unlisted):
+    if not takes_work(None, closed) or unlisted_too_long(pool, state, facts.at):
+        return
+    for _ in range(state.unlisted):
         yield Bin(pool=pool.id, instance=None, free=dict(pool.resources))
 
 

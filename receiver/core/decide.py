@@ -127,11 +127,15 @@ def _sources_of_size(case: Case, due: Sequence[Node]) -> list[Reason]:
             target += count
             found.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target, detail=detail))
     many = surplus(case)
-    if case.dead or many:  # what grows beside the dead waits until they are gone: they are what it was bought for
+    # What grows beside the dead waits until they are gone: they are what it was bought for. At a budget's stop nothing
+    # is bought, and what waits cannot begin on what is idle.
+    goes_first = bool(case.dead or many or (wanted.stopped and due))
+    if goes_first:
         found = [replace(r, verdict=Verdict.NOTES, target=case.present) for r in found]
-    if target == case.present or case.dead or many:
+    if target == case.present or goes_first:
         target = case.present
-        for rule, nodes, why in _going(due, many, case, grows=any(count > 0 for _, count, _ in asked)):
+        grows = any(count > 0 for _, count, _ in asked) and not wanted.stopped
+        for rule, nodes, why in _going(due, many, case, grows=grows):
             target -= len(nodes)
             detail = f"{', '.join(n.name for n in nodes)}: {why}"
             found.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target, detail=detail))
@@ -168,6 +172,8 @@ def _asking(wanted: Wanted) -> str:
 def _why_due(case: Case) -> str:
     if case.policy.billing.by_the_hour:
         return f"no GPU pod, and the next paid unit begins within {case.policy.billing.removal_margin}"
+    if case.wanted.stopped:
+        return "no GPU pod, and none may begin there: a budget is at its stop"
     return f"no GPU pod for {case.pool.idle_for}"
 
 
@@ -186,7 +192,7 @@ def _nothing_to_do(case: Case) -> Reason:
             f"{', '.join(wanted.settled[:3])} would fit a usable node as configured: see why it is not placed there"
         )
     elif idle and case.policy.billing.by_the_hour:
-        soonest = min(removal_moment(n, case.pool, case.policy, case.now) for n in idle)
+        soonest = min(removal_moment(n, case.pool, case.policy, case.now) for n in idle)  # the same at a stop
         detail = f"{some(len(idle), 'idle node')}, paid for; the first may go at {soonest:%H:%M:%S} UTC"
     elif idle:
         detail = f"{some(len(idle), 'idle node')}, none for {case.pool.idle_for} yet"

@@ -51,6 +51,7 @@ class Node:
     in use although no pod holds them (None: they are not).
     *kept_until* is until when a workload that ran here asked that the node stays, and may (*kept_for*, its pod).
     *leaving* is True once Civo itself lists it as being deleted (after our DELETE the stage says so at once).
+    *closed_for* is the budget's stop for which we let no new work begin on it, as our annotation says.
     *hosts* names what must not be cut off with it (our own pod, Prometheus, Alertmanager). *activity* is what
     DCGM says of its GPUs, None when it says nothing.
     """
@@ -73,6 +74,7 @@ class Node:
     kept_for: str = ""
     cordoned_by: CordonedBy | None = None
     cordoned_for: str | None = None  # the action id in our cordon annotation
+    closed_for: str | None = None
     protected: bool = False
     leaving: bool = False
     hosts: tuple[str, ...] = ()

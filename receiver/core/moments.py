@@ -19,13 +19,13 @@ SHORTEST_MARGIN = timedelta(seconds=30)  # a removal takes a tick, the cordon, t
 AN_INSTANT = timedelta(microseconds=1)
 
 
-def removal_moment(node: Node, pool: Pool, policy: Policy, now: datetime) -> datetime:
+def removal_moment(node: Node, pool: Pool, policy: Policy, now: datetime, *, stopped: bool = False) -> datetime:
     """When *node*, idle since `idle_since`, may go if it stays idle: a margin before its next paid unit, or
-    after `idle_for` where every second is billed."""
-    since = node.idle_since or now
+    after `idle_for` where every second is billed; at a budget's stop at once there, for nothing can begin on it."""
+    rested = (node.idle_since or now) + min(SAFETY_MINIMUM, pool.idle_for)
     if not policy.billing.by_the_hour:
-        return since + pool.idle_for
-    return max(since + min(SAFETY_MINIMUM, pool.idle_for), unit_ends_soon(node, policy, now))
+        return rested if stopped else (node.idle_since or now) + pool.idle_for
+    return max(rested, unit_ends_soon(node, policy, now))
 
 
 def unit_ends_soon(node: Node, policy: Policy, now: datetime) -> datetime:
@@ -71,7 +71,7 @@ def _moments_of(node: Node, case: Case) -> Iterable[datetime]:
         yield node.kept_until
     next_unit = next_unit_at(node.created_at, case.now, case.policy.billing)
     if node.stage is Stage.USABLE and node.idle_since is not None:
-        yield removal_moment(node, case.pool, case.policy, case.now)
+        yield removal_moment(node, case.pool, case.policy, case.now, stopped=case.wanted.stopped)
         if by_the_hour:
             yield unit_ends_soon(node, case.policy, case.now)  # one that we emptied need not rest
             yield next_unit

@@ -63,7 +63,7 @@ def _its_moment_came(node: Node, case: Case) -> bool:
     moment = (
         unit_ends_soon(node, case.policy, case.now)
         if emptied
-        else removal_moment(node, case.pool, case.policy, case.now)
+        else removal_moment(node, case.pool, case.policy, case.now, stopped=case.wanted.stopped)
     )
     return moment <= case.now
 

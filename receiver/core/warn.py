@@ -1,7 +1,7 @@
 """Notices of what was found and needs a person: silent sources, stuck nodes, other hands, work that is not placed."""
 
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from receiver.core import charges_shown
 from receiver.core.assign import Assignment
@@ -23,11 +23,20 @@ CLEAR = "clear"
 IGNORED_FOR = timedelta(minutes=2)  # the scheduler needs a moment after a node became usable
 
 
-def found(facts: Facts, assignment: Assignment, drifts: Mapping[str, Drift], policy: Policy) -> Iterable[Notice]:
-    """Every notice that the facts of one step ask for; what was told before is dropped by its key."""
+def found(
+    facts: Facts,
+    assignment: Assignment,
+    drifts: Mapping[str, Drift],
+    policy: Policy,
+    reopened: Mapping[str, datetime] | None = None,
+) -> Iterable[Notice]:
+    """Every notice that the facts of one step ask for; what was told before is dropped by its key.
+
+    *reopened* is when nodes of a pool (by id) last were opened to new work after a budget's stop.
+    """
     yield from _silent_sources(facts)
     yield from _drifted(facts, drifts, policy)
-    yield from _ignored(facts, assignment, policy)
+    yield from _ignored(facts, assignment, policy, reopened or {})
     yield from charges_shown.notices(facts, policy)
     for pool in policy.pools:
         state = facts.pool(pool.id)
@@ -201,16 +210,19 @@ def _drifted(facts: Facts, drifts: Mapping[str, Drift], policy: Policy) -> Itera
         )
 
 
-def _ignored(facts: Facts, assignment: Assignment, policy: Policy) -> Iterable[Notice]:
+def _ignored(
+    facts: Facts, assignment: Assignment, policy: Policy, reopened: Mapping[str, datetime]
+) -> Iterable[Notice]:
     """Notices of pods that wait although a usable node would hold them as configured; told once per pod and node."""
     pods = {p.key: p for p in facts.waiting}
     for pool in policy.pools:
         nodes = {n.instance: n for n in facts.pool(pool.id).nodes}
         for workload, instance in assignment.pools[pool.id].placed:
             node, pod = nodes[instance], pods.get(workload)
-            if pod is None or (since := node.idle_since or node.usable_since) is None:
+            since = node.idle_since or node.usable_since
+            if pod is None or since is None or node.closed_for is not None:
                 continue
-            if facts.at - max(since, pod.created_at) < IGNORED_FOR:
+            if facts.at - max(since, pod.created_at, reopened.get(pool.id, since)) < IGNORED_FOR:
                 continue
             yield Notice(
                 topic=f"ignored:{workload}",

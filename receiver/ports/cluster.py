@@ -35,6 +35,7 @@ class ClusterFacts:
 
 
 CORDON_ANNOTATION = "gpu-autoscaler.io/cordoned-for"
+STOP_ANNOTATION = "gpu-autoscaler.io/budget-stop"
 PROTECT_ANNOTATION = "gpu-autoscaler.io/protect"
 GANG_ANNOTATION = "gpu-autoscaler.io/gang"
 GANG_SIZE_ANNOTATION = "gpu-autoscaler.io/gang-size"
@@ -59,7 +60,14 @@ class Cluster(Holding, Protocol):
         """Mark *node* unschedulable with our annotation naming *action*."""
 
     def uncordon(self, node: str) -> Receipt:
-        """Undo a cordon of ours; a cordon of someone else is left alone (DIFFERS)."""
+        """Undo what `cordon` did; a cordon of someone else is left alone (DIFFERS), and so is that of `shut`."""
+
+    def shut(self, node: str, why: str) -> Receipt:
+        """Let no new pod begin on *node* while a budget is at its stop: unschedulable, with our annotation that says
+        *why*. A cordon for a removal stays beside it; one of someone else is left alone (DIFFERS)."""
+
+    def reopen(self, node: str) -> Receipt:
+        """Undo what `shut` did, and nothing else: a node that is cordoned for a removal stays so."""
 
     def drain(self, node: str, *, consenting: bool = False) -> Receipt:
         """Evict what may go (no GPU pod, no DaemonSet or mirror pod). TryLater while a PodDisruptionBudget

@@ -6,10 +6,19 @@ from receiver.core.consolidate import consents
 from receiver.core.pods import Pod
 from receiver.core.policy import Taint
 from receiver.core.usage import Ended
-from receiver.ports import CORDON_ANNOTATION, ClusterFacts, ClusterNode, Did, Receipt, TryLater, WontWork
+from receiver.ports import (
+    CORDON_ANNOTATION,
+    STOP_ANNOTATION,
+    ClusterFacts,
+    ClusterNode,
+    Did,
+    Receipt,
+    TryLater,
+    WontWork,
+)
 from receiver.replay.holding import WorldHolding
 from receiver.replay.shapes import as_ended, as_node, as_pod, protects
-from receiver.replay.world.objects import Refused, WorldPod
+from receiver.replay.world.objects import Refused, WorldNode, WorldPod
 from receiver.replay.world.world import World
 
 HOSTS = frozenset({"prometheus", "alertmanager", "gpu-autoscaler"})
@@ -71,7 +80,7 @@ class WorldCluster(WorldHolding):
         if found is None:
             return Receipt(did=Did.DIFFERS, sentence=f"there is no node {node}")
         owner = found.annotations.get(CORDON_ANNOTATION)
-        if found.unschedulable and owner is None:
+        if _is_theirs(found):
             return Receipt(did=Did.DIFFERS, sentence=f"{node} was cordoned by someone else")
         if found.unschedulable and owner == action:
             return Receipt(did=Did.ALREADY, sentence=f"{node} is cordoned for this already")
@@ -86,19 +95,45 @@ class WorldCluster(WorldHolding):
         return Receipt(did=Did.DONE, sentence=f"cordoned {node}")
 
     def uncordon(self, node: str) -> Receipt:
-        """Undo a cordon of ours."""
+        """Undo a cordon of ours for a removal; one for a budget's stop stays."""
         self.called("uncordon")
         found = self._world.nodes.get(node)
-        if found is None or (not found.unschedulable and CORDON_ANNOTATION not in found.annotations):
-            return Receipt(did=Did.ALREADY, sentence=f"{node} is not cordoned")
-        if CORDON_ANNOTATION not in found.annotations:
+        if found is not None and _is_theirs(found):
             return Receipt(did=Did.DIFFERS, sentence=f"{node} was cordoned by someone else")
+        return self._lift("uncordon", found, CORDON_ANNOTATION, STOP_ANNOTATION)
+
+    def shut(self, node: str, why: str) -> Receipt:
+        """Cordon for a budget's stop; no such node, or somebody else cordoned it: DIFFERS."""
+        self.called("shut")
+        found = self._world.nodes.get(node)
+        if found is None or _is_theirs(found):
+            return Receipt(did=Did.DIFFERS, sentence=f"{node} is gone, or was cordoned by someone else")
+        if found.unschedulable and found.annotations.get(STOP_ANNOTATION) == why:
+            return Receipt(did=Did.ALREADY, sentence=f"{node} is closed already")
+        marks = {STOP_ANNOTATION: why}
         self.write(
-            "uncordon",
-            (node,),
-            lambda: self._world.patch_node(node, unschedulable=False, annotations={CORDON_ANNOTATION: None}),
+            "shut",
+            (node, why),
+            lambda: self._world.patch_node(node, unschedulable=True, annotations=marks),
         )
-        return Receipt(did=Did.DONE, sentence=f"uncordoned {node}")
+        return Receipt(did=Did.DONE, sentence=f"closed {node}")
+
+    def reopen(self, node: str) -> Receipt:
+        """Undo `shut`; a cordon for a removal stays."""
+        self.called("reopen")
+        return self._lift("reopen", self._world.nodes.get(node), STOP_ANNOTATION, CORDON_ANNOTATION)
+
+    def _lift(self, verb: str, found: WorldNode | None, annotation: str, other: str) -> Receipt:
+        """Take *annotation* off, and the cordon with it unless the *other* one keeps it."""
+        if found is None or annotation not in found.annotations:
+            return Receipt(did=Did.ALREADY, sentence="it is gone, or was not cordoned for this")
+        unschedulable = None if other in found.annotations else False
+        self.write(
+            verb,
+            (found.name,),
+            lambda: self._world.patch_node(found.name, unschedulable=unschedulable, annotations={annotation: None}),
+        )
+        return Receipt(did=Did.DONE, sentence=f"made {found.name} as it was before")
 
     def drain(self, node: str, *, consenting: bool = False) -> Receipt:
         """Evict what may go, and with *consenting* the GPU pods too, if every one of them consented.
@@ -179,6 +214,11 @@ class WorldCluster(WorldHolding):
 
     def _on(self, node: str) -> list[WorldPod]:
         return self._world.pods_on(node)
+
+
+def _is_theirs(node: WorldNode) -> bool:
+    """True when someone else cordoned *node*."""
+    return node.unschedulable and not node.annotations.keys() & {CORDON_ANNOTATION, STOP_ANNOTATION}
 
 
 def _hosts(pod: WorldPod) -> bool:

@@ -38,6 +38,7 @@ EXAMPLES: Mapping[str, Any] = {
     "namespaces": ("ml",),
     "namespace": "ml",
     "queue": "gpus",
+    "why": "cluster budget 2026-11",
     "queues": True,
     "resources": ("nvidia.com/gpu",),
     "passing": ("production",),
@@ -79,7 +80,16 @@ CASES: Sequence[tuple[Callable[[Any], Any], type, str]] = [
 
 
 def test_every_method_of_both_ports_is_walked() -> None:
-    assert {name for _, _, name in CASES} >= {"resize", "retire", "cordon", "uncordon", "drain", "announce"} | READS
+    assert {name for _, _, name in CASES} >= {
+        "resize",
+        "retire",
+        "cordon",
+        "uncordon",
+        "shut",
+        "reopen",
+        "drain",
+        "announce",
+    } | READS
 
 
 @pytest.mark.parametrize("observed, port, name", [c for c in CASES if c[2] not in READS], ids=lambda c: str(c))

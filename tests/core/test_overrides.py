@@ -439,7 +439,7 @@ AUTHORITY: list[tuple[str, str, list[Mapping[str, Any]], int]] = [
     ("budget stop", "silence", [STOP, SILENCE], 2),
     ("budget stop", "pause", [STOP, PAUSE], 2),
     ("budget stop", "pin", [STOP, said("pin", 6)], 2),
-    ("budget stop", "ceiling", [STOP, said("ceiling", 6), WORK], 4),
+    ("budget stop", "ceiling", [STOP, said("ceiling", 6), WORK], 2),  # what waits cannot begin on the idle ones
     ("budget stop", "floor", [STOP, said("floor", 6)], 2),
     ("budget stop", "window", [STOP, window(min_nodes=6)], 2),
     ("max_nodes", "pin", [MAXIMUM, said("pin", 6)], 5),

@@ -261,6 +261,22 @@ def test_a_pod_that_waits_beside_a_node_for_it_is_told_with_the_difference(found
 
 
 @pytest.mark.parametrize(
+    "minutes, closed_for, titles",
+    [
+        pytest.param(1.9, None, 0, id="nodes were opened a moment ago"),
+        pytest.param(2.0, None, 1, id="a while ago"),
+        pytest.param(9.0, "cluster budget 2026-11", 0, id="this one is not open yet"),
+    ],
+)
+def test_a_pod_that_waited_for_a_closed_node_gets_a_moment_after_it_is_opened(
+    minutes: float, closed_for: str | None, titles: int
+) -> None:
+    found, policy = ignored(closed_for=closed_for), a_policy(LABELLED)
+    news = list(warn.found(found, assign(found, policy), {}, policy, {LABELLED.id: ago(minutes)}))
+    assert len([n for n in news if n.topic.startswith("ignored:")]) == titles
+
+
+@pytest.mark.parametrize(
     "found",
     [
         pytest.param(ignored({"created_at": ago(1.9)}), id="it waits for a moment"),

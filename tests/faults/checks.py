@@ -10,10 +10,11 @@ from receiver.core.assign import assign
 from receiver.core.decide import decide_all
 from receiver.core.model import Facts, SignalAction
 from receiver.core.policy import Policy
-from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, Receipt
+from receiver.ports import PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, Receipt
 from receiver.reconcile import Stepped
 from receiver.replay.world import VM, WorldPod
-from tests.faults.truth import Counted, Truth, per_node
+from tests.faults.beyond import BeyondTheLine
+from tests.faults.truth import Counted, Truth, is_theirs, per_node
 
 HOUR = timedelta(hours=1)
 LAWS_EVERY = 4  # steps between two looks at the laws of `decide`, which cost as much as a step
@@ -34,6 +35,7 @@ class Checks:
         self.removed: list[datetime] = []
         self.open: dict[str, str] = {}
         self.considered: set[int] = set()
+        self.beyond = BeyondTheLine(truth, policy.budget, clock, self.violated)
         self._steps = 0
 
     def violated(self, invariant: str, what: str) -> None:
@@ -45,6 +47,7 @@ class Checks:
     def called(self, name: str, args: tuple[Any, ...], answer: Any) -> None:
         """Follow the looks, and the actions that the store opens and closes."""
         failed = isinstance(answer, Exception)
+        self.beyond.called(name, failed=failed)
         if name == "store.memory":  # the first call of a step
             self.kubernetes_answers = False
         elif name == "cloud.look" and not failed:
@@ -148,7 +151,7 @@ class Checks:
             self.violated("1 GPU pods", f"DELETE {vm.hostname} with {', '.join(p.name for p in held)} on it")
         if node is not None and node.annotations.get(PROTECT_ANNOTATION):
             self.violated("1 protected", f"DELETE {vm.hostname}, which is protected")
-        if node is not None and node.unschedulable and CORDON_ANNOTATION not in node.annotations:
+        if node is not None and is_theirs(node):
             self.violated("1 cordons of others", f"DELETE {vm.hostname}, which somebody else cordoned")
         self._only_idle_or_stuck(vm, now)
         self._floor(vm, now)
@@ -211,14 +214,15 @@ class Checks:
         node = self._truth.world.nodes.get(name)
         if node is None or unschedulable is None:
             return
-        theirs = node.unschedulable and CORDON_ANNOTATION not in node.annotations
-        if theirs:
+        self.beyond.before_patch(node, unschedulable)
+        if is_theirs(node):
             self.violated("1 cordons of others", f"{name} was cordoned by somebody else, and we set {unschedulable}")
 
     # --- steps
 
     def stepped(self, stepped: Stepped) -> None:
         """Invariant 7, and that the step met no bug."""
+        self.beyond.stepped(known=not stepped.facts.spend.unknown)
         for pool in stepped.failed_pools:
             self.violated("bug", f"pool {pool} was not served")
         for decision in stepped.decisions.values():

@@ -14,7 +14,10 @@ from receiver.replay.world import World
 
 PORTS = {
     "cloud": ("look", "resize", "retire"),
-    "cluster": ("look", "gpu_pods_on", "cordon", "uncordon", "drain", "dress", "scale_to_zero", "announce"),
+    "cluster": (
+        *("look", "gpu_pods_on", "cordon", "uncordon", "shut", "reopen"),
+        *("drain", "dress", "scale_to_zero", "announce"),
+    ),
     "telemetry": ("look", "courses"),
     "alarms": ("look",),
     "store": (

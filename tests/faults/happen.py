@@ -6,11 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 from receiver.core.signals import COMPONENT, Alert, Matcher, Silence
-from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, Delivery, Store
+from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, STOP_ANNOTATION, Delivery, Store
 from receiver.replay.ports import WorldAlarms
 from receiver.replay.world import VM, Pdb, PodSpec, Refused, World, WorldNode
 from tests.faults.build import job_of
 from tests.faults.doors import Doors
+from tests.faults.truth import is_theirs
 
 What = dict[str, Any]
 PORT_OF_SOURCE = {"civo": "cloud", "kubernetes": "cluster", "prometheus": "telemetry", "alertmanager": "alarms"}
@@ -181,7 +182,7 @@ class Happenings:
         living = [vm.hostname for vm in self._world.pools[what["pool"]].living if vm.hostname in self._world.nodes]
         nodes = [self._world.nodes[name] for name in living]
         if what.get("ours"):
-            nodes = [n for n in nodes if CORDON_ANNOTATION in n.annotations]
+            nodes = [n for n in nodes if n.annotations.keys() & {CORDON_ANNOTATION, STOP_ANNOTATION}]
         node: WorldNode | None = _pick(nodes, what["which"])
         return node
 
@@ -201,8 +202,8 @@ def tidy(world: World, alarms: WorldAlarms) -> None:
     alarms.extra.clear()
     alarms.silences.clear()
     for node in list(world.nodes.values()):
-        theirs = node.unschedulable and CORDON_ANNOTATION not in node.annotations
-        world.patch_node(node.name, unschedulable=False if theirs else None, annotations={PROTECT_ANNOTATION: None})
+        unschedulable = False if is_theirs(node) else None
+        world.patch_node(node.name, unschedulable=unschedulable, annotations={PROTECT_ANNOTATION: None})
 
 
 def broken(world: World) -> list[VM]:

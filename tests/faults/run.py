@@ -85,6 +85,7 @@ class Run:
         if self.scenario.mode == "act":
             self._calm()
         self.tally.counts["jobs finished"] = len(self.world.finished)
+        self.tally.counts["nodes closed to new work"] = len(self.checks.beyond.ever_closed)
         return self.tally
 
     def _trouble(self) -> None:
@@ -226,6 +227,8 @@ class Run:
         if "-retire-" in of and (event.kind == "recycle" or (event.kind == "count" and event.what["by"] > 0)):
             self.raised_during_removal.add(event.what["pool"])
         self.happenings.happen(event.kind, event.what)
+        if event.kind == "uncordon":
+            self.checks.beyond.made_schedulable()
 
     # --- what goes through the doors
 
@@ -269,6 +272,7 @@ class Run:
     def struck(self, name: str, what: str) -> None:
         """A fault struck."""
         self.tally.counts["faults"] += 1
+        self.checks.beyond.struck(name)
         self._say(f"  ! {name}: {what}")
 
     # --- the trace

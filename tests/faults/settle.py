@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from receiver.ports import CORDON_ANNOTATION
+from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION
 from receiver.replay.world import WorldPod
 from tests.faults.scenario import PoolPlan
 
@@ -34,6 +34,14 @@ def _cordons(run: "Run") -> Iterator[str]:
     for node in run.world.nodes.values():
         if node.unschedulable and CORDON_ANNOTATION in node.annotations and _lives(run, node.instance):
             yield f"{node.name} is cordoned by us"
+        if STOP_ANNOTATION in node.annotations and _lives(run, node.instance) and not _may_be_stopped(run, node.pool):
+            yield f"{node.name} is closed to new work, and no budget is at its stop"
+
+
+def _may_be_stopped(run: "Run", pool: str) -> bool:
+    """True when a budget of *pool* may be at its stop, or nobody knows what was spent."""
+    budget, now = run.policy.budget, run.clock()
+    return budget is not None and (run.truth.perhaps_stopped(pool, budget, now) or run.truth.perhaps_unpriced(now))
 
 
 def _lives(run: "Run", instance: str) -> bool:

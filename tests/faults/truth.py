@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from receiver.ports import CORDON_ANNOTATION
+from receiver.core.policy import Budget
+from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION
 from receiver.replay.world import VM, World, WorldNode, WorldPod
 from receiver.replay.world.matching import selects, untolerated
 from tests.faults.build import start_of, taints_of
@@ -75,7 +76,7 @@ class Truth:
         if not vm.living or vm.usable_at is not None or vm.status not in ("BUILDING", "ACTIVE"):
             return False
         node = self.node_of(vm)
-        closed = node is not None and node.unschedulable and CORDON_ANNOTATION not in node.annotations
+        closed = node is not None and is_theirs(node)
         lost = vm.ready_at is not None and node is None
         return not closed and not lost and now - vm.created_at < timeout - self.skew
 
@@ -132,6 +133,21 @@ class Truth:
         before = 0 if vm.created_at >= month else -((vm.created_at - month) // step)
         return max(1, begun) - min(max(1, begun), before)
 
+    def surely_stopped(self, pool: str, budget: Budget, now: datetime) -> bool:
+        """True when the cluster's budget or the pool's own is beyond its stop line, whatever clocks said."""
+        lines = self._lines(pool, budget)
+        return any(self.surely_spent(now, of) >= usd for of, usd in lines)
+
+    def perhaps_stopped(self, pool: str, budget: Budget, now: datetime) -> bool:
+        """True when the ledger may say that one of them is."""
+        return any(self.perhaps_spent(now, of) >= usd for of, usd in self._lines(pool, budget))
+
+    def _lines(self, pool: str, budget: Budget) -> list[tuple[str | None, Decimal]]:
+        """The stop lines that concern *pool*, in USD."""
+        own = self.plans[pool].budget
+        mine: list[tuple[str | None, Decimal]] = [] if own is None else [(pool, Decimal(own) * budget.stop_at)]
+        return [(None, budget.monthly_usd * budget.stop_at), *mine]
+
     # --- work
 
     def waiting(self) -> list[WorldPod]:
@@ -154,6 +170,11 @@ class Truth:
     def gpu_pods_on(self, node: WorldNode) -> Sequence[WorldPod]:
         """The GPU pods bound to *node*."""
         return [p for p in self.world.pods_on(node.name) if p.requests]
+
+
+def is_theirs(node: WorldNode) -> bool:
+    """True when somebody else cordoned *node*."""
+    return node.unschedulable and not node.annotations.keys() & {CORDON_ANNOTATION, STOP_ANNOTATION}
 
 
 def _month_start(now: datetime) -> datetime:

@@ -18,6 +18,7 @@ from receiver.ports import (
     GANG_ANNOTATION,
     PROTECT_ANNOTATION,
     SAFE_TO_EVICT_ANNOTATION,
+    STOP_ANNOTATION,
     Cluster,
     Did,
     TryLater,
@@ -119,9 +120,54 @@ def test_a_cordon_is_made_and_undone_only_where_it_is_ours(
     assert cluster.uncordon(node).did is uncordoned
 
 
+@pytest.mark.parametrize(
+    "unschedulable, action, why, shut, reopened, left",
+    [
+        (False, None, None, Did.DONE, Did.DONE, False),
+        (True, None, "a budget", Did.ALREADY, Did.DONE, False),
+        (True, None, "another month", Did.DONE, Did.DONE, False),
+        (False, None, "a budget", Did.DONE, Did.DONE, False),
+        (True, "action-7", None, Did.DONE, Did.DONE, True),
+        (True, None, None, Did.DIFFERS, Did.ALREADY, True),
+    ],
+    ids=["nobody's", "shut", "shut for another stop", "somebody lifted it", "on its way out", "someone else's"],
+)
+def test_a_node_is_shut_for_a_stop_and_reopened_only_where_we_shut_it(
+    sim: Simulator,
+    cluster: Cluster,
+    node: str,
+    unschedulable: bool,
+    action: str | None,
+    why: str | None,
+    shut: Did,
+    reopened: Did,
+    left: bool,
+) -> None:
+    marks = {CORDON_ANNOTATION: action, STOP_ANNOTATION: why}
+    patch(sim, node, unschedulable=unschedulable, annotations=marks)
+    assert cluster.shut(node, "a budget").did is shut
+    assert sim.world.nodes[node].unschedulable
+    assert cluster.reopen(node).did is reopened
+    found = sim.world.nodes[node]
+    assert (found.unschedulable, STOP_ANNOTATION in found.annotations) == (left, False)
+    assert found.annotations.get(CORDON_ANNOTATION) == action
+
+
+def test_a_removal_on_a_shut_node_begins_and_ends_without_opening_it(
+    cluster: Cluster, sim: Simulator, node: str
+) -> None:
+    cluster.shut(node, "a budget")
+    assert cluster.cordon(node, "action-7").did is Did.DONE
+    assert cluster.uncordon(node).did is Did.DONE
+    found = sim.world.nodes[node]
+    assert found.unschedulable
+    assert found.annotations.keys() & {CORDON_ANNOTATION, STOP_ANNOTATION} == {STOP_ANNOTATION}
+
+
 def test_a_node_that_is_gone_needs_nothing(cluster: Cluster) -> None:
     said = [cluster.cordon("gone", "action-7"), cluster.uncordon("gone"), cluster.dress("gone", LABELS, [OURS])]
     assert [receipt.did for receipt in said] == [Did.DIFFERS, Did.ALREADY, Did.DIFFERS]
+    assert [cluster.shut("gone", "a budget").did, cluster.reopen("gone").did] == [Did.DIFFERS, Did.ALREADY]
 
 
 # --- labels and taints

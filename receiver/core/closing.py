@@ -1,0 +1,44 @@
+"""Nodes that are closed to new work: all of a pool's while a budget that covers the whole pool is at its stop.
+
+Running pods go on; what waits does not begin there, so every dollar beyond the line belongs to a node whose pod was
+running when the line was reached. A team's stop closes nothing: its pods share nodes with others'.
+"""
+
+from collections.abc import Iterable
+
+from receiver.core.budget import Budgets, BudgetStage
+from receiver.core.model import CordonedBy, Node, Stage
+
+
+def why_closed(budgets: Budgets, pool: str) -> str | None:
+    """Why no new work may begin on the nodes of *pool* (an id): the budgets that are at their stop.
+
+    Empty: it may. None: nobody can tell, and what is closed stays closed, as an unknown spend neither begins nor ends
+    anything.
+    """
+    touched = budgets.touched(pool)
+    stopped = [f"{view.title} {view.month}" for view in touched if view.stage is BudgetStage.STOP]
+    if not stopped and any(view.unknown or view.unpriced for view in touched):
+        return None
+    return ", ".join(stopped)
+
+
+def takes_work(node: Node | None, why: str | None) -> bool:
+    """True when new work may begin on *node* (None: one that Civo does not list yet), by what `why_closed` says."""
+    if why is None:
+        return node is None or node.closed_for is None
+    return not why
+
+
+def to_change(nodes: Iterable[Node], why: str | None) -> tuple[Node, ...]:
+    """The nodes that are to be closed or opened now, as *why* says; a cordon of somebody else's closes one as well."""
+    if why is None:
+        return ()
+    if not why:
+        return tuple(n for n in nodes if n.closed_for is not None)
+    there = (n for n in nodes if n.registered and n.stage is not Stage.DELETING)
+    return tuple(
+        n
+        for n in there
+        if n.cordoned_by is not CordonedBy.SOMEONE and (n.closed_for != why or n.cordoned_by is not CordonedBy.US)
+    )
