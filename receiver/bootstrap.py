@@ -100,7 +100,9 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
         return stepped
 
     loop = Loop(one_step, writer, clock, settings.configuration.tick, instruments)
-    outbox = Outbox(store, [u.get_secret_value() for u in settings.environment.notify_urls], clock)
+    told = settings.environment
+    of_teams = {team: [u.get_secret_value() for u in urls] for team, urls in told.team_notify_urls.items()}
+    outbox = Outbox(store, [u.get_secret_value() for u in told.notify_urls], clock, of_teams)
     courier = Courier(outbox.deliver_due, loop, clock)
     registry = CollectorRegistry()
     registry.register(instruments)

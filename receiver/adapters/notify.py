@@ -8,7 +8,7 @@ destination: name each target in a URL of its own to have them retried one by on
 import hashlib
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -90,14 +90,21 @@ class Outbox:
     (underscores and asterisks in pod names would turn into emphasis in Markdown).
     """
 
-    def __init__(self, store: OutboxStore, destinations: Sequence[str], clock: Clock) -> None:
-        """Deliver from *store* to *destinations* (Apprise URLs); with none, notices go to the log."""
+    def __init__(
+        self,
+        store: OutboxStore,
+        destinations: Sequence[str],
+        clock: Clock,
+        of_teams: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        """Deliver from *store* to *destinations* (Apprise URLs); with none, notices go to the log.
+
+        What is about a team that has destinations in *of_teams* goes to them and nowhere else.
+        """
         _keep_secrets_out_of_logs()
         self._store, self._clock = store, clock
-        self._destinations = tuple(
-            _Destination(digest=digest(url), name=_name(number, url), url=url, service=_service(url))
-            for number, url in enumerate(destinations, start=1)
-        )
+        self._destinations = _opened(destinations)
+        self._of_teams = {team: _opened(urls, f"of team {team} ") for team, urls in (of_teams or {}).items()}
 
     def deliver_due(self, now: datetime) -> int:
         """Deliver what is due at *now*; return how many notices were finished. Raises nothing.
@@ -118,12 +125,13 @@ class Outbox:
 
     def _deliver(self, stored: StoredNotice, failing: dict[str, str]) -> bool:
         """Deliver one notice to whom it has not reached yet; True when everybody has it."""
-        if not self._destinations:
+        destinations = self._of_teams.get(stored.notice.team or "", self._destinations)
+        if not destinations:
             notice = stored.notice
             log.info("notice", title=notice.title, body=notice.body, severity=notice.severity.value, pool=notice.pool)
         errors: list[str] = []
-        reached = self._store.reached(stored.id) if self._destinations else frozenset()
-        for destination in self._destinations:
+        reached = self._store.reached(stored.id) if destinations else frozenset()
+        for destination in destinations:
             if destination.digest in reached:
                 continue
             error = failing.get(destination.digest) or destination.send(stored.notice)
@@ -147,6 +155,13 @@ class Outbox:
             errors=errors,
         )
         return False
+
+
+def _opened(urls: Sequence[str], whose: str = "") -> tuple[_Destination, ...]:
+    return tuple(
+        _Destination(digest=digest(url), name=whose + _name(number, url), url=url, service=_service(url))
+        for number, url in enumerate(urls, start=1)
+    )
 
 
 def next_try(failures: int, now: datetime) -> datetime | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path as File
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from receiver.config.fields import address
 from receiver.config.mistakes import ConfigError, Mistake, Wrong, nearest
@@ -20,6 +20,8 @@ LISTEN = "0.0.0.0:8080"
 SERVER = "http://127.0.0.1:8080"
 SHORTEST_TOKEN = 16  # characters; shorter ones can be tried out over the network
 
+_URL = r"[A-Za-z][A-Za-z0-9+.-]*://."
+_LABEL_VALUE = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _HELP = {
     "CIVO_API_KEY": "take it from the secret civo-api-access in kube-system",
@@ -33,6 +35,7 @@ OPTIONAL = (
     "GPU_AUTOSCALER_OPERATOR_TOKEN",
     "GPU_AUTOSCALER_DATABASE_URL",
     "GPU_AUTOSCALER_NOTIFY_URLS",
+    "GPU_AUTOSCALER_TEAM_NOTIFY_URLS",
     "GPU_AUTOSCALER_LISTEN",
     "GPU_AUTOSCALER_URL",
     "KUBECONFIG",
@@ -43,6 +46,7 @@ SECRET = (
     "GPU_AUTOSCALER_OPERATOR_TOKEN",
     "GPU_AUTOSCALER_DATABASE_URL",
     "GPU_AUTOSCALER_NOTIFY_URLS",
+    "GPU_AUTOSCALER_TEAM_NOTIFY_URLS",
 )
 VARIABLES = (*_HELP, *OPTIONAL)
 
@@ -51,7 +55,8 @@ class Environment(BaseModel):
     """The environment, read and checked. Secrets show as stars wherever this is printed.
 
     *webhook_tokens* are two during a rotation. *database_url* is a SQLAlchemy URL; it may hold a password,
-    as may the Apprise URLs in *notify_urls*. *operator_token* None switches writing through the API off.
+    as may the Apprise URLs in *notify_urls* and, by team, in *team_notify_urls*. *operator_token* None switches writing
+    through the API off.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -64,6 +69,7 @@ class Environment(BaseModel):
     operator_token: SecretStr | None = None
     database_url: SecretStr = SecretStr(DATABASE)
     notify_urls: tuple[SecretStr, ...] = ()
+    team_notify_urls: Mapping[str, tuple[SecretStr, ...]] = Field(default_factory=dict)
     listen: str = LISTEN
     url: str = SERVER
     kubeconfig: str | None = None
@@ -123,6 +129,7 @@ def read_environment(environ: Mapping[str, str]) -> tuple[Environment | None, li
     webhook, operator = _tokens(reading)
     database = _database(reading)
     destinations = tuple(_destinations(reading))
+    of_teams = _team_destinations(reading)
     listen = _listen(reading)
     server = reading.address("GPU_AUTOSCALER_URL", SERVER)
     reading.warnings += _misspelt(environ)
@@ -137,6 +144,7 @@ def read_environment(environ: Mapping[str, str]) -> tuple[Environment | None, li
         operator_token=SecretStr(operator) if operator else None,
         database_url=database,
         notify_urls=destinations,
+        team_notify_urls=of_teams,
         listen=listen,
         url=server,
         kubeconfig=reading.value("KUBECONFIG") or None,
@@ -207,10 +215,23 @@ def _destinations(reading: Reading) -> Iterator[SecretStr]:
     """Apprise URLs, split at white space only: they contain commas themselves."""
     name = "GPU_AUTOSCALER_NOTIFY_URLS"
     for number, url in enumerate(reading.value(name).split(), start=1):
-        if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*://.", url):
+        if not re.match(_URL, url):
             remedy = "separate Apprise URLs (such as slack://...) by spaces or lines, not by commas"
             reading.wrong(name, f"entry {number} is not a URL", remedy)
         yield SecretStr(url)
+
+
+def _team_destinations(reading: Reading) -> dict[str, tuple[SecretStr, ...]]:
+    """Entries ``team=URL``, split at white space; a team may have several."""
+    name = "GPU_AUTOSCALER_TEAM_NOTIFY_URLS"
+    found: dict[str, tuple[SecretStr, ...]] = {}
+    for number, entry in enumerate(reading.value(name).split(), start=1):
+        team, _, url = entry.partition("=")
+        if not re.fullmatch(_LABEL_VALUE, team) or not re.match(_URL, url):
+            remedy = "write the value of the team label, an equals sign and an Apprise URL, such as vision=slack://..."
+            reading.wrong(name, f"entry {number} is not a team with a URL", remedy)
+        found[team] = (*found.get(team, ()), SecretStr(url))
+    return found
 
 
 def _listen(reading: Reading) -> str:

@@ -12,6 +12,8 @@ from receiver.core.budget import BudgetView
 from receiver.core.policy import Policy, Pool
 from receiver.core.words import some
 
+OF_TEAMS = ("report", "budget", "budget-change")  # topics that name a scope
+
 
 class Severity(StrEnum):
     """How a notice is coloured."""
@@ -37,6 +39,12 @@ class Notice:
     pool: str | None = None
     decision: int | None = None
     all_clear: bool = False
+
+    @property
+    def team(self) -> str | None:
+        """The team that it is about, by its topic (``report:team:vision``); None when it is about no single one."""
+        what = self.topic.split(":", 2)
+        return what[2] if len(what) == 3 and what[0] in OF_TEAMS and what[1] == "team" else None
 
 
 SPEAKS_UP = (Verdict.HOLDS, Verdict.LIMITS)

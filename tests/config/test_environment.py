@@ -76,6 +76,7 @@ def test_secrets_are_in_no_print_of_the_settings(file: Path) -> None:
         "GPU_AUTOSCALER_OPERATOR_TOKEN": "operator-token-that-is-secret",
         "GPU_AUTOSCALER_DATABASE_URL": "postgresql+psycopg://me:s3cret@db/ledger",
         "GPU_AUTOSCALER_NOTIFY_URLS": "slack://s3cret/b/c",
+        "GPU_AUTOSCALER_TEAM_NOTIFY_URLS": "vision=slack://s3cret/b/c",
     }
     settings = loaded(file, **secrets)
     printed = repr(settings) + str(settings) + repr(settings.environment) + settings.environment.model_dump_json()
@@ -87,7 +88,7 @@ def test_secrets_are_in_no_print_of_the_settings(file: Path) -> None:
 @pytest.mark.parametrize("name", sorted(SECRET))
 def test_a_secret_may_come_from_a_file(file: Path, tmp_path: Path, name: str) -> None:
     url = "sqlite:////data/ledger.db" if name.endswith("DATABASE_URL") else "json://secret-from-a-file-on-disk"
-    (tmp_path / "secret").write_text(f"{url}\n")
+    (tmp_path / "secret").write_text(f"vision={url}\n" if "TEAM" in name else f"{url}\n")
     environ = {**ENVIRONMENT, "GPU_AUTOSCALER_CONFIG": str(file), f"{name}_FILE": str(tmp_path / "secret")}
     environ.pop(name, None)
     environment = load(environ).environment
@@ -95,6 +96,7 @@ def test_a_secret_may_come_from_a_file(file: Path, tmp_path: Path, name: str) ->
         environment.civo_api_key,
         *environment.webhook_tokens,
         *environment.notify_urls,
+        *environment.team_notify_urls.get("vision", ()),
         environment.database_url,
         environment.operator_token,
     )
@@ -124,6 +126,15 @@ def test_destinations_are_split_at_white_space_and_keep_their_commas(file: Path)
     assert [url.get_secret_value() for url in environment.notify_urls] == ["tgram://1/a,b", "mailto://x@y?to=a,b"]
 
 
+def test_teams_may_have_destinations_of_their_own_several_each(file: Path) -> None:
+    said = "vision=tgram://1/a,b\nsearch=mailto://x@y?to=a  vision=slack://a/b/c"
+    found = loaded(file, GPU_AUTOSCALER_TEAM_NOTIFY_URLS=said).environment.team_notify_urls
+    assert {team: [url.get_secret_value() for url in urls] for team, urls in found.items()} == {
+        "vision": ["tgram://1/a,b", "slack://a/b/c"],
+        "search": ["mailto://x@y?to=a"],
+    }
+
+
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
@@ -136,6 +147,9 @@ def test_destinations_are_split_at_white_space_and_keep_their_commas(file: Path)
         ("GPU_AUTOSCALER_DATABASE_URL", "/var/lib/s3cret.db", "is neither a SQLite nor a PostgreSQL URL"),
         ("GPU_AUTOSCALER_DATABASE_URL", "mysql://me:s3cret@db/x", "is neither a SQLite nor a PostgreSQL URL"),
         ("GPU_AUTOSCALER_NOTIFY_URLS", "slack://a/b/c s3cret", "entry 2 is not a URL"),
+        ("GPU_AUTOSCALER_TEAM_NOTIFY_URLS", "a=slack://a/b/c slack://s3cret", "entry 2 is not a team with a URL"),
+        ("GPU_AUTOSCALER_TEAM_NOTIFY_URLS", "vision=s3cret", "entry 1 is not a team with a URL"),
+        ("GPU_AUTOSCALER_TEAM_NOTIFY_URLS", "a/b=slack://s3cret", "entry 1 is not a team with a URL"),
         ("GPU_AUTOSCALER_OPERATOR_TOKEN", "two words-s3cret-words", "holds white space"),
         ("GPU_AUTOSCALER_OPERATOR_TOKEN", ENVIRONMENT["GPU_AUTOSCALER_WEBHOOK_TOKEN"], "is the webhook's token too"),
     ],

@@ -61,6 +61,41 @@ def test_nothing_due_sends_nothing(store: SqlStore, clock: FixedClock, wire: res
     assert sent_to(wire) == []
 
 
+@pytest.mark.parametrize(
+    ("topic", "whom"),
+    [
+        ("report:team:vision", "telegram"),
+        ("budget:team:vision", "telegram"),
+        ("budget-change:team:vision", "telegram"),
+        ("report:team:search", "slack"),
+        ("report:everybody", "slack"),
+        ("budget:pool:vision", "slack"),
+        ("override:team:vision", "slack"),
+    ],
+)
+def test_what_is_about_a_team_goes_to_its_own_destination_and_everything_else_to_the_others(
+    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock, topic: str, whom: str
+) -> None:
+    wire.post(SLACK_API, body="ok")
+    wire.post(TELEGRAM_API, json={"ok": True})
+    assert store.say(Notice(topic=topic, key="k", title="t", body="b"), NOW)
+    assert Outbox(store, [SLACK], clock, {"vision": [TELEGRAM]}).deliver_due(NOW) == 1
+    assert sent_to(wire) == [whom]
+
+
+def test_a_teams_destination_that_fails_is_named_without_its_secrets_and_tried_again(
+    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
+) -> None:
+    wire.post(TELEGRAM_API, json=TOO_MANY, status=429)
+    assert store.say(Notice(topic="report:team:vision", key="k", title="t", body="b"), NOW)
+    with capture_logs() as logs:
+        assert Outbox(store, [], clock, {"vision": [TELEGRAM]}).deliver_due(NOW) == 0
+    said = str(logs)
+    assert "of team vision destination 1 (tgram)" in said
+    assert not any(secret in said for secret in SECRETS)
+    assert len(store.notices_due(NOW + timedelta(minutes=1))) == 1
+
+
 def test_a_delivered_notice_is_not_sent_again(store: SqlStore, clock: FixedClock, wire: responses.RequestsMock) -> None:
     wire.post(SLACK_API, body="ok")
     say(store)
