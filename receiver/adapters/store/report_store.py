@@ -37,9 +37,9 @@ class SqlReports:
         if not found:
             return
         with self._database.write() as connection:
-            known = {row.workload: row for row in _in_use(connection, found[0].month)}
+            known = {(row.workload, row.life): row for row in _in_use(connection, found[0].month)}
             for row in found:
-                old = known.get(row.workload) if row.month == found[0].month else None
+                old = known.get((row.workload, row.life)) if row.month == found[0].month else None
                 put(connection, in_use, asdict(row if old is None else _together(old, row)))
 
     def in_use(self, month: str) -> Sequence[InUse]:
@@ -85,7 +85,7 @@ class SqlReports:
 
 
 def _in_use(connection: Connection, month: str) -> tuple[InUse, ...]:
-    statement = select(in_use).where(in_use.c.month == month).order_by(in_use.c.workload)
+    statement = select(in_use).where(in_use.c.month == month).order_by(in_use.c.workload, in_use.c.life)
     return tuple(InUse(**row) for row in connection.execute(statement).mappings())
 
 

@@ -248,6 +248,7 @@ in_use = Table(  # how many of its GPUs each workload used at once
     metadata,
     Column("month", PlainText, primary_key=True),
     Column("workload", PlainText, primary_key=True),
+    Column("life", PlainText, primary_key=True),
     Column("gpus", Integer, nullable=False),
     Column("used", Integer, nullable=False),
     Column("seconds", Float, nullable=False),

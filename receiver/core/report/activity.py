@@ -41,41 +41,48 @@ def _ratio(part: float, whole: float) -> float:
 def peaks(
     usage: Iterable[Usage],
     kinds: Mapping[str, str],
-    cost: Mapping[tuple[str, str], Decimal],
+    cost: Mapping[tuple[str, str, str], Decimal],
     prices: Mapping[str, Decimal],
     in_use: Iterable[InUse],
-    widest: Mapping[str, int],
+    widest: Mapping[tuple[str, str], int],
 ) -> tuple[Peaks, ...]:
-    """Return what each workload reached on each kind of GPU.
+    """Return what each workload reached on each kind of GPU; one that uses a name again is another one.
 
-    *kinds* names the kind by instance, *cost* what a workload cost on a kind in USD, *prices* the USD per GPU-hour by
-    instance, *in_use* how many of its GPUs each used, *widest* for how many each asked at once.
+    *kinds* names the kind by instance, *cost* what a workload's life cost on a kind in USD, *prices* the USD per
+    GPU-hour by instance, *in_use* how many of its GPUs each used, *widest* for how many each asked at once.
     """
-    together: dict[tuple[str, str], list[Usage]] = {}
+    together: dict[tuple[str, str, str], list[Usage]] = {}
     for row in usage:
         if row.instance in kinds:
-            together.setdefault((row.workload, kinds[row.instance]), []).append(row)
-    used = {row.workload: row for row in in_use}
+            together.setdefault((row.workload, row.life, kinds[row.instance]), []).append(row)
+    used = {(row.workload, row.life): row for row in in_use}
     return tuple(
-        _peaks_of(workload, kind, rows, cost.get((workload, kind), Decimal(0)), prices, used.get(workload), widest)
-        for (workload, kind), rows in sorted(together.items())
+        _peaks_of(
+            rows,
+            kind=kind,
+            usd=cost.get((workload, life, kind), Decimal(0)),
+            prices=prices,
+            used=used.get((workload, life)),
+            widest=widest.get((workload, life), 0),
+        )
+        for (workload, life, kind), rows in sorted(together.items(), key=lambda named: named[0])
     )
 
 
 def _peaks_of(
-    workload: str,
-    kind: str,
     rows: Sequence[Usage],
+    *,
+    kind: str,
     usd: Decimal,
     prices: Mapping[str, Decimal],
     used: InUse | None,
-    widest: Mapping[str, int],
+    widest: int,
 ) -> Peaks:
     seen = sum(row.measured for row in rows)
-    gpus = max(used.gpus if used else 0, widest.get(workload, 0), 1)  # hours of all of them together are one hour
+    gpus = max(used.gpus if used else 0, widest, 1)  # hours of all of them together are one hour
     return Peaks(
-        workload=workload,
-        team=rows[0].owner.team,
+        workload=rows[0].workload,
+        team=max(rows, key=lambda row: row.held).owner.team,
         kind=kind,
         usd=usd,
         coverage=measured(rows).coverage or 0.0,

@@ -11,18 +11,20 @@ from receiver.core.holders import Seen
 from receiver.core.pods import Pod
 from receiver.core.policy import Policy
 from receiver.core.usage import Accounted
-from receiver.core.workload_lives import workload_of
+from receiver.core.workload_lives import life_of, workload_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InUse:
     """The most *gpus* that *workload* held at once in *month*, and the most of them that were not at rest at once.
 
-    Only times count at which each of its GPUs was sampled: *seconds* of them.
+    *life* tells it apart from others of its name (`receiver.core.usage.Usage`). Only times count at which each of its
+    GPUs was sampled: *seconds* of them.
     """
 
     month: str
     workload: str
+    life: str = ""
     gpus: int
     used: int
     seconds: float
@@ -31,18 +33,19 @@ class InUse:
 def in_use(before: Accounted, seen: Seen, policy: Policy) -> tuple[InUse, ...]:
     """Return what the samples of *seen* say, for the time since *before* (a sample speaks for two minutes at most)."""
     passed = timedelta(0) if before.at is None else max(min(seen.at - before.at, SAMPLED), timedelta(0))
-    together: dict[str, list[Pod]] = {}
+    together: dict[tuple[str, str], list[Pod]] = {}
     for node in seen.nodes:
         for pod in node.pods:
             if pod.uid and pod.gpus:
-                together.setdefault(workload_of(pod), []).append(pod)
+                together.setdefault((workload_of(pod), life_of(pod)), []).append(pod)
     month = month_of(seen.at, policy.timezone).name
     found = []
-    for workload, pods in sorted(together.items()):
+    for (workload, life), pods in sorted(together.items(), key=lambda named: named[0]):
         used = _used(pods, seen)
         if used is not None and passed:
             gpus = sum(pod.gpus for pod in pods)
-            found.append(InUse(month=month, workload=workload, gpus=gpus, used=used, seconds=passed.total_seconds()))
+            seconds = passed.total_seconds()
+            found.append(InUse(month=month, workload=workload, life=life, gpus=gpus, used=used, seconds=seconds))
     return tuple(found)
 
 

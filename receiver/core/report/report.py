@@ -20,7 +20,7 @@ from receiver.core.report.in_use import InUse
 from receiver.core.report.jobs import Jobs, Waits, count_jobs, ended_within, of_month, queue_waits
 from receiver.core.report.lines import CostLine, Whose, cost_lines, pieces
 from receiver.core.report.rightsizing import Peaks, RightSize, right_sizes, tight
-from receiver.core.report.sizing import cost_by_kind, per_gpu_hour, prices_of_kinds, whole_gpus, widest
+from receiver.core.report.sizing import cost_by_life, per_gpu_hour, prices_of_kinds, whole_gpus, widest
 from receiver.core.report.standstills import Spoke, Standstill, standstills
 from receiver.core.report.units import UnitCost, unit_cost
 from receiver.core.usage import Owner, Usage, WorkloadLife
@@ -122,7 +122,8 @@ def report(found: Found, policy: Policy, month: Month, now: datetime, team: str 
     by_workload = by(lambda whose: whose.workload, held)
     without = [x for x in held if not x.whose.owner.team]
     whole = whole_gpus(found.lives, policy)
-    seen = peaks(usage, whole, cost_by_kind(held), per_gpu_hour(found.lives), found.in_use, widest(alive))
+    cost = cost_by_life(found.attributed.shares, policy, team)
+    seen = peaks(usage, whole, cost, per_gpu_hour(found.lives), found.in_use, widest(alive))
     lives = found.lives if team is None else ()
     everything = add_up(lines)
     return Report(

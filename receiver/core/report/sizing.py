@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
+from receiver.core.attribution import By, Share, key_of
+from receiver.core.cents import to_cents
 from receiver.core.memory import NodeLife
 from receiver.core.policy import Policy
-from receiver.core.report.lines import CostLine
 from receiver.core.usage import WorkloadLife
 
 WHOLE_GPU = "nvidia.com/gpu"
@@ -18,11 +19,12 @@ def whole_gpus(lives: Iterable[NodeLife], policy: Policy) -> Mapping[str, str]:
     return {x.instance: policy.gpu_kinds.get(x.size, "") for x in lives if x.pool not in sliced}
 
 
-def widest(workloads: Iterable[WorkloadLife]) -> Mapping[str, int]:
-    """The most GPUs that each of *workloads* asked for at once, by name."""
-    found: dict[str, int] = {}
-    for life in workloads:
-        found[life.workload] = max(life.gpus, found.get(life.workload, 0))
+def widest(workloads: Iterable[WorkloadLife]) -> Mapping[tuple[str, str], int]:
+    """The most GPUs that each of *workloads* asked for at once, by name and life."""
+    found: dict[tuple[str, str], int] = {}
+    for each in workloads:
+        named = (each.workload, each.life)
+        found[named] = max(each.gpus, found.get(named, 0))
     return found
 
 
@@ -44,10 +46,12 @@ def prices_of_kinds(policy: Policy) -> Mapping[str, Decimal]:
     return {**policy.gpu_prices, **pools}
 
 
-def cost_by_kind(held: Iterable[CostLine]) -> Mapping[tuple[str, str], Decimal]:
-    """USD of *held* by workload and kind of GPU."""
-    found: dict[tuple[str, str], Decimal] = {}
-    for line in held:
-        key = (line.whose.workload, line.whose.kind)
-        found[key] = found.get(key, Decimal(0)) + line.usd
-    return found
+def cost_by_life(shares: Iterable[Share], policy: Policy, team: str | None) -> Mapping[tuple[str, str, str], Decimal]:
+    """USD in cents of what was held, by workload, its life and kind of GPU: everybody's, or one *team*'s."""
+    found: dict[tuple[str, str, str], Decimal] = {}
+    for share in shares:
+        row = share.usage
+        if row is not None and (team is None or row.owner.team == team):
+            key = (row.workload, row.life, key_of(share, By.GPU_KIND, policy))
+            found[key] = found.get(key, Decimal(0)) + share.usd
+    return to_cents(found)

@@ -286,6 +286,18 @@ def test_right_sizing_goes_by_what_a_pool_costs_and_not_by_the_list() -> None:
     assert (found.to, found.saves_usd) == ("A100-40", Decimal("4.00"))
 
 
+def test_who_uses_a_name_again_is_judged_by_what_itself_reached() -> None:
+    lives = [a_life("i-1", lasts=8), a_life("i-2", begins=9, lasts=8)]
+    lives = [
+        replace(x, size=A100_X8, gpus=8.0, price_usd_per_hour=Decimal("14.32"), pool="pool-a100-80") for x in lives
+    ]
+    small = a_usage("i-1", hours=8, life="one", peak_engine=0.05, peak_memory=0.05)
+    large = a_usage("i-2", hours=8, life="two", peak_engine=0.99, peak_memory=0.99)
+    found = a_report(lives, [small, large])
+    assert [(size.peaks.peak_engine, size.peaks.usd) for size in found.right_sizes] == [(0.05, Decimal("14.32"))]
+    assert [peaks.peak_memory for peaks in found.tight] == [0.99]
+
+
 def test_eight_gpus_for_an_hour_are_an_hour_of_observation() -> None:
     lives, usage = [a_life(lasts=8, size=A100_X8)], [a_usage(hours=40, peak_engine=0.05, peak_memory=0.05)]
     wide = [a_workload(gpus=8)]

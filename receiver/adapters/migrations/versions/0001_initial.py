@@ -330,6 +330,7 @@ def _figures() -> None:
         "in_use",
         sa.Column("month", sa.Text, primary_key=True),
         sa.Column("workload", sa.Text, primary_key=True),
+        sa.Column("life", sa.Text, primary_key=True),
         sa.Column("gpus", sa.Integer, nullable=False),
         sa.Column("used", sa.Integer, nullable=False),
         sa.Column("seconds", sa.Float, nullable=False),
