@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.dashboards.files import EVERYTHING, filled, queries
-from tests.rules.files import run
+from tests.rules.files import RECORDINGS, run
 
 QUERIES = list(queries())
 SOME = {"cluster": "(a|b)", "pool": "(5f3c-1|5f3c-2)", "namespace": "(ml|vision)"}
@@ -28,6 +28,13 @@ def test_every_selector_asks_for_the_chosen_cluster() -> None:
         selectors = re.findall(r"\{([^{}]*)\}", query.expr)
         assert selectors, query
         assert all(s.startswith('cluster=~"$cluster"') for s in selectors), query
+
+
+def test_every_recording_that_a_dashboard_reads_is_recorded() -> None:
+    recorded = {rule.name for rule in RECORDINGS}
+    asked = {(name, q.dashboard, q.panel) for q in QUERIES for name in re.findall(r"\b[a-z_]+:\w+:\w+", q.expr)}
+    assert asked
+    assert [a for a in sorted(asked) if a[0] not in recorded] == []
 
 
 def test_nothing_is_left_of_a_variable_that_was_filled_in() -> None:
