@@ -26,13 +26,17 @@ class Span:
     end: float
     scrape: float
 
-    def step(self, points: int) -> float:
-        """Grafana's ``$__interval``: no finer than the scrapes."""
-        return max(self.scrape, (self.end - self.start) / points)
+    def step(self, panel: JSON) -> float:
+        """Grafana's ``$__interval``: no finer than the scrapes, or than what the panel sets.
 
-    def rate_interval(self, points: int) -> float:
-        """Grafana's ``$__rate_interval``."""
-        return max(self.step(points) + self.scrape, 4 * self.scrape)
+        The panels' own is made for scrapes every 15 s; it shrinks with them.
+        """
+        least = 60 * self.scrape / 15 if panel.get("interval") == "1m" else self.scrape
+        return max(least, (self.end - self.start) / panel.get("maxDataPoints", POINTS))
+
+    def rate_interval(self, step: float) -> float:
+        """Grafana's ``$__rate_interval`` for its ``$__interval``, *step*."""
+        return max(step + self.scrape, 4 * self.scrape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +60,9 @@ class Prometheus:
     def __init__(self, url: str, chosen: Mapping[str, str] = EVERYTHING) -> None:
         self._url, self._chosen = url.rstrip("/"), chosen
 
-    def course(self, target: JSON, span: Span, points: int) -> list[Series]:
+    def course(self, target: JSON, span: Span, step: float) -> list[Series]:
         """Return *target*'s series over *span*, or their values at its end where it asks for these."""
-        step = span.step(points)
-        expr = filled(target["expr"], self._chosen, f"{round(span.rate_interval(points) * 1000)}ms")
+        expr = filled(target["expr"], self._chosen, f"{round(span.rate_interval(step) * 1000)}ms")
         if target["instant"]:
             found = self._ask("query", query=expr, time=f"{span.end:.3f}")
         else:

@@ -166,7 +166,8 @@ def _drawn(axes: Axes, line: Line, step: float) -> list[str]:
     dash = ' stroke-dasharray="8 5"' if line.options.get("custom.lineStyle", {}).get("fill") == "dash" else ""
     fill = line.options["custom.fillOpacity"] / 100
     parts = []
-    for run in _runs(line.series.points, points, step):
+    gap = line.options["custom.spanNulls"] / 1000 or 1.5 * step
+    for run in _runs(line.series.points, points, gap):
         path = _path([(x, y) for x, y, _ in run], stepped=line.options["custom.lineInterpolation"] == "stepAfter")
         if fill and len(run) > 1:
             reverse = "".join(f"L{x:.1f} {b:.1f}" for x, _, b in reversed(run))
@@ -179,13 +180,13 @@ def _drawn(axes: Axes, line: Line, step: float) -> list[str]:
 
 
 def _runs(
-    times: Sequence[tuple[float, float]], points: Sequence[tuple[float, float, float]], step: float
+    times: Sequence[tuple[float, float]], points: Sequence[tuple[float, float, float]], gap: float
 ) -> list[list[tuple[float, float, float]]]:
-    """Split *points* where one of the times between them is missing."""
+    """Split *points* where more than *gap* seconds lie between two of the *times*."""
     runs: list[list[tuple[float, float, float]]] = []
     before = None
     for (at, _), point in zip(times, points, strict=True):
-        if before is None or at - before > 1.5 * step:
+        if before is None or at - before > gap:
             runs.append([])
         runs[-1].append(point)
         before = at

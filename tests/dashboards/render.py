@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 
 from tests.dashboards import cells, courses, values
-from tests.dashboards.asking import POINTS, Prometheus, Series, Span
+from tests.dashboards.asking import Prometheus, Series, Span
 from tests.dashboards.drawing import Box
 from tests.dashboards.files import DASHBOARDS, JSON
 
@@ -34,9 +34,8 @@ th, td { padding: 4px 8px; border-bottom: 1px solid #eee; white-space: nowrap } 
 
 def draw(panel: JSON, prometheus: Prometheus, marks: Sequence[courses.Mark], span: Span, box: Box) -> str:
     """Return one panel's inside. Raises Refused when a query of it is not taken."""
-    points = panel.get("maxDataPoints", POINTS)
-    found = [s for target in panel["targets"] for s in prometheus.course(target, span, points)]
-    step = span.step(points)
+    step = span.step(panel)
+    found = [s for target in panel["targets"] for s in prometheus.course(target, span, step)]
     match panel["type"]:
         case "timeseries":
             return courses.draw(panel, found, marks, span, box, step)
@@ -63,9 +62,9 @@ def marks_of(dashboard: JSON, prometheus: Prometheus, span: Span) -> list[course
     for note in dashboard["annotations"]["list"]:
         if not note["enable"]:
             continue
-        step = span.step(POINTS)
+        step = span.step({})
         target = {"expr": note["expr"], "instant": False, "legendFormat": note["titleFormat"], "refId": "A"}
-        for series in prometheus.course(target, span, POINTS):
+        for series in prometheus.course(target, span, step):
             for start, end in _runs(series, step):
                 found.append(courses.Mark(start=start, end=end, colour=note["iconColor"], title=series.name))
     return found

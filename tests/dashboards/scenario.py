@@ -46,7 +46,7 @@ POOLS = (
         min_nodes=1,
         max_nodes=4,
         receiver={
-            "budget_usd": "9",
+            "budget_usd": "1200",
             "windows": [
                 {"name": "day and night", "times": ALL_DAY, "max_nodes": 4},
                 {"name": "never", "years": ["2020"], "max_nodes": 1},
@@ -80,7 +80,12 @@ def plan() -> StackPlan:
     return StackPlan(
         pools=POOLS,
         tick="5s",
-        budget={"monthly_usd": "40", "teams": {"vision": "6", "language": "20"}},
+        budget={
+            "monthly_usd": "12000",
+            "teams": {"vision": "1500", "language": "9000"},
+            # As where a store is new in the middle of a month: so there is a month to show.
+            "spent_usd_stated": {"month": time.strftime("%Y-%m", time.gmtime()), "usd": "6100"},
+        },
         simulator={"metrics": {"pod_labels": ["team", "project"]}},
     )
 
@@ -129,6 +134,12 @@ def prepare(stack: Stack) -> None:
                 for before, after in SHORTENED:
                     rule["expr"] = rule["expr"].replace(before, after)
         file.write_text(yaml.safe_dump(content, sort_keys=False, width=1000))
+
+
+def knows_names(stack: Stack) -> bool:
+    """True when Prometheus has recorded what every pool is called."""
+    found = stack.get("prometheus", "/api/v1/query", query="pool:gpu_autoscaler_pool_info:latest")
+    return len(found["data"]["result"]) == len(POOLS)
 
 
 class Play:
@@ -191,9 +202,10 @@ class Play:
                 job("nowhere", "5f3c0000-0000-4000-8000-0000000000ff", "research", duration="1h"),
             ),
         )
-        yield 70, lambda: stack.faults({"kind": "error", "face": "civo", "status": 503, "times": 2})
+        yield 70, lambda: stack.faults({"kind": "error", "face": "civo", "status": 503, "times": 6})
         yield 75, self._stranger
-        yield 100, self._admit
+        yield 90, partial(self._admit, 0)
+        yield 120, partial(self._admit, 1)
         for n, at in enumerate(range(20, 300, 20)):
             yield at, partial(self._work, "vision", "serve-0", (0.55, 0.72, 0.86, 0.93, 0.98, 0.8, 0.3)[n % 7])
             yield at, partial(self._work, "language", "llm-0", (0.88, 0.8, 0.74, 0.92)[n % 4])
@@ -216,8 +228,8 @@ class Play:
         waiting = [workload(f"w{n}", queue, gpus, self._began) for n, (queue, gpus) in enumerate(QUEUED)]
         self._stack.post("simulator", "/_custom", waiting)
 
-    def _admit(self) -> None:
-        admitted = [workload(f"w{n}", *QUEUED[n], self._began, time.time() - 20 * n) for n in range(2)]
+    def _admit(self, number: int) -> None:
+        admitted = workload(f"w{number}", *QUEUED[number], self._began, time.time())
         self._stack.post("simulator", "/_custom", admitted)
 
 
@@ -237,6 +249,7 @@ def main() -> int:
         with signals_end_the_block():
             stack.start()
             stack.wait_for_heartbeat()
+            stack.wait_until(partial(knows_names, stack), 60, "the pools' names in Prometheus")
             Play(stack).advance(60 * told.minutes)
             end = time.time()
             span = Span(start=end - 60 * told.minutes, end=end, scrape=SCRAPE)

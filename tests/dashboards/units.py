@@ -7,6 +7,7 @@ def shown(value: float, unit: str, decimals: int | None = None) -> str:
     """Return *value* in *unit* as a person reads it."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "∞"
+    value = 0.0 if abs(value) < 1e-9 else value
     match unit:
         case "percentunit":
             return f"{_trimmed(value * 100, 1 if decimals is None else decimals)}%"

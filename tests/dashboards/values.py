@@ -29,12 +29,14 @@ def stat(panel: JSON, found: Sequence[Series], box: Box) -> str:
     for place, series in enumerate(found):
         value = series.points[-1][1]
         words, hue = _said(properties(panel, series.name), value)
+        if panel["options"]["textMode"] == "name":
+            words = series.name
         if panel["options"]["graphMode"] == "area" and len(series.points) > 1:
             parts.append(_spark(series, place * width, width, box.height, hue))
         size = min(34, int(box.height * 0.5), int(1.6 * width / max(len(words), 1)))
         middle = (place + 0.5) * width
         parts.append(text(middle, box.height * 0.55, words, size=max(size, 11), fill=hue, anchor="middle"))
-        if len(found) > 1:
+        if len(found) > 1 and words != series.name:
             parts.append(text(middle, 13, series.name, anchor="middle"))
     return svg(box, parts)
 

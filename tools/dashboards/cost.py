@@ -11,7 +11,6 @@ SCOPE = "scope, name"
 CLUSTER = 'scope="cluster"'
 WORKLOAD_NAMESPACE = 'workload_namespace=~"$namespace"'
 OR_OTHER = 'workload_namespace=~"$namespace|"'  # what ended has none
-NOT_HELD = 'part!="held"'
 COSTS_PAGE = links.opened("Costs in the autoscaler", "${receiver}/costs")
 
 
@@ -44,7 +43,7 @@ def _month() -> tuple[Panel, ...]:
         return f"max({of(metric, CLUSTER)})"
 
     per_hour = f"max({of('cluster:gpu_spend_usd_per_hour:sum')})"
-    idle_parts = of("gpu_autoscaler_cost_usd", NOT_HELD)
+    idle_parts = of("gpu_autoscaler_cost_usd", part="unallocated")
     idle_held = of("gpu_autoscaler_cost_team_idle_usd")
     return (
         stat(

@@ -42,7 +42,8 @@ class Target:
 class Panel:
     """One panel without its place. *width* is in columns of 24, *height* in rows of 30 pixels.
 
-    *defaults* and *overrides* are Grafana's field configuration; *points* bounds how many values a series has.
+    *defaults* and *overrides* are Grafana's field configuration; *points* bounds how many values a series has,
+    *interval* is the least time between two of them.
     """
 
     kind: str
@@ -57,6 +58,7 @@ class Panel:
     transformations: Sequence[JSON] = ()
     links: Sequence[JSON] = ()
     points: int | None = None
+    interval: str | None = None
 
     def json(self, number: int, x: int, y: int) -> JSON:
         """Return it at its place."""
@@ -75,6 +77,8 @@ class Panel:
         }
         if self.points is not None:
             found["maxDataPoints"] = self.points
+        if self.interval is not None:
+            found["interval"] = self.interval
         return found
 
 

@@ -17,6 +17,7 @@ def timeseries(
     stacked: bool = False,
     bars: bool = False,
     steps: bool = False,
+    spanned: bool = False,
     least: float | None = 0,
     most: float | None = None,
     thresholds: JSON | None = None,
@@ -25,14 +26,15 @@ def timeseries(
     overrides: Sequence[JSON] = (),
     links: Sequence[JSON] = (),
 ) -> Panel:
-    """Return courses over time. *threshold_style* is off, line, dashed or area."""
+    """Return courses over time. *threshold_style* is off, line, dashed or area. *bars* count what happened in a minute
+    or more each. *spanned* joins points over gaps of up to an hour in which nothing was measured."""
     custom: JSON = {
         "drawStyle": "bars" if bars else "line",
         "lineInterpolation": "stepAfter" if steps else "linear",
         "lineWidth": 1,
-        "fillOpacity": 60 if bars else 30 if stacked else 8,
+        "fillOpacity": 60 if bars else 30 if stacked else 0,
         "showPoints": "never",
-        "spanNulls": False,
+        "spanNulls": 3_600_000 if spanned else False,
         "axisSoftMin": 0,
         "stacking": {"mode": "normal" if stacked else "none", "group": "A"},
         "thresholdsStyle": {"mode": threshold_style},
@@ -45,6 +47,7 @@ def timeseries(
         width=width,
         height=height,
         defaults=fields(unit, thresholds, {"mode": "palette-classic"}, custom, least, most, decimals, links),
+        interval="1m" if bars else None,
         overrides=overrides,
         options={
             "legend": {
@@ -69,9 +72,10 @@ def stat(
     mappings: Sequence[JSON] = (),
     spark: bool = True,
     decimals: int | None = None,
+    names: bool = False,
     links: Sequence[JSON] = (),
 ) -> Panel:
-    """Return the last value in large, with its course behind it when *spark*."""
+    """Return the last value in large, with its course behind it when *spark*; with *names* the series' name instead."""
     defaults = fields(unit, thresholds, {"mode": "thresholds"}, {}, None, None, decimals, links)
     return Panel(
         kind="stat",
@@ -87,7 +91,7 @@ def stat(
             "graphMode": "area" if spark else "none",
             "justifyMode": "auto",
             "orientation": "auto",
-            "textMode": "auto",
+            "textMode": "name" if names else "auto",
         },
     )
 

@@ -4,7 +4,18 @@ from tools.dashboards import annotations, links, looks
 from tools.dashboards.grids import heatmap, states
 from tools.dashboards.model import Dashboard, Panel, Row, Target
 from tools.dashboards.panels import bargauge, stat, table, timeseries
-from tools.dashboards.promql import ANY_POOL, KUBE_STATE_METRICS, NAMESPACE, POOL, by_pool, increase, named, of, told
+from tools.dashboards.promql import (
+    ANY_POOL,
+    KUBE_STATE_METRICS,
+    NAMESPACE,
+    POOL,
+    by_pool,
+    happened,
+    increase,
+    named,
+    of,
+    told,
+)
 from tools.dashboards.variables import namespaces, pools
 
 NODES = "gpu_autoscaler_pool_nodes"
@@ -273,7 +284,7 @@ def _holds() -> tuple[Panel, ...]:
             "Decisions",
             "Decisions by change; one that only repeats the last is not stored again.",
             Target(
-                expr=f"{increase('gpu_autoscaler_decisions_total', POOL, by='change')} > 0",
+                expr=f"{happened('gpu_autoscaler_decisions_total', POOL, by='change')} > 0",
                 legend="{{change}}",
             ),
             unit="short",
@@ -291,7 +302,7 @@ def _holds() -> tuple[Panel, ...]:
             "Actions by kind and outcome. failed: Civo refused, the pool backs off. superseded: somebody else moved "
             "the count meanwhile.",
             Target(
-                expr=f"{increase('gpu_autoscaler_actions_total', POOL, by='kind, outcome')} > 0",
+                expr=f"{happened('gpu_autoscaler_actions_total', POOL, by='kind, outcome')} > 0",
                 legend="{{kind}} {{outcome}}",
             ),
             unit="short",

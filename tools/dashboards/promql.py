@@ -52,3 +52,8 @@ def increase(metric: str, *matchers: str, by: str = "", **equal: str) -> str:
     """Return by how much a counter grew since the point before, by the labels *by* (comma-separated)."""
     grown = f"(increase({of(metric, *matchers, **equal)}[$__rate_interval]))"
     return f"sum by ({by}) {grown}" if by else f"sum{grown}"
+
+
+def happened(metric: str, *matchers: str, by: str = "", **equal: str) -> str:
+    """Return how often something was counted since the point before. Rounded: increase() extrapolates."""
+    return f"round({increase(metric, *matchers, by=by, **equal)})"

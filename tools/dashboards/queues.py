@@ -131,6 +131,7 @@ def _depth() -> tuple[Panel, ...]:
 
 def _wait() -> tuple[Panel, ...]:
     queue = "queue, priority_class"
+    by_class = f"max by (priority_class) ({of('priority_class:gpu_pending_seconds:max')})"
     return (
         timeseries(
             "Wait in Kueue's queues until admitted",
@@ -166,7 +167,7 @@ def _wait() -> tuple[Panel, ...]:
             "The alert GpuQueueWaitLong fires above 10 minutes for the class production and above 2 hours for others, "
             "unless the receiver's policy says otherwise.",
             Target(
-                expr=f"max by (priority_class) ({of('priority_class:gpu_pending_seconds:max')})",
+                expr=f'label_replace({by_class}, "priority_class", "none", "priority_class", "")',
                 legend="{{priority_class}}",
                 instant=True,
             ),
@@ -190,7 +191,7 @@ def _who() -> tuple[Panel, ...]:
             ),
             unit="short",
             width=24,
-            height=9,
+            height=7,
             sort="Waits for",
             columns={
                 "namespace": "Namespace",

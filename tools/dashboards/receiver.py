@@ -4,7 +4,7 @@ from tools.dashboards import annotations, links, looks
 from tools.dashboards.grids import heatmap, states
 from tools.dashboards.model import Dashboard, Panel, Row, Target
 from tools.dashboards.panels import stat, table, timeseries
-from tools.dashboards.promql import POOL, increase, of, quantile, told
+from tools.dashboards.promql import POOL, happened, increase, of, quantile, told
 from tools.dashboards.variables import pools
 
 ENDED = 'state=~"sent|failed"'
@@ -80,7 +80,7 @@ def _now() -> tuple[Panel, ...]:
             Target(expr=f"group by (version) ({of('gpu_autoscaler_build_info')})", legend="{{version}}", instant=True),
             unit="none",
             spark=False,
-            mappings=(),
+            names=True,
         ),
     )
 
@@ -92,7 +92,7 @@ def _work() -> tuple[Panel, ...]:
             "Webhook answers",
             "Answers by HTTP status. Anything but 202 is a delivery that Alertmanager has to send again, or that is no "
             "delivery.",
-            Target(expr=f"{increase('gpu_autoscaler_webhook_requests_total', by='code')} > 0", legend="{{code}}"),
+            Target(expr=f"{happened('gpu_autoscaler_webhook_requests_total', by='code')} > 0", legend="{{code}}"),
             unit="short",
             bars=True,
             stacked=True,
@@ -106,12 +106,13 @@ def _work() -> tuple[Panel, ...]:
             Target(expr=quantile(0.95, webhook), legend="p95"),
             Target(expr=quantile(0.99, webhook), legend="p99"),
             unit="s",
+            spanned=True,
             width=8,
         ),
         timeseries(
             "Alerts kept, by what they ask for",
             "Alerts in the deliveries, by their label action.",
-            Target(expr=f"{increase('gpu_autoscaler_alerts_total', by='action')} > 0", legend="{{action}}"),
+            Target(expr=f"{happened('gpu_autoscaler_alerts_total', by='action')} > 0", legend="{{action}}"),
             unit="short",
             bars=True,
             stacked=True,
@@ -123,6 +124,7 @@ def _work() -> tuple[Panel, ...]:
             Target(expr=quantile(0.5, step), legend="p50"),
             Target(expr=quantile(0.95, step), legend="p95"),
             unit="s",
+            spanned=True,
             width=8,
         ),
         heatmap(
@@ -135,9 +137,10 @@ def _work() -> tuple[Panel, ...]:
         timeseries(
             "Steps and errors",
             "Steps that ended, and those of them that failed.",
-            Target(expr=increase("gpu_autoscaler_loop_steps_total"), legend="steps"),
-            Target(expr=increase("gpu_autoscaler_loop_errors_total"), legend="failed"),
+            Target(expr=happened("gpu_autoscaler_loop_steps_total"), legend="steps"),
+            Target(expr=happened("gpu_autoscaler_loop_errors_total"), legend="failed"),
             unit="short",
+            bars=True,
             width=8,
             overrides=[looks.coloured("steps", looks.BLUE), looks.coloured("failed", looks.RED)],
         ),
@@ -150,7 +153,7 @@ def _outside() -> tuple[Panel, ...]:
         timeseries(
             "Calls to Civo by outcome",
             "Calls to Civo's API by method. try_later: no answer, or one that says so. wont_work: refused for good.",
-            Target(expr=f"{increase(calls, by='method, outcome')} > 0", legend="{{method}} {{outcome}}"),
+            Target(expr=f"{happened(calls, by='method, outcome')} > 0", legend="{{method}} {{outcome}}"),
             unit="short",
             bars=True,
             stacked=True,
@@ -161,6 +164,7 @@ def _outside() -> tuple[Panel, ...]:
             "Seconds until Civo has answered, 19 of 20 calls, by method.",
             Target(expr=quantile(0.95, "gpu_autoscaler_civo_request_seconds", by="method"), legend="{{method}} p95"),
             unit="s",
+            spanned=True,
             width=8,
         ),
         states(
@@ -174,7 +178,7 @@ def _outside() -> tuple[Panel, ...]:
             "Messages delivered and given up",
             "Messages to people: delivered, and given up after every attempt failed.",
             Target(
-                expr=f"max by (state) (delta({of('gpu_autoscaler_notices', ENDED)}[$__rate_interval]) > 0)",
+                expr=f"round(max by (state) (delta({of('gpu_autoscaler_notices', ENDED)}[$__rate_interval]))) > 0",
                 legend="{{state}}",
             ),
             unit="short",
@@ -195,7 +199,7 @@ def _outside() -> tuple[Panel, ...]:
         timeseries(
             "Charges against the ledger",
             "What Civo charged this month less what the ledger has, as time of one node, by size.",
-            Target(expr=f"max by (size) ({of('gpu_autoscaler_charges_difference_seconds')})", legend="{{size}}"),
+            Target(expr=f"round(max by (size) ({of('gpu_autoscaler_charges_difference_seconds')}))", legend="{{size}}"),
             unit="s",
             least=None,
             width=8,
@@ -209,7 +213,7 @@ def _invariants() -> tuple[Panel, ...]:
     scope = "max by (scope, name)"
     spent, limit = (f"{scope} ({of(f'gpu_autoscaler_budget_{what}_usd')})" for what in ("spent", "limit"))
     stop = f"scalar(max({of('gpu_autoscaler_budget_threshold_ratio', stage='stop')}))"
-    writers = f"count({increase('gpu_autoscaler_loop_steps_total', by='instance, pod')} > 0)"
+    writers = f"(count({increase('gpu_autoscaler_loop_steps_total', by='instance, pod')} > 0) or vector(0))"
     oldest = f"max_over_time({of('gpu_autoscaler_action_open_seconds', POOL)}[$__rate_interval])"
     return (
         states(
