@@ -26,68 +26,22 @@ from tests.rules.files import EVERY_RULE, RULES
 
 Scan = Callable[[str], Iterator[str]]
 
-SAME_IN_BOTH = frozenset(
-    [
-        "abs",
-        "absent",
-        "avg_over_time",
-        "ceil",
-        "changes",
-        "clamp",
-        "clamp_max",
-        "clamp_min",
-        "count_over_time",
-        "day_of_month",
-        "days_in_month",
-        "delta",
-        "deriv",
-        "floor",
-        "histogram_quantile",
-        "hour",
-        "increase",
-        "label_join",
-        "label_replace",
-        "last_over_time",
-        "max_over_time",
-        "min_over_time",
-        "minute",
-        "predict_linear",
-        "rate",
-        "resets",
-        "round",
-        "sum_over_time",
-        "time",
-        "timestamp",
-        "vector",
-    ]
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+SAME_IN_BOTH = _words(
+    """abs absent avg_over_time ceil changes clamp clamp_max clamp_min count_over_time day_of_month days_in_month delta
+    deriv floor histogram_quantile hour increase label_join label_replace last_over_time max_over_time min_over_time
+    minute predict_linear rate resets round sum_over_time time timestamp vector"""
 )
-AGGREGATIONS = frozenset(["avg", "count", "group", "max", "min", "sum", "topk"])
-WORDS = frozenset(["and", "by", "group_left", "group_right", "ignoring", "offset", "on", "or", "unless", "without"])
-WITHOUT_NEWLINES = frozenset(
-    [
-        "__name__",
-        "Hostname",
-        "alertmanager",
-        "cluster_queue",
-        "exported_namespace",
-        "exported_pod",
-        "hostname",
-        "job",
-        "modelName",
-        "names",
-        "namespace",
-        "node",
-        "owner_kind",
-        "owner_name",
-        "pod",
-        "queue_name",
-        "resource",
-        "rule_group",
-        "instance",
-        "integration",
-        "label_kubernetes_civo_com_civo_node_pool",
-        "nodeselector_kubernetes_civo_com_civo_node_pool",
-    ]
+AGGREGATIONS = _words("avg count group max min sum topk")
+WORDS = _words("and by group_left group_right ignoring offset on or unless without")
+WITHOUT_NEWLINES = _words(
+    """__name__ Hostname alertmanager cluster_queue exported_namespace exported_pod hostname instance integration job
+    modelName names namespace node owner_kind owner_name pod queue_name resource rule_group
+    label_kubernetes_civo_com_civo_node_pool nodeselector_kubernetes_civo_com_civo_node_pool"""
 )
 STRING = r'"(?:[^"\\]|\\.)*"'
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
