@@ -43,11 +43,15 @@ class KubernetesFace:
 class MetricsFace:
     """kube-state-metrics and dcgm-exporter. *node_label* is the DCGM label of the node name (lower case from
     exporter 4.8.3 on), *dcgm_interval* how often the exporter reads its GPUs (30s by default in real life);
-    *pod_labels* and *node_labels* are kube-state-metrics' allowlists (``*``: every label)."""
+    *pod_labels* and *node_labels* are kube-state-metrics' allowlists (``*``: every label). Without *profiling* there
+    are no ``DCGM_FI_PROF_*`` (a GeForce, or the module did not load); *ecc* adds the counter of double-bit errors,
+    which the exporter's default list has not."""
 
     node_label: Literal["Hostname", "hostname"] = "Hostname"
     dcgm_interval: timedelta = timedelta(0)
     fb_reserved: bool = True
+    profiling: bool = True
+    ecc: bool = False
     nodeselectors: bool = True
     node_labels: tuple[str, ...] = (
         "kubernetes.civo.com/civo-node-pool",

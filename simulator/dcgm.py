@@ -1,6 +1,6 @@
 """What the dcgm-exporter of one node says about its GPUs (names, units and labels of exporter 4.5 to 4.8)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from receiver.replay.world import GpuSample, World, WorldPool
@@ -21,53 +21,82 @@ XID_MESSAGES: Mapping[int, str] = {
 }
 
 
+XID = "DCGM_FI_DEV_XID_ERRORS"
+FIELDS: Mapping[str, str] = {
+    "DCGM_FI_DEV_SM_CLOCK": "SM clock frequency (in MHz).",
+    "DCGM_FI_DEV_MEMORY_TEMP": "Memory temperature (in C).",
+    "DCGM_FI_DEV_GPU_TEMP": "GPU temperature (in C).",
+    "DCGM_FI_DEV_POWER_USAGE": "Power draw (in W).",
+    "DCGM_FI_DEV_GPU_UTIL": "GPU utilization (in %).",
+    "DCGM_FI_DEV_MEM_COPY_UTIL": "Memory utilization (in %).",
+    XID: "Value of the last XID error encountered.",
+    "DCGM_FI_DEV_FB_FREE": "Framebuffer memory free (in MiB).",
+    "DCGM_FI_DEV_FB_USED": "Framebuffer memory used (in MiB).",
+    "DCGM_FI_DEV_FB_RESERVED": "Framebuffer memory reserved (in MiB).",
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": "Number of remapped rows for uncorrectable errors",
+    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": "Number of remapped rows for correctable errors",
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE": "Whether remapping of rows has failed",
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": "Total number of double-bit volatile ECC errors.",
+    "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": "Total number of NVLink bandwidth counters for all lanes.",
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": "Ratio of time the graphics engine is active.",
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": "Ratio of cycles the tensor (HMMA) pipe is active.",
+    "DCGM_FI_PROF_DRAM_ACTIVE": "Ratio of cycles the device memory interface is active sending or receiving data.",
+}
+WHOLE_GPUS = frozenset({"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_MEM_COPY_UTIL"})
+ECC = frozenset({"DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"})
+NVLINK = frozenset({"DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"})
+REMAPPED = frozenset({"DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS"})
+COUNTERS = REMAPPED | ECC | NVLINK
+
+
 def samples_on(world: World, node: str) -> list[GpuSample]:
     """Return what the GPUs of *node* report; empty while no exporter runs there."""
     return [s for s in world.gpu_samples() if s.node == node]
 
 
 def dcgm(
-    samples: Sequence[GpuSample], spec: WorldPool, face: MetricsFace, xids: Mapping[tuple[str, int], int]
+    samples: Sequence[GpuSample],
+    spec: WorldPool,
+    face: MetricsFace,
+    xids: Mapping[tuple[str, int], int],
+    readings: Mapping[tuple[str, int], Mapping[str, float | None]],
 ) -> list[Family]:
-    """Return the families of one node's exporter; *samples* are all of that node's, *spec* what it is made of."""
-    families = _families(mig=spec.mig, fb_reserved=face.fb_reserved, nvlink=spec.gpu_units > 1)
+    """Return the families of one node's exporter; *samples* are all of that node's, *spec* what it is made of.
+
+    *readings* are values of FIELDS that stand in for the world's, by node and GPU; None leaves a field out there.
+    """
+    families = {name: Family(name, FIELDS[name], _type(name)) for name in _delivered(spec, face)}
     for sample, gpu, replica in _devices(samples, spec):
         labels = _labels(sample, gpu, replica, spec, face)
-        values = _values(sample)
+        values = {**_values(sample), **readings.get((sample.node, gpu), {})}
         for name, family in families.items():
-            if name != "DCGM_FI_DEV_XID_ERRORS":
-                family.put(labels, values[name])
+            value = values.get(name)
+            if value is not None:
+                family.put(labels, value)
         code = xids.get((sample.node, gpu), 0)
         error = {"err_code": str(code), "err_msg": XID_MESSAGES.get(code, "Unknown Error")}
-        families["DCGM_FI_DEV_XID_ERRORS"].put({**labels, **error}, code)
+        families[XID].put({**labels, **error}, code)
     return list(families.values())
 
 
-def _families(*, mig: bool, fb_reserved: bool, nvlink: bool) -> Mapping[str, Family]:
-    helps = {
-        "DCGM_FI_DEV_SM_CLOCK": "SM clock frequency (in MHz).",
-        "DCGM_FI_DEV_MEMORY_TEMP": "Memory temperature (in C).",
-        "DCGM_FI_DEV_GPU_TEMP": "GPU temperature (in C).",
-        "DCGM_FI_DEV_POWER_USAGE": "Power draw (in W).",
-        "DCGM_FI_DEV_GPU_UTIL": "GPU utilization (in %).",
-        "DCGM_FI_DEV_MEM_COPY_UTIL": "Memory utilization (in %).",
-        "DCGM_FI_DEV_XID_ERRORS": "Value of the last XID error encountered.",
-        "DCGM_FI_DEV_FB_FREE": "Framebuffer memory free (in MiB).",
-        "DCGM_FI_DEV_FB_USED": "Framebuffer memory used (in MiB).",
-        "DCGM_FI_DEV_FB_RESERVED": "Framebuffer memory reserved (in MiB).",
-        "DCGM_FI_DEV_ROW_REMAP_FAILURE": "Whether remapping of rows has failed",
-        "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": "Total number of NVLink bandwidth counters for all lanes.",
-        "DCGM_FI_PROF_GR_ENGINE_ACTIVE": "Ratio of time the graphics engine is active.",
-        "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": "Ratio of cycles the tensor (HMMA) pipe is active.",
-        "DCGM_FI_PROF_DRAM_ACTIVE": "Ratio of cycles the device memory interface is active sending or receiving data.",
-    }
-    if mig:  # NVML has no answer for an instance, and the exporter skips blanks
-        del helps["DCGM_FI_DEV_GPU_UTIL"], helps["DCGM_FI_DEV_MEM_COPY_UTIL"]
-    if mig or not nvlink:  # a node with one GPU has nobody to talk to
-        del helps["DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"]
-    if not fb_reserved:
-        del helps["DCGM_FI_DEV_FB_RESERVED"]
-    return {name: Family(name, help_) for name, help_ in helps.items()}
+def _delivered(spec: WorldPool, face: MetricsFace) -> Iterable[str]:
+    """Yield the names that this node's exporter has values for: it skips what a GPU has no answer to."""
+    for name in FIELDS:
+        if spec.mig and name in WHOLE_GPUS:
+            continue  # NVML has no answer for an instance
+        if name in NVLINK and (spec.mig or spec.gpu_units < 2):
+            continue  # a node with one GPU has nobody to talk to
+        if "_PROF_" in name and not face.profiling:
+            continue
+        if name in ECC and not face.ecc:
+            continue
+        if name == "DCGM_FI_DEV_FB_RESERVED" and not face.fb_reserved:
+            continue
+        yield name
+
+
+def _type(name: str) -> str:
+    return "counter" if name in COUNTERS else "gauge"
 
 
 def _devices(samples: Sequence[GpuSample], spec: WorldPool) -> Sequence[tuple[GpuSample, int, int]]:
@@ -106,6 +135,7 @@ def _labels(sample: GpuSample, gpu: int, replica: int, spec: WorldPool, face: Me
 
 
 def _values(sample: GpuSample) -> Mapping[str, float]:
+    """Nobody here knows the unit of the NVLink field, only that it is 0 on an idle GPU."""
     return {
         "DCGM_FI_DEV_SM_CLOCK": 2520 if sample.util else 210,
         "DCGM_FI_DEV_MEMORY_TEMP": 0,
@@ -116,7 +146,7 @@ def _values(sample: GpuSample) -> Mapping[str, float]:
         "DCGM_FI_DEV_FB_FREE": sample.memory_free - RESERVED_MIB,
         "DCGM_FI_DEV_FB_USED": sample.memory_used,
         "DCGM_FI_DEV_FB_RESERVED": RESERVED_MIB,
-        "DCGM_FI_DEV_ROW_REMAP_FAILURE": 0,
+        **dict.fromkeys((*REMAPPED, *ECC, "DCGM_FI_DEV_ROW_REMAP_FAILURE"), 0),
         "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": round(sample.util * 250_000),
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE": round(sample.util, 6),
         "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": round(sample.util * 0.55, 6),

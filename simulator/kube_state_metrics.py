@@ -6,6 +6,7 @@ from receiver.replay.world import World, WorldNode, WorldPod
 from simulator.config import MetricsFace
 from simulator.exposition import Family, label_name, sanitized
 from simulator.kubernetes_objects import CONTAINER, address_of
+from simulator.kubernetes_owners import deployment_of
 
 PHASES = ("Pending", "Succeeded", "Failed", "Unknown", "Running")
 STATUSES = ("true", "false", "unknown")
@@ -21,6 +22,7 @@ def kube_state_metrics(world: World, face: MetricsFace, kubelet: str) -> list[Fa
         *_pod_facts(pods, face),
         *_pod_requests(pods),
         *_pod_states(pods),
+        _replicasets(pods),
     ]
 
 
@@ -127,6 +129,17 @@ def _pod_facts(pods: Sequence[WorldPod], face: MetricsFace) -> Iterable[Family]:
         if pod.finished_at is not None:
             completed.put(of, pod.finished_at.timestamp())
     return info, owner, labels, selectors, tolerations, created, deletion, started, completed
+
+
+def _replicasets(pods: Sequence[WorldPod]) -> Family:
+    """Who owns the ReplicaSets that have pods; the world knows of no others."""
+    owners = Family("kube_replicaset_owner", "Information about the ReplicaSet's owner.")
+    sets = {(p.namespace, p.owner_name): deployment_of(p) or "" for p in pods if p.owner_kind == "ReplicaSet"}
+    for (namespace, name), above in sets.items():
+        kind, controls = ("Deployment", "true") if above else ("", "")
+        labels = {"owner_kind": kind, "owner_name": above, "owner_is_controller": controls}
+        owners.put({"namespace": namespace, "replicaset": name, **labels}, 1)
+    return owners
 
 
 def _pod_requests(pods: Sequence[WorldPod]) -> Iterable[Family]:

@@ -87,14 +87,14 @@ def _pods(world: World, kind: str, namespace: str, name: str) -> list[WorldPod]:
 
     def owned(pod: WorldPod) -> bool:
         if kind == "Deployment":
-            return _deployment(pod) == name
+            return deployment_of(pod) == name
         return (pod.owner_kind, pod.owner_name) == (kind, name)
 
     return [p for p in world.pods.values() if p.namespace == namespace and owned(p)]
 
 
-def _deployment(pod: WorldPod) -> str | None:
-    """The Deployment of a ReplicaSet's pod, None without one."""
+def deployment_of(pod: WorldPod) -> str | None:
+    """Return the Deployment of a ReplicaSet's pod, None without one."""
     ending = f"-{pod.labels.get(HASH_LABEL, '')}"
     if pod.owner_kind != "ReplicaSet" or len(ending) == 1 or not pod.owner_name.endswith(ending):
         return None
@@ -126,7 +126,7 @@ def _object(world: World, live: Live, kind: str, namespace: str, name: str, scal
     if not pods and not zero:
         raise Refused("NotFound", 404, f'{kind.lower()}s.apps "{name}" not found')
     count = sum(1 for p in pods if not p.over and p.deletion_at is None)
-    above = next((d for p in pods if kind == "ReplicaSet" and (d := _deployment(p))), None)
+    above = next((d for p in pods if kind == "ReplicaSet" and (d := deployment_of(p))), None)
     return {
         "apiVersion": "apps/v1",
         "kind": kind,

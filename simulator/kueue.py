@@ -1,10 +1,12 @@
 """What Kueue's controller says about the Workloads that were put into the simulator (names and labels of 0.19).
 
-A LocalQueue's name stands for its ClusterQueue's as well. A Workload waits until it has the condition QuotaReserved;
-its wait ends with the condition Admitted.
+A LocalQueue feeds the ClusterQueue of its name unless the Workload's admission names another. A Workload waits until it
+has the condition QuotaReserved; its wait ends with the condition Admitted.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -12,59 +14,113 @@ from simulator.exposition import Family
 
 JSON = Mapping[str, Any]
 ROLE = {"replica_role": "leader"}
-BOUNDS = (1.0, 2.5, *(5.0 * 2**n for n in range(13)))  # seconds
+STATES = ("active", "inadmissible")
+# Seconds, as a client in Go writes them: an integer without a point, which Prometheus 3 then stores as a float.
+WAIT_BOUNDS = ("1", *(f"{2.5 * 2**n:g}" for n in range(13)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Queued:
+    """A Workload as the metrics see it. *state* is ``active`` or ``inadmissible`` while it waits, ``admitted`` while it
+    runs, else empty; *waited* seconds until its admission, None before it."""
+
+    queue: str
+    local: str
+    namespace: str
+    state: str
+    priority_class: str
+    asks: Counter[str]
+    waited: float | None
 
 
 def kueue(workloads: Sequence[JSON]) -> list[Family]:
-    """Return the families; with no Workload there is none, as where Kueue is not installed."""
-    pending = Family("kueue_pending_workloads", "Number of pending workloads, per 'cluster_queue' and 'status'.")
-    asked = Family("kueue_cluster_queue_resource_pending", "Resources that pending workloads ask for.")
-    queues = sorted({_queue(w) for w in workloads})
-    waiting = [w for w in workloads if _since(w, "QuotaReserved") is None and _since(w, "Finished") is None]
-    for queue in queues:
-        there = [w for w in waiting if _queue(w) == queue]
-        for status, count in (("active", len(there)), ("inadmissible", 0)):
-            pending.put({"cluster_queue": queue, "status": status, **ROLE}, count)
-        for resource in sorted({r for w in workloads if _queue(w) == queue for r, _ in _requests(w)}):
-            total = sum(n for w in there for r, n in _requests(w) if r == resource)
-            asked.put({"cluster_queue": queue, "resource": resource, **ROLE}, total)
-    return [pending, asked, *_waits(workloads)]
+    """Return the families; with no Workload there is nothing in them, as where Kueue is not installed."""
+    known = [_read(workload) for workload in workloads]
+    waiting = [w for w in known if w.state in STATES]
+    return [*_depths(known, waiting), _asked(known, waiting), _waits(known)]
 
 
-def _waits(workloads: Sequence[JSON]) -> Sequence[Family]:
-    name, text = "kueue_admission_wait_time_seconds", "The time from creation until admission."
-    buckets, total, count = (Family(f"{name}_{part}", text, "counter") for part in ("bucket", "sum", "count"))
-    waits: dict[tuple[str, str], list[float]] = {}
-    for workload in workloads:
-        admitted = _since(workload, "Admitted")
-        if admitted is not None:
-            key = _queue(workload), str((workload.get("spec") or {}).get("priorityClassName") or "")
-            created = datetime.fromisoformat(workload["metadata"]["creationTimestamp"])
-            waits.setdefault(key, []).append(max(0.0, (admitted - created).total_seconds()))
-    for (queue, priority_class), seconds in sorted(waits.items()):
-        labels = {"cluster_queue": queue, "priority_class": priority_class, **ROLE}
-        for bound in (*BOUNDS, float("inf")):
-            le = "+Inf" if bound == float("inf") else f"{bound:g}"
-            buckets.put({**labels, "le": le}, sum(s <= bound for s in seconds))
-        total.put(labels, sum(seconds))
-        count.put(labels, len(seconds))
-    return buckets, total, count
+def _depths(known: Sequence[_Queued], waiting: Sequence[_Queued]) -> Iterator[Family]:
+    pending = Family("kueue_pending_workloads", "The number of pending workloads, per 'cluster_queue' and 'status'.")
+    active = Family("kueue_admitted_active_workloads", "The number of admitted Workloads that are active.")
+    counts = Counter((w.queue, w.state) for w in known)
+    for queue in sorted({w.queue for w in known}):
+        for state in STATES:
+            pending.add(counts[queue, state], cluster_queue=queue, status=state, **ROLE)
+        active.add(counts[queue, "admitted"], cluster_queue=queue, **ROLE)
+    local = Family("kueue_local_queue_pending_workloads", "The number of pending workloads, per 'local_queue'.")
+    for (name, namespace, state), count in sorted(Counter((w.local, w.namespace, w.state) for w in waiting).items()):
+        local.add(count, name=name, namespace=namespace, status=state, **ROLE)
+    yield from (pending, active, local)
 
 
-def _queue(workload: JSON) -> str:
-    return str((workload.get("spec") or {}).get("queueName") or "")
+def _asked(known: Sequence[_Queued], waiting: Sequence[_Queued]) -> Family:
+    family = Family("kueue_cluster_queue_resource_pending", "The total resources pending in the ClusterQueue.")
+    totals = {(w.queue, resource): 0 for w in known for resource in w.asks}
+    for workload in waiting:
+        for resource, amount in workload.asks.items():
+            totals[workload.queue, resource] += amount
+    for (queue, resource), amount in sorted(totals.items()):
+        family.add(amount, cluster_queue=queue, resource=resource, **ROLE)
+    return family
 
 
-def _since(workload: JSON, condition: str) -> datetime | None:
-    for found in (workload.get("status") or {}).get("conditions") or ():
-        if found.get("type") == condition and found.get("status") == "True":
-            return datetime.fromisoformat(found["lastTransitionTime"])
-    return None
+def _waits(known: Sequence[_Queued]) -> Family:
+    text = "The time between a workload was created or requeued until admission, per 'cluster_queue'"
+    family = Family("kueue_admission_wait_time_seconds", text, "histogram")
+    seen: dict[tuple[str, str], list[float]] = {}
+    for workload in known:
+        if workload.waited is not None:
+            seen.setdefault((workload.queue, workload.priority_class), []).append(workload.waited)
+    for (queue, priority_class), waits in sorted(seen.items()):
+        family.observe({"cluster_queue": queue, "priority_class": priority_class, **ROLE}, WAIT_BOUNDS, waits)
+    return family
 
 
-def _requests(workload: JSON) -> Iterator[tuple[str, int]]:
-    for pods in (workload.get("spec") or {}).get("podSets") or ():
-        for container in pods["template"]["spec"]["containers"]:
-            for resource, amount in ((container.get("resources") or {}).get("requests") or {}).items():
-                if str(amount).isdigit():
-                    yield resource, int(pods.get("count", 1)) * int(amount)
+def _read(workload: JSON) -> _Queued:
+    metadata, spec, status = workload["metadata"], workload.get("spec") or {}, workload.get("status") or {}
+    conditions = {str(c.get("type")): c for c in status.get("conditions") or ()}
+    local = str(spec.get("queueName") or "")
+    waited = None
+    if _holds(conditions, "Admitted"):
+        since = conditions["Admitted"].get("lastTransitionTime") or metadata["creationTimestamp"]
+        waited = max(0.0, (_moment(since) - _moment(metadata["creationTimestamp"])).total_seconds())
+    return _Queued(
+        queue=str((status.get("admission") or {}).get("clusterQueue") or local),
+        local=local,
+        namespace=str(metadata.get("namespace") or "default"),
+        state=_state(spec, conditions),
+        priority_class=str((spec.get("priorityClassRef") or {}).get("name") or spec.get("priorityClassName") or ""),
+        asks=_asks(spec.get("podSets") or ()),
+        waited=waited,
+    )
+
+
+def _state(spec: JSON, conditions: Mapping[str, JSON]) -> str:
+    if _holds(conditions, "Finished") or spec.get("active") is False:
+        return ""
+    if _holds(conditions, "Admitted"):
+        return "admitted"
+    if _holds(conditions, "QuotaReserved"):
+        return ""
+    return "inadmissible" if (conditions.get("QuotaReserved") or {}).get("reason") == "Inadmissible" else "active"
+
+
+def _holds(conditions: Mapping[str, JSON], kind: str) -> bool:
+    return (conditions.get(kind) or {}).get("status") == "True"
+
+
+def _moment(stamp: str) -> datetime:
+    return datetime.fromisoformat(stamp)
+
+
+def _asks(pod_sets: Sequence[JSON]) -> Counter[str]:
+    """What the pods of a Workload ask for in whole units; CPU and memory are left out."""
+    found: Counter[str] = Counter()
+    for pods in pod_sets:
+        for container in ((pods.get("template") or {}).get("spec") or {}).get("containers") or ():
+            given = container.get("resources") or {}
+            for resource, amount in {**(given.get("limits") or {}), **(given.get("requests") or {})}.items():
+                if "/" in resource:
+                    found[resource] += int(amount) * int(pods.get("count", 1))
+    return found

@@ -34,6 +34,7 @@ class Live:
         self.world.pdbs.extend(config.pdbs)
         self.posted_events: dict[int, dict[str, Any]] = {}  # core/v1 bodies by the version of the world's event
         self.xids: dict[tuple[str, int], int] = {}  # last XID by node and GPU
+        self.readings: dict[tuple[str, int], dict[str, float | None]] = {}  # DCGM's fields by node and GPU
         self.denied: set[str] = set(config.kubernetes.denied)
         self.custom = CustomResources()
         self.expired: Literal["event", "status"] = config.kubernetes.expired

@@ -1,18 +1,28 @@
 """The scrape endpoints, and Prometheus' HTTP service discovery of the nodes' exporters."""
 
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from flask import Blueprint, Response, request
 
 from simulator.dcgm import dcgm, samples_on
-from simulator.exposition import CONTENT_TYPE, exposed
+from simulator.exposition import CONTENT_TYPE, Family, exposed
 from simulator.kube_state_metrics import kube_state_metrics
+from simulator.kubernetes_custom import CustomResources
 from simulator.kubernetes_objects import address_of
 from simulator.kueue import kueue
 from simulator.live import EXPORTER, OPERATOR_NAMESPACE, Live
+from simulator.volcano import volcano_controller, volcano_scheduler
 
 JSON = dict[str, Any]
+QUEUES: Mapping[str, Callable[[CustomResources], Iterable[Family]]] = {
+    "kueue": lambda custom: kueue(custom.objects("kueue.x-k8s.io", "workloads")),
+    "volcano-scheduler": lambda custom: volcano_scheduler(custom.objects("scheduling.volcano.sh", "podgroups")),
+    "volcano-controller": lambda custom: volcano_controller(
+        custom.objects("scheduling.volcano.sh", "podgroups"), custom.objects("scheduling.volcano.sh", "queues")
+    ),
+}
 
 
 def metrics_face(live: Live) -> Blueprint:
@@ -26,10 +36,12 @@ def metrics_face(live: Live) -> Blueprint:
             families = kube_state_metrics(world, live.config.metrics, live.config.kubernetes.version)
         return Response(exposed(families), content_type=CONTENT_TYPE)
 
-    @face.get("/metrics/kueue")
-    def show_kueue() -> Response:
+    @face.get("/metrics/<exporter>")
+    def show_queues(exporter: str) -> Response:
+        if exporter not in QUEUES:
+            return Response("no such exporter\n", 404, content_type="text/plain")
         with live.moved():
-            families = kueue(live.custom.objects("kueue.x-k8s.io", "workloads"))
+            families = QUEUES[exporter](live.custom)
         return Response(exposed(families), content_type=CONTENT_TYPE)
 
     @face.get("/metrics/dcgm/<node>")
@@ -44,7 +56,7 @@ def metrics_face(live: Live) -> Blueprint:
             if read_at is None or world.now - read_at >= live.config.metrics.dcgm_interval:
                 pool = world.pools.get(samples[0].pool)
                 spec = pool.spec if pool else next(v.spec for v in world.lives if v.pool == samples[0].pool)
-                text = exposed(dcgm(samples, spec, live.config.metrics, live.xids))
+                text = exposed(dcgm(samples, spec, live.config.metrics, live.xids, live.readings))
                 read_before[node] = (world.now, text)
         return Response(text, content_type=CONTENT_TYPE)
 

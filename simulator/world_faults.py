@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from receiver.replay.world import Behaviour
+from simulator.dcgm import FIELDS, XID
 from simulator.live import Live
 from simulator.reading import Unreadable, read
 
@@ -28,6 +29,7 @@ WorldKind = Literal[
     "expired",
     "compact",
     "xid",
+    "reading",
 ]
 
 
@@ -54,6 +56,7 @@ class WorldFault:
     memory: float | None = None
     namespace: str = "default"
     pod: str = ""
+    value: float | None = None
 
 
 def _stock(live: Live, fault: WorldFault) -> None:
@@ -135,6 +138,13 @@ def _xid(live: Live, fault: WorldFault) -> None:
     live.xids[_named(fault.node, "node"), fault.gpu] = int(fault.code) if str(fault.code).isdigit() else 79
 
 
+def _reading(live: Live, fault: WorldFault) -> None:
+    known = FIELDS.keys() - {XID}  # which is a fault of its own, with labels of its own
+    if fault.field not in known:
+        raise Unreadable([f"field: {fault.field!r} is none of {', '.join(sorted(known))}"])
+    live.readings.setdefault((_named(fault.node, "node"), fault.gpu), {})[fault.field] = fault.value
+
+
 KINDS: Mapping[WorldKind, Callable[[Live, WorldFault], None]] = {
     "stock": _stock,  # size, units: GPU units of that size that can still be bought (null: endless)
     "quota": _quota,  # field, limit: instance_count, cpu_core, ram_mb or disk_gb (null: endless)
@@ -154,6 +164,7 @@ KINDS: Mapping[WorldKind, Callable[[Live, WorldFault], None]] = {
     "expired": _expired,  # how: a watch that is too old gets an ERROR event or HTTP 410
     "compact": _compact,  # the journal forgets everything: older watches are expired
     "xid": _xid,  # node, gpu, code: the last XID that this GPU reports
+    "reading": _reading,  # node, gpu, field, value: what DCGM says there, whatever happens (null: nothing)
 }
 
 
@@ -176,6 +187,7 @@ def lift(live: Live) -> None:
         live.denied.update(live.config.kubernetes.denied)
         live.expired = live.config.kubernetes.expired
         live.xids.clear()
+        live.readings.clear()
 
 
 def shown(live: Live) -> dict[str, Any]:
@@ -197,6 +209,7 @@ def shown(live: Live) -> dict[str, Any]:
             "denied": sorted(live.denied),
             "expired": live.expired,
             "xids": {f"{node}/{gpu}": code for (node, gpu), code in live.xids.items()},
+            "readings": {f"{node}/{gpu}": dict(said) for (node, gpu), said in live.readings.items()},
         }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
+from receiver.replay.world import PodSpec
 from simulator.server import Simulator
 from tests.simulator.builders import GPU_POOL
 
@@ -23,7 +24,8 @@ def scrape(sim: Simulator, path: str) -> Samples:
     found: dict[str, list[tuple[Mapping[str, str], float]]] = {}
     for family in text_string_to_metric_families(response.text):
         for sample in family.samples:
-            found.setdefault(sample.name, []).append((sample.labels, sample.value))
+            name = sample.name if sample.name in response.text else family.name  # NVIDIA's counters lack the suffix
+            found.setdefault(name, []).append((sample.labels, sample.value))
     return found
 
 
@@ -103,6 +105,30 @@ def test_pod_labels_selectors_and_owners_are_shown(sim: Simulator) -> None:
     assert selectors["nodeselector_kubernetes_civo_com_civo_node_pool"] == GPU_POOL
     ((owner, _),) = of(samples, "kube_pod_owner", pod="train-0")
     assert (owner["owner_kind"], owner["owner_name"], owner["owner_is_controller"]) == ("Job", "train", "true")
+
+
+def test_a_pod_names_its_priority_class_and_a_replicaset_its_deployment(sim: Simulator) -> None:
+    with sim.moved() as world:
+        labels = {"pod-template-hash": "7d"}
+        world.add_pod(
+            PodSpec(
+                namespace="ml",
+                name="serve-7d-x",
+                labels=labels,
+                priority_class="production",
+                owner_kind="ReplicaSet",
+                owner_name="serve-7d",
+            )
+        )
+        world.add_pod(PodSpec(namespace="ml", name="bare-x", owner_kind="ReplicaSet", owner_name="bare"))
+        world.add_pod(PodSpec(namespace="ml", name="note"))
+    samples = ksm(sim)
+    classes = {have["pod"]: have["priority_class"] for have, _ in of(samples, "kube_pod_info", namespace="ml")}
+    assert classes == {"serve-7d-x": "production", "bare-x": "", "note": ""}
+    owners = {have["replicaset"]: have for have, _ in of(samples, "kube_replicaset_owner", namespace="ml")}
+    assert owners.keys() == {"serve-7d", "bare"}
+    assert (owners["serve-7d"]["owner_kind"], owners["serve-7d"]["owner_name"]) == ("Deployment", "serve")
+    assert [owners[name]["owner_is_controller"] for name in ("serve-7d", "bare")] == ["true", ""]
 
 
 def test_a_nodes_gpus_are_allocatable_only_once_the_driver_runs(sim: Simulator) -> None:
@@ -235,6 +261,42 @@ def test_an_xid_stays_as_the_last_one(sim: Simulator) -> None:
     sim.fault(kind="xid", node=node(sim), code="79")
     ((labels, value),) = of(dcgm(sim), "DCGM_FI_DEV_XID_ERRORS")
     assert (value, labels["err_code"]) == (79, "79")
+
+
+def test_a_reading_stands_until_it_is_lifted_and_may_be_none(sim: Simulator) -> None:
+    sim.fault(kind="reading", node=node(sim), field="DCGM_FI_DEV_GPU_TEMP", value=91)
+    sim.fault(kind="reading", node=node(sim), field="DCGM_FI_PROF_GR_ENGINE_ACTIVE", value=None)
+    samples = dcgm(sim)
+    assert [v for _, v in of(samples, "DCGM_FI_DEV_GPU_TEMP")] == [91]
+    assert "DCGM_FI_PROF_GR_ENGINE_ACTIVE" not in samples
+    assert requests.get(f"{sim.url}/_faults", timeout=5).json()["world"]["readings"] == {
+        f"{node(sim)}/0": {"DCGM_FI_DEV_GPU_TEMP": 91, "DCGM_FI_PROF_GR_ENGINE_ACTIVE": None}
+    }
+    requests.delete(f"{sim.url}/_faults", timeout=5)
+    samples = dcgm(sim)
+    assert of(samples, "DCGM_FI_DEV_GPU_TEMP")[0][1] < 60
+    assert of(samples, "DCGM_FI_PROF_GR_ENGINE_ACTIVE")
+
+
+def test_a_reading_of_a_field_that_nobody_knows_is_refused(sim: Simulator) -> None:
+    for field in ("DCGM_FI_DEV_GPU_TEMPERATURE", "DCGM_FI_DEV_XID_ERRORS"):
+        given = {"kind": "reading", "node": node(sim), "field": field, "value": 1}
+        answer = requests.post(f"{sim.url}/_faults", json=given, timeout=5)
+        assert (answer.status_code, field in answer.text) == (400, True)
+
+
+def test_what_a_gpu_has_no_answer_to_has_no_series(start: Starter) -> None:
+    plain, other = dcgm(start()), dcgm(start(metrics={"profiling": False, "ecc": True}))
+    assert "DCGM_FI_PROF_DRAM_ACTIVE" in plain
+    assert [name for name in other if "_PROF_" in name] == []
+    assert "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL" not in plain
+    assert of(other, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL")[0][1] == 0
+    assert of(plain, "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS")[0][1] == 0
+    assert "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL" not in plain
+    pool = {"id": "h", "size": "x", "resources": {"nvidia.com/gpu": 8}, "count": 1, "model_name": "NVIDIA H100 SXM5"}
+    sized = {"cpu_cores": 8, "ram_mb": 1024, "disk_gb": 10}
+    linked = dcgm(start(pools=[{**pool, **sized}]))
+    assert len(of(linked, "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL")) == 8
 
 
 # --- discovery --------------------------------------------------------------------------------------------
