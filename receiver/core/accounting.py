@@ -16,7 +16,7 @@ from receiver.core.holders import Holder, Seen, holders_in
 from receiver.core.memory import NodeLife
 from receiver.core.policy import Policy
 from receiver.core.usage import Accounted, Accounting, Holding, Owner, Unwatched, Usage
-from receiver.core.workload_lives import changed_lives, continues, ended_of, life_of, owner_of, workload_of
+from receiver.core.workload_lives import changed_lives, continues, ended_of, life_of, owner_of, present, workload_of
 
 EVERY = timedelta(minutes=1)
 # A sample speaks for the two minutes that it is the mean of, and for no more.
@@ -90,7 +90,7 @@ def ended_in(before: Accounted, seen: Seen) -> frozenset[str]:
     """The namespaces in which pods or workloads have gone since, so that Kubernetes may be asked how they ended."""
     bound = holders_in(seen)
     gone = [h.workload for h in before.holdings if h.uid not in bound]
-    gone += [life.workload for life in ended_of(before, seen)]
+    gone += [life.workload for life in ended_of(before, present(seen, bound))]
     return frozenset(name.partition("/")[0] for name in gone)
 
 
@@ -106,18 +106,20 @@ def account(before: Accounted, seen: Seen, policy: Policy) -> Accounting:
     if ahead:
         _take_back(sums, before, seen, policy)
     else:
-        _add_up(sums, before, seen, policy)
+        _add_up(sums, before, seen, bound, policy)
     return Accounting(
         usage=tuple(_usage(whose, s) for whose, s in sums.items()),
         unwatched=tuple(_unwatched(before, known.values(), seen, sums, policy)),
-        lives=tuple(changed_lives(before, seen, policy)),
+        lives=tuple(changed_lives(before, seen, bound, policy)),
         holdings=tuple(_holding(holder, policy) for holder in bound.values()),
     )
 
 
-def _add_up(sums: dict[_Whose, _Sums], before: Accounted, seen: Seen, policy: Policy) -> None:
+def _add_up(
+    sums: dict[_Whose, _Sums], before: Accounted, seen: Seen, bound: Mapping[str, Holder], policy: Policy
+) -> None:
     """Add what pods held since *before*: those that are there, and those that have vanished."""
-    bound, calendar = holders_in(seen), _Calendar(policy)
+    calendar = _Calendar(policy)
     known = {life.instance: life for life in seen.lives}
     old = {h.uid: h for h in before.holdings}
     for uid, holder in bound.items():
@@ -129,7 +131,7 @@ def _add_up(sums: dict[_Whose, _Sums], before: Accounted, seen: Seen, policy: Po
             start = past.until
         found = measure(seen.samples.get(pod.key, ()), pod.gpus)
         _add(sums, _holding(holder, policy), holder.life, (start, seen.at), found, calendar)
-    ends = _Ends(before, seen)
+    ends = _Ends(before, seen, bound)
     for uid, holding in old.items():
         gone_from = known.get(holding.instance)
         if uid not in bound and before.at is not None and gone_from is not None:
@@ -182,13 +184,13 @@ def _floor(life: NodeLife, before: Accounted, seen: Seen, policy: Policy) -> dat
 class _Ends:
     """When pods that have vanished let their GPUs go."""
 
-    def __init__(self, before: Accounted, seen: Seen) -> None:
+    def __init__(self, before: Accounted, seen: Seen, bound: Mapping[str, Holder]) -> None:
         self._told = {e.uid: e.at for e in seen.ended}
         self._last = seen.at if continues(before, seen) else before.at or seen.at
         self._latest = seen.at
         held = {h.uid for h in before.holdings}
         self._successors: dict[str, datetime] = {}
-        for uid, holder in holders_in(seen).items():
+        for uid, holder in bound.items():
             at, instance = holder.pod.bound_at, holder.life.instance
             if uid not in held and at is not None:
                 self._successors[instance] = min(at, self._successors.get(instance, at))

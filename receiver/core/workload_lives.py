@@ -1,10 +1,10 @@
 """When workloads were asked for, bound and gone, and whose they are: from the pods that are seen now."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from receiver.core.holders import Seen, holders_in
+from receiver.core.holders import Seen
 from receiver.core.pods import Pod
 from receiver.core.policy import Attribution, Policy
 from receiver.core.usage import Accounted, Owner, WorkloadLife, workload_name
@@ -36,9 +36,8 @@ def life_of(pod: Pod) -> str:
     return pod.owner_uid if pod.owner else pod.uid
 
 
-def present(seen: Seen) -> dict[Named, list[Pod]]:
-    """The workloads that wait or hold a GPU of ours, and their pods. Announced pods are none."""
-    ours = holders_in(seen)
+def present(seen: Seen, ours: Container[str]) -> dict[Named, list[Pod]]:
+    """The workloads that wait or hold a GPU of *ours* (uids of pods), and their pods. Announced pods are none."""
     found: dict[Named, list[Pod]] = {}
     for pod in seen.pods:
         waits = pod.node is None and not pod.daemon
@@ -47,9 +46,8 @@ def present(seen: Seen) -> dict[Named, list[Pod]]:
     return found
 
 
-def ended_of(before: Accounted, seen: Seen) -> list[WorkloadLife]:
+def ended_of(before: Accounted, alive: Container[Named]) -> list[WorkloadLife]:
     """The workloads that ran at *before* and of which no pod is left."""
-    alive = present(seen)
     return [life for life in before.running if (life.workload, life.life) not in alive]
 
 
@@ -58,11 +56,12 @@ def continues(before: Accounted, seen: Seen) -> bool:
     return before.at is not None and timedelta(0) <= seen.at - before.at <= CONTINUOUS
 
 
-def changed_lives(before: Accounted, seen: Seen, policy: Policy) -> list[WorkloadLife]:
-    """The workloads that are new, grew, were bound, changed hands, or have ended."""
+def changed_lives(before: Accounted, seen: Seen, ours: Container[str], policy: Policy) -> list[WorkloadLife]:
+    """The workloads that are new, grew, were bound, changed hands, or have ended; *ours* as in `present`."""
+    alive = present(seen, ours)
     running = {(life.workload, life.life): life for life in before.running}
     changed: list[WorkloadLife] = []
-    for named, pods in present(seen).items():
+    for named, pods in alive.items():
         past = running.get(named)
         life = past or _new_life(named, pods)
         bound = [p.bound_at or p.running_since or seen.at for p in pods if p.node is not None]
@@ -77,7 +76,7 @@ def changed_lives(before: Accounted, seen: Seen, policy: Policy) -> list[Workloa
         if now != past:
             changed.append(now)
     last = seen.at if continues(before, seen) else before.at or seen.at
-    return [*changed, *(_end(life, seen, last) for life in ended_of(before, seen))]
+    return [*changed, *(_end(life, seen, last) for life in ended_of(before, alive))]
 
 
 def _end(life: WorkloadLife, seen: Seen, last: datetime) -> WorkloadLife:
