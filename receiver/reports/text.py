@@ -15,7 +15,7 @@ Row = Mapping[str, Any]
 
 def as_text(report: Row) -> Iterator[str]:
     """Lines of *report*, none longer than 80 columns."""
-    for block in (_head, _money, _budgets, _work, _rows_of, _consumers, _units, _savings):
+    for block in (_head, _money, _budgets, _work, _rows_of, _consumers, _units, _savings, _days):
         for line in block(report):
             yield from _folded(line)
 
@@ -202,6 +202,15 @@ def _savings(report: Row) -> Iterator[str]:
         yield "  " + _offer(offer)
     yield ""
     yield from _always_on(report)
+
+
+def _days(report: Row) -> Iterator[str]:
+    said = [f"{day['day']} {usd(day['usd']):>11} idle {usd(day['idle_usd']):>10}" for day in report["days"]]
+    if said:
+        yield ""
+        yield "By day"
+    for number in range(0, len(said), 2):
+        yield "  " + "    ".join(said[number : number + 2])
 
 
 def _right_sizing(report: Row) -> Iterator[str]:

@@ -34,6 +34,17 @@ def text(found: Report) -> str:
     return "\n".join(as_text(document(found)))
 
 
+def lines_of(report: Any) -> list[dict[str, str]]:
+    """The cost lines of a table."""
+    return [row for row in csv.DictReader(io.StringIO(as_csv(report))) if row["record"] == "line"]
+
+
+def facts_of(report: Any) -> dict[str, str]:
+    """What else a table says."""
+    rows = csv.DictReader(io.StringIO(as_csv(report)))
+    return {row["fact"]: row["value"] for row in rows if row["record"] == "fact"}
+
+
 def small(**changes: Any) -> SimulatedMonth:
     """A month of one node, held for six of its eight hours, two of them at rest."""
     policy = changes.pop("policy", None) or a_policy()
@@ -157,7 +168,7 @@ def test_waits_and_ends_are_told() -> None:
 
 def test_the_csv_has_a_header_and_a_line_per_cost_line_that_add_up() -> None:
     found = a_month().report()
-    rows = list(csv.DictReader(io.StringIO(as_csv(document(found)))))
+    rows = lines_of(document(found))
     assert len(rows) == len(found.lines) > 100
     assert tuple(rows[0]) == COLUMNS
     assert sum(Decimal(row["usd"]) for row in rows) == found.everything.total.usd
@@ -165,19 +176,27 @@ def test_the_csv_has_a_header_and_a_line_per_cost_line_that_add_up() -> None:
     assert {row["month"] for row in rows} == {"2026-10"}
 
 
-def test_the_csv_of_nothing_is_its_header() -> None:
-    assert as_csv(document(SimulatedMonth(policy=a_policy()).report())) == ",".join(COLUMNS) + "\r\n"
+def test_a_column_of_the_csv_adds_up_although_facts_stand_below_its_lines() -> None:
+    table = as_csv(document(a_month().report()))
+    rows = list(csv.DictReader(io.StringIO(table)))
+    assert sum(Decimal(row["usd"] or 0) for row in rows) == a_month().report().everything.total.usd
+    assert {row["record"] for row in rows} == {"line", "fact"}
+
+
+def test_what_has_no_price_is_in_the_csv_too() -> None:
+    month = small(lives=[a_life(lasts=8), a_life("i-2", size=H100, price_usd_per_hour=None)])
+    assert facts_of(document(month.report()))["unpriced.0"] == H100
 
 
 def test_names_with_commas_and_quotes_come_back_as_they_were() -> None:
     odd = 'a "quoted", name'
     usage = [a_usage(hours=6, owner=Owner(team=odd))]
-    rows = list(csv.DictReader(io.StringIO(as_csv(document(small(usage=usage).report())))))
+    rows = lines_of(document(small(usage=usage).report()))
     assert rows[0]["team"] == odd
 
 
 @pytest.mark.parametrize("formula", ["=1+1", "+1", "-1", "@SUM(A1)"])
 def test_a_name_is_no_formula_for_a_spreadsheet(formula: str) -> None:
     usage = [a_usage(hours=6, owner=Owner(team=formula))]
-    rows = list(csv.DictReader(io.StringIO(as_csv(document(small(usage=usage).report())))))
+    rows = lines_of(document(small(usage=usage).report()))
     assert rows[0]["team"] == f"'{formula}"

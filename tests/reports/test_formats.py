@@ -1,0 +1,187 @@
+"""Text, table, JSON and page are one report: each fact is in all four."""
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from decimal import Decimal
+from html import unescape
+from typing import Any
+
+import pytest
+
+from receiver.core.overrides import Override, OverrideKind
+from receiver.core.policy import Budget
+from receiver.core.report.document import document_of
+from receiver.core.report.in_use import InUse
+from receiver.core.report.report import report
+from receiver.core.report.standstills import Spoke
+from receiver.core.words import span
+from receiver.reports import text
+from receiver.reports.table import as_csv
+from receiver.reports.text import as_text
+from receiver.web.documents import plain
+from receiver.web.reports import standalone
+from tests.core.report.builders import A100_X8, AFTER, L40S, MONTH, a_life, at
+from tests.core.report.simulated import a_month
+
+HOURS = 31 * 24
+
+
+def document(team: str | None, under_way: bool) -> dict[str, Any]:
+    """A month in which everything that a report can tell has happened."""
+    month = a_month()
+    month.policy = replace(
+        month.policy,
+        budget=Budget(monthly_usd=Decimal(16000), account_usd=Decimal(20000), teams={"vision": Decimal(2500)}),
+    )
+    month.lives += [a_life("i-new", 500, None, size=A100_X8, price_usd_per_hour=None, pool="pool-new")]
+    now = at(700) if under_way else AFTER
+    pause = Override(id="1", kind=OverrideKind.PAUSE, who="alice", why="upgrade", at=at(20), until=at(30))
+    found = replace(
+        month.found(now, seeded=Decimal("12.30")),
+        watched={"pool-l40s": at(30), "pool-h100": at(30), "pool-a100-80": at(40)},
+        in_use=[
+            InUse(month=MONTH.name, workload="search/Deployment/ranker", gpus=4, used=3, seconds=3600.0 * HOURS),
+            InUse(month=MONTH.name, workload="vision/Job/train-100", gpus=1, used=1, seconds=3600.0),
+        ],
+        spoken=[Spoke(pool="pool-h100", at=at(600), detail="within_budget: budget of team vision hold at 80%")],
+        overrides=[(pause, at(25))],
+        account_usd=Decimal("15000.50"),
+    )
+    return plain(document_of(report(found, month.policy, MONTH, now, team), AFTER))  # type: ignore[no-any-return]
+
+
+def parts(report: Mapping[str, Any], name: str, *keys: str) -> Iterator[str]:
+    """The amounts and names of the rows of *name*."""
+    for row in report[name]:
+        yield from (text.usd(row[key]) for key in keys if row[key] is not None)
+        yield text.shorter(row["name"], text.NAME)
+
+
+def facts(report: Mapping[str, Any]) -> Iterator[str]:
+    """What a person who reads the report must find in it, as it is written for people."""
+    yield from of_money(report)
+    yield from of_budgets(report)
+    yield from of_work(report)
+    yield from of_right_sizing(report)
+    yield from of_capacity(report)
+    for day in report["days"]:
+        yield from (day["day"], text.usd(day["usd"]), text.usd(day["idle_usd"]))
+
+
+def of_money(report: Mapping[str, Any]) -> Iterator[str]:
+    yield from (
+        report["month"],
+        text.usd(report["usd"]),
+        text.hours(report["gpu_hours"]),
+        text.usd(report["idle"]["usd"]),
+    )
+    yield from (text.moment(report["finalised"]), text.moment(report["began"]), *report["unpriced"])
+    for name, amount in report["paid_for"].items():
+        if float(amount["usd"]):
+            yield from (name, text.usd(amount["usd"]), text.hours(amount["gpu_hours"]))
+    for ratio in ("efficiency", "efficiency_target", "memory_waste", "utilization", "measured"):
+        yield text.percent(report[ratio])
+    yield from parts(report, "kinds", "usd", "idle_usd")
+    yield from parts(report, "consumers", "usd", "idle_usd")
+    if report["team"] is None:
+        yield from parts(report, "teams", "usd", "idle_usd")
+        yield text.usd(report["unlabelled"]["usd"])
+    else:
+        yield text.usd(report["nobodys"]["usd"])
+
+
+def of_budgets(report: Mapping[str, Any]) -> Iterator[str]:
+    for line in report["budgets"]:
+        yield from (text.usd(line[key]) for key in ("monthly_usd", "spent_usd", "left_usd"))
+        yield from (line["stage"], text.percent(line["ratio"]))
+        if text.foreseen(line) is not None:
+            yield text.usd(text.foreseen(line))
+    for each in report["standstills"]:
+        yield from (text.moment(each["from"]), each["pool"], each["why"].split()[-1])
+
+
+def of_work(report: Mapping[str, Any]) -> Iterator[str]:
+    yield str(report["jobs"]["seen"])
+    yield from (span(report["waits"][key]) for key in ("p50", "p95", "longest"))
+    yield from (text.usd(report["per_workload_usd"]), text.usd(report["per_completed_usd"]))
+    for unit in report["units"]:
+        yield from (unit["name"], unit["why_not"] if unit["usd_per"] is None else text.fine_usd(unit["usd_per"]))
+
+
+def of_right_sizing(report: Mapping[str, Any]) -> Iterator[str]:
+    yield text.usd(report["right_sizes_usd"])
+    for size in report["right_sizes"]:
+        yield from (text.shorter(size["workload"], 44), size["to"], text.usd(size["saves_usd"]))
+        yield from (
+            text.percent(size["peak_memory"]),
+            text.percent(size["peak_engine"]),
+            f"{text.hours(size['hours'])} h",
+        )
+        if size["gpus"] is not None:
+            yield f"{size['gpus_used']} of {size['gpus']}"
+    for peaks in report["tight"]:
+        yield from (text.shorter(peaks["workload"], 36), text.percent(peaks["peak_memory"]))
+
+
+def of_capacity(report: Mapping[str, Any]) -> Iterator[str]:
+    for base in report["baselines"]:
+        yield from (base["size"], f"{text.hours(base['any_hours'])} h")
+    for offer in report["commitments"]:
+        yield from (offer["size"], f"{text.usd(offer['usd_per_hour'])}/h")
+        if offer["recommended"]:
+            yield text.usd(offer["saves_usd"])
+    if report["always_on"] is not None:
+        compared = report["always_on"]
+        yield from (
+            text.usd(compared["saved_usd"]),
+            text.usd(compared["usd"]),
+            *compared["peaks"],
+            *compared["left_out"],
+        )
+        yield from (text.moment(since) for since in compared["since"].values())
+
+
+def squeezed(said: str) -> str:
+    """*said* without white space and tenths of nothing: lines are folded, and the page says 8 h for 8.0 h."""
+    return re.sub(r"\s|\.0(?!\d)", "", said)
+
+
+def leaves(value: Any) -> Iterator[str]:
+    """Every value of a document that is not empty."""
+    if isinstance(value, Mapping):
+        for inner in value.values():
+            yield from leaves(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from leaves(inner)
+    elif value not in (None, ""):
+        yield str(value)
+
+
+@pytest.mark.parametrize(("team", "under_way"), [(None, False), (None, True), ("vision", False)])
+def test_each_fact_is_in_text_and_page(team: str | None, under_way: bool) -> None:
+    found = document(team, under_way)
+    told = squeezed("\n".join(as_text(found)))
+    page = squeezed(unescape(re.sub(r"<[^>]*>", " ", standalone(found, "1"))))
+    wanted = set(facts(found))
+    assert len(wanted) > 100
+    assert [fact for fact in sorted(wanted) if squeezed(fact) not in told] == []
+    assert [fact for fact in sorted(wanted) if squeezed(fact) not in page] == []
+
+
+@pytest.mark.parametrize(("team", "under_way"), [(None, False), (None, True), ("vision", False)])
+def test_the_table_holds_every_value_of_the_document(team: str | None, under_way: bool) -> None:
+    found = document(team, under_way)
+    cells = {cell for row in csv.reader(io.StringIO(as_csv(found))) for cell in row}
+    assert [value for value in leaves(found) if value not in cells and f"'{value}" not in cells] == []
+
+
+def test_what_has_no_price_stands_in_each_format() -> None:
+    found = document(None, under_way=False)
+    assert found["unpriced"] == [A100_X8]
+    assert L40S not in found["unpriced"]
+    for said in ("\n".join(as_text(found)), as_csv(found), standalone(found, "1")):
+        assert A100_X8 in said
