@@ -10,10 +10,11 @@ BIN := .build/bin
 KEEP ?=
 N ?= 10000
 SEED ?= 1
+OUT ?= .build/pictures
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench faults mutants lint rules dashboards format lock manifests clean python venv binaries
+.PHONY: help demo test bench faults mutants lint rules dashboards pictures format lock manifests clean python venv binaries
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -53,6 +54,9 @@ rules: binaries ## the Prometheus rules, their tests, and the example configurat
 
 dashboards: venv ## write dashboards/*.json from tools/dashboards
 	@$(VENV)/python -m tools.dashboards
+
+pictures: venv binaries ## run a scenario and draw the dashboards without Grafana (OUT=dir; about 7 minutes)
+	@$(VENV)/python -m tests.dashboards.scenario --out $(OUT)
 
 format: venv ## put imports and layout in order
 	@$(VENV)/ruff check -q --fix-only .

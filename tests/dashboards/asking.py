@@ -32,7 +32,8 @@ class Span:
         The panels' own is made for scrapes every 15 s; it shrinks with them.
         """
         least = 60 * self.scrape / 15 if panel.get("interval") == "1m" else self.scrape
-        return max(least, (self.end - self.start) / panel.get("maxDataPoints", POINTS))
+        points: int = panel.get("maxDataPoints", POINTS)
+        return max(least, (self.end - self.start) / points)
 
     def rate_interval(self, step: float) -> float:
         """Grafana's ``$__rate_interval`` for its ``$__interval``, *step*."""

@@ -208,3 +208,12 @@ def test_every_dashboard_is_in_a_config_map_that_the_sidecar_finds() -> None:
     listed = [name for made in kustomization["configMapGenerator"] for name in made["files"]]
     assert sorted(listed) == [p.name for p in PATHS]
     assert all(p.stat().st_size < 200_000 for p in PATHS)  # `kubectl apply` keeps a copy of at most 256 KiB
+
+
+def test_the_page_about_dashboards_names_each_and_only_panels_that_exist() -> None:
+    page = (FOLDER.parent / "docs" / "dashboards.md").read_text()
+    assert {uid for uid in DASHBOARDS if f"`{uid}`" in page} == set(DASHBOARDS)
+    titles = {p["title"] for d in DASHBOARDS.values() for p in d["panels"]}
+    named = set(re.findall(r'"([A-Z][^"]{5,})"', page))
+    assert named
+    assert [n for n in named if not any(t.startswith(n) for t in titles)] == []
