@@ -126,3 +126,18 @@ def test_the_reason_of_a_back_off_from_growth_tells_its_cause(
 
     assert [cause_of(reason) for reason in found] == [cause]
     store.close()
+
+
+def test_the_picture_names_the_rules_that_held_the_decision(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/ledger.db")
+    life = Life(world=a_world(WorldPool(id=POOL, size=SIZE, resources={GPU: 1})), policy=a_policy(), store=store)
+    life.run(5 * SECOND)
+    kept = store.snapshot()
+    assert kept is not None
+    assert kept[0]["pools"][0]["held_by"] == []
+    grown(life)
+    life.run(20 * SECOND)
+    kept = store.snapshot()
+    assert kept is not None
+    assert "cooled_down" in kept[0]["pools"][0]["held_by"]
+    store.close()
