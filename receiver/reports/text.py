@@ -124,7 +124,7 @@ def foreseen(line: Row) -> Any:
 
 def standstill(each: Row) -> str:
     """From when to when a pool stood still, and why."""
-    end = f"to {moment(each['until'])}" if each["until"] else "until now"
+    end = f"to {moment(each['until'])}" if each["until"] else "and on"
     why = f"paused by {each['who']}: {each['why']}" if each["who"] else each["why"]
     return f"{moment(each['from'])} {end}, {each['pool']}: {why}"
 
