@@ -1,5 +1,6 @@
 """What promtool does not check: that every rule is tested, and that alerts carry what routes and people need."""
 
+import itertools
 import re
 from collections import Counter
 from functools import cache
@@ -11,7 +12,7 @@ import yaml
 
 from receiver.core.model import SignalAction
 from receiver.core.signals import COMPONENT, HEARTBEAT_ALERT
-from tests.rules.files import ALERTS, EVERY_RULE, HEARTBEAT, RECORDINGS, ROOT, TEST_FILES, Rule
+from tests.rules.files import ALERTS, EVERY_RULE, HEARTBEAT, RECORDINGS, ROOT, RULE_FILES, TEST_FILES, Rule
 
 RUNBOOKS = "https://civo-gpu-autoscaler.example/docs/runbooks/"
 
@@ -35,6 +36,20 @@ def _expectations(name: str) -> set[bool]:
             if re.search(rf"(?<![\w:]){re.escape(name)}(?![\w:])", check["expr"]):
                 found.add(bool(check.get("exp_samples")))
     return found
+
+
+def _fired(name: str) -> list[dict[str, Any]]:
+    """The alerts *name* that promtool tests expect to fire."""
+    checks = [check for test in _tests() for check in test.get("alert_rule_test", []) if check["alertname"] == name]
+    return [fired for check in checks for fired in check.get("exp_alerts") or []]
+
+
+def _comment(rule: Rule) -> str:
+    """What stands as comment right above *rule* in its file."""
+    lines = next(text for file in RULE_FILES if f"- alert: {rule.name}\n" in (text := file.read_text())).splitlines()
+    at = next(number for number, line in enumerate(lines) if line.endswith(f"- alert: {rule.name}"))
+    above = itertools.takewhile(lambda line: line.lstrip().startswith("#"), reversed(lines[:at]))
+    return "\n".join(above)
 
 
 def _reads(rule: Rule) -> list[Rule]:
@@ -112,13 +127,38 @@ def test_a_summary_is_one_sentence_without_figures(alert: Rule) -> None:
 
 
 @every_alert
-def test_an_alert_compares_something_and_says_of_which_pool(alert: Rule) -> None:
+def test_an_alert_compares_something(alert: Rule) -> None:
     expr = alert.body["expr"]
     if alert.name == HEARTBEAT:
         assert expr == "vector(1)"
     else:
         assert re.search(r"[<>]=? ", expr)
-        assert "group_left (pool_name)" in expr
+
+
+@every_alert
+def test_an_alert_of_a_pool_says_its_name_and_any_other_has_no_pool(alert: Rule) -> None:
+    """What an alert is seen to carry: labels of the alerts that the promtool tests expect of it."""
+    carried = {label for fired in _fired(alert.name) for label in fired["exp_labels"]}
+
+    assert ("pool" in carried) == ("group_left (pool_name)" in alert.body["expr"])
+    assert ("pool" in carried) == ("$labels.pool_name" in alert.body["annotations"]["summary"])
+
+
+@every_alert
+def test_no_value_is_in_a_label_that_a_rule_makes(alert: Rule) -> None:
+    assert "count_values" not in alert.body["expr"]
+
+
+@pytest.mark.parametrize(
+    "alert", [a for a in ALERTS if "keep_firing_for" in a.body or "for" in a.body], ids=lambda rule: rule.name
+)
+def test_how_long_an_alert_waits_or_stays_is_explained_above_it(alert: Rule) -> None:
+    assert "`for`" in _comment(alert) or "`keep_firing_for`" in _comment(alert)
+
+
+@pytest.mark.parametrize("alert", [a for a in ALERTS if "absent(" in a.body["expr"]], ids=lambda rule: rule.name)
+def test_what_is_absent_at_every_start_is_waited_for(alert: Rule) -> None:
+    assert "for" in alert.body
 
 
 @pytest.mark.parametrize("rule", EVERY_RULE, ids=lambda rule: rule.name)
