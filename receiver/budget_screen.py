@@ -1,6 +1,6 @@
 """What `gpu-autoscaler budget` prints: documents of the HTTP API as lines."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -32,6 +32,7 @@ def about_budgets(document: Mapping[str, Any], at: datetime | None, now: datetim
         yield "  ".join(cells).rstrip()
     for scope in scopes:
         yield from _notes(scope)
+    yield from _kept_out(document.get("kept_out") or ())
     if at is not None and now - at > OLD:
         yield f"as of {at:%Y-%m-%d %H:%M:%S} UTC, {span((now - at).total_seconds())} ago: the loop may stand still"
 
@@ -65,6 +66,12 @@ def _notes(scope: Mapping[str, Any]) -> Iterator[str]:
     change = scope.get("set_by")
     if change:
         yield f"{scope.get('title')}: set for this month by {change.get('who')}: {change.get('why')}"
+
+
+def _kept_out(places: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Where the budget hold keeps new GPU work out now."""
+    for kept in places:
+        yield f"new GPU work is kept out of {kept.get('place')} since {kept.get('since')}"
 
 
 def _usd(amount: Any) -> str:

@@ -1,11 +1,14 @@
 """Keep new GPU work out while a budget's hold lasts, and let it in again when it is over.
 
 Each step compares what is there with what should be and repairs the difference, so a restart or a lost answer changes
-nothing. What goes wrong is told and tried again; it holds up no pool.
+nothing. Where nothing should be held nobody is asked every time, but once after a start or a long pause: what an
+earlier process held may have left the configuration and the store. What goes wrong is told and tried again; it holds up
+no pool.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -21,33 +24,41 @@ QUEUE = "ClusterQueue "
 Change = tuple[str, Callable[[], Receipt], bool]  # the place, what is done to it, and whether the hold is over
 
 
-def keep_out(work: Work) -> tuple[str, ...]:
-    """Do what the hold asks for; return the places that new work is kept out of now, as far as is known."""
-    before = kept_out_before(work.store.snapshot())
+def keep_out(work: Work, *, steady: bool) -> Mapping[str, datetime] | None:
+    """Do what the hold asks for; return the places that new work is kept out of now and since when, as far as is known.
+
+    None while nobody has looked. *steady* is False in the first step after a start or a pause.
+    """
+    before = work.facts.kept_out
     cluster = work.hands.cluster
     wanted = intent(work.assignment.budgets, work.policy, work.facts.spend.month)
     if cluster is None or wanted is None or not work.facts.up(Source.KUBERNETES):
         return before
-    if not wanted.holds and not before and not _looks_all_the_same(work):
-        return ()
-    asks_kueue = _asks_kueue(before, work)
+    begins = before is None or not steady
+    if not wanted.holds and not before and not begins and not _looks_all_the_same(work):
+        return {}
+    asks_kueue = begins or _asks_kueue(before or (), work)
     found, failure = _look(cluster, queues=asks_kueue)
     there: set[str] = set()
     if failure is not None and asks_kueue:  # what is wrong with Kueue keeps no quota from coming or going
         found, worse = _look(cluster, queues=False)
         failure = worse or failure
         wanted = replace(wanted, cluster_queues=())
-        there = {place for place in before if place.startswith(QUEUE)}
-    if isinstance(failure, WontWork):
+        there = {place for place in before or () if place.startswith(QUEUE)}
+    concerned = _is_configured(work) or bool(before)
+    if isinstance(failure, WontWork) and concerned:
         place = "the cluster" if found is None else "ClusterQueues"
         work.store.say(notice(place, "failed", str(failure), wanted), work.now)
     if found is None:
-        return before
+        may_not_ask = isinstance(failure, WontWork) and not concerned
+        return {} if may_not_ask else before  # who may not even ask has held nothing
     there |= {*found.namespaces, *(f"{QUEUE}{queue}" for queue in found.cluster_queues)}
     for place, write, over in _changes(wanted, found, cluster):
         if _done(place, write, wanted, work, over=over):
             there = there - {place} if over else there | {place}
-    return tuple(sorted(there))
+    if begins and isinstance(failure, TryLater):
+        return None  # what Kueue would have told is not known yet
+    return {place: (before or {}).get(place, work.now) for place in sorted(there)}
 
 
 def _look(cluster: Cluster, *, queues: bool) -> tuple[KeptOut | None, TryLater | WontWork | None]:
@@ -59,9 +70,10 @@ def _look(cluster: Cluster, *, queues: bool) -> tuple[KeptOut | None, TryLater |
         return None, error
 
 
-def kept_out_before(kept: tuple[Mapping[str, Any], Any] | None) -> tuple[str, ...]:
-    """The places that the last picture shows."""
-    return tuple(kept[0].get("kept_out") or ()) if kept else ()
+def kept_out_before(kept: tuple[Mapping[str, Any], Any] | None) -> Mapping[str, datetime] | None:
+    """The places that the last picture shows, and since when; None when nobody had looked by then."""
+    shown = kept[0].get("kept_out") if kept else None
+    return None if shown is None else {k["place"]: datetime.fromisoformat(k["since"]) for k in shown}
 
 
 def _changes(wanted: Intent, found: KeptOut, cluster: Cluster) -> Iterator[Change]:
@@ -79,13 +91,19 @@ def _changes(wanted: Intent, found: KeptOut, cluster: Cluster) -> Iterator[Chang
 
 def _looks_all_the_same(work: Work) -> bool:
     """True once a minute where means are configured: a store may have forgotten what is held."""
-    kept, budget = work.store.snapshot(), work.policy.budget
-    if budget is None or not (budget.keep_out.namespaces or budget.keep_out.cluster_queues):
+    if not _is_configured(work):
         return False
+    kept = work.store.snapshot()
     return kept is None or kept[1].replace(second=0, microsecond=0) != work.now.replace(second=0, microsecond=0)
 
 
-def _asks_kueue(before: tuple[str, ...], work: Work) -> bool:
+def _is_configured(work: Work) -> bool:
+    """True where the operator named means."""
+    budget = work.policy.budget
+    return budget is not None and bool(budget.keep_out.namespaces or budget.keep_out.cluster_queues)
+
+
+def _asks_kueue(before: Iterable[str], work: Work) -> bool:
     configured = work.policy.budget is not None and bool(work.policy.budget.keep_out.cluster_queues)
     return configured or any(place.startswith(QUEUE) for place in before)
 

@@ -23,7 +23,7 @@ from receiver.core.unanswered import UNSURE_FOR
 from receiver.events import tell_the_rest, tell_who_waits
 from receiver.keeping_out import keep_out, kept_out_before
 from receiver.look import Looked, Sources, look
-from receiver.ports import Store, TryLater, WontWork
+from receiver.ports import Did, Store, TryLater, WontWork
 from receiver.shutdown import shut_down_idle
 from receiver.tend import dress_nodes, undo_orphaned_cordons
 from receiver.work import Work
@@ -74,7 +74,7 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
         now=now,
     )
     _close_nodes(work, looked)
-    kept_out = _keep_out(work)
+    kept_out = _keep_out(work, steady=looked.steady)
     again = [d.reconsider_at for d in decisions.values() if d.reconsider_at]
     failed: list[str] = []
     for pool, decision in decisions.items():
@@ -117,11 +117,11 @@ def _close_nodes(work: Work, looked: Looked) -> None:
         log.exception("nodes not closed or opened")
 
 
-def _keep_out(work: Work) -> tuple[str, ...]:
+def _keep_out(work: Work, *, steady: bool) -> Mapping[str, datetime] | None:
     """Keep new work out where the budget hold asks for it, before anything is bought or moved; a bug in that must not
     keep pools from scaling."""
     try:
-        return keep_out(work)
+        return keep_out(work, steady=steady)
     except (TryLater, WriterLostError):
         raise  # the store failed, or we may not write
     except Exception:
@@ -175,14 +175,17 @@ def _let_go_of_orphans(orphans: Sequence[Action], policy: Policy, hands: Hands, 
     for action in orphans:
         # One still noted as chosen may be cordoned too: a crash can come between the cordon and its note.
         cordoned = [v for v in action.victims if v.stage in (VictimStage.CHOSEN, VictimStage.CORDONED)]
+        did: list[Did] = []
         try:
             for victim in cordoned:
                 if hands.cluster is not None:
                     hands.ready()
-                    hands.cluster.uncordon(victim.node)
+                    did.append(hands.cluster.uncordon(victim.node).did)
         except (TryLater, WontWork) as error:
             log.warning("cordon of a pool that left the configuration not lifted", pool=action.pool, error=str(error))
             continue
+        if Did.OBSERVED in did:
+            continue  # its cordons are still there: it stays open until somebody may lift them
         outcome = Outcome(kind=OutcomeKind.WITHDRAWN, at=now, detail="the pool left the configuration")
         store.closed(action, outcome, None, tell.ended(action, outcome, None, policy, None))
 

@@ -292,6 +292,8 @@ class Facts:
     *bound_gangs* counts, by gang, the pods that have a node. *overrides* are those that nobody has ended, in force
     or not. *charges* is Civo's last answer on what it charged beside the ledger, None before the first. *unanswered* is
     growth that ended a moment ago without an answer: Civo may have taken it on (`receiver.core.unanswered`).
+    *kept_out* is where the budget hold keeps new work out and since when, as the last step left it; None while nobody
+    has looked.
     """
 
     at: datetime
@@ -304,7 +306,7 @@ class Facts:
     removed_last_hour: int = 0
     bound_gangs: Mapping[str, int] = field(default_factory=dict)
     budget_changes: tuple[BudgetChange, ...] = ()
-    kept_out: tuple[str, ...] = ()  # where the budget hold keeps new work out, as the last step left it
+    kept_out: Mapping[str, datetime] | None = None
     deliveries: tuple[int, ...] = ()
     overrides: tuple[Override, ...] = ()
     charges: Comparison | None = None

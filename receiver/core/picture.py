@@ -39,7 +39,9 @@ def picture(
         ],
         "budget": _budget(assignment.budget),
         "budgets": [_budget(view) for view in assignment.budgets.views],
-        "kept_out": list(facts.kept_out),
+        "kept_out": None
+        if facts.kept_out is None
+        else [{"place": place, "since": _when(since)} for place, since in sorted(facts.kept_out.items())],
         "charges": charges_shown.shown(facts.charges),
         "sources": [
             {

@@ -168,6 +168,7 @@ def budget_document(snapshot: Mapping[str, Any] | None, parts: WebParts) -> dict
         if document[name] is not None:
             document[name] = str(document[name])
     document["scopes"] = (snapshot or {}).get("budgets") or None
+    document["kept_out"] = (snapshot or {}).get("kept_out")
     return plain(document)  # type: ignore[no-any-return]  # plain keeps a mapping a dict
 
 

@@ -1,11 +1,14 @@
 """A whole life with a budget hold: what keeps new work out is there while it lasts, and put back exactly."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import pytest
+
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
+from receiver.adapters.store import open_store
 from receiver.core.consolidate import may_not_return
 from receiver.core.model import Spend
 from receiver.core.pods import PodPhase
@@ -14,7 +17,7 @@ from receiver.ports import STOP_POLICY_ANNOTATION, KeptOut, Store, TryLater, Won
 from receiver.replay.world.holding import ClusterQueue, Quota
 from tests.core.builders import GPU, NOW, a_busy_node, a_pod, a_pool, a_state, facts, run
 from tests.core.builders import a_policy as core_policy
-from tests.reconcile.harness import Life, Wrapped, a_job, a_policy, a_world
+from tests.reconcile.harness import TICK, Life, Wrapped, a_job, a_policy, a_world
 
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
@@ -49,7 +52,7 @@ def kept_out(life: Life) -> tuple[str, ...]:
     """What the picture shows."""
     kept = life.store.snapshot()
     assert kept is not None
-    return tuple(kept[0]["kept_out"])
+    return tuple(k["place"] for k in kept[0]["kept_out"])
 
 
 def test_the_hold_keeps_new_work_out_by_the_configured_means_and_says_so(store: Store) -> None:
@@ -69,13 +72,20 @@ def test_before_the_hold_line_nothing_is_kept_out(store: Store) -> None:
     assert life.writes("keep_out", "hold_queue") == []
 
 
-def test_where_no_means_are_configured_nothing_is_even_asked(store: Store) -> None:
-    life = a_life(store)
+def test_where_no_means_are_configured_it_is_asked_once_and_a_refusal_is_no_news(store: Store) -> None:
+    life, asked = a_life(store), 0
+
+    def kept_out(*, queues: bool) -> KeptOut:
+        nonlocal asked
+        asked += 1
+        raise WontWork("forbidden", code="http_403")
+
+    life.wrap_cluster = lambda cluster: Wrapped(cluster, kept_out=kept_out)
     budget = life.policy.budget
     assert budget is not None
     life.policy = replace(life.policy, budget=replace(budget, keep_out=KeepOut()))
-    life.cluster.fail_next(WontWork("forbidden", code="http_403"), "kept_out")
     beyond_the_hold(life)
+    assert asked == 2  # in the first step: with Kueue, and without
     assert not any("New GPU work" in title for title in life.notices())
 
 
@@ -167,8 +177,6 @@ def test_a_restart_neither_forgets_nor_repeats_what_is_held(store: Store) -> Non
 
 
 def test_a_store_that_was_lost_during_the_hold_still_lets_work_in_again(store: Store, tmp_path: Any) -> None:
-    from receiver.adapters.store import open_store
-
     life = beyond_the_hold(a_life(store))
     other = open_store(f"sqlite:///{tmp_path}/new.db")
     raised(Life(world=life.world, policy=life.policy, store=other)).step()
@@ -185,6 +193,33 @@ def test_means_that_left_the_configuration_during_the_hold_are_undone(store: Sto
     life.step()
     assert life.world.holding.quotas == {}
     assert life.world.holding.cluster_queues["gpus"] == ClusterQueue(stop_policy="None")
+
+
+@pytest.mark.parametrize("lost", ["budget.hold", "the budget"])
+def test_means_that_left_the_configuration_and_the_store_are_undone_at_the_start(
+    store: Store, tmp_path: Any, lost: str
+) -> None:
+    life = beyond_the_hold(a_life(store))
+    assert life.policy.budget is not None
+    budget = replace(life.policy.budget, keep_out=KeepOut()) if lost == "budget.hold" else None
+    other = open_store(f"sqlite:///{tmp_path}/new.db")
+    again = Life(world=life.world, policy=replace(life.policy, budget=budget), store=other)
+    again.cluster.fail_next(TryLater("timeout"), "kept_out")
+    again.run(2 * TICK)
+    other.close()
+    assert life.world.holding.quotas == {}
+    assert life.world.holding.cluster_queues == {"gpus": ClusterQueue(stop_policy="None")}
+
+
+def test_it_is_known_since_when_a_place_is_kept_out(store: Store) -> None:
+    life = beyond_the_hold(a_life(store))
+    first = life.steps[0].facts.at
+    life.run(MINUTE)
+    kept = life.store.snapshot()
+    assert kept is not None
+    assert {datetime.fromisoformat(k["since"]) for k in kept[0]["kept_out"]} <= {
+        s.facts.at for s in life.steps if s.facts.at < first + 2 * MINUTE
+    }
 
 
 def test_what_fails_is_told_when_a_person_must_act_and_tried_again(store: Store) -> None:
@@ -257,7 +292,7 @@ def test_a_pod_that_could_not_start_again_is_not_moved_during_the_hold() -> None
     policy = core_policy(a_pool(resources={GPU: 2}), budget=budget)
     calm = run(facts(a_state(*nodes)), policy)[1]["l40s"]
     held = run(facts(a_state(*nodes), spend=Spend(month="2026-11", usd=Decimal(80))), policy)[1]["l40s"]
-    ending = run(facts(a_state(*nodes), kept_out=("ml",)), policy)[1]["l40s"]
+    ending = run(facts(a_state(*nodes), kept_out={"ml": NOW}), policy)[1]["l40s"]
     assert (calm.target, held.target, ending.target) == (1, 2, 2)
 
 
