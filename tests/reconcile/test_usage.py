@@ -80,6 +80,31 @@ def test_a_day_of_two_teams_adds_up_to_what_was_billed(store: Store, figure: Cal
     figure(f"a day of two teams: {in_cents(billed)} USD, of it {parts}")
 
 
+def test_shares_in_a_gpu_and_slices_of_it_cost_their_part_of_a_node(store: Store) -> None:
+    """A GPU that is handed out four times, and one that is cut into seven: a quarter and three sevenths are held."""
+    shared, cut = {f"{GPU}.shared": 4}, {"nvidia.com/mig-1g.5gb": 7}
+    world = a_world(
+        WorldPool(id="shared-id", size=SIZE, resources=shared, labels={f"{GPU}.replicas": "4"}, gpus=1),
+        WorldPool(id="cut-id", size=SIZE, resources=cut, gpus=1),
+    )
+    pools = [
+        replace(a_policy().pools[0], id=f"{name}-id", name=name, resources=resources)
+        for name, resources in (("shared", shared), ("cut", cut))
+    ]
+    life = Life(world=world, policy=a_policy(*pools), store=store)
+    one = a_job("one", duration=5 * HOUR, resource=f"{GPU}.shared")
+    three = a_job("three", team="nlp", duration=5 * HOUR, resource="nvidia.com/mig-1g.5gb", gpus_per_pod=3)
+    life.submit(one, three)
+    life.run(30 * MINUTE, tick=MINUTE)
+    assert {x.pool: x.gpus for x in store.node_lives(START)} == {"shared-id": 1.0, "cut-id": 1.0}
+    for name, part in (("one", 1 / 4), ("three", 3 / 7)):
+        bound_at = workloads(life)[f"ml/Job/{name}"].bound_at
+        assert bound_at is not None
+        seconds = (life.now - bound_at).total_seconds()
+        assert seconds_of(life)[f"ml/Job/{name}"] == pytest.approx(part * seconds, abs=61)
+    assert sum(told(life).values(), Decimal(0)) == in_cents(life.step().facts.spend.usd)
+
+
 def test_a_job_is_followed_from_its_request_to_its_end(store: Store) -> None:
     life = a_life(store)
     life.submit(a_job())
