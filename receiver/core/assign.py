@@ -11,7 +11,8 @@ from decimal import Decimal
 
 from receiver.core.allowance import RULES, Allowance
 from receiver.core.bounds import BoundsInForce
-from receiver.core.budget import Budgets, BudgetView, teams_of, views
+from receiver.core.budget import Budgets, BudgetView, teams_of
+from receiver.core.budget_views import views
 from receiver.core.capacity import (
     NOT_ALLOWED,
     OPENED,

@@ -1,20 +1,15 @@
 """A month's allowances, of the account, the cluster, pools and teams: their stage, and what a reservation leaves."""
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
 from zoneinfo import ZoneInfo
 
-from receiver.core.cost import HOUR, unit_price
-from receiver.core.forecast import Forecast, forecast
-from receiver.core.model import Facts
+from receiver.core.forecast import Forecast
 from receiver.core.pods import Pod, Workload
-from receiver.core.policy import Budget, BudgetChange, Policy, Pool, Scope
-from receiver.core.unanswered import kept_elsewhere, nodes_of, unseen
+from receiver.core.policy import Budget, BudgetChange, Policy, Scope
 
-NOTHING = Decimal(0)
 Key = tuple[Scope, str]  # a scope and its name: a pool's id or a team's name, empty for account and cluster
 
 
@@ -187,121 +182,3 @@ def team_of(pod: Pod, policy: Policy) -> str:
 def passes_hold(workload: Workload, policy: Policy) -> bool:
     """True when every pod of *workload* has a priority class that may still be bought for beyond the hold line."""
     return policy.budget is not None and all(pod.priority_class in policy.budget.passing for pod in workload.pods)
-
-
-def _price(pool: Pool) -> Decimal:
-    """USD per node-hour; 0 for an unpriced pool, whose nodes are named in `unpriced` and stop all growth."""
-    return pool.price_usd_per_hour or Decimal(0)
-
-
-def _unpriced(facts: Facts, policy: Policy) -> tuple[str, ...]:
-    """Sizes without a price: of nodes in the ledger, and of pools with nodes whose size has lost its price since."""
-    lost = (p.size for p in policy.pools if p.price_usd_per_hour is None and nodes_of(facts.pool(p.id)))
-    return tuple(sorted({*facts.spend.unpriced, *lost}))
-
-
-def shares(facts: Facts, policy: Policy) -> Mapping[str, Decimal]:
-    """USD per hour of the nodes that the running pods of each team hold, by their share of the node's GPUs."""
-    found: dict[str, Decimal] = {}
-    for pool in policy.pools:
-        for node in facts.pool(pool.id).living:
-            gpus = max(sum(node.allocatable.values()), pool.gpus_per_node)
-            for pod in node.pods:
-                team = team_of(pod, policy)
-                if team:
-                    share = Decimal(pod.gpus) / Decimal(gpus) * _price(pool)
-                    found[team] = found.get(team, Decimal(0)) + share
-    return found
-
-
-def views(facts: Facts, policy: Policy) -> Budgets:
-    """Return the budgets as *facts* show them; none when the operator set none."""
-    return Budgets(views=tuple(_views(facts, policy, policy.budget)) if policy.budget is not None else ())
-
-
-def _views(facts: Facts, policy: Policy, budget: Budget) -> Iterator[BudgetView]:
-    spend = facts.spend
-    changes = {
-        (c.scope, c.name): c for c in facts.budget_changes if c.month == spend.month and c.monthly_usd is not None
-    }
-    hourly = {p.id: _price(p) * nodes_of(facts.pool(p.id)) for p in policy.pools}
-    week = {pool: usd / spend.week_hours for pool, usd in spend.week.items()} if spend.week_hours else None
-    by_team = shares(facts, policy)
-    month = month_of(facts.at, budget.timezone)
-    elapsed = Decimal((facts.at - month.start) // HOUR + 1)
-
-    def view(
-        scope: Scope,
-        name: str,
-        said: Decimal | None,
-        spent: Decimal,
-        per_hour: Decimal,
-        rate: Decimal | None,
-        unknown: str = "",
-        kept: Decimal = NOTHING,
-        **more: object,
-    ) -> Iterator[BudgetView]:
-        change = changes.get((scope, name))
-        monthly = change.monthly_usd if change is not None else said
-        if monthly is None:
-            return
-        yield BudgetView(
-            month=spend.month,
-            monthly=monthly,
-            spent=spent,
-            reserved=unit_price(per_hour, policy.billing) + kept,
-            stage=stage_of(spent, budget, monthly),
-            warn_at=budget.warn_at,
-            hold_at=budget.hold_at,
-            stop_at=budget.stop_at,
-            scope=scope,
-            name=name,
-            unknown=unknown,
-            forecast=Forecast() if unknown else forecast(spent, per_hour, rate, month.end - facts.at),
-            change=change,
-            **more,  # type: ignore[arg-type]  # the three that only some scopes have
-        )
-
-    coming = unseen(facts)
-    kept = {p.id: coming.get(p.id, 0) * unit_price(_price(p), policy.billing) for p in policy.pools}
-    all_kept = sum(kept.values(), kept_elsewhere(facts))
-    everything = sum(hourly.values(), spend.elsewhere_per_hour)
-    unpriced = _unpriced(facts, policy)
-    account = spend.account_at_least if spend.account is None else spend.account
-    yield from view(
-        Scope.ACCOUNT,
-        "",
-        budget.account_usd,
-        account,
-        everything,
-        account / elapsed,
-        "" if spend.account is not None else "Civo's charges were not read yet",
-        all_kept,
-        unpriced=unpriced,
-        uncounted=spend.account_unpriced,
-    )
-    yield from view(
-        Scope.CLUSTER,
-        "",
-        budget.monthly_usd,
-        spend.usd,
-        everything,
-        None if week is None else sum(week.values(), Decimal(0)),
-        spend.unknown,
-        all_kept,
-        unpriced=unpriced,
-    )
-    for pool in policy.pools:
-        spent = spend.pools.get(pool.id, Decimal(0))
-        rate = None if week is None else week.get(pool.id, Decimal(0))
-        said, kept_here = pool.budget_usd, kept[pool.id]
-        yield from view(
-            Scope.POOL, pool.id, said, spent, hourly[pool.id], rate, spend.unknown, kept_here, shown=pool.name
-        )
-    for team in sorted({*budget.teams, *(name for scope, name in changes if scope is Scope.TEAM)}):
-        # Whose the money before this ledger was is not known: it counts in full for each, as it may have been theirs.
-        spent = (spend.teams or {}).get(team, Decimal(0)) + spend.seeded
-        unknown = "" if spend.teams is not None else "what teams use is not attributed yet"
-        yield from view(
-            Scope.TEAM, team, budget.teams.get(team), spent, by_team.get(team, Decimal(0)), spent / elapsed, unknown
-        )

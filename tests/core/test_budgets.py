@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from receiver.core import budget_notices
 from receiver.core.actions import Action, ActionKind, Change, Decision, Verdict
 from receiver.core.assign import Assignment
-from receiver.core.budget import BudgetStage, BudgetView, Key, views
+from receiver.core.budget import BudgetStage, BudgetView, Key
+from receiver.core.budget_views import views
 from receiver.core.forecast import forecast
 from receiver.core.model import Facts, Node, Spend, Stage
 from receiver.core.pods import Pod, PodPhase
