@@ -180,6 +180,7 @@ def _budget() -> tuple[Panel, ...]:
 
 def _whose() -> tuple[Panel, ...]:
     usd = of("gpu_autoscaler_cost_workload_usd", OR_OTHER)
+    kinds = of("gpu_autoscaler_cost_usd", 'gpu_kind!=""')
     idle = of("namespace_workload:gpu_idle_usd_per_hour:sum", NAMESPACE)
     return (
         bargauge(
@@ -194,9 +195,9 @@ def _whose() -> tuple[Panel, ...]:
         ),
         bargauge(
             "By kind of GPU",
-            "USD of this month by kind of GPU, held or not.",
+            "USD of this month by kind of GPU, held or not; without what was spent before the ledger began.",
             Target(
-                expr=f"sort_desc(sum by (gpu_kind) (max by (part, gpu_kind) ({of('gpu_autoscaler_cost_usd')})))",
+                expr=f"sort_desc(sum by (gpu_kind) (max by (part, gpu_kind) ({kinds})))",
                 legend="{{gpu_kind}}",
                 instant=True,
             ),
@@ -205,7 +206,7 @@ def _whose() -> tuple[Panel, ...]:
         ),
         bargauge(
             "By what became of it",
-            "USD of this month: held by workloads, and what nobody held, by the reason.",
+            "USD of this month: held by workloads or not, as docs/costs.md tells it. seeded: before the ledger began.",
             Target(
                 expr=f"sort_desc(sum by (part) (max by (part, gpu_kind) ({of('gpu_autoscaler_cost_usd')})))",
                 legend="{{part}}",
