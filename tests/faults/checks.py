@@ -74,6 +74,8 @@ class Checks:
         what = f"PUT {target} for {pool}, which asks for {found.required} and has {len(found.living)} nodes"
         if target < found.required or target < len(found.living):
             self.violated("4 never a lower count", what)
+        if self._truth.words.surely("pause", plan, now):
+            self.violated("2 paused", what)
         if target > self._truth.max_nodes(pool, now):
             self.violated("2 maximum", f"{what}: at most {self._truth.max_nodes(pool, now)}")
         if plan.price is None:
@@ -121,7 +123,7 @@ class Checks:
         mine = [p for p in self.waiting if self._could_want(p, pool)]
         each = per_node(mine, plan)
         for_pods = max(0, -(-(len(mine) - coming * each) // each)) if mine else 0
-        if new > for_pods + plan.standby_nodes + plan.min_nodes:
+        if new > for_pods + plan.standby_nodes + self._truth.words.wanted(plan, self._clock()):
             keys = ", ".join(p.name for p in mine)
             self.violated("4 asked twice", f"{what}: {coming} nodes are on their way and only {keys or 'no pod'} waits")
 
@@ -168,9 +170,10 @@ class Checks:
             self.violated("1 on its way", f"DELETE {vm.hostname}, which is on its way since {vm.created_at:%H:%M:%S}")
 
     def _floor(self, vm: VM, now: datetime) -> None:
-        floor = min(self._truth.plans[vm.pool].min_nodes, self._truth.max_nodes(vm.pool, now))
+        plan = self._truth.plans[vm.pool]
+        floor = self._truth.words.least(plan, now)
         budget = self._policy.budget
-        own = self._truth.plans[vm.pool].budget
+        own = plan.budget
         stopped = budget is not None and (
             self._truth.perhaps_spent(now) >= budget.monthly_usd
             or (own is not None and self._truth.perhaps_spent(now, vm.pool) >= Decimal(own))
@@ -180,6 +183,9 @@ class Checks:
         works = vm.usable_at is not None and node is not None and node.ready  # one that does not is replaced
         if works and left < floor and not stopped:
             self.violated("2 floor", f"DELETE {vm.hostname} leaves {left} nodes of at least {floor}")
+        for kind in ("pause", "snooze"):
+            if works and self._truth.words.surely(kind, plan, now) and not stopped:
+                self.violated(f"2 {kind}", f"DELETE {vm.hostname}, whose pool somebody told to leave alone")
 
     def _replaced(self, vm: VM) -> None:
         """Where Civo answered a removal with a replacement, removing that too only costs money: removals stop."""

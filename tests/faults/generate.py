@@ -49,7 +49,7 @@ class Maker:
             seed=self.seed,
             start=dice.choice(STARTS),
             pools=self._with_budgets(budget),
-            events=sorted(self.events, key=lambda e: e.at),
+            events=sorted([*self.events, *self._words()], key=lambda e: e.at),
             troubled=self.troubled,
             ticks=[dice.choice([5, 10, 20, 30, 60, 90]) for _ in range(20)],
             timings=self._timings(),
@@ -73,6 +73,24 @@ class Maker:
             plan if part is None else replace(plan, budget=f"{float(budget) * part:.2f}")
             for plan, part in zip(self.pools, parts, strict=True)
         ]
+
+    def _words(self) -> list[Event]:
+        """In some worlds people say what they want of pools for a while; by dice of their own as well."""
+        dice, found = random.Random(f"overrides of {self.seed}"), []
+        for number in range(dice.choice([0, 0, 0, 1, 2, 4])):
+            said = dice.choice(["pin", "floor", "ceiling", "pause", "snooze"])
+            plan = dice.choice([*self.pools, None])
+            what: What = {"id": f"o{number}", "say": said, "seconds": dice.choice([30, 120, 600, 1500, 3000])}
+            if plan is not None:
+                what["pool"] = plan.id
+            if said in ("pin", "floor", "ceiling"):
+                what["nodes"] = dice.choice([0, 1, 2, plan.max_nodes if plan is not None else 3, 9])
+            at = round(dice.uniform(0, self.troubled), 1)
+            found.append(Event(at=at, kind="override", what=what))
+            if dice.random() < 0.3:
+                end = Event(at=round(at + dice.choice([5, 60, 600]), 1), kind="override_end", what={"id": what["id"]})
+                found.append(end)
+        return found
 
     # --- what there is
 

@@ -5,12 +5,15 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+from receiver.core.overrides import Override, OverrideKind
 from receiver.core.signals import COMPONENT, Alert, Matcher, Silence
+from receiver.core.tell import Notice, Severity
 from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, STOP_ANNOTATION, Delivery, Store
 from receiver.replay.ports import WorldAlarms
 from receiver.replay.world import VM, Pdb, PodSpec, Refused, World, WorldNode
 from tests.faults.build import job_of
 from tests.faults.doors import Doors
+from tests.faults.spoken import Word, Words
 from tests.faults.truth import is_theirs
 
 What = dict[str, Any]
@@ -20,8 +23,8 @@ PORT_OF_SOURCE = {"civo": "cloud", "kubernetes": "cluster", "prometheus": "telem
 class Happenings:
     """Lets events happen. Whatever names a node or an instance counts the pool's living ones in a ring."""
 
-    def __init__(self, world: World, doors: Doors, alarms: WorldAlarms, store: Store) -> None:
-        self._world, self._doors, self._alarms, self._store = world, doors, alarms, store
+    def __init__(self, world: World, doors: Doors, alarms: WorldAlarms, store: Store, words: Words) -> None:
+        self._world, self._doors, self._alarms, self._store, self._words = world, doors, alarms, store, words
         self.deliveries: list[int] = []
         self.skew = timedelta(0)
         self.lost_writer_after: int | None = None  # how many more times we may write
@@ -175,6 +178,31 @@ class Happenings:
         ends = self._world.now + timedelta(seconds=what["seconds"])
         self._alarms.silences.append(Silence(id=str(len(self._alarms.silences)), matchers=matchers, ends_at=ends))
 
+    # --- people's words
+
+    def _override(self, what: What) -> None:
+        now = self._world.now + self.skew
+        until = now + timedelta(seconds=what["seconds"])
+        word = Word(what["id"], what["say"], what.get("pool"), what.get("nodes"), now, until)
+        override = Override(
+            id=word.id,
+            kind=OverrideKind(word.kind),
+            who="ada",
+            why="a try",
+            at=now,
+            until=until,
+            pool=word.pool,
+            nodes=word.nodes,
+        )
+        self._store.set_override(override, _told(word, "set"))
+        self._words.said.append(word)
+
+    def _override_end(self, what: What) -> None:
+        now = self._world.now + self.skew
+        for word in self._words.said:
+            if word.id == what["id"] and self._store.end_override(word.id, now, "bob", _told(word, "ended")):
+                word.until = min(word.until, now)
+
     # --- picking
 
     def _node(self, what: What) -> WorldNode | None:
@@ -188,6 +216,10 @@ class Happenings:
 
 
 TOLERANT: What = {"id": "", "seconds": 0, "resource": ""}
+
+
+def _told(word: Word, key: str) -> Notice:
+    return Notice(topic=f"override:{word.id}", key=key, title=f"{word.kind} {key}", body="", severity=Severity.INFO)
 
 
 def _pick(found: Sequence[Any], which: int) -> Any:

@@ -63,7 +63,7 @@ class Run:
         self._store = store
         self._alarms = WorldAlarms(self.world)
         self._doors = Doors(self, lambda: self.world.now, [], {})
-        self.happenings = Happenings(self.world, self._doors, self._alarms, store)
+        self.happenings = Happenings(self.world, self._doors, self._alarms, store, self.truth.words)
         self.checks = Checks(self.truth, self.policy, self.clock)
         self._pending = [e for e in scenario.events if e.call is None]
         self._surprises = [e for e in scenario.events if e.call is not None]

@@ -11,6 +11,7 @@ from receiver.replay.world import VM, World, WorldNode, WorldPod
 from receiver.replay.world.matching import selects, untolerated
 from tests.faults.build import start_of, taints_of
 from tests.faults.scenario import PoolPlan, Scenario
+from tests.faults.spoken import Words
 
 HALF_AN_HOUR = timedelta(minutes=30)
 
@@ -35,6 +36,7 @@ class Truth:
         self.plans = {p.id: p for p in scenario.pools}
         skews = [abs(e.what["by"]) for e in scenario.events if e.kind == "clock"]
         self.skew = timedelta(seconds=2 * max(skews, default=0))
+        self.words = Words(self.skew)
         self._late = self.skew + timedelta(seconds=max(scenario.ticks))
         self.seen: dict[str, VM] = {}  # instances that Civo listed when it was asked
         self.deleted: list[tuple[datetime, str]] = []  # by us: when, pool
@@ -81,13 +83,8 @@ class Truth:
         return not closed and not lost and now - vm.created_at < timeout - self.skew
 
     def max_nodes(self, pool: str, now: datetime) -> int:
-        """The pool's maximum at *now*, windows counted."""
-        plan = self.plans[pool]
-        if plan.window is None:
-            return plan.max_nodes
-        frm, to, maximum = plan.window
-        minute = (now.astimezone(UTC).hour * 60) + now.astimezone(UTC).minute
-        return min(plan.max_nodes, maximum) if frm <= minute < to else plan.max_nodes
+        """The pool's maximum at *now*, windows and what people said counted."""
+        return self.words.most(self.plans[pool], now)
 
     # --- money
 

@@ -1,0 +1,53 @@
+"""The checks know what people said of pools: a product that does not listen is seen in the smallest world."""
+
+import pytest
+
+from receiver.adapters.store import SqlStore
+from receiver.core.overrides import Spoken
+from tests.faults.campaign import judge
+from tests.faults.generate import scenario
+from tests.faults.scenario import Event, PoolPlan, Scenario
+
+JOB = {"id": "j0", "seconds": 60, "pods": 2, "each": 1, "resource": "nvidia.com/gpu"}
+
+
+def a_world(say: str, nodes: int | None = None, **pool: int) -> Scenario:
+    """One pool of which somebody says something before two pods wait for it."""
+    what = {"id": "o0", "say": say, "seconds": 1500, **({} if nodes is None else {"nodes": nodes})}
+    events = [Event(at=5, kind="override", what=what), Event(at=10, kind="job", what=JOB)]
+    plan = PoolPlan(name="l40s", resources={"nvidia.com/gpu": 1}, max_nodes=3, **pool)  # type: ignore[arg-type]
+    return Scenario(
+        seed=1,
+        start="2026-11-20T12:00:00+00:00",
+        pools=[plan],
+        events=events,
+        troubled=1200,
+        ticks=[20],
+        granularity=600,
+    )
+
+
+@pytest.mark.parametrize(
+    ("world", "seen"),
+    [
+        (a_world("pause"), "2 paused"),
+        (a_world("ceiling", 1), "2 maximum"),
+        (a_world("pin", 1), "2 maximum"),
+        (a_world("snooze", count=1), "2 snooze"),
+        (a_world("floor", 1, count=1), "2 floor"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_product_that_does_not_listen_is_seen_and_one_that_does_is_not(
+    emptied: SqlStore, monkeypatch: pytest.MonkeyPatch, world: Scenario, seen: str
+) -> None:
+    assert judge(world, emptied).message == ""
+    monkeypatch.setattr("receiver.core.bounds.spoken_of", lambda *_: Spoken())
+    assert judge(world, emptied).message.startswith(seen)
+
+
+def test_in_some_worlds_people_say_everything_that_they_may() -> None:
+    events = [event for seed in range(60) for event in scenario(seed).events]
+    said = {event.what["say"] for event in events if event.kind == "override"}
+    assert said == {"pin", "floor", "ceiling", "pause", "snooze"}
+    assert any(event.kind == "override_end" for event in events)
