@@ -179,6 +179,13 @@ def test_the_ledger_says_since_when_up_to_when_and_of_which_months_it_knows(stor
     assert store.watch().kept_from == after(days=-400)
 
 
+def test_a_first_accounting_under_a_clock_that_was_ahead_does_not_hide_what_came_after(store: SqlStore) -> None:
+    store.account(Accounting(), None, after(days=300))
+    store.account(Accounting(), after(days=300), NOW)
+    store.account(Accounting(), NOW, after(minutes=1))
+    assert store.watch() == Watch(since=NOW, until=after(minutes=1))
+
+
 def test_two_thousand_nodes_are_accounted_for_in_a_moment(store: SqlStore, figure: Callable[[str], None]) -> None:
     rows = tuple(usage(f"i-{n:04}", workload=f"ml/Job/{n}") for n in range(2_000))
     held = tuple(Holding(uid=f"u-{n}", instance=f"i-{n:04}", workload=f"ml/Job/{n}", gpus=8) for n in range(2_000))

@@ -63,7 +63,8 @@ def account(connection: Connection, accounting: Accounting, since: datetime | No
     _write(connection, _upsert(dialect, workload_lives), [_values(life) for life in accounting.lives])
     _hold(connection, accounting.holdings)
     mark(connection, ACCOUNTED, at)
-    if since is None:
+    began = marked(connection, ACCOUNTED_SINCE) if since is not None and at < since else since
+    if began is None or at < began:  # the first one, or the first one was under a clock that was ahead
         mark(connection, ACCOUNTED_SINCE, at)
     return True
 
