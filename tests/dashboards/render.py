@@ -62,8 +62,9 @@ def marks_of(dashboard: JSON, prometheus: Prometheus, span: Span) -> list[course
     for note in dashboard["annotations"]["list"]:
         if not note["enable"]:
             continue
-        step = span.step({})
-        target = {"expr": note["expr"], "instant": False, "legendFormat": note["titleFormat"], "refId": "A"}
+        step = span.step({"interval": "1m"})  # as its `step` says; its window shrinks with it
+        expr = note["expr"].replace("[120s]", f"[{2 * step * 1000:.0f}ms]")
+        target = {"expr": expr, "instant": False, "legendFormat": note["titleFormat"], "refId": "A"}
         for series in prometheus.course(target, span, step):
             for start, end in _runs(series, step):
                 found.append(courses.Mark(start=start, end=end, colour=note["iconColor"], title=series.name))

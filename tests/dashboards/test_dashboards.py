@@ -159,6 +159,14 @@ def test_rates_are_over_an_interval_that_fits_the_scrape(panel: JSON) -> None:
             assert set(windows) <= {"$__rate_interval", "1h"}
 
 
+@every_dashboard
+def test_annotations_do_not_rely_on_intervals_that_grafana_reckons_wrong_there(dashboard: JSON) -> None:
+    notes = dashboard["annotations"]["list"]
+    assert {n["step"] for n in notes} == {"60s"}
+    assert not [n for n in notes if "$__" in n["expr"]]
+    assert all("[120s]" in n["expr"] for n in notes if "changes(" in n["expr"])
+
+
 @every_panel
 def test_a_counter_is_never_shown_as_it_is_but_in_a_table_of_totals(panel: JSON) -> None:
     if panel["type"] != "table":

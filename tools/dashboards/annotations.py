@@ -1,12 +1,14 @@
 """What happened, drawn over every course: decisions, actions and alerts."""
 
-from tools.dashboards.model import Annotation
+from tools.dashboards.model import STEP_SECONDS, Annotation
 from tools.dashboards.promql import POOL, of, told
 
 
 def _changes(counter: str, by: str, **equal: str) -> str:
-    # Not increase(): it extrapolates, and a marker is drawn from 1 on only.
-    return told(f"sum by ({by}) (changes({of(counter, POOL, **equal)}[$__rate_interval])) > 0")
+    # Not increase(): it extrapolates, and a marker is drawn from 1 on only. The window is fixed, because several
+    # versions of Grafana reckon their own intervals wrong in annotations (grafana/grafana#82636, #83058). It is twice
+    # the step, so that two scrapes fall into it also where they are a minute apart.
+    return told(f"sum by ({by}) (changes({of(counter, POOL, **equal)}[{2 * STEP_SECONDS}s])) > 0")
 
 
 GROWTH = Annotation(

@@ -10,6 +10,7 @@ JSON = dict[str, Any]
 
 SCHEMA = 39  # Grafana 10.4 and 11 write it; later ones migrate it when they load it
 COLUMNS = 24
+STEP_SECONDS = 60  # of annotations
 TAG = "gpu-autoscaler"
 
 
@@ -109,7 +110,7 @@ class Annotation:
             "enable": self.shown,
             "hide": False,
             "expr": self.expr,
-            "step": "60s",
+            "step": f"{STEP_SECONDS}s",
             "iconColor": self.colour,
             "titleFormat": self.title,
             "textFormat": self.text,
