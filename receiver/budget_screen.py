@@ -1,7 +1,7 @@
 """What `gpu-autoscaler budget` prints: documents of the HTTP API as lines."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from receiver.core.words import span
@@ -71,7 +71,8 @@ def _notes(scope: Mapping[str, Any]) -> Iterator[str]:
 def _kept_out(places: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Where the budget hold keeps new GPU work out now."""
     for kept in places:
-        yield f"new GPU work is kept out of {kept.get('place')} since {kept.get('since')}"
+        since = datetime.fromisoformat(str(kept.get("since"))).astimezone(UTC)
+        yield f"new GPU work is kept out of {kept.get('place')} since {since:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _usd(amount: Any) -> str:

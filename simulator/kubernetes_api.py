@@ -9,6 +9,7 @@ from flask import Blueprint, Response, abort, jsonify, request
 
 from receiver.replay.world import Pdb, Refused, World
 from simulator.kubernetes_events import CORE_API, NEW_API, core_json, find, in_words_of
+from simulator.kubernetes_holding import add_holding
 from simulator.kubernetes_objects import list_json, node_json, pod_json, stamp, status_json, uid_of
 from simulator.kubernetes_owners import add_owners
 from simulator.kubernetes_rights import authorize, need
@@ -43,6 +44,7 @@ def kubernetes_face(live: Live) -> Blueprint:
     _add_custom(face, live)
     add_writes(face, live)
     add_owners(face, live)
+    add_holding(face, live, answer_list)
     return face
 
 

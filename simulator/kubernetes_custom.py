@@ -10,12 +10,13 @@ from simulator.reading import Unreadable
 JSON = dict[str, Any]
 PLURALS: Mapping[tuple[str, str], str] = {
     ("kueue.x-k8s.io", "Workload"): "workloads",
+    ("kueue.x-k8s.io", "ClusterQueue"): "clusterqueues",
     ("scheduling.volcano.sh", "PodGroup"): "podgroups",
     ("scheduling.volcano.sh", "Queue"): "queues",
     ("batch.volcano.sh", "Job"): "jobs",
     ("scheduling.x-k8s.io", "PodGroup"): "podgroups",
 }
-CLUSTER_WIDE = frozenset({"queues"})
+CLUSTER_WIDE = frozenset({"queues", "clusterqueues"})
 
 
 class CustomResources:
@@ -24,6 +25,7 @@ class CustomResources:
     def __init__(self) -> None:
         self._versions: dict[str, str] = {}
         self._objects: dict[tuple[str, str], dict[tuple[str, str], JSON]] = {}
+        self._changes = 0
 
     def install(self, api: str) -> None:
         """Serve the kinds of *api* (``kueue.x-k8s.io/v1beta2``). Raises Unreadable for a group without any."""
@@ -46,7 +48,19 @@ class CustomResources:
             metadata = {"uid": uid_of(group, kind, namespace, name), "creationTimestamp": stamp(now)}
             metadata |= {"namespace": namespace} if namespace else {}
             found = self._objects.setdefault((group, plural), {})
-            found[namespace, name] = {**manifest, "metadata": {**metadata, **manifest["metadata"]}}
+            metadata = {**metadata, **manifest["metadata"], "resourceVersion": self._next_version()}
+            found[namespace, name] = {**manifest, "metadata": metadata}
+
+    def replace(self, group: str, plural: str, after: JSON) -> JSON:
+        """Bring in what a patch left of a cluster-wide object, as a new version of it."""
+        metadata = {**after["metadata"], "resourceVersion": self._next_version()}
+        kept = {**after, "metadata": metadata}
+        self._objects[group, plural]["", metadata["name"]] = kept
+        return kept
+
+    def _next_version(self) -> str:
+        self._changes += 1
+        return str(self._changes)
 
     def clear(self) -> None:
         """Uninstall everything."""

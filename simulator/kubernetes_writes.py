@@ -26,10 +26,11 @@ def add_writes(face: Blueprint, live: Live) -> None:
 
     @face.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
     def review_access() -> tuple[JSON, int]:
-        return review(live, _body()), 201
+        return review(live, body_of()), 201
 
 
-def _body() -> Mapping[str, Any]:
+def body_of() -> Mapping[str, Any]:
+    """Return the request's JSON object. Raises Refused (400)."""
     given = request.get_json(force=True, silent=True)
     if not isinstance(given, Mapping):
         raise Refused("BadRequest", 400, "the body of the request is no JSON object")
@@ -73,7 +74,7 @@ def _add_nodes(face: Blueprint, live: Live) -> None:
     @face.put("/api/v1/nodes/<name>")
     def replace_node(name: str) -> JSON:
         need(live, "update", "nodes")
-        after = dict(_body())
+        after = dict(body_of())
         with live.moved() as world:
             if name not in world.nodes:
                 raise Refused("NotFound", 404, f'nodes "{name}" not found')
@@ -119,8 +120,9 @@ def _add_pods(face: Blueprint, live: Live) -> None:
     @face.post("/api/v1/namespaces/<namespace>/pods")
     def create_pod(namespace: str) -> tuple[JSON, int]:
         need(live, "create", "pods")
-        spec = pod_spec(_body(), namespace)
+        spec = pod_spec(body_of(), namespace)
         with live.moved() as world:
+            live.quotas.admit(spec, world.pods.values())
             return pod_json(world.add_pod(spec)), 201
 
     @face.patch("/api/v1/namespaces/<namespace>/pods/<name>")
@@ -181,7 +183,7 @@ def _add_evictions(face: Blueprint, live: Live) -> None:
     @face.post("/api/v1/namespaces/<namespace>/pods/<name>/eviction")
     def evict(namespace: str, name: str) -> tuple[Response, int]:
         need(live, "create", "pods/eviction")
-        options = _body().get("deleteOptions") or {}
+        options = body_of().get("deleteOptions") or {}
         with live.moved() as world:
             _check_preconditions(_pod(live, namespace, name), options)
             if _dry() or "All" in (options.get("dryRun") or ()):
@@ -203,7 +205,7 @@ def _add_events(face: Blueprint, live: Live) -> None:
     def create(namespace: str, api: str) -> tuple[JSON, int]:
         need(live, "create", "events")
         with live.moved():
-            return in_words_of(api, post(live, namespace, api, _body())), 201
+            return in_words_of(api, post(live, namespace, api, body_of())), 201
 
     @face.post("/api/v1/namespaces/<namespace>/events")
     def create_core_event(namespace: str) -> tuple[JSON, int]:

@@ -11,6 +11,7 @@ from receiver.replay.world import Job, PodSpec, Refused, World, WorldNode, World
 from simulator.clocks import Clock, ManualClock
 from simulator.config import Config
 from simulator.kubernetes_custom import CustomResources
+from simulator.kubernetes_quotas import Quotas
 from simulator.manifests import pod_spec
 from simulator.reading import Unreadable, duration, read
 
@@ -37,6 +38,7 @@ class Live:
         self.readings: dict[tuple[str, int], dict[str, float | None]] = {}  # DCGM's fields by node and GPU
         self.denied: set[str] = set(config.kubernetes.denied)
         self.custom = CustomResources()
+        self.quotas = Quotas()
         self.expired: Literal["event", "status"] = config.kubernetes.expired
         self._told = 0
         self._job_ids: set[str] = set()

@@ -39,6 +39,13 @@ def test_without_a_step_nothing_is_made_up(url: str, store: FakeStore) -> None:
     assert budget(url, "show").stdout == "no step has finished yet\n"
 
 
+def test_where_new_work_is_kept_out_is_shown_with_since_when(url: str, store: FakeStore) -> None:
+    kept = [{"place": "ClusterQueue gpus", "since": "2026-03-14T15:00:00+00:00"}]
+    store.picture = (a_picture(kept_out=kept), NOW)
+    line = "new GPU work is kept out of ClusterQueue gpus since 2026-03-14 15:00:00 UTC"
+    assert line in budget(url, "show").stdout.splitlines()
+
+
 def test_a_budget_is_set_and_reset(url: str, store: FakeStore) -> None:
     done = budget(url, "set", "750.50", "--team", "research", "--who", "ada", "--why", "a deadline")
     assert done.stdout == "budget of the team research: USD 750.50 in 2026-03; by ada: a deadline\n"

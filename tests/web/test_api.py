@@ -193,6 +193,11 @@ def test_the_budget_tells_every_scope_with_its_forecast_and_who_set_it() -> None
     assert (team["scope"], team["name"], team["stage"], team["set_by"]["who"]) == ("team", "research", "hold", "ada")
 
 
+def test_the_budget_tells_where_new_work_is_kept_out_and_since_when() -> None:
+    kept = [{"place": "ml", "since": "2026-03-14T15:00:00+00:00"}]
+    assert get("/budget", FakeStore(picture=(a_picture(kept_out=kept), NOW)))["kept_out"] == kept
+
+
 def test_the_charges_tell_each_difference_with_its_cause() -> None:
     charges = get("/charges")
     assert (charges["month"], charges["account_usd"], charges["differences_total"]) == ("2026-03", "1301.22", 1)
