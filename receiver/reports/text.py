@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
+from itertools import zip_longest
 from typing import Any
 
 from receiver.core.words import some, span
@@ -205,12 +206,13 @@ def _savings(report: Row) -> Iterator[str]:
 
 
 def _days(report: Row) -> Iterator[str]:
-    said = [f"{day['day']} {usd(day['usd']):>11} idle {usd(day['idle_usd']):>10}" for day in report["days"]]
+    said = [f"{day['day']} {usd(day['usd']):>13} {usd(day['idle_usd']):>12}" for day in report["days"]]
     if said:
         yield ""
-        yield "By day"
-    for number in range(0, len(said), 2):
-        yield "  " + "    ".join(said[number : number + 2])
+        yield "    ".join([f"{'DAY':<10} {'COST':>13} {'IDLE':>12}"] * min(len(said), 2))
+    half = -(-len(said) // 2)
+    for left, right in zip_longest(said[:half], said[half:], fillvalue=""):
+        yield f"{left}    {right}".rstrip()
 
 
 def _right_sizing(report: Row) -> Iterator[str]:
@@ -230,9 +232,9 @@ def _right_sizing(report: Row) -> Iterator[str]:
 
 def evidence(size: Row) -> str:
     """The peaks that a proposal was made from, and over how many hours they were seen."""
-    used = f", {size['gpus_used']} of {size['gpus']} GPUs in use at most" if size["gpus"] is not None else ""
+    used = f", {size['gpus_used']} of {size['gpus']} GPUs in use" if size["gpus"] is not None else ""
     memory, engine = percent(size["peak_memory"]), percent(size["peak_engine"])
-    return f"at most memory {memory}, engine {engine}{used}; seen for {hours(size['hours'])} h"
+    return f"peaks: memory {memory}, engine {engine}{used}; seen for {hours(size['hours'])} h"
 
 
 def _offer(offer: Row) -> str:
