@@ -3,7 +3,7 @@
     python -m tests.dashboards.scenario --out DIR [--minutes 6]
 
 Simulator, Prometheus, Alertmanager and the autoscaler are those of `make demo`, and so is what is shortened: a paid
-hour is a minute, everything is scraped and evaluated every second. Beside that, an hour in the rules about idle GPUs
+hour is a minute, everything is scraped and evaluated every second. Beside that, an hour in the rule about idle GPUs
 is a minute here too, or the scenario would take one. All data comes from what simulator and autoscaler expose.
 """
 
@@ -29,14 +29,14 @@ from tests.dashboards.render import render
 SCRAPE = 1.0
 L40S, MIG, H100, H200 = (f"5f3c0000-0000-4000-8000-0000000000b{n}" for n in range(1, 5))
 ALL_DAY = [{"start_time": "00:00", "end_time": "24:00"}]
-# What the idle rules wait for: an hour of samples every 30 s becomes a minute of samples every second.
+# What the rule waits for: an hour of samples every 30 s becomes a minute of samples every second.
 SHORTENED = (
     ("[1h:30s]", "[1m:1s]"),
     ("[1h]", "[1m]"),
     (">= 114", ">= 50"),
     (">= 3600", ">= 60"),
 )
-IDLE_RULES = ("gpu_allocated_idle", "gpu_idle_usd")
+IDLE_RULE = "namespace_pod:gpu_allocated_idle:sum"
 
 POOLS = (
     PoolPlan(
@@ -121,7 +121,7 @@ def _stamp(at: float) -> str:
 
 
 def prepare(stack: Stack) -> None:
-    """Let Prometheus scrape Kueue's metrics as well, and shorten the rules about idle GPUs."""
+    """Let Prometheus scrape Kueue's metrics as well, and shorten the rule about idle GPUs."""
     path = stack.places.config("prometheus")
     config = yaml.safe_load(path.read_text())
     target = {"static_configs": [{"targets": [stack.places.address("simulator")]}]}
@@ -130,10 +130,18 @@ def prepare(stack: Stack) -> None:
     for file in (stack.places.folder / "rules").glob("*.rules.yaml"):
         content = yaml.safe_load(file.read_text())
         for rule in (rule for group in content["groups"] for rule in group["rules"]):
-            if any(name in rule.get("record", "") for name in IDLE_RULES):
-                for before, after in SHORTENED:
-                    rule["expr"] = rule["expr"].replace(before, after)
+            if rule.get("record") == IDLE_RULE:
+                rule["expr"] = shortened(rule["expr"])
         file.write_text(yaml.safe_dump(content, sort_keys=False, width=1000))
+
+
+def shortened(expr: str) -> str:
+    """Return the rule with a minute instead of an hour. Raises ValueError when the rule has become another."""
+    for before, after in SHORTENED:
+        if before not in expr:
+            raise ValueError(f"{IDLE_RULE} no longer has {before!r}")
+        expr = expr.replace(before, after)
+    return expr
 
 
 def knows_names(stack: Stack) -> bool:
