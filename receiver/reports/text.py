@@ -2,11 +2,12 @@
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from itertools import zip_longest
 from typing import Any
 
 from receiver.core.words import some, span
+from receiver.reports.figures import count, decimal, fine_usd, hours, moment, percent, shorter, usd
 
 WIDTH = 80
 NAME = 30  # columns for names; longer ones lose their middle
@@ -46,7 +47,7 @@ def _money(report: Row) -> Iterator[str]:
     yield _fact("budget", _budget(report))
     for name, words in PAID_FOR:
         amount = report["paid_for"][name]
-        if amount["gpu_hours"] or _decimal(amount["usd"]):
+        if amount["gpu_hours"] or decimal(amount["usd"]):
             yield _fact("  " + name, f"{usd(amount['usd']):>12}  {hours(amount['gpu_hours']):>9} h  {words}")
     if report["team"] is not None:
         nobodys = report["nobodys"]
@@ -120,7 +121,7 @@ def _budgets(report: Row) -> Iterator[str]:
 def foreseen(line: Row) -> Any:
     """The higher of a budget's two forecasts, None where there is none."""
     known = [line[key] for key in ("forecast_burn_usd", "forecast_trend_usd") if line[key] is not None]
-    return max(known, key=lambda amount: _decimal(amount) or Decimal(0), default=None)
+    return max(known, key=lambda amount: decimal(amount) or Decimal(0), default=None)
 
 
 def standstill(each: Row) -> str:
@@ -277,50 +278,3 @@ def _folded(line: str) -> Iterator[str]:
     yield from textwrap.wrap(
         line, WIDTH, subsequent_indent=" " * indent, drop_whitespace=True, replace_whitespace=False
     )
-
-
-def shorter(name: str, width: int) -> str:
-    """*name* in *width* columns; what is too long loses its middle, where workloads of one owner are alike."""
-    if len(name) <= width:
-        return name
-    head = (width - 1) // 2
-    return f"{name[:head]}\N{HORIZONTAL ELLIPSIS}{name[len(name) - (width - 1 - head) :]}"
-
-
-def moment(stated: str) -> str:
-    """A moment of the document as people read it, to the minute."""
-    return f"{stated[:16].replace('T', ' ')} UTC"
-
-
-def usd(amount: Any, otherwise: str = "unknown") -> str:
-    """USD with cents."""
-    found = _decimal(amount)
-    return otherwise if found is None else f"${found:,.2f}"
-
-
-def fine_usd(amount: Any) -> str:
-    """USD with cents, or with four digits where cents would hide it."""
-    found = _decimal(amount)
-    return "unknown" if found is None else f"${found:,.2f}" if found >= 1 else f"${found:.4f}"
-
-
-def hours(number: float) -> str:
-    """GPU-hours to a tenth."""
-    return f"{number:,.1f}"
-
-
-def count(number: float) -> str:
-    """A count as people write it; below a thousand with its fraction."""
-    return f"{number:,.0f}" if number >= 1000 else f"{number:g}"
-
-
-def percent(ratio: float | None) -> str:
-    """A ratio as whole percent."""
-    return "unknown" if ratio is None else f"{ratio * 100:.0f} %"
-
-
-def _decimal(amount: Any) -> Decimal | None:
-    try:
-        return None if amount is None else Decimal(str(amount))
-    except InvalidOperation:
-        return None

@@ -18,7 +18,7 @@ from receiver.core.report.in_use import InUse
 from receiver.core.report.report import report
 from receiver.core.report.standstills import Spoke
 from receiver.core.words import span
-from receiver.reports import text
+from receiver.reports import figures, text
 from receiver.reports.table import as_csv
 from receiver.reports.text import as_text
 from receiver.web.documents import plain
@@ -56,8 +56,8 @@ def document(team: str | None, under_way: bool) -> dict[str, Any]:
 def parts(report: Mapping[str, Any], name: str, *keys: str) -> Iterator[str]:
     """The amounts and names of the rows of *name*."""
     for row in report[name]:
-        yield from (text.usd(row[key]) for key in keys if row[key] is not None)
-        yield text.shorter(row["name"], text.NAME)
+        yield from (figures.usd(row[key]) for key in keys if row[key] is not None)
+        yield figures.shorter(row["name"], text.NAME)
 
 
 def facts(report: Mapping[str, Any]) -> Iterator[str]:
@@ -68,80 +68,80 @@ def facts(report: Mapping[str, Any]) -> Iterator[str]:
     yield from of_right_sizing(report)
     yield from of_capacity(report)
     for day in report["days"]:
-        yield from (day["day"], text.usd(day["usd"]), text.usd(day["idle_usd"]))
+        yield from (day["day"], figures.usd(day["usd"]), figures.usd(day["idle_usd"]))
 
 
 def of_money(report: Mapping[str, Any]) -> Iterator[str]:
     yield from (
         report["month"],
-        text.usd(report["usd"]),
-        text.hours(report["gpu_hours"]),
-        text.usd(report["idle"]["usd"]),
+        figures.usd(report["usd"]),
+        figures.hours(report["gpu_hours"]),
+        figures.usd(report["idle"]["usd"]),
     )
-    yield from (text.moment(report["finalised"]), text.moment(report["began"]), *report["unpriced"])
+    yield from (figures.moment(report["finalised"]), figures.moment(report["began"]), *report["unpriced"])
     for name, amount in report["paid_for"].items():
         if float(amount["usd"]):
-            yield from (name, text.usd(amount["usd"]), text.hours(amount["gpu_hours"]))
+            yield from (name, figures.usd(amount["usd"]), figures.hours(amount["gpu_hours"]))
     for ratio in ("efficiency", "efficiency_target", "memory_waste", "utilization", "measured"):
-        yield text.percent(report[ratio])
+        yield figures.percent(report[ratio])
     yield from parts(report, "kinds", "usd", "idle_usd")
     yield from parts(report, "consumers", "usd", "idle_usd")
     if report["team"] is None:
         yield from parts(report, "teams", "usd", "idle_usd")
-        yield text.usd(report["unlabelled"]["usd"])
+        yield figures.usd(report["unlabelled"]["usd"])
     else:
-        yield text.usd(report["nobodys"]["usd"])
+        yield figures.usd(report["nobodys"]["usd"])
 
 
 def of_budgets(report: Mapping[str, Any]) -> Iterator[str]:
     for line in report["budgets"]:
-        yield from (text.usd(line[key]) for key in ("monthly_usd", "spent_usd", "left_usd"))
-        yield from (line["stage"], text.percent(line["ratio"]))
+        yield from (figures.usd(line[key]) for key in ("monthly_usd", "spent_usd", "left_usd"))
+        yield from (line["stage"], figures.percent(line["ratio"]))
         if text.foreseen(line) is not None:
-            yield text.usd(text.foreseen(line))
+            yield figures.usd(text.foreseen(line))
     for each in report["standstills"]:
-        yield from (text.moment(each["from"]), each["pool"], each["why"].split()[-1])
+        yield from (figures.moment(each["from"]), each["pool"], each["why"].split()[-1])
 
 
 def of_work(report: Mapping[str, Any]) -> Iterator[str]:
     yield str(report["jobs"]["seen"])
     yield from (span(report["waits"][key]) for key in ("p50", "p95", "longest"))
-    yield from (text.usd(report["per_workload_usd"]), text.usd(report["per_completed_usd"]))
+    yield from (figures.usd(report["per_workload_usd"]), figures.usd(report["per_completed_usd"]))
     for unit in report["units"]:
-        yield from (unit["name"], unit["why_not"] if unit["usd_per"] is None else text.fine_usd(unit["usd_per"]))
+        yield from (unit["name"], unit["why_not"] if unit["usd_per"] is None else figures.fine_usd(unit["usd_per"]))
 
 
 def of_right_sizing(report: Mapping[str, Any]) -> Iterator[str]:
-    yield text.usd(report["right_sizes_usd"])
+    yield figures.usd(report["right_sizes_usd"])
     for size in report["right_sizes"]:
-        yield from (text.shorter(size["workload"], 44), size["to"], text.usd(size["saves_usd"]))
+        yield from (figures.shorter(size["workload"], 44), size["to"], figures.usd(size["saves_usd"]))
         yield from (
-            text.percent(size["peak_memory"]),
-            text.percent(size["peak_engine"]),
-            f"{text.hours(size['hours'])} h",
+            figures.percent(size["peak_memory"]),
+            figures.percent(size["peak_engine"]),
+            f"{figures.hours(size['hours'])} h",
         )
         if size["gpus"] is not None:
             yield f"{size['gpus_used']} of {size['gpus']}"
     for peaks in report["tight"]:
-        yield from (text.shorter(peaks["workload"], 36), text.percent(peaks["peak_memory"]))
+        yield from (figures.shorter(peaks["workload"], 36), figures.percent(peaks["peak_memory"]))
 
 
 def of_capacity(report: Mapping[str, Any]) -> Iterator[str]:
     for base in report["baselines"]:
-        yield from (base["size"], f"{text.hours(base['any_hours'])} h")
+        yield from (base["size"], f"{figures.hours(base['any_hours'])} h")
     for offer in report["commitments"]:
-        yield from (offer["size"], f"{text.usd(offer['usd_per_hour'])}/h")
+        yield from (offer["size"], f"{figures.usd(offer['usd_per_hour'])}/h")
         if offer["recommended"]:
-            yield text.usd(offer["saves_usd"])
+            yield figures.usd(offer["saves_usd"])
     if report["always_on"] is not None:
         compared = report["always_on"]
         yield from (
-            text.usd(compared["saved_usd"]),
-            text.usd(compared["usd"]),
+            figures.usd(compared["saved_usd"]),
+            figures.usd(compared["usd"]),
             *compared["peaks"],
             *compared["left_out"],
         )
-        yield from (text.moment(since) for since in compared["since"].values())
+        yield from (figures.moment(since) for since in compared["since"].values())
 
 
 def squeezed(said: str) -> str:
