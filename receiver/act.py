@@ -26,6 +26,7 @@ DRAIN_WITHIN = timedelta(minutes=15)
 MUST_GO_WITHIN = timedelta(minutes=15)
 POLL_DELETED = timedelta(seconds=5)
 FINISHED = (VictimStage.GONE, VictimStage.SPARED)
+EMPTIED = (Because.CONSOLIDATED, Because.EVICTED)  # their pods go before they do
 
 
 class WriterLostError(Exception):
@@ -229,7 +230,7 @@ def _retire_one(
         # knows before its cordon is noted.
         ours = victim.stage is VictimStage.CORDONED or victim.because is Because.STUCK
         return replace(victim, stage=VictimStage.DELETED if ours else VictimStage.SPARED, since=now)
-    if not wanted or (node.busy and victim.because is not Because.CONSOLIDATED):
+    if not wanted or (node.busy and victim.because not in EMPTIED):
         return _spare(victim, node, action, hands, now)
     if victim.stage is VictimStage.CORDONED and node.cordoned_by is not CordonedBy.US:
         raise _RefusedError(f"somebody made {node.name} schedulable again")
@@ -243,8 +244,7 @@ def _retire_one(
         did = _made(cluster.cordon(node.name, action.id))
         stage = VictimStage.SPARED if did is Did.DIFFERS else VictimStage.CORDONED
         return replace(victim, stage=stage, since=now)
-    moves = victim.because is Because.CONSOLIDATED
-    if not moves and cluster.gpu_pods_on(node.name):
+    if victim.because not in EMPTIED and cluster.gpu_pods_on(node.name):
         return _spare(victim, node, action, hands, now)
     if node.ready:  # the pods of a node that does not answer cannot leave it
         drained = _drain(victim, node, action, hands, now)
@@ -258,6 +258,8 @@ def _drain(victim: Victim, node: Node, action: Action, hands: Hands, now: dateti
     """Drain *node*; one that cannot be emptied in time is spared: pods may come back as fast as they are evicted."""
     assert hands.cluster is not None
     try:
+        if victim.because is Because.EVICTED:
+            return hands.cluster.drain(node.name, evicting=True)
         return hands.cluster.drain(node.name, consenting=victim.because is Because.CONSOLIDATED)
     except TryLater as error:
         if now - (victim.since or now) <= DRAIN_WITHIN:

@@ -23,7 +23,7 @@ def tell_who_waits(decision: Decision, work: Work) -> None:
     wanted = work.assignment.pools[decision.pool]
     asking = [p for w in wanted.asking if w.key not in wanted.refused for p in w.pods]
     said = tell.scale_up_event(decision, work.policy, work.facts.pool(decision.pool).ready_in)
-    _announce(work.hands, asking[:EVENTS_PER_ACTION], "TriggeredScaleUp", said)
+    announce(work.hands, asking[:EVENTS_PER_ACTION], "TriggeredScaleUp", said)
 
 
 def tell_the_rest(work: Work) -> None:
@@ -33,17 +33,17 @@ def tell_the_rest(work: Work) -> None:
     for group in tell.misfit_groups(assignment.misfits):
         if work.store.say(tell.misfit(group), work.now):
             pods = [p for found in group for p in found.workload.pods][:room]
-            _announce(work.hands, pods, "NotTriggerScaleUp", group[0].detail)
+            announce(work.hands, pods, "NotTriggerScaleUp", group[0].detail)
             room -= len(pods)
     newly_held, refused = _newly_held(work), _refused_before(work)
     for decision in newly_held:
         asking = assignment.pools[decision.pool].asking
         pods = [p for w in asking if refused is None or w.key not in refused for p in w.pods][:room]
-        _announce(work.hands, pods, "NotTriggerScaleUp", tell.held_event(decision, policy))
+        announce(work.hands, pods, "NotTriggerScaleUp", tell.held_event(decision, policy))
         room -= len(pods)
     for workload, said in _newly_refused(work, refused, {d.pool for d in newly_held}):
         pods = list(workload.pods)[:room]
-        _announce(work.hands, pods, "NotTriggerScaleUp", said)
+        announce(work.hands, pods, "NotTriggerScaleUp", said)
         room -= len(pods)
     told, closes = work.store.told, work.mode == "act" and work.hands.cluster is not None
     reopened = closing_notices.when_reopened(told(closing_notices.TOPIC))
@@ -56,7 +56,7 @@ def tell_the_rest(work: Work) -> None:
         work.store.say(notice, work.now)
     for notice, ignored in keep_until.ignored(facts.pools, policy.keep_until, work.now).items():
         if work.store.say(notice, work.now):
-            _announce(work.hands, ignored[:EVENTS_PER_ACTION], "KeepUntilIgnored", notice.body)
+            announce(work.hands, ignored[:EVENTS_PER_ACTION], "KeepUntilIgnored", notice.body)
 
 
 def _newly_held(work: Work) -> Sequence[Decision]:
@@ -96,7 +96,7 @@ def _newly_refused(work: Work, known: Collection[str] | None, told: Collection[s
                 yield workload, tell.refused_event(pool, wanted.refused[workload.key], work.policy)
 
 
-def _announce(hands: Hands, pods: Sequence[Pod], reason: str, message: str) -> None:
+def announce(hands: Hands, pods: Sequence[Pod], reason: str, message: str) -> None:
     """Leave an Event on each of *pods*; ones that cannot be written must neither fail nor hold up the step."""
     if hands.cluster is None:
         return

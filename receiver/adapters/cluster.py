@@ -1,7 +1,7 @@
 """Kubernetes behind the port `Cluster`.
 
-Promises never to evict a pod that holds a GPU unless its owner consented, and never to delete anything but by
-eviction, and a ResourceQuota of our own.
+Promises never to evict a pod that holds a GPU unless its owner consented, or a window's grace is over and it yields,
+and never to delete anything but by eviction, and a ResourceQuota of our own.
 """
 
 import uuid
@@ -28,6 +28,8 @@ from receiver.adapters.queues import Queues
 from receiver.adapters.remarks import Remarks
 from receiver.adapters.sessions import quick_retry, user_agent
 from receiver.clock import SystemClock
+from receiver.core.consolidate import consents
+from receiver.core.graces import yields
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import Taint
 from receiver.core.usage import Ended
@@ -183,9 +185,10 @@ class KubernetesCluster(HoldingMeans):
         """Put *labels* and *taints* on *node*; see `receiver.adapters.node_marks`."""
         return self._marks.dress(node, labels, taints)
 
-    def drain(self, node: str, *, consenting: bool = False) -> Receipt:
+    def drain(self, node: str, *, consenting: bool = False, evicting: bool = False) -> Receipt:
         """Evict what may go from *node*; see `Cluster.drain`. Nothing is evicted while a pod speaks for the node."""
-        pods = [(fate(raw, consenting=consenting), raw) for raw in self._pods_on(node)]
+        agreed = yields if evicting else consents if consenting else None
+        pods = [(fate(raw, agreed), raw) for raw in self._pods_on(node)]
         speaking = sorted(f"{key_of(raw)} {what}" for what, raw in pods if what in SPEAKING)
         if speaking:
             return Receipt(did=Did.DIFFERS, sentence=f"node {node} stays: {', '.join(speaking)}")

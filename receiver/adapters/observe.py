@@ -64,9 +64,10 @@ class ObservedCluster:
         """Say what would be opened to new work."""
         return _would(f"open node {node} to new work again if we closed it")
 
-    def drain(self, node: str, *, consenting: bool = False) -> Receipt:
+    def drain(self, node: str, *, consenting: bool = False, evicting: bool = False) -> Receipt:
         """Say what would be drained."""
-        return _would(f"evict from node {node} what may go" + (", GPU pods that consented too" if consenting else ""))
+        too = ", GPU pods too" if evicting else ", GPU pods that consented too" if consenting else ""
+        return _would(f"evict from node {node} what may go{too}")
 
     def dress(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
         """Say which labels and taints would be put on *node*."""

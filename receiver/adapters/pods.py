@@ -10,7 +10,6 @@ from receiver.adapters.nodes import entries, gpus, key_of, section, words
 from receiver.adapters.timestamps import moment
 from receiver.config.fields import longer_than_zero
 from receiver.config.mistakes import Wrong
-from receiver.core.consolidate import consents
 from receiver.core.pods import Pod, PodPhase, Preference, Requirement, Toleration
 from receiver.ports import (
     GANG_SIZE_ANNOTATION,
@@ -150,17 +149,17 @@ def gpu_requests(spec: Mapping[str, Any]) -> dict[str, int]:
     return _held(spec, devices) if spec.get("nodeName") else _gpus_of(devices)
 
 
-def fate(raw: Mapping[str, Any], *, consenting: bool = False) -> Fate:
-    """Return what draining its node means for the pod in *raw*; *consenting* lets GPU pods go whose owner agreed."""
+def fate(raw: Mapping[str, Any], agreed: Callable[[Pod], bool] | None = None) -> Fate:
+    """Return what draining its node means for the pod in *raw*; *agreed* says which GPU pods may go (None: none)."""
     metadata = section(raw, "metadata")
     annotations = words(metadata, "annotations")
     daemon = controller_of(metadata).startswith("DaemonSet/")
     if terminated(raw):
         return Fate.STAYS
     if gpu_requests(section(raw, "spec")):
-        if daemon and not consenting:
+        if daemon and agreed is None:
             return Fate.STAYS
-        if not (consenting and _consents(raw)):
+        if agreed is None or not _agrees(raw, agreed):
             return Fate.HOLDS_GPU
     elif daemon or MIRROR_ANNOTATION in annotations:
         return Fate.STAYS
@@ -188,9 +187,9 @@ def _is_evictable(annotations: Mapping[str, str]) -> bool:
     return agreed and MIRROR_ANNOTATION not in annotations and not is_protected(annotations)
 
 
-def _consents(raw: Mapping[str, Any]) -> bool:
+def _agrees(raw: Mapping[str, Any], agreed: Callable[[Pod], bool]) -> bool:
     pod = pod_from(raw)
-    return pod is not None and consents(pod)
+    return pod is not None and MIRROR_ANNOTATION not in words(section(raw, "metadata"), "annotations") and agreed(pod)
 
 
 def _asked(raw: Mapping[str, Any]) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
+from receiver.config.eviction_checks import evictions
 from receiver.config.mistakes import Finding, Path, spell
 from receiver.config.model import BudgetSpec, Configuration, PoolSpec
 from receiver.config.overlap import may_overlap, never_opens
@@ -207,6 +208,7 @@ def _windows(pool: PoolSpec, here: Path) -> Iterator[Finding]:
                 over=((*path, "months"),),
             )
         yield from _window_bounds(pool, window, here, path)
+        yield from evictions(pool, window, here, path)
         for other_number, other in enumerate(pool.windows):
             if other_number != number and _cross(window, other) and may_overlap(window, other):
                 yield Finding(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-from receiver.config.fields import Text, Whole, Zone, text
+from receiver.config.fields import LongerThanZero, Text, Whole, Zone, text
 from receiver.config.mistakes import Wrong, did_you_mean
 from receiver.core.windows import Window
 
@@ -152,6 +152,7 @@ class WindowSpec(BaseModel):
     min_nodes: Whole | None = None
     max_nodes: Whole | None = None
     standby_nodes: Whole | None = None
+    evict_after: LongerThanZero | None = None
 
     def window(self) -> Window:
         """Return the core's value."""
@@ -166,4 +167,5 @@ class WindowSpec(BaseModel):
             min_nodes=self.min_nodes,
             max_nodes=self.max_nodes,
             standby_nodes=self.standby_nodes,
+            evict_after=self.evict_after,
         )

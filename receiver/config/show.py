@@ -11,6 +11,7 @@ from receiver.config.reports import ReportsSpec
 from receiver.config.schedule import MONTHS, WEEKDAYS, WindowSpec
 from receiver.config.settings import FileSettings
 from receiver.core.policy import QUEUE_WAIT, Pool
+from receiver.core.words import lasting
 
 
 def describe(settings: FileSettings) -> Iterator[str]:
@@ -94,7 +95,9 @@ def _when(window: WindowSpec) -> str:
 
 def _what(window: WindowSpec) -> str:
     named = (("at least", window.min_nodes), ("at most", window.max_nodes), ("standby", window.standby_nodes))
-    return ", ".join(f"{words} {number}" for words, number in named if number is not None)
+    said = [f"{words} {number}" for words, number in named if number is not None]
+    said += [f"evicts after {lasting(window.evict_after)}"] if window.evict_after is not None else []
+    return ", ".join(said)
 
 
 def _span(first: str, last: str) -> str:

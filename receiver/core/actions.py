@@ -40,7 +40,8 @@ class Reason:
 class Decision:
     """The size a pool should have at *at*, and every reason in order; the last reason's target is *target*.
 
-    *present* and *target* are node counts; *candidates* the instance ids that may go, soonest first;
+    *present* and *target* are node counts; *candidates* the instance ids that may go, soonest first, *evicted* those
+    of them whose pods are evicted because a window's grace is over;
     *reconsider_at* the first moment at which this answer can change unaided.
     """
 
@@ -50,6 +51,7 @@ class Decision:
     target: int
     reasons: tuple[Reason, ...]
     candidates: tuple[str, ...] = ()
+    evicted: tuple[str, ...] = ()
     evidence: Mapping[str, Any] = field(default_factory=dict)
     reconsider_at: datetime | None = None
 
@@ -99,6 +101,7 @@ class Because(StrEnum):
     IDLE = "idle"
     STUCK = "stuck"  # it never became usable, or broke, and nothing runs on it
     CONSOLIDATED = "consolidated"  # its pods consented to be moved, and fit elsewhere
+    EVICTED = "evicted"  # a window allows fewer nodes, and the grace that it gives running work is over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

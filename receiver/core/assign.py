@@ -28,6 +28,7 @@ from receiver.core.consolidate import may_not_return, movable
 from receiver.core.cost import unit_price
 from receiver.core.demand import missing_pods, take, why_nowhere, workloads
 from receiver.core.gangs import hold, place_gang, place_parts
+from receiver.core.graces import Grace
 from receiver.core.market import Market, Matching
 from receiver.core.model import Facts, Source, SourceState
 from receiver.core.overrides import Override
@@ -76,6 +77,7 @@ class Wanted:
     sources: Mapping[Source, SourceState] = field(default_factory=dict)
     deliveries: tuple[int, ...] = ()
     overrides: tuple[Override, ...] = ()
+    graces: tuple[Grace, ...] = ()  # of the open windows that evict
     spend_unknown: str = ""  # why nobody can tell yet what the month has cost
     removals_left: int | None = None  # set pool by pool in `decide_all`: None is no limit
 
@@ -292,6 +294,7 @@ def _wanted(tally: Tally, facts: Facts, budgets: Budgets, empties: frozenset[str
         sources=facts.sources,
         deliveries=facts.deliveries,
         overrides=tuple(o for o in facts.overrides if o.concerns(tally.pool.id) and facts.at < o.until),
+        graces=tally.graces,
         spend_unknown=facts.spend.unknown,
     )
 

@@ -5,12 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from receiver.core.actions import ActionKind, VictimStage
+from receiver.core.actions import ActionKind, Because, VictimStage
 from receiver.core.bounds import BoundsInForce, bounds_of
 from receiver.core.budget import Budgets, BudgetView, Key
 from receiver.core.closing import takes_work, why_closed
 from receiver.core.counts import undone_by_others
 from receiver.core.demand import IGNORED_NAMESPACES, take
+from receiver.core.graces import Grace, graces_of, most_after
 from receiver.core.model import ON_ITS_WAY, CordonedBy, Facts, Node, PoolState, SignalAction, Stage
 from receiver.core.pods import Workload
 from receiver.core.policy import Pool
@@ -77,6 +78,7 @@ class Tally:
     uncovered: dict[Key, BudgetView] = field(default_factory=dict)  # the budgets that refused a node
     waiting_gpus: int = 0
     free: int = 0  # GPUs in the bins that may be used
+    graces: tuple[Grace, ...] = ()
 
     def __post_init__(self) -> None:
         self.shelves = ([], [], [], [])
@@ -181,23 +183,27 @@ def open_tally(pool: Pool, facts: Facts, budgets: Budgets) -> Tally:
     undone = undone_by_others(state, facts.at, grows=True) is not None
     paused = state.silenced_by is not None or bounds.spoken.pause is not None
     held = unpriced or backing_off or halted or stuck or undone or paused
+    graces = graces_of(pool, bounds, facts.told_to_go, facts.at)
+    going = _deleted_victims(state)
+    if most_after(graces, facts.at) is not None:  # what is evicted there must not come back to it
+        going |= _evicted_victims(state)
     return Tally(
         pool=pool,
         state=state,
         bounds=bounds,
-        bins=list(_capacity(pool, state, facts, why_closed(budgets, pool.id))),
+        bins=list(_capacity(pool, state, going, facts, why_closed(budgets, pool.id))),
         room=0 if held else probes_left(state, facts.at),
+        graces=graces,
     )
 
 
-def _capacity(pool: Pool, state: PoolState, facts: Facts, closed: str | None) -> Iterable[Bin]:
+def _capacity(pool: Pool, state: PoolState, going: frozenset[str], facts: Facts, closed: str | None) -> Iterable[Bin]:
     """Room that exists or is on its way. Fullest usable nodes come first, then younger stages.
 
     A usable node counts even when the scheduler has not used it: if its free GPUs do not help, another
     node like it will not either, so buying stops there. A cordon of somebody else's takes a node out, and so does a
     budget that is at its stop: *closed* is what `why_closed` says of the pool.
     """
-    going = _deleted_victims(state)
     usable = [n for n in state.of(Stage.USABLE) if n.cordoned_by is not CordonedBy.SOMEONE and n.instance not in going]
     rooms = [(_room_on(n), n) for n in usable if takes_work(n, closed)]
     for free, node in sorted(rooms, key=lambda room: (sum(room[0].values()), room[1].name)):
@@ -222,6 +228,12 @@ def _deleted_victims(state: PoolState) -> frozenset[str]:
     if action is None or action.kind is not ActionKind.RETIRE:
         return frozenset()
     return frozenset(v.instance for v in action.victims if v.stage in (VictimStage.DELETED, VictimStage.GONE))
+
+
+def _evicted_victims(state: PoolState) -> frozenset[str]:
+    victims = state.open_action.victims if state.open_action else ()
+    begun = (VictimStage.CHOSEN, VictimStage.CORDONED)
+    return frozenset(v.instance for v in victims if v.because is Because.EVICTED and v.stage in begun)
 
 
 def _is_coming(node: Node, pool: Pool, facts: Facts) -> bool:

@@ -7,11 +7,13 @@ from typing import Any
 
 from receiver.core.actions import ActionKind, Decision, Reason, Verdict, VictimStage
 from receiver.core.assign import Assignment, Wanted, floor_gives_way
+from receiver.core.eviction import evicted, planned
 from receiver.core.guardrails import Case, apply
 from receiver.core.model import Facts, Node, PoolState, Signal, SignalAction, Source, Stage
 from receiver.core.moments import reconsider_at, removal_moment
 from receiver.core.policy import Policy
-from receiver.core.removal import is_dead, is_kept, removable, surplus, was_refused, why_kept
+from receiver.core.removal import is_dead, removable, surplus, why_kept
+from receiver.core.taking import is_kept, was_refused
 from receiver.core.words import some
 
 NOTED = (SignalAction.SCALE_UP, SignalAction.SCALE_DOWN, SignalAction.HOLD, SignalAction.FALLBACK)
@@ -23,21 +25,18 @@ def decide(state: PoolState, wanted: Wanted, signals: Sequence[Signal], policy: 
     Pending demand beats removal, because a missing GPU costs more than an idle one. With nothing wanted the
     answer is to hold. Raises KeyError when the policy does not name the pool.
     """
-    pool = policy.pool(state.pool)
-    if pool is None:
-        raise KeyError(state.pool)
-    mine = tuple(s for s in signals if s.pool in (None, pool.id))
-    case = Case(pool=pool, state=state, wanted=wanted, signals=mine, policy=policy, now=now)
-    reasons = [_note(s, state.required) for s in mine if s.action in NOTED]
+    case = _case(state, wanted, signals, policy, now)
+    reasons = [_note(s, state.required) for s in case.signals if s.action in NOTED]
     reasons += _spoken(case)
     due = removable(case)
+    over = [n for n in evicted(case, sum(is_dead(n) for n in due)) if n in due]
     case = replace(case, dead=sum(is_dead(n) for n in due), empty=sum(not n.busy for n in due))
-    sources = _sources_of_size(case, due)
+    sources = _sources_of_size(case, due, over)
     if case.dead and wanted.new_nodes and apply(sources[-1].target, case)[-1].target == state.required:
         # The dead nodes cannot go now: that must not keep work waiting for others.
         case = replace(case, dead=0, empty=case.empty - case.dead)
         due = tuple(n for n in due if not is_dead(n))
-        sources = _sources_of_size(case, due)
+        sources = _sources_of_size(case, due, over)
     reasons += sources
     target = sources[-1].target if sources else state.required
     if target == state.required and not sources:
@@ -45,15 +44,29 @@ def decide(state: PoolState, wanted: Wanted, signals: Sequence[Signal], policy: 
     reasons += apply(target, case)
     final = reasons[-1].target
     return Decision(
-        pool=pool.id,
+        pool=case.pool.id,
         at=now,
         present=state.required,
         target=final,
         reasons=tuple(reasons),
         candidates=tuple(n.instance for n in due),
+        evicted=tuple(n.instance for n in over if n.busy),
         evidence=_evidence(case),
         reconsider_at=reconsider_at(case),
     )
+
+
+def case_of(state: PoolState, wanted: Wanted, facts: Facts, policy: Policy) -> Case:
+    """Return what is known of the pool of *state*, as its decision sees it."""
+    return _case(state, wanted, facts.signals, policy, facts.at)
+
+
+def _case(state: PoolState, wanted: Wanted, signals: Sequence[Signal], policy: Policy, now: datetime) -> Case:
+    pool = policy.pool(state.pool)
+    if pool is None:
+        raise KeyError(state.pool)
+    mine = tuple(s for s in signals if s.pool in (None, pool.id))
+    return Case(pool=pool, state=state, wanted=wanted, signals=mine, policy=policy, now=now)
 
 
 def decide_all(facts: Facts, assignment: Assignment, policy: Policy) -> dict[str, Decision]:
@@ -102,6 +115,8 @@ def _spoken(case: Case) -> list[Reason]:
     kept = [n for n in case.state.of(Stage.USABLE) if not n.busy and is_kept(n, case)]
     if kept:
         said.append(("keep_until", "; ".join(f"{n.name} is kept{_until(n)}" for n in kept)))
+    if coming := planned(case):
+        said.append(("evict_after", coming))
     return [Reason(rule=rule, verdict=Verdict.NOTES, target=case.present, detail=detail) for rule, detail in said]
 
 
@@ -111,7 +126,7 @@ def _until(node: Node) -> str:
     return f" until {node.kept_until:%Y-%m-%d %H:%M} UTC{whose}"
 
 
-def _sources_of_size(case: Case, due: Sequence[Node]) -> list[Reason]:
+def _sources_of_size(case: Case, due: Sequence[Node], over: Sequence[Node]) -> list[Reason]:
     """The sources of a wanted size, growth before removal; each reason's target builds on the one before."""
     wanted, target = case.wanted, case.present
     found = [Reason(rule=h.rule, verdict=Verdict.NOTES, target=target, detail=h.detail) for h in wanted.held]
@@ -127,15 +142,15 @@ def _sources_of_size(case: Case, due: Sequence[Node]) -> list[Reason]:
             target += count
             found.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target, detail=detail))
     many = surplus(case)
-    # What grows beside the dead waits until they are gone: they are what it was bought for. At a budget's stop nothing
-    # is bought, and what waits cannot begin on what is idle.
-    goes_first = bool(case.dead or many or (wanted.stopped and due))
+    # What grows beside those that go waits until they are gone: the dead are what it was bought for. At a budget's stop
+    # nothing is bought, and what waits cannot begin on what is idle.
+    goes_first = bool(case.dead or many or over or (wanted.stopped and due))
     if goes_first:
         found = [replace(r, verdict=Verdict.NOTES, target=case.present) for r in found]
     if target == case.present or goes_first:
         target = case.present
         grows = any(count > 0 for _, count, _ in asked) and not wanted.stopped
-        for rule, nodes, why in _going(due, many, case, grows=grows):
+        for rule, nodes, why in _going(due, many, over, case, grows=grows):
             target -= len(nodes)
             detail = f"{', '.join(n.name for n in nodes)}: {why}"
             found.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target, detail=detail))
@@ -143,22 +158,29 @@ def _sources_of_size(case: Case, due: Sequence[Node]) -> list[Reason]:
 
 
 def _going(
-    due: Sequence[Node], many: Sequence[Node], case: Case, *, grows: bool
+    due: Sequence[Node], many: Sequence[Node], over: Sequence[Node], case: Case, *, grows: bool
 ) -> Iterator[tuple[str, Sequence[Node], str]]:
-    """The nodes that go, by the rule that wants it; only dead ones and those beyond what a person allows (*many*)
-    while the pool wants to grow."""
+    """The nodes that go, by the rule that wants it; only dead ones and those beyond what a person (*many*) or a window
+    (*over*) allows while the pool wants to grow."""
+    resting = [n for n in due if n not in many and n not in over and not is_dead(n)]
     by_rule = {
         "dead_nodes": (
             [n for n in due if is_dead(n)],
             f"not usable within {case.pool.provision_timeout}",
         ),
         "override": (many, str(case.wanted.bounds.spoken.most)),
-        "idle_nodes": ([n for n in due if not is_dead(n) and not n.busy and n not in many], _why_due(case)),
-        "consolidation": ([n for n in due if n.busy], "its pods consented to be moved and fit on other nodes"),
+        "evict_after": (over, _why_over(case)),
+        "idle_nodes": ([n for n in resting if not n.busy], _why_due(case)),
+        "consolidation": ([n for n in resting if n.busy], "its pods consented to be moved and fit on other nodes"),
     }
     for rule, (nodes, why) in by_rule.items():
-        if nodes and (rule in ("dead_nodes", "override") or not grows):
+        if nodes and (rule in ("dead_nodes", "override", "evict_after") or not grows):
             yield rule, nodes, why
+
+
+def _why_over(case: Case) -> str:
+    over = [g for g in case.wanted.graces if g.ends_at is not None and g.ends_at <= case.now]
+    return "; ".join(f"window {g.window} allows {some(g.max_nodes, 'node')}, and its grace is over" for g in over)
 
 
 def _asking(wanted: Wanted) -> str:

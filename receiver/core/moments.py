@@ -54,6 +54,9 @@ def _moments(case: Case) -> Iterable[datetime]:
         yield drift.at + GIVES_WAY_FOR
     if state.required_since and state.unlisted:
         yield state.required_since + pool.provision_timeout + AN_INSTANT
+    for grace in case.wanted.graces:
+        if grace.ends_at is not None:
+            yield grace.ends_at
     for override in case.wanted.overrides:
         yield override.at
         yield override.until

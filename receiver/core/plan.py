@@ -53,7 +53,7 @@ def _victim(instance: str, decision: Decision, state: PoolState) -> Victim:
     node = next(n for n in state.nodes if n.instance == instance)
     because = Because.IDLE if node.stage is Stage.USABLE else Because.STUCK
     if node.busy:
-        because = Because.CONSOLIDATED
+        because = Because.EVICTED if instance in decision.evicted else Because.CONSOLIDATED
     return Victim(instance=instance, node=node.name, because=because, since=decision.at)
 
 

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from receiver.core.actions import Because, Victim
 from receiver.core.assign import floor_gives_way
 from receiver.core.cost import next_unit_at
+from receiver.core.eviction import evicted
 from receiver.core.guardrails import Case
 from receiver.core.model import CordonedBy, Node, SignalAction, Stage
 from receiver.core.moments import removal_moment, unit_ends_soon
 from receiver.core.provisioning import dead_nodes
+from receiver.core.taking import is_kept, is_ours_to_take
 
 PODS_NAMED = 5  # in a sentence
 
@@ -19,15 +21,17 @@ def is_dead(node: Node) -> bool:
 
 
 def removable(case: Case) -> tuple[Node, ...]:
-    """The nodes that may go now: dead ones, then idle ones that are too many by a person's word or whose moment has
-    come, then busy ones that may be emptied.
+    """The nodes that may go now: dead ones, then idle ones that are too many by a person's or a window's word or whose
+    moment has come, then busy ones that a window evicts or that may be emptied.
 
     Soonest paid unit first; a pool's spare nodes are left.
     """
-    dead = [n for n in dead_nodes(case.pool, case.state, case.now) if not n.busy and _is_ours_to_take(n, case)]
+    dead = [n for n in dead_nodes(case.pool, case.state, case.now) if not n.busy and is_ours_to_take(n, case)]
     many = surplus(case)
-    due = [n for n in case.state.nodes if n not in many and _may_go(n, case) and _its_moment_came(n, case)]
-    moved = [n for n in case.state.nodes if may_be_emptied(n, case)]
+    over = evicted(case, len(dead))
+    chosen = (*many, *over)
+    due = [n for n in case.state.nodes if n not in chosen and _may_go(n, case) and _its_moment_came(n, case)]
+    moved = [n for n in case.state.nodes if n not in over and may_be_emptied(n, case)]
     for nodes in (dead, due, moved):
         nodes.sort(key=lambda n: (next_unit_at(n.created_at, case.now, case.policy.billing), n.name))
     spare = [
@@ -37,7 +41,9 @@ def removable(case: Case) -> tuple[Node, ...]:
     ]
     keep = 0 if floor_gives_way(case.wanted) else case.wanted.bounds.standby_nodes
     # Never more than Civo wants to have: where it wants fewer than live, it is about to take one itself.
-    return tuple([*dead, *many, *due[: max(0, len(spare) - len(many) - keep)], *moved][: case.present])
+    empty, busy = [n for n in over if not n.busy], [n for n in over if n.busy]
+    resting = due[: max(0, len(spare) - len(many) - len(empty) - keep)]
+    return tuple([*dead, *many, *empty, *resting, *busy, *moved][: case.present])
 
 
 def surplus(case: Case) -> tuple[Node, ...]:
@@ -48,7 +54,7 @@ def surplus(case: Case) -> tuple[Node, ...]:
     bounds, state = case.wanted.bounds, case.state
     if not bounds.overrun:
         return ()
-    dead = [n for n in dead_nodes(case.pool, state, case.now) if not n.busy and _is_ours_to_take(n, case)]
+    dead = [n for n in dead_nodes(case.pool, state, case.now) if not n.busy and is_ours_to_take(n, case)]
     chosen = {v.instance for v in state.open_action.victims} if state.open_action else set()
     idle = sorted(
         (n for n in state.nodes if _may_go(n, case)),
@@ -92,7 +98,7 @@ def could_be_emptied(node: Node, case: Case) -> bool:
         node.stage is Stage.USABLE
         and node.instance in case.wanted.movable
         and case.firing(SignalAction.HOLD) is None
-        and _is_ours_to_take(node, case)
+        and is_ours_to_take(node, case)
         and (case.policy.billing.by_the_hour or case.firing(SignalAction.SCALE_DOWN) is not None)
         and (begun or not case.wanted.waiting_gpus)
     )
@@ -107,29 +113,8 @@ def _may_go(node: Node, case: Case) -> bool:
         and node.unknown_since is None
         and not is_kept(node, case)
         and node.instance not in case.wanted.needed
-        and _is_ours_to_take(node, case)
+        and is_ours_to_take(node, case)
     )
-
-
-def is_kept(node: Node, case: Case) -> bool:
-    """True while a workload's wish keeps *node*; at the budget's stop line no wish does."""
-    return node.kept(case.now) and not floor_gives_way(case.wanted)
-
-
-def _is_ours_to_take(node: Node, case: Case) -> bool:
-    """True when nobody spoke for *node*: by a cordon, an annotation, a pod that must not be cut off, a refusal."""
-    return (
-        node.cordoned_by is not CordonedBy.SOMEONE
-        and not node.protected
-        and not node.hosts
-        and not was_refused(node, case)
-    )
-
-
-def was_refused(node: Node, case: Case) -> bool:
-    """True while a removal of this very node backs off: something there may not be evicted."""
-    backoff = case.state.removal_backoff
-    return backoff is not None and node.instance in backoff.instances and case.now < backoff.until
 
 
 def why_kept(case: Case) -> str:

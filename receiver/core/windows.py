@@ -17,6 +17,7 @@ class Window:
 
     *times* are minutes of the day (start, end) with 0 <= start < end <= 1440; *weekdays* 0 (Sunday) to 6;
     *days_of_month* 1 to 31 or -31 to -1 from the month's end; *months* 1 to 12. An empty field matches always.
+    *evict_after* is the grace after which running work beyond *max_nodes* is evicted (None: never).
     """
 
     name: str
@@ -29,6 +30,7 @@ class Window:
     min_nodes: int | None = None
     max_nodes: int | None = None
     standby_nodes: int | None = None
+    evict_after: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,19 @@ def next_change(windows: Iterable[Window], at: datetime) -> datetime | None:
     """
     changes = [change for window in windows if (change := _change_of(window, at)) is not None]
     return min(changes, default=None)
+
+
+def stays_open(window: Window, since: datetime, until: datetime) -> bool:
+    """True when *window* is open at *since* and does not close before *until*."""
+    if not is_open(window, since):
+        return False
+    at = since
+    while at < until:
+        closes = _change_of(window, at)
+        if closes is not None:
+            return closes > until
+        at += HORIZON
+    return True
 
 
 def bounds_at(min_nodes: int, max_nodes: int, standby_nodes: int, windows: Sequence[Window], at: datetime) -> Bounds:

@@ -69,10 +69,11 @@ class Cluster(Holding, Protocol):
     def reopen(self, node: str) -> Receipt:
         """Undo what `shut` did, and nothing else: a node that is cordoned for a removal stays so."""
 
-    def drain(self, node: str, *, consenting: bool = False) -> Receipt:
+    def drain(self, node: str, *, consenting: bool = False, evicting: bool = False) -> Receipt:
         """Evict what may go (no GPU pod, no DaemonSet or mirror pod). TryLater while a PodDisruptionBudget
         or a pod that is still leaving stands in the way. *consenting* evicts GPU pods too whose owner
-        consented (``safe-to-evict: "true"``), and nothing at all while one GPU pod there did not."""
+        consented (``safe-to-evict: "true"``), and nothing at all while one GPU pod there did not; *evicting* those
+        that yield (`receiver.core.graces.yields`), and nothing at all while one does not."""
 
     def dress(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
         """Put *labels* and *taints* on *node*; others that it carries stay. ALREADY when it has them all."""

@@ -1,8 +1,9 @@
 """Kubernetes as the reconciler's port shows it, answered by a World in memory."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from receiver.core.consolidate import consents
+from receiver.core.graces import yields
 from receiver.core.pods import Pod
 from receiver.core.policy import Taint
 from receiver.core.usage import Ended
@@ -135,15 +136,17 @@ class WorldCluster(WorldHolding):
         )
         return Receipt(did=Did.DONE, sentence=f"made {found.name} as it was before")
 
-    def drain(self, node: str, *, consenting: bool = False) -> Receipt:
-        """Evict what may go, and with *consenting* the GPU pods too, if every one of them consented.
+    def drain(self, node: str, *, consenting: bool = False, evicting: bool = False) -> Receipt:
+        """Evict what may go, and with *consenting* the GPU pods too, if every one of them consented; with *evicting*,
+        if every one yields.
 
         A pod that speaks for the node (a GPU pod otherwise, a protected one, our own or the monitoring's):
         DIFFERS, and nothing is evicted.
         """
         self.called("drain")
-        here = [p for p in self._on(node) if _matters(p, consenting=consenting)]
-        speaking = sorted(f"{p.namespace}/{p.name}" for p in here if _speaks(p, consenting=consenting))
+        agreed = yields if evicting else consents if consenting else None
+        here = [p for p in self._on(node) if _matters(p, agreed)]
+        speaking = sorted(f"{p.namespace}/{p.name}" for p in here if _speaks(p, agreed))
         if speaking:
             return Receipt(did=Did.DIFFERS, sentence=f"{node} stays for {', '.join(speaking)}; nothing was evicted")
         if not here:
@@ -226,15 +229,15 @@ def _hosts(pod: WorldPod) -> bool:
     return pod.labels.get(HOST_LABEL) in HOSTS
 
 
-def _matters(pod: WorldPod, *, consenting: bool) -> bool:
+def _matters(pod: WorldPod, agreed: Callable[[Pod], bool] | None) -> bool:
     """True unless *pod* leaves with its node: a DaemonSet's or a mirror pod. One with a GPU consents to nothing."""
     if pod.requests:
-        return consenting or pod.owner_kind != "DaemonSet"
+        return agreed is not None or pod.owner_kind != "DaemonSet"
     return pod.owner_kind not in ("DaemonSet", "Node")
 
 
-def _speaks(pod: WorldPod, *, consenting: bool) -> bool:
+def _speaks(pod: WorldPod, agreed: Callable[[Pod], bool] | None) -> bool:
     """True when a node is not drained because *pod* is on it."""
-    if pod.requests and not (consenting and consents(as_pod(pod))):
+    if pod.requests and (agreed is None or not agreed(as_pod(pod))):
         return True
     return pod.deletion_at is None and (protects(pod) or _hosts(pod))

@@ -105,6 +105,7 @@ def decision_document(stored: StoredDecision, parts: WebParts) -> dict[str, Any]
         ],
         "because": why(decision),
         "candidates": list(decision.candidates),
+        "evicted": list(decision.evicted),
         "evidence": plain(decision.evidence),
         "reconsider_at": moment(decision.reconsider_at),
     }

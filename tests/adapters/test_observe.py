@@ -35,6 +35,7 @@ EXAMPLES: Mapping[str, Any] = {
     "message": "usable in about 8 minutes",
     "shown": 2,
     "consenting": True,
+    "evicting": True,
     "namespaces": ("ml",),
     "namespace": "ml",
     "queue": "gpus",

@@ -12,6 +12,7 @@ from receiver.core.actions import ActionKind, Change
 from receiver.core.assign import assign
 from receiver.core.cost import unit_price
 from receiver.core.decide import decide, decide_all
+from receiver.core.graces import topic_of
 from receiver.core.model import (
     ON_ITS_WAY,
     CordonedBy,
@@ -54,12 +55,33 @@ def test_only_nodes_that_are_ours_to_take_and_nobody_uses_may_go(world: World) -
 
 @LAWS
 @given(worlds())
-def test_no_pod_is_moved_whose_owner_did_not_consent(world: World) -> None:
+def test_no_pod_is_moved_whose_owner_did_not_consent_but_by_a_window_that_evicts(world: World) -> None:
     for _, state, decision in decided(world):
         for node in state.nodes:
             if node.instance in decision.candidates and node.pods:
                 assert node.stage is Stage.USABLE
-                assert all(p.evictable and p.owner and not p.protected and p.gang is None for p in node.pods)
+                assert all(p.owner and not p.protected and p.gang is None for p in node.pods)
+                assert node.instance in decision.evicted or all(p.evictable for p in node.pods)
+
+
+@LAWS
+@given(worlds())
+def test_a_window_evicts_after_the_grace_that_was_told_and_only_what_is_too_many(world: World) -> None:
+    found, _ = world
+    for pool, state, decision in decided(world):
+        if not decision.evicted:
+            continue
+        [window] = pool.windows
+        assert window.evict_after is not None
+        assert window.max_nodes is not None
+        assert NOW - found.told_to_go[topic_of(window, pool)] >= window.evict_after
+        usable = state.of(Stage.USABLE)
+        assert len(decision.evicted) <= len(usable) - window.max_nodes
+        assert len(decision.evicted) <= decision.present - window.max_nodes
+        busy = {n.instance: n for n in usable if n.busy}
+        assert not any(busy[i].kept(NOW) for i in decision.evicted)
+        holds = [s for s in found.signals if s.action is SignalAction.HOLD and s.pool in (None, pool.id)]
+        assert not holds
 
 
 @st.composite

@@ -1,6 +1,7 @@
 """Random worlds for the laws of the core: facts and a policy that a step could meet, however unlikely."""
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -8,6 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from receiver.core.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
+from receiver.core.graces import topic_of
 from receiver.core.model import (
     ON_ITS_WAY,
     Backoff,
@@ -27,6 +29,7 @@ from receiver.core.model import (
 from receiver.core.overrides import Override, OverrideKind
 from receiver.core.pods import Pod, PodPhase, Preference, Requirement
 from receiver.core.policy import Billing, Budget, Fallback, Limits, Policy, Pool, Taint
+from receiver.core.windows import Window
 from tests.core.builders import GPU, NOW, a_pod, a_pool, a_signal, an_offer, run
 
 LAWS = settings(
@@ -40,6 +43,7 @@ _ages = st.integers(0, 5400) | st.builds(
 )
 ago = _ages.map(lambda s: NOW - timedelta(seconds=s))
 World = tuple[Facts, Policy]
+NIGHT = Window(name="night", evict_after=timedelta(minutes=30))  # always open
 
 # What the owner of a pod that runs said of it: mostly consent, so that nodes can be emptied at all.
 SAID: tuple[dict[str, Any], ...] = (
@@ -116,7 +120,7 @@ def actions(draw: st.DrawFn, pool: Pool, found: tuple[Node, ...], required: int)
             Victim(
                 instance=usable[0].instance,
                 node=usable[0].name,
-                because=draw(st.sampled_from([Because.IDLE, Because.CONSOLIDATED])),
+                because=draw(st.sampled_from([Because.IDLE, Because.CONSOLIDATED, Because.EVICTED])),
                 stage=draw(st.sampled_from([VictimStage.CHOSEN, VictimStage.CORDONED, VictimStage.DELETED])),
                 since=draw(ago),
             ),
@@ -245,6 +249,8 @@ def worlds(draw: st.DrawFn) -> World:
         fallback=draw(st.sampled_from(list(Fallback))),
     )
     spent = Decimal(draw(st.integers(0, 110))) / 100 * (budget.monthly_usd if budget else Decimal(0))
+    evicting = draw(graces(chosen))
+    policy = replace(policy, pools=tuple(pool for pool, _ in evicting))
     found = Facts(
         at=NOW,
         pools=tuple(draw(states(p, calm)) for p in chosen),
@@ -255,8 +261,20 @@ def worlds(draw: st.DrawFn) -> World:
         grown_last_hour=draw(st.integers(0, 3)),
         removed_last_hour=draw(st.integers(0, 3)),
         overrides=() if calm else draw(overrides()),
+        told_to_go={topic_of(w, p): at for p, at in evicting for w in p.windows if at is not None},
     )
     return found, policy
+
+
+@st.composite
+def graces(draw: st.DrawFn, chosen: tuple[Pool, ...]) -> tuple[tuple[Pool, datetime | None], ...]:
+    """The pools, some with an open window that evicts after half an hour, and when that was told."""
+    found = []
+    for pool in chosen:
+        most = draw(st.sampled_from([None, None, 0, 1, 2]))
+        windows = () if most is None else (replace(NIGHT, max_nodes=most),)
+        found.append((replace(pool, windows=windows), draw(st.sampled_from([None, NOW - timedelta(hours=1)]) | ago)))
+    return tuple(found)
 
 
 def decided(world: World) -> list[tuple[Pool, PoolState, Decision]]:

@@ -1,11 +1,13 @@
 """docs/guardrails.md has every rule that speaks and no other, and its tables are those that are tested."""
 
+from dataclasses import replace
 from datetime import timedelta
 from itertools import product
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from receiver.core.graces import topic_of
 from receiver.core.guardrails import GUARDRAILS
 from receiver.core.model import Node, SignalAction, Stage
 from receiver.core.overrides import Override, OverrideKind
@@ -13,7 +15,7 @@ from receiver.core.pods import PodPhase
 from tests.core.builders import GPU, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_signal, a_state, facts, run
 from tests.core.test_decide import HOUR_ENDS_SOON, SOURCES
 from tests.core.test_utilization import HOURS, LEVELS, SECONDS, Cell
-from tests.core.worlds import World, decided, worlds
+from tests.core.worlds import NIGHT, World, decided, worlds
 from tests.docs.pages import headings, section, table, text_of
 
 PAGE = text_of("docs/guardrails.md")
@@ -55,6 +57,9 @@ def rules_of_a_few_pools() -> set[str]:
     stuck = a_node(stage=Stage.INSTALLING, created_at=HOUR_ENDS_SOON, idle_since=None)
     hour = timedelta(hours=1)
     pause = Override(id="p", kind=OverrideKind.PAUSE, who="alice", why="load test", at=NOW, until=NOW + hour)
+    night = a_pool(windows=(replace(NIGHT, max_nodes=0),))
+    told = {topic_of(night.windows[0], night): NOW}
+    evictable = replace(a_pod("web", phase=PodPhase.RUNNING), owner="ReplicaSet/web")
     spoken: set[str] = set()
     for state, policy, waiting, firing in (
         (a_state(), a_policy(a_pool(min_nodes=1, standby_nodes=1)), [a_pod(), *gang], signals),
@@ -67,8 +72,10 @@ def rules_of_a_few_pools() -> set[str]:
         (a_state(*two_half_empty_nodes()), a_policy(a_pool(resources={GPU: 2})), [], ()),
         (a_state(), a_policy(), [], signals),
         (a_state(a_node(kept_until=NOW + hour)), a_policy(), [], ()),
+        (a_state(a_busy_node(pods=(evictable,))), a_policy(night), [], ()),
     ):
-        _, decisions = run(facts(state, waiting=waiting, signals=firing, overrides=(pause,)), policy)
+        found = facts(state, waiting=waiting, signals=firing, overrides=(pause,), told_to_go=told)
+        _, decisions = run(found, policy)
         spoken |= {reason.rule for decision in decisions.values() for reason in decision.reasons}
     return spoken
 

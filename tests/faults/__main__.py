@@ -10,7 +10,17 @@ from tests.faults.generate import scenario
 from tests.faults.scenario import Scenario
 from tests.faults.shrink import shrink
 
-COUNTS = ("steps", "writes", "crashes", "faults", "events", "jobs finished", "nodes bought", "nodes removed")
+COUNTS = (
+    "steps",
+    "writes",
+    "crashes",
+    "faults",
+    "events",
+    "jobs finished",
+    "nodes bought",
+    "nodes removed",
+    "evictions by windows",
+)
 
 
 def main() -> int:

@@ -125,13 +125,14 @@ def _pool(plan: PoolPlan) -> Pool:
         idle_for=timedelta(seconds=plan.idle_for),
         provision_timeout=timedelta(seconds=plan.provision_timeout),
         budget_usd=None if plan.budget is None else Decimal(plan.budget),
-        windows=() if plan.window is None else (_window(plan.window),),
+        windows=() if plan.window is None else (_window(plan.window, plan.evict_after),),
     )
 
 
-def _window(plain: list[int]) -> Window:
+def _window(plain: list[int], evict_after: int | None) -> Window:
     frm, to, maximum = plain
-    return Window(name="nights", location="UTC", times=((frm, to),), max_nodes=maximum)
+    grace = None if evict_after is None else timedelta(seconds=evict_after)
+    return Window(name="nights", location="UTC", times=((frm, to),), max_nodes=maximum, evict_after=grace)
 
 
 def _timings(seconds: Mapping[str, float]) -> Timings:

@@ -10,10 +10,11 @@ from receiver.core.assign import assign
 from receiver.core.decide import decide_all
 from receiver.core.model import Facts, SignalAction
 from receiver.core.policy import Policy
-from receiver.ports import PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, Receipt
+from receiver.ports import PROTECT_ANNOTATION, Receipt
 from receiver.reconcile import Stepped
 from receiver.replay.world import VM, WorldPod
 from tests.faults.beyond import BeyondTheLine
+from tests.faults.evictions import Evictions
 from tests.faults.truth import Counted, Truth, is_theirs, per_node
 
 HOUR = timedelta(hours=1)
@@ -36,6 +37,7 @@ class Checks:
         self.open: dict[str, str] = {}
         self.considered: set[int] = set()
         self.beyond = BeyondTheLine(truth, policy.budget, clock, self.violated)
+        self.evictions = Evictions(truth)
         self._steps = 0
 
     def violated(self, invariant: str, what: str) -> None:
@@ -56,6 +58,8 @@ class Checks:
         elif name == "cluster.look" and not failed:
             self.kubernetes_answers = True
             self.waiting = self._truth.waiting()
+        elif name == "store.say":
+            self.evictions.said(args[0].topic, args[0].key, args[1], answer)
         elif name == "store.considered" and not failed:
             self.considered.update(args[0])
         elif name == "store.opened" and answer is True:
@@ -206,12 +210,13 @@ class Checks:
             self.violated("1 pods killed", f"{kill.namespace}/{kill.name} died on {kill.node} with {kill.gpus} GPUs")
 
     def before_evict(self, namespace: str, name: str) -> None:
-        """GPU pods go only by their owner's consent."""
+        """GPU pods go only by their owner's consent, or by a window whose grace was told and is over."""
         pod = self._truth.world.pods.get((namespace, name))
         if pod is None:
             return
-        if pod.requests and pod.annotations.get(SAFE_TO_EVICT_ANNOTATION) != "true":
-            self.violated("1 evictions", f"{namespace}/{name} holds a GPU and did not consent")
+        why_not = self.evictions.why_not(pod, self.counted, self._clock()) if pod.requests else ""
+        if why_not:
+            self.violated("1 evictions", f"{namespace}/{name} holds a GPU and {why_not}")
         if pod.owner_kind in ("DaemonSet", "Node"):
             self.violated("1 evictions", f"{namespace}/{name} belongs to a {pod.owner_kind}")
 
@@ -223,6 +228,8 @@ class Checks:
         self.beyond.before_patch(node, unschedulable)
         if is_theirs(node):
             self.violated("1 cordons of others", f"{name} was cordoned by somebody else, and we set {unschedulable}")
+        if not unschedulable:
+            self.evictions.given_back(name)
 
     # --- steps
 

@@ -48,7 +48,7 @@ class Maker:
         return Scenario(
             seed=self.seed,
             start=dice.choice(STARTS),
-            pools=self._with_budgets(budget),
+            pools=self._that_evict(self._with_budgets(budget)),
             events=sorted([*self.events, *self._words()], key=lambda e: e.at),
             troubled=self.troubled,
             ticks=[dice.choice([5, 10, 20, 30, 60, 90]) for _ in range(20)],
@@ -91,6 +91,23 @@ class Maker:
                 end = Event(at=round(at + dice.choice([5, 60, 600]), 1), kind="override_end", what={"id": what["id"]})
                 found.append(end)
         return found
+
+    def _that_evict(self, pools: list[PoolPlan]) -> list[PoolPlan]:
+        """Some worlds have windows that evict; by dice of their own. Work is light there, for a busy pool is held."""
+        dice = random.Random(f"windows of {self.seed}")
+        if dice.random() < 0.75:
+            return pools
+        for event in self.events:
+            if event.kind == "job" and dice.random() < 0.9:
+                event.what.setdefault("util", 0.5)
+        return [
+            replace(
+                plan,
+                window=[725, 725 + dice.choice([10, 20]), dice.choice([0, 0, 1])],
+                evict_after=dice.choice([60, 120, 300]),
+            )
+            for plan in pools
+        ]
 
     # --- what there is
 

@@ -86,6 +86,7 @@ class Run:
             self._calm()
         self.tally.counts["jobs finished"] = len(self.world.finished)
         self.tally.counts["nodes closed to new work"] = len(self.checks.beyond.ever_closed)
+        self.tally.counts["evictions by windows"] = self.checks.evictions.made
         return self.tally
 
     def _trouble(self) -> None:

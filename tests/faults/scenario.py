@@ -15,8 +15,8 @@ class PoolPlan:
     """One pool, at Civo and in the policy. Durations are seconds, *price* USD per node-hour (None: unknown).
 
     *budget* is its own allowance of a month in USD, where the scenario has one too. *window* is [from minute, to
-    minute, max nodes] by the wall clock (UTC). *true_labels* are what its nodes really carry where the configuration is
-    wrong about them.
+    minute, max nodes] by the wall clock (UTC), and evicts after *evict_after* seconds (None: never). *true_labels* are
+    what its nodes really carry where the configuration is wrong about them.
     """
 
     name: str
@@ -35,6 +35,7 @@ class PoolPlan:
     shrink_cooldown: int = 60
     window: list[int] | None = None
     budget: str | None = None
+    evict_after: int | None = None
 
     @property
     def id(self) -> str:

@@ -1,9 +1,12 @@
 """The checks see what they are there for: each kind of sabotage is found in some world from a fixed seed."""
 
+from dataclasses import replace
+
 import pytest
 
 from receiver.adapters.store import SqlStore
 from receiver.core.budget import Budgets, BudgetView
+from receiver.core.graces import Grace
 from receiver.core.policy import Scope
 from receiver.ports import Did, Receipt
 from receiver.replay.ports import WorldCloud, WorldCluster
@@ -88,3 +91,41 @@ def test_growth_beyond_a_pools_own_budget_is_seen(emptied: SqlStore, monkeypatch
 
     monkeypatch.setattr(Budgets, "touched", touched)
     assert judge(world, emptied).message.startswith("2 pool's budget")
+
+
+def night(**job: object) -> Scenario:
+    """Two nodes with long work, and from 12:10 on none is allowed: what runs is evicted ten minutes later."""
+    pool = PoolPlan(
+        name="l40s", resources={"nvidia.com/gpu": 1}, max_nodes=3, window=[730, 750, 0], evict_after=600, count=2
+    )
+    what = {"id": "j0", "seconds": 3000, "pods": 2, "each": 1, "resource": "nvidia.com/gpu", "util": 0.5, **job}
+    return Scenario(
+        seed=1,
+        start="2026-11-20T12:00:00+00:00",
+        pools=[pool],
+        events=[Event(at=10, kind="job", what=what)],
+        troubled=1800,
+        ticks=[30],
+    )
+
+
+def test_what_a_window_evicts_after_its_grace_is_allowed(emptied: SqlStore) -> None:
+    result = judge(night(), emptied)
+    assert (result.message, result.tally.counts["evictions by windows"]) == ("", 2)
+
+
+def test_an_eviction_before_the_grace_is_over_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Grace, "ends_at", property(lambda self: self.told))
+    assert judge(night(), emptied).message.startswith("1 evictions: ml/j0-0 holds a GPU and did not consent")
+
+
+def test_an_eviction_of_a_gang_by_a_window_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("receiver.core.eviction", "receiver.replay.kubernetes"):
+        monkeypatch.setattr(f"{module}.yields", lambda pod: True)
+    assert "belongs to a gang" in judge(night(gang=True), emptied).message
+
+
+def test_evicting_more_than_is_too_many_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    one_allowed = replace(night(), pools=[replace(night().pools[0], window=[730, 750, 1])])
+    monkeypatch.setattr("receiver.core.eviction.surplus_over", lambda most, case, dead: case.present)
+    assert "nodes are evicted of 2, 1 allowed" in judge(one_allowed, emptied).message

@@ -74,10 +74,10 @@ def run_pod(sim: Simulator, node: str, name: str, *, gpus: int = 1, **changes: A
     sim.live.turn(timedelta(seconds=20))
 
 
-def drained(cluster: Cluster, node: str, *, consenting: bool) -> Did | str:
+def drained(cluster: Cluster, node: str, *, consenting: bool = False, evicting: bool = False) -> Did | str:
     """Drain, and return what it did, or the code with which it asked to try later."""
     try:
-        return cluster.drain(node, consenting=consenting).did
+        return cluster.drain(node, consenting=consenting, evicting=evicting).did
     except TryLater as later:
         return later.code
 
@@ -261,6 +261,40 @@ def test_nobody_is_evicted_while_one_pod_speaks_for_the_node(
     assert leaving(sim) == set()
 
 
+def test_gpu_pods_that_nobody_protects_leave_where_a_window_evicts(sim: Simulator, cluster: Cluster, node: str) -> None:
+    run_pod(sim, node, "silent")
+    run_pod(sim, node, "moves", annotations=CONSENTS)
+    run_pod(sim, node, "web", gpus=0)
+    cluster.cordon(node, "action-7")
+    assert drained(cluster, node, evicting=True) == "draining"
+    assert leaving(sim) == {"silent", "moves", "web"}
+    sim.live.turn(timedelta(seconds=40))
+    assert drained(cluster, node, evicting=True) is Did.DONE
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"annotations": {SAFE_TO_EVICT_ANNOTATION: "false"}},
+        {"annotations": {PROTECT_ANNOTATION: "true"}},
+        {"annotations": {GANG_ANNOTATION: "g"}},
+        {"owner_kind": "", "owner_name": ""},
+        {"owner_kind": "DaemonSet"},
+        {"owner_kind": "Node"},
+        {"labels": {"app.kubernetes.io/name": "prometheus"}},
+        {"gpus": 0, "annotations": {PROTECT_ANNOTATION: "true"}},
+    ],
+    ids=["refuses", "protected", "gang", "no owner", "a DaemonSet's", "a mirror pod", "monitoring", "without a GPU"],
+)
+def test_no_window_evicts_anybody_while_one_pod_does_not_yield(
+    sim: Simulator, cluster: Cluster, node: str, changes: dict[str, Any]
+) -> None:
+    run_pod(sim, node, "silent")
+    run_pod(sim, node, "stays", **changes)
+    assert drained(cluster, node, evicting=True) is Did.DIFFERS
+    assert leaving(sim) == set()
+
+
 @pytest.mark.parametrize(
     "changes, consenting",
     [
@@ -295,4 +329,12 @@ def test_a_disruption_budget_holds_its_pod_while_others_leave(
     run_pod(sim, node, "goes", gpus=gpus, annotations=CONSENTS)
     sim.world.pdbs.append(Pdb(namespace="ml", selector={"app": "held"}, min_available=1))
     assert drained(cluster, node, consenting=consenting) == "pdb"
+    assert leaving(sim) == {"goes"}
+
+
+def test_a_disruption_budget_holds_its_pod_where_a_window_evicts(sim: Simulator, cluster: Cluster, node: str) -> None:
+    run_pod(sim, node, "held", labels={"app": "held"})
+    run_pod(sim, node, "goes")
+    sim.world.pdbs.append(Pdb(namespace="ml", selector={"app": "held"}, min_available=1))
+    assert drained(cluster, node, evicting=True) == "pdb"
     assert leaving(sim) == {"goes"}

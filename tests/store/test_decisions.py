@@ -25,6 +25,7 @@ def test_a_decision_comes_back_exactly(store: SqlStore) -> None:
         reasons=(reason(), reason("cooldown", Verdict.HOLDS, 1, "30 s after the last growth")),
         target=1,
         candidates=("i-1", "i-2"),
+        evicted=("i-2",),
         evidence={"waiting": ["a/b"], "ratio": 0.1, "none": None, "deep": {"flag": True}},
         reconsider_at=after(seconds=30),
     )

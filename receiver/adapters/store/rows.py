@@ -70,6 +70,7 @@ def decision_values(decision: Decision) -> Values:
         ],
         "evidence": dict(decision.evidence),
         "candidates": list(decision.candidates),
+        "evicted": list(decision.evicted),
         "reconsider_at": decision.reconsider_at,
     }
 
@@ -86,6 +87,7 @@ def decision(row: Row) -> StoredDecision:
             target=row["target"],
             reasons=tuple(reasons),
             candidates=tuple(row["candidates"]),
+            evicted=tuple(row["evicted"]),
             evidence=row["evidence"],
             reconsider_at=row["reconsider_at"],
         ),

@@ -52,6 +52,7 @@ decisions = Table(
     Column("reasons", Json, nullable=False),
     Column("evidence", Json, nullable=False),
     Column("candidates", Json, nullable=False),
+    Column("evicted", Json, nullable=False),
     Column("reconsider_at", Moment),
     Index("decisions_by_pool", "pool", "id"),
     Index("decisions_by_at", "at"),

@@ -70,6 +70,7 @@ def _decisions() -> None:
         sa.Column("reasons", sa.Text, nullable=False),
         sa.Column("evidence", sa.Text, nullable=False),
         sa.Column("candidates", sa.Text, nullable=False),
+        sa.Column("evicted", sa.Text, nullable=False),
         sa.Column("reconsider_at", TIME),
         sqlite_autoincrement=True,
     )

@@ -1,0 +1,89 @@
+"""Which nodes go when the grace of a window is over: as many as are too many, the least work lost first."""
+
+from datetime import datetime, timedelta
+
+from receiver.core.actions import VictimStage
+from receiver.core.cost import next_unit_at
+from receiver.core.graces import Grace, most_after, yields
+from receiver.core.guardrails import Case
+from receiver.core.model import Node, SignalAction, Stage
+from receiver.core.pods import Pod
+from receiver.core.taking import is_kept, nobody_speaks_for, was_refused
+from receiver.core.words import some
+
+BEGUN = (VictimStage.CHOSEN, VictimStage.CORDONED)
+
+
+def evicted(case: Case, dead: int) -> tuple[Node, ...]:
+    """The nodes that go now because a window's grace is over, beside *dead* ones: idle ones first, then those that
+    hold the fewest GPUs, then those that lose the fewest GPU-hours. One that is going already is finished.
+
+    Nodes on their way are not counted: they go first, once they are usable and idle.
+    """
+    most = most_after(case.wanted.graces, case.now)
+    if most is None:
+        return ()
+    able = sorted((n for n in case.state.nodes if may_be_evicted(n, case)), key=lambda n: _loss(n, case))
+    return tuple(able[: surplus_over(most, case, dead)])
+
+
+def surplus_over(most: int, case: Case, dead: int) -> int:
+    """How many usable nodes there are beyond *most*."""
+    return max(0, min(case.present - dead, len(case.state.of(Stage.USABLE))) - most)
+
+
+def may_be_evicted(node: Node, case: Case) -> bool:
+    """True when *node* can be evicted now: a refusal backs off, and while an alert holds the pool its work goes on."""
+    return (
+        could_be_evicted(node, case)
+        and not was_refused(node, case)
+        and (not node.busy or case.firing(SignalAction.HOLD) is None)
+    )
+
+
+def could_be_evicted(node: Node, case: Case) -> bool:
+    """True when nobody spoke for *node* and all of its pods yield. GPUs in use without a pod keep it as well."""
+    return (
+        node.stage is Stage.USABLE
+        and nobody_speaks_for(node)
+        and not is_kept(node, case)
+        and (node.busy or (node.idle_since is not None and node.unknown_since is None))
+        and all(yields(pod) for pod in node.pods)
+    )
+
+
+def planned(case: Case) -> str:
+    """What a window will evict or cannot evict now, in a sentence; empty when it evicts nothing."""
+    return "; ".join(_planned(grace, case) for grace in case.wanted.graces if grace.told and busy_beyond(grace, case))
+
+
+def busy_beyond(grace: Grace, case: Case) -> tuple[Node, ...]:
+    """The busy nodes among which *grace* would choose, when there are more usable nodes than it allows."""
+    if not surplus_over(grace.max_nodes, case, 0):
+        return ()
+    return tuple(n for n in case.state.nodes if n.busy and could_be_evicted(n, case))
+
+
+def _planned(grace: Grace, case: Case) -> str:
+    many = some(surplus_over(grace.max_nodes, case, 0), "node")
+    held = case.firing(SignalAction.HOLD)
+    why = f", but not while {held.alertname} fires (hold)" if held else ""
+    return f"window {grace.window} takes {many} beyond {grace.max_nodes} from {grace.ends_at:%H:%M:%S} UTC on{why}"
+
+
+def _is_going(node: Node, case: Case) -> bool:
+    """True while an open action takes *node*, for whatever reason: no other goes in its place."""
+    action = case.state.open_action
+    return any(v.instance == node.instance and v.stage in BEGUN for v in (action.victims if action else ()))
+
+
+def _loss(node: Node, case: Case) -> tuple[bool, int, timedelta, datetime, str]:
+    """What evicting *node* loses, the least first. Among nodes that hold as many GPUs time changes no order."""
+    gpus = sum(pod.gpus for pod in node.pods)
+    lost = sum((max(timedelta(0), case.now - _began(pod)) * pod.gpus for pod in node.pods), timedelta(0))
+    unit = case.now if node.busy else next_unit_at(node.created_at, case.now, case.policy.billing)
+    return (not _is_going(node, case), gpus, lost, unit, node.name)
+
+
+def _began(pod: Pod) -> datetime:
+    return pod.running_since or pod.bound_at or pod.created_at

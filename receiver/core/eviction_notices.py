@@ -1,0 +1,150 @@
+"""What is said before a window evicts running work, and when it no longer does."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from receiver.core.eviction import busy_beyond
+from receiver.core.graces import TOPIC, Grace, evicts, topic_of
+from receiver.core.guardrails import Case
+from receiver.core.model import Node, SignalAction
+from receiver.core.pods import Pod
+from receiver.core.policy import Policy, Pool
+from receiver.core.tell import Notice, Severity
+from receiver.core.words import lasting, some
+
+PROTECT = "gpu-autoscaler.io/protect"
+NAMED = 10  # nodes and pods in a message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announced:
+    """A notice, and the pods that may be evicted from its grace's end on (none for an all-clear)."""
+
+    notice: Notice
+    pods: tuple[Pod, ...] = ()
+    event: str = ""
+
+
+def told_to_go(told: Mapping[str, tuple[str, datetime]], mode: str) -> Mapping[str, datetime]:
+    """When each grace was announced, by topic, of those that nobody took back; what another *mode* said is no word."""
+    return {topic: at for topic, (key, at) in told.items() if key.startswith(_warned(mode))}
+
+
+def due(case: Case, told: Mapping[str, datetime], mode: str) -> Iterator[Announced]:
+    """What has to be said of one pool now: a grace begins, or one that was announced (*told*) is over or taken back."""
+    stopped = _why_stopped(case)
+    graces = {grace.topic: grace for grace in case.wanted.graces}
+    for window in case.pool.windows:
+        topic = topic_of(window, case.pool)
+        grace = graces.get(topic)
+        nodes = busy_beyond(grace, case) if grace is not None and not stopped else ()
+        if grace is not None and nodes and grace.told is None:
+            yield _announced(grace, nodes, case, mode)
+        elif topic in told and not nodes:
+            yield Announced(notice=_taken_back(topic, grace, stopped, case))
+
+
+def latecomers(case: Case, since: datetime) -> Iterator[Announced]:
+    """Events for pods that were bound after *since* to nodes that may be evicted: they know nothing of the grace."""
+    for grace in case.wanted.graces:
+        if grace.ends_at is None or _why_stopped(case):
+            continue
+        found = [p for n in busy_beyond(grace, case) for p in n.pods if p.bound_at and p.bound_at >= since]
+        if found:
+            notice = _notice(grace.topic, "late", case, "", "")
+            yield Announced(notice=notice, pods=tuple(found), event=_event(grace, grace.ends_at, case.pool))
+
+
+def gone(told: Mapping[str, datetime], policy: Policy) -> Iterator[Notice]:
+    """The all-clear for graces of windows that left the configuration or were changed."""
+    known = {topic_of(w, p) for p in policy.pools for w in p.windows if evicts(w, p)}
+    for topic in sorted(told.keys() - known):
+        pool = policy.pool(topic.removeprefix(TOPIC).split(":")[0])
+        yield Notice(
+            topic=topic,
+            key="calm",
+            title=f"GPU pool {pool.name if pool else 'that left'}: no work is evicted any more",
+            body="The window that was to evict it was changed or left the configuration.",
+            all_clear=True,
+        )
+
+
+def _announced(grace: Grace, nodes: Sequence[Node], case: Case, mode: str) -> Announced:
+    ends_at = case.now + grace.evict_after
+    pods = tuple(p for n in nodes for p in n.pods if not p.terminating)
+    key = f"{_warned(mode)}{case.now.isoformat()}"
+    allows = f"Window {grace.window} allows {some(grace.max_nodes, 'node')}; {len(case.state.living)} are there"
+    if mode == "observe":
+        title = f"GPU work would be evicted from {ends_at:%H:%M} UTC on (observing, nothing is changed)"
+        return Announced(notice=_notice(grace.topic, key, case, title, f"{allows}.\n{_where(nodes)}"))
+    body = (
+        f"{allows}. What runs beyond that has {lasting(grace.evict_after)} to end by itself; then the nodes that lose "
+        f"the least go, their pods evicted with respect for PodDisruptionBudgets.\n{_where(nodes)}\n"
+        f"To let the pool run on: `gpu-autoscaler override floor {case.pool.name} {len(case.state.living)} --for 8h "
+        f'--why "..."`, or a snooze or pause. To keep one node: `kubectl annotate pod -n NAMESPACE POD {PROTECT}=true`.'
+    )
+    notice = _notice(grace.topic, key, case, f"GPU work is evicted from {ends_at:%H:%M} UTC on", body, Severity.WARNING)
+    return Announced(notice=notice, pods=pods, event=_event(grace, ends_at, case.pool))
+
+
+def _event(grace: Grace, ends_at: datetime, pool: Pool) -> str:
+    return (
+        f"GPU pool {pool.name}: window {grace.window} allows {some(grace.max_nodes, 'node')}. This pod may be evicted "
+        f"from {ends_at:%Y-%m-%d %H:%M} UTC on. Annotate it {PROTECT}=true to keep it and its node, or ask the "
+        "operator for an override (gpu-autoscaler override floor)."
+    )
+
+
+def _where(nodes: Sequence[Node]) -> str:
+    shown = [f"{n.name} ({', '.join(p.key for p in n.pods)})" for n in nodes[:NAMED]]
+    more = f" and {len(nodes) - NAMED} more" if len(nodes) > NAMED else ""
+    return f"It is chosen among {'; '.join(shown)}{more}."
+
+
+def _taken_back(topic: str, grace: Grace | None, stopped: str, case: Case) -> Notice:
+    if stopped:
+        body = f"{stopped}. When that ends, people are told again and the grace begins anew."
+    elif grace is None:
+        body = "The window has closed, or an override stands in its place."
+    else:
+        body = (
+            f"Window {grace.window} allows {some(grace.max_nodes, 'node')}, {len(case.state.living)} are there, and "
+            "nothing is left that may be evicted."
+        )
+    return _notice(topic, f"calm:{case.now.isoformat()}", case, "no work is evicted any more", body, all_clear=True)
+
+
+def _notice(
+    topic: str,
+    key: str,
+    case: Case,
+    title: str,
+    body: str,
+    severity: Severity = Severity.INFO,
+    *,
+    all_clear: bool = False,
+) -> Notice:
+    return Notice(
+        topic=topic,
+        key=key,
+        title=f"GPU pool {case.pool.name}: {title}",
+        body=body,
+        severity=severity,
+        pool=case.pool.id,
+        all_clear=all_clear,
+    )
+
+
+def _why_stopped(case: Case) -> str:
+    """Who keeps every node of the pool, empty when nobody does: no grace runs then."""
+    spoken, frozen = case.wanted.bounds.spoken, case.firing(SignalAction.FREEZE)
+    if spoken.pause is not None or spoken.snooze is not None:
+        return f"In force: {spoken.pause or spoken.snooze}"
+    if frozen is not None:
+        return f"{frozen.alertname} fires: freeze"
+    return f"Silenced: {case.state.silenced_by}" if case.state.silenced_by else ""
+
+
+def _warned(mode: str) -> str:
+    return f"warned:{mode}:"

@@ -1,0 +1,87 @@
+"""How long running work may still go on when an open window allows fewer nodes than there are, if it evicts at all.
+
+The grace begins when people were told, which is when the window opens unless something kept it from being told then.
+That moment is in the store, so a restart does not begin it anew, and nobody is evicted who was not told.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from receiver.core.bounds import BoundsInForce
+from receiver.core.pods import Pod
+from receiver.core.policy import Pool
+from receiver.core.windows import Window, is_open, stays_open
+
+TOPIC = "evict:"  # of the notices
+MIRROR_OWNER = "Node/"  # the kubelet starts a mirror pod again on its own node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grace:
+    """An open window that evicts what runs beyond *max_nodes*, *evict_after* after it was *told* (None: not yet)."""
+
+    window: str
+    topic: str
+    max_nodes: int
+    evict_after: timedelta
+    told: datetime | None = None
+
+    @property
+    def ends_at(self) -> datetime | None:
+        """When running work may be evicted; None while nobody was told."""
+        return None if self.told is None else self.told + self.evict_after
+
+
+def evicts(window: Window, pool: Pool) -> bool:
+    """True for a window that lowers the maximum of *pool* and asks for running work to be evicted."""
+    return window.evict_after is not None and window.max_nodes is not None and window.max_nodes < pool.max_nodes
+
+
+def topic_of(window: Window, pool: Pool) -> str:
+    """The topic of the notices about *window*: another policy is another topic, and is told anew."""
+    stamp = hashlib.sha256(repr(window).encode()).hexdigest()[:8]
+    return f"{TOPIC}{pool.id}:{window.name}:{stamp}"
+
+
+def graces_of(pool: Pool, bounds: BoundsInForce, told: Mapping[str, datetime], now: datetime) -> tuple[Grace, ...]:
+    """Return the windows of *pool* that are open at *now* and evict, each speaking for its own maximum alone.
+
+    A pin or a ceiling stands in the place of the windows' maximum, so none evicts then; a floor lifts the maximum.
+    What was *told* counts only if the window has been open ever since.
+    """
+    if bounds.spoken.most is not None:
+        return ()
+    found = []
+    for window in pool.windows:
+        if not evicts(window, pool) or not is_open(window, now):
+            continue
+        assert window.max_nodes is not None
+        assert window.evict_after is not None
+        topic = topic_of(window, pool)
+        at = told.get(topic)
+        found.append(
+            Grace(
+                window=window.name,
+                topic=topic,
+                max_nodes=max(window.max_nodes, bounds.min_nodes),
+                evict_after=window.evict_after,
+                told=at if at is not None and at <= now and stays_open(window, at, now) else None,
+            )
+        )
+    return tuple(found)
+
+
+def most_after(graces: Iterable[Grace], now: datetime) -> int | None:
+    """How many nodes may be left of those that run something: the lowest of the windows whose grace is over."""
+    return min((g.max_nodes for g in graces if g.ends_at is not None and g.ends_at <= now), default=None)
+
+
+def yields(pod: Pod) -> bool:
+    """True when *pod* may be evicted without its owner's consent: something starts it again, and nobody protects it.
+
+    A gang loses all of its work with one of its pods, so its pods stay.
+    """
+    started_again = bool(pod.owner) and not pod.owner.startswith(MIRROR_OWNER)
+    return started_again and not pod.protected and not pod.daemon and pod.gang is None

@@ -1,0 +1,26 @@
+"""Whether a node may be taken at all: nobody spoke for it."""
+
+from receiver.core.assign import floor_gives_way
+from receiver.core.guardrails import Case
+from receiver.core.model import CordonedBy, Node
+
+
+def is_kept(node: Node, case: Case) -> bool:
+    """True while a workload's wish keeps *node*; at the budget's stop line no wish does."""
+    return node.kept(case.now) and not floor_gives_way(case.wanted)
+
+
+def is_ours_to_take(node: Node, case: Case) -> bool:
+    """True when nobody spoke for *node*: by a cordon, an annotation, a pod that must not be cut off, a refusal."""
+    return nobody_speaks_for(node) and not was_refused(node, case)
+
+
+def nobody_speaks_for(node: Node) -> bool:
+    """True without a cordon of somebody else's, an annotation or a pod that must not be cut off."""
+    return node.cordoned_by is not CordonedBy.SOMEONE and not node.protected and not node.hosts
+
+
+def was_refused(node: Node, case: Case) -> bool:
+    """True while a removal of this very node backs off: something there may not be evicted."""
+    backoff = case.state.removal_backoff
+    return backoff is not None and node.instance in backoff.instances and case.now < backoff.until

@@ -1,0 +1,59 @@
+"""Tell people and pods before a window evicts running work, and when it no longer does.
+
+What was told stands in the store, and the grace counts from there: without the word there is no eviction.
+"""
+
+from datetime import datetime, timedelta
+
+import structlog
+
+from receiver.act import WriterLostError
+from receiver.core import eviction_notices
+from receiver.core.decide import case_of
+from receiver.core.graces import TOPIC, evicts
+from receiver.core.model import Source
+from receiver.events import announce
+from receiver.ports import Store, TryLater
+from receiver.work import Work
+
+log = structlog.get_logger("receiver")
+EVENTS_PER_POOL = 50  # pods told by a Kubernetes Event
+SECOND = timedelta(seconds=1)  # Kubernetes cuts moments to it
+
+
+def tell_whom_a_window_evicts(work: Work) -> None:
+    """Say what is due, pool by pool. A bug in that must not keep pools from scaling; what is untold is not evicted."""
+    try:
+        _tell(work)
+    except (TryLater, WriterLostError):
+        raise  # the store failed, or we may not write
+    except Exception:
+        log.exception("windows that evict not served")
+
+
+def _tell(work: Work) -> None:
+    told = work.facts.told_to_go
+    if not (work.facts.up(Source.CIVO) and work.facts.up(Source.KUBERNETES)):
+        return  # what cannot be seen is neither announced nor taken back
+    for notice in eviction_notices.gone(told, work.policy):
+        work.store.say(notice, work.now)
+    pools = [pool for pool in work.policy.pools if any(evicts(window, pool) for window in pool.windows)]
+    before = _last_step(work.store) if pools else None
+    for pool in pools:
+        case = case_of(work.facts.pool(pool.id), work.assignment.pools[pool.id], work.facts, work.policy)
+        for said in eviction_notices.due(case, told, work.mode):
+            if work.store.say(said.notice, work.now):
+                announce(work.hands, said.pods[:EVENTS_PER_POOL], "WindowEviction", said.event)
+        if before is not None and work.mode == "act":
+            for late in eviction_notices.latecomers(case, before - SECOND):
+                announce(work.hands, late.pods[:EVENTS_PER_POOL], "WindowEviction", late.event)
+
+
+def told_before(store: Store, mode: str) -> dict[str, datetime]:
+    """When the graces that hold were announced, by the topics of their notices."""
+    return dict(eviction_notices.told_to_go(store.told(TOPIC), mode))
+
+
+def _last_step(store: Store) -> datetime | None:
+    kept = store.snapshot()
+    return kept[1] if kept else None

@@ -1,0 +1,300 @@
+"""Windows that evict running work: when, which nodes, how many, and what is never evicted."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from receiver.core.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
+from receiver.core.assign import assign
+from receiver.core.graces import topic_of
+from receiver.core.model import Backoff, CordonedBy, Node, SignalAction, Source, Stage
+from receiver.core.overrides import Override, OverrideKind
+from receiver.core.plan import plan
+from receiver.core.pods import Pod, PodPhase
+from receiver.core.policy import Limits, Policy, Pool
+from receiver.core.windows import Window, stays_open
+from tests.core.builders import (
+    GPU,
+    NOW,
+    a_node,
+    a_pod,
+    a_policy,
+    a_pool,
+    a_signal,
+    a_state,
+    all_up,
+    facts,
+    rules,
+    run,
+)
+
+MINUTE = timedelta(minutes=1)
+GRACE = 30 * MINUTE
+NIGHT = Window(name="night", times=((11 * 60, 13 * 60),), max_nodes=1, evict_after=GRACE)  # opened an hour ago
+OPENED = NOW - timedelta(hours=1)
+
+
+def a_guest(name: str = "guest", gpus: int = 1, minutes: float = 60, **changes: Any) -> Pod:
+    """A pod whose owner said nothing, which has been running for so many *minutes*."""
+    given: dict[str, Any] = {
+        "phase": PodPhase.RUNNING,
+        "owner": "Job/train",
+        "running_since": NOW - minutes * MINUTE,
+    }
+    return a_pod(name, gpus, **{**given, **changes})
+
+
+def holding(name: str, *pods: Pod, **changes: Any) -> Node:
+    """A node of eight GPUs in the middle of its paid hour."""
+    given: dict[str, Any] = {"idle_since": None, "allocatable": {GPU: 8}, "pods": pods, "was_usable": True}
+    return a_node(name, **{**given, **changes})
+
+
+def busy(name: str, **changes: Any) -> Node:
+    return holding(name, a_guest(f"on-{name}"), **changes)
+
+
+def the_pool(*windows: Window, **changes: Any) -> Pool:
+    return a_pool(resources={GPU: 8}, windows=windows or (NIGHT,), **changes)
+
+
+def answer(*nodes: Node, pool: Pool | None = None, told: datetime | None = OPENED, **given: Any) -> Decision:
+    pool = pool or the_pool()
+    policy = a_policy(pool, **given.pop("policy", {}))
+    state = a_state(*nodes, **given.pop("state", {}))
+    words = {} if told is None else {topic_of(w, pool): told for w in pool.windows}
+    return run(facts(state, told_to_go=words, **given), policy)[1]["l40s"]
+
+
+def evicted(*nodes: Node, **given: Any) -> list[str]:
+    decision = answer(*nodes, **given)
+    going = decision.candidates[: decision.present - decision.target]
+    return [i.removeprefix("i-") for i in going if i in decision.evicted]
+
+
+# --- when
+
+
+def test_running_work_beyond_the_maximum_is_evicted_once_the_grace_is_over() -> None:
+    decision = answer(busy("a"), busy("b"))
+    assert (decision.target, decision.candidates, decision.evicted) == (1, ("i-a",), ("i-a",))
+    assert decision.deciding.rule == "evict_after"
+    assert decision.deciding.detail == "a: window night allows 1 node, and its grace is over"
+
+
+@pytest.mark.parametrize(
+    ("told", "gone"),
+    [
+        pytest.param(NOW - GRACE, ["a"], id="as long ago as the grace"),
+        pytest.param(NOW - GRACE + timedelta(microseconds=1), [], id="an instant less"),
+        pytest.param(None, [], id="never: nobody is evicted who was not told"),
+        pytest.param(OPENED - MINUTE, [], id="before the window opened: that was another night"),
+        pytest.param(NOW + MINUTE, [], id="in the future: the clock was wrong then"),
+    ],
+)
+def test_the_grace_counts_from_when_it_was_told(told: datetime | None, gone: list[str]) -> None:
+    assert evicted(busy("a"), busy("b"), told=told) == gone
+
+
+def test_a_decision_names_the_end_of_the_grace_and_says_what_comes() -> None:
+    told = NOW - 10 * MINUTE
+    decision = answer(busy("a"), busy("b"), told=told)
+    assert decision.reconsider_at == told + GRACE
+    [note] = [r for r in decision.reasons if r.rule == "evict_after"]
+    assert note.detail == "window night takes 1 node beyond 1 from 12:20:00 UTC on"
+
+
+def test_a_window_that_is_closed_evicts_nothing() -> None:
+    assert evicted(busy("a"), busy("b"), pool=the_pool(replace(NIGHT, times=((13 * 60, 14 * 60),)))) == []
+
+
+def test_a_window_without_the_key_evicts_nothing_however_low_its_maximum() -> None:
+    closed = replace(NIGHT, name="closed", max_nodes=0, evict_after=None)
+    assert evicted(busy("a"), busy("b"), busy("c"), pool=the_pool(closed)) == []
+    assert evicted(busy("a"), busy("b"), busy("c"), pool=the_pool(closed, NIGHT)) == ["a", "b"]
+
+
+def test_of_several_windows_each_speaks_for_its_own_maximum_after_its_own_grace() -> None:
+    patient = replace(NIGHT, name="patient", max_nodes=0, evict_after=2 * timedelta(hours=1))
+    nodes = (busy("a"), busy("b"), busy("c"))
+    assert evicted(*nodes, pool=the_pool(NIGHT, patient)) == ["a", "b"]
+    assert evicted(*nodes, pool=the_pool(NIGHT, replace(patient, evict_after=GRACE))) == ["a", "b", "c"]
+
+
+def test_a_window_that_meets_itself_at_midnight_stays_open() -> None:
+    night = Window(name="n", times=((20 * 60, 24 * 60), (0, 7 * 60)))
+    evening = datetime(2026, 11, 19, 20, 0, tzinfo=NOW.tzinfo)
+    assert stays_open(night, evening, evening + timedelta(hours=11) - timedelta(seconds=1))
+    assert not stays_open(night, evening, evening + timedelta(hours=11))
+    assert not stays_open(night, evening, evening + timedelta(days=1))
+    assert not stays_open(night, evening - timedelta(seconds=1), evening)
+
+
+@pytest.mark.parametrize(("days", "open_still"), [(20, True), (32, False)])
+def test_a_window_that_is_open_for_weeks_stays_open_until_it_closes(days: int, open_still: bool) -> None:
+    november = Window(name="november", months=((11, 11),))
+    first = datetime(2026, 11, 1, tzinfo=NOW.tzinfo)
+    assert stays_open(november, first, first + timedelta(days=days)) is open_still
+
+
+# --- which
+
+
+def test_idle_nodes_go_first_and_at_once_in_the_middle_of_their_hour() -> None:
+    idle = a_node("idle", allocatable={GPU: 8}, idle_since=NOW)
+    decision = answer(busy("a"), busy("b"), idle)
+    assert (decision.target, decision.candidates, decision.evicted) == (1, ("i-idle", "i-a"), ("i-a",))
+    action = plan(decision, a_state(busy("a"), busy("b"), idle), a_policy(the_pool()))
+    assert action is not None
+    assert [v.because for v in action.victims] == [Because.IDLE, Because.EVICTED]
+
+
+def test_nodes_that_hold_the_fewest_gpus_go_then_those_that_lose_the_fewest_gpu_hours() -> None:
+    large = holding("a", a_guest("p", gpus=4, minutes=1))
+    long = holding("b", a_guest("q", gpus=2, minutes=90))
+    short = holding("c", a_guest("r", gpus=1, minutes=100), a_guest("s", gpus=1, minutes=10))
+    none = replace(NIGHT, max_nodes=0)
+    assert evicted(large, long, short, pool=the_pool(none)) == ["c", "b", "a"]
+
+
+def test_a_node_that_is_being_evicted_is_finished_before_another_is_begun() -> None:
+    victim = Victim(instance="i-b", node="b", because=Because.EVICTED, stage=VictimStage.CORDONED, since=NOW)
+    action = Action(
+        id="r", pool="l40s-id", kind=ActionKind.RETIRE, opened_at=NOW, from_count=2, to_count=1, victims=(victim,)
+    )
+    emptied = a_node("b", allocatable={GPU: 8}, idle_since=NOW, cordoned_by=CordonedBy.US)
+    for node in (busy("b", cordoned_by=CordonedBy.US), emptied):
+        assert answer(busy("a"), node, state={"open_action": action}).candidates == ("i-b",)
+
+
+def test_what_waits_gets_no_room_on_a_node_that_is_being_evicted() -> None:
+    """Otherwise what was evicted would get its node back at once, and be evicted again."""
+    victim = Victim(instance="i-b", node="b", because=Because.EVICTED, stage=VictimStage.CORDONED, since=NOW)
+    action = Action(
+        id="r", pool="l40s-id", kind=ActionKind.RETIRE, opened_at=NOW, from_count=2, to_count=1, victims=(victim,)
+    )
+    pool = the_pool()
+    emptied = a_node("b", allocatable={GPU: 8}, idle_since=NOW, cordoned_by=CordonedBy.US)
+    full = holding("a", a_guest(gpus=8))
+    found = facts(
+        a_state(full, emptied, open_action=action),
+        waiting=[a_pod(gpus=1)],
+        told_to_go={topic_of(NIGHT, pool): OPENED},
+    )
+    policy = a_policy(pool)
+    assert assign(found, policy).pools["l40s-id"].needed == frozenset()
+    assert run(found, policy)[1]["l40s"].target == 1
+    assert assign(replace(found, told_to_go={}), policy).pools["l40s-id"].needed == {"i-b"}
+
+
+def test_work_that_waits_holds_no_eviction_up() -> None:
+    assert evicted(busy("a"), busy("b"), waiting=[a_pod(gpus=8)]) == ["a"]
+
+
+def test_a_node_on_its_way_is_not_counted_as_too_many() -> None:
+    coming = a_node("c", stage=Stage.BOOTING, idle_since=None, allocatable={}, created_at=NOW - MINUTE)
+    assert evicted(busy("a"), coming) == []
+
+
+def test_no_more_go_than_are_asked_for_at_civo() -> None:
+    assert evicted(busy("a"), busy("b"), busy("c"), state={"required": 2}) == ["a"]
+
+
+# --- what is never evicted
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param({"protected": True}, id="protected"),
+        pytest.param({"gang": "ml/g"}, id="of a gang"),
+        pytest.param({"owner": ""}, id="that nothing starts again"),
+        pytest.param({"owner": "Node/n1"}, id="of the kubelet"),
+        pytest.param({"daemon": True}, id="of a DaemonSet"),
+    ],
+)
+def test_a_node_is_not_evicted_that_holds_one_pod(said: dict[str, Any]) -> None:
+    stays = holding("a", a_guest("yields"), a_guest("stays", **said))
+    assert evicted(stays, busy("b")) == ["b"]
+    assert evicted(stays, holding("b", a_guest(**said))) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"cordoned_by": CordonedBy.SOMEONE}, id="somebody else cordoned"),
+        pytest.param({"protected": True}, id="is protected"),
+        pytest.param({"hosts": ("prometheus-0",)}, id="hosts Prometheus"),
+        pytest.param({"kept_until": NOW + MINUTE}, id="a workload keeps"),
+        pytest.param({"stage": Stage.BROKEN}, id="is broken"),
+    ],
+)
+def test_a_busy_node_is_not_evicted_that(changes: dict[str, Any]) -> None:
+    assert "a" not in evicted(busy("a", **changes), busy("b"), busy("c"))
+
+
+def test_an_idle_node_whose_gpus_are_in_use_without_a_pod_stays() -> None:
+    used = a_node("used", allocatable={GPU: 8}, unknown_since=NOW)
+    assert answer(busy("a"), used).candidates == ("i-a",)
+
+
+def test_a_node_that_was_refused_a_moment_ago_lets_another_go() -> None:
+    backoff = Backoff(failures=1, until=NOW + MINUTE, reason="a PodDisruptionBudget", instances=("i-a",))
+    assert evicted(busy("a"), busy("b"), state={"removal_backoff": backoff}) == ["b"]
+
+
+@pytest.mark.parametrize("action", [SignalAction.HOLD, SignalAction.FREEZE])
+def test_while_an_alert_fires_nothing_is_evicted(action: SignalAction) -> None:
+    assert evicted(busy("a"), busy("b"), signals=(a_signal(action),)) == []
+
+
+def test_an_alert_that_holds_the_pool_is_named() -> None:
+    decision = answer(busy("a"), busy("b"), signals=(a_signal(SignalAction.HOLD),))
+    [note] = [r for r in decision.reasons if r.rule == "evict_after"]
+    assert note.detail.endswith("but not while Gpu-hold fires (hold)")
+
+
+@pytest.mark.parametrize(
+    ("kind", "nodes", "gone"),
+    [
+        (OverrideKind.PAUSE, None, []),
+        (OverrideKind.SNOOZE, None, []),
+        (OverrideKind.PIN, 2, []),
+        (OverrideKind.PIN, 1, []),
+        (OverrideKind.CEILING, 1, []),
+        (OverrideKind.FLOOR, 3, []),
+        (OverrideKind.FLOOR, 2, ["a"]),
+        (OverrideKind.FLOOR, 1, ["a", "b"]),
+    ],
+)
+def test_a_persons_word_goes_before_the_window(kind: OverrideKind, nodes: int | None, gone: list[str]) -> None:
+    """A pin and a ceiling stand in the place of the windows' maximum, and take idle nodes only."""
+    word = Override(id="o", kind=kind, who="alice", why="test", at=OPENED, until=NOW + MINUTE, nodes=nodes)
+    assert evicted(busy("a"), busy("b"), busy("c"), overrides=(word,)) == gone
+
+
+@pytest.mark.parametrize("source", [Source.KUBERNETES, Source.PROMETHEUS, Source.HEARTBEAT, Source.ALERTMANAGER])
+def test_nothing_is_evicted_while_a_source_is_silent(source: Source) -> None:
+    assert evicted(busy("a"), busy("b"), sources=all_up(source)) == []
+
+
+def test_a_silence_holds_it() -> None:
+    assert evicted(busy("a"), busy("b"), state={"silenced_by": "ops"}) == []
+
+
+def test_removals_per_hour_bound_it() -> None:
+    decision = answer(
+        busy("a"), busy("b"), busy("c"), policy={"limits": Limits(max_removals_per_hour=1)}, removed_last_hour=0
+    )
+    assert (decision.target, rules(decision, "limits")) == (2, ["within_limits"])
+
+
+def test_pods_that_consented_are_evicted_as_well() -> None:
+    policy: Policy = a_policy(the_pool())
+    node = holding("a", a_guest(evictable=True))
+    decision = answer(node, busy("b"))
+    action = plan(decision, a_state(node, busy("b")), policy)
+    assert action is not None
+    assert [(v.node, v.because) for v in action.victims] == [("a", Because.EVICTED)]

@@ -1,0 +1,70 @@
+"""Whether a GPU pod may be evicted: by its owner's consent, or by a window whose grace was told and is over."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from receiver.ports import PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION
+from receiver.replay.world import WorldPod
+from tests.faults.truth import Counted, Truth
+
+TOPIC = "evict:"
+
+
+@dataclass
+class Evictions:
+    """Follows what windows evict: what was *told* (when, by pool id), and the nodes that are *going* for it."""
+
+    truth: Truth
+    told: dict[str, datetime] = field(default_factory=dict)
+    going: dict[str, str] = field(default_factory=dict)  # pool by node
+    made: int = 0
+
+    def said(self, topic: str, key: str, at: datetime, answer: Any) -> None:
+        """A notice was put into the outbox, or perhaps: a call that failed may have had its effect."""
+        pool = topic.removeprefix(TOPIC).split(":")[0]
+        if not topic.startswith(TOPIC) or answer is False:
+            return
+        if key.startswith("warned:act:"):
+            self.told[pool] = at
+        elif answer is True:
+            self.told.pop(pool, None)
+
+    def given_back(self, node: str) -> None:
+        """*node* was made schedulable again."""
+        self.going.pop(node, None)
+
+    def why_not(self, pod: WorldPod, counted: Mapping[str, Counted], now: datetime) -> str:
+        """Why *pod*, which holds GPUs, may not be evicted now; empty when it may."""
+        if pod.annotations.get(SAFE_TO_EVICT_ANNOTATION) == "true":
+            return ""
+        if pod.annotations.get(SAFE_TO_EVICT_ANNOTATION) == "false" or pod.annotations.get(PROTECT_ANNOTATION):
+            return "is protected"
+        if pod.gang is not None:
+            return "belongs to a gang"
+        if not pod.owner_kind:
+            return "is started again by nobody"
+        found = next((p for p in self.truth.world.pools.values() for v in p.living if v.hostname == pod.node), None)
+        if found is None:
+            return "is on no node of a pool"
+        plan, skew = self.truth.plans[found.id], self.truth.skew
+        if plan.evict_after is None:
+            return "did not consent, and no window evicts"
+        most = min(self.truth.max_nodes(found.id, at) for at in (now - skew, now, now + skew))
+        if most >= plan.max_nodes:
+            return "did not consent, and the window is closed"
+        told = self.told.get(found.id)
+        if told is None or now - told < timedelta(seconds=plan.evict_after) - skew:
+            return f"did not consent, and its pool was told at {told}"
+        self.going = {node: pool for node, pool in self.going.items() if self._lives(node)}
+        others = [node for node, pool in self.going.items() if pool == found.id and node != pod.node]
+        if len(others) + 1 > counted[found.id].there - most:
+            return f"did not consent, and {len(others)} nodes are evicted of {counted[found.id].there}, {most} allowed"
+        assert pod.node is not None
+        self.going[pod.node] = found.id
+        self.made += 1
+        return ""
+
+    def _lives(self, node: str) -> bool:
+        return any(v.hostname == node for p in self.truth.world.pools.values() for v in p.living)

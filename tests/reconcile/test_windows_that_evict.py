@@ -1,0 +1,168 @@
+"""A window that evicts, from the word before it to the last node: whom it tells, what it spares, what outlives it."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from receiver.adapters.observe import ObservedCloud, ObservedCluster
+from receiver.core.override_notices import was_set
+from receiver.core.overrides import Override, OverrideKind
+from receiver.core.policy import Pool
+from receiver.core.windows import Window
+from receiver.ports import PROTECT_ANNOTATION, Store
+from receiver.replay.world import Pdb, World
+from tests.faults.stores import a_store
+from tests.reconcile.harness import START, Life, a_job, a_policy, a_world
+from tests.stories.bench import HOUR, MINUTE, living, titles
+
+# Short, so that few steps tell it: it opens at 12:06 and evicts from 12:16 on.
+NIGHT = Window(name="night", times=((12 * 60 + 6, 12 * 60 + 40),), max_nodes=1, evict_after=10 * MINUTE)
+OPENS, ENDS, CLOSES = START + 6 * MINUTE, START + 16 * MINUTE, START + 40 * MINUTE
+TICK = 2 * MINUTE
+EVICTION = "WindowEviction"
+
+
+def a_life(store: Store, world: World | None = None, mode: str = "act") -> Life:
+    pool: Pool = replace(a_policy().pools[0], windows=(NIGHT,))
+    return Life(world=world or a_world(), policy=a_policy(pool), store=store, mode=mode)
+
+
+def at_night(store: Store, **job: Any) -> Life:
+    """Three nodes with work for ten hours, and the window has just opened."""
+    life = a_life(store)
+    life.submit(*(a_job(f"j{n}", duration=10 * HOUR, gpu_util=0.5, **job) for n in range(3)))
+    life.run(OPENS - life.now + timedelta(seconds=1), tick=TICK)
+    assert len(living(life)) == 3
+    return life
+
+
+def until_just_before(life: Life, moment: Any) -> None:
+    life.run(moment - timedelta(seconds=1) - life.now, tick=TICK)
+
+
+def gpu_nodes(life: Life) -> set[str | None]:
+    return {p.node for p in life.world.active_pods.values() if p.requests}
+
+
+def events(life: Life) -> list[str]:
+    return [e.name for e in life.world.events if e.reason == EVICTION]
+
+
+def test_what_is_too_many_is_told_at_the_opening_and_evicted_after_the_grace(store: Store) -> None:
+    life = at_night(store)
+    assert titles(life, "window night") == ["GPU pool l40s: GPU work is evicted from 12:16 UTC on"]
+    assert len(events(life)) == 3
+    until_just_before(life, ENDS)
+    assert life.writes("evict", "cordon") == []
+    life.run(3 * MINUTE, tick=TICK)
+    assert len(living(life)) == 1
+    assert len(life.writes("evict")) == 2
+    assert life.world.kills == []
+    assert len(titles(life, "evicted from")) == 1
+
+
+def test_what_was_evicted_waits_until_the_window_closes_and_runs_then(store: Store) -> None:
+    life = at_night(store)
+    until_just_before(life, CLOSES)
+    assert (len(living(life)), len(life.writes("evict"))) == (1, 2)
+    life.run(5 * MINUTE, tick=TICK)
+    assert len(gpu_nodes(life) - {None}) == 3
+
+
+def test_a_restart_does_not_begin_the_grace_anew(store: Store) -> None:
+    life = at_night(store)
+    until_just_before(life, ENDS - TICK)
+    again = a_life(store, life.world)
+    until_just_before(again, ENDS)
+    assert again.writes("cordon") == []
+    again.run(TICK)
+    assert len(again.writes("cordon")) == 2
+
+
+def test_a_lost_store_begins_it_anew_for_nobody_knows_who_was_told(store: Store) -> None:
+    life = at_night(store)
+    until_just_before(life, ENDS)
+    with a_store() as other:
+        again = a_life(other, life.world)
+        again.run(9 * MINUTE, tick=TICK)
+        assert again.writes("evict") == []
+        assert titles(again, "evicted from") == ["GPU pool l40s: GPU work is evicted from 12:25 UTC on"]
+        again.run(2 * TICK, tick=TICK)
+        assert len(again.writes("evict")) == 2
+
+
+def test_work_that_ends_by_itself_in_the_grace_leaves_less_to_evict_and_then_nothing(store: Store) -> None:
+    life = at_night(store)
+    for name in ("j0", "j1"):
+        life.world.cancel_job(name)
+    life.run(ENDS - life.now + MINUTE, tick=TICK)
+    assert life.writes("evict") == []
+    assert titles(life, "no work is evicted any more") == ["GPU pool l40s: no work is evicted any more"]
+
+
+def test_a_pod_that_is_protected_in_the_grace_keeps_its_node(store: Store) -> None:
+    life = at_night(store)
+    kept = [p for p in life.world.active_pods.values() if p.requests][:2]
+    for pod in kept:
+        life.world.patch_pod(pod.namespace, pod.name, annotations={PROTECT_ANNOTATION: "true"})
+    life.run(ENDS - life.now + TICK, tick=TICK)
+    assert {p.node for p in kept} <= gpu_nodes(life)
+    assert len(living(life)) == 2
+    assert len(life.writes("evict")) == 1
+
+
+def test_gangs_are_left_whole(store: Store) -> None:
+    life = a_life(store)
+    life.submit(a_job("g", duration=10 * HOUR, pods=3, gang=True, gpu_util=0.5))
+    life.run(ENDS - life.now + TICK, tick=TICK)
+    assert (len(living(life)), life.writes("evict"), titles(life, "evicted from")) == (3, [], [])
+
+
+def test_a_disruption_budget_is_respected_and_its_node_is_given_back(store: Store) -> None:
+    life = at_night(store)
+    life.world.pdbs.append(Pdb(namespace="ml", selector={}, min_available=3))
+    life.run(ENDS - life.now + 17 * MINUTE, tick=TICK)
+    assert (len(living(life)), len(gpu_nodes(life) - {None})) == (3, 3)
+    assert titles(life, "not drained within")
+    assert not any(n.unschedulable for n in life.world.nodes.values())
+    assert life.world.kills == []
+
+
+def test_a_pod_that_starts_in_the_grace_is_told_as_well(store: Store) -> None:
+    life = at_night(store)
+    life.world.cancel_job("j0")
+    life.run(timedelta(seconds=50))
+    life.submit(a_job("late", duration=10 * HOUR, gpu_util=0.5))
+    life.run(timedelta(seconds=20))
+    assert [name for name in events(life) if name.startswith("late")]
+
+
+@pytest.mark.parametrize("kind", [OverrideKind.PAUSE, OverrideKind.SNOOZE])
+def test_a_pause_takes_the_word_back_and_after_it_the_whole_grace_begins_anew(store: Store, kind: OverrideKind) -> None:
+    life = at_night(store)
+    until = ENDS + 3 * MINUTE
+    word = Override(id="o", kind=kind, who="alice", why="a paper", at=life.now, until=until, pool="l40s-id")
+    life.store.set_override(word, was_set(word, life.policy))
+    life.run(until - life.now + 9 * MINUTE, tick=TICK)
+    assert titles(life, "no work is evicted any more", "by alice")
+    assert life.writes("evict") == []
+    life.run(2 * TICK, tick=TICK)
+    assert len(life.writes("evict")) == 2
+
+
+def test_observe_mode_says_what_it_would_do_and_what_it_said_is_no_word_for_acting(store: Store) -> None:
+    life = at_night(store)
+    with a_store() as other:
+        watching = a_life(other, life.world, mode="observe")
+        watching.wrap_cloud, watching.wrap_cluster = ObservedCloud, ObservedCluster
+        watching.run(ENDS - life.now + TICK, tick=TICK)
+        assert watching.writes() == []
+        assert titles(watching, "would be evicted")
+        assert titles(watching, "would go 3 -> 1 nodes")
+        acting = a_life(other, life.world)
+        acting.run(9 * MINUTE, tick=TICK)
+        assert acting.writes("evict", "cordon") == []
+        acting.run(2 * TICK, tick=TICK)
+        assert len(acting.writes("evict")) == 2
