@@ -129,3 +129,22 @@ def test_evicting_more_than_is_too_many_is_seen(emptied: SqlStore, monkeypatch: 
     one_allowed = replace(night(), pools=[replace(night().pools[0], window=[730, 750, 1])])
     monkeypatch.setattr("receiver.core.eviction.surplus_over", lambda most, case, dead: case.present)
     assert "nodes are evicted of 2, 1 allowed" in judge(one_allowed, emptied).message
+
+
+def test_a_node_that_takes_new_work_beyond_the_stop_line_is_seen(
+    emptied: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = Scenario(
+        seed=1,
+        start="2026-11-20T12:00:00+00:00",
+        pools=[PoolPlan(name="l40s", resources={"nvidia.com/gpu": 1}, max_nodes=3, count=1)],
+        events=[],
+        troubled=300,
+        ticks=[10],
+        granularity=600,
+        budget="0.10",
+    )
+    closed = judge(world, emptied)
+    assert (closed.message, closed.tally.counts["nodes closed to new work"]) == ("", 1)
+    monkeypatch.setattr(WorldCluster, "shut", lambda _, node, why: Receipt(did=Did.DONE, sentence=f"{node}: {why}"))
+    assert judge(world, emptied).message.startswith("2 beyond the line")
