@@ -260,7 +260,8 @@ def main() -> int:
             stack.wait_until(partial(knows_names, stack), 60, "the pools' names in Prometheus")
             Play(stack).advance(60 * told.minutes)
             end = time.time()
-            span = Span(start=end - 60 * told.minutes, end=end, scrape=SCRAPE)
+            # The very first points are from before the pools had names in Prometheus.
+            span = Span(start=end - 60 * told.minutes + 10 * SCRAPE, end=end, scrape=SCRAPE)
             empty = render(stack.places.url("prometheus"), told.out, span)
     except BaseException:
         sys.stderr.write(f"The logs are kept in {folder}\n")

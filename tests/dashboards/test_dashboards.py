@@ -9,6 +9,7 @@ import yaml
 
 from tests.dashboards.files import DASHBOARDS, FOLDER, JSON, PATHS, panels
 from tools.dashboards.__main__ import files, main
+from tools.dashboards.links import RUNBOOKS
 
 every_dashboard = pytest.mark.parametrize("dashboard", DASHBOARDS.values(), ids=DASHBOARDS)
 every_panel = pytest.mark.parametrize(
@@ -121,6 +122,16 @@ def test_a_dashboard_leads_to_the_others_to_the_receiver_and_to_the_runbooks(das
     others, *elsewhere = dashboard["links"]
     assert (others["type"], others["tags"], others["keepTime"]) == ("dashboards", ["gpu-autoscaler"], True)
     assert [link["url"].partition("}")[0] + "}" for link in elsewhere] == ["${receiver}", "${runbooks}"]
+
+
+def test_panels_lead_to_runbooks_that_exist() -> None:
+    titles = {p["title"] for d in DASHBOARDS.values() for p in panels(d)}
+    assert set(RUNBOOKS) <= titles
+    there = {path.stem for path in (FOLDER.parent / "docs" / "runbooks").glob("*.md")}
+    linked = [link["url"] for d in DASHBOARDS.values() for p in panels(d) for link in p["links"]]
+    named = [re.fullmatch(r"\$\{runbooks\}/(\w+)\.md", url) for url in linked]
+    assert {match and match[1] for match in named} == {alert for alerts in RUNBOOKS.values() for alert in alerts}
+    assert {alert for alerts in RUNBOOKS.values() for alert in alerts} <= there
 
 
 @every_panel

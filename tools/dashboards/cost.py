@@ -20,7 +20,7 @@ def dashboard() -> Dashboard:
         uid="gpu-autoscaler-cost",
         title="GPU autoscaler / Cost",
         description="GPU spend and forecast against the budget, by team, workload and kind of GPU; idle cost; savings.",
-        rows=(
+        rows=links.with_runbooks(
             Row(title="This month", panels=_month()),
             Row(title="Budget", panels=_budget()),
             Row(title="Whose it is", panels=_whose()),

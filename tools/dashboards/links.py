@@ -1,8 +1,10 @@
 """Where the dashboards lead: to each other, to the receiver's pages and to the runbooks."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from tools.dashboards.model import TAG
+from tools.dashboards.model import TAG, Panel, Row
 from tools.dashboards.variables import typed
 
 JSON = dict[str, Any]
@@ -52,3 +54,38 @@ def opened(title: str, url: str) -> JSON:
 
 
 POOL_PAGE = opened("Pool ${__field.labels.pool_name} in the autoscaler", "${receiver}/pools/${__field.labels.pool}")
+
+# The alerts that a panel's values may raise, by its title.
+RUNBOOKS: Mapping[str, Sequence[str]] = {
+    "GPUs pending": ("GpuPodsPending",),
+    "GPUs pending by pool": ("GpuPodsPending",),
+    "Idle": ("GpuNodesIdle",),
+    "Unknown": ("GpuNodeWithoutGpus", "GpuScaleUpStuck"),
+    "Asked for to usable: p50 and p95 of a day": ("GpuScaleUpStuck", "GpuNodeWithoutGpus"),
+    "Cooldowns, windows and overrides": ("GpuPoolOutOfStock",),
+    "Actions that ended": ("GpuNodesCreatedRapidly", "GpuPoolOutOfStock"),
+    "Fleet utilization against its target": ("GpuPoolBusy", "GpuPoolUnderutilized", "GpuTelemetryMissing"),
+    "Spend and forecast against the budget": ("GpuBudgetForecastExceeded", "GpuSpendUnknown"),
+    "Budgets used": ("GpuBudgetWarn", "GpuBudgetHold", "GpuBudgetStop"),
+    "Budgets by forecast": ("GpuBudgetForecastExceeded",),
+    "Idle cost per hour by pool": ("GpuIdleCostHigh", "GpuNodesIdle"),
+    "Longest wait by priority class": ("GpuQueueWaitLong",),
+    "Workloads that wait": ("GpuQueueWaitLong", "GpuPodsPending"),
+    "Age of the last step": ("GpuAutoscalerDown", "GpuAutoscalerStepsSlow"),
+    "Age of the heartbeat": ("GpuAutoscalerHeartbeat", "GpuAutoscalerRulesFail"),
+    "Webhook answers": ("GpuAutoscalerWebhooksFail",),
+    "Time of a step": ("GpuAutoscalerStepsSlow",),
+    "Steps and errors": ("GpuAutoscalerStepsFail",),
+    "Sources": ("GpuAutoscalerSourceDown", "GpuKubeStateMetricsDown"),
+    "Outbox": ("GpuAutoscalerNoticesStuck",),
+}
+
+
+def with_runbooks(*rows: Row) -> tuple[Row, ...]:
+    """Return *rows* with links from panels to the runbooks of their alerts."""
+    return tuple(replace(row, panels=tuple(_with_runbooks(panel) for panel in row.panels)) for row in rows)
+
+
+def _with_runbooks(panel: Panel) -> Panel:
+    alerts = RUNBOOKS.get(panel.title, ())
+    return replace(panel, links=[opened(f"Runbook {alert}", f"${{runbooks}}/{alert}.md") for alert in alerts])

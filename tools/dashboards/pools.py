@@ -27,7 +27,7 @@ def dashboard() -> Dashboard:
         uid="gpu-autoscaler-pools",
         title="GPU autoscaler / Pools",
         description="GPU node pools: nodes by state, demand, provisioning, and what holds a pool.",
-        rows=(
+        rows=links.with_runbooks(
             Row(title="Now", panels=_now()),
             Row(title="Nodes and demand", panels=_nodes()),
             Row(title="From pending to a usable GPU", panels=_provisioning()),

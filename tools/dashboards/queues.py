@@ -16,7 +16,7 @@ def dashboard() -> Dashboard:
         uid="gpu-autoscaler-queues",
         title="GPU autoscaler / Queues",
         description="GPU pods and workloads that wait: depth and wait by queue, team, priority class and workload.",
-        rows=(
+        rows=links.with_runbooks(
             Row(title="Now", panels=_now()),
             Row(title="Depth", panels=_depth()),
             Row(title="Wait", panels=_wait()),

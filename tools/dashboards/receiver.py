@@ -17,7 +17,7 @@ def dashboard() -> Dashboard:
         uid="gpu-autoscaler-receiver",
         title="GPU autoscaler / Receiver",
         description="The autoscaler's own health: webhooks, steps, sources, Civo's API, messages, invariants.",
-        rows=(
+        rows=links.with_runbooks(
             Row(title="Now", panels=_now()),
             Row(title="Webhooks and steps", panels=_work()),
             Row(title="Civo, sources and messages", panels=_outside()),

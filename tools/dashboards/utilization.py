@@ -17,7 +17,7 @@ def dashboard() -> Dashboard:
         uid="gpu-autoscaler-utilization",
         title="GPU autoscaler / GPU utilization",
         description="How busy the GPUs are, for whom, and how they do: memory, power, temperature, XID, NVLink.",
-        rows=(
+        rows=links.with_runbooks(
             Row(title="Fleet", panels=_fleet()),
             Row(title="By GPU and by workload", panels=_heat()),
             Row(title="Memory and power", panels=_memory()),
