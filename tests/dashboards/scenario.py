@@ -31,9 +31,9 @@ L40S, MIG, H100, H200 = (f"5f3c0000-0000-4000-8000-0000000000b{n}" for n in rang
 ALL_DAY = [{"start_time": "00:00", "end_time": "24:00"}]
 # What the rule waits for: an hour of samples every 30 s becomes a minute of samples every second.
 SHORTENED = (
-    ("[1h:30s]", "[1m:1s]"),
+    ("[1h:1m]", "[1m:1s]"),
     ("[1h]", "[1m]"),
-    (">= 114", ">= 50"),
+    (">= 57", ">= 50"),
     (">= 3600", ">= 60"),
 )
 IDLE_RULE = "namespace_pod:gpu_allocated_idle:sum"
