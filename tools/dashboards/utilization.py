@@ -34,6 +34,12 @@ def by_gpu(metric: str, *matchers: str) -> str:
     return f"{of(metric, *matchers)} {ON_POOL}"
 
 
+def over_a_cell(metric: str, *matchers: str, how: str = "avg") -> str:
+    """Return *metric* over the time that a cell of a grid stands for. It is a recording by GPU or by workload: its
+    series outlive pods, so a GPU that changed hands within a cell counts by time."""
+    return f"{how}_over_time({of(metric, *matchers)}[$__rate_interval])"
+
+
 GPU = "{{node}} / {{gpu}} {{GPU_I_ID}}"
 
 
@@ -125,14 +131,17 @@ def _heat() -> tuple[Panel, ...]:
     workload = "namespace, workload_kind, workload"
     busy = of("namespace_workload:gpu_utilization:avg", NAMESPACE)
 
+    course = over_a_cell("namespace_workload:gpu_utilization:avg", NAMESPACE)
+
     def held(metric: str) -> str:
         return f"max by ({workload}) ({of(metric, NAMESPACE)}) and on ({workload}) {busy}"
 
     return (
         bands(
             "Utilization by GPU",
-            f"Each row is a GPU or MIG instance: node, index, instance. {BANDS_TOLD} A gap: no telemetry.",
-            Target(expr=by_gpu("node_gpu:dcgm_utilization:ratio"), legend=GPU),
+            "Each row is a GPU or MIG instance: node, index, instance. Each cell is an average over its time. "
+            f"{BANDS_TOLD} A gap: no telemetry.",
+            Target(expr=f"{over_a_cell('node_gpu:dcgm_utilization:ratio')} {ON_POOL}", legend=GPU),
             unit="percentunit",
             thresholds=looks.BANDS,
             height=11,
@@ -140,7 +149,7 @@ def _heat() -> tuple[Panel, ...]:
         bands(
             "Utilization by workload",
             f"Each row is a workload, averaged over the GPUs that its pods hold. {BANDS_TOLD}",
-            Target(expr=f"max by ({workload}) ({busy})", legend="{{namespace}} / {{workload}}"),
+            Target(expr=f"max by ({workload}) ({course})", legend="{{namespace}} / {{workload}}"),
             unit="percentunit",
             thresholds=looks.BANDS,
             height=9,
@@ -185,9 +194,9 @@ def _memory() -> tuple[Panel, ...]:
     return (
         bands(
             "Memory used by GPU",
-            "Used memory as a share of used, free and reserved. Yellow from 90 %, red from 97 %: the next allocation "
-            "may fail.",
-            Target(expr=by_gpu("node_gpu:dcgm_memory:ratio"), legend=GPU),
+            "Used memory as a share of used, free and reserved, the most within a cell. Yellow from 90 %, red from 97 %: "
+            "the next allocation may fail.",
+            Target(expr=f"{over_a_cell('node_gpu:dcgm_memory:ratio', how='max')} {ON_POOL}", legend=GPU),
             unit="percentunit",
             thresholds=looks.steps(looks.GREEN, (0.9, looks.YELLOW), (0.97, looks.RED)),
             width=12,
