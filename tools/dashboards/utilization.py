@@ -194,8 +194,8 @@ def _memory() -> tuple[Panel, ...]:
     return (
         bands(
             "Memory used by GPU",
-            "Used memory as a share of used, free and reserved, the most within a cell. Yellow from 90 %, red from 97 %: "
-            "the next allocation may fail.",
+            "Used memory as a share of used, free and reserved, the most within a cell. Yellow from 90 %, red from "
+            "97 %: the next allocation may fail.",
             Target(expr=f"{over_a_cell('node_gpu:dcgm_memory:ratio', how='max')} {ON_POOL}", legend=GPU),
             unit="percentunit",
             thresholds=looks.steps(looks.GREEN, (0.9, looks.YELLOW), (0.97, looks.RED)),
