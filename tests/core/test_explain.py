@@ -360,6 +360,13 @@ def test_the_picture_of_a_pool_tells_its_experience_and_what_others_did_to_it() 
     assert pool["provisioning"] == {"until": until, "reason": "n1 never became usable", "failures": 3}
 
 
+def test_the_picture_of_a_pool_tells_since_when_it_waits_for_a_node_unless_civo_is_silent() -> None:
+    state = a_state(a_node("n0", stage=Stage.BOOTING, created_at=NOW - 5 * MINUTE))
+    [pool] = shown(facts(state))["pools"]
+    [unseen] = shown(facts(state, sources=all_up(Source.CIVO)))["pools"]
+    assert (pool["awaited_since"], unseen["awaited_since"]) == ("2026-11-20T11:55:00+00:00", None)
+
+
 def test_what_a_pool_has_no_experience_of_is_null() -> None:
     [pool] = shown(facts(a_state()))["pools"]
     assert (pool["ready_in_seconds"], pool["provisioning"], pool["drifts"]) == (None, None, 0)
