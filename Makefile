@@ -52,8 +52,9 @@ rules: binaries ## the Prometheus rules, their tests, and the example configurat
 	@$(BIN)/amtool check-config rules/alertmanager.yml
 	@$(BIN)/promtool test rules tests/rules/*.test.yaml
 
-dashboards: venv ## write dashboards/*.json from tools/dashboards
+dashboards: venv ## write dashboards/*.json from tools/dashboards, and who reads which metric in docs/metrics.md
 	@$(VENV)/python -m tools.dashboards
+	@$(VENV)/python -m tools.metrics_page
 
 pictures: venv binaries ## run a scenario and draw the dashboards without Grafana (OUT=dir; about 7 minutes)
 	@$(VENV)/python -m tests.dashboards.scenario --out $(OUT)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+NOT_YET = {"gpu_autoscaler_policy_idle_ratio"}  # read by rules that have a default, and not exported
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 

@@ -1,0 +1,106 @@
+"""Write in docs/metrics.md which of our files reads each metric, and the table of the recordings.
+
+The rest of the page is written by hand. With ``--check`` nothing is written, and the exit status is 1 when the page
+would change.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tools.metric_names import metrics_in, queries_of
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "metrics.md"
+RULES = ROOT / "rules"
+DASHBOARDS = ROOT / "dashboards"
+READERS = "read by"
+BUCKETS = "_bucket"
+RECORDED = re.compile(r"(?<=<!-- recordings -->\n).*?(?=<!-- end of recordings -->)", re.DOTALL)
+
+
+def rules() -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield every rule of ``rules/`` with the name of its file without the ending."""
+    for path in sorted(RULES.glob("*.yaml")):
+        for group in yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]:
+            yield from ((path.stem, rule) for rule in group["rules"])
+
+
+def expressions() -> Iterator[tuple[str, str]]:
+    """Yield every expression of rules, of templates in alerts and of dashboards, with who reads it."""
+    for file, rule in rules():
+        yield file, rule["expr"]
+        for text in rule.get("annotations", {}).values():
+            yield from ((file, query) for query in queries_of(text))
+    for path in sorted(DASHBOARDS.glob("*.json")):
+        reader = path.stem.removeprefix("gpu-autoscaler-") + " (dashboard)"
+        yield from ((reader, query) for query in _asked(json.loads(path.read_text(encoding="utf-8"))))
+
+
+def _asked(dashboard: Mapping[str, Any]) -> Iterator[str]:
+    for panel in dashboard["panels"]:
+        yield from (target["expr"] for target in panel.get("targets", ()))
+    yield from (note["expr"] for note in dashboard["annotations"]["list"] if "expr" in note)
+    for variable in dashboard["templating"]["list"]:
+        if variable["type"] == "query":
+            query = variable["query"]["query"]
+            labels = re.fullmatch(r"label_values\((.+), \w+\)", query)
+            inner = labels or re.fullmatch(r"query_result\((.+)\)", query)
+            if inner is None:
+                raise ValueError(f"a variable asks in a way that is not known here: {query}")
+            yield inner[1]
+
+
+def read() -> dict[str, list[str]]:
+    """Return who reads each metric and recording, by name. Buckets are under the name of their histogram."""
+    found: dict[str, set[str]] = {}
+    for reader, expr in expressions():
+        for name in metrics_in(re.sub(r"\$__\w+", "5m", expr)):
+            found.setdefault(name.removesuffix(BUCKETS), set()).add(reader)
+    return {name: sorted(readers) for name, readers in sorted(found.items())}
+
+
+def recordings() -> dict[str, str]:
+    """Return the file of every recording."""
+    return {rule["record"]: file for file, rule in rules() if "record" in rule}
+
+
+def filled(page: str) -> str:
+    """Return *page* with every reader, and the table of recordings, as they are now."""
+    readers, recorded = read(), recordings()
+    lines, reading = [], False
+    for line in page.splitlines():
+        if line.startswith("|") and line.endswith(f"| {READERS} |"):
+            reading = True
+        elif not line.startswith("|"):
+            reading = False
+        elif reading and not line.startswith("|---"):
+            *cells, _ = line.strip("|").split("|")
+            name = cells[0].strip().strip("`")
+            line = f"|{'|'.join(cells)}| {', '.join(readers.get(name, ()))} |"
+        lines.append(line)
+    rows = [f"| `{name}` | {file} | {', '.join(readers.get(name, ()))} |" for name, file in sorted(recorded.items())]
+    table = "\n".join(["", f"| recording | recorded in | {READERS} |", "|---|---|---|", *rows, "", ""])
+    return RECORDED.sub(lambda _: table, "\n".join(lines) + "\n")
+
+
+def main() -> int:
+    """Write the page if it differs; return the exit status."""
+    check = "--check" in sys.argv[1:]
+    page = PAGE.read_text(encoding="utf-8")
+    wanted = filled(page)
+    if wanted == page:
+        return 0
+    print("docs/metrics.md", "differs from rules and dashboards" if check else "written")
+    if not check:
+        PAGE.write_text(wanted, encoding="utf-8")
+    return 1 if check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
