@@ -212,8 +212,8 @@ def test_utilization_has_the_colours_that_were_agreed() -> None:
             (None, "red"),
             (0.4, "yellow"),
             (0.7, "green"),
-            (0.9, "yellow"),
-            (0.95, "red"),
+            (0.90001, "yellow"),  # 90 % is green
+            (0.95001, "red"),  # 95 % is yellow
         ]
     target = found["Fleet utilization against its target"]["fieldConfig"]["defaults"]
     assert [s["value"] for s in target["thresholds"]["steps"] if s["color"] != "transparent"] == [0.65]

@@ -53,7 +53,7 @@ def test_a_query_that_is_refused_is_not_taken_for_no_data(empty: str) -> None:
 
 
 def test_a_band_has_the_colour_of_its_threshold() -> None:
-    numbers = (0.39, 0.4, 0.7, 0.9, 0.95)
+    numbers = (0.39, 0.4, 0.9, 0.95, 0.96)
     drawn = cells.bands(panel("utilization", "Utilization by GPU"), [series("gpu 0", *numbers)], SPAN, BOX, 60)
     red, yellow, green = "#F2495C", "#FADE2A", "#73BF69"
     assert [part.split('"')[0] for part in drawn.split('fill="')[1:] if part[0] == "#"][-5:] == [

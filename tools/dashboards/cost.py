@@ -42,6 +42,7 @@ def _month() -> tuple[Panel, ...]:
     def cluster(metric: str) -> str:
         return f"max({of(metric, CLUSTER)})"
 
+    burn, trend = (cluster(f"gpu_autoscaler_budget_forecast_{by}_usd") for by in ("burn", "trend"))
     per_hour = f"max({of('cluster:gpu_spend_usd_per_hour:sum')})"
     idle_parts = of("gpu_autoscaler_cost_usd", part="unallocated")
     idle_held = of("gpu_autoscaler_cost_team_idle_usd")
@@ -63,11 +64,8 @@ def _month() -> tuple[Panel, ...]:
         stat(
             "Forecast",
             "USD at the month's end: the worse of what runs now going on, and of the days behind going on.",
-            Target(
-                expr=f"max({of('gpu_autoscaler_budget_forecast_burn_usd', CLUSTER)} "
-                f"or {of('gpu_autoscaler_budget_forecast_trend_usd', CLUSTER)})",
-                legend="forecast",
-            ),
+            # Not max(burn or trend): both have the same labels, and `or` would leave out the second.
+            Target(expr=f"({burn} >= {trend}) or {trend} or {burn}", legend="forecast"),
             unit=USD,
         ),
         stat(

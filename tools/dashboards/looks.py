@@ -25,8 +25,9 @@ def steps(base: str | None, *upward: tuple[float, str]) -> JSON:
 
 
 PLAIN = steps(BLUE)
-# Utilization of one GPU or workload (ratio): too little and too much are both bad.
-BANDS = steps(RED, (0.4, YELLOW), (0.7, GREEN), (0.9, YELLOW), (0.95, RED))
+# Utilization of one GPU or workload (ratio): too little and too much are both bad. A step begins at its value, and 90 %
+# is still green, 95 % not yet red.
+BANDS = steps(RED, (0.4, YELLOW), (0.7, GREEN), (0.90001, YELLOW), (0.95001, RED))
 # Where the fleet as a whole should be (ratio): headroom above, money below.
 FLEET_TARGET = steps(CLEAR, (0.65, GREEN), (0.85, CLEAR))
 FLEET_VALUE = steps(RED, (0.4, YELLOW), (0.65, GREEN), (0.85, YELLOW), (0.95, RED))

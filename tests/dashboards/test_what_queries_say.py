@@ -1,0 +1,119 @@
+"""What some queries that are easily got wrong answer, on series written by hand."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.dashboards.files import DASHBOARDS, EVERYTHING, JSON, filled, panels
+from tests.rules.files import run
+from tools.dashboards.promql import named
+
+NAMES = 'pool:gpu_autoscaler_pool_info:latest{pool="5f3c-1", pool_name="l40s"}'
+
+
+def query(dashboard: str, title: str, ref: str = "A") -> str:
+    """Return a panel's query."""
+    panel = next(p for p in panels(DASHBOARDS[f"gpu-autoscaler-{dashboard}"]) if p["title"] == title)
+    found: str = next(t["expr"] for t in panel["targets"] if t["refId"] == ref)
+    return found
+
+
+def holds(
+    folder: Path, expr: str, series: Mapping[str, str], answer: list[JSON], chosen: Mapping[str, str] = EVERYTHING
+) -> None:
+    """See with promtool that *expr* after ten minutes answers *answer* on *series*."""
+    test = {
+        "rule_files": [],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [{"series": name, "values": values} for name, values in series.items()],
+                "promql_expr_test": [
+                    {"expr": filled(expr, chosen), "eval_time": "10m", "exp_samples": answer},
+                ],
+            }
+        ],
+    }
+    file = folder / "test.yaml"
+    file.write_text(json.dumps(test))
+    found = run("promtool", "test", "rules", file)
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+@pytest.mark.parametrize(("burn", "trend", "worse"), [(900, 700, 900), (700, 900, 900), (None, 700, 700)])
+def test_the_forecast_is_the_worse_of_two(tmp_path: Path, burn: int | None, trend: int, worse: int) -> None:
+    series = {'gpu_autoscaler_budget_forecast_trend_usd{scope="cluster", name=""}': f"{trend}x10"}
+    if burn is not None:
+        series['gpu_autoscaler_budget_forecast_burn_usd{scope="cluster", name=""}'] = f"{burn}x10"
+    holds(tmp_path, query("cost", "Forecast"), series, [{"labels": "{}", "value": worse}])
+
+
+def test_a_pool_without_a_name_goes_by_its_id(tmp_path: Path) -> None:
+    expr = named('sum by (pool) (x{cluster=~"$cluster"})')
+    series = {NAMES: "1x10", 'x{pool="5f3c-1"}': "4x10", 'x{pool="5f3c-2"}': "5x10"}
+    answer = [
+        {"labels": '{pool="5f3c-1", pool_name="l40s"}', "value": 4},
+        {"labels": '{pool="5f3c-2", pool_name="5f3c-2"}', "value": 5},
+    ]
+    holds(tmp_path, expr, series, answer)
+
+
+def test_all_clusters_takes_series_with_and_without_the_label_and_one_cluster_only_its_own(tmp_path: Path) -> None:
+    expr = query("queues", "GPUs they ask for")
+    series = {
+        'namespace_pod:gpu_pending:sum{namespace="ml", pod="a", pool="p"}': "4x10",
+        'namespace_pod:gpu_pending:sum{namespace="ml", pod="b", pool="p", cluster="lon"}': "2x10",
+    }
+    holds(tmp_path, expr, series, [{"labels": "{}", "value": 6}])
+    holds(tmp_path, expr, series, [{"labels": "{}", "value": 2}], {**EVERYTHING, "cluster": "lon"})
+
+
+@pytest.mark.parametrize(("second", "two"), [("0+1x10", 1), ("7x10", 0)])
+def test_two_that_step_are_seen_and_one_that_waits_is_not(tmp_path: Path, second: str, two: int) -> None:
+    steps = "gpu_autoscaler_loop_steps_total"
+    series = {f'{steps}{{instance="a"}}': "0+6x10", f'{steps}{{instance="b"}}': second}
+    expr = query("receiver", "What must hold, as seen from outside", "C")
+    holds(tmp_path, expr, series, [{"labels": "{}", "value": two}])
+
+
+def test_a_pool_above_its_maximum_is_seen(tmp_path: Path) -> None:
+    expr = query("receiver", "What must hold, as seen from outside", "A")
+    series = {
+        'gpu_autoscaler_pool_nodes{pool="a", state="required"}': "3x10",
+        'gpu_autoscaler_pool_nodes{pool="b", state="required"}': "2x10",
+        'gpu_autoscaler_pool_nodes_max{pool="a"}': "2x10",
+        'gpu_autoscaler_pool_nodes_max{pool="b"}': "2x10",
+    }
+    holds(tmp_path, expr, series, [{"labels": "{}", "value": 1}])
+
+
+def test_a_gpu_with_two_kinds_of_memory_errors_counts_once(tmp_path: Path) -> None:
+    labels = 'node="n", gpu="0", UUID="u", GPU_I_ID=""'
+    series = {
+        f"node_gpu:dcgm_row_remap_failure:max{{{labels}}}": "1x10",
+        f"node_gpu:dcgm_ecc_dbe:max{{{labels}}}": "3x10",
+        'node_gpu:dcgm_ecc_dbe:max{node="n", gpu="1", UUID="v"}': "0x10",
+    }
+    holds(tmp_path, query("utilization", "GPUs with memory errors"), series, [{"labels": "{}", "value": 1}])
+
+
+def test_a_pod_without_a_team_label_waits_as_unlabelled(tmp_path: Path) -> None:
+    series = {
+        'namespace_pod:gpu_pending:sum{namespace="ml", pod="a", pool="p"}': "4x10",
+        'namespace_pod:gpu_pending:sum{namespace="ml", pod="b", pool="p"}': "1x10",
+        'kube_pod_labels{job="kube-state-metrics", namespace="ml", pod="a", label_team="vision"}': "1x10",
+        'kube_pod_labels{job="kube-state-metrics", namespace="ml", pod="b"}': "1x10",
+    }
+    answer = [{"labels": '{team="vision"}', "value": 4}, {"labels": '{team="unlabelled"}', "value": 1}]
+    holds(tmp_path, query("queues", "GPUs pending by team"), series, answer)
+
+
+def test_each_gpu_is_in_one_band(tmp_path: Path) -> None:
+    series: dict[str, str] = {'node_pool:kube_node_labels:relabel{node="n", pool="p"}': "1x10"}
+    for number, ratio in enumerate((0.0, 0.4, 0.69, 0.7, 0.9, 0.91, 0.95, 0.96)):
+        series[f'node_gpu:dcgm_utilization:ratio{{node="n", gpu="{number}"}}'] = f"{ratio}x10"
+    for ref, count in zip("ABCDE", (1, 2, 2, 2, 1), strict=True):
+        holds(tmp_path, query("utilization", "GPUs by band", ref), series, [{"labels": "{}", "value": count}])
