@@ -6,7 +6,7 @@ from receiver.core.actions import VictimStage
 from receiver.core.cost import next_unit_at
 from receiver.core.graces import Grace, most_after, yields
 from receiver.core.guardrails import Case
-from receiver.core.model import Node, SignalAction, Stage
+from receiver.core.model import Node, Stage
 from receiver.core.pods import Pod
 from receiver.core.taking import is_kept, nobody_speaks_for, was_refused
 from receiver.core.words import some
@@ -33,12 +33,9 @@ def surplus_over(most: int, case: Case, dead: int) -> int:
 
 
 def may_be_evicted(node: Node, case: Case) -> bool:
-    """True when *node* can be evicted now: a refusal backs off, and while an alert holds the pool its work goes on."""
-    return (
-        could_be_evicted(node, case)
-        and not was_refused(node, case)
-        and (not node.busy or case.firing(SignalAction.HOLD) is None)
-    )
+    """True when *node* can be evicted now: a refusal backs off. That its GPUs are busy is no reason: it is what the
+    window is there to end."""
+    return could_be_evicted(node, case) and not was_refused(node, case)
 
 
 def could_be_evicted(node: Node, case: Case) -> bool:
@@ -66,9 +63,7 @@ def busy_beyond(grace: Grace, case: Case) -> tuple[Node, ...]:
 
 def _planned(grace: Grace, case: Case) -> str:
     many = some(surplus_over(grace.max_nodes, case, 0), "node")
-    held = case.firing(SignalAction.HOLD)
-    why = f", but not while {held.alertname} fires (hold)" if held else ""
-    return f"window {grace.window} takes {many} beyond {grace.max_nodes} from {grace.ends_at:%H:%M:%S} UTC on{why}"
+    return f"window {grace.window} takes {many} beyond {grace.max_nodes} from {grace.ends_at:%H:%M:%S} UTC on"
 
 
 def _is_going(node: Node, case: Case) -> bool:

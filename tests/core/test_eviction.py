@@ -245,15 +245,12 @@ def test_a_node_that_was_refused_a_moment_ago_lets_another_go() -> None:
     assert evicted(busy("a"), busy("b"), state={"removal_backoff": backoff}) == ["b"]
 
 
-@pytest.mark.parametrize("action", [SignalAction.HOLD, SignalAction.FREEZE])
-def test_while_an_alert_fires_nothing_is_evicted(action: SignalAction) -> None:
-    assert evicted(busy("a"), busy("b"), signals=(a_signal(action),)) == []
+def test_while_an_alert_freezes_the_pool_nothing_is_evicted() -> None:
+    assert evicted(busy("a"), busy("b"), signals=(a_signal(SignalAction.FREEZE),)) == []
 
 
-def test_an_alert_that_holds_the_pool_is_named() -> None:
-    decision = answer(busy("a"), busy("b"), signals=(a_signal(SignalAction.HOLD),))
-    [note] = [r for r in decision.reasons if r.rule == "evict_after"]
-    assert note.detail.endswith("but not while Gpu-hold fires (hold)")
+def test_that_the_gpus_are_busy_saves_no_work_from_a_window_that_is_there_to_end_it() -> None:
+    assert evicted(busy("a"), busy("b"), signals=(a_signal(SignalAction.HOLD),)) == ["a"]
 
 
 @pytest.mark.parametrize(
