@@ -86,6 +86,11 @@ def prometheus_config(plan: StackPlan, places: Places) -> JSON:
                 "http_sd_configs": [{"url": f"http://{simulator}/sd/dcgm", "refresh_interval": "5s"}],
             },
             {"job_name": "gpu-autoscaler", "static_configs": [{"targets": [places.address("receiver")]}]},
+            {
+                "job_name": "alertmanager",
+                "static_configs": [{"targets": [places.address(a) for a in places.alertmanagers]}],
+            },
+            {"job_name": "prometheus", "static_configs": [{"targets": [places.address("prometheus")]}]},
         ],
     }
 
