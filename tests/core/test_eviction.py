@@ -5,6 +5,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
 
 from receiver.core.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
 from receiver.core.assign import assign
@@ -29,6 +31,7 @@ from tests.core.builders import (
     rules,
     run,
 )
+from tests.core.worlds import LAWS
 
 MINUTE = timedelta(minutes=1)
 GRACE = 30 * MINUTE
@@ -295,3 +298,44 @@ def test_pods_that_consented_are_evicted_as_well() -> None:
     action = plan(decision, a_state(node, busy("b")), policy)
     assert action is not None
     assert [(v.node, v.because) for v in action.victims] == [("a", Because.EVICTED)]
+
+
+# --- what holds for any pool
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> Node:
+    """A node of a pool that has a window's grace behind it, with or without something that keeps it."""
+    name = f"n{draw(st.integers(0, 10**6))}"
+    stays = draw(st.sampled_from([{}, {}, {}, {"protected": True}, {"gang": "ml/g"}, {"owner": ""}, {"daemon": True}]))
+    pods = (a_guest(f"on-{name}", gpus=draw(st.integers(1, 8)), minutes=draw(st.integers(0, 90)), **stays),)
+    held = pods * draw(st.sampled_from([0, 1, 1, 1]))
+    return holding(
+        name,
+        *held,
+        stage=draw(st.sampled_from([Stage.USABLE] * 4 + [Stage.BOOTING])),
+        idle_since=None if held else NOW - 10 * MINUTE,
+        unknown_since=draw(st.sampled_from([None, None, NOW])) if not held else None,
+        kept_until=draw(st.sampled_from([None, None, None, NOW + MINUTE])),
+        protected=draw(st.sampled_from([False, False, False, True])),
+    )
+
+
+@LAWS
+@drawn(st.lists(nodes(), min_size=1, max_size=8, unique_by=lambda n: n.name), st.integers(0, 3))
+def test_exactly_as_many_are_evicted_as_are_too_many_and_may_be(there: list[Node], most: int) -> None:
+    pool = the_pool(replace(NIGHT, max_nodes=most))
+    decision = answer(*there, pool=pool)
+    gone = {i.removeprefix("i-") for i in decision.candidates[: decision.present - decision.target]}
+
+    usable = [n for n in there if n.stage is Stage.USABLE]
+    may = {
+        n.name
+        for n in usable
+        if not n.protected
+        and n.kept_until is None
+        and n.unknown_since is None
+        and all(p.owner and not p.protected and not p.daemon and p.gang is None for p in n.pods)
+    }
+    assert gone <= may
+    assert len(gone) == min(len(may), max(0, len(usable) - most))
