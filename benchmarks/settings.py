@@ -28,7 +28,7 @@ from receiver.clock import SystemClock
 
 PODS = 25  # of each stack
 STACKS = 2  # of each setting
-AT_ONCE = 4  # stacks that run side by side: they sleep most of the time
+AT_ONCE = 2  # stacks that run side by side: they sleep most of the time
 SPAN_SECONDS = 60.0  # within which the pods come
 PATIENCE_SECONDS = 150.0  # the slowest setting: two intervals of 30 s, group_wait 30 s, and as much again
 

@@ -307,7 +307,8 @@ def test_pods_that_consented_are_evicted_as_well() -> None:
 def nodes(draw: st.DrawFn) -> Node:
     """A node of a pool that has a window's grace behind it, with or without something that keeps it."""
     name = f"n{draw(st.integers(0, 10**6))}"
-    stays = draw(st.sampled_from([{}, {}, {}, {"protected": True}, {"gang": "ml/g"}, {"owner": ""}, {"daemon": True}]))
+    keeping: list[dict[str, Any]] = [{"protected": True}, {"gang": "ml/g"}, {"owner": ""}, {"daemon": True}]
+    stays = draw(st.sampled_from([{}, {}, {}, *keeping]))
     pods = (a_guest(f"on-{name}", gpus=draw(st.integers(1, 8)), minutes=draw(st.integers(0, 90)), **stays),)
     held = pods * draw(st.sampled_from([0, 1, 1, 1]))
     return holding(
