@@ -256,14 +256,17 @@ def _health() -> tuple[Panel, ...]:
         ),
         table(
             "Last XID by GPU",
-            "GPUs that have reported an XID error, with its number. The number stays until the driver or the exporter "
-            "restarts. 48, 64, 74, 79, 95, 119 and 120 mean that the GPU is lost to its jobs.",
-            Target(expr=f"max by (node, gpu, UUID, pool) (({by_gpu('node_gpu:dcgm_xid:max')}) > 0)", table=True),
+            "GPUs that have reported an XID error, with its number, which stays until the driver or the exporter restarts. "
+            "Fatal ones are said again: such a GPU is lost to its jobs.",
+            Target(expr=f"max by (node, gpu, UUID) (({by_gpu('node_gpu:dcgm_xid:max')}) > 0)", table=True),
+            Target(expr=f"max by (node, gpu, UUID) ({by_gpu('node_gpu:dcgm_xid_fatal:max')})", table=True),
             unit="none",
             width=12,
-            columns={"node": "Node", "gpu": "GPU", "UUID": "UUID", "Value": "XID"},
-            thresholds=looks.NONE_IS_GOOD,
-            overrides=[looks.column("XID", custom__cellOptions={"type": "color-text"})],
+            columns={"node": "Node", "gpu": "GPU", "UUID": "UUID", "Value #A": "XID", "Value #B": "Fatal"},
+            overrides=[
+                looks.column("XID", thresholds=looks.steps(looks.YELLOW), custom__cellOptions={"type": "color-text"}),
+                looks.column("Fatal", thresholds=looks.steps(looks.RED), custom__cellOptions={"type": "color-text"}),
+            ],
         ),
         stat(
             "GPUs with memory errors",
