@@ -256,7 +256,7 @@ def _health() -> tuple[Panel, ...]:
         ),
         table(
             "Last XID by GPU",
-            "GPUs that have reported an XID error, with its number, which stays until the driver or the exporter restarts. "
+            "GPUs that have reported an XID error, with its number: it stays until driver or exporter restart. "
             "Fatal ones are said again: such a GPU is lost to its jobs.",
             Target(expr=f"max by (node, gpu, UUID) (({by_gpu('node_gpu:dcgm_xid:max')}) > 0)", table=True),
             Target(expr=f"max by (node, gpu, UUID) ({by_gpu('node_gpu:dcgm_xid_fatal:max')})", table=True),
