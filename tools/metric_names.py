@@ -1,11 +1,11 @@
 """Which metrics a PromQL expression reads, by name, and which queries the templates of an alert send.
 
 A tokenizer, no parser: enough to tell a metric from a function, a keyword, a label, a string and a duration. A matcher
-of ``__name__`` counts as every name that it can match; one that can match without end raises ValueError.
+of ``__name__`` counts as every name that it can match; of one that can match without end, those that are known.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from re import _constants as sre  # type: ignore[attr-defined]
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any, NamedTuple
@@ -29,8 +29,11 @@ class Token(NamedTuple):
     text: str
 
 
-def metrics_in(expr: str) -> set[str]:
-    """Return the names of the metrics and recordings that *expr* reads."""
+def metrics_in(expr: str, known: Collection[str] = ()) -> set[str]:
+    """Return the names of the metrics and recordings that *expr* reads.
+
+    Raises ValueError for a pattern of names that matches without end and matches none of the *known* ones.
+    """
     tokens = [Token(str(m.lastgroup), m[0]) for m in TOKEN.finditer(expr) if m.lastgroup != "space"]
     found: set[str] = set()
     at = 0
@@ -39,7 +42,7 @@ def metrics_in(expr: str) -> set[str]:
         after = tokens[at + 1].text if at + 1 < len(tokens) else ""
         if text == "{":
             closing = _closing(tokens, at, "}")
-            found |= _named(tokens[at + 1 : closing])
+            found |= _named(tokens[at + 1 : closing], known)
             at = closing
         elif text == "[":
             at = _closing(tokens, at, "]")  # of a subquery the colon and what follows would look like a name
@@ -59,14 +62,23 @@ def _closing(tokens: Sequence[Token], at: int, sign: str) -> int:
     raise ValueError(f"nothing closes {tokens[at].text!r}")
 
 
-def _named(matchers: Sequence[Token]) -> set[str]:
+def _named(matchers: Sequence[Token], known: Collection[str]) -> set[str]:
     """What a matcher of ``__name__`` inside braces can match."""
     found: set[str] = set()
     for name, how, value in zip(matchers, matchers[1:], matchers[2:], strict=False):
         if name.text == "__name__" and how.text in ("=", "=~"):
             text = value.text[1:-1]
-            found |= {text} if how.text == "=" else set(every_match(text))
+            found |= {text} if how.text == "=" else _matched(text, known)
     return found
+
+
+def _matched(pattern: str, known: Collection[str]) -> set[str]:
+    try:
+        return set(every_match(pattern))
+    except ValueError:
+        if found := {name for name in known if re.fullmatch(pattern, name)}:
+            return found
+        raise
 
 
 def every_match(pattern: str) -> Iterator[str]:

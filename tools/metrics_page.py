@@ -59,8 +59,9 @@ def _asked(dashboard: Mapping[str, Any]) -> Iterator[str]:
 def read() -> dict[str, list[str]]:
     """Return who reads each metric and recording, by name. Buckets are under the name of their histogram."""
     found: dict[str, set[str]] = {}
+    ours = recordings().keys()
     for reader, expr in expressions():
-        for name in metrics_in(re.sub(r"\$__\w+", "5m", expr)):
+        for name in metrics_in(re.sub(r"\$__\w+", "5m", expr), ours):
             found.setdefault(name.removesuffix(BUCKETS), set()).add(reader)
     return {name: sorted(readers) for name, readers in sorted(found.items())}
 

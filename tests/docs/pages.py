@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-NOT_YET = {"gpu_autoscaler_policy_idle_ratio"}  # read by rules that have a default, and not exported
+# Read by rules that have a default, and not exported.
+NOT_YET = {f"gpu_autoscaler_policy_{name}" for name in ("idle_ratio", "underutilized_ratio", "temperature_celsius")}
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 

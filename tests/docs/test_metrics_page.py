@@ -159,6 +159,12 @@ def test_a_pattern_that_matches_names_without_end_is_refused() -> None:
         list(every_match("DCGM_.*"))
 
 
+def test_of_a_pattern_without_end_the_known_names_count() -> None:
+    assert metrics_in('count({__name__=~"a:.+"})', {"a:b", "a:c", "b:a"}) == {"a:b", "a:c"}
+    with pytest.raises(ValueError, match="too much"):
+        metrics_in('count({__name__=~"a:.+"})', {"b:a"})
+
+
 def test_the_queries_of_a_template_are_found() -> None:
     text = (
         '{{ with printf "max(a{x=%q})" $labels.x | query }}{{ end }}{{ range query "topk(3, b)" }}{{ printf "%.2f" 1 }}'
