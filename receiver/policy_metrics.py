@@ -15,6 +15,13 @@ def thresholds(policy: Policy) -> Iterator[Metric]:
     low = [((p.id,), p.utilization_low) for p in pools]
     yield gauge("policy_utilization_high_ratio", "Utilization above which a pool is kept (0-1).", high, "pool")
     yield gauge("policy_utilization_low_ratio", "Utilization below which a pool may shrink (0-1).", low, "pool")
+    under = [((p.id,), p.underutilized) for p in pools]
+    unused = [((p.id,), p.idle) for p in pools]
+    hot = [((p.id,), p.temperature_celsius) for p in pools]
+    text = "Utilization below which people are told of a workload (0-1)."
+    yield gauge("policy_underutilized_ratio", text, under, "pool")
+    yield gauge("policy_idle_ratio", "Utilization below which a GPU that is held is idle (0-1).", unused, "pool")
+    yield gauge("policy_temperature_celsius", "Degrees above which people are told of a GPU.", hot, "pool")
     timeouts = [((p.id,), p.provision_timeout.total_seconds()) for p in pools]
     text = "How long a new node may take until its GPUs are allocatable, in seconds."
     yield gauge("policy_provision_timeout_seconds", text, timeouts, "pool")

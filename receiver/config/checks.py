@@ -159,14 +159,15 @@ def _bounds(pool: PoolSpec, here: Path) -> Iterator[Finding]:
 
 
 def _pool(pool: PoolSpec, here: Path) -> Iterator[Finding]:
-    high, low = ((*here, "utilization", name) for name in ("high", "low"))
-    if pool.utilization.low >= pool.utilization.high:
-        yield Finding(
-            path=low,
-            problem=f"must be below high ({pool.utilization.high})",
-            remedy="lower low or raise high",
-            over=(high,),
-        )
+    for lower, upper in (("low", "high"), ("idle", "underutilized")):
+        bound = getattr(pool.utilization, upper)
+        if getattr(pool.utilization, lower) >= bound:
+            yield Finding(
+                path=(*here, "utilization", lower),
+                problem=f"must be below {upper} ({bound})",
+                remedy=f"lower {lower} or raise {upper}",
+                over=((*here, "utilization", upper),),
+            )
     seen: set[tuple[str, str]] = set()
     for number, taint in enumerate(pool.taints):
         if (taint.key, taint.effect) in seen:

@@ -99,6 +99,14 @@ def ratio(value: Any) -> Decimal:
     return number
 
 
+def celsius(value: Any) -> int:
+    """Return a temperature that a GPU may have, in whole degrees Celsius; raise Wrong."""
+    degrees = whole(value)
+    if not 30 <= degrees <= 120:
+        raise Wrong(f'"{degrees}" is out of range', "write degrees Celsius from 30 to 120, such as 85")
+    return degrees
+
+
 def money(value: Any) -> Decimal:
     """Return an exact amount of USD, 0 or more; raise Wrong."""
     said = text(value, "an amount of USD")
@@ -265,6 +273,7 @@ Duration = Annotated[timedelta, BeforeValidator(duration)]
 LongerThanZero = Annotated[timedelta, BeforeValidator(longer_than_zero)]
 Period = Annotated[timedelta, BeforeValidator(period)]
 Ratio = Annotated[Decimal, BeforeValidator(ratio)]
+Celsius = Annotated[int, BeforeValidator(celsius)]
 Money = Annotated[Decimal, BeforeValidator(money)]
 Month = Annotated[str, BeforeValidator(month)]
 Whole = Annotated[int, BeforeValidator(whole)]

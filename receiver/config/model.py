@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from receiver.config.fields import (
     Address,
+    Celsius,
     Duration,
     Flag,
     GpuResource,
@@ -144,10 +145,12 @@ class Cooldown(Section):
 
 
 class Utilization(Section):
-    """Above *high* a pool is busy, below *low* it is idle."""
+    """Above *high* a pool is busy, below *low* it may shrink; people hear of work below *underutilized* and *idle*."""
 
     high: Ratio = Decimal("0.70")
     low: Ratio = Decimal("0.50")
+    underutilized: Ratio = Decimal("0.20")
+    idle: Ratio = Decimal("0.05")
 
 
 class QueueDemand(StrEnum):
@@ -210,6 +213,7 @@ class PoolSpec(Section):
     standby_nodes: Whole = 0
     cooldown: Cooldown = Cooldown()
     utilization: Utilization = Utilization()
+    temperature_celsius: Celsius = 85
     idle_for: LongerThanZero = timedelta(minutes=10)
     provision_timeout: LongerThanZero = timedelta(minutes=20)
     apply_to_nodes: Flag = False

@@ -29,8 +29,9 @@ class Pool:
     *id* is Civo's pool id (the node label ``kubernetes.civo.com/civo-node-pool``), *name* what people
     call it. *resources* is what one node offers (GPU resource name to whole units). *price_usd_per_hour*
     is USD per node-hour, None when unknown: then the pool cannot grow. Durations bound the guardrails
-    named after them; *utilization_high* and *utilization_low* are ratios 0-1. *apply_to_nodes* puts *labels* and
-    *taints* on nodes that Civo brought without them. *budget_usd* is its own allowance of a month (None: it has none).
+    named after them; *utilization_high* and *utilization_low* are ratios 0-1. People are told of work whose utilization
+    (0-1) stays below *underutilized* or *idle*, and of GPUs above *temperature_celsius*. *apply_to_nodes* puts *labels*
+    and *taints* on nodes that Civo brought without them. *budget_usd* is its own allowance of a month (None: it has none).
     """
 
     id: str
@@ -47,6 +48,9 @@ class Pool:
     shrink_cooldown: timedelta = timedelta(minutes=5)
     utilization_high: float = 0.70
     utilization_low: float = 0.50
+    underutilized: float = 0.20
+    idle: float = 0.05
+    temperature_celsius: int = 85
     idle_for: timedelta = timedelta(minutes=10)
     provision_timeout: timedelta = timedelta(minutes=20)
     apply_to_nodes: bool = False

@@ -60,7 +60,8 @@ pools:
     max_nodes: 8
     standby_nodes: 2
     cooldown: {grow: 1m, shrink: 1h30m}
-    utilization: {high: 0.80, low: 0.40}
+    utilization: {high: 0.80, low: 0.40, underutilized: 0.30, idle: 0.02}
+    temperature_celsius: 90
     idle_for: 1d
     provision_timeout: 25m
     budget_usd: 250
@@ -107,6 +108,9 @@ def test_every_key_reaches_the_policy() -> None:
         shrink_cooldown=timedelta(minutes=90),
         utilization_high=0.80,
         utilization_low=0.40,
+        underutilized=0.30,
+        idle=0.02,
+        temperature_celsius=90,
         idle_for=timedelta(days=1),
         provision_timeout=timedelta(minutes=25),
         windows=(nights,),

@@ -78,5 +78,15 @@ def test_the_thresholds_of_alerts_are_there_before_the_first_step() -> None:
     assert found[f'policy_provision_timeout_seconds{{pool="{L40S}"}}'] == 1200
 
 
+def test_each_pool_has_its_own_thresholds_of_heat_and_of_waste() -> None:
+    first, *others = a_policy().pools
+    own = replace(first, underutilized=0.3, idle=0.1, temperature_celsius=90)
+    found = samples(text_of(FakeStore(), replace(a_policy(), pools=(own, *others))))
+
+    names = ("policy_underutilized_ratio", "policy_idle_ratio", "policy_temperature_celsius")
+    assert [found[f'{name}{{pool="{own.id}"}}'] for name in names] == [0.3, 0.1, 90]
+    assert [found[f'{name}{{pool="{others[0].id}"}}'] for name in names] == [0.2, 0.05, 85]
+
+
 def test_a_limit_of_growth_that_is_not_set_has_no_series() -> None:
     assert not named(samples(text_of(FakeStore())), "policy_max_growth_per_hour")
