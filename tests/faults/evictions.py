@@ -51,7 +51,7 @@ class Evictions:
         plan, skew = self.truth.plans[found.id], self.truth.skew
         if plan.evict_after is None:
             return "did not consent, and no window evicts"
-        most = min(self.truth.max_nodes(found.id, at) for at in (now - skew, now, now + skew))
+        most = min(self.truth.words.tightest(plan, at) for at in (now - skew, now, now + skew))
         if most >= plan.max_nodes:
             return "did not consent, and the window is closed"
         told = self.told.get(found.id)

@@ -30,6 +30,10 @@ class Words:
         """The largest size that the pool may have at *now*."""
         return max(most for _, most in self._bounds(plan, now))
 
+    def tightest(self, plan: PoolPlan, now: datetime) -> int:
+        """The smallest maximum that it may have at *now*."""
+        return min(most for _, most in self._bounds(plan, now))
+
     def least(self, plan: PoolPlan, now: datetime) -> int:
         """The size that it must surely keep."""
         return min(least for least, _ in self._bounds(plan, now))
