@@ -31,7 +31,8 @@ class Pool:
     is USD per node-hour, None when unknown: then the pool cannot grow. Durations bound the guardrails
     named after them; *utilization_high* and *utilization_low* are ratios 0-1. People are told of work whose utilization
     (0-1) stays below *underutilized* or *idle*, and of GPUs above *temperature_celsius*. *apply_to_nodes* puts *labels*
-    and *taints* on nodes that Civo brought without them. *budget_usd* is its own allowance of a month (None: it has none).
+    and *taints* on nodes that Civo brought without them. *budget_usd* is its own allowance of a month (None: it has
+    none).
     """
 
     id: str
