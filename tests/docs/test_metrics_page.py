@@ -12,7 +12,7 @@ from receiver.replay.world import PodSpec
 from simulator.clocks import ManualClock
 from simulator.metrics import metrics_face
 from simulator.server import Simulator
-from tests.docs.pages import NOT_YET, headings, section, table, text_of
+from tests.docs.pages import headings, section, table, text_of
 from tests.reconcile.harness import START
 from tests.web.builders import a_full_store
 from tests.web.test_metrics import TOTALS
@@ -119,9 +119,6 @@ def test_every_first_part_of_a_recordings_name_is_explained() -> None:
 
 @pytest.mark.parametrize("name", rows(RECEIVER))
 def test_the_receiver_exports_what_the_page_says_of_it(name: str) -> None:
-    if name in NOT_YET:
-        assert name not in received()
-        return
     assert received().get(name) == rows(RECEIVER)[name][1]
 
 
