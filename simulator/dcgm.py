@@ -1,7 +1,8 @@
 """What the dcgm-exporter of one node says about its GPUs (names, units and labels of exporter 4.5 to 4.8)."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from receiver.replay.world import GpuSample, World, WorldPool
 from simulator.config import MetricsFace
@@ -12,11 +13,18 @@ DRIVER = "570.148.08"
 RESERVED_MIB = 612
 XID_MESSAGES: Mapping[int, str] = {
     0: "No Error",
+    13: "Graphics Engine Exception",
     31: "GPU memory page fault",
+    43: "GPU stopped processing",
+    45: "Preemptive cleanup, due to previous errors",
     48: "Double Bit ECC Error",
+    63: "GPU memory remapping event",
+    64: "GPU memory remapping failure",
+    74: "NVLink Error",
     79: "GPU has fallen off the bus",
     94: "Contained ECC error",
     95: "Uncontained ECC error",
+    109: "Context Switch Timeout Error",
     119: "GSP RPC timeout",
 }
 
@@ -49,6 +57,44 @@ REMAPPED = frozenset({"DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "DCGM_FI_DEV_CO
 COUNTERS = REMAPPED | ECC | NVLINK
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ills:
+    """What is wrong with single GPUs at *now*, by node and GPU.
+
+    *xids* is the last one each reports. *stalls* is what the engine does (ratio 0-1) while nothing gets done. *leaks*
+    says since when memory is taken, and how many MiB an hour. *readings* are values of FIELDS that stand in for all of
+    that; None leaves a field out.
+    """
+
+    now: datetime
+    xids: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    stalls: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    leaks: Mapping[tuple[str, int], tuple[datetime, float]] = field(default_factory=dict)
+    readings: Mapping[tuple[str, int], Mapping[str, float | None]] = field(default_factory=dict)
+
+    def seen(self, sample: GpuSample, gpu: int) -> Mapping[str, float | None]:
+        """Return the value of each field that the exporter reads at *sample*, which is of *gpu* on its node."""
+        where = (sample.node, gpu)
+        values: Mapping[str, float | None] = _values(self._leaked(sample, where))
+        stalled = _stalled(self.stalls[where]) if where in self.stalls else {}
+        return {**values, **stalled, **self.readings.get(where, {})}
+
+    def _leaked(self, sample: GpuSample, where: tuple[str, int]) -> GpuSample:
+        if where not in self.leaks:
+            return sample
+        since, rate = self.leaks[where]
+        room = sample.memory_free - RESERVED_MIB
+        taken = min(room, round(rate * (self.now - since).total_seconds() / 3600))
+        return replace(sample, memory_used=sample.memory_used + taken, memory_free=sample.memory_free - taken)
+
+
+def _stalled(engine: float) -> Mapping[str, float]:
+    """Return the fields of a GPU whose kernels poll: the engine works, nothing is computed and nothing is moved."""
+    idle = ("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE", "DCGM_FI_DEV_MEM_COPY_UTIL")
+    seen = {"DCGM_FI_PROF_GR_ENGINE_ACTIVE": engine, "DCGM_FI_DEV_GPU_UTIL": round(engine * 100)}
+    return {**seen, **dict.fromkeys(idle, 0.0)}
+
+
 def samples_on(world: World, node: str) -> list[GpuSample]:
     """Return what the GPUs of *node* report; empty while no exporter runs there."""
     return [s for s in world.gpu_samples() if s.node == node]
@@ -58,22 +104,18 @@ def dcgm(
     samples: Sequence[GpuSample],
     spec: WorldPool,
     face: MetricsFace,
-    xids: Mapping[tuple[str, int], int],
-    readings: Mapping[tuple[str, int], Mapping[str, float | None]],
+    ills: Ills,
 ) -> list[Family]:
-    """Return the families of one node's exporter; *samples* are all of that node's, *spec* what it is made of.
-
-    *readings* are values of FIELDS that stand in for the world's, by node and GPU; None leaves a field out there.
-    """
+    """Return the families of one node's exporter; *samples* are all of that node's, *spec* what it is made of."""
     families = {name: Family(name, FIELDS[name], _type(name)) for name in _delivered(spec, face)}
     for sample, gpu, replica in _devices(samples, spec):
         labels = _labels(sample, gpu, replica, spec, face)
-        values = {**_values(sample), **readings.get((sample.node, gpu), {})}
+        values = ills.seen(sample, gpu)
         for name, family in families.items():
             value = values.get(name)
             if value is not None:
                 family.put(labels, value)
-        code = xids.get((sample.node, gpu), 0)
+        code = ills.xids.get((sample.node, gpu), 0)
         error = {"err_code": str(code), "err_msg": XID_MESSAGES.get(code, "Unknown Error")}
         families[XID].put({**labels, **error}, code)
     return list(families.values())

@@ -36,6 +36,8 @@ class Live:
         self.posted_events: dict[int, dict[str, Any]] = {}  # core/v1 bodies by the version of the world's event
         self.xids: dict[tuple[str, int], int] = {}  # last XID by node and GPU
         self.readings: dict[tuple[str, int], dict[str, float | None]] = {}  # DCGM's fields by node and GPU
+        self.stalls: dict[tuple[str, int], float] = {}  # what the engine does (ratio) by node and GPU
+        self.leaks: dict[tuple[str, int], tuple[datetime, float]] = {}  # since when, and MiB an hour, by node and GPU
         self.denied: set[str] = set(config.kubernetes.denied)
         self.custom = CustomResources()
         self.quotas = Quotas()

@@ -6,7 +6,7 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 
-from simulator.dcgm import dcgm, samples_on
+from simulator.dcgm import Ills, dcgm, samples_on
 from simulator.exposition import CONTENT_TYPE, Family, exposed
 from simulator.kube_state_metrics import kube_state_metrics
 from simulator.kubernetes_custom import CustomResources
@@ -56,7 +56,8 @@ def metrics_face(live: Live) -> Blueprint:
             if read_at is None or world.now - read_at >= live.config.metrics.dcgm_interval:
                 pool = world.pools.get(samples[0].pool)
                 spec = pool.spec if pool else next(v.spec for v in world.lives if v.pool == samples[0].pool)
-                text = exposed(dcgm(samples, spec, live.config.metrics, live.xids, live.readings))
+                ills = Ills(now=world.now, xids=live.xids, readings=live.readings, stalls=live.stalls, leaks=live.leaks)
+                text = exposed(dcgm(samples, spec, live.config.metrics, ills))
                 read_before[node] = (world.now, text)
         return Response(text, content_type=CONTENT_TYPE)
 

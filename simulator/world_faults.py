@@ -30,6 +30,8 @@ WorldKind = Literal[
     "compact",
     "xid",
     "reading",
+    "stall",
+    "leak",
 ]
 
 
@@ -145,6 +147,16 @@ def _reading(live: Live, fault: WorldFault) -> None:
     live.readings.setdefault((_named(fault.node, "node"), fault.gpu), {})[fault.field] = fault.value
 
 
+def _stall(live: Live, fault: WorldFault) -> None:
+    live.stalls[_named(fault.node, "node"), fault.gpu] = fault.engine
+
+
+def _leak(live: Live, fault: WorldFault) -> None:
+    if fault.value is None:
+        raise Unreadable(["value: Field required"])
+    live.leaks[_named(fault.node, "node"), fault.gpu] = (live.world.now, fault.value)
+
+
 KINDS: Mapping[WorldKind, Callable[[Live, WorldFault], None]] = {
     "stock": _stock,  # size, units: GPU units of that size that can still be bought (null: endless)
     "quota": _quota,  # field, limit: instance_count, cpu_core, ram_mb or disk_gb (null: endless)
@@ -165,6 +177,8 @@ KINDS: Mapping[WorldKind, Callable[[Live, WorldFault], None]] = {
     "compact": _compact,  # the journal forgets everything: older watches are expired
     "xid": _xid,  # node, gpu, code: the last XID that this GPU reports
     "reading": _reading,  # node, gpu, field, value: what DCGM says there, whatever happens (null: nothing)
+    "stall": _stall,  # node, gpu, engine: its engine does that (ratio), tensor cores and memory traffic nothing
+    "leak": _leak,  # node, gpu, value: from now on it takes that many MiB of its memory more in each hour
 }
 
 
@@ -188,6 +202,8 @@ def lift(live: Live) -> None:
         live.expired = live.config.kubernetes.expired
         live.xids.clear()
         live.readings.clear()
+        live.stalls.clear()
+        live.leaks.clear()
 
 
 def shown(live: Live) -> dict[str, Any]:
@@ -210,6 +226,8 @@ def shown(live: Live) -> dict[str, Any]:
             "expired": live.expired,
             "xids": {f"{node}/{gpu}": code for (node, gpu), code in live.xids.items()},
             "readings": {f"{node}/{gpu}": dict(said) for (node, gpu), said in live.readings.items()},
+            "stalls": {f"{node}/{gpu}": engine for (node, gpu), engine in live.stalls.items()},
+            "leaks": {f"{node}/{gpu}": rate for (node, gpu), (_, rate) in live.leaks.items()},
         }
 
 

@@ -278,6 +278,41 @@ def test_a_reading_stands_until_it_is_lifted_and_may_be_none(sim: Simulator) -> 
     assert of(samples, "DCGM_FI_PROF_GR_ENGINE_ACTIVE")
 
 
+def test_a_gpu_that_stalls_is_busy_and_gets_nothing_done(sim: Simulator) -> None:
+    submit(sim, "train", gpu_util=0.8, gpu_memory=0.5)
+    sim.live.turn(timedelta(minutes=1))
+    before = of(dcgm(sim), "DCGM_FI_DEV_FB_USED")
+    sim.fault(kind="stall", node=node(sim), engine=1.0)
+    samples = dcgm(sim)
+    names = ("GR_ENGINE_ACTIVE", "PIPE_TENSOR_ACTIVE", "DRAM_ACTIVE")
+    assert [of(samples, f"DCGM_FI_PROF_{name}")[0][1] for name in names] == [1, 0, 0]
+    assert of(samples, "DCGM_FI_DEV_FB_USED") == before  # its memory stays, and the pod's name on it
+    assert requests.get(f"{sim.url}/_faults", timeout=5).json()["world"]["stalls"] == {f"{node(sim)}/0": 1}
+    requests.delete(f"{sim.url}/_faults", timeout=5)
+    assert of(dcgm(sim), "DCGM_FI_PROF_GR_ENGINE_ACTIVE")[0][1] == 0.8
+
+
+def test_a_leak_takes_memory_evenly_until_there_is_none_left(sim: Simulator) -> None:
+    def memory() -> list[float]:
+        return [of(dcgm(sim), f"DCGM_FI_DEV_FB_{part}")[0][1] for part in ("USED", "FREE")]
+
+    used, free = memory()
+    sim.fault(kind="leak", node=node(sim), value=6000)
+    assert memory() == [used, free]
+    sim.live.turn(timedelta(minutes=30))
+    assert memory() == [used + 3000, free - 3000]
+    assert requests.get(f"{sim.url}/_faults", timeout=5).json()["world"]["leaks"] == {f"{node(sim)}/0": 6000}
+    sim.live.turn(timedelta(days=1))
+    assert memory() == [used + free, 0]
+    requests.delete(f"{sim.url}/_faults", timeout=5)
+    assert memory() == [used, free]
+
+
+def test_a_leak_of_unknown_pace_is_refused(sim: Simulator) -> None:
+    answer = requests.post(f"{sim.url}/_faults", json={"kind": "leak", "node": node(sim)}, timeout=5)
+    assert answer.json()["errors"] == ["value: Field required"]
+
+
 def test_a_reading_of_a_field_that_nobody_knows_is_refused(sim: Simulator) -> None:
     for field in ("DCGM_FI_DEV_GPU_TEMPERATURE", "DCGM_FI_DEV_XID_ERRORS"):
         given = {"kind": "reading", "node": node(sim), "field": field, "value": 1}
