@@ -30,7 +30,7 @@ ACTIONS = Annotation(
     expr=_changes("gpu_autoscaler_actions_total", "pool, kind, outcome"),
     colour="blue",
     title="{{pool_name}}: {{kind}} {{outcome}}",
-    text="confirmed: the nodes are there, or gone. failed: Civo refused, the pool backs off.",
+    text="confirmed: Civo has taken the count, or the nodes are gone. failed: Civo refused, the pool backs off.",
 )
 ALERTS = Annotation(
     name="Alerts",
