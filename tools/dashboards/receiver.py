@@ -239,8 +239,8 @@ def _invariants() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Age of open actions",
-            "How long a pool's action has been under way; 0 when none is. A growth ends when Civo has taken the new count, a "
-            "removal when its nodes are gone.",
+            "How long a pool's action has been under way; 0 when none is. A growth ends when Civo has taken the "
+            "new count, a removal when its nodes are gone.",
             Target(
                 expr=told(f"max by (pool) ({of('gpu_autoscaler_action_open_seconds', POOL)})"), legend="{{pool_name}}"
             ),
