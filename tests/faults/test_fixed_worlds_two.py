@@ -11,7 +11,7 @@ from tests.faults.generate import scenario
 BATCH = 10
 
 
-@pytest.mark.parametrize("first", range(81, 161, BATCH))
+@pytest.mark.parametrize("first", range(81, 121, BATCH))
 def test_the_invariants_hold_in_the_worlds_from_seed(first: int, emptied: SqlStore) -> None:
     assert violations(range(first, first + BATCH), emptied) == []
 
