@@ -1,0 +1,112 @@
+"""Faults of GPUs, and of workloads that make little of them."""
+
+from collections.abc import Callable
+
+from tests.reconcile.harness import GPU
+from tests.rules.catalogue import LARGE, LARGE_SIZE, ON_LARGE, ON_SMALL, SMALL, SMALL_SIZE, Fault, a_policy, busy
+from tests.rules.hours import Hours
+
+UNDERUSED = {"GpuPoolUnderutilized": "the pool's average is low too"}
+
+
+def _says(field: str, value: float, minutes: float) -> Callable[[Hours], None]:
+    """A GPU says *value* for a field of DCGM from the sixth minute on."""
+
+    def course(h: Hours) -> None:
+        busy(h)
+        h.fault(kind="reading", node=h.nodes(SMALL)[0], gpu=0, field=field, value=value)
+        h.pass_time(minutes)
+
+    return course
+
+
+def _xid(code: int) -> Callable[[Hours], None]:
+    def course(h: Hours) -> None:
+        busy(h)
+        h.fault(kind="xid", node=h.nodes(SMALL)[0], gpu=0, code=code)
+        h.pass_time(10)
+
+    return course
+
+
+def _leaks(h: Hours) -> None:
+    """Memory of 46068 MiB grows by 240 MiB a minute, beginning at a half."""
+    busy(h)
+    node = h.nodes(SMALL)[0]
+    for minute in range(85):
+        used = 22000 + 240 * minute
+        h.fault(kind="reading", node=node, gpu=0, field="DCGM_FI_DEV_FB_USED", value=used)
+        h.fault(kind="reading", node=node, gpu=0, field="DCGM_FI_DEV_FB_FREE", value=46068 - 612 - used)
+        h.pass_time(1)
+
+
+def _trained(h: Hours) -> str:
+    """Six of eight GPUs of a large node train at 65 % together; return the node's name."""
+    h.submit("train", gpu_util=0.65, gpus_per_pod=8, **ON_LARGE)
+    busy(h, 20)
+    return h.nodes(LARGE)[0]
+
+
+def _stalls(h: Hours) -> None:
+    node = _trained(h)
+    for gpu in range(8):
+        for field, value in (("GR_ENGINE_ACTIVE", 1), ("PIPE_TENSOR_ACTIVE", 0), ("DRAM_ACTIVE", 0)):
+            h.fault(kind="reading", node=node, gpu=gpu, field=f"DCGM_FI_PROF_{field}", value=value)
+    h.pass_time(25)
+
+
+def _works_at(engine: float, minutes: float) -> Callable[[Hours], None]:
+    def course(h: Hours) -> None:
+        h.submit("a", gpu_util=engine, **ON_SMALL)
+        h.submit("b", gpu_util=0.69, **ON_SMALL)
+        h.pass_time(minutes)
+
+    return course
+
+
+WITH_LARGE = {
+    "pools": [
+        {"id": SMALL, "size": SMALL_SIZE, "resources": {GPU: 1}, "count": 2},
+        {"id": LARGE, "size": LARGE_SIZE, "resources": {GPU: 8}, "count": 1},
+    ]
+}
+
+FAULTS = (
+    Fault(title="a GPU is at 90 C", raises=("GpuTemperatureHigh",), course=_says("DCGM_FI_DEV_GPU_TEMP", 90, 12)),
+    Fault(title="a GPU is at 84 C", course=_says("DCGM_FI_DEV_GPU_TEMP", 84, 12)),
+    Fault(title="a GPU falls off the bus (XID 79)", raises=("GpuXidFatal",), course=_xid(79)),
+    Fault(title="a program faults on a GPU (XID 31)", raises=("GpuXidError",), course=_xid(31)),
+    Fault(title="a process is killed (XID 45)", course=_xid(45)),
+    Fault(
+        title="a row of memory cannot be remapped",
+        raises=("GpuRowRemapFailed",),
+        course=_says("DCGM_FI_DEV_ROW_REMAP_FAILURE", 1, 5),
+    ),
+    Fault(
+        title="a row is remapped for an uncorrectable error",
+        raises=("GpuEccUncorrectable",),
+        course=_says("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", 1, 5),
+    ),
+    Fault(title="a program's GPU memory grows until it is full", raises=("GpuMemoryLeakSuspected",), course=_leaks),
+    Fault(
+        title="training on eight GPUs hangs in a collective",
+        raises=("GpuCollectiveStalled",),
+        also={"GpuPoolBusy": "its GPUs spin at 100 %"},
+        course=_stalls,
+        policy=a_policy(large={"min_nodes": 1}),
+        config=WITH_LARGE,
+    ),
+    Fault(
+        title="a pod does nothing with its GPU for an hour and a half",
+        raises=("GpuAllocatedIdle",),
+        also=UNDERUSED,
+        course=_works_at(0.0, 80),
+    ),
+    Fault(
+        title="a pod works at 15 % for five and a half hours",
+        raises=("GpuWorkloadUnderutilized",),
+        also=UNDERUSED,
+        course=_works_at(0.15, 330),
+    ),
+    Fault(title="a pod works at 45 % for an hour and a half", course=_works_at(0.45, 80)),
+)

@@ -1,0 +1,150 @@
+"""Faults of money, of the receiver, of Alertmanager and of Prometheus: what only people are told."""
+
+from collections.abc import Callable
+from decimal import Decimal
+
+from receiver.core.policy import Budget, Policy, Stated
+from receiver.ports import TryLater
+from tests.reconcile.harness import GPU, Wrapped
+from tests.rules.catalogue import LARGE, LARGE_SIZE, ON_SMALL, SMALL, SMALL_SIZE, Fault, a_policy, busy
+from tests.rules.hours import Hours
+from tests.rules.own_pages import alertmanagers_page, counted, prometheus_page
+
+AN_IDLE_NODE = {
+    "GpuNodesIdle": "it is a node without work",
+    "GpuPoolUnderutilized": "its GPUs do nothing",
+}
+
+
+def _spent(share: str) -> Policy:
+    """A budget of which *share* was spent before we came."""
+    stated = Stated(month="1970-01", usd=Decimal(share) * 100_000)
+    return a_policy(budget=Budget(monthly_usd=Decimal(100_000), stated=stated))
+
+
+def _twenty_minutes(h: Hours) -> None:
+    busy(h, 20)
+
+
+def _two_hours(h: Hours) -> None:
+    busy(h, 80)
+
+
+def _no_charges(h: Hours) -> None:
+    h.life.accounts.fail_always(TryLater("503", code="civo"))
+    busy(h, 25)
+
+
+def _receiver_gone(h: Hours) -> None:
+    busy(h)
+    h.unanswered.add("gpu-autoscaler")
+    h.steps = False
+    h.pass_time(15)
+
+
+def _database_gone(h: Hours) -> None:
+    busy(h)
+    gone = Wrapped(h.life.store, memory=_raises("database is locked"))
+    h.life.store = gone
+    h.pass_time(20)
+
+
+def _raises(why: str) -> Callable[..., object]:
+    def refuse(*_: object, **__: object) -> object:
+        raise TryLater(why, code="store")
+
+    return refuse
+
+
+def _loop_hangs(h: Hours) -> None:
+    busy(h)
+    h.steps = False
+    h.pass_time(12)
+
+
+def _civo_gone(h: Hours) -> None:
+    busy(h)
+    h.life.cloud.fail_always(TryLater("503", code="civo"))
+    h.pass_time(15)
+
+
+def _nobody_listens(h: Hours) -> None:
+    h.nobody_takes_notices()
+    h.submit("a", gpu_util=0.6, **ON_SMALL)
+    h.submit("b", gpu_util=0.6, **ON_SMALL)
+    h.submit("c", gpu_util=0.6, duration="20m", **ON_SMALL)  # growth is told
+    h.pass_time(25)
+
+
+def _wrong_token(h: Hours) -> None:
+    page = alertmanagers_page()
+    h.pages["alertmanager"] = lambda: counted(page, 'failed_total{integration="webhook"', max(0, int(h.minutes) - 5))
+    busy(h, 25)
+
+
+def _rule_fails(h: Hours) -> None:
+    page = prometheus_page()
+    h.pages["prometheus"] = lambda: counted(page, "gpu-autoscaler.demand", max(0, 12 * (int(h.minutes) - 5)))
+    busy(h, 15)
+
+
+def _no_kube_state_metrics(h: Hours) -> None:
+    busy(h)
+    h.unanswered.add("kube-state-metrics")
+    h.pass_time(10)
+
+
+TIGHT = a_policy(budget=Budget(monthly_usd=Decimal(1500)))  # two nodes for 31 days cost 1919.52 USD
+LARGE_IDLE = {
+    "pools": [
+        {"id": SMALL, "size": SMALL_SIZE, "resources": {GPU: 1}, "count": 2},
+        {"id": LARGE, "size": LARGE_SIZE, "resources": {GPU: 8}, "count": 1},
+    ]
+}
+
+FAULTS = (
+    Fault(title="60 % of a budget are spent", raises=("GpuBudgetWarn",), course=_twenty_minutes, policy=_spent("0.6")),
+    Fault(title="85 % of a budget are spent", raises=("GpuBudgetHold",), course=_twenty_minutes, policy=_spent("0.85")),
+    Fault(title="a budget is spent", raises=("GpuBudgetStop",), course=_twenty_minutes, policy=_spent("1.01")),
+    Fault(
+        title="what runs costs more than the month's budget",
+        raises=("GpuBudgetForecastExceeded",),
+        course=_two_hours,
+        policy=TIGHT,
+    ),
+    Fault(
+        title="a new database, and Civo does not tell its charges",
+        raises=("GpuSpendUnknown",),
+        course=_no_charges,
+    ),
+    Fault(
+        title="a node of eight H100 is kept idle",
+        raises=("GpuIdleCostHigh",),
+        also=AN_IDLE_NODE,
+        course=_two_hours,
+        policy=a_policy(large={"min_nodes": 1}),
+        config=LARGE_IDLE,
+    ),
+    Fault(title="the receiver is down", raises=("GpuAutoscalerDown",), course=_receiver_gone),
+    Fault(
+        title="the receiver's database takes nothing",
+        raises=("GpuAutoscalerStepsFail",),
+        also={"GpuAutoscalerStepsSlow": "no step is finished"},
+        course=_database_gone,
+    ),
+    Fault(title="the receiver's loop hangs", raises=("GpuAutoscalerStepsSlow",), course=_loop_hangs),
+    Fault(title="Civo does not answer", raises=("GpuAutoscalerSourceDown",), course=_civo_gone),
+    Fault(
+        title="the destination of messages does not answer",
+        raises=("GpuAutoscalerNoticesStuck",),
+        also={"GpuPodsPending": "what is told is a growth, for a pod that waits"},
+        course=_nobody_listens,
+    ),
+    Fault(title="Alertmanager has a wrong token", raises=("GpuAutoscalerWebhooksFail",), course=_wrong_token),
+    Fault(title="a group of rules fails", raises=("GpuAutoscalerRulesFail",), course=_rule_fails),
+    Fault(
+        title="kube-state-metrics does not answer",
+        raises=("GpuKubeStateMetricsDown",),
+        course=_no_kube_state_metrics,
+    ),
+)
