@@ -39,7 +39,7 @@ def test_alertmanager_accepts_the_configuration() -> None:
 
 
 NODE = {"pool": "pool-a", "node": "n1", "gpu": "0"}
-WORKLOAD = {"pool": "pool-a", "workload_namespace": "ml", "workload": "train"}
+WORKLOAD = {"workload_namespace": "ml", "workload_kind": "Job", "workload": "train"}
 BUDGET = {"scope": "cluster", "name": ""}
 
 # alertname, action, severity, further labels -> who hears of it, in the order of the tree
@@ -57,6 +57,7 @@ CASES: list[tuple[str, str, str, dict[str, str], list[str]]] = [
     ("GpuXidFatal", "notify", "critical", NODE, ["gpu-autoscaler", "people-page"]),
     ("GpuTemperatureHigh", "notify", "warning", NODE, ["gpu-autoscaler", "people-chat"]),
     ("GpuAllocatedIdle", "notify", "warning", WORKLOAD, ["gpu-autoscaler", "people-chat"]),
+    ("GpuCollectiveStalled", "notify", "warning", WORKLOAD, ["gpu-autoscaler", "people-chat"]),
     ("GpuScaleUpStuck", "notify", "warning", {"pool": "pool-a"}, ["gpu-autoscaler", "people-chat"]),
     ("OfAVersionToCome", "something_new", "warning", {"pool": "pool-a"}, ["gpu-autoscaler", "people-chat"]),
     ("OfAVersionToCome", "pause_scale_up", "critical", {}, ["gpu-autoscaler", "people-page"]),
