@@ -1,5 +1,6 @@
 """The report of a month: its parts add up to the ledger, and nothing in it is divided by nothing."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -60,7 +61,7 @@ def total(parts: tuple[Subtotal, ...]) -> Decimal:
 # --- a simulated month
 
 
-def test_the_parts_of_a_simulated_month_add_up_to_the_ledger_to_the_cent() -> None:
+def test_the_parts_of_a_simulated_month_add_up_to_the_ledger_to_the_cent(figure: Callable[[str], None]) -> None:
     month = a_month()
     assert len(month.lives) >= 60
     ledger, unpriced = spend(month.lives, MONTH.start, MONTH.end - timedelta(microseconds=1), Billing())
@@ -75,6 +76,7 @@ def test_the_parts_of_a_simulated_month_add_up_to_the_ledger_to_the_cent() -> No
     assert sum((day.usd for day in found.days), Decimal(0)) == ledger.quantize(CENT)
     assert sum((day.idle_usd for day in found.days), Decimal(0)) == found.everything.idle.usd
     assert all(day.usd == day.usd.quantize(CENT) for day in found.days)
+    figure(f"a simulated month's report: {len(month.lives)} lives, USD {ledger:.2f}, every sum the same to the cent")
 
 
 @pytest.mark.parametrize("by", By)
