@@ -40,10 +40,11 @@ SHOWN = re.compile(r'alertname="(\w+)"')
 
 
 class Hours:
-    """One cluster with its receiver; `pages` adds or replaces what is scraped, by job."""
+    """One cluster with its receiver, from *start* on; `pages` adds to what is scraped, by job."""
 
-    def __init__(self, store: Any, config: Mapping[str, Any], policy: Policy) -> None:
-        self.clock = ManualClock(EPOCH)
+    def __init__(self, store: Any, config: Mapping[str, Any], policy: Policy, start: datetime = EPOCH) -> None:
+        self.start = start
+        self.clock = ManualClock(start)
         self.simulator = Simulator(config, clock=self.clock)
         self.live = self.simulator.live
         self.life = Life(world=self.live.world, policy=policy, store=store)
@@ -62,7 +63,7 @@ class Hours:
     @property
     def minutes(self) -> float:
         """How much time has passed."""
-        return (self.clock.now() - EPOCH).total_seconds() / 60
+        return (self.clock.now() - self.start).total_seconds() / 60
 
     def fault(self, **given: Any) -> None:
         """Let a fault of the simulator stand."""
@@ -119,10 +120,10 @@ POOL_LABEL = "kubernetes.civo.com/civo-node-pool"
 
 
 @contextmanager
-def hours(config: Mapping[str, Any], policy: Policy) -> Iterator[Hours]:
+def hours(config: Mapping[str, Any], policy: Policy, start: datetime = EPOCH) -> Iterator[Hours]:
     """A cluster at its beginning, with a store of its own; what the receiver logs is not shown."""
     with a_store() as store, silent_log([]):
-        lived = Hours(store, config, policy)
+        lived = Hours(store, config, policy, start)
         try:
             yield lived
         finally:

@@ -63,6 +63,20 @@ class Notebook:
         chosen = ((n, column) for n, column in sorted(self._values.items()) if n.partition("{")[0] in metrics)
         return [{"series": name, "values": _short(column)} for name, column in chosen]
 
+    def open_metrics(self, metrics: Container[str], start: float, every: float) -> str:
+        """Return the series of *metrics* for promtool to make a database of; *start* is Unix time, *every* seconds.
+
+        A series that goes has no mark of it there: it is seen for five minutes longer.
+        """
+        lines = [
+            f"{name} {value} {start + place * every:.3f}"
+            for name, column in sorted(self._values.items())
+            if name.partition("{")[0] in metrics
+            for place, value in enumerate(column)
+            if value not in ("_", "stale")
+        ]
+        return "\n".join([*lines, "# EOF", ""])
+
     def names(self) -> set[str]:
         """Return the metrics that were there at any time."""
         return {name.partition("{")[0] for name in self._values}

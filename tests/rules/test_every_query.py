@@ -1,0 +1,158 @@
+"""Every expression of rules and dashboards, asked of a real Prometheus: of one that has everything and of an empty one.
+
+What the first has comes from simulator and receiver: minutes of their pages, written into its database, and the rules
+as they are shipped. Changed are two things: groups are evaluated every second, and an hour in the rule about idle GPUs
+is a few seconds, since recordings have no history there. `make pictures` scrapes for itself, and has every panel drawn.
+"""
+
+import time
+import urllib.parse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from receiver.clock import SystemClock
+from tests.dashboards.files import filled, queries
+from tests.dashboards.scenario import IDLE_RULE, shortened
+from tests.rules.files import ALERTS, RECORDINGS, RULE_FILES, run
+from tests.rules.full_hour import MINUTES, START, course, policy_at
+from tests.rules.hours import EVERY, hours
+from tests.rules.servers import get, running
+from tools.metric_names import queries_of
+from tools.metrics_page import BUCKETS, read
+
+SECONDS = (("[1m:1s]", "[4s:1s]"), ("[1m]", "[4s]"), (">= 50", ">= 3"))
+# These count requests over HTTP, and here nobody sends any. `make pictures` fails when they have nothing to show.
+BY_HTTP = {"Webhook answers", "Time to answer a webhook", "Calls to Civo by outcome", "Time of Civo's answers"}
+# These are drawn where something changes, with names of pools that are recorded only for the last seconds here.
+MARKS = {"Decided to grow", "Decided to shrink", "Actions that ended"}
+
+
+@contextmanager
+def prometheus(folder: Path) -> Iterator[str]:
+    """A Prometheus with the rules, evaluated every second, over the database in *folder*, if there is one."""
+    rules = folder / "rules"
+    rules.mkdir()
+    for file in RULE_FILES:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        for group in content["groups"]:
+            group["interval"] = "1s"
+            for rule in group["rules"]:
+                if rule.get("record") == IDLE_RULE:
+                    rule["expr"] = _in_seconds(rule["expr"])
+        (rules / file.name).write_text(yaml.safe_dump(content, width=1000))
+    (folder / "config.yml").write_text(yaml.safe_dump({"rule_files": [f"{rules}/*.yaml"]}))
+    paths = (f"--config.file={folder}/config.yml", f"--storage.tsdb.path={folder}/data")
+    with running("prometheus", folder / "log", *paths) as url:
+        yield url
+
+
+def _in_seconds(expr: str) -> str:
+    expr = shortened(expr)
+    for before, after in SECONDS:
+        assert before in expr
+        expr = expr.replace(before, after)
+    return expr
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One that scrapes nothing."""
+    with prometheus(tmp_path_factory.mktemp("empty")) as url:
+        until_evaluated(url)
+        yield url
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One that has scraped everything for a while, up to now."""
+    folder = tmp_path_factory.mktemp("full")
+    begin = SystemClock().now().replace(microsecond=0) - timedelta(minutes=MINUTES)
+    with hours(START, policy_at(begin), begin) as lived:
+        course(lived)
+        wanted = {*read(), *(f"{name}{BUCKETS}" for name in read())}
+        page = lived.notebook.open_metrics(wanted, begin.timestamp(), EVERY.total_seconds())
+    (folder / "page.txt").write_text(page, encoding="utf-8")
+    made = run("promtool", "tsdb", "create-blocks-from", "openmetrics", folder / "page.txt", folder / "data")
+    assert made.returncode == 0, made.stdout + made.stderr
+    with prometheus(folder) as url:
+        until_evaluated(url)
+        until_recorded(url)
+        yield url
+
+
+def rules(url: str) -> list[dict[str, Any]]:
+    """Every rule as the server sees it."""
+    return [rule for group in get(f"{url}/api/v1/rules")["data"]["groups"] for rule in group["rules"]]
+
+
+def until_evaluated(url: str) -> None:
+    """Wait until every rule was evaluated."""
+    deadline = time.monotonic() + 30
+    while any(rule["health"] == "unknown" for rule in rules(url)):
+        assert time.monotonic() < deadline, rules(url)
+        time.sleep(0.1)
+
+
+def until_recorded(url: str) -> None:
+    """Wait until every recording is there, as long as the longest chain of them may take; the tests say what is not."""
+    deadline = time.monotonic() + 25
+    while time.monotonic() < deadline and not all(asked(url, recording.name) for recording in RECORDINGS):
+        time.sleep(0.5)
+
+
+def asked(url: str, expr: str) -> list[Any]:
+    """What *expr* yields now that is a number. An error fails the test."""
+    found = get(f"{url}/api/v1/query?{urllib.parse.urlencode({'query': expr})}")["data"]
+    results = [found["result"]] if found["resultType"] == "scalar" else [one["value"] for one in found["result"]]
+    return [value for _, value in results if value != "NaN"]
+
+
+def over_time(url: str, expr: str) -> list[Any]:
+    """What *expr* yields over the minutes that were written down, as a panel asks. An error fails the test."""
+    now = time.time()
+    query = {"query": expr, "start": f"{now - 60 * MINUTES:.3f}", "end": f"{now:.3f}", "step": "60"}
+    found = get(f"{url}/api/v1/query_range?{urllib.parse.urlencode(query)}")["data"]["result"]
+    return [value for one in found for _, value in one["values"] if value != "NaN"]
+
+
+def templates() -> list[str]:
+    """The queries that alerts send for their annotations."""
+    return [q for alert in ALERTS for text in alert.body["annotations"].values() for q in queries_of(text)]
+
+
+@pytest.mark.parametrize("server", ["empty", "full"])
+def test_no_rule_errs(server: str, request: pytest.FixtureRequest) -> None:
+    found = rules(request.getfixturevalue(server))
+    assert len(found) == len(ALERTS) + len(RECORDINGS)
+    assert [(r["name"], r.get("lastError")) for r in found if r["health"] != "ok"] == []
+
+
+@pytest.mark.parametrize("server", ["empty", "full"])
+def test_no_query_errs(server: str, request: pytest.FixtureRequest) -> None:
+    url = request.getfixturevalue(server)
+    for expr in (*(filled(q.expr) for q in queries()), *templates()):
+        asked(url, expr)
+        over_time(url, expr)
+
+
+def test_nothing_is_told_of_what_nobody_exports(empty: str) -> None:
+    assert [r.name for r in RECORDINGS if asked(empty, r.name)] == []
+
+
+def test_every_recording_has_something_to_tell(full: str) -> None:
+    assert [r.name for r in RECORDINGS if not asked(full, r.name)] == []
+
+
+def test_every_panel_has_something_to_show(full: str) -> None:
+    bare: set[str] = set()
+    for panel in {(q.dashboard, q.panel) for q in queries()}:
+        exprs = [filled(q.expr) for q in queries() if (q.dashboard, q.panel) == panel]
+        if not any(asked(full, expr) or over_time(full, expr) for expr in exprs):
+            bare.add(panel[1])
+    assert bare == BY_HTTP | MARKS
