@@ -62,6 +62,7 @@ def course(h: Hours) -> None:
     h.pass_time(2)
     node = h.nodes(LARGE)[0]
     h.fault(kind="xid", node=node, gpu=7, code=79)
+    h.fault(kind="xid", node=node, gpu=6, code=31)
     h.live.custom.put([workload("w0", "research", 2, begin, begin + 300)], h.clock.now())
     h.pass_time(5)
     h.live.custom.put([workload("w1", "research", 2, begin, begin + 600)], h.clock.now())

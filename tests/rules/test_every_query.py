@@ -19,7 +19,7 @@ import yaml
 from receiver.clock import SystemClock
 from tests.dashboards.files import filled, queries
 from tests.dashboards.scenario import IDLE_RULE, shortened
-from tests.rules.files import ALERTS, RECORDINGS, RULE_FILES, run
+from tests.rules.files import ALERTS, HEARTBEAT, RECORDINGS, RULE_FILES, run
 from tests.rules.full_hour import MINUTES, START, course, policy_at
 from tests.rules.hours import EVERY, hours
 from tests.rules.servers import get, running
@@ -143,6 +143,10 @@ def test_no_query_errs(server: str, request: pytest.FixtureRequest) -> None:
 
 def test_nothing_is_told_of_what_nobody_exports(empty: str) -> None:
     assert [r.name for r in RECORDINGS if asked(empty, r.name)] == []
+
+
+def test_an_alert_that_fires_is_a_series(empty: str) -> None:
+    assert asked(empty, f'ALERTS{{alertname="{HEARTBEAT}", alertstate="firing"}}') == ["1"]
 
 
 def test_every_recording_has_something_to_tell(full: str) -> None:
