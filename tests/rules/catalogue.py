@@ -1,6 +1,7 @@
 """Faults with the alerts that they must raise: what the catalogues of this folder are written in.
 
-Everything begins with two busy nodes of a pool that may have three, and with a pool of eight GPUs a node that is empty.
+Everything begins with two nodes of a pool that may have three, and with a pool of eight GPUs a node that has none yet
+(WITH_LARGE: that has one).
 """
 
 from collections.abc import Callable, Mapping
@@ -9,12 +10,20 @@ from decimal import Decimal
 from typing import Any
 
 from receiver.core.policy import Budget, Policy, Pool
+from receiver.replay.world.config import POOL_LABEL
 from tests.reconcile.harness import GPU
-from tests.rules.hours import POOL_LABEL, Hours
+from tests.rules.hours import Hours
 
 SMALL, LARGE = "l40s-id", "h100-id"
 SMALL_SIZE, LARGE_SIZE = "an.g1.l40s.kube.x1", "an.g1.h100.kube.x8"
 ON_SMALL, ON_LARGE = {"node_selector": {POOL_LABEL: SMALL}}, {"node_selector": {POOL_LABEL: LARGE}}
+
+WITH_LARGE: Mapping[str, Any] = {
+    "pools": [
+        {"id": SMALL, "size": SMALL_SIZE, "resources": {GPU: 1}, "count": 2},
+        {"id": LARGE, "size": LARGE_SIZE, "resources": {GPU: 8}, "count": 1},
+    ]
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,11 @@ from receiver.core.overrides import Override, OverrideKind
 from receiver.core.policy import Budget, Limits, Policy, Pool, Stated
 from receiver.core.tell import Notice
 from receiver.core.windows import Window
+from receiver.replay.world.config import POOL_LABEL
 from tests.dashboards.scenario import workload
 from tests.reconcile.harness import GPU
 from tests.rules.catalogue import LARGE, LARGE_SIZE, ON_LARGE, ON_SMALL, SMALL, SMALL_SIZE, a_policy
-from tests.rules.hours import POOL_LABEL, Hours
+from tests.rules.hours import Hours
 
 MIG, SCARCE = "mig-id", "h200-id"
 MIG_SIZE, SCARCE_SIZE, SLICE = "g4g.40.kube.small", "an.g1.h200sxm.kube.x1", "nvidia.com/mig-1g.5gb"

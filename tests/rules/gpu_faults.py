@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from tests.reconcile.harness import GPU
-from tests.rules.catalogue import LARGE, LARGE_SIZE, ON_LARGE, ON_SMALL, SMALL, SMALL_SIZE, Fault, a_policy, busy
+from tests.rules.catalogue import LARGE, ON_LARGE, ON_SMALL, SMALL, WITH_LARGE, Fault, a_policy, busy
 from tests.rules.hours import Hours
 
 UNDERUSED = {"GpuPoolUnderutilized": "the pool's average is low too"}
@@ -40,15 +39,10 @@ def _leaks(h: Hours) -> None:
         h.pass_time(1)
 
 
-def _trained(h: Hours) -> str:
-    """Six of eight GPUs of a large node train at 65 % together; return the node's name."""
+def _stalls(h: Hours) -> None:
     h.submit("train", gpu_util=0.65, gpus_per_pod=8, **ON_LARGE)
     busy(h, 20)
-    return h.nodes(LARGE)[0]
-
-
-def _stalls(h: Hours) -> None:
-    node = _trained(h)
+    node = h.nodes(LARGE)[0]
     for gpu in range(8):
         for field, value in (("GR_ENGINE_ACTIVE", 1), ("PIPE_TENSOR_ACTIVE", 0), ("DRAM_ACTIVE", 0)):
             h.fault(kind="reading", node=node, gpu=gpu, field=f"DCGM_FI_PROF_{field}", value=value)
@@ -63,13 +57,6 @@ def _works_at(engine: float, minutes: float) -> Callable[[Hours], None]:
 
     return course
 
-
-WITH_LARGE = {
-    "pools": [
-        {"id": SMALL, "size": SMALL_SIZE, "resources": {GPU: 1}, "count": 2},
-        {"id": LARGE, "size": LARGE_SIZE, "resources": {GPU: 8}, "count": 1},
-    ]
-}
 
 FAULTS = (
     Fault(title="a GPU is at 90 C", raises=("GpuTemperatureHigh",), course=_says("DCGM_FI_DEV_GPU_TEMP", 90, 12)),
@@ -97,7 +84,7 @@ FAULTS = (
         config=WITH_LARGE,
     ),
     Fault(
-        title="a pod does nothing with its GPU for an hour and a half",
+        title="a pod does nothing with its GPU for 80 minutes",
         raises=("GpuAllocatedIdle",),
         also=UNDERUSED,
         course=_works_at(0.0, 80),
@@ -108,5 +95,5 @@ FAULTS = (
         also=UNDERUSED,
         course=_works_at(0.15, 330),
     ),
-    Fault(title="a pod works at 45 % for an hour and a half", course=_works_at(0.45, 80)),
+    Fault(title="a pod works at 45 % for 80 minutes", course=_works_at(0.45, 80)),
 )

@@ -24,6 +24,7 @@ from receiver.adapters.notify import Outbox
 from receiver.core.policy import Policy
 from receiver.metrics import Instruments, register
 from receiver.ports import TryLater
+from receiver.replay.world.config import POOL_LABEL
 from simulator.clocks import ManualClock
 from simulator.metrics import metrics_face
 from simulator.server import Simulator
@@ -114,9 +115,6 @@ class Hours:
         yield {"job": "gpu-autoscaler", "instance": "10.42.0.7:8080"}, generate_latest(self._registry).decode()
         for job, page in self.pages.items():
             yield {"job": job, "instance": f"{job}:9090"}, page()
-
-
-POOL_LABEL = "kubernetes.civo.com/civo-node-pool"
 
 
 @contextmanager

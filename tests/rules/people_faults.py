@@ -5,8 +5,8 @@ from decimal import Decimal
 
 from receiver.core.policy import Budget, Policy, Stated
 from receiver.ports import TryLater
-from tests.reconcile.harness import GPU, Wrapped
-from tests.rules.catalogue import LARGE, LARGE_SIZE, ON_SMALL, SMALL, SMALL_SIZE, Fault, a_policy, busy
+from tests.reconcile.harness import Wrapped
+from tests.rules.catalogue import ON_SMALL, WITH_LARGE, Fault, a_policy, busy
 from tests.rules.hours import Hours
 from tests.rules.own_pages import alertmanagers_page, counted, prometheus_page
 
@@ -40,6 +40,21 @@ def _receiver_gone(h: Hours) -> None:
     h.unanswered.add("gpu-autoscaler")
     h.steps = False
     h.pass_time(15)
+
+
+def _away_for(job: str, minutes: float, *, steps: bool = True) -> Callable[[Hours], None]:
+    """Scrapes of *job* fail for a while, as when it restarts."""
+
+    def course(h: Hours) -> None:
+        busy(h, 15)
+        h.unanswered.add(job)
+        h.steps = steps
+        h.pass_time(minutes)
+        h.unanswered.clear()
+        h.steps = True
+        h.pass_time(15)
+
+    return course
 
 
 def _database_gone(h: Hours) -> None:
@@ -95,12 +110,6 @@ def _no_kube_state_metrics(h: Hours) -> None:
 
 
 TIGHT = a_policy(budget=Budget(monthly_usd=Decimal(1500)))  # two nodes for 31 days cost 1919.52 USD
-LARGE_IDLE = {
-    "pools": [
-        {"id": SMALL, "size": SMALL_SIZE, "resources": {GPU: 1}, "count": 2},
-        {"id": LARGE, "size": LARGE_SIZE, "resources": {GPU: 8}, "count": 1},
-    ]
-}
 
 FAULTS = (
     Fault(title="60 % of a budget are spent", raises=("GpuBudgetWarn",), course=_twenty_minutes, policy=_spent("0.6")),
@@ -123,7 +132,7 @@ FAULTS = (
         also=AN_IDLE_NODE,
         course=_two_hours,
         policy=a_policy(large={"min_nodes": 1}),
-        config=LARGE_IDLE,
+        config=WITH_LARGE,
     ),
     Fault(title="the receiver is down", raises=("GpuAutoscalerDown",), course=_receiver_gone),
     Fault(
@@ -147,4 +156,7 @@ FAULTS = (
         raises=("GpuKubeStateMetricsDown",),
         course=_no_kube_state_metrics,
     ),
+    Fault(title="the receiver restarts", course=_away_for("gpu-autoscaler", 2, steps=False)),
+    Fault(title="kube-state-metrics restarts", course=_away_for("kube-state-metrics", 1.5)),
+    Fault(title="dcgm-exporter restarts", course=_away_for("dcgm-exporter", 2)),
 )

@@ -52,6 +52,12 @@ def _driver_crashes(h: Hours) -> None:
     h.pass_time(19)
 
 
+def _kubelet_silent(h: Hours) -> None:
+    busy(h)
+    h.fault(kind="not_ready", node=h.nodes(SMALL)[0])
+    h.pass_time(20)
+
+
 def _stuck_building(h: Hours) -> None:
     busy(h)
     h.fault(kind="stuck_building", pool=SMALL, times=None)
@@ -150,6 +156,7 @@ FAULTS = (
         course=_never_a_gpu,
     ),
     Fault(title="a node's driver crashes", raises=("GpuNodeWithoutGpus",), course=_driver_crashes),
+    Fault(title="a node's kubelet stops answering", course=_kubelet_silent),
     Fault(title="Civo has no stock", raises=("GpuPoolOutOfStock",), also=WAITS, course=_no_stock),
     Fault(title="the account's quota is used up", raises=("GpuPoolOutOfStock",), also=WAITS, course=_no_quota),
     Fault(

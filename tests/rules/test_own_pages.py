@@ -1,6 +1,7 @@
 """What docs/metrics.md says of Prometheus' and Alertmanager's own metrics is what real ones export."""
 
 import re
+
 from tests.docs.pages import section, table, text_of
 from tests.rules.own_pages import FAILED, alertmanagers_page, counted, prometheus_page
 
