@@ -186,10 +186,9 @@ def _add_evictions(face: Blueprint, live: Live) -> None:
         options = body_of().get("deleteOptions") or {}
         with live.moved() as world:
             _check_preconditions(_pod(live, namespace, name), options)
-            if _dry() or "All" in (options.get("dryRun") or ()):
-                return jsonify(status_json(201, "", "")), 201
+            rehearsed = _dry() or "All" in (options.get("dryRun") or ())
             try:
-                world.evict(namespace, name)
+                (world.rehearse_eviction if rehearsed else world.evict)(namespace, name)
             except Refused as refused:
                 if refused.status != 429:
                     raise

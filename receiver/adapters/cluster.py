@@ -192,21 +192,18 @@ class KubernetesCluster(HoldingMeans):
         speaking = sorted(f"{key_of(raw)} {what}" for what, raw in pods if what in SPEAKING)
         if speaking:
             return Receipt(did=Did.DIFFERS, sentence=f"node {node} stays: {', '.join(speaking)}")
+        going = [raw for what, raw in pods if what is Fate.GOES]
+        if held := self._held_back(going):
+            raise _kept_by_a_budget(held, node, "; nobody is evicted there until all can go")
         leaving = [key_of(raw) for what, raw in pods if what is Fate.LEAVES]
-        held: dict[str, timedelta] = {}
-        for what, raw in pods:
-            if what is not Fate.GOES:
-                continue
+        for raw in going:
             try:
                 if self._evict(raw):
                     leaving.append(key_of(raw))
-            except TryLater as error:
+            except TryLater as error:  # one that left may use up what a budget allowed
                 if error.code != TOO_MANY:
                     raise
-                held[key_of(raw)] = at_least(error.delay, BUDGET_DELAY)
-        if held:
-            detail = f"a PodDisruptionBudget keeps {', '.join(sorted(held))} on node {node}"
-            raise TryLater(detail, code="pdb", delay=max(held.values()))
+                raise _kept_by_a_budget({key_of(raw): at_least(error.delay, BUDGET_DELAY)}, node) from error
         if leaving:
             detail = f"{', '.join(sorted(leaving))} still leaving node {node}"
             raise TryLater(detail, code="draining", delay=LEAVING_DELAY)
@@ -245,7 +242,19 @@ class KubernetesCluster(HoldingMeans):
         pods = self._wire.every("pods", self._core.list_pod_for_all_namespaces, field_selector=selector)
         return [raw for raw in pods if section(raw, "spec").get("nodeName") == node]
 
-    def _evict(self, raw: Mapping[str, Any]) -> bool:
+    def _held_back(self, raws: Sequence[Mapping[str, Any]]) -> Mapping[str, timedelta]:
+        """Which of these pods a PodDisruptionBudget would hold, and how long to wait; nobody is evicted."""
+        held: dict[str, timedelta] = {}
+        for raw in raws:
+            try:
+                self._evict(raw, dry_run="All")
+            except TryLater as error:
+                if error.code != TOO_MANY:
+                    raise
+                held[key_of(raw)] = at_least(error.delay, BUDGET_DELAY)
+        return held
+
+    def _evict(self, raw: Mapping[str, Any], **options: str) -> bool:
         """Evict exactly this pod, not a namesake that came after it; False when it is gone."""
         metadata = section(raw, "metadata")
         name, namespace = str(metadata.get("name")), str(metadata.get("namespace"))
@@ -255,8 +264,9 @@ class KubernetesCluster(HoldingMeans):
             "metadata": {"name": name, "namespace": namespace},
             "deleteOptions": {"preconditions": {"uid": str(metadata.get("uid"))}},
         }
+        call = self._core.create_namespaced_pod_eviction
         try:
-            self._wire.ask("create", "pods/eviction", self._core.create_namespaced_pod_eviction, name, namespace, body)
+            self._wire.ask("create", "pods/eviction", call, name, namespace, body, **options)
         except WontWork as error:
             if error.code == NOT_FOUND:
                 return False
@@ -265,6 +275,11 @@ class KubernetesCluster(HoldingMeans):
             if error.code != CONFLICT:
                 raise
         return True
+
+
+def _kept_by_a_budget(held: Mapping[str, timedelta], node: str, more: str = "") -> TryLater:
+    detail = f"a PodDisruptionBudget keeps {', '.join(sorted(held))} on node {node}{more}"
+    return TryLater(detail, code="pdb", delay=max(held.values()))
 
 
 def _gpu_pods(pods: Sequence[Mapping[str, Any]]) -> tuple[Pod, ...]:

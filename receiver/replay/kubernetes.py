@@ -151,9 +151,13 @@ class WorldCluster(WorldHolding):
             return Receipt(did=Did.DIFFERS, sentence=f"{node} stays for {', '.join(speaking)}; nothing was evicted")
         if not here:
             return Receipt(did=Did.DONE, sentence=f"nothing on {node} has to go")
-        held = [why for pod in here if pod.deletion_at is None and (why := self._evict(pod)) is not None]
+        going = [pod for pod in here if pod.deletion_at is None]
+        held = [why for pod in going if (why := self._held_back(pod, self._world.rehearse_eviction)) is not None]
         if held:
             raise TryLater("; ".join(held), code="pdb")
+        for pod in going:
+            if (why := self._evict(pod)) is not None:  # one that left used up what its budget allowed
+                raise TryLater(why, code="pdb")
         raise TryLater(f"{len(here)} pods are still leaving {node}", code="draining")
 
     def dress(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
@@ -208,8 +212,16 @@ class WorldCluster(WorldHolding):
 
     def _evict(self, pod: WorldPod) -> str | None:
         """Evict *pod*; return why not when a PodDisruptionBudget forbids it."""
+
+        def write(namespace: str, name: str) -> None:
+            self.write("evict", (namespace, name), lambda: self._world.evict(namespace, name))
+
+        return self._held_back(pod, write)
+
+    def _held_back(self, pod: WorldPod, ask: Callable[[str, str], None]) -> str | None:
+        """Return why *pod* may not go when *ask* is told so."""
         try:
-            self.write("evict", (pod.namespace, pod.name), lambda: self._world.evict(pod.namespace, pod.name))
+            ask(pod.namespace, pod.name)
         except Refused as refused:
             if refused.status != 404:
                 return f"{pod.namespace}/{pod.name} may not be evicted: {refused.reason}"

@@ -125,7 +125,9 @@ def test_draining_evicts_what_may_go_and_waits_for_it(httpserver: HTTPServer, cl
     with pytest.raises(TryLater, match="ml/web") as caught:
         cluster.drain("gpu-1")
     assert (caught.value.code, caught.value.delay) == ("draining", timedelta(seconds=5))
-    (post,) = requests_sent(httpserver, "POST")
+    rehearsal, post = requests_sent(httpserver, "POST")
+    assert (rehearsal.args.get("dryRun"), post.args.get("dryRun")) == ("All", None)
+    assert rehearsal.get_json(force=True) == post.get_json(force=True)
     assert post.get_json(force=True) == {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
@@ -171,7 +173,7 @@ def test_nothing_is_evicted_while_a_pod_speaks_for_the_node(
     assert not requests_sent(httpserver, "POST")
 
 
-def test_a_disruption_budget_holds_its_pod_while_the_others_go(
+def test_nobody_is_evicted_while_a_disruption_budget_holds_one_pod(
     httpserver: HTTPServer, cluster: KubernetesCluster
 ) -> None:
     serve_pods(httpserver, web("held"), web("goes"))
@@ -180,7 +182,7 @@ def test_a_disruption_budget_holds_its_pod_while_the_others_go(
     with pytest.raises(TryLater, match="ml/held") as caught:
         cluster.drain("gpu-1")
     assert (caught.value.code, caught.value.delay) == ("pdb", timedelta(seconds=10))
-    assert len(requests_sent(httpserver, "POST")) == 2
+    assert [r.args.get("dryRun") for r in requests_sent(httpserver, "POST")] == ["All", "All"]
 
 
 def test_a_longer_wait_that_the_server_asks_for_is_respected(

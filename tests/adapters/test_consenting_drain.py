@@ -34,7 +34,7 @@ def serve_pods(httpserver: HTTPServer, *pods: dict[str, Any]) -> None:
 
 
 def evicted(httpserver: HTTPServer) -> list[str]:
-    return [r.path.split("/")[-2] for r in requests_sent(httpserver, "POST")]
+    return [r.path.split("/")[-2] for r in requests_sent(httpserver, "POST") if "dryRun" not in r.args]
 
 
 def movable(name: str, **changes: Any) -> dict[str, Any]:
@@ -145,4 +145,4 @@ def test_a_disruption_budget_holds_a_gpu_pod_that_consented(httpserver: HTTPServ
     with pytest.raises(TryLater, match="ml/held") as caught:
         cluster.drain("gpu-1", consenting=True)
     assert (caught.value.code, caught.value.delay) == ("pdb", timedelta(seconds=10))
-    assert evicted(httpserver) == ["held", "goes"]
+    assert evicted(httpserver) == []

@@ -322,19 +322,31 @@ def test_a_gpu_pod_that_is_leaving_without_consent_keeps_its_node(sim: Simulator
 
 
 @pytest.mark.parametrize("gpus, consenting", [(1, True), (0, False)], ids=["consented", "without a GPU"])
-def test_a_disruption_budget_holds_its_pod_while_others_leave(
+def test_nobody_is_evicted_while_a_disruption_budget_holds_one(
     sim: Simulator, cluster: Cluster, node: str, gpus: int, consenting: bool
 ) -> None:
     run_pod(sim, node, "held", gpus=gpus, annotations=CONSENTS, labels={"app": "held"})
     run_pod(sim, node, "goes", gpus=gpus, annotations=CONSENTS)
     sim.world.pdbs.append(Pdb(namespace="ml", selector={"app": "held"}, min_available=1))
     assert drained(cluster, node, consenting=consenting) == "pdb"
-    assert leaving(sim) == {"goes"}
+    assert leaving(sim) == set()
 
 
-def test_a_disruption_budget_holds_its_pod_where_a_window_evicts(sim: Simulator, cluster: Cluster, node: str) -> None:
+def test_no_window_evicts_anybody_while_a_disruption_budget_holds_one(
+    sim: Simulator, cluster: Cluster, node: str
+) -> None:
     run_pod(sim, node, "held", labels={"app": "held"})
     run_pod(sim, node, "goes")
     sim.world.pdbs.append(Pdb(namespace="ml", selector={"app": "held"}, min_available=1))
     assert drained(cluster, node, evicting=True) == "pdb"
-    assert leaving(sim) == {"goes"}
+    assert leaving(sim) == set()
+
+
+def test_a_budget_that_allows_one_of_two_lets_the_first_leave_and_holds_the_second(
+    sim: Simulator, cluster: Cluster, node: str
+) -> None:
+    for name in ("first", "second"):
+        run_pod(sim, node, name, labels={"app": "two"})
+    sim.world.pdbs.append(Pdb(namespace="ml", selector={"app": "two"}, min_available=1))
+    assert drained(cluster, node, evicting=True) == "pdb"
+    assert len(leaving(sim)) == 1

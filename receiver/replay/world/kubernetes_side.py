@@ -144,6 +144,10 @@ class KubernetesSide:
         """As delete_pod, but 429 when a PodDisruptionBudget forbids it."""
         self._pods.evict((namespace, name))
 
+    def rehearse_eviction(self, namespace: str, name: str) -> None:
+        """Change nothing, and answer as evict would now (``dryRun=All``)."""
+        self._pods.evict((namespace, name), dry_run=True)
+
     def patch_node(
         self,
         name: str,

@@ -174,8 +174,8 @@ class Pods:
             self._cluster.change_pod(pod, deletion_at=self._agenda.now + self._timings.terminate)
             self._agenda.after(self._timings.terminate, self._remove, key, pod.uid)
 
-    def evict(self, key: Key) -> None:
-        """As `delete`. Raises Refused (429) when a PodDisruptionBudget forbids it."""
+    def evict(self, key: Key, *, dry_run: bool = False) -> None:
+        """As `delete`, or nothing in a *dry_run*. Raises Refused (429) when a PodDisruptionBudget forbids it."""
         pod = self._cluster.pod(key)
         if pod.phase == "Running" and pod.deletion_at is None:
             for pdb in self.pdbs:
@@ -186,7 +186,8 @@ class Pods:
                         "Cannot evict pod as it would violate the pod's disruption budget.",
                         f"The disruption budget {pdb.name} needs {pdb.min_available} healthy pods",
                     )
-        self.delete(key)
+        if not dry_run:
+            self.delete(key)
 
     def scale_to_zero(self, owner: Owner) -> None:
         """*owner* wants no pods any more: those that it has are asked to go, and none comes back."""
