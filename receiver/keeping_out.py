@@ -27,7 +27,8 @@ Change = tuple[str, Callable[[], Receipt], bool]  # the place, what is done to i
 def keep_out(work: Work, *, steady: bool) -> Mapping[str, datetime] | None:
     """Do what the hold asks for; return the places that new work is kept out of now and since when, as far as is known.
 
-    None while nobody has looked. *steady* is False in the first step after a start or a pause.
+    None while nobody has looked. *steady* is False in the first step after a start or a pause, and after a jump of the
+    clock: nothing is let in then, as the clock may have jumped into another month.
     """
     before = work.facts.kept_out
     cluster = work.hands.cluster
@@ -54,6 +55,8 @@ def keep_out(work: Work, *, steady: bool) -> Mapping[str, datetime] | None:
         return {} if may_not_ask else before  # who may not even ask has held nothing
     there |= {*found.namespaces, *(f"{QUEUE}{queue}" for queue in found.cluster_queues)}
     for place, write, over in _changes(wanted, found, cluster):
+        if over and not steady:
+            continue
         if _done(place, write, wanted, work, over=over):
             there = there - {place} if over else there | {place}
     if begins and isinstance(failure, TryLater):

@@ -179,7 +179,7 @@ def test_a_restart_neither_forgets_nor_repeats_what_is_held(store: Store) -> Non
 def test_a_store_that_was_lost_during_the_hold_still_lets_work_in_again(store: Store, tmp_path: Any) -> None:
     life = beyond_the_hold(a_life(store))
     other = open_store(f"sqlite:///{tmp_path}/new.db")
-    raised(Life(world=life.world, policy=life.policy, store=other)).step()
+    raised(Life(world=life.world, policy=life.policy, store=other)).run(TICK + TICK)
     other.close()
     assert life.world.holding.quotas == {}
     assert life.world.holding.cluster_queues["gpus"].annotations == {}

@@ -1,15 +1,17 @@
 """One step under a wrong clock, or a few, leave nothing behind that cannot be taken back."""
 
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 
 from receiver.core.keep_until import KEEP_UNTIL
 from receiver.core.override_notices import was_set
 from receiver.core.overrides import Override, OverrideKind
-from receiver.core.policy import KeepUntil, Limits
+from receiver.core.policy import Budget, KeepOut, KeepUntil, Limits
 from receiver.ports import Store
 from receiver.reconcile import step
+from receiver.replay.world.holding import ClusterQueue
 from tests.reconcile.harness import PRICE, START, Life, a_job, a_policy, a_world
 
 MINUTE = timedelta(minutes=1)
@@ -135,3 +137,33 @@ def test_a_wish_to_be_kept_outlives_a_step_under_a_clock_ahead(store: Store) -> 
     life.step()
     [node] = life.steps[-1].facts.pool("l40s-id").nodes
     assert node.kept(life.now)
+
+
+def test_one_step_under_the_clock_of_another_month_lets_no_work_into_what_a_hold_keeps_shut(store: Store) -> None:
+    budget = Budget(monthly_usd=Decimal("3.00"), keep_out=KeepOut(namespaces=("ml",), cluster_queues=("gpus",)))
+    life = Life(world=a_world(), policy=a_policy(budget=budget), store=store)
+    life.world.holding.cluster_queues["gpus"] = ClusterQueue(stop_policy="None")
+    life.submit(a_job(duration=10 * HOUR))
+    life.run(70 * MINUTE, tick=5 * MINUTE)  # two paid hours
+    assert set(life.world.holding.quotas) == {"ml"}
+    a_step_ahead(life, life.now.replace(month=12, day=1, hour=0, minute=5) - life.now)
+    assert set(life.world.holding.quotas) == {"ml"}
+    assert life.world.holding.cluster_queues["gpus"].stop_policy == "Hold"
+    life.run(MINUTE)
+    assert set(life.world.holding.quotas) == {"ml"}
+    assert life.writes("let_in", "release_queue") == []
+
+
+def test_a_month_that_began_lets_work_in_with_the_second_step(store: Store) -> None:
+    budget = Budget(monthly_usd=Decimal("1.50"), keep_out=KeepOut(namespaces=("ml",)))
+    life = Life(world=a_world(), policy=a_policy(budget=budget), store=store)
+    life.submit(a_job(duration=MINUTE))
+    life.run(5 * MINUTE, tick=MINUTE)
+    life.run(2 * HOUR, tick=5 * MINUTE)
+    assert life.required() == 0
+    life.world.advance(life.now.replace(month=12, day=1, hour=0, minute=5))
+    life.step()
+    assert set(life.world.holding.quotas) == {"ml"}
+    life.pass_time(timedelta(seconds=10))
+    life.step()
+    assert life.world.holding.quotas == {}
