@@ -24,6 +24,7 @@ from receiver.core.overrides import EVERY_POOL
 # Largest first, each unit once, whole numbers only: what Prometheus itself takes.
 _DURATION = re.compile(r"(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?")
 _LONGEST = timedelta(days=366)
+_LONGEST_TICK = timedelta(minutes=5)
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)")
 _LABEL_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _LABEL_KEY = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}")
@@ -77,6 +78,17 @@ def period(value: Any) -> timedelta:
     length = _at_least_a_second(value)
     if length < timedelta(seconds=1):
         raise Wrong(f'"{value}" is too often', "write at least 1s")
+    return length
+
+
+def tick(value: Any) -> timedelta:
+    """Return how often the loop looks: at least a second and at most five minutes; raise Wrong.
+
+    Steps further apart than `receiver.core.steady.IN_A_ROW` would never be sure of the clock.
+    """
+    length = period(value)
+    if length > _LONGEST_TICK:
+        raise Wrong(f'"{value}" is too seldom', "write at most 5m; a webhook wakes it at once in any case")
     return length
 
 
@@ -271,6 +283,7 @@ def one_of(kind: type[StrEnum]) -> Callable[[Any], StrEnum]:
 
 Duration = Annotated[timedelta, BeforeValidator(duration)]
 LongerThanZero = Annotated[timedelta, BeforeValidator(longer_than_zero)]
+Tick = Annotated[timedelta, BeforeValidator(tick)]
 Period = Annotated[timedelta, BeforeValidator(period)]
 Ratio = Annotated[Decimal, BeforeValidator(ratio)]
 Celsius = Annotated[int, BeforeValidator(celsius)]

@@ -25,6 +25,7 @@ from receiver.config.fields import (
     Ratio,
     TaintEffect,
     Text,
+    Tick,
     Units,
     Whole,
     Zone,
@@ -230,7 +231,7 @@ class Configuration(Section):
     """The whole file."""
 
     mode: Annotated[Mode, BeforeValidator(one_of(Mode))] = Mode.OBSERVE
-    tick: Period = timedelta(seconds=10)
+    tick: Tick = timedelta(seconds=10)
     heartbeat_interval: Period = timedelta(minutes=1)
     fallback: Annotated[Fallback, BeforeValidator(one_of(Fallback))] = Fallback.NONE
     prometheus: Prometheus = Prometheus()
