@@ -5,10 +5,13 @@ nothing, and what somebody undoes is done again. What goes wrong is told and tri
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from zlib import crc32
 
 import structlog
 
 from receiver.core import closing, closing_notices
+from receiver.core.budget import month_of
 from receiver.core.model import Source
 from receiver.core.policy import Pool
 from receiver.ports import Did, Receipt, TryLater, WontWork
@@ -18,16 +21,28 @@ log = structlog.get_logger("receiver")
 ANSWERS_MISSED = 3  # in a row; the other nodes of the pool wait for the next step then
 
 
+@dataclass(slots=True)
+class _Written:
+    """What the nodes of one pool came to: what was done, and what each node said that could not be changed."""
+
+    did: list[Did] = field(default_factory=list)
+    refused: dict[str, WontWork] = field(default_factory=dict)  # by node
+
+
 def close_nodes(work: Work, strays: Iterable[str], *, steady: bool) -> None:
     """Close and open the nodes of every pool as its budgets ask, and open *strays*: those of pools that left the
     configuration. Nothing is opened unless the clock is *steady*: it may have jumped into another month."""
     if work.hands.cluster is None or not (work.facts.up(Source.KUBERNETES) and work.facts.up(Source.CIVO)):
         return
     for pool in work.policy.pools:
-        why = closing.why_closed(work.assignment.budgets, pool.id)
-        nodes = [n.name for n in closing.to_change(work.facts.pool(pool.id).nodes, why)]
-        if nodes and (why or steady):
-            _change(pool, nodes, why or "", work)
+        why, there = closing.why_closed(work.assignment.budgets, pool.id), work.facts.pool(pool.id).nodes
+        if nodes := [n.name for n in closing.to_close(there, why)]:
+            _close(pool, nodes, why or "", work)
+        if (nodes := [n.name for n in closing.to_open(there, why)]) and steady:
+            _open(pool, nodes, why or "", work)
+        unpriced = closing.lacks_price(work.assignment.budgets, pool.id)
+        if unpriced and any(n.closed_for is not None for n in there):
+            work.store.say(closing_notices.stay_closed(pool, unpriced), work.now)
     for node in strays if steady else ():
         try:
             _write(node, "", work)
@@ -35,13 +50,42 @@ def close_nodes(work: Work, strays: Iterable[str], *, steady: bool) -> None:
             log.warning("node of a pool that left the configuration not opened", node=node, error=str(error))
 
 
-def _change(pool: Pool, nodes: Sequence[str], why: str, work: Work) -> None:
-    """Close *nodes* because of *why*, or open them where it is empty, and tell what a person must know."""
-    did: list[Did] = []
-    missed = 0
-    for node in nodes:
+def _close(pool: Pool, nodes: Sequence[str], why: str, work: Work) -> None:
+    """Close *nodes* because of *why*, and tell what the message of the budget's line does not."""
+    written = _write_all(nodes, why, work)
+    if Did.OBSERVED in written.did:
+        work.store.say(closing_notices.observed(pool, len(nodes), why), work.now)
+    elif Did.DONE in written.did and _was_over(pool, work):
+        work.store.say(closing_notices.again(pool, why), work.now)
+    if written.refused:
+        work.store.say(closing_notices.failed(pool, written.refused, why), work.now)
+
+
+def _open(pool: Pool, nodes: Sequence[str], why: str, work: Work) -> None:
+    """Open *nodes*; that is news when the stop is over, not when one of them has come to host us (*why* is set)."""
+    written = _write_all(nodes, "", work)
+    if Did.OBSERVED in written.did:
+        work.store.say(closing_notices.observed(pool, len(nodes), ""), work.now)
+    elif Did.DONE in written.did and not why:
+        work.store.say(closing_notices.reopened(pool, written.did.count(Did.DONE), work.now), work.now)
+    if written.refused:
+        work.store.say(closing_notices.failed(pool, written.refused, ""), work.now)
+
+
+def _was_over(pool: Pool, work: Work) -> bool:
+    """True when people were told in this month that *pool* takes new work again: its line is told once a month."""
+    at = closing_notices.when_reopened(work.store.told(closing_notices.TOPIC)).get(pool.id)
+    zone = work.policy.timezone
+    return at is not None and month_of(at, zone) == month_of(work.now, zone)
+
+
+def _write_all(nodes: Sequence[str], why: str, work: Work) -> _Written:
+    """Close *nodes* because of *why*, or open them where it is empty; what one of them refuses holds up no other."""
+    written, missed = _Written(), 0
+    # In another order each time: those that never answer must not stand before the others for good.
+    for node in sorted(nodes, key=lambda name: crc32(f"{work.now} {name}".encode())):
         try:
-            did.append(_write(node, why, work).did)
+            written.did.append(_write(node, why, work).did)
             missed = 0
         except TryLater as error:
             log.warning("node not closed or opened", node=node, error=str(error))
@@ -50,12 +94,9 @@ def _change(pool: Pool, nodes: Sequence[str], why: str, work: Work) -> None:
                 break
         except WontWork as error:
             log.warning("node not closed or opened", node=node, error=str(error))
-            work.store.say(closing_notices.failed(pool, str(error), why), work.now)
-            return
-    if Did.OBSERVED in did:
-        work.store.say(closing_notices.observed(pool, len(nodes), why), work.now)
-    elif Did.DONE in did and not why:
-        work.store.say(closing_notices.reopened(pool, did.count(Did.DONE), work.now), work.now)
+            written.refused[node] = error
+            missed = 0
+    return written
 
 
 def _write(node: str, why: str, work: Work) -> Receipt:

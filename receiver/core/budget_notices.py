@@ -51,7 +51,7 @@ def _line(view: BudgetView, told: tuple[str, datetime] | None, *, closes: bool) 
     if view.stage is not BudgetStage.OK and not (same and ORDER.index(view.stage) <= ORDER.index(stage)):
         return _reached(view, closes=closes)
     is_behind = stage is not BudgetStage.OK and view.stage is BudgetStage.OK and not same
-    return _all_clear(view) if is_behind and not view.uncounted else None
+    return _all_clear(view) if is_behind and not (view.uncounted or view.unpriced) else None
 
 
 def _parts(told: tuple[str, datetime] | None) -> tuple[str, str, BudgetStage]:

@@ -1,6 +1,6 @@
 """Notices of nodes that are closed to new work while a budget is at its stop; the stop's own message tells the rest."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from receiver.core.policy import Pool
@@ -8,6 +8,8 @@ from receiver.core.tell import Notice, Severity
 from receiver.core.words import some
 
 TOPIC = "closed:"
+REFUSED = "not-closed:"
+NAMED = 5  # nodes in a message
 REOPENED = "reopened:"
 
 
@@ -23,14 +25,45 @@ def reopened(pool: Pool, nodes: int, now: datetime) -> Notice:
     )
 
 
-def failed(pool: Pool, sentence: str, why: str) -> Notice:
-    """The notice that nodes of *pool* could not be closed (or opened, where *why* is empty), which a person must see
-    to."""
+def again(pool: Pool, why: str) -> Notice:
+    """The notice that no new work begins on nodes of *pool* any more, after people were told that it may."""
     return Notice(
         topic=f"{TOPIC}{pool.id}",
-        key=f"failed:{why}:{sentence}",
+        key=f"again:{why}",
+        title=f"GPU pool {pool.name} is closed to new work again",
+        body=f"Budgets at their stop: {why}. Nodes are cordoned; running work goes on.",
+        severity=Severity.WARNING,
+        pool=pool.id,
+    )
+
+
+def stay_closed(pool: Pool, unpriced: Sequence[str]) -> Notice:
+    """The notice that closed nodes of *pool* stay so: without the price of sizes nobody can tell if the stop is
+    over."""
+    return Notice(
+        topic=f"{TOPIC}{pool.id}",
+        key=f"unpriced:{','.join(unpriced)}",
+        title=f"GPU pool {pool.name}: nodes stay closed to new work",
+        body=(
+            f"Whether a budget is still at its stop cannot be told: {', '.join(unpriced)} has no price."
+            "\nGive it one (`price_usd_per_hour` or `prices_file`)."
+        ),
+        severity=Severity.WARNING,
+        pool=pool.id,
+    )
+
+
+def failed(pool: Pool, refused: Mapping[str, Exception], why: str) -> Notice:
+    """The notice that nodes of *pool* could not be closed (or opened, where *why* is empty), which a person must see
+    to; *refused* is what each of them (by name) was answered."""
+    first = sorted(refused)[:NAMED]
+    rest = f"\nAnd {some(len(refused) - NAMED, 'node')} more." if len(refused) > NAMED else ""
+    said = "\n".join(f"{node}: {refused[node]}" for node in first)
+    return Notice(
+        topic=f"{REFUSED}{pool.id}",
+        key=f"{why}:{','.join(first)}",
         title=f"GPU pool {pool.name}: nodes could not be {'closed to' if why else 'opened to'} new work",
-        body=f"{sentence[:1].upper()}{sentence[1:]}.\nBudgets at their stop: {why or 'none'}. It is tried again.",
+        body=f"{said}{rest}\nBudgets at their stop: {why or 'none'}. It is tried again.",
         severity=Severity.WARNING,
         pool=pool.id,
     )

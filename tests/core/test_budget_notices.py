@@ -101,12 +101,13 @@ def test_a_calm_month_after_a_calm_one_is_not_told() -> None:
     assert told.step(a_view(0)) == told.step(a_view(0, month="2026-12")) == []
 
 
-def test_there_is_no_all_clear_while_the_spend_is_unknown_or_charges_have_no_price() -> None:
+def test_there_is_no_all_clear_while_the_spend_is_unknown_or_a_price_is_missing() -> None:
     told = Told()
     told.step(a_view(100))
     december = a_view(0, month="2026-12")
     assert told.step(replace(december, unknown="not read")) == []
     assert told.step(replace(december, uncounted=("12 hours of dbaas-small",))) == []
+    assert told.step(replace(december, unpriced=("an.g1.l40s.kube.x1",))) == []
     assert len(told.step(december)) == 1
 
 

@@ -1,5 +1,6 @@
 """Which nodes are closed to new work, and what that leaves of them for the assignment and for removal."""
 
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from receiver.core.budget import Budgets, BudgetStage, BudgetView
-from receiver.core.closing import takes_work, to_change, why_closed
+from receiver.core.closing import lacks_price, takes_work, to_close, to_open, why_closed
 from receiver.core.model import CordonedBy, Node, Spend, Stage
 from receiver.core.policy import Budget, Scope
 from tests.core.builders import EVERY_SECOND, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
@@ -62,6 +63,7 @@ def test_a_pool_is_closed_by_the_stop_of_a_budget_that_covers_all_of_it(
         (None, a_node(), True),
         (None, a_node(closed_for=WHY), False),
         (None, None, True),
+        (WHY, a_node(hosts=("monitoring/prometheus-0",)), True),  # it stays open
     ],
 )
 def test_what_is_closed_takes_no_work_and_stays_so_while_nobody_can_tell(
@@ -78,16 +80,36 @@ GOING = a_node("going", cordoned_by=CordonedBy.US, cordoned_for="an-action")
 THEIRS = a_node("theirs", cordoned_by=CordonedBy.SOMEONE)
 UNREGISTERED = a_node("unregistered", registered=False)
 DELETING = a_node("deleting", stage=Stage.DELETING)
-ALL = (OPEN, CLOSED, LIFTED, OLDER, GOING, THEIRS, UNREGISTERED, DELETING)
+HOSTS = a_node("hosts", hosts=("monitoring/prometheus-0",))
+HOSTS_NOW = replace(CLOSED, name="hosts-now", hosts=("monitoring/prometheus-0",))
+ALL = (OPEN, CLOSED, LIFTED, OLDER, GOING, THEIRS, UNREGISTERED, DELETING, HOSTS, HOSTS_NOW)
 
 
 @pytest.mark.parametrize(
-    "why, changed",
-    [(WHY, (OPEN, LIFTED, OLDER, GOING)), ("", (CLOSED, LIFTED, OLDER)), (None, ())],
+    "why, shut, opened",
+    [(WHY, (OPEN, LIFTED, OLDER, GOING), (HOSTS_NOW,)), ("", (), (CLOSED, LIFTED, OLDER, HOSTS_NOW)), (None, (), ())],
     ids=["at the stop", "when it is over", "while nobody can tell"],
 )
-def test_exactly_our_own_marks_are_made_and_undone(why: str | None, changed: tuple[Node, ...]) -> None:
-    assert to_change(ALL, why) == changed
+def test_exactly_our_own_marks_are_made_and_undone(
+    why: str | None, shut: tuple[Node, ...], opened: tuple[Node, ...]
+) -> None:
+    assert (to_close(ALL, why), to_open(ALL, why)) == (shut, opened)
+
+
+@pytest.mark.parametrize(
+    "views, sizes",
+    [
+        ((a_view(BudgetStage.OK, unpriced=("x",)),), ("x",)),
+        ((a_view(BudgetStage.OK, unpriced=("x",)), a_view(BudgetStage.STOP)), ()),
+        ((a_view(BudgetStage.OK, unknown="lost"),), ()),
+        ((), ()),
+    ],
+    ids=["a price is missing", "it is at its stop all the same", "the spend is unknown", "no budget"],
+)
+def test_sizes_are_named_for_want_of_whose_price_nobody_can_tell(
+    views: tuple[BudgetView, ...], sizes: tuple[str, ...]
+) -> None:
+    assert lacks_price(Budgets(views=views), "p") == sizes
 
 
 def test_at_the_stop_neither_free_gpus_nor_nodes_on_their_way_are_room() -> None:

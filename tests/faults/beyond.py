@@ -3,7 +3,7 @@
 Exact from the first step on that saw the line and could reach Kubernetes: from then on no new GPU pod begins on a node
 that we could close, so every paid unit that such a node begins is that of a pod from before. Until that step, and on a
 node between its appearance in Kubernetes and our next step, work may still begin; whoever tolerates a cordon, or binds
-a pod by hand, is not kept out by one.
+a pod by hand, is not kept out by one. A node that hosts us or the monitoring stays open.
 """
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from datetime import datetime
 
 from receiver.core.policy import Budget
 from receiver.ports import STOP_ANNOTATION
+from receiver.replay.kubernetes import HOST_LABEL, HOSTS
 from receiver.replay.world import WorldNode, WorldPod
 from receiver.replay.world.matching import untolerated
 from receiver.replay.world.nodes import UNSCHEDULABLE
@@ -31,6 +32,7 @@ class BeyondTheLine:
         self._bound_by_hand = {e.what["id"] for e in truth.scenario.events if e.kind == "bind"}
         self._answered: set[str] = set()  # the looks of this step that were answered
         self._there: set[str] = set()  # nodes that Kubernetes showed to this step
+        self._hosted: set[str] = set()  # of these, the ones that hosted us or the monitoring then
         self._hindered = False  # a fault struck Kubernetes, or somebody made nodes schedulable, in this step
         self._closed: dict[str, frozenset[str]] = {}  # by node: the GPU pods that ran there when it was closed
         self.ever_closed: set[str] = set()
@@ -44,6 +46,7 @@ class BeyondTheLine:
             self._answered.add(name)
             if name == "cluster.look":
                 self._there = set(self._truth.world.nodes)
+                self._hosted = {name for name in self._there if self._hosts(name)}
 
     def struck(self, name: str) -> None:
         """A fault struck at call *name*."""
@@ -54,7 +57,9 @@ class BeyondTheLine:
         self._hindered = True
 
     def before_patch(self, node: WorldNode, unschedulable: bool) -> None:
-        """We open no node that is closed to new work while the stop lasts."""
+        """We open no node that is closed to new work while the stop lasts, but one that has come to host us."""
+        if node.name in self._hosted:
+            return
         if not unschedulable and STOP_ANNOTATION in node.annotations and self._is_stopped(node.pool):
             self._violated("2 beyond the line", f"{node.name} is opened to new work, and the budget is at its stop")
 
@@ -70,7 +75,7 @@ class BeyondTheLine:
                 continue
             for vm in (vm for vm in pool.living if vm.id in self._truth.seen and vm.hostname in self._there):
                 node = self._truth.node_of(vm)
-                if node is None:
+                if node is None or node.name in self._hosted or self._hosts(node.name):
                     continue
                 if not node.unschedulable:
                     self._violated("2 beyond the line", f"{node.name} takes new work, and the budget is at its stop")
@@ -88,6 +93,10 @@ class BeyondTheLine:
             for pod in self._truth.gpu_pods_on(node):
                 if pod.uid not in ran and self._is_kept_out(pod):
                     self._violated("2 beyond the line", f"{pod.namespace}/{pod.name} began on {name}, which is closed")
+
+    def _hosts(self, node: str) -> bool:
+        """True while one of our own or the monitoring's pods is on *node*."""
+        return any(p.node == node and p.labels.get(HOST_LABEL) in HOSTS for p in self._truth.world.active_pods.values())
 
     def _is_kept_out(self, pod: WorldPod) -> bool:
         """True for a pod that a cordon keeps off a node."""
