@@ -153,7 +153,7 @@ def _retire(action: Action, state: PoolState, wanted: Collection[str], hands: Ha
         except TryLater as error:  # one node that must wait does not keep the others
             after, trouble = victim, error
         except _RefusedError as error:
-            after = replace(victim, stage=VictimStage.SPARED, since=now)
+            after = replace(victim, stage=VictimStage.SPARED, since=now, refused=True)
             refused[victim.instance] = str(error)
         except WontWork as error:
             so_far = replace(action, victims=(*victims, *action.victims[number:]))

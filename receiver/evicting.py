@@ -9,14 +9,18 @@ import structlog
 
 from receiver.act import WriterLostError
 from receiver.core import eviction_notices
+from receiver.core.actions import Because
 from receiver.core.decide import case_of
 from receiver.core.graces import TOPIC, evicts
 from receiver.core.model import Source
+from receiver.core.policy import Policy
+from receiver.core.windows import is_open
 from receiver.events import announce
 from receiver.ports import Store, TryLater
 from receiver.work import Work
 
 log = structlog.get_logger("receiver")
+ACTIONS_READ = 100  # of a pool: what it did in an opening; one that fails is not tried again before five minutes
 EVENTS_PER_POOL = 50  # pods told by a Kubernetes Event
 SECOND = timedelta(seconds=1)  # Kubernetes cuts moments to it
 
@@ -52,6 +56,14 @@ def _tell(work: Work) -> None:
 def told_before(store: Store, mode: str) -> dict[str, datetime]:
     """When the graces that hold were announced, by the topics of their notices."""
     return dict(eviction_notices.told_to_go(store.told(TOPIC), mode))
+
+
+def given_up_before(store: Store, policy: Policy, now: datetime) -> dict[str, datetime]:
+    """When each node was given back that an open window could not get empty, by instance, from the pools' actions."""
+    pools = [p for p in policy.pools if any(evicts(w, p) and is_open(w, now) for w in p.windows)]
+    victims = (v for p in pools for a in store.actions(pool=p.id, limit=ACTIONS_READ) for v in a.action.victims)
+    refused = [v for v in victims if v.refused and v.because is Because.EVICTED and v.since and v.since <= now]
+    return {v.instance: v.since for v in reversed(refused) if v.since}
 
 
 def _last_step(store: Store) -> datetime | None:

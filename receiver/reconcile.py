@@ -21,7 +21,7 @@ from receiver.core.plan import join, plan, provisioning_failed
 from receiver.core.policy import Policy
 from receiver.core.unanswered import UNSURE_FOR
 from receiver.events import tell_the_rest, tell_who_waits
-from receiver.evicting import tell_whom_a_window_evicts, told_before
+from receiver.evicting import given_up_before, tell_whom_a_window_evicts, told_before
 from receiver.keeping_out import keep_out, kept_out_before
 from receiver.look import Looked, Sources, look
 from receiver.ports import Did, Store, TryLater, WontWork
@@ -59,6 +59,7 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     _let_go_of_orphans(looked.orphans, policy, hands, store, now)
     _end_overrides(looked, store, policy, now)
     facts = replace(facts, kept_out=kept_out_before(store.snapshot()), told_to_go=told_before(store, mode))
+    facts = replace(facts, given_up=given_up_before(store, policy, now))
     assignment = assign(facts, policy)
     decisions = decide_all(facts, assignment, policy)
     numbers = {pool: store.decided(decision) for pool, decision in decisions.items()}

@@ -106,13 +106,15 @@ class Because(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victim:
-    """One instance on its way out. *since* is when it reached *stage*."""
+    """One instance on its way out. *since* is when it reached *stage*; a spared one was *refused* if something or
+    somebody on the node, or Civo, did not let it go."""
 
     instance: str
     node: str
     because: Because = Because.IDLE
     stage: VictimStage = VictimStage.CHOSEN
     since: datetime | None = None
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

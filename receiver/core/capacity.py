@@ -183,7 +183,7 @@ def open_tally(pool: Pool, facts: Facts, budgets: Budgets) -> Tally:
     undone = undone_by_others(state, facts.at, grows=True) is not None
     paused = state.silenced_by is not None or bounds.spoken.pause is not None
     held = unpriced or backing_off or halted or stuck or undone or paused
-    graces = graces_of(pool, bounds, facts.told_to_go, facts.at)
+    graces = graces_of(pool, bounds, facts.told_to_go, facts.at, facts.given_up)
     going = _deleted_victims(state)
     if most_after(graces, facts.at) is not None:  # what is evicted there must not come back to it
         going |= _evicted_victims(state)

@@ -39,12 +39,14 @@ def may_be_evicted(node: Node, case: Case) -> bool:
 
 
 def could_be_evicted(node: Node, case: Case) -> bool:
-    """True when nobody spoke for *node* and all of its pods yield. GPUs in use without a pod keep it as well."""
+    """True when nobody spoke for *node*, all of its pods yield, and it was not tried in vain since the window opened.
+    GPUs in use without a pod keep it as well."""
     return (
         node.stage is Stage.USABLE
         and nobody_speaks_for(node)
         and not is_kept(node, case)
         and (node.busy or (node.idle_since is not None and node.unknown_since is None))
+        and not (node.busy and any(node.instance in grace.given_up for grace in case.wanted.graces))
         and all(yields(pod) for pod in node.pods)
     )
 

@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from receiver.core.bounds import BoundsInForce
 from receiver.core.pods import Pod
@@ -20,13 +21,17 @@ MIRROR_OWNER = "Node/"  # the kubelet starts a mirror pod again on its own node
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grace:
-    """An open window that evicts what runs beyond *max_nodes*, *evict_after* after it was *told* (None: not yet)."""
+    """An open window that evicts what runs beyond *max_nodes*, *evict_after* after it was *told* (None: not yet).
+
+    *given_up* are the instances that could not be emptied since it opened: their work is left alone until it closes,
+    or each try would end what had started again there."""
 
     window: str
     topic: str
     max_nodes: int
     evict_after: timedelta
     told: datetime | None = None
+    given_up: frozenset[str] = frozenset()
 
     @property
     def ends_at(self) -> datetime | None:
@@ -45,7 +50,13 @@ def topic_of(window: Window, pool: Pool) -> str:
     return f"{TOPIC}{pool.id}:{window.name}:{stamp}"
 
 
-def graces_of(pool: Pool, bounds: BoundsInForce, told: Mapping[str, datetime], now: datetime) -> tuple[Grace, ...]:
+def graces_of(
+    pool: Pool,
+    bounds: BoundsInForce,
+    told: Mapping[str, datetime],
+    now: datetime,
+    given_up: Mapping[str, datetime] = MappingProxyType({}),
+) -> tuple[Grace, ...]:
     """Return the windows of *pool* that are open at *now* and evict, each speaking for its own maximum alone.
 
     A pin or a ceiling stands in the place of the windows' maximum, so none evicts then; a floor lifts the maximum.
@@ -68,6 +79,7 @@ def graces_of(pool: Pool, bounds: BoundsInForce, told: Mapping[str, datetime], n
                 max_nodes=max(window.max_nodes, bounds.min_nodes),
                 evict_after=window.evict_after,
                 told=at if at is not None and at <= now and stays_open(window, at, now) else None,
+                given_up=frozenset(i for i, then in given_up.items() if stays_open(window, then, now)),
             )
         )
     return tuple(found)

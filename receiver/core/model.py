@@ -294,7 +294,8 @@ class Facts:
     growth that ended a moment ago without an answer: Civo may have taken it on (`receiver.core.unanswered`).
     *kept_out* is where the budget hold keeps new work out and since when, as the last step left it; None while nobody
     has looked.
-    *told_to_go* is when the grace of a window that evicts was announced, by the topic of its notice.
+    *told_to_go* is when the grace of a window that evicts was announced, by the topic of its notice; *given_up* when
+    a node that one could not get empty was given back, by instance.
     """
 
     at: datetime
@@ -313,6 +314,7 @@ class Facts:
     charges: Comparison | None = None
     unanswered: tuple[Action, ...] = ()
     told_to_go: Mapping[str, datetime] = field(default_factory=dict)
+    given_up: Mapping[str, datetime] = field(default_factory=dict)
 
     def pool(self, pool_id: str) -> PoolState:
         """Return the state of *pool_id*. Raises KeyError for a pool that the policy does not name."""

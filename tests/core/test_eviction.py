@@ -248,6 +248,22 @@ def test_a_node_that_was_refused_a_moment_ago_lets_another_go() -> None:
     assert evicted(busy("a"), busy("b"), state={"removal_backoff": backoff}) == ["b"]
 
 
+@pytest.mark.parametrize(
+    ("given_up", "gone"),
+    [
+        pytest.param(OPENED + MINUTE, ["b"], id="in this opening"),
+        pytest.param(OPENED - MINUTE, ["a"], id="another night"),
+    ],
+)
+def test_a_node_that_was_given_up_is_left_alone_until_the_window_closes(given_up: datetime, gone: list[str]) -> None:
+    assert evicted(busy("a"), busy("b"), given_up={"i-a": given_up}) == gone
+
+
+def test_an_idle_node_that_was_given_up_goes_all_the_same() -> None:
+    idle = a_node("idle", allocatable={GPU: 8}, idle_since=NOW)
+    assert answer(busy("a"), idle, given_up={"i-idle": NOW}).candidates == ("i-idle",)
+
+
 def test_while_an_alert_freezes_the_pool_nothing_is_evicted() -> None:
     assert evicted(busy("a"), busy("b"), signals=(a_signal(SignalAction.FREEZE),)) == []
 

@@ -11,10 +11,10 @@ from receiver.core.override_notices import was_set
 from receiver.core.overrides import Override, OverrideKind
 from receiver.core.policy import Pool
 from receiver.core.windows import Window
-from receiver.ports import PROTECT_ANNOTATION, Store
-from receiver.replay.world import Pdb, World
+from receiver.ports import PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, Store
+from receiver.replay.world import Pdb, World, WorldPool
 from tests.faults.stores import a_store
-from tests.reconcile.harness import START, Life, a_job, a_policy, a_world
+from tests.reconcile.harness import GPU, SIZE, START, Life, a_job, a_policy, a_world
 from tests.stories.bench import HOUR, MINUTE, living, titles
 
 # Short, so that few steps tell it: it opens at 12:06 and evicts from 12:16 on.
@@ -22,6 +22,7 @@ NIGHT = Window(name="night", times=((12 * 60 + 6, 12 * 60 + 40),), max_nodes=1, 
 OPENS, ENDS, CLOSES = START + 6 * MINUTE, START + 16 * MINUTE, START + 40 * MINUTE
 TICK = 2 * MINUTE
 EVICTION = "WindowEviction"
+CONSENTS = {SAFE_TO_EVICT_ANNOTATION: "true"}
 
 
 def a_life(store: Store, world: World | None = None, mode: str = "act") -> Life:
@@ -40,6 +41,12 @@ def at_night(store: Store, **job: Any) -> Life:
 
 def until_just_before(life: Life, moment: Any) -> None:
     life.run(moment - timedelta(seconds=1) - life.now, tick=TICK)
+
+
+def a_pool_of_two() -> Pool:
+    """Nodes of two GPUs, and a window that stays open for hours."""
+    night = replace(NIGHT, times=((12 * 60 + 6, 24 * 60),), max_nodes=2)
+    return replace(a_policy().pools[0], resources={GPU: 2}, max_nodes=3, windows=(night,))
 
 
 def gpu_nodes(life: Life) -> set[str | None]:
@@ -166,3 +173,36 @@ def test_observe_mode_says_what_it_would_do_and_what_it_said_is_no_word_for_acti
         assert acting.writes("evict", "cordon") == []
         acting.run(2 * TICK, tick=TICK)
         assert len(acting.writes("evict")) == 2
+
+
+def beside_held_pods(store: Store, min_available: int) -> Life:
+    """Three nodes, each with a free pod beside one that a PodDisruptionBudget covers; the grace has just ended."""
+    pool = a_pool_of_two()
+    life = Life(
+        world=a_world(WorldPool(id="l40s-id", size=SIZE, resources={GPU: 2})), policy=a_policy(pool), store=store
+    )
+    for n in range(3):
+        life.submit(
+            a_job(f"held{n}", duration=10 * HOUR, gpu_util=0.5, namespace="held", annotations=CONSENTS),
+            a_job(f"free{n}", duration=10 * HOUR, gpu_util=0.5, annotations=CONSENTS),
+        )
+    life.run(ENDS - life.now - MINUTE, tick=TICK)
+    assert len(living(life)) == 3
+    life.world.pdbs.append(Pdb(namespace="held", selector={}, min_available=min_available))
+    return life
+
+
+def test_nobody_is_evicted_from_nodes_that_cannot_be_emptied(store: Store) -> None:
+    life = beside_held_pods(store, min_available=3)
+    life.run(10 * MINUTE, tick=5 * MINUTE)
+    assert life.writes("cordon")
+    assert (len(living(life)), life.writes("evict")) == (3, [])
+
+
+def test_a_node_that_was_given_up_is_not_tried_again_before_the_window_opens_again(store: Store) -> None:
+    life = beside_held_pods(store, min_available=3)
+    life.run(90 * MINUTE, tick=5 * MINUTE)
+    tried = [w[1][0] for w in life.writes("cordon")]
+    assert len(tried) == len(set(tried)) == 3
+    assert len(titles(life, "evicted from")) == 1
+    assert len(titles(life, "no work is evicted any more")) == 1

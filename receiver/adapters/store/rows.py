@@ -104,6 +104,7 @@ def progress_values(action: Action) -> Values:
                 "because": v.because.value,
                 "stage": v.stage.value,
                 "since": v.since,
+                "refused": v.refused,
             }
             for v in action.victims
         ],
