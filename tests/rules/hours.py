@@ -3,7 +3,8 @@
 What Prometheus would have stored is then given to promtool, which runs the rules as they are shipped over it: with
 their own ``for``, ``keep_firing_for`` and ranges of hours, nothing shortened. What is not as in a cluster: rules and
 scrapes come every 30 s at the same instant, whatever the interval of their group, the receiver steps as often, and no
-webhook reaches it but the heartbeat (it acts on what it looks up itself).
+webhook reaches it but the heartbeat (it acts on what it looks up itself). Groups come in the order of their files, so
+most alerts stand before their recordings and see them a round late, the later of what may happen.
 """
 
 import json
