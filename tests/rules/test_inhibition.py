@@ -1,6 +1,7 @@
 """What Alertmanager holds back from people because of another alert, and that it never holds back what is acted on."""
 
 import json
+import time
 import urllib.request
 from collections.abc import Iterator
 
@@ -11,6 +12,7 @@ from tests.rules.files import RULES
 from tests.rules.servers import get, running
 
 Labels = dict[str, str]
+LAST = ("GpuBudgetWarn", "GpuBudgetStop")  # held back, and by what: the source comes last
 
 
 @pytest.fixture(scope="module")
@@ -21,16 +23,34 @@ def alertmanager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-def _held_back(url: str, *alerts: Labels) -> set[str]:
-    """Send *alerts* under a mark of their own and return the names of those that another one holds back."""
-    mark = f"m{len(get(url + '/api/v2/alerts'))}"
-    body = json.dumps([{"labels": {**labels, "case": mark}} for labels in alerts]).encode()
+def _send(url: str, *alerts: Labels) -> None:
+    body = json.dumps([{"labels": labels} for labels in alerts]).encode()
     headers = {"Content-Type": "application/json"}
     with urllib.request.urlopen(urllib.request.Request(f"{url}/api/v2/alerts", body, headers), timeout=5) as answer:
         assert answer.status == 200
+
+
+def _of(url: str, mark: str) -> set[str]:
+    """Return the names of the alerts of *mark* that another one holds back."""
     found = get(f"{url}/api/v2/alerts?filter=case%3D%22{mark}%22")
-    assert len(found) == len(alerts)
     return {alert["labels"]["alertname"] for alert in found if alert["status"]["inhibitedBy"]}
+
+
+def _held_back(url: str, *alerts: Labels) -> set[str]:
+    """Send *alerts* under a mark of their own and return the names of those that another one holds back.
+
+    Alertmanager takes alerts in before it weighs them, one by one in their order. So a pair of which one certainly
+    holds back the other follows them: once it does, what is not held back by then never will be.
+    """
+    mark = f"m{len(get(url + '/api/v2/alerts'))}"
+    _send(url, *({**labels, "case": mark} for labels in alerts))
+    _send(url, *({**_ours(name, scope=mark, name=mark), "case": f"after-{mark}"} for name in LAST))
+    deadline = time.monotonic() + 20
+    while _of(url, f"after-{mark}") != {LAST[0]}:
+        assert time.monotonic() < deadline, "Alertmanager did not come to the pair that follows"
+        time.sleep(0.02)
+    assert len(get(f"{url}/api/v2/alerts?filter=case%3D%22{mark}%22")) == len(alerts)
+    return _of(url, mark)
 
 
 def _ours(alertname: str, action: str = "notify", **more: str) -> Labels:
@@ -96,6 +116,13 @@ def test_a_gpu_that_has_to_go_holds_back_its_lesser_complaints(alertmanager: str
     other = _ours("GpuTemperatureHigh", node="n1", gpu="1")
 
     assert _held_back(alertmanager, fatal, lesser, other) == {"GpuXidError"}
+
+
+def test_a_gpu_with_a_memory_error_is_still_told_to_be_too_hot(alertmanager: str) -> None:
+    memory = _ours("GpuEccUncorrectable", node="n2", gpu="0")
+    others = [_ours(name, node="n2", gpu="0") for name in ("GpuXidError", "GpuTemperatureHigh")]
+
+    assert _held_back(alertmanager, memory, *others) == {"GpuXidError"}
 
 
 def test_what_the_autoscaler_says_of_itself_waits_while_it_is_down(alertmanager: str) -> None:
