@@ -6,7 +6,6 @@ from tools.dashboards.model import Dashboard, Panel, Row, Target
 from tools.dashboards.panels import bargauge, stat, table, timeseries
 from tools.dashboards.promql import (
     ANY_POOL,
-    KUBE_STATE_METRICS,
     NAMESPACE,
     POOL,
     by_pool,
@@ -176,12 +175,7 @@ def _nodes() -> tuple[Panel, ...]:
 
 
 def _provisioning() -> tuple[Panel, ...]:
-    pod = "namespace, pod"
-    waited = (
-        f"(max by ({pod}) ({of('kube_pod_status_scheduled_time', KUBE_STATE_METRICS, NAMESPACE)}) "
-        f"- max by ({pod}) ({of('kube_pod_created', KUBE_STATE_METRICS, NAMESPACE)})) "
-        f"* on ({pod}) group_left (pool) {of('namespace_pod:gpu_pool:relabel', ANY_POOL)}"
-    )
+    waited = of("namespace_pod:gpu_scheduling_seconds:max", NAMESPACE, ANY_POOL)
     stage = 'stage=~"build|boot|driver|start"'
     return (
         timeseries(
