@@ -46,6 +46,10 @@ def _no_telemetry(h: Hours) -> None:
     h.pass_time(20)
 
 
+def _no_pool_labels(h: Hours) -> None:
+    busy(h, 25)
+
+
 def _driver_crashes(h: Hours) -> None:
     busy(h)
     h.fault(kind="lose_gpu", node=h.nodes(SMALL)[0])
@@ -143,6 +147,12 @@ FAULTS = (
     Fault(title="a pool works at 30 % and nothing waits", raises=("GpuPoolUnderutilized",), course=_underused),
     Fault(title="a job ends and its node is left", raises=("GpuNodesIdle",), course=_job_ends),
     Fault(title="dcgm-exporter does not answer", raises=("GpuTelemetryMissing",), course=_no_telemetry),
+    Fault(
+        title="kube-state-metrics shows no labels, as by default",
+        raises=("GpuNodesWithoutPool",),
+        course=_no_pool_labels,
+        config={"metrics": {"node_labels": []}},
+    ),
     Fault(
         title="new nodes never leave BUILDING",
         raises=("GpuScaleUpStuck",),

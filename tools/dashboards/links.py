@@ -83,7 +83,7 @@ RUNBOOKS: Mapping[str, Sequence[str]] = {
     "Webhook answers": ("GpuAutoscalerWebhooksFail",),
     "Time of a step": ("GpuAutoscalerStepsSlow",),
     "Steps and errors": ("GpuAutoscalerStepsFail",),
-    "Sources": ("GpuAutoscalerSourceDown", "GpuKubeStateMetricsDown"),
+    "Sources": ("GpuAutoscalerSourceDown", "GpuKubeStateMetricsDown", "GpuNodesWithoutPool"),
     "Outbox": ("GpuAutoscalerNoticesStuck",),
 }
 
