@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from receiver.core.model import SignalAction
-from tests.rules.files import ALERTS, RULES, Rule, run
+from tests.rules.files import ALERTS, RULES, TEST_FILES, Rule, run
 
 CONFIG = RULES / "alertmanager.yml"
 ROUTE = yaml.safe_load(CONFIG.read_text())["route"]
@@ -128,3 +128,25 @@ def test_no_time_of_day_keeps_an_alert_from_the_autoscaler_or_a_critical_one_fro
 )
 def test_no_message_to_people_stands_for_two_pools_nodes_or_budgets(route: dict[str, Any]) -> None:
     assert {"pool", "node", "scope", "name"} <= set(route["group_by"]) or "workload_namespace" in route["group_by"]
+
+
+# Labels that tell apart nothing that a message must not mix: GPUs of one node, and what other labels say already.
+TOGETHER = {"gpu", "pool_name", "workload_kind", "rule_group", "component", "namespace", "action", "severity"}
+
+
+def _labels_seen() -> set[str]:
+    """The labels of alerts for people that promtool tests expect."""
+    tests = [test for file in TEST_FILES for test in yaml.safe_load(file.read_text())["tests"]]
+    fired = [
+        alert["exp_labels"]
+        for test in tests
+        for check in test.get("alert_rule_test", [])
+        for alert in check.get("exp_alerts") or []
+    ]
+    return {label for labels in fired if labels["action"] == "notify" for label in labels}
+
+
+def test_the_chat_gets_a_message_for_each_of_everything_that_an_alert_can_be_about() -> None:
+    [rest] = [r for r in ROUTE["routes"] if r["receiver"] == "people-chat" and "mute_time_intervals" in r]
+
+    assert _labels_seen() - TOGETHER - set(rest["group_by"]) == set()
