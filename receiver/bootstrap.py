@@ -24,6 +24,7 @@ from receiver.adapters.writer_lock import WriterLock
 from receiver.clock import SystemClock
 from receiver.config import ConfigError, Settings, load
 from receiver.config.model import GroupDemand, Mode, QueueDemand
+from receiver.core.steady import believed_since, is_sure
 from receiver.look import Sources
 from receiver.loop import Courier, Loop
 from receiver.metrics import Instruments, StoreCollector, installed_version
@@ -82,12 +83,14 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     writer = WriterLock(database)
     sources, hands_cloud, hands_cluster = _open_ports(settings, store, writer, instruments)
     hands = Hands(cloud=hands_cloud, cluster=hands_cluster, may_write=writer.held)
-    month_end = MonthEnd(store, sources.telemetry, settings.policy)
+    month_end = MonthEnd(store, sources.telemetry, settings.policy, watched=sources.cluster is not None)
     pruned_at = clock.now()
+    believed: datetime | None = None
 
     def one_step(now: datetime) -> Stepped:
-        nonlocal pruned_at
+        nonlocal pruned_at, believed
         stepped = step(sources, hands, settings.policy, mode, now)
+        believed = believed_since(believed, now, steady=stepped.steady)
         if not stepped.steady:
             return stepped  # what is deleted or told once must not be so by one step under a wrong clock
         if abs(now - pruned_at) > PRUNE_EVERY:
@@ -96,7 +99,7 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
                 store.prune(now)
             except TryLater as error:  # forgetting can wait, scaling cannot
                 log.warning("old rows not deleted", error=str(error))
-        month_end.look(now)
+        month_end.look(now, sure=is_sure(believed, now))
         return stepped
 
     loop = Loop(one_step, writer, clock, settings.configuration.tick, instruments)

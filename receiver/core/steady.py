@@ -2,7 +2,8 @@
 
 from datetime import datetime, timedelta
 
-IN_A_ROW = timedelta(minutes=15)  # steps are seconds apart, a minute at most
+IN_A_ROW = timedelta(minutes=15)  # steps are seconds apart, five minutes at most
+LONG = timedelta(hours=1)
 
 
 def is_steady(before: datetime | None, now: datetime) -> bool:
@@ -12,3 +13,15 @@ def is_steady(before: datetime | None, now: datetime) -> bool:
     what two steps in a row say.
     """
     return before is not None and timedelta(0) <= now - before <= IN_A_ROW
+
+
+def believed_since(before: datetime | None, now: datetime, *, steady: bool) -> datetime | None:
+    """Since when every step has been *steady*, given since when they were at the step *before*; None: they are not."""
+    if not steady:
+        return None
+    return now if before is None else min(before, now)
+
+
+def is_sure(since: datetime | None, now: datetime) -> bool:
+    """True when the clock has been believed for long enough (*since*) for what nothing ever replaces."""
+    return since is not None and now - since >= LONG

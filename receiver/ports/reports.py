@@ -36,13 +36,17 @@ class ReportStore(Protocol):
         """Return Civo's last answer on what it charged in *month*."""
 
     def close_report(self, month: str, scope: str, document: Mapping[str, Any], at: datetime) -> None:
-        """Keep the finished *document* of a report for good; one that is kept already stays as it is."""
+        """Keep the finished *document* of a report for good; one that is kept already stays as it is.
 
-    def closed_report(self, month: str, scope: str) -> Mapping[str, Any] | None:
-        """Return the finished document of *scope* (`receiver.core.report.document.scope_of`), None without one."""
+        Only one that is later than *at* gives way: it was made under a clock that was ahead.
+        """
 
-    def closed_scopes(self, month: str) -> frozenset[str]:
-        """Return the scopes of *month* whose finished documents are kept."""
+    def closed_report(self, month: str, scope: str, now: datetime) -> Mapping[str, Any] | None:
+        """Return the finished document of *scope* (`receiver.core.report.document.scope_of`), None without one that
+        was made by *now*."""
+
+    def closed_scopes(self, month: str, now: datetime) -> frozenset[str]:
+        """Return the scopes of *month* whose finished documents were made by *now*."""
 
     def watched(self) -> Mapping[str, datetime]:
         """Return since when each pool is known, by its id."""

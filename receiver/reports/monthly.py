@@ -30,24 +30,31 @@ LATE_FOR = timedelta(days=7)  # who was down on the first sends it afterwards; o
 
 
 class MonthEnd:
-    """Count and send what is due; `look` is called after each step, by the one loop that writes."""
+    """Count and send what is due; `look` is called after each step, by the one loop that writes.
 
-    def __init__(self, store: Store, telemetry: Telemetry | None, policy: Policy) -> None:
-        self._store, self._telemetry, self._policy = store, telemetry, policy
+    *watched* is False where no cluster is configured: nobody will ever say who held what, so nothing waits for it.
+    """
+
+    def __init__(self, store: Store, telemetry: Telemetry | None, policy: Policy, *, watched: bool = True) -> None:
+        self._store, self._telemetry, self._policy, self._watched = store, telemetry, policy, watched
         self._looked_at: datetime | None = None
         self._asked: dict[tuple[str, str], datetime] = {}  # month and unit: a query without a value is not asked on
         self._closed: set[str] = set()
         self._nothing: set[str] = set()  # months of which there is nothing to tell
 
-    def look(self, now: datetime) -> None:
-        """Do what is due at *now*. Raises nothing."""
+    def look(self, now: datetime, *, sure: bool = True) -> None:
+        """Do what is due at *now*. Raises nothing. Unless the clock is *sure* (`receiver.core.steady`) nothing is
+        closed or sent: no later report replaces one."""
         if self._looked_at is not None and abs(now - self._looked_at) < LOOK_EVERY:
             return
+        if self._looked_at is not None and now < self._looked_at:  # what was closed under a clock ahead was not
+            self._closed, self._nothing = set(), set()
         self._looked_at = now
         try:
             self._count(now)
-            self._close(now)
-            self._send(now)
+            if sure:
+                self._close(now)
+                self._send(now)
         except TryLater as error:
             log.warning("reports wait", error=str(error))
         except Exception:  # a bug in a report must not end the loop's step
@@ -96,9 +103,9 @@ class MonthEnd:
         month, _ = self._months(now)
         if month.name in self._closed or month.name in self._nothing:
             return
-        if not is_settled(month, self._store.watch(), now, self._policy.billing):
+        if not self._is_settled(month, now):
             return
-        kept = self._store.closed_scopes(month.name)
+        kept = self._store.closed_scopes(month.name, now)
         if EVERYBODY in kept:
             self._closed.add(month.name)
             return
@@ -112,6 +119,9 @@ class MonthEnd:
         for team in missing[:CLOSED_AT_ONCE]:
             document = document_of(report(found, self._policy, month, now, team), now)
             self._store.close_report(month.name, scope_of(team), document, now)
+
+    def _is_settled(self, month: Month, now: datetime) -> bool:
+        return is_settled(month, self._store.watch() if self._watched else None, now, self._policy.billing)
 
     def _teams(self, found: Found) -> Sequence[str]:
         """The teams that have a report: those with work in the month, with an allowance, or who are sent one."""
@@ -135,7 +145,7 @@ class MonthEnd:
         missing = [team for team in wanted if told.get(topic_of(team), ("", now))[0] != month.name]
         # Without Civo or Kubernetes the account stands still while time goes on, and a report that is told once would
         # call nobody's what somebody held.
-        if not missing or not is_settled(month, self._store.watch(), now, self._policy.billing):
+        if not missing or not self._is_settled(month, now):
             return
         found = found_in(self._store, self._policy, month, now)
         if not found.attributed.shares and not found.workloads:

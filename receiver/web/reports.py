@@ -2,7 +2,7 @@
 
 import calendar
 from collections.abc import Mapping
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from importlib.resources import files
 from typing import Any
 
@@ -59,7 +59,7 @@ def asked_for(parts: WebParts) -> dict[str, Any]:
     now = parts.clock.now()
     month, team = month_asked(parts, now), request.args.get("team")
     if month.end <= now:
-        closed = _closed(parts, month, team)
+        closed = _closed(parts, month, team, now)
         if closed is not None:
             return closed
     found = report_of(parts.store, parts.policy, month, now, team)
@@ -69,10 +69,10 @@ def asked_for(parts: WebParts) -> dict[str, Any]:
     return plain(document_of(found))  # type: ignore[no-any-return]  # plain keeps a mapping a dict
 
 
-def _closed(parts: WebParts, month: Month, team: str | None) -> dict[str, Any] | None:
+def _closed(parts: WebParts, month: Month, team: str | None, now: datetime) -> dict[str, Any] | None:
     """The kept document of a month that was closed; None while it was not. Problem 404 of a team that it has not."""
-    kept = parts.store.closed_report(month.name, scope_of(team))
-    everybody = parts.store.closed_report(month.name, EVERYBODY) if team is not None else kept
+    kept = parts.store.closed_report(month.name, scope_of(team), now)
+    everybody = parts.store.closed_report(month.name, EVERYBODY, now) if team is not None else kept
     if everybody is None:
         return None
     if kept is None:

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from receiver.act import settled
+from receiver.adapters.store import SqlStore
+from receiver.bootstrap import EXTENSION, create_app, stop
 from receiver.core.actions import Action, ActionKind, Victim, VictimStage
 from receiver.core.policy import Budget, Limits
 from receiver.ports import Store, TryLater
 from receiver.replay.world import Behaviour, WorldPool
+from receiver.reports.monthly import MonthEnd
 from tests.core.builders import NOW, a_state
 from tests.reconcile.harness import GPU, SIZE, Life, a_job, a_policy, a_world
 
@@ -97,17 +100,14 @@ def test_pods_do_not_wait_for_the_count_to_fall_when_another_pool_fits(store: St
     assert len(life.writes("resize")) == 2
 
 
-def test_a_store_that_cannot_forget_still_lets_the_loop_step(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pruning fails (a statement timeout over a large backlog): it must not stand before every step for ever."""
-    from receiver.adapters.store import SqlStore
-    from receiver.bootstrap import EXTENSION, create_app, stop
-
+def an_app(tmp_path: Any) -> Any:
+    """The whole application over a store of its own; Civo does not answer."""
     config = tmp_path / "config.yaml"
     config.write_text(
         "mode: observe\nkubernetes: {enabled: false}\npools:\n  - {name: l40s, civo_pool_id: l40s-id, "
         "size: an.g1.l40s.kube.x1, resources: {nvidia.com/gpu: 1}, max_nodes: 8}\n"
     )
-    app = create_app(
+    return create_app(
         {
             "CIVO_API_KEY": "key",
             "CIVO_API_URL": "http://127.0.0.1:9",
@@ -119,6 +119,11 @@ def test_a_store_that_cannot_forget_still_lets_the_loop_step(tmp_path: Any, monk
             "GPU_AUTOSCALER_OPERATOR_TOKEN": "b-token-that-is-long-enough-1234567890",
         }
     )
+
+
+def test_a_store_that_cannot_forget_still_lets_the_loop_step(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pruning fails (a statement timeout over a large backlog): it must not stand before every step for ever."""
+    app = an_app(tmp_path)
     loop = app.extensions[EXTENSION].loop
 
     def prune(_store: SqlStore, _now: Any) -> int:
@@ -130,3 +135,19 @@ def test_a_store_that_cannot_forget_still_lets_the_loop_step(tmp_path: Any, monk
         assert loop._step(later).facts.at == later
     finally:
         stop(app)
+
+
+def test_reports_are_told_whether_the_clock_was_believed_for_an_hour(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[bool] = []
+    monkeypatch.setattr(MonthEnd, "look", lambda _self, _now, *, sure: said.append(sure))
+    app = an_app(tmp_path)
+    try:
+        loop = app.extensions[EXTENSION].loop
+        begin = loop._clock.now()
+        for minutes in (0, 10, 20, 30, 40, 50, 60, 70, 60 * 24, 60 * 24 + 10):
+            loop._step(begin + timedelta(minutes=minutes))
+    finally:
+        stop(app)
+    assert said == [False] * 6 + [True, False]

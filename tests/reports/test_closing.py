@@ -12,9 +12,10 @@ from flask.testing import FlaskClient
 
 from receiver.adapters.store import SqlStore, open_store
 from receiver.core.policy import Billing, Budget, Policy
-from receiver.core.report.policy import ReportPolicy
+from receiver.core.report.policy import Monthly, ReportPolicy
 from receiver.core.report.units import Counted
 from receiver.core.usage import Accounting
+from receiver.reports.monthly import MonthEnd
 from receiver.reports.text import as_text
 from tests.core.report.builders import HOUR, MONTH, a_life, a_policy, a_usage, at
 from tests.reports.test_month_end import DUE, EPOCH, Counter, month_end
@@ -89,15 +90,15 @@ def test_a_team_that_the_closed_month_does_not_know_is_refused_with_those_it_kno
 
 def test_a_month_is_not_closed_before_its_last_paid_hour_is_known(store: SqlStore) -> None:
     close(store, a_policy(), DUE - HOUR)
-    assert store.closed_scopes("2026-10") == frozenset()
+    assert store.closed_scopes("2026-10", LATER) == frozenset()
 
 
 def test_a_month_waits_a_day_for_the_counts_of_its_units(store: SqlStore) -> None:
     policy, silent = a_policy(reports=ReportPolicy(units=(EPOCH,))), Counter()
     month_end(store, policy, silent).look(DUE)
-    assert store.closed_scopes("2026-10") == frozenset()
+    assert store.closed_scopes("2026-10", LATER) == frozenset()
     month_end(store, policy, silent).look(MONTH.end + timedelta(days=1))
-    assert store.closed_scopes("2026-10") != frozenset()
+    assert store.closed_scopes("2026-10", LATER) != frozenset()
 
 
 def test_a_month_whose_units_were_counted_is_closed_at_once(store: SqlStore) -> None:
@@ -110,10 +111,10 @@ def test_a_month_whose_units_were_counted_is_closed_at_once(store: SqlStore) -> 
 def test_everybodys_report_is_kept_last_so_that_a_crash_leaves_no_month_half_closed(store: SqlStore) -> None:
     policy = a_policy(budget=Budget(monthly_usd=Decimal(9), teams={"a": Decimal(1), "b": Decimal(2)}))
     month_end(store, policy).look(DUE)
-    assert store.closed_scopes("2026-10") == {"team:", "team:a"}
+    assert store.closed_scopes("2026-10", LATER) == {"team:", "team:a"}
     assert report(store, policy).get_json()["finalised"] is None
     close(store, policy, DUE + HOUR)
-    assert store.closed_scopes("2026-10") == {"team:", "team:a", "team:b", "team:vision", "everybody"}
+    assert store.closed_scopes("2026-10", LATER) == {"team:", "team:a", "team:b", "team:vision", "everybody"}
 
 
 def test_an_empty_month_is_not_closed(tmp_path: Path) -> None:
@@ -121,5 +122,46 @@ def test_an_empty_month_is_not_closed(tmp_path: Path) -> None:
     store.saw((), {"pool-l40s": 0}, at(0))
     assert store.account(Accounting(), None, DUE)
     close(store, a_policy())
-    assert store.closed_scopes("2026-10") == frozenset()
+    assert store.closed_scopes("2026-10", LATER) == frozenset()
+    store.close()
+
+
+def test_nothing_is_closed_or_sent_before_the_clock_is_sure(store: SqlStore) -> None:
+    policy = a_policy(reports=ReportPolicy(monthly=Monthly(everybody=True)))
+    month_end(store, policy).look(DUE, sure=False)
+    assert store.closed_scopes("2026-10", LATER) == frozenset()
+    assert not store.notices_due(LATER, limit=10)
+    month_end(store, policy).look(DUE)
+    assert len(store.closed_scopes("2026-10", LATER)) == 2
+    assert len(store.notices_due(LATER, limit=10)) == 1
+
+
+def test_a_report_that_was_closed_under_a_clock_ahead_gives_way_to_the_right_one(store: SqlStore) -> None:
+    ahead = DUE + timedelta(days=5)
+    store.close_report("2026-10", "everybody", {"usd": Decimal(1)}, ahead)
+    assert report(store, a_policy()).get_json()["finalised"] is None
+    close(store, a_policy())
+    assert report(store, a_policy()).get_json()["finalised"].startswith("2026-11-01T02:")
+    assert client(store, a_policy(), ahead).get("/api/v1/report?month=2026-10").get_json()["usd"] != 1
+
+
+def test_what_one_process_closed_under_a_clock_ahead_it_closes_again(store: SqlStore) -> None:
+    one = month_end(store, a_policy())
+    for minutes in (0, 6, 12):
+        one.look(DUE + timedelta(days=5, minutes=minutes))
+    assert store.closed_scopes("2026-10", LATER) == frozenset()
+    for minutes in (0, 6, 12):
+        one.look(DUE + timedelta(minutes=minutes))
+    assert store.closed_scopes("2026-10", LATER) != frozenset()
+
+
+@pytest.mark.parametrize("watched", [True, False], ids=["with a cluster", "without one"])
+def test_where_no_cluster_is_configured_a_month_does_not_wait_for_who_held_what(tmp_path: Path, watched: bool) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/alone.db")
+    store.saw((a_life(lasts=8),), {"pool-l40s": 0}, at(0))
+    policy = a_policy(reports=ReportPolicy(monthly=Monthly(everybody=True)))
+    for minutes in (0, 6, 12):
+        MonthEnd(store, None, policy, watched=watched).look(DUE + timedelta(minutes=minutes))
+    assert ("everybody" in store.closed_scopes("2026-10", LATER)) is not watched
+    assert len(store.notices_due(LATER, limit=10)) == (not watched)
     store.close()

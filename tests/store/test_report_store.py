@@ -70,9 +70,17 @@ def test_a_closed_report_comes_back_as_it_was_and_is_not_replaced(store: SqlStor
     store.close_report("2026-11", "everybody", {"usd": Decimal(1)}, after(days=1))
     store.close_report("2026-11", "team:", {}, NOW)
     store.prune(after(days=5000))
-    assert store.closed_report("2026-11", "everybody") == document
-    assert store.closed_report("2026-11", "team:a") is None
-    assert store.closed_scopes("2026-11") == {"everybody", "team:"}
+    assert store.closed_report("2026-11", "everybody", NOW) == document
+    assert store.closed_report("2026-11", "team:a", NOW) is None
+    assert store.closed_scopes("2026-11", NOW) == {"everybody", "team:"}
+
+
+def test_a_closed_report_that_lies_ahead_is_none_and_gives_way(store: SqlStore) -> None:
+    store.close_report("2026-11", "everybody", {"usd": 1}, after(days=1))
+    assert store.closed_report("2026-11", "everybody", NOW) is None
+    assert not store.closed_scopes("2026-11", NOW)
+    store.close_report("2026-11", "everybody", {"usd": 2}, NOW)
+    assert store.closed_report("2026-11", "everybody", NOW) == {"usd": 2}
 
 
 def test_overrides_that_were_in_force_in_between_are_read(store: SqlStore) -> None:

@@ -205,11 +205,11 @@ class FakeStore:
         self._called("charged_of")
         return self.kept_charged if self.kept_charged and self.kept_charged.month == month else None
 
-    def closed_report(self, month: str, scope: str) -> Mapping[str, Any] | None:
+    def closed_report(self, month: str, scope: str, now: datetime) -> Mapping[str, Any] | None:
         self._called("closed_report")
         return self.kept_reports.get((month, scope))
 
-    def closed_scopes(self, month: str) -> frozenset[str]:
+    def closed_scopes(self, month: str, now: datetime) -> frozenset[str]:
         raise NotImplementedError
 
     def close_report(self, month: str, scope: str, document: Mapping[str, Any], at: datetime) -> None:

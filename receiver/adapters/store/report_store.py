@@ -60,20 +60,29 @@ class SqlReports:
     def close_report(self, month: str, scope: str, document: Mapping[str, Any], at: datetime) -> None:
         """See ReportStore."""
         values = {"month": month, "scope": scope, "at": at, "document": document}
+        table = closed_reports.c
         with self._database.write() as connection:
-            connection.execute(insert(connection, closed_reports).values(values).on_conflict_do_nothing())
+            new = insert(connection, closed_reports).values(values)
+            connection.execute(
+                new.on_conflict_do_update(
+                    index_elements=[table.month, table.scope],
+                    set_={"at": new.excluded.at, "document": new.excluded.document},
+                    where=table.at > at,
+                )
+            )
 
-    def closed_report(self, month: str, scope: str) -> Mapping[str, Any] | None:
+    def closed_report(self, month: str, scope: str, now: datetime) -> Mapping[str, Any] | None:
         """See ReportStore."""
         table = closed_reports.c
+        statement = select(table.document).where(table.month == month, table.scope == scope, table.at <= now)
         with self._database.read() as connection:
-            found = connection.execute(select(table.document).where(table.month == month, table.scope == scope))
-            document: Mapping[str, Any] | None = found.scalar()
+            document: Mapping[str, Any] | None = connection.execute(statement).scalar()
         return document
 
-    def closed_scopes(self, month: str) -> frozenset[str]:
+    def closed_scopes(self, month: str, now: datetime) -> frozenset[str]:
         """See ReportStore."""
-        statement = select(closed_reports.c.scope).where(closed_reports.c.month == month)
+        table = closed_reports.c
+        statement = select(table.scope).where(table.month == month, table.at <= now)
         with self._database.read() as connection:
             return frozenset(connection.execute(statement).scalars())
 

@@ -1,0 +1,30 @@
+"""When the clock is believed with what two steps may do, and when with what nothing ever replaces."""
+
+from datetime import datetime, timedelta
+
+from receiver.core.steady import believed_since, is_sure
+from tests.core.builders import NOW
+
+MINUTE = timedelta(minutes=1)
+
+
+def sure_after(*steps: tuple[timedelta, bool]) -> list[bool]:
+    """Whether the clock was sure at each of *steps* (their time, and whether they were steady)."""
+    since: datetime | None = None
+    found = []
+    for at, steady in steps:
+        since = believed_since(since, NOW + at, steady=steady)
+        found.append(is_sure(since, NOW + at))
+    return found
+
+
+def test_an_hour_of_steady_steps_makes_the_clock_sure() -> None:
+    steps = [(minutes * MINUTE, True) for minutes in (0, 10, 59, 60, 61)]
+    assert sure_after(*steps) == [False, False, False, True, True]
+
+
+def test_a_step_that_is_not_steady_begins_the_hour_anew() -> None:
+    ahead = timedelta(days=12)
+    steps = [(0 * MINUTE, True), (60 * MINUTE, True), (ahead, False), (ahead + MINUTE, True), (61 * MINUTE, False)]
+    assert sure_after(*steps) == [False, True, False, False, False]
+    assert sure_after((0 * MINUTE, False), (90 * MINUTE, False)) == [False, False]
