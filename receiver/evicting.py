@@ -12,6 +12,7 @@ from receiver.core import eviction_notices
 from receiver.core.actions import Because
 from receiver.core.decide import case_of
 from receiver.core.graces import TOPIC, evicts
+from receiver.core.guardrails import Case
 from receiver.core.model import Source
 from receiver.core.policy import Policy
 from receiver.core.windows import is_open
@@ -25,32 +26,50 @@ EVENTS_PER_POOL = 50  # pods told by a Kubernetes Event
 SECOND = timedelta(seconds=1)  # Kubernetes cuts moments to it
 
 
-def tell_whom_a_window_evicts(work: Work) -> None:
-    """Say what is due, pool by pool. A bug in that must not keep pools from scaling; what is untold is not evicted."""
+def tell_whom_a_window_evicts(work: Work, *, steady: bool) -> None:
+    """Say what is due, pool by pool. A bug in that must not keep pools from scaling; what is untold is not evicted.
+
+    Unless the clock is *steady* nothing is announced, and what was told before is taken back: how much of its grace has
+    passed nobody knows.
+    """
     try:
-        _tell(work)
+        if steady and work.facts.up(Source.CIVO) and work.facts.up(Source.KUBERNETES):
+            _tell(work)
+        else:
+            _take_back(work, steady=steady)
     except (TryLater, WriterLostError):
         raise  # the store failed, or we may not write
     except Exception:
         log.exception("windows that evict not served")
 
 
+def _take_back(work: Work, *, steady: bool) -> None:
+    """Take back what no longer holds whatever the nodes do; what only they could tell waits until they are seen."""
+    told = told_before(work.store, work.mode)
+    for case in _cases(work) if told else ():
+        for notice in eviction_notices.overruled(case, told) if steady else eviction_notices.doubted(case, told):
+            work.store.say(notice, work.now)
+
+
 def _tell(work: Work) -> None:
     told = work.facts.told_to_go
-    if not (work.facts.up(Source.CIVO) and work.facts.up(Source.KUBERNETES)):
-        return  # what cannot be seen is neither announced nor taken back
     for notice in eviction_notices.gone(told, work.policy):
         work.store.say(notice, work.now)
-    pools = [pool for pool in work.policy.pools if any(evicts(window, pool) for window in pool.windows)]
-    before = _last_step(work.store) if pools else None
-    for pool in pools:
-        case = case_of(work.facts.pool(pool.id), work.assignment.pools[pool.id], work.facts, work.policy)
+    cases = _cases(work)
+    before = _last_step(work.store) if cases else None
+    for case in cases:
         for said in eviction_notices.due(case, told, work.mode):
             if work.store.say(said.notice, work.now):
                 announce(work.hands, said.pods[:EVENTS_PER_POOL], "WindowEviction", said.event)
         if before is not None and work.mode == "act":
             for late in eviction_notices.latecomers(case, before - SECOND):
                 announce(work.hands, late.pods[:EVENTS_PER_POOL], "WindowEviction", late.event)
+
+
+def _cases(work: Work) -> list[Case]:
+    """The pools with a window that evicts."""
+    pools = [pool for pool in work.policy.pools if any(evicts(window, pool) for window in pool.windows)]
+    return [case_of(work.facts.pool(p.id), work.assignment.pools[p.id], work.facts, work.policy) for p in pools]
 
 
 def told_before(store: Store, mode: str) -> dict[str, datetime]:

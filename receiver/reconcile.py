@@ -58,8 +58,9 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     facts = _stop_removals(facts, looked.replaced, store, policy, now)
     _let_go_of_orphans(looked.orphans, policy, hands, store, now)
     _end_overrides(looked, store, policy, now)
-    facts = replace(facts, kept_out=kept_out_before(store.snapshot()), told_to_go=told_before(store, mode))
-    facts = replace(facts, given_up=given_up_before(store, policy, now))
+    facts = replace(facts, kept_out=kept_out_before(store.snapshot()), given_up=given_up_before(store, policy, now))
+    if looked.steady:  # else nobody knows how much of a grace has passed
+        facts = replace(facts, told_to_go=told_before(store, mode))
     assignment = assign(facts, policy)
     decisions = decide_all(facts, assignment, policy)
     numbers = {pool: store.decided(decision) for pool, decision in decisions.items()}
@@ -93,7 +94,7 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
             failed.append(pool)
     dress_nodes(work)
     tell_the_rest(work)
-    tell_whom_a_window_evicts(work)
+    tell_whom_a_window_evicts(work, steady=looked.steady)
     shut_down_idle(looked, sources, hands, policy, mode, now)
     account_for_usage(looked, sources, policy, now)
     facts = replace(facts, kept_out=kept_out)

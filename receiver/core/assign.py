@@ -71,6 +71,7 @@ class Wanted:
     held: tuple[Held, ...] = ()
     movable: frozenset[str] = frozenset()  # busy instances whose pods consented to move and fit elsewhere
     budget: BudgetView | None = None  # the cluster's
+    unreturning: frozenset[str] = frozenset()  # instances with a pod that would be kept out if it started again
     stopped: bool = False  # a budget that covers the whole pool is beyond its stop line
     uncovered: tuple[BudgetView, ...] = ()  # the budgets that did not cover a node
     refused: Mapping[str, str] = field(default_factory=dict)  # workloads that a budget does not cover, and why
@@ -119,10 +120,10 @@ def assign(facts: Facts, policy: Policy) -> Assignment:
     for tally in tallies.values():
         _keep_standby(tally, allowance)
     empties = movable(tallies.values(), facts.at)
-    if budgets.holding or facts.kept_out:  # what is moved now could not start again
-        empties -= _unreturning(facts, policy)
+    kept_out = budgets.holding or facts.kept_out  # what is moved or evicted now could not start again
+    unreturning = _unreturning(facts, policy) if kept_out else frozenset()
     return Assignment(
-        pools={x.pool.id: _wanted(x, facts, budgets, empties) for x in tallies.values()},
+        pools={x.pool.id: _wanted(x, facts, budgets, empties - unreturning, unreturning) for x in tallies.values()},
         misfits=tuple(misfits),
         budgets=budgets,
     )
@@ -270,7 +271,9 @@ def _keep_standby(tally: Tally, allowance: Allowance) -> None:
         allowance.open(tally, "standby")
 
 
-def _wanted(tally: Tally, facts: Facts, budgets: Budgets, empties: frozenset[str]) -> Wanted:
+def _wanted(
+    tally: Tally, facts: Facts, budgets: Budgets, empties: frozenset[str], unreturning: frozenset[str]
+) -> Wanted:
     return Wanted(
         pool=tally.pool.id,
         bounds=tally.bounds,
@@ -287,6 +290,7 @@ def _wanted(tally: Tally, facts: Facts, budgets: Budgets, empties: frozenset[str
         placed=tuple(tally.placed),
         held=tuple(tally.held),
         movable=empties & {n.instance for n in tally.state.nodes},
+        unreturning=unreturning & {n.instance for n in tally.state.nodes},
         budget=budgets.of(Scope.CLUSTER),
         stopped=budgets.stopped(tally.pool.id),
         uncovered=tuple(tally.uncovered.values()),

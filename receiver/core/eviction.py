@@ -47,8 +47,14 @@ def could_be_evicted(node: Node, case: Case) -> bool:
         and not is_kept(node, case)
         and (node.busy or (node.idle_since is not None and node.unknown_since is None))
         and not (node.busy and any(node.instance in grace.given_up for grace in case.wanted.graces))
+        and not (node.busy and _is_kept_out(node, case))
         and all(yields(pod) for pod in node.pods)
     )
+
+
+def _is_kept_out(node: Node, case: Case) -> bool:
+    """True when what runs on *node* could start nowhere again before a budget's month ends: it would be lost."""
+    return case.wanted.stopped or node.instance in case.wanted.unreturning
 
 
 def planned(case: Case) -> str:

@@ -45,6 +45,27 @@ def due(case: Case, told: Mapping[str, datetime], mode: str) -> Iterator[Announc
             yield Announced(notice=_taken_back(topic, grace, stopped, case))
 
 
+def doubted(case: Case, told: Mapping[str, datetime]) -> Iterator[Notice]:
+    """Take back every word about the pool: the clock jumped, or nobody looked for a while."""
+    why = "The clock jumped or nothing was looked at for a while, so nobody knows how much of the grace has passed"
+    for window in case.pool.windows:
+        topic = topic_of(window, case.pool)
+        if topic in told:
+            yield _taken_back(topic, None, why, case)
+
+
+def overruled(case: Case, told: Mapping[str, datetime]) -> Iterator[Notice]:
+    """Take back what somebody's word or a budget stands against: that is known without a look at the nodes."""
+    stopped = _why_stopped(case)
+    graces = {grace.topic: grace for grace in case.wanted.graces}
+    for window in case.pool.windows:
+        topic = topic_of(window, case.pool)
+        grace = graces.get(topic)
+        lifted = "" if grace is None or grace.max_nodes == window.max_nodes else "The window's maximum is lifted"
+        if topic in told and (grace is None or stopped or lifted):
+            yield _taken_back(topic, grace, stopped or lifted, case)
+
+
 def latecomers(case: Case, since: datetime) -> Iterator[Announced]:
     """Events for pods that were bound after *since* to nodes that may be evicted: they know nothing of the grace."""
     for grace in case.wanted.graces:
@@ -137,12 +158,14 @@ def _notice(
 
 
 def _why_stopped(case: Case) -> str:
-    """Who keeps every node of the pool, empty when nobody does: no grace runs then."""
+    """Who or what keeps every node of the pool that runs something, empty when nothing does: no grace runs then."""
     spoken, frozen = case.wanted.bounds.spoken, case.firing(SignalAction.FREEZE)
     if spoken.pause is not None or spoken.snooze is not None:
         return f"In force: {spoken.pause or spoken.snooze}"
     if frozen is not None:
         return f"{frozen.alertname} fires: freeze"
+    if case.wanted.stopped:
+        return "A budget is at its stop, and what is evicted could not start again"
     return f"Silenced: {case.state.silenced_by}" if case.state.silenced_by else ""
 
 

@@ -16,6 +16,7 @@ from receiver.core.policy import Pool
 from receiver.core.windows import Window, is_open, stays_open
 
 TOPIC = "evict:"  # of the notices
+REPLACERS = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController"})  # they replace every pod that goes
 MIRROR_OWNER = "Node/"  # the kubelet starts a mirror pod again on its own node
 
 
@@ -91,9 +92,14 @@ def most_after(graces: Iterable[Grace], now: datetime) -> int | None:
 
 
 def yields(pod: Pod) -> bool:
-    """True when *pod* may be evicted without its owner's consent: something starts it again, and nobody protects it.
+    """True when a window may evict *pod*: it is certain to be started again, or its owner consented, and nobody
+    protects it.
 
-    A gang loses all of its work with one of its pods, so its pods stay.
+    A Job counts an evicted pod as failed, and may end for good with it (``backoffLimit``, ``podFailurePolicy``); what
+    an operator does nobody knows. Their pods go by consent only. A gang loses all of its work with one of its pods, so
+    its pods stay.
     """
-    started_again = bool(pod.owner) and not pod.owner.startswith(MIRROR_OWNER)
+    kind = pod.owner.partition("/")[0]
+    agreed = pod.evictable and bool(pod.owner) and not pod.owner.startswith(MIRROR_OWNER)
+    started_again = kind in REPLACERS or agreed
     return started_again and not pod.protected and not pod.daemon and pod.gang is None

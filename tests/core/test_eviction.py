@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,11 +12,11 @@ from hypothesis import strategies as st
 from receiver.core.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
 from receiver.core.assign import assign
 from receiver.core.graces import topic_of
-from receiver.core.model import Backoff, CordonedBy, Node, SignalAction, Source, Stage
+from receiver.core.model import Backoff, CordonedBy, Node, SignalAction, Source, Spend, Stage
 from receiver.core.overrides import Override, OverrideKind
 from receiver.core.plan import plan
 from receiver.core.pods import Pod, PodPhase
-from receiver.core.policy import Limits, Policy, Pool
+from receiver.core.policy import Budget, KeepOut, Limits, Policy, Pool
 from receiver.core.windows import Window, stays_open
 from tests.core.builders import (
     GPU,
@@ -43,7 +44,7 @@ def a_guest(name: str = "guest", gpus: int = 1, minutes: float = 60, **changes: 
     """A pod whose owner said nothing, which has been running for so many *minutes*."""
     given: dict[str, Any] = {
         "phase": PodPhase.RUNNING,
-        "owner": "Job/train",
+        "owner": "ReplicaSet/web",
         "running_since": NOW - minutes * MINUTE,
     }
     return a_pod(name, gpus, **{**given, **changes})
@@ -215,6 +216,10 @@ def test_no_more_go_than_are_asked_for_at_civo() -> None:
         pytest.param({"gang": "ml/g"}, id="of a gang"),
         pytest.param({"owner": ""}, id="that nothing starts again"),
         pytest.param({"owner": "Node/n1"}, id="of the kubelet"),
+        pytest.param({"owner": "Node/n1", "evictable": True}, id="of the kubelet, whatever it says"),
+        pytest.param({"owner": "", "evictable": True}, id="that nothing starts again, though it consented"),
+        pytest.param({"owner": "Job/train"}, id="of a Job, which may end for good with it"),
+        pytest.param({"owner": "PyTorchJob/train"}, id="of an operator"),
         pytest.param({"daemon": True}, id="of a DaemonSet"),
     ],
 )
@@ -236,6 +241,28 @@ def test_a_node_is_not_evicted_that_holds_one_pod(said: dict[str, Any]) -> None:
 )
 def test_a_busy_node_is_not_evicted_that(changes: dict[str, Any]) -> None:
     assert "a" not in evicted(busy("a", **changes), busy("b"), busy("c"))
+
+
+@pytest.mark.parametrize("owner", ["StatefulSet/db", "ReplicationController/old"])
+def test_pods_go_whose_controller_replaces_every_one(owner: str) -> None:
+    assert evicted(holding("a", a_guest(owner=owner)), busy("b", protected=True)) == ["a"]
+
+
+@pytest.mark.parametrize("owner", ["Job/train", "PyTorchJob/train"])
+def test_pods_of_any_controller_go_whose_owner_consented(owner: str) -> None:
+    assert evicted(holding("a", a_guest(owner=owner, evictable=True)), busy("b", protected=True)) == ["a"]
+
+
+def test_at_a_budgets_stop_nothing_is_evicted_for_it_could_start_nowhere_again() -> None:
+    spent = {"policy": {"budget": Budget(monthly_usd=Decimal(10))}, "spend": Spend(month="2026-11", usd=Decimal(20))}
+    assert evicted(busy("a"), busy("b"), **spent) == []
+
+
+def test_what_would_be_kept_out_if_it_started_again_is_not_evicted() -> None:
+    held = KeepOut(namespaces=("ml",))
+    given = {"policy": {"budget": Budget(monthly_usd=Decimal(10**6), keep_out=held)}, "kept_out": {"ml": NOW}}
+    there = (busy("a"), holding("b", a_guest(namespace="other")))
+    assert evicted(*there, **given) == ["b"]
 
 
 def test_an_idle_node_whose_gpus_are_in_use_without_a_pod_stays() -> None:
@@ -323,7 +350,13 @@ def test_pods_that_consented_are_evicted_as_well() -> None:
 def nodes(draw: st.DrawFn) -> Node:
     """A node of a pool that has a window's grace behind it, with or without something that keeps it."""
     name = f"n{draw(st.integers(0, 10**6))}"
-    keeping: list[dict[str, Any]] = [{"protected": True}, {"gang": "ml/g"}, {"owner": ""}, {"daemon": True}]
+    keeping: list[dict[str, Any]] = [
+        {"protected": True},
+        {"gang": "ml/g"},
+        {"owner": ""},
+        {"owner": "Job/j"},
+        {"daemon": True},
+    ]
     stays = draw(st.sampled_from([{}, {}, {}, *keeping]))
     pods = (a_guest(f"on-{name}", gpus=draw(st.integers(1, 8)), minutes=draw(st.integers(0, 90)), **stays),)
     held = pods * draw(st.sampled_from([0, 1, 1, 1]))
@@ -352,7 +385,9 @@ def test_exactly_as_many_are_evicted_as_are_too_many_and_may_be(there: list[Node
         if not n.protected
         and n.kept_until is None
         and n.unknown_since is None
-        and all(p.owner and not p.protected and not p.daemon and p.gang is None for p in n.pods)
+        and all(
+            p.owner.startswith("ReplicaSet/") and not p.protected and not p.daemon and p.gang is None for p in n.pods
+        )
     }
     assert gone <= may
     assert len(gone) == min(len(may), max(0, len(usable) - most))

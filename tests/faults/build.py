@@ -68,6 +68,7 @@ def job_of(what: Mapping[str, Any], now: datetime) -> Job:
         namespace="ml",
         team=what.get("team", "vision"),
         gang=what.get("gang", False),
+        owner_kind=what.get("owner", "Job"),
         node_selector=what.get("selector", {}),
         affinity=tuple(tuple(_requirement(r) for r in term) for term in what.get("affinity", ())),
         tolerations=tuple(_toleration(t) for t in what.get("tolerations", ())),

@@ -10,6 +10,7 @@ from receiver.replay.world import WorldPod
 from tests.faults.truth import Counted, Truth
 
 TOPIC = "evict:"
+REPLACERS = ("ReplicaSet", "StatefulSet", "ReplicationController")
 
 
 @dataclass
@@ -43,8 +44,8 @@ class Evictions:
             return "is protected"
         if pod.gang is not None:
             return "belongs to a gang"
-        if not pod.owner_kind:
-            return "is started again by nobody"
+        if pod.owner_kind not in REPLACERS:
+            return "is not certain to be started again"
         found = next((p for p in self.truth.world.pools.values() for v in p.living if v.hostname == pod.node), None)
         if found is None:
             return "is on no node of a pool"

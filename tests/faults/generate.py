@@ -100,6 +100,7 @@ class Maker:
         for event in self.events:
             if event.kind == "job" and dice.random() < 0.9:
                 event.what.setdefault("util", 0.5)
+                event.what["owner"] = "ReplicaSet"  # a Job's pods yield to no window
         return [
             replace(
                 plan,

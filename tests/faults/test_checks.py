@@ -98,7 +98,16 @@ def night(**job: object) -> Scenario:
     pool = PoolPlan(
         name="l40s", resources={"nvidia.com/gpu": 1}, max_nodes=3, window=[730, 750, 0], evict_after=600, count=2
     )
-    what = {"id": "j0", "seconds": 3000, "pods": 2, "each": 1, "resource": "nvidia.com/gpu", "util": 0.5, **job}
+    what = {
+        "id": "j0",
+        "seconds": 3000,
+        "pods": 2,
+        "each": 1,
+        "resource": "nvidia.com/gpu",
+        "util": 0.5,
+        "owner": "ReplicaSet",
+        **job,
+    }
     return Scenario(
         seed=1,
         start="2026-11-20T12:00:00+00:00",
@@ -117,6 +126,12 @@ def test_what_a_window_evicts_after_its_grace_is_allowed(emptied: SqlStore) -> N
 def test_an_eviction_before_the_grace_is_over_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Grace, "ends_at", property(lambda self: self.told))
     assert judge(night(), emptied).message.startswith("1 evictions: ml/j0-0 holds a GPU and did not consent")
+
+
+def test_an_eviction_of_a_jobs_pods_by_a_window_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("receiver.core.eviction", "receiver.replay.kubernetes"):
+        monkeypatch.setattr(f"{module}.yields", lambda pod: True)
+    assert "is not certain to be started again" in judge(night(owner="Job"), emptied).message
 
 
 def test_an_eviction_of_a_gang_by_a_window_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -9,9 +10,10 @@ import pytest
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.core.override_notices import was_set
 from receiver.core.overrides import Override, OverrideKind
-from receiver.core.policy import Pool
+from receiver.core.policy import Budget, Pool
 from receiver.core.windows import Window
-from receiver.ports import PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, Store
+from receiver.ports import PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, Store, TryLater
+from receiver.reconcile import step
 from receiver.replay.world import Pdb, World, WorldPool
 from tests.faults.stores import a_store
 from tests.reconcile.harness import GPU, SIZE, START, Life, a_job, a_policy, a_world
@@ -33,7 +35,7 @@ def a_life(store: Store, world: World | None = None, mode: str = "act") -> Life:
 def at_night(store: Store, **job: Any) -> Life:
     """Three nodes with work for ten hours, and the window has just opened."""
     life = a_life(store)
-    life.submit(*(a_job(f"j{n}", duration=10 * HOUR, gpu_util=0.5, **job) for n in range(3)))
+    life.submit(*(a_job(f"j{n}", duration=10 * HOUR, gpu_util=0.5, annotations=CONSENTS, **job) for n in range(3)))
     life.run(OPENS - life.now + timedelta(seconds=1), tick=TICK)
     assert len(living(life)) == 3
     return life
@@ -95,7 +97,7 @@ def test_a_lost_store_begins_it_anew_for_nobody_knows_who_was_told(store: Store)
         again = a_life(other, life.world)
         again.run(9 * MINUTE, tick=TICK)
         assert again.writes("evict") == []
-        assert titles(again, "evicted from") == ["GPU pool l40s: GPU work is evicted from 12:25 UTC on"]
+        assert titles(again, "evicted from") == ["GPU pool l40s: GPU work is evicted from 12:27 UTC on"]
         again.run(2 * TICK, tick=TICK)
         assert len(again.writes("evict")) == 2
 
@@ -122,7 +124,7 @@ def test_a_pod_that_is_protected_in_the_grace_keeps_its_node(store: Store) -> No
 
 def test_gangs_are_left_whole(store: Store) -> None:
     life = a_life(store)
-    life.submit(a_job("g", duration=10 * HOUR, pods=3, gang=True, gpu_util=0.5))
+    life.submit(a_job("g", duration=10 * HOUR, pods=3, gang=True, gpu_util=0.5, annotations=CONSENTS))
     life.run(ENDS - life.now + TICK, tick=TICK)
     assert (len(living(life)), life.writes("evict"), titles(life, "evicted from")) == (3, [], [])
 
@@ -141,7 +143,7 @@ def test_a_pod_that_starts_in_the_grace_is_told_as_well(store: Store) -> None:
     life = at_night(store)
     life.world.cancel_job("j0")
     life.run(timedelta(seconds=50))
-    life.submit(a_job("late", duration=10 * HOUR, gpu_util=0.5))
+    life.submit(a_job("late", duration=10 * HOUR, gpu_util=0.5, annotations=CONSENTS))
     life.run(timedelta(seconds=20))
     assert [name for name in events(life) if name.startswith("late")]
 
@@ -164,7 +166,7 @@ def test_observe_mode_says_what_it_would_do_and_what_it_said_is_no_word_for_acti
     with a_store() as other:
         watching = a_life(other, life.world, mode="observe")
         watching.wrap_cloud, watching.wrap_cluster = ObservedCloud, ObservedCluster
-        watching.run(ENDS - life.now + TICK, tick=TICK)
+        watching.run(ENDS - life.now + 3 * TICK, tick=TICK)
         assert watching.writes() == []
         assert titles(watching, "would be evicted")
         assert titles(watching, "would go 3 -> 1 nodes")
@@ -173,6 +175,54 @@ def test_observe_mode_says_what_it_would_do_and_what_it_said_is_no_word_for_acti
         assert acting.writes("evict", "cordon") == []
         acting.run(2 * TICK, tick=TICK)
         assert len(acting.writes("evict")) == 2
+
+
+def test_a_word_that_one_step_under_a_slow_clock_would_give_is_not_given(store: Store) -> None:
+    life = a_life(store)
+    life.policy = a_policy(replace(a_policy().pools[0], windows=(replace(NIGHT, times=((11 * 60, 12 * 60 + 40),)),)))
+    held = replace(life.policy.pools[0], windows=())
+    windows, life.policy = life.policy, a_policy(held)
+    life.submit(*(a_job(f"j{n}", duration=10 * HOUR, gpu_util=0.5, annotations=CONSENTS) for n in range(3)))
+    life.run(OPENS - life.now, tick=TICK)
+    life.policy = windows
+    step(life.sources, life.hands, life.policy, "act", life.now - 11 * MINUTE)
+    life.run(8 * MINUTE, tick=TICK)
+    assert titles(life, "evicted from") == ["GPU pool l40s: GPU work is evicted from 12:16 UTC on"]
+    assert life.writes("evict", "cordon") == []
+
+
+def test_after_a_jump_of_the_clock_the_whole_grace_begins_anew(store: Store) -> None:
+    life = at_night(store)
+    life.world.advance(life.now + 16 * MINUTE)
+    told_anew = life.now
+    life.run(9 * MINUTE, tick=TICK)
+    assert life.writes("evict", "cordon") == []
+    assert len(titles(life, "evicted from")) == 2
+    life.run(told_anew + 14 * MINUTE - life.now, tick=TICK)
+    assert len(life.writes("evict")) == 2
+
+
+def test_a_word_that_a_floor_stood_against_while_kubernetes_was_silent_is_taken_back(store: Store) -> None:
+    life = at_night(store)
+    life.cluster.fail_always(TryLater("down", code="unreachable"))
+    until = life.now + 4 * MINUTE
+    word = Override(
+        id="o", kind=OverrideKind.FLOOR, who="alice", why="a paper", at=life.now, until=until, nodes=3, pool="l40s-id"
+    )
+    life.store.set_override(word, was_set(word, life.policy))
+    life.run(until - life.now + MINUTE, tick=MINUTE)
+    life.cluster.fail_always(None)
+    life.run(ENDS - life.now + MINUTE, tick=TICK)
+    assert life.writes("evict", "cordon") == []
+    assert titles(life, "no work is evicted any more")
+
+
+def test_at_a_budgets_stop_the_word_is_taken_back(store: Store) -> None:
+    life = at_night(store)
+    life.policy = replace(life.policy, budget=Budget(monthly_usd=Decimal("0.5")))
+    life.run(ENDS - life.now + 5 * MINUTE, tick=TICK)
+    assert life.writes("evict") == []
+    assert titles(life, "no work is evicted any more", "A budget is at its stop")
 
 
 def beside_held_pods(store: Store, min_available: int) -> Life:

@@ -160,7 +160,8 @@ class PodSpec:
 class Job:
     """A Kubernetes Job that asks for GPUs: *pods* pods of *gpus_per_pod* units of *resource*, each running for
     *duration*. *gang* declares them to belong together: at least *gang_min* of them (None: all) are placed at
-    once, or none. *gpu_util* and *gpu_memory* as in PodSpec."""
+    once, or none. *gpu_util* and *gpu_memory* as in PodSpec. With another *owner_kind* it stands for what that
+    controller runs, which is over all the same when its pods are done."""
 
     id: str
     submit_at: datetime
@@ -171,6 +172,7 @@ class Job:
     team: str = ""
     gang: bool = False
     gang_min: int | None = None
+    owner_kind: str = "Job"
     resource: str = GPU
     node_selector: Mapping[str, str] = field(default_factory=dict)
     affinity: tuple[tuple[Requirement, ...], ...] = ()

@@ -26,6 +26,7 @@ class Jobs:
 
     def __init__(self) -> None:
         self._courses: dict[str, _Course] = {}
+        self._cancelled: set[str] = set()
         self.finished: list[FinishedJob] = []
 
     def pods_of(self, job: Job, now: datetime) -> Iterable[PodSpec]:
@@ -53,7 +54,7 @@ class Jobs:
                 tolerations=job.tolerations,
                 priority=job.priority,
                 priority_class=job.priority_class,
-                owner_kind="Job",
+                owner_kind=job.owner_kind,
                 owner_name=job.id,
                 gang_size=(job.gang_min or job.pods) if job.gang else 0,
                 gpu_util=job.gpu_util,
@@ -90,17 +91,22 @@ class Jobs:
 
     def comes_back(self, pod: WorldPod) -> bool:
         """Count a lost pod of a job; False when the job was cancelled, so that no pod replaces it."""
-        if pod.owner_kind != "Job":
-            return True
         course = self._of(pod)
         if course is None:
-            return False
+            return pod.owner_kind != "Job" and pod.owner_name not in self._cancelled
         course.restarts += 1
         return True
 
+    def kind_of(self, job_id: str) -> str:
+        """What owns the pods of a job."""
+        course = self._courses.get(job_id)
+        return course.job.owner_kind if course is not None else "Job"
+
     def cancel(self, job_id: str) -> None:
         """Stop to follow a job."""
+        self._cancelled.add(job_id)
         self._courses.pop(job_id, None)
 
     def _of(self, pod: WorldPod) -> _Course | None:
-        return self._courses.get(pod.owner_name) if pod.owner_kind == "Job" else None
+        course = self._courses.get(pod.owner_name)
+        return course if course is not None and course.job.owner_kind == pod.owner_kind else None
