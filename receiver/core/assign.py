@@ -34,6 +34,7 @@ from receiver.core.model import Facts, Source, SourceState
 from receiver.core.overrides import Override
 from receiver.core.pods import Workload
 from receiver.core.policy import Policy, Scope
+from receiver.core.weights import gpus_of
 from receiver.core.words import some
 
 
@@ -158,11 +159,12 @@ def _reserve_for_teams(facts: Facts, policy: Policy, waiting: Sequence[Workload]
     tallies = [open_tally(p, facts, allowance.budgets) for p in policy.pools]
     _serve_all(waiting, tallies, Allowance(facts, policy, allowance.budgets, closed=True))
     for tally in tallies:
-        price = tally.pool.price_usd_per_hour
+        price, labels = tally.pool.price_usd_per_hour, tally.pool.labels
         if price is None:
             continue
+        of_a_node = unit_price(price, policy.billing) / Decimal(gpus_of(tally.pool.resources, labels))
         for workload in tally.settled:
-            share = Decimal(workload.gpus) / Decimal(tally.pool.gpus_per_node) * unit_price(price, policy.billing)
+            share = Decimal(sum(gpus_of(pod.requests, labels) for pod in workload.pods)) * of_a_node
             for team in teams_of(workload, policy, allowance.budgets):
                 allowance.reserve(team, share)
 

@@ -9,6 +9,7 @@ from receiver.core.forecast import Forecast, forecast
 from receiver.core.model import Facts
 from receiver.core.policy import Budget, Policy, Pool, Scope
 from receiver.core.unanswered import kept_elsewhere, nodes_of, unseen
+from receiver.core.weights import gpus_of
 
 NOTHING = Decimal(0)
 
@@ -148,14 +149,15 @@ def _unpriced(facts: Facts, policy: Policy) -> tuple[str, ...]:
 
 
 def shares(facts: Facts, policy: Policy) -> Mapping[str, Decimal]:
-    """USD per hour of the nodes that the running pods of each team hold, by their share of the node's GPUs."""
+    """USD per hour of the nodes that the running pods of each team hold, by their share of the node's GPUs, in which
+    a slice counts for what it is of a GPU, as it does in attribution."""
     found: dict[str, Decimal] = {}
     for pool in policy.pools:
         for node in facts.pool(pool.id).living:
-            gpus = max(sum(node.allocatable.values()), pool.gpus_per_node)
+            gpus = max(gpus_of(node.allocatable, node.labels), gpus_of(pool.resources, node.labels))
             for pod in node.pods:
                 team = team_of(pod, policy)
                 if team:
-                    share = Decimal(pod.gpus) / Decimal(gpus) * _price(pool)
+                    share = Decimal(gpus_of(pod.requests, node.labels)) / Decimal(gpus) * _price(pool)
                     found[team] = found.get(team, Decimal(0)) + share
     return found

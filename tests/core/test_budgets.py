@@ -187,6 +187,36 @@ def test_a_team_reserves_its_share_of_the_nodes_that_its_pods_hold() -> None:
     assert the_budget(Scope.TEAM, "vision", policy, found).reserved == 4
 
 
+LARGE, SMALL = "nvidia.com/mig-3g.40gb", "nvidia.com/mig-1g.10gb"
+SLICES = a_pool(resources={LARGE: 1, SMALL: 4}, price_usd_per_hour=Decimal(7))
+
+
+def test_a_team_reserves_slices_by_what_they_are_of_a_gpu_and_not_by_their_number() -> None:
+    """As attribution charges them: three and four sevenths of the node, not one and four fifths."""
+    pods = [
+        a_pod("large", requests={LARGE: 1}, labels={"team": "research"}, phase=PodPhase.RUNNING, node="n1"),
+        a_pod("small", requests={SMALL: 4}, labels={"team": "vision"}, phase=PodPhase.RUNNING, node="n1"),
+    ]
+    state = a_state(a_busy_node(pods=tuple(pods), allocatable=dict(SLICES.resources)))
+    policy = a_policy(SLICES, budget=a_budget(teams={"research": Decimal(100), "vision": Decimal(100)}))
+    found = facts(state, spend=spent())
+    assert the_budget(Scope.TEAM, "research", policy, found).reserved.quantize(Decimal("0.01")) == 3
+    assert the_budget(Scope.TEAM, "vision", policy, found).reserved.quantize(Decimal("0.01")) == 4
+
+
+@pytest.mark.parametrize(("usd", "grows"), [("10.01", True), ("9.99", False)])
+def test_a_slice_that_will_be_held_on_its_way_is_kept_aside_by_what_it_is_of_a_gpu(usd: str, grows: bool) -> None:
+    """A node is on its way for the first pod, 3.00 of it; the second needs another node, 7.00."""
+    policy = a_policy(SLICES, budget=a_budget(teams={"research": Decimal(usd)}))
+    waiting = [
+        a_pod(name, requests={LARGE: 1}, labels={"team": "research"}, priority=priority)
+        for name, priority in (("first", 9), ("second", 0))
+    ]
+    coming = a_node("n1", stage=Stage.BUILDING, idle_since=None, allocatable={})
+    found = facts(a_state(coming), waiting=waiting, spend=spent())
+    assert run(found, policy)[1]["l40s"].target == (2 if grows else 1)
+
+
 def running(name: str, gpus: int, team: str) -> Pod:
     """A running pod of a team."""
     return a_pod(name, gpus, labels={"team": team}, phase=PodPhase.RUNNING, node="n1")
