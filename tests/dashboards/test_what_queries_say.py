@@ -117,3 +117,47 @@ def test_each_gpu_is_in_one_band(tmp_path: Path) -> None:
         series[f'node_gpu:dcgm_utilization:ratio{{node="n", gpu="{number}"}}'] = f"{ratio}x10"
     for ref, count in zip("ABCDE", (1, 2, 2, 2, 1), strict=True):
         holds(tmp_path, query("utilization", "GPUs by band", ref), series, [{"labels": "{}", "value": count}])
+
+
+@pytest.mark.parametrize(
+    ("dashboard", "title", "ref", "metric", "labels", "values", "answer"),
+    [
+        ("cost", "Idle this month", "A", "cost_usd", 'part="unallocated", gpu_kind="l40s"', "30x10", "{}"),
+        ("pools", "Decisions", "A", "decisions_total", 'pool="5f3c-1", change="grow"', "0+30x10", '{change="grow"}'),
+        (
+            "pools",
+            "Actions that ended",
+            "A",
+            "actions_total",
+            'pool="5f3c-1", kind="grow", outcome="confirmed"',
+            "0+30x10",
+            '{kind="grow", outcome="confirmed"}',
+        ),
+        (
+            "receiver",
+            "Alerts kept, by what they ask for",
+            "A",
+            "alerts_total",
+            'action="scale_up"',
+            "0+30x10",
+            '{action="scale_up"}',
+        ),
+        (
+            "receiver",
+            "Refused, superseded and changed by others",
+            "A",
+            "actions_total",
+            'pool="5f3c-1", kind="grow", outcome="failed"',
+            "30x10",
+            '{pool="5f3c-1", pool_name="l40s"}',
+        ),
+    ],
+    ids=["idle cost", "decisions", "actions", "alerts", "refused"],
+)
+def test_two_processes_on_one_database_count_once(
+    tmp_path: Path, dashboard: str, title: str, ref: str, metric: str, labels: str, values: str, answer: str
+) -> None:
+    name = f"gpu_autoscaler_{metric}"
+    series = {NAMES: "1x10", f'{name}{{{labels}, instance="a"}}': values, f'{name}{{{labels}, instance="b"}}': values}
+    expected = 30 * 5 if "+" in values else 30  # counted in the 5 minutes that stand for Grafana's interval
+    holds(tmp_path, query(dashboard, title, ref), series, [{"labels": answer, "value": expected}])

@@ -44,8 +44,8 @@ def _month() -> tuple[Panel, ...]:
 
     burn, trend = (cluster(f"gpu_autoscaler_budget_forecast_{by}_usd") for by in ("burn", "trend"))
     per_hour = f"max({of('cluster:gpu_spend_usd_per_hour:sum')})"
-    idle_parts = of("gpu_autoscaler_cost_usd", part="unallocated")
-    idle_held = of("gpu_autoscaler_cost_team_idle_usd")
+    idle_parts = f"sum(max by (cluster, gpu_kind) ({of('gpu_autoscaler_cost_usd', part='unallocated')}))"
+    idle_held = f"sum(max by (cluster, team) ({of('gpu_autoscaler_cost_team_idle_usd')}))"
     return (
         stat(
             "Spent",
@@ -78,7 +78,7 @@ def _month() -> tuple[Panel, ...]:
         stat(
             "Idle this month",
             "USD of this month for nodes that nobody held, and for GPUs that were held and did nothing.",
-            Target(expr=f"sum({idle_parts}) + (sum({idle_held}) or vector(0))", legend="idle"),
+            Target(expr=f"{idle_parts} + ({idle_held} or vector(0))", legend="idle"),
             unit=USD,
             thresholds=looks.PLAIN,
         ),

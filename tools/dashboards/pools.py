@@ -9,8 +9,7 @@ from tools.dashboards.promql import (
     NAMESPACE,
     POOL,
     by_pool,
-    happened,
-    increase,
+    kept,
     named,
     of,
     told,
@@ -230,7 +229,7 @@ def _provisioning() -> tuple[Panel, ...]:
             "Nodes by how long they took",
             "How many nodes became usable, by the time from Civo creating them until then.",
             Target(
-                expr=increase("gpu_autoscaler_provision_seconds_bucket", POOL, by="le", stage="total"),
+                expr=kept("gpu_autoscaler_provision_seconds_bucket", POOL, own="pool, le", by="le", stage="total"),
                 legend="{{le}}",
                 heatmap=True,
             ),
@@ -278,7 +277,7 @@ def _holds() -> tuple[Panel, ...]:
             "Decisions",
             "Decisions by change; one that only repeats the last is not stored again.",
             Target(
-                expr=f"{happened('gpu_autoscaler_decisions_total', POOL, by='change')} > 0",
+                expr=f"{kept('gpu_autoscaler_decisions_total', POOL, own='pool, change', by='change')} > 0",
                 legend="{{change}}",
             ),
             unit="short",
@@ -296,7 +295,7 @@ def _holds() -> tuple[Panel, ...]:
             "Actions by kind and outcome. failed: Civo refused, the pool backs off. superseded: somebody else moved "
             "the count meanwhile.",
             Target(
-                expr=f"{happened('gpu_autoscaler_actions_total', POOL, by='kind, outcome')} > 0",
+                expr=f"{kept('gpu_autoscaler_actions_total', POOL, own='pool, kind, outcome', by='kind, outcome')} > 0",
                 legend="{{kind}} {{outcome}}",
             ),
             unit="short",

@@ -57,3 +57,12 @@ def increase(metric: str, *matchers: str, by: str = "", **equal: str) -> str:
 def happened(metric: str, *matchers: str, by: str = "", **equal: str) -> str:
     """Return how often something was counted since the point before. Rounded: increase() extrapolates."""
     return f"round({increase(metric, *matchers, by=by, **equal)})"
+
+
+def kept(counter: str, *matchers: str, own: str, by: str, **equal: str) -> str:
+    """Return as :func:`happened` what is counted in the receiver's database, by the labels *by* out of its *own* ones.
+
+    Every process on one database shows the same count, so of several the one counts that has seen most of it.
+    """
+    grown = f"increase({of(counter, *matchers, **equal)}[$__rate_interval])"
+    return f"round(sum by ({by}) (max by (cluster, {own}) ({grown})))"

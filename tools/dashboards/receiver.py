@@ -4,9 +4,10 @@ from tools.dashboards import annotations, links, looks
 from tools.dashboards.grids import heatmap, states
 from tools.dashboards.model import Dashboard, Panel, Row, Target
 from tools.dashboards.panels import stat, table, timeseries
-from tools.dashboards.promql import POOL, happened, increase, of, quantile, told
+from tools.dashboards.promql import POOL, happened, increase, kept, of, quantile, told
 from tools.dashboards.variables import pools
 
+ACTIONS = "gpu_autoscaler_actions_total"
 ENDED = 'state=~"sent|failed"'
 SECONDS = looks.steps(looks.GREEN, (120, looks.YELLOW), (300, looks.RED))
 
@@ -112,7 +113,7 @@ def _work() -> tuple[Panel, ...]:
         timeseries(
             "Alerts kept, by what they ask for",
             "Alerts in the deliveries, by their label action.",
-            Target(expr=f"{happened('gpu_autoscaler_alerts_total', by='action')} > 0", legend="{{action}}"),
+            Target(expr=f"{kept('gpu_autoscaler_alerts_total', own='action', by='action')} > 0", legend="{{action}}"),
             unit="short",
             bars=True,
             stacked=True,
@@ -253,7 +254,7 @@ def _invariants() -> tuple[Panel, ...]:
             "were no longer wanted, and counts that somebody else changed.",
             *(
                 Target(
-                    expr=told(f"sum by (pool) ({of('gpu_autoscaler_actions_total', POOL, outcome=outcome)})"),
+                    expr=told(f"sum by (pool) (max by (pool, kind) ({of(ACTIONS, POOL, outcome=outcome)}))"),
                     table=True,
                 )
                 for outcome in ("failed", "superseded", "withdrawn", "confirmed")
