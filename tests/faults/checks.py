@@ -217,6 +217,8 @@ class Checks:
         why_not = self.evictions.why_not(pod, self.counted, self._clock()) if pod.requests else ""
         if why_not:
             self.violated("1 evictions", f"{namespace}/{name} holds a GPU and {why_not}")
+        if held := self.evictions.why_held(pod):
+            self.violated("1 evictions", f"{namespace}/{name} was evicted although {held}")
         if pod.owner_kind in ("DaemonSet", "Node"):
             self.violated("1 evictions", f"{namespace}/{name} belongs to a {pod.owner_kind}")
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.ports import PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION
-from receiver.replay.world import WorldPod
+from receiver.replay.world import Refused, WorldPod
 from tests.faults.truth import Counted, Truth
 
 TOPIC = "evict:"
@@ -65,6 +65,21 @@ class Evictions:
         assert pod.node is not None
         self.going[pod.node] = found.id
         self.made += 1
+        return ""
+
+    def why_held(self, pod: WorldPod) -> str:
+        """Why nobody may leave the node of *pod* yet: a budget holds one that would have to go too; empty if none does.
+
+        Once a pod there is leaving, it may have used up what a budget allowed.
+        """
+        beside = [p for p in self.truth.world.pods_on(pod.node or "") if p.owner_kind not in ("DaemonSet", "Node")]
+        if any(p.deletion_at is not None for p in beside):
+            return ""
+        for other in beside:
+            try:
+                self.truth.world.rehearse_eviction(other.namespace, other.name)
+            except Refused:
+                return f"a budget holds {other.namespace}/{other.name} on {pod.node}"
         return ""
 
     def _lives(self, node: str) -> bool:

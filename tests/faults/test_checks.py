@@ -12,6 +12,7 @@ from receiver.ports import Did, Receipt
 from receiver.replay.ports import WorldCloud, WorldCluster
 from receiver.replay.world import World
 from tests.faults.campaign import judge
+from tests.faults.doors import OurWorld
 from tests.faults.generate import scenario
 from tests.faults.scenario import Event, PoolPlan, Scenario
 
@@ -132,6 +133,15 @@ def test_an_eviction_of_a_jobs_pods_by_a_window_is_seen(emptied: SqlStore, monke
     for module in ("receiver.core.eviction", "receiver.replay.kubernetes"):
         monkeypatch.setattr(f"{module}.yields", lambda pod: True)
     assert "is not certain to be started again" in judge(night(owner="Job"), emptied).message
+
+
+def test_an_eviction_beside_a_pod_that_a_budget_holds_is_seen(
+    emptied: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Event(at=20, kind="cpu", what={"id": "held", "min_available": 1})
+    world = replace(night(), events=[*night().events, held])
+    monkeypatch.setattr(OurWorld, "rehearse_eviction", lambda self, namespace, name: None, raising=False)
+    assert "was evicted although a budget holds web/held-0" in judge(world, emptied).message
 
 
 def test_an_eviction_of_a_gang_by_a_window_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
