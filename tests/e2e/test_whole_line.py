@@ -14,7 +14,7 @@ UNIT = 30  # seconds of one paid unit
 # Nothing happens by the tick: growth follows the alert, and what comes later the sign of life's deliveries.
 PLAN = StackPlan(
     pools=(PoolPlan(name="l40s", id=POOL, idle_for="3s"),),
-    tick="10m",
+    tick="5m",
     granularity=f"{UNIT}s",
     removal_margin="14s",
     heartbeat_group_interval="5s",
