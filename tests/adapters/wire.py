@@ -57,3 +57,4 @@ def said_by(error: BaseException, caplog: pytest.LogCaptureFixture) -> str:
 def log_everything(caplog: pytest.LogCaptureFixture) -> None:
     """Let even the chattiest library log into *caplog*."""
     caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, logger="urllib3.connectionpool")  # the outbox keeps it quiet once there was one
