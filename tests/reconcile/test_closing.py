@@ -213,6 +213,18 @@ def test_nodes_of_a_pool_that_left_the_configuration_are_opened(store: Store) ->
     assert closed(life) == [False, False]
 
 
+def test_after_a_pause_nodes_of_such_a_pool_wait_for_the_second_step_like_all_others(store: Store) -> None:
+    life = at_the_stop(store)
+    life.step()
+    life.policy = replace(life.policy, pools=(replace(life.policy.pools[0], id="other-id", name="other"),))
+    life.pass_time(20 * MINUTE)
+    life.step()
+    assert closed(life) == [True, True]
+    life.pass_time(MINUTE)
+    life.step()
+    assert closed(life) == [False, False]
+
+
 def test_a_pools_own_stop_closes_that_pool(store: Store) -> None:
     life = at_the_stop(store, "1000")
     pool = replace(life.policy.pools[0], budget_usd=Decimal(1))
