@@ -25,6 +25,7 @@ from receiver.clock import SystemClock
 from receiver.config import ConfigError, Settings, load
 from receiver.config.model import GroupDemand, Mode, QueueDemand
 from receiver.core.steady import believed_since, is_sure
+from receiver.links import PageLinks
 from receiver.look import Sources
 from receiver.loop import Courier, Loop
 from receiver.metrics import Instruments, StoreCollector, installed_version
@@ -105,7 +106,8 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     loop = Loop(one_step, writer, clock, settings.configuration.tick, instruments)
     told = settings.environment
     of_teams = {team: [u.get_secret_value() for u in urls] for team, urls in told.team_notify_urls.items()}
-    outbox = Outbox(store, [u.get_secret_value() for u in told.notify_urls], clock, of_teams)
+    links = PageLinks(public_url=settings.configuration.public_url, docs_url=settings.configuration.docs_url)
+    outbox = Outbox(store, [u.get_secret_value() for u in told.notify_urls], clock, of_teams, links=links)
     courier = Courier(outbox.deliver_due, loop, clock)
     registry = CollectorRegistry()
     registry.register(instruments)

@@ -16,7 +16,8 @@ from typing import Any, Protocol
 import apprise
 import structlog
 
-from receiver.core.tell import Notice
+from receiver.core.message import Links, Message, compose
+from receiver.core.tell import Severity
 from receiver.ports import Clock, StoredNotice, TryLater
 
 log = structlog.get_logger("receiver")
@@ -62,17 +63,17 @@ class _Destination:
     url: str = field(repr=False)
     service: Any = field(repr=False)
 
-    def send(self, notice: Notice) -> str:
-        """Deliver *notice*; return an error without secrets, or nothing when it was taken."""
+    def send(self, message: Message, severity: Severity) -> str:
+        """Deliver *message*; return an error without secrets, or nothing when it was taken."""
         if self.service is None:
             return f"{self.name}: Apprise does not understand its URL"
         try:
             capture = apprise.LogCapture(level=logging.WARNING, fmt="%(message)s")  # type: ignore[no-untyped-call]  # its __init__ has no annotations
             with capture as said:
                 taken = self.service.notify(
-                    title=disarm(notice.title),
-                    body=disarm(notice.body),
-                    notify_type=notice.severity.value,
+                    title=disarm(message.title),
+                    body=disarm(message.body),
+                    notify_type=severity.value,
                     body_format=apprise.NotifyFormat.TEXT,
                 )
                 detail = said.getvalue()
@@ -96,13 +97,16 @@ class Outbox:
         destinations: Sequence[str],
         clock: Clock,
         of_teams: Mapping[str, Sequence[str]] | None = None,
+        *,
+        links: Links,
     ) -> None:
         """Deliver from *store* to *destinations* (Apprise URLs); with none, notices go to the log.
 
-        What is about a team that has destinations in *of_teams* goes to them and nowhere else.
+        What is about a team that has destinations in *of_teams* goes to them and nowhere else. *links* is where
+        messages lead to.
         """
         _keep_secrets_out_of_logs()
-        self._store, self._clock = store, clock
+        self._store, self._clock, self._links = store, clock, links
         self._destinations = _opened(destinations)
         self._of_teams = {team: _opened(urls, f"of team {team} ") for team, urls in (of_teams or {}).items()}
 
@@ -126,15 +130,15 @@ class Outbox:
     def _deliver(self, stored: StoredNotice, failing: dict[str, str]) -> bool:
         """Deliver one notice to whom it has not reached yet; True when everybody has it."""
         destinations = self._of_teams.get(stored.notice.team or "", self._destinations)
+        notice, message = stored.notice, compose(stored.notice, self._links)
         if not destinations:
-            notice = stored.notice
-            log.info("notice", title=notice.title, body=notice.body, severity=notice.severity.value, pool=notice.pool)
+            log.info("notice", title=message.title, body=message.body, severity=notice.severity.value, pool=notice.pool)
         errors: list[str] = []
         reached = self._store.reached(stored.id) if destinations else frozenset()
         for destination in destinations:
             if destination.digest in reached:
                 continue
-            error = failing.get(destination.digest) or destination.send(stored.notice)
+            error = failing.get(destination.digest) or destination.send(message, notice.severity)
             if error:
                 failing[destination.digest] = error
                 errors.append(error)
@@ -149,7 +153,7 @@ class Outbox:
         log.warning(
             "notice given up" if retry_at is None else "notice not delivered",
             notice=stored.id,
-            title=stored.notice.title,
+            title=notice.title,
             attempts=stored.attempts + 1,
             retry_at=retry_at.isoformat() if retry_at else None,
             errors=errors,

@@ -31,6 +31,7 @@ from receiver.config.fields import (
     Zone,
     one_of,
 )
+from receiver.config.published import PublicAddress
 from receiver.config.reports import ReportsSpec
 from receiver.config.schedule import WindowSpec
 from receiver.core.policy import QUEUE_WAIT, Anchor, Fallback, Rounding
@@ -243,6 +244,8 @@ class Configuration(Section):
     limits: LimitsSpec = LimitsSpec()
     attribution: Attribution = Attribution()
     prices_file: Text | None = None
+    public_url: PublicAddress | None = None
+    docs_url: PublicAddress | None = None
     unknown_after: LongerThanZero = timedelta(minutes=15)
     kueue: Kueue = Kueue()
     volcano: Volcano = Volcano()

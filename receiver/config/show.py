@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import durationpy
 
-from receiver.config.model import PoolSpec
+from receiver.config.model import Configuration, PoolSpec
 from receiver.config.reports import ReportsSpec
 from receiver.config.schedule import MONTHS, WEEKDAYS, WindowSpec
 from receiver.config.settings import FileSettings
@@ -38,6 +38,7 @@ def describe(settings: FileSettings) -> Iterator[str]:
     if configuration.queue_wait != QUEUE_WAIT:
         waits = ", ".join(f"{name} {spell_duration(wait)}" for name, wait in configuration.queue_wait.items())
         yield f"told when a GPU pod waits longer than {waits or 'the default of the rules'}"
+    yield from _links(configuration)
     yield from _reports(configuration.reports)
     yield "prices " + ", then ".join(settings.prices.origins)
     for spec, pool in zip(configuration.pools, settings.policy.pools, strict=True):
@@ -47,6 +48,13 @@ def describe(settings: FileSettings) -> Iterator[str]:
         yield ""
     for warning in settings.warnings:
         yield f"warning: {warning}"
+
+
+def _links(configuration: Configuration) -> Iterator[str]:
+    """Where messages lead people to, where the file says so."""
+    for what, address in (("pages", configuration.public_url), ("documents", configuration.docs_url)):
+        if address is not None:
+            yield f"messages lead to {what} at {address}"
 
 
 def _reports(reports: ReportsSpec) -> Iterator[str]:

@@ -5,10 +5,16 @@ from datetime import datetime
 
 from receiver.core.budget import Budgets, BudgetStage, BudgetView
 from receiver.core.policy import BudgetChange, Scope
-from receiver.core.tell import Notice, Severity
+from receiver.core.tell import Cause, Notice, Severity
 
 TOPIC = "budget:"
 ORDER = tuple(BudgetStage)
+CAUSES = {
+    BudgetStage.OK: Cause.BUDGET_CLEAR,
+    BudgetStage.WARN: Cause.BUDGET_WARN,
+    BudgetStage.HOLD: Cause.BUDGET_HOLD,
+    BudgetStage.STOP: Cause.BUDGET_STOP,
+}
 Told = Mapping[str, tuple[str, datetime]]  # by topic: the key of what was told last, and when
 
 
@@ -30,6 +36,7 @@ def changed(change: BudgetChange, title: str) -> Notice:
     else:
         said = f"The {title} of {change.month} was set to USD {change.monthly_usd:.2f}"
     return Notice(
+        cause=Cause.BUDGET_CHANGED,
         topic=f"budget-change:{change.scope}:{change.name}",
         key=change.at.isoformat(),
         title=said,
@@ -69,6 +76,7 @@ def _reached(view: BudgetView, *, closes: bool) -> Notice:
         BudgetStage.STOP: (view.stop_at, _on_stop(view, closes=closes), Severity.FAILURE),
     }[view.stage]
     return Notice(
+        cause=CAUSES[view.stage],
         topic=_topic(view),
         key=_key(view),
         title=f"GPU {view.title} {view.month} has reached its {view.stage} line ({ratio:.0%})",
@@ -80,6 +88,7 @@ def _reached(view: BudgetView, *, closes: bool) -> Notice:
 
 def _all_clear(view: BudgetView) -> Notice:
     return Notice(
+        cause=CAUSES[view.stage],
         topic=_topic(view),
         key=_key(view),
         title=f"GPU {view.title} {view.month}: below its lines again",

@@ -8,7 +8,7 @@ from typing import Any
 from receiver.core.charges import EXPLAINED, WORTH_TELLING, Comparison, Difference
 from receiver.core.model import Facts
 from receiver.core.policy import Policy
-from receiver.core.tell import Notice, Severity
+from receiver.core.tell import Cause, Notice, Severity
 
 MOST_SHOWN = 200  # differences in the picture; their number is told whole
 SILENT_FOR = timedelta(hours=1)  # nothing waits for the charges but a lost store, which says so itself
@@ -54,6 +54,7 @@ def notices(facts: Facts, policy: Policy) -> Iterable[Notice]:
     charged = compared.charged
     if charged.failing_since is not None and facts.at - charged.failing_since >= SILENT_FOR:
         yield Notice(
+            cause=Cause.CHARGES_SILENT,
             topic="charges",
             key=f"silent since {charged.failing_since.isoformat()}",
             title="Civo's charges do not answer",
@@ -65,9 +66,13 @@ def notices(facts: Facts, policy: Policy) -> Iterable[Notice]:
         )
     elif charged.answered_at == facts.at:  # once per answer, not with every step
         yield Notice(
-            topic="charges", key="clear", title="Civo's charges answer again", body="The ledger is checked.",
+            cause=Cause.CHARGES_BACK,
+            topic="charges",
+            key="clear",
+            title="Civo's charges answer again",
+            body="The ledger is checked.",
             all_clear=True,
-        )  # fmt: skip
+        )
     for size in compared.sizes:
         lines = [d for d in compared.differences if d.size == size.size and d.cause in WORTH_TELLING]
         off = sum((abs(d.usd) for d in lines if d.usd is not None), Decimal(0))
@@ -84,6 +89,7 @@ def _differ(size: str, lines: list[Difference], off: Decimal, month: str) -> Not
     ]
     more = [f"and {len(lines) - NAMED} more"] if len(lines) > NAMED else []
     return Notice(
+        cause=Cause.CHARGES_DIFFER,
         topic=f"charges:{size}",
         key=month,
         title=f"Civo's charges and our ledger differ by USD {off:.2f} for {size} in {month}",

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from receiver.core.policy import Pool
-from receiver.core.tell import Notice, Severity
+from receiver.core.tell import Cause, Notice, Severity
 from receiver.core.words import some
 
 TOPIC = "closed:"
@@ -16,6 +16,7 @@ REOPENED = "reopened:"
 def reopened(pool: Pool, nodes: int, now: datetime) -> Notice:
     """The notice that new work may begin again on *nodes* nodes of *pool*."""
     return Notice(
+        cause=Cause.REOPENED,
         topic=f"{TOPIC}{pool.id}",
         key=f"{REOPENED}{now:%Y-%m-%dT%H:%M}",
         title=f"GPU pool {pool.name} takes new work again",
@@ -28,6 +29,7 @@ def reopened(pool: Pool, nodes: int, now: datetime) -> Notice:
 def again(pool: Pool, why: str) -> Notice:
     """The notice that no new work begins on nodes of *pool* any more, after people were told that it may."""
     return Notice(
+        cause=Cause.CLOSED,
         topic=f"{TOPIC}{pool.id}",
         key=f"again:{why}",
         title=f"GPU pool {pool.name} is closed to new work again",
@@ -41,6 +43,7 @@ def stay_closed(pool: Pool, unpriced: Sequence[str]) -> Notice:
     """The notice that closed nodes of *pool* stay so: without the price of sizes nobody can tell if the stop is
     over."""
     return Notice(
+        cause=Cause.CLOSED,
         topic=f"{TOPIC}{pool.id}",
         key=f"unpriced:{','.join(unpriced)}",
         title=f"GPU pool {pool.name}: nodes stay closed to new work",
@@ -60,6 +63,7 @@ def failed(pool: Pool, refused: Mapping[str, Exception], why: str) -> Notice:
     rest = f"\nAnd {some(len(refused) - NAMED, 'node')} more." if len(refused) > NAMED else ""
     said = "\n".join(f"{node}: {refused[node]}" for node in first)
     return Notice(
+        cause=Cause.NOT_CLOSED,
         topic=f"{REFUSED}{pool.id}",
         key=f"{why}:{','.join(first)}",
         title=f"GPU pool {pool.name}: nodes could not be {'closed to' if why else 'opened to'} new work",
@@ -73,6 +77,7 @@ def observed(pool: Pool, nodes: int, why: str) -> Notice:
     """The notice of what would be closed or opened, in observe mode."""
     what = "closed to" if why else "opened to"
     return Notice(
+        cause=Cause.CLOSED if why else Cause.REOPENED,
         topic=f"{TOPIC}{pool.id}",
         key=f"observed:{why}",
         title=f"GPU pool {pool.name}: {some(nodes, 'node')} would be {what} new work (observing)",

@@ -10,7 +10,7 @@ from receiver.core.guardrails import Case
 from receiver.core.model import Node, SignalAction
 from receiver.core.pods import Pod
 from receiver.core.policy import Policy, Pool
-from receiver.core.tell import Notice, Severity
+from receiver.core.tell import Cause, Notice, Severity
 from receiver.core.words import lasting, some
 
 PROTECT = "gpu-autoscaler.io/protect"
@@ -83,6 +83,7 @@ def gone(told: Mapping[str, datetime], policy: Policy) -> Iterator[Notice]:
     for topic in sorted(told.keys() - known):
         pool = policy.pool(topic.removeprefix(TOPIC).split(":")[0])
         yield Notice(
+            cause=Cause.EVICTS_NO_MORE,
             topic=topic,
             key="calm",
             title=f"GPU pool {pool.name if pool else 'that left'}: no work is evicted any more",
@@ -147,6 +148,7 @@ def _notice(
     all_clear: bool = False,
 ) -> Notice:
     return Notice(
+        cause=Cause.EVICTS_NO_MORE if all_clear else Cause.EVICTS,
         topic=topic,
         key=key,
         title=f"GPU pool {case.pool.name}: {title}",

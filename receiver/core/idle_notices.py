@@ -12,11 +12,20 @@ from receiver.core.idle_shutdown import (
     shutdown_at,
 )
 from receiver.core.keep_until import KEEP_UNTIL
-from receiver.core.tell import Notice, Severity
+from receiver.core.tell import Cause, Notice, Severity
 from receiver.core.words import lasting, some
 
 IDLE_SHUTDOWN = "gpu-autoscaler.io/idle-shutdown"
 A_DAY = timedelta(days=1)
+CAUSES = {
+    Standing.CALM: Cause.IDLE_STAYS,
+    Standing.WARNED: Cause.IDLE_WARNED,
+    Standing.KEPT: Cause.IDLE_KEPT,
+    Standing.OBSERVED: Cause.IDLE_WARNED,
+    Standing.FAILED: Cause.IDLE_FAILED,
+    Standing.DONE: Cause.IDLE_SHUT_DOWN,
+    Standing.CANNOT: Cause.IDLE_CANNOT,
+}
 
 
 def name_of(key: str) -> str:
@@ -32,13 +41,15 @@ def warning(workload: Consenting, case: Case) -> Notice:
     if case.mode == "observe":
         return _notice(
             workload,
-            key_of(Standing.WARNED, case),
+            Standing.WARNED,
+            case,
             f"{idle}: it would be scaled to zero at {when} (observing, nothing is changed)",
             f"{some(len(workload.pods), 'GPU pod')} of it asked for that with {IDLE_SHUTDOWN}.",
         )
     return _notice(
         workload,
-        key_of(Standing.WARNED, case),
+        Standing.WARNED,
+        case,
         f"{idle}: it will be scaled to zero at {when}",
         f"{some(len(workload.pods), 'GPU pod')} of it asked for that with {IDLE_SHUTDOWN}; engine, memory and power"
         f" have been at rest.\n{_how_to_keep(workload, case)}",
@@ -50,7 +61,8 @@ def kept(workload: Consenting, until: datetime, case: Case) -> Notice:
     """The notice that a warned workload is put off."""
     return _notice(
         workload,
-        key_of(Standing.KEPT, case),
+        Standing.KEPT,
+        case,
         f"GPU workload {name_of(workload.key)} is kept until {until:%Y-%m-%d %H:%M} UTC",
         f"{KEEP_UNTIL} on a pod of it says so. If it is idle then, it is announced anew.",
     )
@@ -80,7 +92,8 @@ def cannot(workload: Consenting, case: Case) -> Notice:
     )
     return _notice(
         workload,
-        key_of(Standing.CANNOT, case),
+        Standing.CANNOT,
+        case,
         f"GPU workload {name_of(workload.key)} cannot be scaled to zero",
         f"{why} {IDLE_SHUTDOWN} works on pods of Deployments, StatefulSets, ReplicaSets and Jobs."
         " It stays as it is; this is told once.",
@@ -92,7 +105,8 @@ def done(workload: Consenting, sentence: str, case: Case) -> Notice:
     """The notice after: what was done (*sentence*) and how to undo it."""
     return _notice(
         workload,
-        key_of(Standing.DONE, case),
+        Standing.DONE,
+        case,
         f"GPU workload {name_of(workload.key)} was scaled to zero: idle for {lasting(workload.window)}",
         f"{sentence[:1].upper()}{sentence[1:]}.\nTo start it again: `{_undo(workload)}`",
         Severity.SUCCESS,
@@ -103,7 +117,8 @@ def observed(workload: Consenting, sentence: str, case: Case) -> Notice:
     """The notice of what observe mode did not do."""
     return _notice(
         workload,
-        key_of(Standing.OBSERVED, case),
+        Standing.OBSERVED,
+        case,
         f"GPU workload {name_of(workload.key)} would be scaled to zero (observing, nothing was changed)",
         f"It has been idle for {lasting(workload.window)}: {sentence}.",
     )
@@ -113,21 +128,38 @@ def failed(workload: Consenting, error: str, case: Case) -> Notice:
     """The notice that it could not be scaled to zero; told once, tried again for a day."""
     return _notice(
         workload,
-        key_of(Standing.FAILED, case),
+        Standing.FAILED,
+        case,
         f"GPU workload {name_of(workload.key)} could not be scaled to zero",
         f"{error}\nIt is tried again while it stays idle. Without {IDLE_SHUTDOWN} on its pods it is left alone.",
         Severity.FAILURE,
     )
 
 
-def _notice(workload: Consenting, key: str, title: str, body: str, severity: Severity = Severity.INFO) -> Notice:
-    return Notice(topic=workload.topic, key=key, title=title, body=body, severity=severity)
+def _notice(
+    workload: Consenting, standing: Standing, case: Case, title: str, body: str, severity: Severity = Severity.INFO
+) -> Notice:
+    return Notice(
+        cause=CAUSES[standing],
+        topic=workload.topic,
+        key=key_of(standing, case),
+        title=title,
+        body=body,
+        severity=severity,
+    )
 
 
 def _clear(topic: str, body: str, case: Case) -> Notice:
     name = name_of(topic.removeprefix(TOPIC))
     title = f"GPU workload {name} is no longer about to be scaled to zero"
-    return Notice(topic=topic, key=key_of(Standing.CALM, case), title=title, body=body, all_clear=True)
+    return Notice(
+        cause=CAUSES[Standing.CALM],
+        topic=topic,
+        key=key_of(Standing.CALM, case),
+        title=title,
+        body=body,
+        all_clear=True,
+    )
 
 
 def _how_to_keep(workload: Consenting, case: Case) -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from receiver.core.budget import Budgets
 from receiver.core.policy import Policy, Scope
-from receiver.core.tell import Notice, Severity
+from receiver.core.tell import Cause, Notice, Severity
 
 TOPIC = "kept-out:"
 
@@ -54,6 +54,7 @@ def notice(place: str, did: str, sentence: str, wanted: Intent, *, over: bool = 
     }.get(did, f"New GPU work is not {'let into' if over else 'kept out of'} {place}")
     why = "The budget hold is over." if over else f"{wanted.why}."
     return Notice(
+        cause=Cause.KEPT_OUT,
         topic=f"{TOPIC}{place}",
         key=f"{wanted.month}:{'over' if over else 'held'}:{did}",
         title=title,

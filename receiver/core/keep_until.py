@@ -6,7 +6,7 @@ from datetime import datetime
 from receiver.core.model import PoolState
 from receiver.core.pods import Pod
 from receiver.core.policy import KeepUntil
-from receiver.core.tell import Notice, Severity
+from receiver.core.tell import Cause, Notice, Severity
 from receiver.core.words import lasting
 
 KEEP_UNTIL = "gpu-autoscaler.io/keep-until"
@@ -52,6 +52,7 @@ def ignored(states: Iterable[PoolState], allowed: KeepUntil, now: datetime) -> d
 def _not_honoured(pod: Pod, wish: datetime, allowed: KeepUntil) -> Notice:
     whose = f"{pod.namespace}/{pod.owner or pod.name}"
     return Notice(
+        cause=Cause.KEEP_UNTIL_IGNORED,
         topic=f"{WISH_TOPIC}{whose}:{wish.isoformat()}",  # pods of one owner may name several times
         key=wish.isoformat(),
         title=f"GPU workload {whose}: {KEEP_UNTIL} is not honoured",

@@ -2,7 +2,7 @@
 
 from receiver.core.overrides import Override, OverrideKind
 from receiver.core.policy import Policy
-from receiver.core.tell import Notice, Severity
+from receiver.core.tell import Cause, Notice, Severity
 from receiver.core.words import some
 
 TOPIC = "override:"
@@ -58,6 +58,7 @@ def _notice(
     pool = policy.pool(override.pool) if override.pool is not None else None
     whose = "all GPU pools" if override.pool is None else f"GPU pool {pool.name if pool else override.pool}"
     return Notice(
+        cause=Cause.OVERRIDE_SET if key in ("set", "goes on") else Cause.OVERRIDE_ENDED,
         topic=f"{TOPIC}{override.id}",
         key=key,
         title=f"{whose}: {title}",

@@ -24,10 +24,59 @@ class Severity(StrEnum):
     FAILURE = "failure"
 
 
+class Cause(StrEnum):
+    """What kind of news a notice is: with its pool, what messages are grouped by."""
+
+    GREW = "grew"
+    SHRANK = "shrank"
+    WOULD_CHANGE = "would_change"
+    GROWTH_FAILED = "growth_failed"
+    OUT_OF_STOCK = "out_of_stock"
+    REMOVAL_STOPPED = "removal_stopped"
+    WITHDRAWN = "withdrawn"
+    HELD = "held"
+    MISFIT = "misfit"
+    STUCK = "stuck"
+    UNKNOWN = "unknown"
+    MISDESCRIBED = "misdescribed"
+    UNJOINED = "unjoined"
+    SLOW_TO_START = "slow_to_start"
+    UNUSED = "unused"
+    DRIFT = "drift"
+    SOURCE_SILENT = "source_silent"
+    SOURCE_BACK = "source_back"
+    BUDGET_WARN = "budget_warn"
+    BUDGET_HOLD = "budget_hold"
+    BUDGET_STOP = "budget_stop"
+    BUDGET_CLEAR = "budget_clear"
+    BUDGET_CHANGED = "budget_changed"
+    KEPT_OUT = "kept_out"
+    CLOSED = "closed"
+    REOPENED = "reopened"
+    NOT_CLOSED = "not_closed"
+    OVERRIDE_SET = "override_set"
+    OVERRIDE_ENDED = "override_ended"
+    EVICTS = "evicts"
+    EVICTS_NO_MORE = "evicts_no_more"
+    KEEP_UNTIL_IGNORED = "keep_until_ignored"
+    IDLE_WARNED = "idle_warned"
+    IDLE_KEPT = "idle_kept"
+    IDLE_STAYS = "idle_stays"
+    IDLE_CANNOT = "idle_cannot"
+    IDLE_SHUT_DOWN = "idle_shut_down"
+    IDLE_FAILED = "idle_failed"
+    CHARGES_DIFFER = "charges_differ"
+    CHARGES_SILENT = "charges_silent"
+    CHARGES_BACK = "charges_back"
+    REPORT = "report"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
     """A message for people. The outbox drops one whose *key* equals the last of its *topic*: told once.
 
+    *cause* is what kind of news it is, a word of `Cause`. *guide* is the page below ``docs/`` that says what to do,
+    such as ``runbooks/GpuScaleUpStuck.md``; *question* the id of one that people may answer from the message.
     *all_clear* marks one that only makes sense after another of its topic: dropped when it would be the first.
     """
 
@@ -39,6 +88,9 @@ class Notice:
     pool: str | None = None
     decision: int | None = None
     all_clear: bool = False
+    cause: str
+    guide: str = ""
+    question: str | None = None
 
     @property
     def team(self) -> str | None:
@@ -85,6 +137,7 @@ def ended(
     subject = ",".join(v.instance for v in action.victims) or ",".join(_asking(decision))
     told_again = outcome.kind in (OutcomeKind.CONFIRMED, OutcomeKind.WITHDRAWN)
     return Notice(
+        cause=_cause(action, outcome),
         topic=f"action:{action.pool}",
         key=f"{facts}:{action.id}" if told_again else f"{facts}:{subject}:{outcome.detail}",
         title=title,
@@ -93,6 +146,19 @@ def ended(
         pool=action.pool,
         decision=action.decision,
     )
+
+
+def _cause(action: Action, outcome: Outcome) -> Cause:
+    grows = action.kind is ActionKind.GROW
+    match outcome.kind:
+        case OutcomeKind.CONFIRMED:
+            return Cause.GREW if grows else Cause.SHRANK
+        case OutcomeKind.OBSERVED:
+            return Cause.WOULD_CHANGE
+        case OutcomeKind.FAILED:
+            return Cause.GROWTH_FAILED if grows else Cause.REMOVAL_STOPPED
+        case _:
+            return Cause.WITHDRAWN
 
 
 def _asking(decision: Decision | None) -> list[str]:
@@ -181,6 +247,7 @@ def misfit(group: Sequence[Misfit]) -> Notice:
     pod = first.workload.pods[0]
     more = f" and {len(group) - 1} more of {pod.owner or pod.namespace}" if len(group) > 1 else ""
     return Notice(
+        cause=Cause.MISFIT,
         topic=f"misfit:{pod.namespace}/{pod.owner or pod.name}:{digest(first.detail.replace(first.workload.key, ''))}",
         key=f"{first.workload.since.isoformat()}:{first.detail.replace(first.workload.key, '')}",
         title=f"No GPU pool can hold {first.workload.key}{more}",
@@ -199,6 +266,7 @@ def held(decisions: Mapping[str, Decision], assignment: Assignment, policy: Poli
         if reason is None or not waiting:
             continue
         yield Notice(
+            cause=Cause.HELD,
             topic=f"held:{pool.id}",
             key=f"{reason.rule}:{decision.at:%Y-%m-%d}",
             title=f"GPU pool {pool.name} does not grow: {reason.rule}",

@@ -13,7 +13,7 @@ from receiver.core.provisioning import (
     lost_nodes,
     stuck_on_the_way,
 )
-from receiver.core.tell import Notice, Severity
+from receiver.core.tell import Cause, Notice, Severity
 from receiver.core.words import some
 
 # A source must be silent for this long before people are told: one lost answer is no news.
@@ -55,6 +55,7 @@ def _silent_sources(facts: Facts) -> Iterable[Notice]:
         lasted = facts.at - state.since
         if state.up and lasted < RETURN_IS_NEWS_FOR:
             yield Notice(
+                cause=Cause.SOURCE_BACK,
                 topic=f"source:{state.source}",
                 key=CLEAR,
                 title=f"{state.source} answers again",
@@ -63,6 +64,7 @@ def _silent_sources(facts: Facts) -> Iterable[Notice]:
             )
         elif not state.up and lasted >= SILENT_FOR:
             yield Notice(
+                cause=Cause.SOURCE_SILENT,
                 topic=f"source:{state.source}",
                 key=f"silent since {state.since.isoformat()}",
                 title=f"{state.source} is silent",
@@ -77,6 +79,7 @@ def _stuck(pool: Pool, state: PoolState, facts: Facts) -> Iterable[Notice]:
     names = (*stuck_on_the_way(pool, state, facts.at), *lost)
     if names:
         yield Notice(
+            cause=Cause.STUCK,
             topic=f"stuck:{pool.id}",
             key=",".join(names),
             title=f"GPU pool {pool.name}: not usable within {pool.provision_timeout}",
@@ -100,6 +103,7 @@ def _unknown(pool: Pool, state: PoolState, facts: Facts, policy: Policy) -> Iter
             if since is None or facts.at - since < policy.unknown_after:
                 continue
             yield Notice(
+                cause=Cause.UNKNOWN,
                 topic=f"unknown:{node.instance}",
                 key=since.isoformat(),
                 title=f"GPU pool {pool.name}: nobody can tell whether {node.name} is idle",
@@ -119,6 +123,7 @@ def _misdescribed(pool: Pool, state: PoolState) -> Iterable[Notice]:
         offers = {r: node.allocatable.get(r, 0) for r in pool.resources}
         if offers != dict(pool.resources):
             yield Notice(
+                cause=Cause.MISDESCRIBED,
                 topic=f"offers:{node.instance}",
                 key=_listed(offers),
                 title=f"GPU pool {pool.name}: {node.name} offers other GPUs than configured",
@@ -135,6 +140,7 @@ def _unjoined(pool: Pool, state: PoolState) -> Iterable[Notice]:
     """Nodes that belong to no instance that Civo lists, while instances seem to have no node."""
     if state.unjoined and any(not n.registered and n.stage is Stage.BOOTING for n in state.living):
         yield Notice(
+            cause=Cause.UNJOINED,
             topic=f"unjoined:{pool.id}",
             key=",".join(state.unjoined),
             title=f"GPU pool {pool.name}: nodes that belong to no instance",
@@ -162,6 +168,7 @@ def _slow_to_start(pool: Pool, state: PoolState, facts: Facts) -> Iterable[Notic
             if facts.at - since < pool.provision_timeout:
                 continue
             yield Notice(
+                cause=Cause.SLOW_TO_START,
                 topic=f"starting:{pod.uid}",
                 key=node.instance,
                 title=f"{pod.key} has a GPU and does not start",
@@ -180,6 +187,7 @@ def removals_stopped(pool_id: str, backoff: Backoff, policy: Policy) -> Notice:
     pool = policy.pool(pool_id)
     name = pool.name if pool else pool_id
     return Notice(
+        cause=Cause.REMOVAL_STOPPED,
         topic=f"removals:{pool_id}",
         key=backoff.until.isoformat(),
         title=f"GPU pool {name}: removals stop until {backoff.until:%Y-%m-%d %H:%M} UTC",
@@ -198,6 +206,7 @@ def _drifted(facts: Facts, drifts: Mapping[str, Drift], policy: Policy) -> Itera
             f" It turns our own change back again: it is left so until {undone:%Y-%m-%d %H:%M} UTC." if undone else ""
         )
         yield Notice(
+            cause=Cause.DRIFT,
             topic=f"drift:{pool_id}:{drift.from_count}:{drift.to_count}",  # a count that flaps is told once an hour
             key=f"{drift.at:%Y-%m-%dT%H}",
             title=f"GPU pool {pool.name if pool else pool_id}: somebody else set {some(drift.to_count, 'node')}",
@@ -225,6 +234,7 @@ def _ignored(
             if facts.at - max(since, pod.created_at, reopened.get(pool.id, since)) < IGNORED_FOR:
                 continue
             yield Notice(
+                cause=Cause.UNUSED,
                 topic=f"ignored:{workload}",
                 key=f"{pod.uid}:{instance}",
                 title=f"{workload} waits beside a usable node of GPU pool {pool.name}",

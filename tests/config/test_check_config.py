@@ -62,6 +62,14 @@ def test_an_amount_that_was_stated_is_shown(tmp_path: Path) -> None:
     assert "  stated   2026-11 had cost 1200 USD" in run("check-config", str(file)).stdout.splitlines()
 
 
+def test_where_messages_lead_to_is_shown(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(one_pool(top="public_url: https://gpu.example.com/\ndocs_url: https://git.example.com/docs\n"))
+    shown = run("check-config", str(file)).stdout.splitlines()
+    assert "messages lead to pages at https://gpu.example.com" in shown
+    assert "messages lead to documents at https://git.example.com/docs" in shown
+
+
 def test_waits_that_differ_from_the_usual_are_shown(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     pool = "{name: l40s, civo_pool_id: 5f3c, size: s, resources: {nvidia.com/gpu: 1}, max_nodes: 8}"

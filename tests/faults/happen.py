@@ -219,7 +219,14 @@ TOLERANT: What = {"id": "", "seconds": 0, "resource": ""}
 
 
 def _told(word: Word, key: str) -> Notice:
-    return Notice(topic=f"override:{word.id}", key=key, title=f"{word.kind} {key}", body="", severity=Severity.INFO)
+    return Notice(
+        cause="override_set",
+        topic=f"override:{word.id}",
+        key=key,
+        title=f"{word.kind} {key}",
+        body="",
+        severity=Severity.INFO,
+    )
 
 
 def _pick(found: Sequence[Any], which: int) -> Any:

@@ -17,7 +17,7 @@ from receiver.adapters.notify import Outbox, check_destinations, next_try
 from receiver.adapters.store import SqlStore, open_store
 from receiver.core.tell import Notice
 from receiver.ports import StoredNotice, TryLater
-from tests.notify.destinations import NOW, SECRETS, SLACK, SLACK_API, TELEGRAM, TELEGRAM_API, FixedClock
+from tests.notify.destinations import LINKS, NOW, SECRETS, SLACK, SLACK_API, TELEGRAM, TELEGRAM_API, FixedClock
 
 pytestmark = pytest.mark.filterwarnings(
     # Apprise's mail plugin imports a module that Python 3.13 dropped; it brings its own where there is none.
@@ -48,7 +48,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> FixedClock:
 
 def say(store: SqlStore, *keys: str) -> None:
     for key in keys or ("k",):
-        assert store.say(Notice(topic="t", key=key, title=f"title {key}", body="body"), NOW)
+        assert store.say(Notice(cause="test", topic="t", key=key, title=f"title {key}", body="body"), NOW)
 
 
 def sent_to(wire: responses.RequestsMock) -> list[str]:
@@ -57,7 +57,7 @@ def sent_to(wire: responses.RequestsMock) -> list[str]:
 
 
 def test_nothing_due_sends_nothing(store: SqlStore, clock: FixedClock, wire: responses.RequestsMock) -> None:
-    assert Outbox(store, [SLACK], clock).deliver_due(NOW) == 0
+    assert Outbox(store, [SLACK], clock, links=LINKS).deliver_due(NOW) == 0
     assert sent_to(wire) == []
 
 
@@ -78,8 +78,8 @@ def test_what_is_about_a_team_goes_to_its_own_destination_and_everything_else_to
 ) -> None:
     wire.post(SLACK_API, body="ok")
     wire.post(TELEGRAM_API, json={"ok": True})
-    assert store.say(Notice(topic=topic, key="k", title="t", body="b"), NOW)
-    assert Outbox(store, [SLACK], clock, {"vision": [TELEGRAM]}).deliver_due(NOW) == 1
+    assert store.say(Notice(cause="test", topic=topic, key="k", title="t", body="b"), NOW)
+    assert Outbox(store, [SLACK], clock, {"vision": [TELEGRAM]}, links=LINKS).deliver_due(NOW) == 1
     assert sent_to(wire) == [whom]
 
 
@@ -87,9 +87,9 @@ def test_a_teams_destination_that_fails_is_named_without_its_secrets_and_tried_a
     store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
 ) -> None:
     wire.post(TELEGRAM_API, json=TOO_MANY, status=429)
-    assert store.say(Notice(topic="report:team:vision", key="k", title="t", body="b"), NOW)
+    assert store.say(Notice(cause="test", topic="report:team:vision", key="k", title="t", body="b"), NOW)
     with capture_logs() as logs:
-        assert Outbox(store, [], clock, {"vision": [TELEGRAM]}).deliver_due(NOW) == 0
+        assert Outbox(store, [], clock, {"vision": [TELEGRAM]}, links=LINKS).deliver_due(NOW) == 0
     said = str(logs)
     assert "of team vision destination 1 (tgram)" in said
     assert not any(secret in said for secret in SECRETS)
@@ -99,7 +99,7 @@ def test_a_teams_destination_that_fails_is_named_without_its_secrets_and_tried_a
 def test_a_delivered_notice_is_not_sent_again(store: SqlStore, clock: FixedClock, wire: responses.RequestsMock) -> None:
     wire.post(SLACK_API, body="ok")
     say(store)
-    outbox = Outbox(store, [SLACK], clock)
+    outbox = Outbox(store, [SLACK], clock, links=LINKS)
     assert [outbox.deliver_due(NOW), outbox.deliver_due(NOW + timedelta(days=1))] == [1, 0]
     assert store.counts()["notices"] == {"pending": 0, "sent": 1, "failed": 0}
 
@@ -124,7 +124,7 @@ def test_a_failed_notice_is_sent_again_half_a_minute_later(
     wire.post(api, **answer)
     wire.post(api, json={"ok": True}) if api == TELEGRAM_API else wire.post(api, body="ok")
     say(store)
-    outbox = Outbox(store, [destination], clock)
+    outbox = Outbox(store, [destination], clock, links=LINKS)
     assert outbox.deliver_due(NOW) == 0
     assert outbox.deliver_due(clock.pass_time(timedelta(seconds=29))) == 0
     assert len(wire.calls) == 1
@@ -136,7 +136,7 @@ def test_the_reason_of_a_failure_is_kept(store: SqlStore, clock: FixedClock, wir
     wire.post(TELEGRAM_API, status=429, json=TOO_MANY)
     say(store)
     with capture_logs() as logged:
-        Outbox(store, [TELEGRAM], clock).deliver_due(NOW)
+        Outbox(store, [TELEGRAM], clock, links=LINKS).deliver_due(NOW)
     (line,) = logged
     assert line["event"] == "notice not delivered"
     assert line["errors"][0].startswith("destination 1 (tgram): ")
@@ -152,7 +152,7 @@ def test_retries_double_up_to_half_an_hour() -> None:
 def test_a_notice_is_given_up_after_a_day(store: SqlStore, clock: FixedClock, wire: responses.RequestsMock) -> None:
     wire.post(SLACK_API, status=500)
     say(store)
-    outbox = Outbox(store, [SLACK], clock)
+    outbox = Outbox(store, [SLACK], clock, links=LINKS)
     while store.counts()["notices"]["pending"]:
         outbox.deliver_due(clock.pass_time(timedelta(seconds=30)))
         assert clock.at - NOW < timedelta(hours=25)
@@ -170,7 +170,7 @@ def test_a_failing_destination_does_not_make_the_others_hear_it_twice(
     wire.post(TELEGRAM_API, json={"ok": True})
     say(store)
     for _ in range(3):  # each time as if restarted
-        Outbox(store, [SLACK, TELEGRAM], clock).deliver_due(clock.pass_time(timedelta(minutes=5)))
+        Outbox(store, [SLACK, TELEGRAM], clock, links=LINKS).deliver_due(clock.pass_time(timedelta(minutes=5)))
     assert sent_to(wire) == ["slack", "telegram", "slack", "slack"]
     assert store.counts()["notices"]["sent"] == 1
 
@@ -181,14 +181,14 @@ def test_a_failing_destination_is_tried_once_per_round(
     wire.post(SLACK_API, status=500)
     wire.post(TELEGRAM_API, json={"ok": True})
     say(store, "a", "b", "c")
-    Outbox(store, [SLACK, TELEGRAM], clock).deliver_due(NOW)
+    Outbox(store, [SLACK, TELEGRAM], clock, links=LINKS).deliver_due(NOW)
     assert sent_to(wire) == ["slack", "telegram", "telegram", "telegram"]
 
 
 def test_without_a_destination_notices_go_to_the_log(store: SqlStore, clock: FixedClock) -> None:
     say(store)
     with capture_logs() as logged:
-        assert Outbox(store, [], clock).deliver_due(NOW) == 1
+        assert Outbox(store, [], clock, links=LINKS).deliver_due(NOW) == 1
     assert logged == [
         {"event": "notice", "log_level": "info", "title": "title k", "body": "body", "severity": "info", "pool": None}
     ]
@@ -204,7 +204,7 @@ def test_a_destination_that_breaks_inside_its_plugin_is_a_failed_delivery(
     monkeypatch.setattr("apprise.plugins.slack.NotifySlack.send", broken)
     say(store)
     with capture_logs() as logged:
-        assert Outbox(store, [SLACK], clock).deliver_due(NOW) == 0
+        assert Outbox(store, [SLACK], clock, links=LINKS).deliver_due(NOW) == 0
     assert logged[0]["event"] == "notice not delivered"
     assert not any(secret in str(logged) for secret in SECRETS)
 
@@ -222,7 +222,7 @@ class DownStore(SqlStore):
 @pytest.mark.parametrize("error", [TryLater("store: database is locked"), RuntimeError("a bug")])
 def test_a_store_that_fails_raises_nothing_here(clock: FixedClock, error: Exception) -> None:
     with capture_logs() as logged:
-        assert Outbox(DownStore(error), [SLACK], clock).deliver_due(NOW) == 0
+        assert Outbox(DownStore(error), [SLACK], clock, links=LINKS).deliver_due(NOW) == 0
     assert logged[0]["event"] in ("notices wait", "notices failed")
 
 
@@ -251,7 +251,7 @@ def test_no_log_of_any_level_holds_a_secret(
     say(store)
     broken = f"slack://{SECRETS[2]}"
     with capture_logs() as ours:
-        Outbox(store, [SLACK, TELEGRAM, broken], clock).deliver_due(NOW)
+        Outbox(store, [SLACK, TELEGRAM, broken], clock, links=LINKS).deliver_due(NOW)
         check_destinations([broken, f"{SECRETS[2]}", f"nosuch://{SECRETS[2]}"])
     assert len(ours[0]["errors"]) == 3
     logged = everything_logged.getvalue() + str(ours)

@@ -11,7 +11,7 @@ from requests import PreparedRequest
 from receiver.adapters.notify import Outbox, disarm
 from receiver.adapters.store import open_store
 from receiver.core.tell import Notice, Severity
-from tests.notify.destinations import NOW, SLACK, SLACK_API, TELEGRAM, TELEGRAM_API, FixedClock
+from tests.notify.destinations import LINKS, NOW, SLACK, SLACK_API, TELEGRAM, TELEGRAM_API, FixedClock
 
 pytestmark = pytest.mark.filterwarnings(
     # Apprise's mail plugin imports a module that Python 3.13 dropped; it brings its own where there is none.
@@ -19,6 +19,7 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 GROWN = Notice(
+    cause="grew",
     topic="action:5f3c",
     key="grow:1:3:confirmed",
     title="GPU pool l40s: 1 -> 3 nodes",
@@ -36,7 +37,7 @@ def wire() -> Any:
 def send(folder: Path, destination: str, notice: Notice) -> int:
     store = open_store(f"sqlite:///{folder}/store.db")
     store.say(notice, NOW)
-    finished = Outbox(store, [destination], FixedClock(NOW)).deliver_due(NOW)
+    finished = Outbox(store, [destination], FixedClock(NOW), links=LINKS).deliver_due(NOW)
     store.close()
     return finished
 
@@ -99,13 +100,15 @@ def test_a_notice_is_coloured_by_its_severity(
     wire: responses.RequestsMock, tmp_path: Path, severity: str, colour: str
 ) -> None:
     wire.post(SLACK_API, body="ok")
-    send(tmp_path, SLACK, Notice(topic="t", key="k", title="t", body="b", severity=Severity(severity)))
+    send(tmp_path, SLACK, Notice(cause="test", topic="t", key="k", title="t", body="b", severity=Severity(severity)))
     assert document(only(wire))["attachments"][0]["color"] == colour
 
 
 def test_what_an_alert_says_cannot_call_the_whole_channel(wire: responses.RequestsMock, tmp_path: Path) -> None:
     wire.post(SLACK_API, body="ok")
-    send(tmp_path, SLACK, Notice(topic="t", key="k", title="@here <!channel>", body="<!everyone> @channel"))
+    send(
+        tmp_path, SLACK, Notice(cause="test", topic="t", key="k", title="@here <!channel>", body="<!everyone> @channel")
+    )
     (attachment,) = document(only(wire))["attachments"]
     said = attachment["title"] + attachment["text"]
     assert not any(call in said for call in ("@here", "@channel", "<!", "&lt;!"))

@@ -90,4 +90,4 @@ def _override(h: Hours) -> None:
         pool=SMALL,
         nodes=2,
     )
-    h.life.store.set_override(floor, Notice(topic="t", key="k", title="t", body="b"))
+    h.life.store.set_override(floor, Notice(cause="override_set", topic="t", key="k", title="t", body="b"))

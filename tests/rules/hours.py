@@ -23,6 +23,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from receiver.act import WriterLostError
 from receiver.adapters.notify import Outbox
 from receiver.core.policy import Policy
+from receiver.links import PageLinks
 from receiver.metrics import Instruments, register
 from receiver.ports import TryLater
 from receiver.replay.world.config import POOL_LABEL
@@ -57,7 +58,7 @@ class Hours:
         self.pages: dict[str, Callable[[], str]] = {}
         self._registry = CollectorRegistry()
         register(self._registry, store=store, policy=policy, clock=self.clock, instruments=self.instruments, mode="act")
-        self._outbox = Outbox(store, [], self.clock)
+        self._outbox = Outbox(store, [], self.clock, links=PageLinks())
         app = Flask("simulator")
         app.register_blueprint(metrics_face(self.live))
         self._client = app.test_client()
@@ -81,7 +82,7 @@ class Hours:
 
     def nobody_takes_notices(self) -> None:
         """Let the destination of messages be unreachable from now on."""
-        self._outbox = Outbox(self.life.store, [NOBODY], self.clock)  # type: ignore[arg-type]
+        self._outbox = Outbox(self.life.store, [NOBODY], self.clock, links=PageLinks())  # type: ignore[arg-type]
 
     def pass_time(self, minutes: float) -> None:
         """Let time go on, scraping as it does."""

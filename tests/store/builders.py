@@ -90,7 +90,7 @@ def life(instance: str = "i-1", **changes: Any) -> NodeLife:
 
 
 def notice(topic: str = "action:5f3c", key: str = "grow-1", **changes: Any) -> Notice:
-    values: dict[str, Any] = {"title": "l40s: 1 -> 3 nodes", "body": "2 pods wait for 2 GPUs."}
+    values: dict[str, Any] = {"title": "l40s: 1 -> 3 nodes", "body": "2 pods wait for 2 GPUs.", "cause": "grew"}
     return Notice(topic=topic, key=key, **{**values, **changes})
 
 

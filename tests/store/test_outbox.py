@@ -11,7 +11,14 @@ def due(store: SqlStore, **later: float) -> list[int]:
 
 
 def test_a_notice_comes_back_exactly(store: SqlStore) -> None:
-    said = notice(severity=Severity.WARNING, pool=POOL, decision=7, body="a\nb <c> & d")
+    said = notice(
+        severity=Severity.WARNING,
+        pool=POOL,
+        decision=7,
+        guide="runbooks/GpuBudgetStop.md",
+        question="q-1",
+        body="a\nb <c> & d",
+    )
     assert store.say(said, NOW)
     (found,) = store.notices_due(NOW)
     assert found == StoredNotice(id=found.id, notice=said, attempts=0)

@@ -241,6 +241,9 @@ def notice_values(notice: Notice) -> Values:
         "pool": notice.pool,
         "decision": notice.decision,
         "all_clear": notice.all_clear,
+        "cause": notice.cause,
+        "guide": notice.guide,
+        "question": notice.question,
     }
 
 
@@ -257,6 +260,9 @@ def notice(row: Row) -> StoredNotice:
             pool=row["pool"],
             decision=row["decision"],
             all_clear=row["all_clear"],
+            cause=row["cause"],
+            guide=row["guide"],
+            question=row["question"],
         ),
         attempts=row["attempts"],
     )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from receiver.core.report.amounts import Subtotal
 from receiver.core.report.lines import PaidFor
 from receiver.core.report.report import Report
-from receiver.core.tell import Notice, Severity
+from receiver.core.tell import Cause, Notice, Severity
 from receiver.core.words import some, span
 
 TOPIC = "report:"
@@ -22,6 +22,7 @@ def notice_of(found: Report) -> Notice:
     whose = "" if found.team is None else f" of team {found.team}"
     below = found.everything.efficiency is not None and found.everything.efficiency < found.efficiency_target
     return Notice(
+        cause=Cause.REPORT,
         topic=topic_of(found.team),
         key=found.month.name,
         title=f"GPU costs{whose} in {found.month.name}: USD {found.everything.total.usd:,.2f}",
