@@ -1,23 +1,18 @@
-"""Deliver the outbox through Apprise. Destination URLs hold secrets: they appear in no log and no error.
+"""Deliver the outbox to every destination, with retries.
 
 A destination is remembered by a digest of its URL, so one that fails does not make the others hear a notice
 twice, and a restart changes nothing. A URL with several targets in it (two channels) counts as one
 destination: name each target in a URL of its own to have them retried one by one.
 """
 
-import hashlib
-import logging
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Protocol
 
-import apprise
 import structlog
 
-from receiver.core.message import Links, Message, compose
-from receiver.core.tell import Severity
+from receiver.adapters.destinations import keep_secrets_out_of_logs, opened
+from receiver.core.message import Links, compose
 from receiver.ports import Clock, StoredNotice, TryLater
 
 log = structlog.get_logger("receiver")
@@ -25,14 +20,6 @@ log = structlog.get_logger("receiver")
 FIRST_RETRY = timedelta(seconds=30)
 LONGEST_RETRY = timedelta(minutes=30)
 GIVE_UP_AFTER = timedelta(hours=24)
-ERROR_LENGTH = 300
-HIDE_FROM = 5  # characters: shorter parts of a destination are words like "bot", not secrets
-
-# A zero-width space between the sign and the word: it reads the same and calls nobody.
-_MENTIONS = (
-    (re.compile(r"@(?=(?:channel|here|everyone|all|room|group|team)\b)", re.IGNORECASE), "@\u200b"),
-    (re.compile(r"<(?=[!@#])"), "<\u200b"),  # <!channel>, <!subteam^...>, <@user>, <@&role>, <#channel>
-)
 
 
 class OutboxStore(Protocol):
@@ -52,36 +39,6 @@ class OutboxStore(Protocol):
 
     def notice_reached(self, notice: int, destination: str) -> None:
         """Note that the destination with this digest has *notice*."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Destination:
-    """One destination: its digest, its name without secrets, and what Apprise made of its URL (None: nothing)."""
-
-    digest: str
-    name: str
-    url: str = field(repr=False)
-    service: Any = field(repr=False)
-
-    def send(self, message: Message, severity: Severity) -> str:
-        """Deliver *message*; return an error without secrets, or nothing when it was taken."""
-        if self.service is None:
-            return f"{self.name}: Apprise does not understand its URL"
-        try:
-            capture = apprise.LogCapture(level=logging.WARNING, fmt="%(message)s")  # type: ignore[no-untyped-call]  # its __init__ has no annotations
-            with capture as said:
-                taken = self.service.notify(
-                    title=disarm(message.title),
-                    body=disarm(message.body),
-                    notify_type=severity.value,
-                    body_format=apprise.NotifyFormat.TEXT,
-                )
-                detail = said.getvalue()
-        except Exception as error:  # noqa: BLE001 (a hundred plugins by others: none may end a delivery)
-            return f"{self.name}: {type(error).__name__}"
-        if taken:
-            return ""
-        return hide(f"{self.name}: {' '.join(detail.split()) or 'not taken'}", self.url)[:ERROR_LENGTH]
 
 
 class Outbox:
@@ -105,10 +62,10 @@ class Outbox:
         What is about a team that has destinations in *of_teams* goes to them and nowhere else. *links* is where
         messages lead to.
         """
-        _keep_secrets_out_of_logs()
+        keep_secrets_out_of_logs()
         self._store, self._clock, self._links = store, clock, links
-        self._destinations = _opened(destinations)
-        self._of_teams = {team: _opened(urls, f"of team {team} ") for team, urls in (of_teams or {}).items()}
+        self._destinations = opened(destinations)
+        self._of_teams = {team: opened(urls, f"of team {team} ") for team, urls in (of_teams or {}).items()}
 
     def deliver_due(self, now: datetime) -> int:
         """Deliver what is due at *now*; return how many notices were finished. Raises nothing.
@@ -161,13 +118,6 @@ class Outbox:
         return False
 
 
-def _opened(urls: Sequence[str], whose: str = "") -> tuple[_Destination, ...]:
-    return tuple(
-        _Destination(digest=digest(url), name=whose + _name(number, url), url=url, service=_service(url))
-        for number, url in enumerate(urls, start=1)
-    )
-
-
 def next_try(failures: int, now: datetime) -> datetime | None:
     """When to try again after *failures* earlier ones: 30 s doubling to 30 min; None once 24 h were waited."""
     waited = sum((_wait(n) for n in range(failures)), timedelta(0))
@@ -176,66 +126,3 @@ def next_try(failures: int, now: datetime) -> datetime | None:
 
 def _wait(failures: int) -> timedelta:
     return min(FIRST_RETRY * (1 << min(failures, 10)), LONGEST_RETRY)
-
-
-def check_destinations(urls: Sequence[str]) -> list[str]:
-    """Return a sentence for each of *urls* that Apprise does not understand, without its secret part."""
-    _keep_secrets_out_of_logs()
-    return [
-        f"{_name(number, url)}: Apprise does not understand it (https://github.com/caronc/apprise/wiki has the forms)"
-        for number, url in enumerate(urls, start=1)
-        if _service(url) is None
-    ]
-
-
-def disarm(text: str) -> str:
-    """Return *text* with mentions that would call a whole channel made harmless."""
-    for pattern, replacement in _MENTIONS:
-        text = pattern.sub(replacement, text)
-    return text
-
-
-def digest(url: str) -> str:
-    """A name for a destination that does not give it away."""
-    return hashlib.sha256(url.encode()).hexdigest()[:16]
-
-
-def hide(text: str, url: str) -> str:
-    """Return *text* without any part of *url* that could be a secret (its scheme may stay)."""
-    rest = url.partition("://")[2] or url
-    parts = {part for part in re.split(r"[/?&=:@#,;\s]+", rest) if len(part) >= HIDE_FROM}
-    for part in sorted({rest, *parts}, key=len, reverse=True):
-        text = text.replace(part, "***")
-    return text
-
-
-def _name(number: int, url: str) -> str:
-    """``destination 2 (slack)``: the place in the list, and the scheme where it is one that Apprise knows."""
-    scheme = url.partition("://")[0].lower()
-    known = "://" in url and re.fullmatch(r"[a-z][a-z0-9]{1,15}", scheme) is not None
-    return f"destination {number} ({scheme})" if known else f"destination {number}"
-
-
-def _service(url: str) -> Any:
-    """What Apprise makes of *url*: an object with `notify`, or None."""
-    asset = apprise.AppriseAsset(
-        app_id="gpu-autoscaler",
-        app_desc="GPU node-pool autoscaler",
-        app_url="",
-        image_url_mask="",  # no pictures from somebody else's server
-        image_url_logo="",
-        interpret_emojis=False,
-        secure_logging=True,
-    )
-    service = apprise.Apprise(asset=asset)
-    return service if service.add(url) else None
-
-
-def _keep_secrets_out_of_logs() -> None:
-    """Keep what Apprise and urllib3 log about a request to themselves: both write the whole URL at DEBUG."""
-    logger = logging.getLogger("apprise")
-    logger.propagate = False
-    if not logger.handlers:
-        logger.addHandler(logging.NullHandler())  # without one Python would print its warnings on stderr
-    wire = logging.getLogger("urllib3.connectionpool")
-    wire.setLevel(max(wire.level, logging.INFO))

@@ -12,8 +12,8 @@ import responses
 from requests import ConnectionError as NoConnectionError
 from structlog.testing import capture_logs
 
-from receiver.adapters import notify
-from receiver.adapters.notify import Outbox, check_destinations, next_try
+from receiver.adapters.destinations import check_destinations, hide
+from receiver.adapters.notify import Outbox, next_try
 from receiver.adapters.store import SqlStore, open_store
 from receiver.core.tell import Notice
 from receiver.ports import StoredNotice, TryLater
@@ -267,7 +267,7 @@ def test_what_the_wire_logs_at_debug_is_kept_quiet(everything_logged: io.StringI
 
 
 def test_what_apprise_repeats_of_a_destination_is_hidden() -> None:
-    assert notify.hide("no answer from https://x/T1JJ3T3L2/TIiajkdnlazkcOXrIdevi7FQ: 500", SLACK) == (
+    assert hide("no answer from https://x/T1JJ3T3L2/TIiajkdnlazkcOXrIdevi7FQ: 500", SLACK) == (
         "no answer from https://x/***/***: 500"
     )
 

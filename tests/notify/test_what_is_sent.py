@@ -8,7 +8,8 @@ import pytest
 import responses
 from requests import PreparedRequest
 
-from receiver.adapters.notify import Outbox, disarm
+from receiver.adapters.destinations import disarm
+from receiver.adapters.notify import Outbox
 from receiver.adapters.store import open_store
 from receiver.core.tell import Notice, Severity
 from tests.notify.destinations import LINKS, NOW, SLACK, SLACK_API, TELEGRAM, TELEGRAM_API, FixedClock
