@@ -19,6 +19,7 @@ from receiver.core.model import Facts, PoolState, Source
 from receiver.core.picture import picture
 from receiver.core.plan import join, plan, provisioning_failed
 from receiver.core.policy import Policy
+from receiver.core.samples import samples, turns
 from receiver.core.unanswered import UNSURE_FOR
 from receiver.events import tell_the_rest, tell_who_waits
 from receiver.evicting import given_up_before, tell_whom_a_window_evicts, told_before
@@ -98,7 +99,10 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     shut_down_idle(looked, sources, hands, policy, mode, now)
     account_for_usage(looked, sources, policy, now)
     facts = replace(facts, kept_out=kept_out)
-    store.keep_snapshot(picture(facts, assignment, decisions, numbers, policy, mode), now)
+    shown = picture(facts, assignment, decisions, numbers, policy, mode)
+    store.keep_snapshot(shown, now)
+    if looked.steady:  # what is kept of a minute is not replaced
+        store.keep_samples(samples(shown, now), turns(facts), now)
     store.considered(facts.deliveries, now)
     _log_step(facts, decisions, mode)
     return Stepped(

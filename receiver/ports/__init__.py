@@ -17,6 +17,7 @@ from receiver.ports.cluster import (
     ClusterNode,
 )
 from receiver.ports.failures import TryLater, WontWork
+from receiver.ports.history import Arrival, HistoryStore, Told
 from receiver.ports.holding import QUOTA_LABEL, QUOTA_NAME, STOP_POLICY_ANNOTATION, Holding, KeptOut
 from receiver.ports.ledger import Delivery, Store, StoredAction, StoredDecision, StoredNotice
 from receiver.ports.monitoring import AlarmFacts, Alarms, Telemetry, TelemetryFacts
@@ -40,6 +41,7 @@ __all__ = [
     "Accounts",
     "AlarmFacts",
     "Alarms",
+    "Arrival",
     "BudgetStore",
     "Charges",
     "Clock",
@@ -50,6 +52,7 @@ __all__ = [
     "ClusterNode",
     "Delivery",
     "Did",
+    "HistoryStore",
     "Holding",
     "Instance",
     "KeptOut",
@@ -63,6 +66,7 @@ __all__ = [
     "StoredOverride",
     "Telemetry",
     "TelemetryFacts",
+    "Told",
     "TryLater",
     "UsageStore",
     "WontWork",

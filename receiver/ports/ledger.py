@@ -13,6 +13,7 @@ from receiver.core.seed import Seed
 from receiver.core.signals import Alert
 from receiver.core.tell import Notice
 from receiver.ports.budgets import BudgetStore
+from receiver.ports.history import HistoryStore
 from receiver.ports.overrides import OverrideStore
 from receiver.ports.reports import ReportStore
 from receiver.ports.usage import UsageStore
@@ -55,7 +56,7 @@ class StoredNotice:
     attempts: int
 
 
-class Store(UsageStore, OverrideStore, BudgetStore, ReportStore, Protocol):
+class Store(UsageStore, OverrideStore, BudgetStore, ReportStore, HistoryStore, Protocol):
     """The durable memory. Every write is one transaction; every call may raise TryLater (store down)."""
 
     def remember(self, delivery: Delivery, at: datetime) -> int:

@@ -14,12 +14,22 @@ from receiver.core.policy import BudgetChange
 from receiver.core.report.in_use import InUse
 from receiver.core.report.standstills import Spoke
 from receiver.core.report.units import Counted
+from receiver.core.samples import Sample, Turn
 from receiver.core.seed import Seed
 from receiver.core.signals import Alert
 from receiver.core.tell import Notice
 from receiver.core.usage import Accounted, Accounting, Unwatched, Usage, WorkloadLife
 from receiver.core.watch import Watch
-from receiver.ports import Delivery, StoredAction, StoredDecision, StoredNotice, StoredOverride, TryLater
+from receiver.ports import (
+    Arrival,
+    Delivery,
+    StoredAction,
+    StoredDecision,
+    StoredNotice,
+    StoredOverride,
+    Told,
+    TryLater,
+)
 
 ALL_THE_TIME = Watch(since=datetime(2020, 1, 1, tzinfo=UTC), until=datetime(2030, 1, 1, tzinfo=UTC))
 
@@ -84,6 +94,10 @@ class FakeStore:
     budget_changes: list[tuple[BudgetChange, Notice]] = field(default_factory=list)
     kept_overrides: dict[str, StoredOverride] = field(default_factory=dict)
     notices: list[Notice] = field(default_factory=list)
+    kept_samples: list[Sample] = field(default_factory=list)
+    kept_turns: list[Turn] = field(default_factory=list)
+    kept_arrivals: list[Arrival] = field(default_factory=list)
+    kept_messages: list[Told] = field(default_factory=list)
 
     def _called(self, name: str) -> None:
         if self.broken is not None:
@@ -219,6 +233,29 @@ class FakeStore:
         self._called("watched")
         return self.kept_watched
 
+    def samples(self, since: datetime, until: datetime, *, pool: str | None = None) -> Sequence[Sample]:
+        self._called("samples")
+        return [s for s in self.kept_samples if since <= s.at <= until and pool in (None, s.pool)]
+
+    def turns(self, pool: str, since: datetime, until: datetime) -> Sequence[Turn]:
+        self._called("turns")
+        return [turn for turn in self.kept_turns if turn.pool == pool and turn.at <= until]
+
+    def arrivals(self, since: datetime, until: datetime, *, limit: int = 500) -> Sequence[Arrival]:
+        self._called("arrivals")
+        return [a for a in reversed(self.kept_arrivals) if since <= a.at <= until][:limit]
+
+    def messages(
+        self, since: datetime, until: datetime, *, pool: str | None = None, limit: int = 200
+    ) -> Sequence[Told]:
+        self._called("messages")
+        found = [m for m in reversed(self.kept_messages) if since <= m.at <= until]
+        return [m for m in found if pool in (None, m.notice.pool)][:limit]
+
+    def undelivered(self, *, limit: int = 20) -> Sequence[Told]:
+        self._called("undelivered")
+        return [m for m in self.kept_messages if m.sent_at is None and m.given_up_at is None][:limit]
+
     # What only the loop uses: the web side has no business here.
 
     def keep_in_use(self, found: Sequence[InUse]) -> None:
@@ -299,6 +336,9 @@ class FakeStore:
         raise AssertionError("the web part does not write")
 
     def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None:
+        raise NotImplementedError
+
+    def keep_samples(self, found: Sequence[Sample], doing: Sequence[Turn] | None, at: datetime) -> None:
         raise NotImplementedError
 
 

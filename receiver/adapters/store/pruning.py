@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, delete, or_
+from sqlalchemy import Connection, delete, or_, select
 
 from receiver.adapters.store.decisions import newest_numbers
 from receiver.adapters.store.schema import (
@@ -15,7 +15,9 @@ from receiver.adapters.store.schema import (
     node_lives,
     outbox,
     overrides,
+    samples,
     topics,
+    turns,
     unit_counts,
     unwatched,
     usage,
@@ -23,6 +25,7 @@ from receiver.adapters.store.schema import (
 )
 from receiver.adapters.store.totals import mark
 from receiver.adapters.store.usage import KEPT_FROM
+from receiver.core.samples import Doing
 
 DELIVERIES_KEPT = timedelta(days=7)
 NOTICES_KEPT = timedelta(days=7)
@@ -33,19 +36,22 @@ ACTIONS_KEPT = timedelta(days=400)
 OVERRIDES_KEPT = timedelta(days=400)
 LIVES_KEPT = timedelta(days=400)  # a year of spend and what a month's start still needs: 13 months
 CHARGES_KEPT = timedelta(days=400)
+SAMPLES_KEPT = timedelta(days=8)  # the pages draw seven
 
 
 def prune(connection: Connection, now: datetime) -> int:
     """Delete what is too old to matter; return the number of rows. Totals stay as they are.
 
     Never deleted: a delivery that no step has considered, an open action, a notice to be delivered, a node
-    that lives, each pool's last decision.
+    that lives, each pool's last decision, what a living node does.
     """
     kept_from = now - LIVES_KEPT
     oldest = f"{kept_from:%Y-%m}"  # months sort as text does
     # A month is forgotten whole, so that none looks cheaper than it was; in some zone it begins the day before.
     lived = kept_from.replace(day=1, hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
     mark(connection, KEPT_FROM, kept_from)
+    later = turns.alias()
+    goes_on = ~select(later.c.at).where(later.c.instance == turns.c.instance, later.c.at > turns.c.at).exists()
     settled = or_(outbox.c.sent_at < now - NOTICES_KEPT, outbox.c.given_up_at < now - NOTICES_KEPT)
     statements = (
         delete(deliveries).where(
@@ -66,5 +72,7 @@ def prune(connection: Connection, now: datetime) -> int:
         delete(unwatched).where(unwatched.c.month < oldest),
         delete(unit_counts).where(unit_counts.c.month < oldest),
         delete(in_use).where(in_use.c.month < oldest),
+        delete(samples).where(samples.c.at < now - SAMPLES_KEPT),
+        delete(turns).where(turns.c.at < now - SAMPLES_KEPT, or_(~goes_on, turns.c.doing == Doing.GONE.value)),
     )
     return sum(connection.execute(statement).rowcount for statement in statements)

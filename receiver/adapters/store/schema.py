@@ -278,6 +278,7 @@ outbox = Table(
     Column("given_up_at", Moment),
     Column("last_error", PlainText, nullable=False),
     Index("outbox_by_state", "sent_at", "given_up_at"),
+    Index("outbox_by_created_at", "created_at"),
     sqlite_autoincrement=True,
 )
 
@@ -325,6 +326,32 @@ snapshot = Table(
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("at", Moment, nullable=False),
     Column("picture", Json, nullable=False),
+)
+
+samples = Table(  # the counts of each pool, minute by minute; NULL is what nobody could tell
+    "samples",
+    metadata,
+    Column("pool", PlainText, primary_key=True),
+    Column("at", Moment, primary_key=True),
+    Column("required", Integer),
+    Column("ready", Integer),
+    Column("building", Integer),
+    Column("busy", Integer),
+    Column("idle", Integer),
+    Column("unknown", Integer),
+    Column("pending_gpus", Integer),
+    Column("utilization", Float),
+    Index("samples_by_at", "at"),
+)
+
+turns = Table(  # what each node did from when on; only changes are kept
+    "turns",
+    metadata,
+    Column("instance", PlainText, primary_key=True),
+    Column("at", Moment, primary_key=True),
+    Column("pool", PlainText, nullable=False),
+    Column("doing", PlainText, nullable=False),
+    Index("turns_by_pool", "pool", "at"),
 )
 
 totals = Table(  # counters for /metrics: they do not fall when rows are pruned

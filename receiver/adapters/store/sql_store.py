@@ -12,6 +12,7 @@ from sqlalchemy import Connection, make_url, select
 from receiver.adapters.store import charges, decisions, inbox, ledger, notices, pruning, schema, sightings, totals
 from receiver.adapters.store.budget_changes import SqlBudgets
 from receiver.adapters.store.database import LOCK_WAIT_SECONDS, Database, put
+from receiver.adapters.store.history import SqlHistory
 from receiver.adapters.store.migrate import upgrade
 from receiver.adapters.store.overrides import SqlOverrides
 from receiver.adapters.store.report_store import SqlReports
@@ -86,7 +87,7 @@ def _writable_folder(path: str) -> None:
         raise WontWork(f"cannot write to {file}; {remedy}", code="store")
 
 
-class SqlStore(SqlUsage, SqlOverrides, SqlBudgets, SqlReports):
+class SqlStore(SqlUsage, SqlOverrides, SqlBudgets, SqlReports, SqlHistory):
     """The durable memory; safe to use from many threads. `open_store` makes one."""
 
     def __init__(self, database: Database) -> None:

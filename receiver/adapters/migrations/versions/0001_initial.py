@@ -25,6 +25,7 @@ def upgrade() -> None:
     _budgets()
     _figures()
     _charges()
+    _samples()
 
 
 def _deliveries() -> None:
@@ -253,6 +254,7 @@ def _notices() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index("outbox_by_state", "outbox", ["sent_at", "given_up_at"])
+    op.create_index("outbox_by_created_at", "outbox", ["created_at"])
     op.create_table(
         "topics",
         sa.Column("topic", sa.Text, primary_key=True),
@@ -356,3 +358,28 @@ def _figures() -> None:
         sa.Column("name", sa.Text, primary_key=True),
         sa.Column("at", TIME, nullable=False),
     )
+
+
+def _samples() -> None:
+    op.create_table(
+        "samples",
+        sa.Column("pool", sa.Text, primary_key=True),
+        sa.Column("at", TIME, primary_key=True),
+        sa.Column("required", sa.Integer),
+        sa.Column("ready", sa.Integer),
+        sa.Column("building", sa.Integer),
+        sa.Column("busy", sa.Integer),
+        sa.Column("idle", sa.Integer),
+        sa.Column("unknown", sa.Integer),
+        sa.Column("pending_gpus", sa.Integer),
+        sa.Column("utilization", sa.Float),
+    )
+    op.create_index("samples_by_at", "samples", ["at"])
+    op.create_table(
+        "turns",
+        sa.Column("instance", sa.Text, primary_key=True),
+        sa.Column("at", TIME, primary_key=True),
+        sa.Column("pool", sa.Text, nullable=False),
+        sa.Column("doing", sa.Text, nullable=False),
+    )
+    op.create_index("turns_by_pool", "turns", ["pool", "at"])

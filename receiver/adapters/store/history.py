@@ -1,0 +1,152 @@
+"""Samples, turns of nodes, and what came and was told lately (`receiver.ports.HistoryStore` says what they mean)."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import cache
+
+from sqlalchemy import Connection, Insert, RowMapping, Table, bindparam, func, select
+
+from receiver.adapters.store import rows
+from receiver.adapters.store.columns import Moment
+from receiver.adapters.store.database import Database, insert_in
+from receiver.adapters.store.schema import alerts, outbox, samples, turns
+from receiver.core.samples import Doing, Sample, Turn, minute_of
+from receiver.ports.history import Arrival, Told
+
+A_MINUTE = timedelta(minutes=1)
+SINCE, UNTIL = bindparam("since", type_=Moment), bindparam("until", type_=Moment)
+SAMPLES = (
+    select(*(samples.c[name] for name in Sample.__slots__))
+    .where(samples.c.at >= SINCE, samples.c.at <= UNTIL)
+    .order_by(samples.c.at, samples.c.pool)
+)
+OF_POOL = SAMPLES.where(samples.c.pool == bindparam("of_pool"))
+COLUMNS = tuple(turns.c[name] for name in Turn.__slots__)
+LAST = select(turns.c.instance, func.max(turns.c.at).label("at")).group_by(turns.c.instance)
+
+
+class SqlHistory:
+    """What the pages draw over time. The last turns are kept, so that a minute without news is one statement."""
+
+    _database: Database
+    _kept: tuple[datetime, Mapping[str, Turn]] | None = None  # the minute kept last, and every living node's last turn
+
+    def keep_samples(self, found: Sequence[Sample], doing: Sequence[Turn] | None, at: datetime) -> None:
+        """See HistoryStore."""
+        minute, kept = minute_of(at), self._kept
+        if kept is not None and kept[0] == minute:
+            return
+        with self._database.write() as connection:
+            # After a pause another process may have written meanwhile.
+            known = kept[1] if kept is not None and minute - kept[0] == A_MINUTE else _last_turns(connection)
+            living = _living(known, doing, minute)
+            gone = [_over(turn, minute, Doing.GONE) for instance, turn in known.items() if instance not in living]
+            news = [turn for instance, turn in living.items() if known.get(instance) != turn]
+            _write(connection, samples, [_values(sample) for sample in found])
+            _write(connection, turns, [_values(turn) for turn in (*news, *gone)])
+        self._kept = minute, living
+
+    def samples(self, since: datetime, until: datetime, *, pool: str | None = None) -> Sequence[Sample]:
+        """See HistoryStore."""
+        asked = {"since": since, "until": until}
+        with self._database.read() as connection:
+            found = (
+                connection.execute(SAMPLES, asked)
+                if pool is None
+                else connection.execute(OF_POOL, {**asked, "of_pool": pool})
+            )
+            return tuple(Sample(**dict(zip(Sample.__slots__, row, strict=True))) for row in found)
+
+    def turns(self, pool: str, since: datetime, until: datetime) -> Sequence[Turn]:
+        """See HistoryStore."""
+        of_pool = turns.c.pool == pool
+        before = LAST.where(of_pool, turns.c.at < since).subquery()
+        of_before = (before.c.instance == turns.c.instance) & (before.c.at == turns.c.at)
+        with self._database.read() as connection:
+            earlier = connection.execute(select(*COLUMNS).join(before, of_before).order_by(turns.c.at)).mappings().all()
+            later = select(*COLUMNS).where(of_pool, turns.c.at >= since, turns.c.at <= until).order_by(turns.c.at)
+            return tuple(_turn(row) for row in (*earlier, *connection.execute(later).mappings()))
+
+    def arrivals(self, since: datetime, until: datetime, *, limit: int = 500) -> Sequence[Arrival]:
+        """See HistoryStore."""
+        came = alerts.c.received_at.between(since, until)
+        same = alerts.c.fingerprint, alerts.c.starts_at, alerts.c.firing
+        first = select(func.min(alerts.c.id)).where(came).group_by(*same)
+        query = select(alerts).where(alerts.c.id.in_(first)).order_by(alerts.c.id.desc()).limit(limit)
+        with self._database.read() as connection:
+            found = connection.execute(query).mappings()
+            return tuple(Arrival(alert=rows.alert(row), at=row["received_at"]) for row in found)
+
+    def messages(
+        self, since: datetime, until: datetime, *, pool: str | None = None, limit: int = 200
+    ) -> Sequence[Told]:
+        """See HistoryStore."""
+        query = select(outbox).where(outbox.c.created_at.between(since, until)).order_by(outbox.c.id.desc())
+        if pool is not None:
+            query = query.where(outbox.c.pool == pool)
+        with self._database.read() as connection:
+            return tuple(_message(row) for row in connection.execute(query.limit(limit)).mappings())
+
+    def undelivered(self, *, limit: int = 20) -> Sequence[Told]:
+        """See HistoryStore."""
+        waits = outbox.c.sent_at.is_(None), outbox.c.given_up_at.is_(None)
+        with self._database.read() as connection:
+            found = connection.execute(select(outbox).where(*waits).order_by(outbox.c.id).limit(limit))
+            return tuple(_message(row) for row in found.mappings())
+
+
+def _living(known: Mapping[str, Turn], found: Sequence[Turn] | None, minute: datetime) -> dict[str, Turn]:
+    """Each living node's turn: the known one goes on unless the node does something else now."""
+    if found is None:
+        found = [_over(turn, minute, Doing.UNKNOWN) for turn in known.values()]
+    living: dict[str, Turn] = {}
+    for turn in found:
+        before = known.get(turn.instance)
+        goes_on = before is not None and (before.doing, before.pool) == (turn.doing, turn.pool)
+        living[turn.instance] = before if before is not None and goes_on else turn
+    return living
+
+
+def _over(turn: Turn, at: datetime, doing: Doing) -> Turn:
+    return Turn(instance=turn.instance, pool=turn.pool, at=at, doing=doing)
+
+
+def _last_turns(connection: Connection) -> dict[str, Turn]:
+    """The last turn of every node that is not gone."""
+    last = LAST.subquery()
+    same = (last.c.instance == turns.c.instance) & (last.c.at == turns.c.at)
+    query = select(*COLUMNS).join(last, same).where(turns.c.doing != Doing.GONE.value)
+    return {row["instance"]: _turn(row) for row in connection.execute(query).mappings()}
+
+
+def _write(connection: Connection, table: Table, values: list[dict[str, object]]) -> None:
+    if values:
+        connection.execute(_insertion(connection.dialect.name, table), values)
+
+
+@cache
+def _insertion(dialect: str, table: Table) -> Insert:
+    """An INSERT that leaves what is there: somebody else kept the same minute."""
+    insertion: Insert = insert_in(dialect, table).on_conflict_do_nothing()
+    return insertion
+
+
+def _values(row: Sample | Turn) -> dict[str, object]:
+    return {name: getattr(row, name) for name in type(row).__slots__}
+
+
+def _turn(row: RowMapping) -> Turn:
+    return Turn(**{**row, "doing": Doing(row["doing"])})
+
+
+def _message(row: RowMapping) -> Told:
+    stored = rows.notice(row)
+    return Told(
+        id=stored.id,
+        notice=stored.notice,
+        at=row["created_at"],
+        attempts=stored.attempts,
+        sent_at=row["sent_at"],
+        given_up_at=row["given_up_at"],
+        last_error=row["last_error"],
+    )
