@@ -1,0 +1,114 @@
+"""The commands and queries that the pages show: where they stand, and whether the program they are for takes them."""
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+
+import click
+
+from receiver.cli import main
+
+PROGRAMS = ("amtool", "civo", "curl", "gpu-autoscaler", "helm", "kubectl", "make", "pip", "promtool", "python3")
+OF_SOMETHING = frozenset({"annotate", "cordon", "delete", "describe", "get", "label", "patch", "scale", "uncordon"})
+VERBS = OF_SOMETHING | {"apply", "auth", "create", "debug", "exec", "logs", "port-forward", "rollout", "top", "wait"}
+# Words in capitals stand for what the reader knows; these are not text.
+FIGURES = {"NODES": "2", "USD": "6500", "NUMBER": "1", "NAMESPACE/NAME": "ml/train-0", "NAMESPACE/POD": "ml/train-0"}
+
+
+def spans(text: str) -> Iterator[str]:
+    """The code spans of *text* outside its fenced blocks."""
+    plain = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
+    yield from re.findall(r"`([^`\n]+)`", plain)
+
+
+def fenced(text: str) -> Iterator[str]:
+    """The command lines of the shell blocks of *text*, continued lines joined, without prompts and comments."""
+    for block in re.findall(r"^ *```(?:sh|console)\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            said = line.strip().removeprefix("$ ")
+            if said and not said.startswith("#"):
+                yield said
+
+
+def commands(text: str, program: str) -> list[list[str]]:
+    """The words of every whole command for *program* in *text*, up to a pipe; of spans those with arguments."""
+    said = [*fenced(text), *(span for span in spans(text) if " " in span)]
+    return [words for line in said if (words := words_of(line)) and words[0] == program]
+
+
+def words_of(line: str) -> list[str]:
+    """The words of one command: without what it is piped to, its redirection and its comment."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
+    lexer.whitespace_split = True
+    lexer.commenters = "#"
+    found: list[str] = []
+    for word in lexer:
+        if set(word) <= set("|&;<>"):
+            break
+        found.append(word)
+    return found
+
+
+def is_command(span: str) -> bool:
+    """Whether *span* is for one of the programs that pages use."""
+    return span.split(maxsplit=1)[0] in PROGRAMS
+
+
+def queries(text: str) -> list[str]:
+    """The PromQL of *text*: spans that begin a bullet, or that "in Prometheus" follows, and are no command."""
+    lines = [line for line in text.splitlines() if line.startswith("- `") or "in Prometheus" in line]
+    found = []
+    for line in lines:
+        told = line if "in Prometheus" not in line else line[: line.index("in Prometheus")]
+        said = list(spans(told)) if told != line else list(spans(line))[:1]
+        found += [span for span in said if not is_command(span) and not span.startswith("/")]
+    return found
+
+
+def taken(arguments: Sequence[str]) -> str | None:
+    """What our own command line objects to *arguments*, without running anything; None when it takes them."""
+    command: click.Command = main
+    rest = [FIGURES.get(word, word) for word in arguments]
+    context = None
+    while isinstance(command, click.Group):
+        if not rest:
+            return None  # a group alone, as in "see `gpu-autoscaler override`"
+        inner = command.get_command(click.Context(command), rest[0])
+        if inner is None:
+            return f"no such command: {rest[0]}"
+        command, rest = inner, rest[1:]
+    if not rest:
+        return None  # its name alone, as in "see `gpu-autoscaler explain pod`"
+    try:
+        context = command.make_context(command.name, rest)
+    except click.exceptions.Exit:
+        return None  # --help
+    except click.ClickException as error:
+        return error.format_message()
+    finally:
+        if context is not None:
+            context.close()
+    return None
+
+
+def misshapen(words: Sequence[str]) -> str | None:
+    """What is wrong with a kubectl command by its shape alone; None when nothing is."""
+    rest = list(words[1:])
+    for flag in ("-n", "--namespace"):
+        if flag in rest and "--" not in rest[: rest.index(flag)]:
+            at = rest.index(flag)
+            del rest[at : at + 2]
+    verb = rest[0] if rest else ""
+    if verb not in VERBS:
+        return f"no such verb: {verb}"
+    if len(words) == 2:
+        return None  # its name alone, as in "undo it with `kubectl uncordon`"
+    if verb == "exec" and "--" not in rest:
+        return "exec needs -- before the program"
+    if verb == "logs" and "-l" in rest and not any(word.startswith("--tail") for word in rest):
+        return "logs of a selector are ten lines without --tail"
+    if verb in OF_SOMETHING and (len(rest) < 2 or rest[1].startswith("-")):
+        return f"{verb} needs to know what"
+    if verb == "patch" and not any(w in ("-p", "--patch") or w.startswith(("-p=", "--patch=")) for w in rest):
+        return "patch needs -p"
+    return None

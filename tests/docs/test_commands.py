@@ -1,0 +1,96 @@
+"""Every command that a page shows is one that its program takes; kubectl's are judged by their shape."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from receiver.web import create_app
+from tests.docs.commands import commands, fenced, misshapen, queries, spans, taken, words_of
+from tests.docs.pages import PAGES, ROOT
+from tests.rules.files import RULES, run
+from tests.web.builders import Bench
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=[str(p.relative_to(ROOT)) for p in PAGES])
+
+
+def _text(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+@every_page
+def test_our_command_line_takes_every_command_of_ours(page: Path) -> None:
+    found = {" ".join(words): taken(words[1:]) for words in commands(_text(page), "gpu-autoscaler")}
+    assert {command: objection for command, objection in found.items() if objection} == {}
+
+
+@every_page
+def test_every_kubectl_command_has_the_shape_of_one(page: Path) -> None:
+    found = {" ".join(words): misshapen(words) for words in commands(_text(page), "kubectl")}
+    assert {command: objection for command, objection in found.items() if objection} == {}
+
+
+@every_page
+def test_every_address_of_ours_that_is_asked_is_served(page: Path) -> None:
+    asked = re.findall(r"(?:\$GPU_AUTOSCALER_URL|127\.0\.0\.1:8080|svc:8080)(/[\w/-]*)", _text(page))
+    urls = create_app(Bench().parts()).url_map.bind("here")
+    for path in asked:
+        methods = urls.allowed_methods(path)
+        assert methods, path
+
+
+def test_amtool_takes_what_routes_are_tested_with() -> None:
+    found = [words for page in PAGES for words in commands(_text(page), "amtool") if words[1:3] == ["config", "routes"]]
+    assert found
+    for words in found:
+        said = [f"--config.file={RULES / 'alertmanager.yml'}" if w.startswith("--config.file=") else w for w in words]
+        assert run(*said).stdout.strip().split(",")[0] == "gpu-autoscaler"
+
+
+def test_a_command_is_found_without_what_it_is_piped_to() -> None:
+    text = (
+        "Try `kubectl get pods | grep x` or `kubectl`:\n\n```sh\n# first\nkubectl logs -l a=b \\\n --tail=-1 > f\n```\n"
+    )
+    assert commands(text, "kubectl") == [["kubectl", "logs", "-l", "a=b", "--tail=-1"], ["kubectl", "get", "pods"]]
+    assert words_of("curl -s 'a|b' # why") == ["curl", "-s", "a|b"]
+    assert list(spans(text)) == ["kubectl get pods | grep x", "kubectl"]
+    assert len(list(fenced(text))) == 1
+
+
+def test_a_query_is_what_begins_a_bullet_and_is_no_command() -> None:
+    text = "- `a:b` : who\n- `kubectl get pods` : which\n- see `/rules`\n- `c` and `d` in Prometheus: `gpu`\n"
+    assert queries(text) == ["a:b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("said", "objection"),
+    [
+        ("kubectl get pods -A", None),
+        ("kubectl -n ml delete pod p", None),
+        ("kubectl gett pods", "no such verb: gett"),
+        ("kubectl logs -l a=b", "logs of a selector are ten lines without --tail"),
+        ("kubectl -n ml exec p ls", "exec needs -- before the program"),
+        ("kubectl patch node n", "patch needs -p"),
+        ("kubectl cordon", None),
+        ("kubectl cordon --all", "cordon needs to know what"),
+        ("kubectl -n ml", "no such verb: "),
+    ],
+)
+def test_a_kubectl_command_that_cannot_work_is_told(said: str, objection: str | None) -> None:
+    assert misshapen(said.split()) == objection
+
+
+@pytest.mark.parametrize(
+    ("said", "objection"),
+    [
+        ("explain pod NAMESPACE/NAME", None),
+        ("override", None),
+        ("override pin l40s NODES --for 2h --why x", None),
+        ("override pin l40s four --for 2h --why x", "is not a valid integer"),
+        ("explain podd x", "no such command: podd"),
+        ("budget set USD", "Missing option '--why'"),
+    ],
+)
+def test_a_command_of_ours_that_cannot_work_is_told(said: str, objection: str | None) -> None:
+    told = taken(said.split())
+    assert (told is None) if objection is None else (objection in (told or ""))
