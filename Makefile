@@ -14,15 +14,15 @@ OUT ?= .build/pictures
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench faults mutants lint rules dashboards pictures alerts format lock manifests clean python venv binaries
+.PHONY: help demo test bench faults mutants lint rules dashboards pictures alerts format lock manifests clean python venv binaries browser
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: venv binaries ## watch it work: simulator, Prometheus, Alertmanager, the autoscaler (KEEP=1 leaves them running)
 	@KEEP=$(KEEP) $(VENV)/python -m demo
 
-test: venv binaries lint rules ## everything that must hold: lint, types, rules, then the test suite
+test: venv binaries browser lint rules ## everything that must hold: lint, types, rules, then the test suite
 	@echo "== pytest"
 	@$(VENV)/python -m pytest -q -n 2 --dist loadfile
 
@@ -88,3 +88,6 @@ venv: python
 
 binaries: python
 	@$(PYTHON) -m tools.fetch_binaries
+
+browser: python
+	@$(PYTHON) -m tools.fetch_chromium

@@ -12,6 +12,9 @@ from pathlib import Path
 
 TIMEOUT_SECONDS = 600
 
+# Must fit the loader and the kernel interfaces of the machine: its own is used, never an unpacked one.
+_OF_THE_MACHINE = ("libc6_",)
+
 # `apt-get update` would run the machine's own hooks, which clean caches or wake other services.
 _NO_HOOKS = """\
 #clear APT::Update::Pre-Invoke;
@@ -24,10 +27,11 @@ class AptFailed(Exception):
     """apt or dpkg is missing, or did not deliver; the text says which and why."""
 
 
-def fetch(packages: Sequence[str], state: Path, into: Path) -> None:
+def fetch(packages: Sequence[str], state: Path, into: Path, *, with_dependencies: bool = False) -> None:
     """Download *packages* from the machine's apt sources and unpack them into the directory *into*.
 
-    *state* keeps apt's lists and downloads; it is created when missing. Dependencies are not followed.
+    *state* keeps apt's lists and downloads; it is created when missing. *with_dependencies* brings everything
+    they depend on too, as for a machine on which nothing is installed, but for the C library.
     Raises AptFailed.
     """
     for tool in ("apt-get", "dpkg"):
@@ -53,8 +57,9 @@ def fetch(packages: Sequence[str], state: Path, into: Path) -> None:
     # Some third-party source may be down while ours is not: only the download decides.
     updated = _run(["apt-get", *options, "update"], cwd=state)
     with tempfile.TemporaryDirectory(dir=state) as downloads:
-        got = _run(["apt-get", *options, "download", *packages], cwd=Path(downloads))
-        debs = sorted(Path(downloads).glob("*.deb"))
+        how = _with_dependencies(Path(downloads)) if with_dependencies else ["download"]
+        got = _run(["apt-get", *options, *how, *packages], cwd=Path(downloads))
+        debs = [deb for deb in sorted(Path(downloads).glob("*.deb")) if not deb.name.startswith(_OF_THE_MACHINE)]
         if got.returncode != 0 or len(debs) < len(packages):
             raise AptFailed(_last_words(got) or _last_words(updated) or "apt-get download brought nothing")
         into.mkdir(parents=True, exist_ok=True)
@@ -62,6 +67,12 @@ def fetch(packages: Sequence[str], state: Path, into: Path) -> None:
             unpacked = _run(["dpkg", "-x", str(deb), str(into)], cwd=state)
             if unpacked.returncode != 0:
                 raise AptFailed(_last_words(unpacked))
+
+
+def _with_dependencies(downloads: Path) -> list[str]:
+    """What makes apt work out an installation on an empty machine and stop when all of it is downloaded."""
+    (downloads / "partial").mkdir()
+    return ["-o", f"Dir::Cache::archives={downloads}", "install", "--download-only", "--yes", "--no-install-recommends"]
 
 
 def _run(command: Sequence[str], cwd: Path) -> subprocess.CompletedProcess[str]:
