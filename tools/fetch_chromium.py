@@ -67,9 +67,8 @@ def main() -> int:
             return 1
         stamp = {"format": FORMAT, "build": str(BUILD), "root": _is_root(), "at": str(place), "sandbox": sandbox}
         FOUND.write_text(json.dumps({**stamp, "version": version}))
-        print(
-            f"chromium {version}: {place}{'' if sandbox else ' (without its sandbox: not for root, or not on this kernel)'}"
-        )
+        without = "" if sandbox else " (without its sandbox: not for root, or not on this kernel)"
+        print(f"chromium {version}: {place}{without}")
     return 0
 
 
