@@ -12,7 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from receiver.core.model import UNASSIGNED, SignalAction
-from receiver.core.signals import COMPONENT, Alert
+from receiver.core.signals import Alert
+from receiver.core.silences import COMPONENT
 from receiver.ports import Delivery
 
 VERSION = "4"

@@ -25,7 +25,8 @@ from receiver.core.overrides import Override
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import Policy, Pool, Scope
 from receiver.core.seed import Seed
-from receiver.core.signals import signals_from, silenced_pools
+from receiver.core.signals import signals_from
+from receiver.core.silences import PoolSilence, silenced_pools
 from receiver.core.steady import is_steady
 from receiver.core.unanswered import highest
 from receiver.lives import by_node, lives_of, stage_of
@@ -101,7 +102,7 @@ class _Seen:
     telemetry: TelemetryFacts | None
     memory: Memory
     lives: Mapping[str, NodeLife]
-    silenced: Mapping[str, str]
+    silenced: Mapping[str, PoolSilence]
     nodes: Mapping[str, ClusterNode]  # by instance id
     pods: Mapping[str, tuple[Pod, ...]]  # GPU pods by the node they are bound to
     at: datetime
@@ -258,7 +259,7 @@ def _pool_state(pool: Pool, seen: _Seen) -> PoolState:
         offer=offer_of(pool, nodes, past.offer, seen.at),
         unjoined=unjoined(pool, seen.cloud, seen.cluster),
         utilization=seen.telemetry.utilization.get(pool.id) if seen.telemetry else None,
-        silenced_by=seen.silenced.get(pool.id),
+        silence=seen.silenced.get(pool.id),
     )
 
 

@@ -12,7 +12,8 @@ import requests
 
 from receiver.adapters.sessions import quick_session, shown, wire_failure
 from receiver.adapters.timestamps import moment
-from receiver.core.signals import COMPONENT, Alert, Matcher, Silence
+from receiver.core.signals import Alert
+from receiver.core.silences import COMPONENT, Matcher, Silence
 from receiver.ports import AlarmFacts, TryLater
 
 ALERTS = "/api/v2/alerts"

@@ -181,7 +181,7 @@ def open_tally(pool: Pool, facts: Facts, budgets: Budgets) -> Tally:
     stuck = bool(stuck_on_the_way(pool, state, facts.at))
     unpriced = pool.price_usd_per_hour is None
     undone = undone_by_others(state, facts.at, grows=True) is not None
-    paused = state.silenced_by is not None or bounds.spoken.pause is not None
+    paused = state.silence is not None or bounds.spoken.pause is not None
     held = unpriced or backing_off or halted or stuck or undone or paused
     graces = graces_of(pool, bounds, facts.told_to_go, facts.at, facts.given_up)
     going = _deleted_victims(state)

@@ -112,6 +112,8 @@ def _note(signal: Signal, present: int) -> Reason:
 def _spoken(case: Case) -> list[Reason]:
     """What people and workloads said for a while, on every decision that it may touch."""
     said = [("override", str(o)) for o in case.wanted.bounds.spoken.all]
+    if case.state.silence is not None:
+        said.append(("silence", str(case.state.silence)))
     kept = [n for n in case.state.of(Stage.USABLE) if not n.busy and is_kept(n, case)]
     if kept:
         said.append(("keep_until", "; ".join(f"{n.name} is kept{_until(n)}" for n in kept)))

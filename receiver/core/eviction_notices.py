@@ -168,7 +168,7 @@ def _why_stopped(case: Case) -> str:
         return f"{frozen.alertname} fires: freeze"
     if case.wanted.stopped:
         return "A budget is at its stop, and what is evicted could not start again"
-    return f"Silenced: {case.state.silenced_by}" if case.state.silenced_by else ""
+    return f"Paused: {case.state.silence}" if case.state.silence is not None else ""
 
 
 def _warned(mode: str) -> str:

@@ -137,7 +137,7 @@ def not_frozen(target: int, case: Case) -> Left | None:
 
 def not_silenced(target: int, case: Case) -> Left | None:
     """A silence in Alertmanager that names the pool pauses it."""
-    return _standstill(target, case, case.state.silenced_by) if case.state.silenced_by else None
+    return _standstill(target, case, str(case.state.silence)) if case.state.silence is not None else None
 
 
 def not_paused(target: int, case: Case) -> Left | None:

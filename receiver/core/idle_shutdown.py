@@ -115,7 +115,7 @@ def can_tell(facts: Facts) -> bool:
 def case_of(facts: Facts, policy: Policy, mode: str, told: Told, courses: Courses) -> Case:
     """Return what *facts* say about pools: a frozen, silenced or paused one shuts nothing down."""
     frozen = [s.pool for s in facts.signals if s.action is SignalAction.FREEZE]
-    held = {p.pool for p in facts.pools if p.silenced_by or p.pool in frozen or None in frozen}
+    held = {p.pool for p in facts.pools if p.silence or p.pool in frozen or None in frozen}
     held |= {p.pool for p in facts.pools if spoken_of(p.pool, facts.overrides, facts.at).pause is not None}
     return Case(
         policy=policy,

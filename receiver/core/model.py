@@ -12,6 +12,7 @@ from receiver.core.charges import Comparison
 from receiver.core.overrides import Override
 from receiver.core.pods import Pod
 from receiver.core.policy import BudgetChange, Taint
+from receiver.core.silences import PoolSilence
 
 UNASSIGNED = "unassigned"
 
@@ -180,7 +181,7 @@ class PoolState:
     removal_backoff: Backoff | None = None
     required_since: datetime | None = None
     utilization: float | None = None
-    silenced_by: str | None = None
+    silence: PoolSilence | None = None
     uncounted: int = 0
     provisioning: Backoff | None = None
     ready_in: timedelta | None = None

@@ -57,15 +57,21 @@ def _moments(case: Case) -> Iterable[datetime]:
     for grace in case.wanted.graces:
         if grace.ends_at is not None:
             yield grace.ends_at
-    for override in case.wanted.overrides:
-        yield override.at
-        yield override.until
+    yield from _moments_of_people(case)
     change = next_change(pool.windows, case.now)
     if change is not None:
         yield change
     for node in state.nodes:
         yield from _moments_of(node, case)
     yield from _moments_of_action(case)
+
+
+def _moments_of_people(case: Case) -> Iterable[datetime]:
+    for override in case.wanted.overrides:
+        yield override.at
+        yield override.until
+    if case.state.silence is not None:
+        yield case.state.silence.until
 
 
 def _moments_of(node: Node, case: Case) -> Iterable[datetime]:

@@ -15,6 +15,7 @@ from receiver.core.model import ON_ITS_WAY, Backoff, Facts, Node, PoolState, Sou
 from receiver.core.overrides import Override
 from receiver.core.policy import Policy, Pool
 from receiver.core.provisioning import awaited_since
+from receiver.core.silences import PoolSilence
 from receiver.core.tell import SPEAKS_UP, why
 from receiver.core.waits import Wait, waits
 
@@ -123,7 +124,8 @@ def _pool(
         "ready_in_seconds": None if state.ready_in is None else state.ready_in.total_seconds(),
         "uncounted": state.uncounted,
         "drifts": sum(facts.at - d.at < A_DAY for d in state.drifts),
-        "silenced_by": state.silenced_by,
+        "silenced_by": None if state.silence is None else str(state.silence),
+        "silence": None if state.silence is None else _silence(state.silence),
         "overrides": [_override(o) for o in wanted.bounds.spoken.all],
         "open_action": None if state.open_action is None else _action(state.open_action),
         "nodes": [_node(n, policy, facts.at) for n in state.nodes],
@@ -140,6 +142,16 @@ def _override(override: Override) -> dict[str, Any]:
         "at": _when(override.at),
         "until": _when(override.until),
         "every_pool": override.pool is None,
+    }
+
+
+def _silence(found: PoolSilence) -> dict[str, Any]:
+    return {
+        "id": found.id,
+        "by": found.by,
+        "until": _when(found.until),
+        "comment": found.comment,
+        "more": found.more,
     }
 
 

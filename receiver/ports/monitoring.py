@@ -7,7 +7,8 @@ from typing import Protocol
 
 from receiver.core.activity import Activity, Course, Sample
 from receiver.core.pods import Pod
-from receiver.core.signals import Alert, Silence
+from receiver.core.signals import Alert
+from receiver.core.silences import Silence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

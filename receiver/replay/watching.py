@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from receiver.core.activity import Course, Sample
 from receiver.core.model import UNASSIGNED
 from receiver.core.pods import Pod, PodPhase
-from receiver.core.signals import COMPONENT, HEARTBEAT_ALERT, Alert, Silence
+from receiver.core.signals import HEARTBEAT_ALERT, Alert
+from receiver.core.silences import COMPONENT, Silence
 from receiver.ports import AlarmFacts, TelemetryFacts
 from receiver.replay.switches import Switches
 from receiver.replay.world.config import POOL_LABEL

@@ -8,7 +8,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 
 from receiver.adapters.alarms import ALERTS, SILENCES, AlertmanagerAlarms
-from receiver.core.signals import Matcher
+from receiver.core.silences import Matcher
 from receiver.ports import AlarmFacts, TryLater
 from tests.adapters.wire import hanging_server, unused_url
 

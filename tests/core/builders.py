@@ -12,6 +12,7 @@ from receiver.core.demand import fingerprint
 from receiver.core.model import Facts, Node, Offer, PoolState, Signal, SignalAction, Source, SourceState, Spend, Stage
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import Billing, Policy, Pool
+from receiver.core.silences import PoolSilence
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 GPU = "nvidia.com/gpu"
@@ -66,6 +67,12 @@ def a_busy_node(name: str = "n1", **changes: Any) -> Node:
     """A usable node whose GPU a running pod holds."""
     pod = a_pod(f"on-{name}", phase=PodPhase.RUNNING, node=name)
     return a_node(name, **{"pods": (pod,), "idle_since": None, **changes})
+
+
+def a_silence(**changes: Any) -> PoolSilence:
+    """What ops silenced for two hours."""
+    given: dict[str, Any] = {"id": "s-1", "by": "ops", "until": NOW + timedelta(hours=2), "comment": "new driver"}
+    return PoolSilence(**{**given, **changes})
 
 
 def a_state(*nodes: Node, pool: str = "l40s-id", **changes: Any) -> PoolState:

@@ -30,6 +30,7 @@ from tests.core.builders import (
     a_policy,
     a_pool,
     a_signal,
+    a_silence,
     a_state,
     all_up,
     facts,
@@ -89,7 +90,7 @@ def test_a_waiting_pod_grows_the_pool_and_names_the_delivery_that_woke_the_step(
         pytest.param(
             "not_frozen", a_state(), a_policy(), {"signals": (a_signal(SignalAction.FREEZE),)}, id="not_frozen"
         ),
-        pytest.param("not_silenced", a_state(silenced_by="silenced by ops"), a_policy(), {}, id="not_silenced"),
+        pytest.param("not_silenced", a_state(silence=a_silence()), a_policy(), {}, id="not_silenced"),
         pytest.param(
             "growth_is_not_paused",
             a_state(),
@@ -293,7 +294,7 @@ def test_a_pause_of_growth_does_not_stop_removal() -> None:
 
 
 def test_a_silence_pauses_removal_too() -> None:
-    assert decided(a_state(an_old_node(), silenced_by="silenced by ops")).target == 1
+    assert decided(a_state(an_old_node(), silence=a_silence())).target == 1
 
 
 def test_a_freeze_of_another_pool_is_none_of_ours() -> None:

@@ -26,6 +26,7 @@ from tests.core.builders import (
     a_policy,
     a_pool,
     a_signal,
+    a_silence,
     a_state,
     all_up,
     facts,
@@ -324,7 +325,7 @@ def test_nothing_is_evicted_while_a_source_is_silent(source: Source) -> None:
 
 
 def test_a_silence_holds_it() -> None:
-    assert evicted(busy("a"), busy("b"), state={"silenced_by": "ops"}) == []
+    assert evicted(busy("a"), busy("b"), state={"silence": a_silence()}) == []
 
 
 def test_removals_per_hour_bound_it() -> None:

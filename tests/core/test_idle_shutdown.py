@@ -32,7 +32,7 @@ from receiver.core.overrides import Override, OverrideKind
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import KeepUntil
 from receiver.core.words import lasting
-from tests.core.builders import NOW, a_node, a_pod, a_policy, a_signal, a_state, all_up, facts
+from tests.core.builders import NOW, a_node, a_pod, a_policy, a_signal, a_silence, a_state, all_up, facts
 
 WINDOW = timedelta(hours=2)
 GRACE = timedelta(minutes=15)
@@ -366,7 +366,7 @@ def test_a_paused_pool_is_held_and_a_snoozed_one_is_not(kind: str, held: set[str
 
 
 def test_a_silenced_pool_is_held_and_another_signal_holds_nothing() -> None:
-    silenced = facts(a_state(a_node(), silenced_by="somebody"))
+    silenced = facts(a_state(a_node(), silence=a_silence()))
     signalled = facts(a_state(a_node()), signals=(a_signal(SignalAction.HOLD),))
     assert case_of(silenced, a_policy(), "act", {}, {}).held == {"l40s-id"}
     assert case_of(signalled, a_policy(), "act", {}, {}).held == frozenset()

@@ -14,7 +14,7 @@ from receiver.core.demand import disproof, is_believed, offer_of
 from receiver.core.model import Stage
 from receiver.core.pods import Pod, Preference, Requirement, Toleration
 from receiver.core.policy import Pool, Taint
-from tests.core.builders import GPU, NOW, a_node, a_pod, a_policy, a_pool, a_state, an_offer, facts, run
+from tests.core.builders import GPU, NOW, a_node, a_pod, a_policy, a_pool, a_silence, a_state, an_offer, facts, run
 from tests.core.worlds import LAWS
 
 DAY = timedelta(hours=24)
@@ -70,7 +70,7 @@ def test_with_all_else_alike_the_cheaper_full_node_wins_then_the_name() -> None:
 def test_a_pool_without_a_price_comes_last() -> None:
     pools = [a_kind("a", None), a_kind("b", "99")]
     assert bought(pools, a_pod()) == {"b": 1}
-    held = facts(a_state(pool="a-id"), a_state(pool="b-id", silenced_by="ops"), waiting=[a_pod()])
+    held = facts(a_state(pool="a-id"), a_state(pool="b-id", silence=a_silence()), waiting=[a_pod()])
     assert run(held, a_policy(*pools))[1]["b"].deciding.rule == "not_silenced"  # it is b that is asked
 
 

@@ -26,6 +26,7 @@ from tests.core.builders import (
     a_policy,
     a_pool,
     a_signal,
+    a_silence,
     a_state,
     facts,
     rules,
@@ -398,7 +399,7 @@ FOUR = (a_busy_node("b1"), a_busy_node("b2"), *idle(2, created_at=ENDS_SOON))
 # What each authority says, once so that the pool is to grow or to stay, once so that it is to shrink.
 STOP: dict[str, Any] = {"budget": BUDGET, "spend": ALL_SPENT}
 FREEZE: dict[str, Any] = {"signals": (a_signal(SignalAction.FREEZE),)}
-SILENCE: dict[str, Any] = {"state": {"silenced_by": "silenced by bob"}}
+SILENCE: dict[str, Any] = {"state": {"silence": a_silence(by="bob")}}
 PAUSE: dict[str, Any] = {"overrides": (an_override("pause"),)}
 WORK: dict[str, Any] = {"waiting": tuple(a_pod(f"w{n}") for n in range(9))}
 

@@ -30,7 +30,7 @@ from receiver.core.overrides import Override, OverrideKind
 from receiver.core.pods import Pod, PodPhase, Preference, Requirement
 from receiver.core.policy import Billing, Budget, Fallback, Limits, Policy, Pool, Taint
 from receiver.core.windows import Window
-from tests.core.builders import GPU, NOW, a_pod, a_pool, a_signal, an_offer, run
+from tests.core.builders import GPU, NOW, a_pod, a_pool, a_signal, a_silence, an_offer, run
 
 LAWS = settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
@@ -180,7 +180,7 @@ def states(draw: st.DrawFn, pool: Pool, calm: bool) -> PoolState:
         provisioning=draw(st.none() | ends),
         drifts=draw(drifts()),
         offer=draw(offers(pool)),
-        silenced_by=draw(st.sampled_from([None, None, None, None, "silenced by ops"])),
+        silence=draw(st.sampled_from([None, None, None, None, a_silence()])),
     )
 
 

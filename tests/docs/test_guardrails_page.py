@@ -12,7 +12,20 @@ from receiver.core.guardrails import GUARDRAILS
 from receiver.core.model import Node, SignalAction, Stage
 from receiver.core.overrides import Override, OverrideKind
 from receiver.core.pods import PodPhase
-from tests.core.builders import GPU, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_signal, a_state, facts, run
+from tests.core.builders import (
+    GPU,
+    NOW,
+    a_busy_node,
+    a_node,
+    a_pod,
+    a_policy,
+    a_pool,
+    a_signal,
+    a_silence,
+    a_state,
+    facts,
+    run,
+)
 from tests.core.test_decide import HOUR_ENDS_SOON, SOURCES
 from tests.core.test_utilization import HOURS, LEVELS, SECONDS, Cell
 from tests.core.worlds import NIGHT, World, decided, worlds
@@ -73,6 +86,7 @@ def rules_of_a_few_pools() -> set[str]:
         (a_state(), a_policy(), [], signals),
         (a_state(a_node(kept_until=NOW + hour)), a_policy(), [], ()),
         (a_state(a_busy_node(pods=(evictable,))), a_policy(night), [], ()),
+        (a_state(silence=a_silence()), a_policy(), [], ()),
     ):
         found = facts(state, waiting=waiting, signals=firing, overrides=(pause,), told_to_go=told)
         _, decisions = run(found, policy)

@@ -6,7 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 from receiver.core.overrides import Override, OverrideKind
-from receiver.core.signals import COMPONENT, Alert, Matcher, Silence
+from receiver.core.signals import Alert
+from receiver.core.silences import COMPONENT, Matcher, Silence
 from receiver.core.tell import Notice, Severity
 from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, STOP_ANNOTATION, Delivery, Store
 from receiver.replay.ports import WorldAlarms

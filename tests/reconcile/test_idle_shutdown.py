@@ -10,7 +10,8 @@ import pytest
 from receiver.adapters.observe import ObservedCluster
 from receiver.core.activity import Course
 from receiver.core.policy import KeepUntil, Policy
-from receiver.core.signals import Alert, Matcher, Silence
+from receiver.core.signals import Alert
+from receiver.core.silences import Matcher, Silence
 from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, KEEP_UNTIL_ANNOTATION, Store, TryLater, WontWork
 from receiver.replay.ports import WorldTelemetry
 from receiver.replay.world import PodSpec, World, WorldPool

@@ -9,7 +9,7 @@ from receiver.core.model import CordonedBy, Spend
 from receiver.core.policy import Billing, Budget, Limits
 from receiver.ports import Store, TryLater
 from receiver.replay.world import Behaviour, WorldPool
-from tests.core.builders import NOW, a_node, a_pod, a_pool, a_state, facts, run
+from tests.core.builders import NOW, a_node, a_pod, a_pool, a_silence, a_state, facts, run
 from tests.core.builders import a_policy as core_policy
 from tests.reconcile.harness import GPU, PRICE, SIZE, Life, a_job, a_policy, a_world
 
@@ -172,7 +172,7 @@ def test_a_blocked_pool_does_not_use_up_what_other_pools_may_grow_by() -> None:
         a_pod("new", node_selector={"kubernetes.civo.com/civo-node-pool": "b-id"}),
     ]
     policy = core_policy(a, b, limits=Limits(max_growth_per_hour=1))
-    states = (a_state(pool="a-id", silenced_by="silenced by a person"), a_state(pool="b-id"))
+    states = (a_state(pool="a-id", silence=a_silence()), a_state(pool="b-id"))
     _, decisions = run(facts(*states, waiting=pods), policy)
     assert decisions["a"].target == 0
     assert decisions["b"].target == 1

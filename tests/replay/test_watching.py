@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from receiver.core.model import UNASSIGNED
-from receiver.core.signals import Matcher, Silence
+from receiver.core.silences import Matcher, Silence
 from receiver.ports import Alarms, Telemetry
 from receiver.replay.ports import WorldAlarms, WorldTelemetry
 from receiver.replay.world import GPU, POOL_LABEL, World

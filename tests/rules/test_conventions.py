@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from receiver.core.model import SignalAction
-from receiver.core.signals import COMPONENT, HEARTBEAT_ALERT
+from receiver.core.signals import HEARTBEAT_ALERT
+from receiver.core.silences import COMPONENT
 from tests.rules.files import ALERTS, EVERY_RULE, HEARTBEAT, RECORDINGS, RULE_FILES, TEST_FILES, Rule
 
 RUNBOOKS = "https://civo-gpu-autoscaler.example/docs/runbooks/"

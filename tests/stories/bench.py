@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.core.policy import Policy, Pool
-from receiver.core.signals import COMPONENT, Alert
+from receiver.core.signals import Alert
+from receiver.core.silences import COMPONENT
 from receiver.core.tell import Notice
 from receiver.ports import Delivery, Store
 from receiver.replay.world import PodSpec, WorldPool
