@@ -112,7 +112,7 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     registry = CollectorRegistry()
     registry.register(instruments)
     registry.register(StoreCollector(store, settings.policy, clock, mode=mode))
-    operator = settings.environment.operator_token
+    operator, reader = settings.environment.operator_token, settings.environment.reader_token
     app = create_web(
         WebParts(
             webhook_tokens=tuple(t.get_secret_value() for t in settings.environment.webhook_tokens),
@@ -127,6 +127,8 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
             max_body_bytes=settings.configuration.webhook.max_bytes,
             version=installed_version(),
             operator_token=operator.get_secret_value() if operator else None,
+            reader_token=reader.get_secret_value() if reader else None,
+            reading=settings.configuration.web.reading,
         )
     )
     app.extensions[EXTENSION] = Running(settings=settings, store=store, loop=loop, courier=courier)

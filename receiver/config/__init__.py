@@ -1,8 +1,8 @@
 """YAML and environment to settings to the core's policy; every mistake at once, each with its path and a remedy."""
 
-from receiver.config.environment import Environment, operator_token, server_url
+from receiver.config.environment import Environment, operator_token, reading_token, server_url
 from receiver.config.mistakes import ConfigError, Mistake
-from receiver.config.model import Configuration, Mode, PoolSpec
+from receiver.config.model import Configuration, Mode, PoolSpec, Reading
 from receiver.config.prices import Prices
 from receiver.config.settings import FileSettings, Settings, load, load_file, load_text
 
@@ -15,10 +15,12 @@ __all__ = [
     "Mode",
     "PoolSpec",
     "Prices",
+    "Reading",
     "Settings",
     "load",
     "load_file",
     "load_text",
     "operator_token",
+    "reading_token",
     "server_url",
 ]

@@ -33,6 +33,7 @@ _HELP = {
 OPTIONAL = (
     "CIVO_API_URL",
     "GPU_AUTOSCALER_OPERATOR_TOKEN",
+    "GPU_AUTOSCALER_READER_TOKEN",
     "GPU_AUTOSCALER_DATABASE_URL",
     "GPU_AUTOSCALER_NOTIFY_URLS",
     "GPU_AUTOSCALER_TEAM_NOTIFY_URLS",
@@ -44,6 +45,7 @@ SECRET = (
     "CIVO_API_KEY",
     "GPU_AUTOSCALER_WEBHOOK_TOKEN",
     "GPU_AUTOSCALER_OPERATOR_TOKEN",
+    "GPU_AUTOSCALER_READER_TOKEN",
     "GPU_AUTOSCALER_DATABASE_URL",
     "GPU_AUTOSCALER_NOTIFY_URLS",
     "GPU_AUTOSCALER_TEAM_NOTIFY_URLS",
@@ -56,7 +58,7 @@ class Environment(BaseModel):
 
     *webhook_tokens* are two during a rotation. *database_url* is a SQLAlchemy URL; it may hold a password,
     as may the Apprise URLs in *notify_urls* and, by team, in *team_notify_urls*. *operator_token* None switches writing
-    through the API off.
+    off; *reader_token* lets people read where ``web.reading`` is ``token``, as the operator's does.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -67,6 +69,7 @@ class Environment(BaseModel):
     civo_api_url: str = CIVO_API
     webhook_tokens: tuple[SecretStr, ...]
     operator_token: SecretStr | None = None
+    reader_token: SecretStr | None = None
     database_url: SecretStr = SecretStr(DATABASE)
     notify_urls: tuple[SecretStr, ...] = ()
     team_notify_urls: Mapping[str, tuple[SecretStr, ...]] = Field(default_factory=dict)
@@ -126,7 +129,7 @@ def read_environment(environ: Mapping[str, str]) -> tuple[Environment | None, li
     civo = reading.address("CIVO_API_URL", CIVO_API)
     if civo.startswith("http:") and urlsplit(civo).hostname not in _LOOPBACK:
         reading.warnings.append("CIVO_API_URL: is http, so the API key travels in the clear; use https")
-    webhook, operator = _tokens(reading)
+    webhook, operator, reader = _tokens(reading)
     database = _database(reading)
     destinations = tuple(_destinations(reading))
     of_teams = _team_destinations(reading)
@@ -142,6 +145,7 @@ def read_environment(environ: Mapping[str, str]) -> tuple[Environment | None, li
         civo_api_url=civo,
         webhook_tokens=tuple(SecretStr(token) for token in webhook),
         operator_token=SecretStr(operator) if operator else None,
+        reader_token=SecretStr(reader) if reader else None,
         database_url=database,
         notify_urls=destinations,
         team_notify_urls=of_teams,
@@ -165,33 +169,54 @@ def operator_token(environ: Mapping[str, str]) -> str:
     """Return the token that commands change things with; raise ConfigError when there is none, or not one word."""
     reading = Reading(environ)
     name = "GPU_AUTOSCALER_OPERATOR_TOKEN"
-    found = reading.value(name)
+    found = _sent(reading, name)
     if not found and not reading.mistakes:
         reading.wrong(name, "is not set", "set it to the word that the server has under this name")
-    if len(found.split()) > 1 or not found.isascii():
-        reading.wrong(name, "is not one word of plain letters", "set the word that the server has under this name")
     if reading.mistakes:
         raise ConfigError(reading.mistakes)
     return found
 
 
-def _tokens(reading: Reading) -> tuple[list[str], str]:
+def reading_token(environ: Mapping[str, str]) -> str | None:
+    """Return the token that commands read with: the reader's, else the operator's, else None.
+
+    Raises ConfigError for one that is not one word.
+    """
+    reading = Reading(environ)
+    found = _sent(reading, "GPU_AUTOSCALER_READER_TOKEN") or _sent(reading, "GPU_AUTOSCALER_OPERATOR_TOKEN")
+    if reading.mistakes:
+        raise ConfigError(reading.mistakes)
+    return found or None
+
+
+def _sent(reading: Reading, name: str) -> str:
+    """The token in *name* as a command may send it in a header; empty without one."""
+    found = reading.value(name)
+    if len(found.split()) > 1 or not found.isascii():
+        reading.wrong(name, "is not one word of plain letters", "set the word that the server has under this name")
+    return found
+
+
+def _tokens(reading: Reading) -> tuple[list[str], str, str]:
+    """The webhook's tokens, the operator's and the reader's; the last two may be empty."""
     webhook = reading.required("GPU_AUTOSCALER_WEBHOOK_TOKEN").split()
-    operator = reading.value("GPU_AUTOSCALER_OPERATOR_TOKEN")
-    if len(operator.split()) > 1:
-        reading.wrong("GPU_AUTOSCALER_OPERATOR_TOKEN", "holds white space", "set one long random word")
-    if operator and operator in webhook:
-        reading.wrong(
-            "GPU_AUTOSCALER_OPERATOR_TOKEN",
-            "is the webhook's token too, so whoever sends alerts could override decisions",
-            "set another long random word",
-        )
-    for name, tokens in (("WEBHOOK", webhook), ("OPERATOR", operator.split())):
+    operator, reader = (reading.value(f"GPU_AUTOSCALER_{whose}_TOKEN") for whose in ("OPERATOR", "READER"))
+    for whose, token in (("OPERATOR", operator), ("READER", reader)):
+        if len(token.split()) > 1:
+            reading.wrong(f"GPU_AUTOSCALER_{whose}_TOKEN", "holds white space", "set one long random word")
+    for name, token, others, harm in (
+        ("OPERATOR", operator, webhook, "is the webhook's token too, so whoever sends alerts could override decisions"),
+        ("READER", reader, webhook, "is the webhook's token too, so whoever may read could send alerts"),
+        ("READER", reader, [operator], "is the operator's token too, so whoever may read could change things"),
+    ):
+        if token and token in others:
+            reading.wrong(f"GPU_AUTOSCALER_{name}_TOKEN", harm, "set another long random word")
+    for name, tokens in (("WEBHOOK", webhook), ("OPERATOR", operator.split()), ("READER", reader.split())):
         if any(len(token) < SHORTEST_TOKEN for token in tokens):
             reading.warnings.append(
                 f"GPU_AUTOSCALER_{name}_TOKEN: is shorter than {SHORTEST_TOKEN} characters and can be guessed"
             )
-    return webhook, operator
+    return webhook, operator, reader
 
 
 def _database(reading: Reading) -> SecretStr:

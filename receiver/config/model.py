@@ -74,6 +74,19 @@ class Webhook(Section):
     max_bytes: Units = 4 * 1024 * 1024
 
 
+class Reading(StrEnum):
+    """Who may read pages and API: whoever reaches the port, or who has the reader's or the operator's token."""
+
+    OPEN = "open"
+    TOKEN = "token"  # noqa: S105 (the word of the file, no secret)
+
+
+class WebSpec(Section):
+    """Who may read the pages and GET /api."""
+
+    reading: Annotated[Reading, BeforeValidator(one_of(Reading))] = Reading.OPEN
+
+
 class StatedSpec(Section):
     """What a month had cost, as the operator says."""
 
@@ -239,6 +252,7 @@ class Configuration(Section):
     alertmanager: Alertmanager = Alertmanager()
     kubernetes: Kubernetes = Kubernetes()
     webhook: Webhook = Webhook()
+    web: WebSpec = WebSpec()
     budget: BudgetSpec | None = None
     billing: BillingSpec = BillingSpec()
     limits: LimitsSpec = LimitsSpec()

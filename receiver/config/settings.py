@@ -8,7 +8,7 @@ from receiver.config.checks import contradictions, warnings_of
 from receiver.config.document import read
 from receiver.config.environment import Environment, read_environment
 from receiver.config.mistakes import ConfigError, Mistake
-from receiver.config.model import Configuration, PoolSpec
+from receiver.config.model import Configuration, PoolSpec, Reading
 from receiver.config.prices import (
     Prices,
     charge_prices,
@@ -49,8 +49,12 @@ def load(environ: Mapping[str, str]) -> Settings:
             settings = load_file(File(path))
         except ConfigError as error:
             mistakes += error.mistakes
+    if environment is not None and settings is not None:
+        mistakes += _unreadable(settings.configuration, environment)
     if mistakes or environment is None or settings is None:
         raise ConfigError(mistakes)
+    if environment.reader_token and settings.configuration.web.reading is Reading.OPEN:
+        odd.append("GPU_AUTOSCALER_READER_TOKEN: nobody needs it while web.reading is open; write web: {reading: token}")
     return Settings(
         configuration=settings.configuration,
         environment=environment,
@@ -58,6 +62,19 @@ def load(environ: Mapping[str, str]) -> Settings:
         prices=settings.prices,
         warnings=(*settings.warnings, *odd),
     )
+
+
+def _unreadable(configuration: Configuration, environment: Environment) -> list[Mistake]:
+    """The mistake of pages that nobody could open: reading takes a token, and there is none."""
+    if configuration.web.reading is Reading.OPEN or environment.operator_token or environment.reader_token:
+        return []
+    return [
+        Mistake(
+            path="web.reading",
+            problem="is token, and no token is set, so nobody could read",
+            remedy="set GPU_AUTOSCALER_OPERATOR_TOKEN or GPU_AUTOSCALER_READER_TOKEN, or write open",
+        )
+    ]
 
 
 def load_file(path: File) -> FileSettings:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from prometheus_client import CollectorRegistry
 
+from receiver.config.model import Reading
 from receiver.core.policy import Policy
 from receiver.ports import Clock, Store
 
@@ -45,7 +46,9 @@ class WebParts:
 
     *webhook_tokens* are the bearer tokens that POST /webhook takes; two of them during a rotation; none
     means that every delivery is refused. *operator_token* is the one that people send with what they change; None
-    means that nobody may. They are kept out of repr. *max_body_bytes* bounds a delivery.
+    means that nobody may. They are kept out of repr. *max_body_bytes* bounds a delivery. *reading* TOKEN asks for
+    *reader_token* or the operator's from who reads pages or API. *public_url* is where people reach the pages, None when
+    nobody said.
     *wake* tells the loop to step now and must return at once. *mode* is ``act`` or ``observe``.
     """
 
@@ -61,6 +64,9 @@ class WebParts:
     max_body_bytes: int = 4 * 1024 * 1024
     version: str = ""
     operator_token: str | None = field(default=None, repr=False)
+    reader_token: str | None = field(default=None, repr=False)
+    reading: Reading = Reading.OPEN
+    public_url: str | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError for an empty token, which every caller would know, and for a limit below one byte."""
