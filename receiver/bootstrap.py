@@ -129,6 +129,7 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
             operator_token=operator.get_secret_value() if operator else None,
             reader_token=reader.get_secret_value() if reader else None,
             reading=settings.configuration.web.reading,
+            public_url=settings.configuration.public_url,
         )
     )
     app.extensions[EXTENSION] = Running(settings=settings, store=store, loop=loop, courier=courier)

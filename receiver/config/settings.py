@@ -54,7 +54,9 @@ def load(environ: Mapping[str, str]) -> Settings:
     if mistakes or environment is None or settings is None:
         raise ConfigError(mistakes)
     if environment.reader_token and settings.configuration.web.reading is Reading.OPEN:
-        odd.append("GPU_AUTOSCALER_READER_TOKEN: nobody needs it while web.reading is open; write web: {reading: token}")
+        odd.append(
+            "GPU_AUTOSCALER_READER_TOKEN: nobody needs it while web.reading is open; write web: {reading: token}"
+        )
     return Settings(
         configuration=settings.configuration,
         environment=environment,

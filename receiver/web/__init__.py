@@ -5,7 +5,7 @@ import time
 from flask import Flask, Response, g, request
 from jinja2 import ChainableUndefined
 
-from receiver.web import api, errors, health, pages, reports, webhook
+from receiver.web import access, acting, api, errors, health, login, pages, reports, webhook
 from receiver.web.parts import LoopHealth, WebInstruments, WebParts
 
 __all__ = ["LoopHealth", "WebInstruments", "WebParts", "create_app"]
@@ -18,7 +18,8 @@ CONTENT_SECURITY_POLICY = (
 HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    # Other sites learn nothing. With no-referrer browsers would send our own forms as of Origin: null.
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 
@@ -33,12 +34,17 @@ def create_app(parts: WebParts) -> Flask:
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     app.jinja_env.globals["version"] = parts.version
     errors.install(app)
+    doors = access.Access(parts)
+    for module_of_doors in (login, acting):
+        app.register_blueprint(module_of_doors.blueprint(doors, parts))
     for module in (webhook, health, api, pages):
         app.register_blueprint(module.blueprint(parts))
 
     @app.before_request
     def start_watch() -> None:
         g.started = time.perf_counter()
+
+    access.install(app, doors)
 
     @app.after_request
     def finish(response: Response) -> Response:

@@ -2,9 +2,9 @@
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from receiver.config.fields import longer_than_zero
 from receiver.config.mistakes import Wrong, did_you_mean, nearest
@@ -15,6 +15,7 @@ from receiver.web.errors import Problem
 from receiver.web.words_asked import words_asked
 
 FIELDS = ("kind", "pool", "nodes", "for", "until", "who", "why")
+T = TypeVar("T")
 MOMENT = "such as 2026-11-21T18:00:00Z"
 
 
@@ -24,16 +25,34 @@ def override_asked(body: bytes, policy: Policy, now: datetime) -> Override:
     for field in said:
         if field not in FIELDS:
             raise Problem(400, "there is no such field", did_you_mean(field, FIELDS), field=field)
-    kind, pool = _kind(said.get("kind")), _pool(said.get("pool"), policy)
-    nodes = _nodes(said, kind, pool, policy)
-    until = _until(said, policy, now)
-    who, why = (
-        words_asked(said, "who", "say who sets it, such as alice"),
-        words_asked(said, "why", "say why in one sentence"),
-    )
-    whose = pool.name if pool else EVERY_POOL
-    return Override(
-        id=f"{kind}-{whose}-{secrets.token_hex(4)}",
+    override, problems = override_of(said, policy, now)
+    if override is None:
+        raise problems[0]
+    return override
+
+
+def override_of(said: Mapping[str, Any], policy: Policy, now: datetime) -> tuple[Override | None, list[Problem]]:
+    """Return the override that *said* asks for, under a new id, or None and what is wrong with each field."""
+    problems: list[Problem] = []
+
+    def checked(check: Callable[[], T]) -> T | None:
+        try:
+            return check()
+        except Problem as problem:
+            problems.append(problem)
+            return None
+
+    kind = checked(lambda: _kind(said.get("kind")))
+    pool = checked(lambda: _pool(said.get("pool"), policy))
+    # How many nodes may be said depends on kind and pool: nothing is told of them while those are wrong.
+    nodes = checked(lambda: _nodes(said, kind, pool, policy)) if kind is not None and not problems else None
+    until = checked(lambda: _until(said, policy, now))
+    who = checked(lambda: words_asked(said, "who", "say who sets it, such as alice"))
+    why = checked(lambda: words_asked(said, "why", "say why in one sentence"))
+    if problems or kind is None or until is None or who is None or why is None:
+        return None, problems
+    override = Override(
+        id=f"{kind}-{pool.name if pool else EVERY_POOL}-{secrets.token_hex(4)}",
         kind=kind,
         pool=pool.id if pool else None,
         nodes=nodes,
@@ -42,6 +61,7 @@ def override_asked(body: bytes, policy: Policy, now: datetime) -> Override:
         at=now,
         until=until,
     )
+    return override, []
 
 
 def _object(body: bytes) -> Mapping[str, Any]:

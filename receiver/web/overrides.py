@@ -8,6 +8,7 @@ import structlog
 from flask import Blueprint, Response, jsonify, make_response, request
 
 from receiver.core.override_notices import was_ended, was_set
+from receiver.core.overrides import Override
 from receiver.ports import StoredOverride
 from receiver.web.asked import MAX_LIMIT, limit_asked, pool_asked
 from receiver.web.auth import require_operator
@@ -64,9 +65,7 @@ def add_overrides(routes: Blueprint, parts: WebParts) -> None:
         require_operator(request.headers.get("Authorization"), parts.operator_token)
         now = parts.clock.now()
         override = override_asked(read_body(request, LARGEST_BODY), parts.policy, now)
-        parts.store.set_override(override, was_set(override, parts.policy))
-        parts.wake()
-        log.info("override set", override=override.id, said=str(override))
+        keep_override(override, parts)
         response = make_response(jsonify(override_document(StoredOverride(override=override), parts, now)), 201)
         response.headers["Location"] = f"/api/v1/overrides/{override.id}"
         return response
@@ -80,18 +79,30 @@ def add_overrides(routes: Blueprint, parts: WebParts) -> None:
     def end_one(number: str) -> Response:
         """End one before its time; the query's ``who`` is told as the one who did."""
         require_operator(request.headers.get("Authorization"), parts.operator_token)
-        now = parts.clock.now()
-        stored = _kept(parts, number)
-        who = " ".join(request.args.get("who", "").split())[:100] or SOMEBODY
-        notice = was_ended(stored.override, who, parts.policy)
-        if stored.ended_at is not None or not parts.store.end_override(number, now, who, notice):
-            raise Problem(
-                404, "this override has ended already", "see /api/v1/overrides for those in force", field="id"
-            )
-        parts.wake()
-        log.info("override ended", override=number, by=who)
-        ended = StoredOverride(override=stored.override, ended_at=now, ended_by=who)
-        return jsonify(override_document(ended, parts, now))
+        ended = end_override(number, request.args.get("who", ""), parts)
+        return jsonify(override_document(ended, parts, parts.clock.now()))
+
+
+def keep_override(override: Override, parts: WebParts) -> None:
+    """Keep *override* and tell it, in one transaction, and wake the loop. Raises TryLater."""
+    parts.store.set_override(override, was_set(override, parts.policy))
+    parts.wake()
+    log.info("override set", override=override.id, said=str(override))
+
+
+def end_override(number: str, who: str, parts: WebParts) -> StoredOverride:
+    """End the override with the id *number*, tell that *who* did, and wake the loop; return it as it is then.
+
+    Raises TryLater, and Problem 404 for one that is not there or not in force.
+    """
+    now, stored = parts.clock.now(), _kept(parts, number)
+    by = " ".join(who.split())[:100] or SOMEBODY
+    notice = was_ended(stored.override, by, parts.policy)
+    if stored.ended_at is not None or not parts.store.end_override(number, now, by, notice):
+        raise Problem(404, "this override has ended already", "see /api/v1/overrides for those in force", field="id")
+    parts.wake()
+    log.info("override ended", override=number, by=by)
+    return StoredOverride(override=stored.override, ended_at=now, ended_by=by)
 
 
 def _kept(parts: WebParts, number: str) -> StoredOverride:

@@ -47,8 +47,8 @@ class WebParts:
     *webhook_tokens* are the bearer tokens that POST /webhook takes; two of them during a rotation; none
     means that every delivery is refused. *operator_token* is the one that people send with what they change; None
     means that nobody may. They are kept out of repr. *max_body_bytes* bounds a delivery. *reading* TOKEN asks for
-    *reader_token* or the operator's from who reads pages or API. *public_url* is where people reach the pages, None when
-    nobody said.
+    *reader_token* or the operator's from who reads pages or API. *public_url* is where people reach the pages, None
+    when nobody said.
     *wake* tells the loop to step now and must return at once. *mode* is ``act`` or ``observe``.
     """
 

@@ -74,6 +74,7 @@ def test_a_configuration_file_that_is_not_there_is_a_mistake_among_others(tmp_pa
 def test_secrets_are_in_no_print_of_the_settings(file: Path) -> None:
     secrets = {
         "GPU_AUTOSCALER_OPERATOR_TOKEN": "operator-token-that-is-secret",
+        "GPU_AUTOSCALER_READER_TOKEN": "reader-token-that-is-secret-too",
         "GPU_AUTOSCALER_DATABASE_URL": "postgresql+psycopg://me:s3cret@db/ledger",
         "GPU_AUTOSCALER_NOTIFY_URLS": "slack://s3cret/b/c",
         "GPU_AUTOSCALER_TEAM_NOTIFY_URLS": "vision=slack://s3cret/b/c",
@@ -99,6 +100,7 @@ def test_a_secret_may_come_from_a_file(file: Path, tmp_path: Path, name: str) ->
         *environment.team_notify_urls.get("vision", ()),
         environment.database_url,
         environment.operator_token,
+        environment.reader_token,
     )
     assert url in [secret.get_secret_value() for secret in held if secret]
 

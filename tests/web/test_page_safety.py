@@ -71,6 +71,6 @@ def test_pages_have_nothing_inline_and_scripts_and_forms_of_their_own_server_onl
 def test_every_answer_has_the_security_headers_and_is_not_cached(path: str) -> None:
     headers = Bench().client().get(path).headers
     assert headers["X-Content-Type-Options"] == "nosniff"
-    assert headers["Referrer-Policy"] == "no-referrer"
+    assert headers["Referrer-Policy"] == "same-origin"
     assert headers["Cache-Control"] == "no-store"
     assert "default-src 'none'" in headers["Content-Security-Policy"]

@@ -1,0 +1,142 @@
+"""Overrides by form: /pools/{pool}/overrides shows what people say of a pool, and lets an operator say something.
+
+GET never acts. A POST acts for an operator's session whose form it carries; what was typed is never lost to a refusal.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import structlog
+from flask import Blueprint, g, make_response, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from receiver.core.overrides import EVERY_POOL
+from receiver.core.words import lasting
+from receiver.ports import StoredOverride, TryLater
+from receiver.web.access import Access, same_token
+from receiver.web.asked import MAX_LIMIT, pool_called
+from receiver.web.body import read_form
+from receiver.web.errors import Problem, retry_after
+from receiver.web.override_asked import override_of
+from receiver.web.overrides import end_override, keep_override, override_document
+from receiver.web.parts import WebParts
+
+FIELDS = ("kind", "nodes", "for", "why", "who")
+LOGGED_OUT = "You are not logged in as operator, so nothing was done. Log in in another tab, then send this again."
+OTHER_SESSION = "This form was of an earlier session, so nothing was done. Look at it and send it again."
+
+log = structlog.get_logger(__name__)
+
+
+def blueprint(access: Access, parts: WebParts) -> Blueprint:
+    """Return the page of a pool's overrides (``all``: of every pool) and the routes that its forms send to."""
+    routes = Blueprint("acting", __name__)
+
+    @routes.get("/pools/<pool>/overrides")
+    def overrides(pool: str) -> Response:
+        return _page(_name_of(pool, parts), parts)
+
+    @routes.post("/pools/<pool>/overrides")
+    def set_one(pool: str) -> Response:
+        """Set one and show it; or show the form again with what was typed and what is wrong with it."""
+        access.require_own_site(request)
+        form = read_form(request)
+        if not g.visitor.is_operator:
+            return _page(pool, parts, form, refused=LOGGED_OUT, status=403)
+        name = _name_of(pool, parts)
+        if not same_token(form.get("form_token", ""), g.visitor):
+            return _page(name, parts, form, refused=OTHER_SESSION, status=403)
+        override, problems = override_of(_said(form, name), parts.policy, parts.clock.now())
+        if override is None:
+            return _page(name, parts, form, mistakes=problems, status=400)
+        try:
+            keep_override(override, parts)
+        except TryLater as error:
+            log.warning("store unavailable", path=request.path, code=error.code, error=str(error))
+            response = _page(name, parts, form, refused=f"It was not kept: {error}. Send it again later.", status=503)
+            response.headers["Retry-After"] = str(retry_after(error))
+            return response
+        return redirect(url_for("acting.overrides", pool=name, done=override.id), 303)
+
+    @routes.post("/overrides/<number>/end")
+    def end_one(number: str) -> Response:
+        """End one and show the page of its pool."""
+        access.require_own_site(request)
+        form = read_form(request)
+        if not g.visitor.is_operator or not same_token(form.get("form_token", ""), g.visitor):
+            raise Problem(
+                403, "nothing was ended: the form is not of your session", "log in as operator, then end it again"
+            )
+        ended = end_override(number, form.get("who", ""), parts).override
+        name = parts.pool_name(ended.pool) if ended.pool else EVERY_POOL
+        return redirect(url_for("acting.overrides", pool=name, done=number), 303)
+
+    return routes
+
+
+def _name_of(asked: str, parts: WebParts) -> str:
+    """What people call the pool *asked*, by id or name; Problem 404 for none of ours."""
+    return asked if asked == EVERY_POOL else pool_called(parts, asked).name
+
+
+def _said(form: Mapping[str, str], pool: str) -> dict[str, Any]:
+    """The fields as the API takes them: a field without text was not said, and digits are a number."""
+    said: dict[str, Any] = {name: form[name].strip() for name in FIELDS if form.get(name, "").strip()}
+    if re.fullmatch(r"-?[0-9]{1,9}", str(said.get("nodes", ""))):
+        said["nodes"] = int(said["nodes"])
+    length = said.pop("for", None)
+    return {**said, "pool": pool, "for": length or ""}
+
+
+def _page(
+    name: str,
+    parts: WebParts,
+    form: Mapping[str, str] | None = None,
+    *,
+    mistakes: Sequence[Problem] = (),
+    refused: str = "",
+    status: int = 200,
+) -> Response:
+    """The page of the pool called *name* with the form as it was sent, and what is wrong with it."""
+    shows = not form or g.visitor.is_operator  # who only sent a form may not be one who may read
+    listed, down = _in_force(name, parts) if shows else ((), "")
+    now = parts.clock.now()
+    page = render_template(
+        "overrides.html",
+        name=None if name == EVERY_POOL else name,
+        pool=name,
+        now=now,
+        mode=parts.mode,
+        shows=shows,
+        listed=[override_document(stored, parts, now) for stored in listed],
+        down=down,
+        done=request.args.get("done"),
+        form={field: (form or {}).get(field, "") for field in FIELDS},
+        mistakes={problem.field: problem for problem in mistakes},
+        refused=refused,
+        most=_most(name, parts),
+        longest=lasting(parts.policy.longest_override),
+    )
+    return make_response(page, status)
+
+
+def _most(name: str, parts: WebParts) -> int:
+    pool = parts.policy.pool(name)
+    return pool.max_nodes if pool else max((p.max_nodes for p in parts.policy.pools), default=0)
+
+
+def _in_force(name: str, parts: WebParts) -> tuple[list[StoredOverride], str]:
+    """What is in force for the pool called *name*, the newest first; and why nobody can tell."""
+    pool, now = parts.policy.pool(name), parts.clock.now()
+    try:
+        kept = parts.store.overrides(limit=MAX_LIMIT)
+    except TryLater as error:
+        return [], str(error)
+    return [
+        stored
+        for stored in kept
+        if stored.ended_at is None
+        and stored.override.holds(now)
+        and (pool is None or stored.override.concerns(pool.id))
+    ], ""
