@@ -24,10 +24,21 @@ def spans(text: str) -> Iterator[str]:
 def fenced(text: str) -> Iterator[str]:
     """The command lines of the shell blocks of *text*, continued lines joined, without prompts and comments."""
     for block in re.findall(r"^ *```(?:sh|console)\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL):
+        begun = ""
         for line in block.replace("\\\n", " ").splitlines():
-            said = line.strip().removeprefix("$ ")
-            if said and not said.startswith("#"):
+            said = begun + line.strip().removeprefix("$ ")
+            begun = f"{said} " if _is_open(said) else ""
+            if said and not begun and not said.startswith("#"):
                 yield said
+
+
+def _is_open(line: str) -> bool:
+    """Whether a quotation that began in *line* goes on in the next one."""
+    try:
+        shlex.split(line, comments=True)
+    except ValueError:
+        return True
+    return False
 
 
 def commands(text: str, program: str) -> list[list[str]]:
