@@ -9,6 +9,7 @@ from typing import Any
 from flask.testing import FlaskClient
 from prometheus_client import CollectorRegistry
 
+from receiver.config.model import Reading
 from receiver.core.actions import (
     Action,
     ActionKind,
@@ -30,6 +31,7 @@ from tests.web.fakes import FakeClock, FakeHealth, FakeInstruments, FakeStore
 NOW = datetime(2026, 3, 10, 14, 30, tzinfo=UTC)
 TOKEN = "correct-horse-battery-staple"
 OPERATOR = "open-sesame-and-no-other-word"
+READER = "look-but-do-not-touch-anything"
 L40S = "11111111-aaaa-4bbb-8ccc-000000000001"
 A100 = "11111111-aaaa-4bbb-8ccc-000000000002"
 
@@ -388,6 +390,9 @@ class Bench:
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     tokens: tuple[str, ...] = (TOKEN,)
     operator_token: str | None = OPERATOR
+    reader_token: str | None = None
+    reading: Reading = Reading.OPEN
+    public_url: str | None = None
     policy: Policy = field(default_factory=a_policy)
     mode: str = "act"
     max_body_bytes: int = 100_000
@@ -408,6 +413,9 @@ class Bench:
             max_body_bytes=self.max_body_bytes,
             version="0.1.0",
             operator_token=self.operator_token,
+            reader_token=self.reader_token,
+            reading=self.reading,
+            public_url=self.public_url,
         )
 
     def client(self) -> FlaskClient:
