@@ -101,7 +101,7 @@ def _page(
     """The page of the pool called *name* with the form as it was sent, and what is wrong with it."""
     shows = not form or g.visitor.is_operator  # who only sent a form may not be one who may read
     listed, down = _in_force(name, parts) if shows else ((), "")
-    now = parts.clock.now()
+    now, found = parts.clock.now(), {problem.field: problem for problem in mistakes}
     page = render_template(
         "overrides.html",
         name=None if name == EVERY_POOL else name,
@@ -113,7 +113,7 @@ def _page(
         down=down,
         done=request.args.get("done"),
         form={field: (form or {}).get(field, "") for field in FIELDS},
-        mistakes={problem.field: problem for problem in mistakes},
+        mistakes={field: found[field] for field in FIELDS if field in found},
         refused=refused,
         most=_most(name, parts),
         longest=lasting(parts.policy.longest_override),

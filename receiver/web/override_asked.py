@@ -151,6 +151,8 @@ def _moment(said: Any) -> datetime:
 def _after(said: Any, now: datetime) -> datetime:
     if not isinstance(said, str):
         raise Problem(400, "for is no text", "write a duration with its unit, such as 90m or 2h", field="for")
+    if not said.strip():
+        raise Problem(400, "for is missing", "write a duration with its unit, such as 90m or 2h", field="for")
     try:
         length: timedelta = longer_than_zero(said)
     except Wrong as wrong:

@@ -1,0 +1,313 @@
+"""Overrides by form: who sees one, what it sends, what comes back when something is wrong, and who cannot send it."""
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from receiver.config.model import Reading
+from receiver.core.overrides import Override, OverrideKind
+from receiver.ports import StoredOverride, TryLater
+from tests.web.builders import A100, L40S, NOW, OPERATOR, READER, Bench
+from tests.web.fakes import FakeStore
+from tests.web.people import Person, field_of
+from tests.web.seen import Page, words
+
+PIN = {"kind": "pin", "nodes": "4", "for": "2h", "why": "load test", "who": "alice"}
+PATH = "/pools/l40s/overrides"
+
+
+def kept(name: str = "pin-l40s-1", **changes: Any) -> StoredOverride:
+    values: dict[str, Any] = {"kind": OverrideKind.PIN, "pool": L40S, "nodes": 4, "who": "alice", "why": "load test"}
+    times = {"at": NOW - timedelta(hours=1), "until": NOW + timedelta(hours=1)}
+    return StoredOverride(override=Override(id=name, **{**values, **times, **changes}))
+
+
+def a_bench(*overrides: StoredOverride, **more: Any) -> Bench:
+    return Bench(store=FakeStore(kept_overrides={s.override.id: s for s in overrides}), reader_token=READER, **more)
+
+
+def an_operator(bench: Bench) -> Person:
+    person = Person.at(bench)
+    person.log_in()
+    return person
+
+
+def fields(html: str) -> dict[str, dict[str, str | None]]:
+    return {a["id"]: a for tag, a in Page(html).elements if tag == "input" and a.get("id")}
+
+
+# --- who sees the form
+
+
+def test_an_operator_sees_the_form_with_a_label_and_a_hint_for_every_field() -> None:
+    html = an_operator(a_bench()).get(PATH).text
+    page = Page(html)
+    labels = {a.get("for") for tag, a in page.elements if tag == "label"}
+    ids = [a["id"] for _, a in page.elements if a.get("id")]
+    assert len(ids) == len(set(ids))
+    assert set(fields(html)) <= labels
+    for name in ("nodes", "for", "why", "who"):
+        assert fields(html)[name]["aria-describedby"] == f"{name}-hint"
+        assert f"{name}-hint" in ids
+    assert [tag for tag, _ in page.elements].count("legend") == 1
+
+
+@pytest.mark.parametrize("token", [None, READER])
+def test_who_is_no_operator_sees_where_to_log_in_and_the_command(token: str | None) -> None:
+    person = Person.at(a_bench(kept()))
+    if token:
+        person.log_in(token)
+    html = person.get(PATH).text
+    assert not [a for tag, a in Page(html).elements if tag == "form" and a.get("action") != "/logout"]
+    assert "/login?next=/pools/l40s/overrides" in html
+    assert "gpu-autoscaler override pause l40s" in words(html)
+
+
+def test_without_an_operator_token_the_page_says_what_to_set() -> None:
+    assert "GPU_AUTOSCALER_OPERATOR_TOKEN" in Person.at(Bench(operator_token=None)).get(PATH).text
+
+
+def test_everybody_who_may_read_sees_what_is_in_force() -> None:
+    over = kept("pin-l40s-old", until=NOW)
+    html = words(Person.at(a_bench(kept(), over, kept("floor-a100", pool=A100))).get(PATH).text)
+    assert "Pin of 4 nodes alice: load test. Set 1 h ago , ends in 1 h . pin-l40s-1" in html
+    assert "pin-l40s-old" not in html
+    assert "floor-a100" not in html
+
+
+def test_an_unknown_pool_is_a_404_that_names_those_there_are() -> None:
+    response = an_operator(a_bench()).get("/pools/h100/overrides")
+    assert (response.status_code, "use one of: l40s, a100" in response.text) == (404, True)
+
+
+# --- what it does
+
+
+def test_what_is_typed_is_set_told_and_acted_upon_and_shown() -> None:
+    bench = a_bench()
+    person = an_operator(bench)
+    response = person.fill_in(PATH, PIN)
+    [stored] = bench.store.kept_overrides.values()
+    override = stored.override
+    assert (override.kind, override.pool, override.nodes, override.who, override.why, override.until) == (
+        OverrideKind.PIN,
+        L40S,
+        4,
+        "alice",
+        "load test",
+        NOW + timedelta(hours=2),
+    )
+    assert bench.store.log[-2:] == ["set_override", "wake"]
+    assert len(bench.store.notices) == 1
+    assert (response.status_code, response.location) == (303, f"{PATH}?done={override.id}")
+    shown = words(person.get(response.location).text)
+    assert f"Set. The next step acts on it: {override.id}" in shown
+    assert "Pin of 4 nodes alice: load test." in shown
+
+
+@pytest.mark.parametrize("kind", ["pause", "snooze"])
+def test_every_pool_can_be_paused_and_snoozed(kind: str) -> None:
+    bench = a_bench()
+    an_operator(bench).fill_in("/pools/all/overrides", {**PIN, "kind": kind, "nodes": ""})
+    [stored] = bench.store.kept_overrides.values()
+    assert (stored.override.kind, stored.override.pool, stored.override.nodes) == (kind, None, None)
+
+
+def test_a_pool_may_be_called_by_its_id() -> None:
+    bench = a_bench()
+    assert an_operator(bench).fill_in(f"/pools/{L40S}/overrides", PIN).location.startswith(PATH)
+
+
+def test_one_is_ended_by_the_button_beside_it() -> None:
+    bench = a_bench(kept())
+    person = an_operator(bench)
+    response = person.fill_in("/overrides/pin-l40s-1/end", {"who": "bob"}, page=PATH)
+    assert (response.status_code, response.location) == (303, f"{PATH}?done=pin-l40s-1")
+    assert bench.store.kept_overrides["pin-l40s-1"].ended_by == "bob"
+    assert bench.store.log.count("wake") == 1
+    assert "Ended. The next step acts on it: pin-l40s-1" in words(person.get(response.location).text)
+
+
+def test_who_ends_one_need_not_say_a_name() -> None:
+    bench = a_bench(kept())
+    an_operator(bench).fill_in("/overrides/pin-l40s-1/end", {}, page=PATH)
+    assert bench.store.kept_overrides["pin-l40s-1"].ended_by == "somebody with the operator token"
+
+
+@pytest.mark.parametrize("number", ["nothing", "pin-l40s-1"])
+def test_ending_what_is_not_there_or_over_is_a_404_and_tells_nobody(number: str) -> None:
+    bench = a_bench(kept())
+    person = an_operator(bench)
+    token = field_of(person.get(PATH).text, "form_token")
+    person.send("/overrides/pin-l40s-1/end", {"form_token": token})
+    assert person.send(f"/overrides/{number}/end", {"form_token": token}).status_code == 404
+    assert len(bench.store.notices) == 1
+
+
+@pytest.mark.parametrize("path", [PATH, "/overrides/pin-l40s-1/end", "/logout"])
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
+def test_reading_never_acts(path: str, method: str) -> None:
+    bench = a_bench(kept())
+    an_operator(bench).client.open(path + "?kind=pause&for=1h&why=x&who=y", method=method)
+    assert bench.store.notices == []
+    assert "wake" not in bench.store.log
+
+
+# --- what is wrong
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("kind", "", "kind is missing"),
+        ("kind", "freeze", "there is no such kind"),
+        ("nodes", "", "nodes is missing: a pin says how many"),
+        ("nodes", "four", "nodes is no whole number"),
+        ("nodes", "4.5", "nodes is no whole number"),
+        ("nodes", "-1", "nodes is negative"),
+        ("nodes", "9", "nodes is above max_nodes of l40s (8)"),
+        ("nodes", "9" * 40, "nodes is no whole number"),
+        ("for", "", "for is missing"),
+        ("for", "soon", "for: "),
+        ("for", "8d", "for is more than 168h ahead"),
+        ("why", " ", "why is missing"),
+        ("why", "x" * 501, "why is longer than 500 characters"),
+        ("who", "", "who is missing"),
+    ],
+)
+def test_a_mistake_is_told_beside_its_field_and_in_the_summary_and_nothing_typed_is_lost(
+    field: str, value: str, says: str
+) -> None:
+    bench = a_bench()
+    response = an_operator(bench).fill_in(PATH, {**PIN, field: value})
+    assert (response.status_code, bench.store.kept_overrides) == (400, {})
+    html = response.text
+    [summary] = re.findall(r'<div class="banner bad" role="alert".*?</div>', html, flags=re.DOTALL)
+    target = "kind-pin" if field == "kind" else field
+    assert re.search(rf'<a href="#{target}">{re.escape(says)}', summary)
+    assert f'id="{field}-mistake"' in html
+    described = fields(html)[field] if field != "kind" else dict(Page(html).elements)["fieldset"]
+    assert f"{field}-mistake" in (described["aria-describedby"] or "")
+    for name in {"nodes", "for", "why", "who"}:
+        typed = value if name == field else PIN[name]
+        assert fields(html)[name]["value"] == typed
+    assert [a["value"] for tag, a in Page(html).elements if "checked" in a] == ([] if field == "kind" else ["pin"])
+    assert "<title>Error: Overrides of l40s" in html
+
+
+def test_a_number_for_a_pause_is_told_beside_the_number() -> None:
+    response = an_operator(a_bench()).fill_in(PATH, {**PIN, "kind": "pause"})
+    assert (response.status_code, "a pause has no nodes" in response.text) == (400, True)
+
+
+def test_every_mistake_is_told_at_once() -> None:
+    html = an_operator(a_bench()).fill_in(PATH, {}).text
+    assert "4 mistakes" in html
+    assert re.findall(r'<a href="#([\w-]+)">', html) == ["kind-pin", "for", "why", "who"]
+
+
+def test_while_the_store_is_down_nothing_typed_is_lost() -> None:
+    bench = a_bench()
+    person = an_operator(bench)
+    token = field_of(person.get(PATH).text, "form_token")
+    bench.store.down = TryLater("disk full", code="store")
+    response = person.send(PATH, {"form_token": token, **PIN})
+    assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
+    assert "It was not kept: disk full" in response.text
+    assert fields(response.text)["why"]["value"] == "load test"
+
+
+# --- whose form it is
+
+
+def test_a_session_that_ended_while_somebody_typed_loses_nothing() -> None:
+    bench = a_bench(kept(), reading=Reading.TOKEN)
+    person = an_operator(bench)
+    old = field_of(person.get(PATH).text, "form_token")
+    bench.clock.at += timedelta(hours=13)
+    refused = person.send(PATH, {"form_token": old, **PIN})
+    assert (refused.status_code, fields(refused.text)["why"]["value"]) == (403, "load test")
+    assert "Log in (opens another tab)" in refused.text
+    assert "pin-l40s-1" not in refused.text  # who is not logged in reads nothing
+    person.log_in()
+    again = person.send(PATH, {"form_token": field_of(refused.text, "form_token"), **PIN})
+    assert (again.status_code, "Look at it and send it again" in again.text) == (403, True)
+    done = person.send(PATH, {"form_token": field_of(again.text, "form_token"), **PIN})
+    assert done.status_code == 303
+    assert len(bench.store.notices) == 1
+
+
+@pytest.mark.parametrize(("token", "who"), [("", "operator"), ("wrong", "operator"), ("é", "operator"), ("", "nobody")])
+@pytest.mark.parametrize("path", [PATH, "/overrides/pin-l40s-1/end"])
+def test_a_form_without_the_sessions_own_token_does_nothing(path: str, token: str, who: str) -> None:
+    bench = a_bench(kept())
+    person = an_operator(bench) if who == "operator" else Person.at(bench)
+    assert person.send(path, {"form_token": token, **PIN}).status_code == 403
+    assert bench.store.notices == []
+
+
+def test_the_form_token_of_another_session_does_nothing() -> None:
+    bench = a_bench()
+    theirs = field_of(an_operator(bench).get(PATH).text, "form_token")
+    assert an_operator(bench).send(PATH, {"form_token": theirs, **PIN}).status_code == 403
+    assert bench.store.notices == []
+
+
+@pytest.mark.parametrize("path", [PATH, "/overrides/pin-l40s-1/end"])
+def test_a_reader_cannot_act(path: str) -> None:
+    bench = a_bench(kept())
+    person = Person.at(bench)
+    person.log_in(READER)
+    token = field_of(person.get(PATH).text, "form_token")
+    assert person.send(path, {"form_token": token, **PIN}).status_code == 403
+    assert bench.store.notices == []
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Origin": "https://evil.test"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}]
+)
+@pytest.mark.parametrize("path", [PATH, "/overrides/pin-l40s-1/end"])
+def test_another_site_cannot_act_though_it_had_cookie_and_form_token(path: str, headers: dict[str, str]) -> None:
+    bench = a_bench(kept())
+    person = an_operator(bench)
+    token = field_of(person.get(PATH).text, "form_token")
+    response = person.send(path, {"form_token": token, **PIN}, **headers)
+    assert (response.status_code, bench.store.notices) == (403, [])
+    assert "load test" not in response.text  # what another site typed is not put before an operator
+
+
+def test_the_operators_bearer_token_does_not_send_forms() -> None:
+    bench = a_bench()
+    headers = {"Authorization": f"Bearer {OPERATOR}"}
+    assert bench.client().post(PATH, data=PIN, headers=headers).status_code == 403
+
+
+def test_a_form_larger_than_any_form_is_refused() -> None:
+    bench = a_bench()
+    assert an_operator(bench).send(PATH, {**PIN, "why": "x" * 20_000}).status_code == 413
+    assert an_operator(bench).send(PATH, {f"f{n}": "" for n in range(30)}).status_code == 400
+    assert bench.store.notices == []
+
+
+def test_an_upload_is_no_form_of_ours() -> None:
+    person = an_operator(a_bench())
+    response = person.client.post(
+        PATH, data=PIN, content_type="multipart/form-data", headers={"Origin": "http://localhost"}
+    )
+    assert response.status_code == 403
+
+
+@pytest.mark.parametrize(
+    "pool", ["..", "%2e%2e", "l40s%00", "l40s%0d%0aX-Evil:1", "<script>", "%3Cscript%3E", "a" * 5000]
+)
+def test_no_trick_with_a_pools_name_does_more_than_a_404(pool: str) -> None:
+    bench = a_bench()
+    person = an_operator(bench)
+    token = field_of(person.get(PATH).text, "form_token")
+    response = person.send(f"/pools/{pool}/overrides", {"form_token": token, **PIN})
+    assert response.status_code in (404, 405)
+    assert "X-Evil" not in response.headers
+    assert "<script>" not in response.text
+    assert bench.store.notices == []
