@@ -25,10 +25,11 @@ from receiver.clock import SystemClock
 from receiver.config import ConfigError, Settings, load
 from receiver.config.model import GroupDemand, Mode, QueueDemand
 from receiver.core.steady import believed_since, is_sure
+from receiver.installed import installed_version
 from receiver.links import PageLinks
 from receiver.look import Sources
 from receiver.loop import Courier, Loop
-from receiver.metrics import Instruments, StoreCollector, installed_version
+from receiver.metrics import Instruments, StoreCollector
 from receiver.ports import Cloud, Cluster, TryLater, WontWork
 from receiver.reconcile import Stepped, step
 from receiver.reports.monthly import MonthEnd

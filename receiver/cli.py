@@ -3,7 +3,6 @@
 import os
 import re
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import click
@@ -14,19 +13,12 @@ from receiver.budget_commands import budget
 from receiver.clock import SystemClock
 from receiver.config import ConfigError, load, load_file
 from receiver.config.show import describe
+from receiver.installed import installed_version
 from receiver.override_commands import override
 from receiver.ports import Clock
 from receiver.report_command import report
 
 POD = re.compile(r"(?P<namespace>[a-z0-9][a-z0-9-]*)/(?P<name>[a-z0-9][a-z0-9.-]*)")
-
-
-def installed_version() -> str:
-    """Return the version of the installed distribution, or "unknown" in a bare checkout."""
-    try:
-        return version("civo-gpu-autoscaler")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -25,7 +25,7 @@ from receiver.core.overrides import Override
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import Policy, Pool, Scope
 from receiver.core.seed import Seed
-from receiver.core.signals import signals_from
+from receiver.core.signals import numbered, signals_from
 from receiver.core.silences import PoolSilence, silenced_pools
 from receiver.core.steady import is_steady
 from receiver.core.unanswered import highest
@@ -128,9 +128,8 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
     week, week_hours = last_week(lives, now, policy.billing)
     nodes_seen = cloud is not None
     books = keep_books(sources.accounts, memory, lives, usd, policy, month, now, nodes_seen=nodes_seen)
-    alerts = [*(alarms.alerts if alarms else ())]
-    if alarms is None:
-        alerts += sources.store.remembered_alerts(now - PAYLOAD_LIFE)
+    kept = sources.store.remembered_alerts(now - PAYLOAD_LIFE) if alarms is None or memory.deliveries else ()
+    alerts = list(kept) if alarms is None else numbered(alarms.alerts, kept)
     seen = _Seen(
         cloud=cloud,
         cluster=cluster,

@@ -4,8 +4,6 @@ Only `Instruments` lives in the process, because only the process knows how long
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as version_of
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
@@ -21,6 +19,7 @@ from receiver.core.overrides import OverrideKind
 from receiver.core.policy import Policy
 from receiver.cost_metrics import CostFamilies
 from receiver.families import PREFIX, Row, counter, filled, gauge, histogram, moment, number
+from receiver.installed import installed_version
 from receiver.policy_metrics import thresholds
 from receiver.pool_metrics import holding
 from receiver.ports import Clock, Store, TryLater, WontWork
@@ -229,14 +228,6 @@ class StoreCollector(Collector):
         since = moment(counts.get("oldest_notice_at"))
         age = max(0.0, (self._clock.now() - since).total_seconds()) if since else 0.0
         yield gauge("notices_oldest_seconds", "Age of the oldest pending notice; 0 when none is.", [((), age)])
-
-
-def installed_version() -> str:
-    """The installed distribution's version, or ``0+unknown`` when run from a bare checkout."""
-    try:
-        return version_of("civo-gpu-autoscaler")
-    except PackageNotFoundError:
-        return "0+unknown"
 
 
 def register(

@@ -23,6 +23,7 @@ from receiver.core.samples import samples, turns
 from receiver.core.unanswered import UNSURE_FOR
 from receiver.events import tell_the_rest, tell_who_waits
 from receiver.evicting import given_up_before, tell_whom_a_window_evicts, told_before
+from receiver.installed import installed_version
 from receiver.keeping_out import keep_out, kept_out_before
 from receiver.look import Looked, Sources, look
 from receiver.ports import Did, Store, TryLater, WontWork
@@ -63,7 +64,11 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     if looked.steady:  # else nobody knows how much of a grace has passed
         facts = replace(facts, told_to_go=told_before(store, mode))
     assignment = assign(facts, policy)
-    decisions = decide_all(facts, assignment, policy)
+    made = {"mode": mode, "version": installed_version()}
+    decisions = {
+        pool: replace(decision, evidence={**decision.evidence, **made})
+        for pool, decision in decide_all(facts, assignment, policy).items()
+    }
     numbers = {pool: store.decided(decision) for pool, decision in decisions.items()}
     work = Work(
         facts=facts,

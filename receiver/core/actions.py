@@ -63,9 +63,12 @@ class Decision:
         return Change.SHRINK if self.target < self.present else Change.HOLD
 
     @property
-    def verdicts(self) -> tuple[tuple[str, str], ...]:
-        """The (rule, verdict) pairs: a decision is stored anew when these or the target change."""
-        return tuple((r.rule, r.verdict.value) for r in self.reasons)
+    def verdicts(self) -> tuple[tuple[str, ...], ...]:
+        """The (rule, verdict) pairs, with the words of a person or an alert where one decided, and the mode: a decision
+        is stored anew when these or the target change. A stored one must name the silence that is in force."""
+        mode = self.evidence.get("mode")
+        said = [(r.rule, r.verdict.value, *([r.detail] if _spoken(r) else [])) for r in self.reasons]
+        return (*said, ("mode", str(mode))) if mode is not None else tuple(said)
 
     @property
     def deciding(self) -> Reason:
@@ -76,6 +79,25 @@ class Decision:
         moving = [r for r in self.reasons if r.verdict in (Verdict.WANTS, Verdict.LIMITS)]
         notes = [r for r in self.reasons if r.verdict is Verdict.NOTES and r.detail]
         return (moving or notes or list(self.reasons))[-1]
+
+
+# Rules whose sentence only changes when somebody says something else; figures and names of other sentences move on.
+WORDS = frozenset(
+    {
+        "not_silenced",
+        "silence",
+        "not_paused",
+        "removal_is_not_snoozed",
+        "override",
+        "not_frozen",
+        "growth_is_not_paused",
+    }
+)
+
+
+def _spoken(reason: Reason) -> bool:
+    """True when the sentence of *reason* is what a person or an alert said."""
+    return reason.rule in WORDS and reason.verdict not in (Verdict.ALLOWS, Verdict.WANTS)
 
 
 class ActionKind(StrEnum):

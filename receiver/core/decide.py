@@ -1,19 +1,21 @@
 """Decide how many nodes a pool should have, and say why. Pure: the same values give the same decision."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
-from typing import Any
 
 from receiver.core.actions import ActionKind, Decision, Reason, Verdict, VictimStage
 from receiver.core.assign import Assignment, Wanted, floor_gives_way
 from receiver.core.eviction import evicted, planned
+from receiver.core.evidence import evidence_of
 from receiver.core.guardrails import Case, apply
 from receiver.core.model import Facts, Node, PoolState, Signal, SignalAction, Source, Stage
 from receiver.core.moments import reconsider_at, removal_moment
 from receiver.core.policy import Policy
+from receiver.core.remedies import remedies
 from receiver.core.removal import is_dead, removable, surplus, why_kept
 from receiver.core.taking import is_kept, was_refused
+from receiver.core.tell import why
 from receiver.core.words import some
 
 NOTED = (SignalAction.SCALE_UP, SignalAction.SCALE_DOWN, SignalAction.HOLD, SignalAction.FALLBACK)
@@ -43,7 +45,7 @@ def decide(state: PoolState, wanted: Wanted, signals: Sequence[Signal], policy: 
         reasons.append(_nothing_to_do(case))
     reasons += apply(target, case)
     final = reasons[-1].target
-    return Decision(
+    decision = Decision(
         pool=case.pool.id,
         at=now,
         present=state.required,
@@ -51,9 +53,12 @@ def decide(state: PoolState, wanted: Wanted, signals: Sequence[Signal], policy: 
         reasons=tuple(reasons),
         candidates=tuple(n.instance for n in due),
         evicted=tuple(n.instance for n in over if n.busy),
-        evidence=_evidence(case),
+        evidence=evidence_of(case, reasons),
         reconsider_at=reconsider_at(case),
     )
+    # The sentences too are stored: they are shown as they were said, whatever later versions would say.
+    said = {"because": why(decision), "what_would_change": [asdict(r) for r in remedies(decision)]}
+    return replace(decision, evidence={**decision.evidence, **said})
 
 
 def case_of(state: PoolState, wanted: Wanted, facts: Facts, policy: Policy) -> Case:
@@ -175,9 +180,9 @@ def _going(
         "idle_nodes": ([n for n in resting if not n.busy], _why_due(case)),
         "consolidation": ([n for n in resting if n.busy], "its pods consented to be moved and fit on other nodes"),
     }
-    for rule, (nodes, why) in by_rule.items():
+    for rule, (nodes, because) in by_rule.items():
         if nodes and (rule in ("dead_nodes", "override", "evict_after") or not grows):
-            yield rule, nodes, why
+            yield rule, nodes, because
 
 
 def _why_over(case: Case) -> str:
@@ -231,34 +236,3 @@ def _nothing_to_do(case: Case) -> Reason:
     else:
         detail = "nothing waits and nothing idles"
     return Reason(rule="nothing_wanted", verdict=Verdict.NOTES, target=case.present, detail=detail)
-
-
-def _evidence(case: Case) -> dict[str, Any]:
-    """What the decision rests on, JSON-able; stored with it."""
-    wanted = case.wanted
-    return {
-        "woken_by": list(wanted.deliveries),
-        "counted_by": "kubernetes" if case.up(Source.KUBERNETES) else "kube-state-metrics",
-        "activity": "gpu activity" if case.up(Source.DCGM) else "pod counts",
-        "utilization": case.state.utilization,
-        "waiting_gpus": wanted.waiting_gpus,
-        "asking": [w.key for w in wanted.asking[:20]],
-        "asking_since": min((w.since for w in wanted.asking), default=case.now).isoformat(),
-        "signals": [
-            {"alertname": s.alertname, "action": s.action.value, "fingerprint": s.fingerprint} for s in case.signals
-        ],
-        "nodes": {n.name: n.stage.value for n in case.state.nodes},
-        "sources": {
-            s.source.value: {"up": s.up, "at": s.at.isoformat() if s.at else None, "detail": s.detail}
-            for s in wanted.sources.values()
-        },
-        "budget": None
-        if wanted.budget is None
-        else {
-            "month": wanted.budget.month,
-            "stage": wanted.budget.stage.value,
-            "spent_usd": str(wanted.budget.spent),
-            "reserved_usd": str(wanted.budget.reserved),
-            "available_usd": str(wanted.budget.available),
-        },
-    }

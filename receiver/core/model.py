@@ -219,13 +219,18 @@ class SignalAction(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signal:
-    """One firing alert reduced to what a decision may depend on. *pool* None means every pool."""
+    """One firing alert reduced to what a decision may depend on. *pool* None means every pool.
+
+    *delivery* is the number of the webhook delivery that brought it last, where the step that reads it knows that: it
+    was woken by one, or Alertmanager could not be asked.
+    """
 
     action: SignalAction
     alertname: str
     fingerprint: str
     starts_at: datetime
     pool: str | None = None
+    delivery: int | None = None
 
 
 class Source(StrEnum):

@@ -1,7 +1,7 @@
 """Alerts as Alertmanager tells them, reduced to signals."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from receiver.core.model import UNASSIGNED, Signal, SignalAction
@@ -12,13 +12,23 @@ HEARTBEAT_ALERT = "GpuAutoscalerHeartbeat"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """One alert of a webhook or of Alertmanager's API v2; identity is (fingerprint, starts_at, firing)."""
+    """One alert of a webhook or of Alertmanager's API v2; identity is (fingerprint, starts_at, firing).
+
+    *delivery* is the number of the delivery that brought it, once it is kept.
+    """
 
     fingerprint: str
     labels: Mapping[str, str]
     starts_at: datetime
     firing: bool = True
     annotations: Mapping[str, str] = field(default_factory=dict)
+    delivery: int | None = None
+
+
+def numbered(alerts: Iterable[Alert], kept: Iterable[Alert]) -> list[Alert]:
+    """Return *alerts* with the numbers of the deliveries that brought them, as far as *kept* tells."""
+    numbers = {(a.fingerprint, a.starts_at): a.delivery for a in kept}
+    return [replace(a, delivery=numbers.get((a.fingerprint, a.starts_at))) for a in alerts]
 
 
 def signals_from(alerts: Iterable[Alert], policy: Policy) -> tuple[Signal, ...]:
@@ -46,5 +56,6 @@ def signals_from(alerts: Iterable[Alert], policy: Policy) -> tuple[Signal, ...]:
             fingerprint=alert.fingerprint,
             starts_at=alert.starts_at,
             pool=pool.id if pool else None,
+            delivery=alert.delivery,
         )
     return tuple(sorted(found.values(), key=lambda s: (s.alertname, s.fingerprint, s.starts_at)))

@@ -16,10 +16,11 @@ from receiver.ports.cluster import (
     ClusterFacts,
     ClusterNode,
 )
+from receiver.ports.decisions import DecisionStore, StoredAction, StoredDecision
 from receiver.ports.failures import TryLater, WontWork
 from receiver.ports.history import Arrival, HistoryStore, Told
 from receiver.ports.holding import QUOTA_LABEL, QUOTA_NAME, STOP_POLICY_ANNOTATION, Holding, KeptOut
-from receiver.ports.ledger import Delivery, Store, StoredAction, StoredDecision, StoredNotice
+from receiver.ports.ledger import Delivery, Store, StoredNotice
 from receiver.ports.monitoring import AlarmFacts, Alarms, Telemetry, TelemetryFacts
 from receiver.ports.overrides import OverrideStore, StoredOverride
 from receiver.ports.receipts import Did, Receipt
@@ -50,6 +51,7 @@ __all__ = [
     "Cluster",
     "ClusterFacts",
     "ClusterNode",
+    "DecisionStore",
     "Delivery",
     "Did",
     "HistoryStore",

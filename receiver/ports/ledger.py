@@ -13,6 +13,7 @@ from receiver.core.seed import Seed
 from receiver.core.signals import Alert
 from receiver.core.tell import Notice
 from receiver.ports.budgets import BudgetStore
+from receiver.ports.decisions import DecisionStore
 from receiver.ports.history import HistoryStore
 from receiver.ports.overrides import OverrideStore
 from receiver.ports.reports import ReportStore
@@ -32,22 +33,6 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredDecision:
-    """A decision with its row number."""
-
-    id: int
-    decision: Decision
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredAction:
-    """An action with what became of it (None while open)."""
-
-    action: Action
-    outcome: Outcome | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredNotice:
     """A notice in the outbox."""
 
@@ -56,7 +41,7 @@ class StoredNotice:
     attempts: int
 
 
-class Store(UsageStore, OverrideStore, BudgetStore, ReportStore, HistoryStore, Protocol):
+class Store(UsageStore, OverrideStore, BudgetStore, ReportStore, HistoryStore, DecisionStore, Protocol):
     """The durable memory. Every write is one transaction; every call may raise TryLater (store down)."""
 
     def remember(self, delivery: Delivery, at: datetime) -> int:
@@ -147,15 +132,6 @@ class Store(UsageStore, OverrideStore, BudgetStore, ReportStore, HistoryStore, P
 
     def snapshot(self) -> tuple[Mapping[str, Any], datetime] | None:
         """Return the latest picture and its time, or None before the first step."""
-
-    def decisions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredDecision]:
-        """Return decisions, newest first."""
-
-    def decision(self, number: int) -> StoredDecision | None:
-        """Return one decision."""
-
-    def actions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredAction]:
-        """Return actions, newest first."""
 
     def counts(self) -> Mapping[str, Any]:
         """Return totals for /metrics: deliveries, alerts, decisions, actions by label values, outbox."""

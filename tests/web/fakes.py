@@ -256,6 +256,16 @@ class FakeStore:
         self._called("undelivered")
         return [m for m in self.kept_messages if m.sent_at is None and m.given_up_at is None][:limit]
 
+    def beside(self, stored: StoredDecision) -> tuple[int | None, int | None]:
+        self._called("beside")
+        numbers = [d.id for d in self.kept_decisions if d.decision.pool == stored.decision.pool]
+        before, after = [n for n in numbers if n < stored.id], [n for n in numbers if n > stored.id]
+        return max(before, default=None), min(after, default=None)
+
+    def followed(self, number: int) -> Sequence[StoredAction]:
+        self._called("followed")
+        return [a for a in self.kept_actions if a.action.decision == number]
+
     # What only the loop uses: the web side has no business here.
 
     def keep_in_use(self, found: Sequence[InUse]) -> None:

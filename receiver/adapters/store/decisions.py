@@ -76,7 +76,7 @@ def spoken(connection: Connection, since: datetime, until: datetime) -> tuple[Sp
         .order_by(decisions.c.at, decisions.c.id)
     )
     found = connection.execute(query).all()
-    held = [row.id for row in found if any(rule in RULES and said in LEAVES for rule, said in row.verdicts)]
+    held = [row.id for row in found if any(rule in RULES and said in LEAVES for rule, said, *_ in row.verdicts)]
     details = _details(connection, held)
     return tuple(Spoke(pool=row.pool, at=row.at, detail=details.get(row.id, "")) for row in found)
 
@@ -96,6 +96,20 @@ def one(connection: Connection, number: int) -> StoredDecision | None:
     """Return one decision, or None."""
     row = connection.execute(select(decisions).where(decisions.c.id == number)).mappings().first()
     return None if row is None else rows.decision(row)
+
+
+def beside(connection: Connection, stored: StoredDecision) -> tuple[int | None, int | None]:
+    """Return the numbers of the decisions of the same pool right before and right after *stored*."""
+    of_pool = select(func.max(decisions.c.id)).where(decisions.c.pool == stored.decision.pool)
+    before = connection.execute(of_pool.where(decisions.c.id < stored.id)).scalar()
+    after = select(func.min(decisions.c.id)).where(decisions.c.pool == stored.decision.pool)
+    return before, connection.execute(after.where(decisions.c.id > stored.id)).scalar()
+
+
+def followed(connection: Connection, number: int) -> tuple[StoredAction, ...]:
+    """Return the actions that decision *number* led to, oldest first."""
+    query = select(actions).where(actions.c.decision == number).order_by(actions.c.opened_at, actions.c.id)
+    return tuple(rows.action(row) for row in connection.execute(query).mappings())
 
 
 def opened(connection: Connection, action: Action, provisioning: Backoff | None) -> bool:

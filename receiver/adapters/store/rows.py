@@ -47,6 +47,7 @@ def alert(row: Row) -> Alert:
         firing=row["firing"],
         labels=row["labels"],
         annotations=row["annotations"],
+        delivery=row["delivery"],
     )
 
 

@@ -78,6 +78,7 @@ actions = Table(
     Column("outcome", PlainText),
     Column("detail", PlainText),
     Index("actions_by_pool", "pool", "opened_at"),
+    Index("actions_by_decision", "decision"),
     Index("actions_by_closed_at", "closed_at"),
 )
 one_open_action_per_pool = Index(

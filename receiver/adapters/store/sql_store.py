@@ -12,6 +12,7 @@ from sqlalchemy import Connection, make_url, select
 from receiver.adapters.store import charges, decisions, inbox, ledger, notices, pruning, schema, sightings, totals
 from receiver.adapters.store.budget_changes import SqlBudgets
 from receiver.adapters.store.database import LOCK_WAIT_SECONDS, Database, put
+from receiver.adapters.store.decision_store import SqlDecisions
 from receiver.adapters.store.history import SqlHistory
 from receiver.adapters.store.migrate import upgrade
 from receiver.adapters.store.overrides import SqlOverrides
@@ -25,7 +26,7 @@ from receiver.core.model import Backoff, Drift, LateCount, Offer
 from receiver.core.seed import Seed
 from receiver.core.signals import Alert
 from receiver.core.tell import Notice
-from receiver.ports import Delivery, StoredAction, StoredDecision, StoredNotice, TryLater, WontWork
+from receiver.ports import Delivery, StoredNotice, TryLater, WontWork
 
 THE_ONE = 1  # the snapshot's only row
 SNAPSHOT_AT = select(schema.snapshot.c.at).where(schema.snapshot.c.id == THE_ONE)
@@ -87,7 +88,7 @@ def _writable_folder(path: str) -> None:
         raise WontWork(f"cannot write to {file}; {remedy}", code="store")
 
 
-class SqlStore(SqlUsage, SqlOverrides, SqlBudgets, SqlReports, SqlHistory):
+class SqlStore(SqlUsage, SqlOverrides, SqlBudgets, SqlReports, SqlHistory, SqlDecisions):
     """The durable memory; safe to use from many threads. `open_store` makes one."""
 
     def __init__(self, database: Database) -> None:
@@ -208,21 +209,6 @@ class SqlStore(SqlUsage, SqlOverrides, SqlBudgets, SqlReports, SqlHistory):
         with self._write_memory() as connection:
             decisions.stop_removals(connection, pool, backoff)
             notices.say(connection, notice, at)
-
-    def decisions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredDecision]:
-        """See Store."""
-        with self._database.read() as connection:
-            return decisions.listed(connection, pool, limit)
-
-    def decision(self, number: int) -> StoredDecision | None:
-        """See Store."""
-        with self._database.read() as connection:
-            return decisions.one(connection, number)
-
-    def actions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredAction]:
-        """See Store."""
-        with self._database.read() as connection:
-            return decisions.history(connection, pool, limit)
 
     # --- notices
 

@@ -99,6 +99,7 @@ def _actions() -> None:
         sa.Column("detail", sa.Text),
     )
     op.create_index("actions_by_pool", "actions", ["pool", "opened_at"])
+    op.create_index("actions_by_decision", "actions", ["decision"])
     op.create_index("actions_by_closed_at", "actions", ["closed_at"])
     is_open = sa.text("closed_at IS NULL")
     op.create_index(
