@@ -11,7 +11,7 @@ import click
 
 from receiver import screen
 from receiver.adapters.api import NotThereError, RefusedError, ServerApi
-from receiver.config import ConfigError, server_url
+from receiver.config import ConfigError, reading_token, server_url
 from receiver.ports import TryLater
 
 NOT_FOUND = 1
@@ -35,7 +35,7 @@ def refuse(error: ConfigError) -> NoReturn:
 def server(*, as_json: bool) -> Iterator[ServerApi]:
     """The server to ask, until it has answered."""
     try:
-        found = ServerApi(server_url(os.environ))
+        found = ServerApi(server_url(os.environ), reader=reading_token(os.environ))
     except ConfigError as error:
         refuse(error)
     try:

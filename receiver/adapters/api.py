@@ -1,6 +1,6 @@
 """The server's own HTTP API, as the command line asks it.
 
-Promises to keep credentials, those that the address may carry and the operator's token, out of every message.
+Promises to keep credentials, those that the address may carry and the tokens, out of every message.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,11 +43,17 @@ class Answer:
 
 
 class ServerApi:
-    """The API at *url* (http or https, without a slash at its end); *timeout* is seconds per request."""
+    """The API at *url* (http or https, without a slash at its end); *timeout* is seconds per request.
 
-    def __init__(self, url: str, timeout: float = 10, session: requests.Session | None = None) -> None:
+    *reader* is the token to read with, None where reading needs none.
+    """
+
+    def __init__(
+        self, url: str, timeout: float = 10, session: requests.Session | None = None, reader: str | None = None
+    ) -> None:
         self._url, self._timeout = url, timeout
         self._session = session or quick_session()
+        self._reads = {"auth": _Bearer(reader)} if reader else {}
 
     def __repr__(self) -> str:
         return f"ServerApi({self.shown!r})"
@@ -64,13 +70,14 @@ class ServerApi:
     def get(self, *path: str, query: Mapping[str, str] | None = None) -> Answer:
         """Return what ``/api/v1/PATH?QUERY`` answers, each part of *path* quoted.
 
-        Raises NotThereError for a 404 of the server's own, TryLater when there is no answer that can be used.
+        Raises NotThereError for a 404 of the server's own, RefusedError when it wants another token, TryLater when
+        there is no answer that can be used.
         """
-        return self._one("GET", path, params=dict(query or {}))
+        return self._one("GET", path, params=dict(query or {}), **self._reads)
 
     def get_list(self, *path: str) -> Sequence[Mapping[str, Any]]:
         """Return the JSON array of objects that ``/api/v1/PATH`` answers. Raises what `get` raises."""
-        response = self._send("GET", path)
+        response = self._send("GET", path, **self._reads)
         try:
             found = response.json()
         except ValueError:
@@ -112,7 +119,7 @@ class ServerApi:
 
 
 class _Bearer(requests.auth.AuthBase):
-    """The operator's token. (A plain header would give way to what the address or a .netrc says.)"""
+    """A token. (A plain header would give way to what the address or a .netrc says.)"""
 
     def __init__(self, token: str) -> None:
         self._token = token

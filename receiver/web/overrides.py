@@ -17,6 +17,7 @@ from receiver.web.documents import moment
 from receiver.web.errors import Problem
 from receiver.web.override_asked import override_asked
 from receiver.web.parts import WebParts
+from receiver.web.words_asked import one_line
 
 LARGEST_BODY = 16 * 1024
 SOMEBODY = "somebody with the operator token"
@@ -96,7 +97,7 @@ def end_override(number: str, who: str, parts: WebParts) -> StoredOverride:
     Raises TryLater, and Problem 404 for one that is not there or not in force.
     """
     now, stored = parts.clock.now(), _kept(parts, number)
-    by = " ".join(who.split())[:100] or SOMEBODY
+    by = one_line(who)[:100] or SOMEBODY
     notice = was_ended(stored.override, by, parts.policy)
     if stored.ended_at is not None or not parts.store.end_override(number, now, by, notice):
         raise Problem(404, "this override has ended already", "see /api/v1/overrides for those in force", field="id")

@@ -15,7 +15,12 @@ def words_asked(said: Mapping[str, Any], field: str, remedy: str) -> str:
         raise Problem(400, f"{field} is missing", remedy, field=field)
     if not isinstance(text, str):
         raise Problem(400, f"{field} is no text", remedy, field=field)
-    plain = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    plain = one_line(text)
     if len(plain) > LONGEST_TEXT:
         raise Problem(400, f"{field} is longer than {LONGEST_TEXT} characters", "say it shorter", field=field)
     return plain
+
+
+def one_line(text: str) -> str:
+    """Return *text* on one line, without what cannot be printed."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())

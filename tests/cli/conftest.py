@@ -6,8 +6,9 @@ from collections.abc import Iterator
 import pytest
 from werkzeug.serving import make_server
 
+from receiver.config.model import Reading
 from receiver.web import create_app
-from tests.web.builders import Bench, a_full_store
+from tests.web.builders import READER, Bench, a_full_store
 from tests.web.fakes import FakeStore
 
 
@@ -20,7 +21,17 @@ def store() -> FakeStore:
 @pytest.fixture
 def url(store: FakeStore) -> Iterator[str]:
     """Where a server over *store* listens until the test ends."""
-    server = make_server("127.0.0.1", 0, create_app(Bench(store=store).parts()), threaded=True)
+    yield from listening(Bench(store=store))
+
+
+@pytest.fixture
+def closed_url(store: FakeStore) -> Iterator[str]:
+    """Where one listens that asks for a token from who reads."""
+    yield from listening(Bench(store=store, reading=Reading.TOKEN, reader_token=READER))
+
+
+def listening(bench: Bench) -> Iterator[str]:
+    server = make_server("127.0.0.1", 0, create_app(bench.parts()), threaded=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"

@@ -227,3 +227,59 @@ def test_a_relative_price_file_is_looked_for_beside_the_configuration(file: Path
 
 def test_the_default_store_is_an_absolute_path() -> None:
     assert DATABASE.startswith("sqlite:////")
+
+
+# --- who may read
+
+
+CLOSED = "web: {reading: token}\n"
+
+
+def test_everybody_reads_unless_the_file_says_otherwise(file: Path) -> None:
+    assert loaded(file).configuration.web.reading == "open"
+
+
+@pytest.mark.parametrize("whose", ["OPERATOR", "READER"])
+def test_reading_takes_a_token_where_the_file_says_so_and_one_is_set(file: Path, whose: str) -> None:
+    file.write_text(CLOSED + file.read_text())
+    settings = loaded(file, **{f"GPU_AUTOSCALER_{whose}_TOKEN": "a-word-of-more-than-sixteen"})
+    assert (settings.configuration.web.reading, settings.warnings) == ("token", ())
+
+
+def test_reading_that_takes_a_token_without_one_is_refused_with_its_remedy(file: Path) -> None:
+    file.write_text(CLOSED + file.read_text())
+    [said] = mistakes(file)
+    assert said == (
+        "web.reading: is token, and no token is set, so nobody could read; "
+        "set GPU_AUTOSCALER_OPERATOR_TOKEN or GPU_AUTOSCALER_READER_TOKEN, or write open"
+    )
+
+
+def test_a_readers_token_that_nobody_needs_is_odd(file: Path) -> None:
+    assert loaded(file, GPU_AUTOSCALER_READER_TOKEN="a-word-of-more-than-sixteen").warnings == (
+        "GPU_AUTOSCALER_READER_TOKEN: nobody needs it while web.reading is open; write web: {reading: token}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("token", "says"),
+    [
+        (
+            ENVIRONMENT["GPU_AUTOSCALER_WEBHOOK_TOKEN"],
+            "is the webhook's token too, so whoever may read could send alerts",
+        ),
+        ("operator-token-of-some-length", "is the operator's token too, so whoever may read could change things"),
+        ("two words-of-some-length", "holds white space"),
+    ],
+)
+def test_the_readers_token_is_one_word_and_no_others(file: Path, token: str, says: str) -> None:
+    [said] = mistakes(
+        file, GPU_AUTOSCALER_READER_TOKEN=token, GPU_AUTOSCALER_OPERATOR_TOKEN="operator-token-of-some-length"
+    )
+    assert said == f"GPU_AUTOSCALER_READER_TOKEN: {says}; set {'one' if ' ' in token else 'another'} long random word"
+
+
+def test_a_short_readers_token_is_odd(file: Path) -> None:
+    file.write_text(CLOSED + file.read_text())
+    [odd] = loaded(file, GPU_AUTOSCALER_READER_TOKEN="short").warnings
+    assert odd == "GPU_AUTOSCALER_READER_TOKEN: is shorter than 16 characters and can be guessed"

@@ -35,7 +35,7 @@ def an_operator(bench: Bench) -> Person:
 
 
 def fields(html: str) -> dict[str, dict[str, str | None]]:
-    return {a["id"]: a for tag, a in Page(html).elements if tag == "input" and a.get("id")}
+    return {a["id"] or "": a for tag, a in Page(html).elements if tag == "input" and a.get("id")}
 
 
 # --- who sees the form
