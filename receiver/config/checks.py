@@ -5,7 +5,8 @@ from datetime import timedelta
 
 from receiver.config.eviction_checks import evictions
 from receiver.config.mistakes import Finding, Path, spell
-from receiver.config.model import BudgetSpec, Configuration, PoolSpec
+from receiver.config.model import Configuration, PoolSpec
+from receiver.config.money import BudgetSpec
 from receiver.config.overlap import may_overlap, never_opens
 from receiver.config.prices import far_from_list, insane
 from receiver.config.report_checks import report_contradictions

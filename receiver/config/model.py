@@ -1,11 +1,14 @@
-"""The configuration file as written, key by key (docs/configuration.md explains each)."""
+"""The configuration file as written, key by key.
+
+The text below a field is its row in docs/configuration.md (`python -m tools.configuration_page` writes it there).
+"""
 
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from receiver.config.fields import (
     Address,
@@ -18,7 +21,6 @@ from receiver.config.fields import (
     LabelValue,
     LongerThanZero,
     Money,
-    Month,
     ObjectName,
     Period,
     PoolName,
@@ -28,13 +30,14 @@ from receiver.config.fields import (
     Tick,
     Units,
     Whole,
-    Zone,
     one_of,
 )
+from receiver.config.money import BillingSpec, BudgetSpec, LimitsSpec
 from receiver.config.published import PublicAddress
 from receiver.config.reports import ReportsSpec
 from receiver.config.schedule import WindowSpec
-from receiver.core.policy import QUEUE_WAIT, Anchor, Fallback, Rounding
+from receiver.config.section import Section
+from receiver.core.policy import QUEUE_WAIT, Fallback
 
 
 class Mode(StrEnum):
@@ -44,34 +47,33 @@ class Mode(StrEnum):
     ACT = "act"
 
 
-class Section(BaseModel):
-    """A mapping of the file: unknown keys are mistakes, values do not change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
 class Prometheus(Section):
     """Where to ask for metrics; anything that speaks Prometheus' HTTP API."""
 
     url: Address | None = None
+    """anything with Prometheus' HTTP API (Thanos, Mimir and VictoriaMetrics too); without it nothing is removed, and
+    pools grow only with `fallback: kubernetes`"""
 
 
 class Alertmanager(Section):
     """Where to ask for alerts and silences: every peer of a cluster."""
 
     urls: tuple[Address, ...] = ()
+    """every peer, to read alerts and silences; without it remembered webhooks count, and silences are not seen"""
 
 
 class Kubernetes(Section):
     """Whether to look at the cluster's nodes and pods; without it nothing is ever removed."""
 
     enabled: Flag = True
+    """look at nodes and pods; `false` means that no node is ever removed"""
 
 
 class Webhook(Section):
     """What one delivery may be."""
 
     max_bytes: Units = 4 * 1024 * 1024
+    """the largest delivery that is taken, in bytes"""
 
 
 class Reading(StrEnum):
@@ -85,87 +87,56 @@ class WebSpec(Section):
     """Who may read the pages and GET /api."""
 
     reading: Annotated[Reading, BeforeValidator(one_of(Reading))] = Reading.OPEN
-
-
-class StatedSpec(Section):
-    """What a month had cost, as the operator says."""
-
-    month: Month
-    usd: Money
-
-
-class HoldSpec(Section):
-    """Where new work is kept out while the budget hold lasts."""
-
-    namespaces: tuple[ObjectName, ...] = ()
-    kueue_cluster_queues: tuple[ObjectName, ...] = ()
-
-
-class BudgetSpec(Section):
-    """A month's allowance."""
-
-    monthly_usd: Money
-    timezone: Zone = "UTC"
-    warn_at: Ratio = Decimal("0.5")
-    hold_at: Ratio = Decimal("0.8")
-    stop_at: Ratio = Decimal("1.0")
-    spent_usd_stated: StatedSpec | None = None
-    account_usd: Money | None = None
-    teams: dict[LabelValue, Money] = Field(default_factory=dict)
-    passing_priority_classes: tuple[Text, ...] = ()
-    hold: HoldSpec = HoldSpec()
-
-
-class BillingSpec(Section):
-    """How the cloud charges."""
-
-    granularity: Period = timedelta(hours=1)
-    rounding: Annotated[Rounding, BeforeValidator(one_of(Rounding))] = Rounding.CEIL
-    anchor: Annotated[Anchor, BeforeValidator(one_of(Anchor))] = Anchor.INSTANCE
-    removal_margin: Duration = timedelta(minutes=5)
-    charges_tolerance_usd: Money = Decimal(10)
-
-
-class LimitsSpec(Section):
-    """Bounds over all pools together."""
-
-    max_gpus: Whole | None = None
-    max_growth_per_hour: Whole | None = None
-    max_removals_per_hour: Whole | None = None
+    """who may read pages and API: whoever reaches the port, or who has the operator's or the reader's token
+    ([more](operations.md#who-may-read-who-may-act))"""
 
 
 class Attribution(Section):
     """Which pod labels say whose a workload is."""
 
     team: LabelKey = "team"
+    """the team that spend is counted for"""
     project: LabelKey = "project"
+    """the project"""
     workload_class: LabelKey = "workload-class"
+    """training, inference, notebook and so on"""
     environment: LabelKey = "environment"
+    """production, staging and so on"""
     cost_center: LabelKey = "cost-center"
+    """the cost center"""
 
 
 class TaintSpec(Section):
     """A taint of a pool's nodes."""
 
     key: LabelKey
+    """a taint that its nodes carry"""
     value: LabelValue = ""
+    """the taint's value"""
     effect: TaintEffect = "NoSchedule"
+    """the taint's effect"""
 
 
 class Cooldown(Section):
     """How long a pool rests after a change before the next one of that direction."""
 
     grow: Duration = timedelta(seconds=30)
+    """rest after a growth before the next one"""
     shrink: Duration = timedelta(minutes=5)
+    """rest after a shrink before the next one; not used where billing is by the hour"""
 
 
 class Utilization(Section):
     """Above *high* a pool is busy, below *low* it may shrink; people hear of work below *underutilized* and *idle*."""
 
     high: Ratio = Decimal("0.70")
+    """above it the rules call the pool busy, and no pods are moved to empty a node"""
     low: Ratio = Decimal("0.50")
+    """below it the rules call the pool underused; must be below `high`"""
     underutilized: Ratio = Decimal("0.20")
+    """people are told of a workload whose hourly average stays below it for four hours"""
     idle: Ratio = Decimal("0.05")
+    """a GPU that a pod held for an hour without rising above it counts as idle; must be below `underutilized`"""
 
 
 class QueueDemand(StrEnum):
@@ -186,54 +157,76 @@ class Kueue(Section):
     """How Kueue's queue is read."""
 
     demand: Annotated[QueueDemand, BeforeValidator(one_of(QueueDemand))] = QueueDemand.ADMITTED
+    """`queued` also counts Kueue Workloads that wait for quota"""
 
 
 class Volcano(Section):
     """How Volcano's queue is read."""
 
     demand: Annotated[GroupDemand, BeforeValidator(one_of(GroupDemand))] = GroupDemand.PODS
+    """`podgroups` also counts pending Volcano PodGroups whose pods do not exist yet, up to their queue's capability"""
 
 
 class KeepUntilSpec(Section):
     """Whose ``gpu-autoscaler.io/keep-until`` is honoured."""
 
     namespaces: tuple[Text, ...] = ()
+    """the namespaces where the annotation `gpu-autoscaler.io/keep-until` (RFC 3339) on a pod puts its shutdown off,
+    and [keeps its node](operations.md#keep-a-node-for-a-while)"""
     longest: LongerThanZero = timedelta(days=7)
+    """how far ahead such a moment may lie"""
 
 
 class OverridesSpec(Section):
     """What people may say for a while."""
 
     longest: LongerThanZero = timedelta(days=7)
+    """how far ahead the end of an override may lie"""
 
 
 class IdleShutdown(Section):
     """What happens before a workload that asked for it is scaled to zero."""
 
     grace: Duration = timedelta(minutes=15)
+    """time between the notice and the shutdown"""
 
 
 class PoolSpec(Section):
     """A Civo node pool that we may resize."""
 
     name: PoolName
+    """what people call it"""
     civo_pool_id: Identifier
+    """Civo's id: the node label `kubernetes.civo.com/civo-node-pool` and the alert label `pool`"""
     size: Identifier
+    """Civo's size of its nodes; gives the price"""
     resources: dict[GpuResource, Units]
+    """what one node offers: `nvidia.com/gpu`, `nvidia.com/gpu.shared` (time-sliced replicas) or `nvidia.com/mig-...`"""
     max_nodes: Whole
+    """never more nodes than this, whatever asks for them; 0 keeps the pool empty"""
     price_usd_per_hour: Money | None = None
+    """the price of a node-hour; goes before every price file"""
     labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
+    """labels that its nodes carry, so that demand can be matched while it has none"""
     taints: tuple[TaintSpec, ...] = ()
     min_nodes: Whole = 0
+    """never fewer nodes than this, except where a ceiling or the budget says so"""
     standby_nodes: Whole = 0
+    """idle nodes kept ready for the next workload"""
     cooldown: Cooldown = Cooldown()
     utilization: Utilization = Utilization()
     temperature_celsius: Celsius = 85
+    """people are told of a GPU that is hotter for five minutes"""
     idle_for: LongerThanZero = timedelta(minutes=10)
+    """how long a node must be idle before it may go; not used where billing is by the hour"""
     provision_timeout: LongerThanZero = timedelta(minutes=20)
+    """how long a new node may take until its GPUs are allocatable, and how long a broken one may stay so; after that
+    it is removed if nothing runs there, and the pool [tries one node at a time](guardrails.md#provisioning_works)"""
     apply_to_nodes: Flag = False
+    """put `labels` and `taints` on nodes that Civo brought without them"""
     windows: tuple[WindowSpec, ...] = ()
     budget_usd: Money | None = None
+    """the pool's own allowance of a month, at most `budget.monthly_usd`"""
 
     @property
     def gpus_per_node(self) -> int:
@@ -245,9 +238,13 @@ class Configuration(Section):
     """The whole file."""
 
     mode: Annotated[Mode, BeforeValidator(one_of(Mode))] = Mode.OBSERVE
+    """`act` writes to Civo and the cluster; `observe` only says what it would do"""
     tick: Tick = timedelta(seconds=10)
+    """how often a step runs when nothing wakes it; a webhook wakes it at once"""
     heartbeat_interval: Period = timedelta(minutes=1)
+    """how often the heartbeat alert arrives; after three missed ones nothing is removed"""
     fallback: Annotated[Fallback, BeforeValidator(one_of(Fallback))] = Fallback.NONE
+    """what may still grow pools while Prometheus is down: nothing, or the pods that wait in Kubernetes"""
     prometheus: Prometheus = Prometheus()
     alertmanager: Alertmanager = Alertmanager()
     kubernetes: Kubernetes = Kubernetes()
@@ -258,13 +255,24 @@ class Configuration(Section):
     limits: LimitsSpec = LimitsSpec()
     attribution: Attribution = Attribution()
     prices_file: Text | None = None
+    """the path of a file with prices that go before ours, size by size; relative to this file; see [Prices](#prices)"""
     public_url: PublicAddress | None = None
+    """where people reach our pages, such as `https://gpu.example.com`; a path before ours is fine, a password or a
+    query is not. Messages link to decisions below it"""
     docs_url: PublicAddress | None = None
+    """where `docs/` is published, such as `https://git.example.com/gpu/docs`; messages link to runbooks and other
+    pages below it"""
     unknown_after: LongerThanZero = timedelta(minutes=15)
+    """how long a node may be neither busy nor idle (not Ready, GPUs lost, or used by something that Kubernetes does
+    not know) before people are told"""
     kueue: Kueue = Kueue()
     volcano: Volcano = Volcano()
     queue_wait: dict[ObjectName, LongerThanZero] = Field(default_factory=lambda: dict(QUEUE_WAIT))
+    """how long a GPU pod of a PriorityClass may wait before [GpuQueueWaitLong](runbooks/GpuQueueWaitLong.md) fires. A
+    class that is not listed has 2h, and `production` 10m"""
     idle_cost_usd_per_hour: Money = Decimal(5)
+    """what idle GPUs may cost an hour, on average over an hour, before [GpuIdleCostHigh](runbooks/GpuIdleCostHigh.md)
+    fires"""
     idle_shutdown: IdleShutdown = IdleShutdown()
     keep_until: KeepUntilSpec = KeepUntilSpec()
     overrides: OverridesSpec = OverridesSpec()

@@ -17,7 +17,8 @@ from pydantic import BeforeValidator, Field
 from receiver.config.document import read
 from receiver.config.fields import Money, Text, Units, text
 from receiver.config.mistakes import ConfigError, Mistake, Wrong, nearest, spell
-from receiver.config.model import Configuration, PoolSpec, Section
+from receiver.config.model import Configuration, PoolSpec
+from receiver.config.section import Section
 from receiver.config.validation import validate
 from receiver.core.charges import NODE
 from receiver.core.policy import ChargePrice
@@ -42,29 +43,38 @@ class Kind(Section):
     """What a GPU-hour of one kind may plausibly cost, in USD."""
 
     from_usd_per_gpu_hour: Money
+    """a price per GPU-hour below this is warned of"""
     to_usd_per_gpu_hour: Money
+    """and one above this"""
 
 
 class SizePrice(Section):
     """What a node-hour of one size costs in USD; *kind* and *gpus* say which GPUs it has."""
 
     usd_per_hour: Money
+    """the price of one node of that size for one hour, before tax"""
     kind: Text | None = None
+    """which GPU it has, one of `kinds`"""
     gpus: Units | None = None
+    """how many"""
 
 
 class CodePrice(Section):
     """What a charge that is no node of a priced size costs in USD: per hour, or per GB and hour."""
 
     usd_per_hour: Money | None = None
+    """what a charge of that code costs per hour, such as `loadbalancer`; 0 is free"""
     usd_per_gb_hour: Money | None = None
+    """the same per GB and hour, such as `volume`; one of the two"""
 
 
 class PriceFile(Section):
     """A price file: when and where its prices were read, the prices of sizes, and those of other charges by code."""
 
     as_of: Annotated[date, BeforeValidator(_day)]
+    """when the prices were read"""
     source: Text
+    """where"""
     kinds: dict[str, Kind] = Field(default_factory=dict)
     sizes: dict[str, SizePrice]
     codes: dict[str, CodePrice] = Field(default_factory=dict)

@@ -5,10 +5,11 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BeforeValidator
 
 from receiver.config.fields import Flag, Identifier, Money, Ratio, Text, Units, duration, text
 from receiver.config.mistakes import Wrong
+from receiver.config.section import Section
 from receiver.core.report.policy import Commitment, Monthly, ReportPolicy, UnitOfWork
 
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""")
@@ -35,49 +36,61 @@ def _is_long(fixed: str) -> bool:
         return True
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class UnitScope(_Section):
+class UnitScope(Section):
     """Whose cost a unit of work is."""
 
     team: Text | None = None
+    """whose cost is divided: lines of this team only"""
     project: Text | None = None
+    """of this project only"""
     workload_class: Text | None = None
+    """of this workload class only"""
     environment: Text | None = None
+    """of this environment only"""
     cost_center: Text | None = None
+    """of this cost center only"""
     namespace: Text | None = None
+    """of this namespace only"""
 
 
-class UnitSpec(_Section):
+class UnitSpec(Section):
     """Something that work comes to, and how Prometheus counts it."""
 
     name: Text
+    """a unit of work, such as `epoch`"""
     query: Annotated[str, BeforeValidator(_query)]
+    """counts the units of a month: one value, asked for at the month's end, and hourly until then;
+    [`$range`](reports.md#cost-per-unit-of-work) is the time since the month began"""
     per: Units = 1
+    """how many units the cost is told for: `1000` for requests"""
     only: UnitScope = UnitScope()
 
 
-class CommitmentSpec(_Section):
+class CommitmentSpec(Section):
     """An offer of committed capacity."""
 
     size: Identifier
+    """an offer of committed capacity: Civo's size"""
     term_months: Units
+    """for how long"""
     usd_per_hour: Money
+    """the price of one node for one hour, all its GPUs together"""
 
 
-class MonthlySpec(_Section):
+class MonthlySpec(Section):
     """Which reports are sent when a month has ended."""
 
     everybody: Flag = False
+    """send everybody's report when a month has ended"""
     teams: tuple[Text, ...] = ()
+    """send each of these teams its own"""
 
 
-class ReportsSpec(_Section):
+class ReportsSpec(Section):
     """What reports compare with, count and send."""
 
     efficiency_target: Ratio = Decimal("0.70")
+    """what efficiency is compared with"""
     units: tuple[UnitSpec, ...] = ()
     commitments: tuple[CommitmentSpec, ...] = ()
     monthly: MonthlySpec = MonthlySpec()

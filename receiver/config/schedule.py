@@ -7,10 +7,11 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BeforeValidator
 
 from receiver.config.fields import LongerThanZero, Text, Whole, Zone, text
 from receiver.config.mistakes import Wrong, did_you_mean
+from receiver.config.section import Section
 from receiver.core.windows import Window
 
 WEEKDAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
@@ -125,34 +126,42 @@ def filled(value: Any) -> Any:
     return value
 
 
-class TimeRange(BaseModel):
+class TimeRange(Section):
     """A range of the wall clock; the end is exclusive."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     start_time: Annotated[int, BeforeValidator(minute)]
+    """begin of a range, inclusive"""
     end_time: Annotated[int, BeforeValidator(minute)]
+    """its end, exclusive; a range over midnight is written as two"""
 
 
 Filled = BeforeValidator(filled)
 
 
-class WindowSpec(BaseModel):
+class WindowSpec(Section):
     """When a pool's bounds differ, as written."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     name: Text
+    """what logs, chat and pages call it"""
     location: Zone = "UTC"
+    """whose wall clock counts"""
     times: Annotated[tuple[TimeRange, ...], Filled] = ()
     weekdays: Annotated[tuple[Annotated[tuple[int, int], BeforeValidator(weekdays_range)], ...], Filled] = ()
+    """`monday`, `monday:friday`; weeks begin on sunday"""
     days_of_month: Annotated[tuple[Annotated[tuple[int, int], BeforeValidator(days_of_month_range)], ...], Filled] = ()
+    """`1`, `1:5`; negative days count from the end: `-1` is the last"""
     months: Annotated[tuple[Annotated[tuple[int, int], BeforeValidator(months_range)], ...], Filled] = ()
+    """`january`, `5:8`"""
     years: Annotated[tuple[Annotated[tuple[int, int], BeforeValidator(years_range)], ...], Filled] = ()
+    """`2026`, `2026:2027`"""
     min_nodes: Whole | None = None
+    """the pool's minimum while the window is open"""
     max_nodes: Whole | None = None
+    """the pool's maximum while the window is open"""
     standby_nodes: Whole | None = None
+    """the pool's standby while the window is open"""
     evict_after: LongerThanZero | None = None
+    """evict running work beyond `max_nodes` this long after it was announced; without it running work ends by itself"""
 
     def window(self) -> Window:
         """Return the core's value."""

@@ -1,0 +1,202 @@
+"""Write the tables of keys in docs/configuration.md: types and defaults from the model, meanings from below its fields.
+
+The page says between its markers which keys a table has, such as ``<!-- keys: limits -->`` for everything below
+``limits``; of two that name a key the longer one counts. The rest is written by hand. With ``--check`` nothing is
+written, and the exit status is 1 when the page would change.
+"""
+
+import ast
+import inspect
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from receiver.config import fields, published, schedule
+from receiver.config.model import Configuration
+from receiver.config.prices import PriceFile
+from receiver.config.show import spell_duration
+from receiver.config.validation import model_in
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
+MODELS: Mapping[str, type[BaseModel]] = {"keys": Configuration, "keys of a price file": PriceFile}
+MARKED = re.compile(
+    r"(?P<begin><!-- (?P<model>keys|keys of a price file): (?P<keys>[^>]+) -->\n).*?(?=<!-- end of keys -->)", re.DOTALL
+)
+HEAD = ("| key | type | default | meaning |", "|---|---|---|---|")
+# How a reader is told of each kind of value. The order counts where two are the same to Python.
+WORDS: Mapping[Any, tuple[str, str]] = {
+    fields.Duration: ("duration", "durations"),
+    fields.LongerThanZero: ("duration above 0", "durations above 0"),
+    fields.Tick: ("duration, 1s to 5m", ""),
+    fields.Period: ("duration, 1s or more", ""),
+    fields.Ratio: ("ratio", "ratios"),
+    fields.Celsius: ("degrees Celsius, 30 to 120", ""),
+    fields.Money: ("USD, 0 or more", "USD"),
+    fields.Month: ("month such as `2026-11`", ""),
+    fields.Whole: ("count", "counts"),
+    fields.Units: ("count, 1 or more", "counts"),
+    fields.Flag: ("true or false", ""),
+    fields.Zone: ("zone", "zones"),
+    fields.Address: ("URL", "URLs"),
+    fields.PoolName: ("word", "words"),
+    fields.Identifier: ("word", "words"),
+    fields.ObjectName: ("name", "names"),
+    fields.GpuResource: ("GPU resource", "GPU resources"),
+    fields.LabelKey: ("label key", "label keys"),
+    fields.LabelValue: ("label value", "label values"),
+    fields.TaintEffect: ("`NoSchedule`, `PreferNoSchedule` or `NoExecute`", ""),
+    fields.Text: ("text", "text"),
+    published.PublicAddress: ("URL", "URLs"),
+    str: ("text", "text"),
+}
+# Kinds that are read by a function of their own, by its name.
+READERS: Mapping[str, tuple[str, str]] = {
+    schedule.minute.__name__: ("`HH:MM`, up to `24:00`", ""),
+    schedule.weekdays_range.__name__: ("day or range", "days or ranges"),
+    schedule.days_of_month_range.__name__: ("day of the month or range", "days of the month or ranges"),
+    schedule.months_range.__name__: ("month or range", "months or ranges"),
+    schedule.years_range.__name__: ("year or range", "years or ranges"),
+    "_query": ("PromQL", ""),
+    "_day": ("day such as `2026-08-22`", ""),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """One key of a file: where it stands, what it takes, what holds without it, what it means."""
+
+    path: str
+    kind: str
+    default: str
+    meaning: str
+
+    @property
+    def row(self) -> str:
+        """Its line in the table."""
+        return f"| `{self.path}` | {self.kind} | {self.default} | {self.meaning} |"
+
+
+def keys(model: type[BaseModel], prefix: str = "") -> Iterator[Key]:
+    """Yield every key of *model* that holds a value. Raises ValueError for one without a meaning or a known type."""
+    hints = get_type_hints(model, include_extras=True)
+    for name, info in model.model_fields.items():
+        inner, path = model_in(info.annotation), f"{prefix}{name}"
+        if inner is not None:
+            outer = get_origin(info.annotation)
+            yield from keys(inner, path + ("[]." if outer is tuple else ".*." if outer is dict else "."))
+            continue
+        said = meanings(model).get(name, "")
+        if not said:
+            raise ValueError(f"{model.__module__}.{model.__name__}.{name} has no meaning: write one below the field")
+        default = info.get_default(call_default_factory=True)
+        yield Key(path=path, kind=kind(hints[name]), default=spelled(default, hints[name]), meaning=said)
+
+
+@cache
+def meanings(model: type[BaseModel]) -> Mapping[str, str]:
+    """The text below each field of *model*, on one line."""
+    [body] = ast.parse(inspect.getsource(model)).body
+    assert isinstance(body, ast.ClassDef)
+    found = {}
+    for field, text in zip(body.body, body.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+            assert isinstance(field.target, ast.Name)
+            found[field.target.id] = " ".join(str(text.value.value).split())
+    return found
+
+
+def kind(hint: Any, many: bool = False) -> str:
+    """Return what a value of *hint* is called; with *many* several of them. Raises ValueError when nobody said."""
+    one, several = _known(hint)
+    if one:
+        return several if many else one
+    parts = [part for part in get_args(hint) if part is not type(None)]
+    origin = get_origin(hint)
+    if origin in (Union, UnionType):
+        return kind(parts[0], many)
+    if origin is tuple:
+        return f"list of {kind(parts[0], many=True)}"
+    if origin is dict:
+        return f"{kind(parts[0])} to {_plain(kind(parts[1]))}"
+    if origin is Annotated:
+        return kind(hint.__origin__, many)
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        *others, last = [f"`{member.value}`" for member in hint]
+        return f"{', '.join(others)} or {last}"
+    raise ValueError(f"tools/configuration_page.py does not know what to call {hint}")
+
+
+def _known(hint: Any) -> tuple[str, str]:
+    if hint in WORDS:
+        return WORDS[hint]
+    readers = [getattr(part, "func", None) for part in getattr(hint, "__metadata__", ())]
+    named = [READERS[reader.__name__] for reader in readers if reader and reader.__name__ in READERS]
+    return named[0] if named else ("", "")
+
+
+def _plain(words: str) -> str:
+    """*words* without a bound, which is too much behind "to"."""
+    return words.partition(",")[0].removesuffix(" above 0")
+
+
+def spelled(default: Any, hint: Any) -> str:
+    """Return what the column of defaults says."""
+    if default is PydanticUndefined:
+        return "required"
+    if default in ((), {}) or default is None:
+        return "always" if schedule.Filled in getattr(hint, "__metadata__", ()) else "none"
+    if default == "":
+        return "empty"
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    if isinstance(default, dict):
+        return f"`{{{', '.join(f'{key}: {_plainly(value)}' for key, value in default.items())}}}`"
+    return f"`{_plainly(default)}`"
+
+
+def _plainly(value: Any) -> str:
+    if isinstance(value, timedelta):
+        return spell_duration(value)
+    return value.value if isinstance(value, StrEnum) else value.isoformat() if isinstance(value, date) else str(value)
+
+
+def filled(page: str) -> str:
+    """Return *page* with every table as the model is now. Raises ValueError for a key that no table takes."""
+    marked = [(m["model"], prefix) for m in MARKED.finditer(page) for prefix in m["keys"].split()]
+    tables: dict[tuple[str, str], list[str]] = {where: [] for where in marked}
+    for model, kind_of_file in MODELS.items():
+        prefixes = [prefix for name, prefix in marked if name == model]
+        for key in keys(kind_of_file):
+            over = [p for p in prefixes if re.match(rf"{re.escape(p)}($|\[|\.)", key.path)]
+            if not over:
+                raise ValueError(f"no table of docs/configuration.md has {key.path}: name it in one of its markers")
+            tables[model, max(over, key=len)].append(key.row)
+    return MARKED.sub(lambda found: found["begin"] + _table(found, tables), page)
+
+
+def _table(found: re.Match[str], tables: Mapping[tuple[str, str], list[str]]) -> str:
+    rows = [row for prefix in found["keys"].split() for row in tables[found["model"], prefix]]
+    return "".join(f"{line}\n" for line in ("", *HEAD, *rows, ""))
+
+
+def main() -> None:
+    """Write the page, or say whether it would change."""
+    before = PAGE.read_text(encoding="utf-8")
+    after = filled(before)
+    if "--check" in sys.argv[1:]:
+        sys.exit(int(after != before))
+    PAGE.write_text(after, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
