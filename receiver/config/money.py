@@ -62,7 +62,7 @@ class BudgetSpec(Section):
     account_usd: Money | None = None
     """the allowance of the whole Civo account, at least `monthly_usd`. While its charges are not known nothing grows"""
     teams: dict[LabelValue, Money] = Field(default_factory=dict)
-    """what each team may spend in a month, by the pod label that `attribution.team` names; each at most `monthly_usd`"""
+    """what each team may spend in a month, by the pod label that `attribution.team` names; at most `monthly_usd`"""
     passing_priority_classes: tuple[Text, ...] = ()
     """PriorityClasses; workloads of which every pod has one of them are bought for until the stop line"""
     hold: HoldSpec = HoldSpec()
