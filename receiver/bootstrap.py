@@ -131,6 +131,8 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
             reader_token=reader.get_secret_value() if reader else None,
             reading=settings.configuration.web.reading,
             public_url=settings.configuration.public_url,
+            docs_url=settings.configuration.docs_url,
+            messages_to=outbox.destinations,
         )
     )
     app.extensions[EXTENSION] = Running(settings=settings, store=store, loop=loop, courier=courier)

@@ -67,6 +67,12 @@ class Outbox:
         self._destinations = opened(destinations)
         self._of_teams = {team: opened(urls, f"of team {team} ") for team, urls in (of_teams or {}).items()}
 
+    @property
+    def destinations(self) -> tuple[str, ...]:
+        """The names of all destinations, without their secrets."""
+        of_teams = (d for found in self._of_teams.values() for d in found)
+        return tuple(d.name for d in (*self._destinations, *of_teams))
+
     def deliver_due(self, now: datetime) -> int:
         """Deliver what is due at *now*; return how many notices were finished. Raises nothing.
 

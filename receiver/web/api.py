@@ -14,6 +14,7 @@ from receiver.web.documents import (
     budget_document,
     charges_document,
     decision_document,
+    explained,
     mode_of,
     moment,
     pool_document,
@@ -80,7 +81,7 @@ def blueprint(parts: WebParts) -> Blueprint:
         stored = parts.store.decision(decision_number(number))
         if stored is None:
             raise no_such_decision()
-        return jsonify(decision_document(stored, parts))
+        return jsonify(explained(stored, parts))
 
     @routes.get("/actions")
     def actions() -> Response:

@@ -89,13 +89,22 @@ def pool_document(entry: Mapping[str, Any], mode: str) -> dict[str, Any]:
 
 
 def decision_document(stored: StoredDecision, parts: WebParts) -> dict[str, Any]:
-    """Return a decision with every reason in order."""
+    """Return a decision with every reason in order, in the words and with the names that were stored with it.
+
+    Only of what an older version did not store, today's policy and today's words are shown.
+    """
     decision = stored.decision
+    known = dict(decision.evidence)
+    pool = known.get("pool")
+    because, remedies = known.pop("because", None), known.pop("what_would_change", None)
+    mode, version = known.pop("mode", None), known.pop("version", None)
     return {
         "id": stored.id,
         "at": moment(decision.at),
         "pool": decision.pool,
-        "pool_name": parts.pool_name(decision.pool),
+        "pool_name": (pool.get("name") if isinstance(pool, Mapping) else None) or parts.pool_name(decision.pool),
+        "mode": mode,
+        "version": version,
         "from": decision.present,
         "to": decision.target,
         "verdict": decision.change.value,
@@ -103,11 +112,23 @@ def decision_document(stored: StoredDecision, parts: WebParts) -> dict[str, Any]
             {"rule": r.rule, "verdict": r.verdict.value, "target": r.target, "detail": r.detail}
             for r in decision.reasons
         ],
-        "because": why(decision),
+        "because": because or why(decision),
+        "what_would_change": plain(remedies or ()),
         "candidates": list(decision.candidates),
         "evicted": list(decision.evicted),
-        "evidence": plain(decision.evidence),
+        "evidence": plain(known),
         "reconsider_at": moment(decision.reconsider_at),
+    }
+
+
+def explained(stored: StoredDecision, parts: WebParts) -> dict[str, Any]:
+    """Return a decision with what followed from it and its neighbours in the history of its pool."""
+    previous, following = parts.store.beside(stored)
+    return {
+        **decision_document(stored, parts),
+        "actions": [action_document(a, parts) for a in parts.store.followed(stored.id)],
+        "previous": previous,
+        "next": following,
     }
 
 

@@ -1,13 +1,12 @@
 """The pages: everything is rendered here from the store, and nothing is decided."""
 
-import json
 from typing import Any
 
 from flask import Blueprint, render_template
 
-from receiver.ports import StoredAction, StoredDecision
-from receiver.web.api import decision_number, no_such_decision
-from receiver.web.documents import action_document, decision_document
+from receiver.ports import StoredDecision
+from receiver.web.decision_page import add_decisions
+from receiver.web.documents import decision_document
 from receiver.web.health import alive
 from receiver.web.parts import WebParts
 from receiver.web.reports import add_costs
@@ -16,7 +15,6 @@ from receiver.web.waiting import waiting_rows
 
 REFRESH_SECONDS = 15
 LATEST_DECISIONS = 20
-ACTIONS_SEARCHED = 200
 
 
 def blueprint(parts: WebParts) -> Blueprint:
@@ -51,25 +49,6 @@ def blueprint(parts: WebParts) -> Blueprint:
             decisions=decisions_shown(list(parts.store.decisions(limit=LATEST_DECISIONS))),
         )
 
-    @routes.get("/decisions/<number>")
-    def decision(number: str) -> str:
-        """Show one decision: every reason in order, the evidence, and the action that followed."""
-        stored = parts.store.decision(decision_number(number))
-        if stored is None:
-            raise no_such_decision()
-        document = decision_document(stored, parts)
-        return render_template(
-            "decision.html",
-            now=parts.clock.now(),
-            mode=parts.mode,
-            decision=document,
-            evidence=json.dumps(document["evidence"], indent=2, ensure_ascii=False),
-            actions=[action_document(a, parts) for a in followed(stored)],
-        )
-
-    def followed(stored: StoredDecision) -> list[StoredAction]:
-        near = parts.store.actions(pool=stored.decision.pool, limit=ACTIONS_SEARCHED)
-        return [a for a in near if a.action.decision == stored.id]
-
+    add_decisions(routes, parts)
     add_costs(routes, parts)
     return routes

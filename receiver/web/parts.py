@@ -48,7 +48,8 @@ class WebParts:
     means that every delivery is refused. *operator_token* is the one that people send with what they change; None
     means that nobody may. They are kept out of repr. *max_body_bytes* bounds a delivery. *reading* TOKEN asks for
     *reader_token* or the operator's from who reads pages or API. *public_url* is where people reach the pages, None
-    when nobody said.
+    when nobody said, *docs_url* where they read docs/. *messages_to* names the destinations of messages, without
+    their secrets.
     *wake* tells the loop to step now and must return at once. *mode* is ``act`` or ``observe``.
     """
 
@@ -67,6 +68,8 @@ class WebParts:
     reader_token: str | None = field(default=None, repr=False)
     reading: Reading = Reading.OPEN
     public_url: str | None = None
+    docs_url: str | None = None
+    messages_to: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise ValueError for an empty token, which every caller would know, and for a limit below one byte."""

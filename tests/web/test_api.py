@@ -240,7 +240,7 @@ def test_a_bug_is_answered_500_in_json_without_a_trace(path: str) -> None:
 def test_the_api_only_reads(path: str) -> None:
     bench = Bench(store=a_full_store())
     bench.client().get(f"/api/v1{path}")
-    assert set(bench.store.log) <= {"snapshot", "decisions", "decision", "actions"}
+    assert set(bench.store.log) <= {"snapshot", "decisions", "decision", "actions", "beside", "followed"}
 
 
 def test_an_unknown_path_of_the_api_is_answered_in_json() -> None:
