@@ -10,6 +10,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
 from receiver.core.actions import Reason, Verdict
+from receiver.core.allowance import RULES
 from receiver.core.budget import BudgetStage, BudgetView, month_of, team_of
 from receiver.core.cost import unit_price
 from receiver.core.guardrails import GUARDRAILS, Case
@@ -24,6 +25,7 @@ from receiver.core.windows import next_change
 
 WORKLOADS, SIGNALS, NODES, DELIVERIES = 20, 20, 50, 20  # how many of each are kept
 CENT = Decimal("0.01")
+COUNTS_NOTHING = frozenset({"price_is_known", "spend_is_known", *RULES})  # where one of these holds, nothing is counted
 
 
 def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
@@ -91,16 +93,23 @@ def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
 
 
 def _behind(case: Case, reasons: Sequence[Reason]) -> Iterator[dict[str, str]]:
-    """The guardrails that nobody asked because one before them held, and that would have objected too."""
+    """The guardrails that nobody asked because one before them held, and that would have objected too.
+
+    The three that count nodes together build on each other and on the price: only the first that objects is told, and
+    none behind one that makes them count nothing.
+    """
     rules = {guardrail.__name__: guardrail for guardrail in GUARDRAILS}
-    target, held = None, False
-    for before, reason in zip([None, *reasons], reasons, strict=False):
-        if held and reason.rule in rules and target is not None:
-            left = rules[reason.rule](target, case)
-            if left is not None:
-                yield {"rule": reason.rule, "detail": left[1]}
-        elif reason.rule in rules and reason.verdict is Verdict.HOLDS and before is not None:
-            target, held = before.target, True
+    place = next((n for n, r in enumerate(reasons) if n and r.rule in rules and r.verdict is Verdict.HOLDS), None)
+    if place is None:
+        return
+    target, counted = reasons[place - 1].target, reasons[place].rule in COUNTS_NOTHING
+    for reason in reasons[place + 1 :]:
+        if counted and reason.rule in RULES:
+            continue
+        left = rules[reason.rule](target, case)
+        if left is not None:
+            counted = counted or reason.rule in RULES
+            yield {"rule": reason.rule, "detail": left[1]}
 
 
 def _bounds(case: Case) -> dict[str, Any]:

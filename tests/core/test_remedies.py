@@ -1,0 +1,268 @@
+"""What would change the answer: said for every rule, true, and from what is stored alone."""
+
+import json
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from receiver.core.actions import Action, ActionKind, Decision, Reason, Verdict
+from receiver.core.guardrails import GUARDRAILS
+from receiver.core.meanings import MEANINGS
+from receiver.core.model import Backoff, Drift, SignalAction, Source, Spend, Stage
+from receiver.core.overrides import Override, OverrideKind
+from receiver.core.policy import Budget, Limits, Policy
+from receiver.core.remedies import ALWAYS, NOTED, SAID, remedies
+from receiver.core.windows import Window
+from tests.core.builders import (
+    EVERY_SECOND,
+    NOW,
+    a_node,
+    a_pod,
+    a_policy,
+    a_pool,
+    a_signal,
+    a_silence,
+    a_state,
+    all_up,
+    facts,
+    run,
+)
+from tests.core.worlds import World, decided, worlds
+
+NAMES = {guardrail.__name__ for guardrail in GUARDRAILS}
+SIZES = {"demand", "floor", "standby", "dead_nodes", "override", "evict_after", "idle_nodes", "consolidation"}
+HOUR = timedelta(hours=1)
+LONG_IDLE = a_node(created_at=NOW - timedelta(minutes=57))  # its paid hour ends in three minutes
+
+
+def an_override(kind: OverrideKind, nodes: int | None = None, **changes: Any) -> Override:
+    given: dict[str, Any] = {"id": "o1", "who": "alice", "why": "load test", "at": NOW, "until": NOW + HOUR}
+    return Override(**{**given, "kind": kind, "nodes": nodes, **changes})
+
+
+def wanted(policy: Policy | None = None, state: Any = None, **given: Any) -> Decision:
+    """The decision on a pool that one pod waits for."""
+    return run(facts(state or a_state(), waiting=[a_pod()], **given), policy or a_policy())[1]["l40s"]
+
+
+def idle(policy: Policy | None = None, **given: Any) -> Decision:
+    """The decision on a pool whose only node is idle and due."""
+    return run(facts(a_state(LONG_IDLE, **given.pop("state", {})), **given), policy or a_policy())[1]["l40s"]
+
+
+def said(decision: Decision) -> dict[str, list[str]]:
+    """What would change *decision*, by rule."""
+    found: dict[str, list[str]] = {}
+    for remedy in remedies(decision):
+        found.setdefault(remedy.rule, []).append(remedy.text)
+    return found
+
+
+def test_every_guardrail_and_every_source_of_size_has_one() -> None:
+    assert {*SAID, *ALWAYS} >= NAMES | SIZES | NOTED
+    assert not set(SAID) & set(ALWAYS)
+
+
+def test_every_rule_that_has_one_is_explained_in_a_sentence_too() -> None:
+    assert {*SAID, *ALWAYS} <= set(MEANINGS)
+
+
+SPENT = facts(a_state(), spend=Spend(month="2026-11", usd=Decimal(95))).spend
+BUDGET = Budget(monthly_usd=Decimal(100))
+LATE = a_node("n9", stage=Stage.INSTALLING, created_at=NOW - timedelta(minutes=30), seen_since=NOW, idle_since=None)
+LOWERED = tuple(Drift(at=NOW - timedelta(minutes=m), from_count=2, to_count=1, undoes=True) for m in (10, 20, 30))
+FAILED = Backoff(failures=2, until=NOW + timedelta(minutes=9), reason="Civo is out of stock")
+RETIRES = Action(id="retire-1", pool="l40s-id", kind=ActionKind.RETIRE, opened_at=NOW, from_count=1, to_count=0)
+
+HELD: list[tuple[str, Decision, str, datetime | None]] = [
+    (
+        "sources_answer",
+        wanted(sources=all_up(Source.PROMETHEUS)),
+        "in the first step in which it answers again: prometheus (down)",
+        None,
+    ),
+    ("price_is_known", wanted(a_policy(a_pool(price_usd_per_hour=None))), "a price for size an.g1.l40s.kube.x1", None),
+    (
+        "spend_is_known",
+        wanted(a_policy(budget=BUDGET), spend=replace(SPENT, unknown="the store is new")),
+        "once Civo's charges of the month can be read",
+        None,
+    ),
+    (
+        "within_budget",
+        wanted(a_policy(budget=BUDGET), spend=SPENT),
+        "cluster budget: raise it by at least USD 18.76 for this month",
+        datetime(2026, 12, 1, tzinfo=NOW.tzinfo),
+    ),
+    ("within_maximum", wanted(a_policy(a_pool(max_nodes=0))), "a higher max_nodes of the pool (it is 0)", None),
+    (
+        "within_maximum",
+        wanted(overrides=(an_override(OverrideKind.CEILING, 0),)),
+        "the ceiling of alice ends by itself at 2026-11-20 13:00:00 UTC, or with gpu-autoscaler override end o1",
+        NOW + HOUR,
+    ),
+    ("within_limits", wanted(a_policy(limits=Limits(max_gpus=0))), "where max_gpus (0) is used up", None),
+    (
+        "not_frozen",
+        wanted(signals=(a_signal(SignalAction.FREEZE),)),
+        "once Gpu-freeze (f-freeze), firing since 2026-11-20 12:00:00 UTC, is resolved",
+        None,
+    ),
+    (
+        "not_silenced",
+        wanted(state=a_state(silence=a_silence())),
+        "by itself when the silence of",
+        a_silence().until,
+    ),
+    (
+        "not_paused",
+        wanted(overrides=(an_override(OverrideKind.PAUSE),)),
+        "the pause of alice ends by itself at 2026-11-20 13:00:00 UTC",
+        NOW + HOUR,
+    ),
+    (
+        "growth_is_not_paused",
+        wanted(signals=(a_signal(SignalAction.PAUSE_SCALE_UP),)),
+        "once Gpu-pause_scale_up",
+        None,
+    ),
+    (
+        "removal_is_not_snoozed",
+        idle(overrides=(an_override(OverrideKind.SNOOZE),)),
+        "the snooze of alice ends by itself",
+        NOW + HOUR,
+    ),
+    ("above_the_floor", idle(a_policy(a_pool(min_nodes=1))), "a lower min_nodes of the pool (it is 1)", None),
+    (
+        "not_backing_off",
+        wanted(state=a_state(backoff=FAILED)),
+        "it is tried again at 2026-11-20 12:09:00 UTC; what failed: Civo is out of stock",
+        FAILED.until,
+    ),
+    (
+        "not_undone_by_others",
+        wanted(state=a_state(drifts=LOWERED)),
+        "if whoever changes the count at Civo leaves it alone until then",
+        NOW - timedelta(minutes=10) + timedelta(days=1),
+    ),
+    ("provisioning_works", wanted(state=a_state(LATE)), "once it becomes usable or is gone: n9", None),
+    (
+        "provisioning_works",
+        wanted(state=a_state(provisioning=FAILED)),
+        "by itself at 2026-11-20 12:09:00 UTC, one node on trial",
+        FAILED.until,
+    ),
+    (
+        "cooled_down",
+        wanted(state=a_state(last_grow_at=NOW - timedelta(seconds=10))),
+        "by itself at 2026-11-20 12:00:20 UTC, when the cooldown is over",
+        NOW + timedelta(seconds=20),
+    ),
+    (
+        "one_change_at_a_time",
+        wanted(state=a_state(open_action=RETIRES)),
+        "once action retire-1, open since 2026-11-20 12:00:00 UTC, ends",
+        None,
+    ),
+]
+
+
+@pytest.mark.parametrize(("rule", "decision", "text", "at"), HELD, ids=[f"{h[0]}-{n}" for n, h in enumerate(HELD)])
+def test_what_was_held_is_told_with_what_would_let_it_happen_and_when(
+    rule: str, decision: Decision, text: str, at: datetime | None
+) -> None:
+    assert decision.deciding.rule == rule
+    found = [r for r in remedies(decision) if r.rule == rule]
+    assert any(text in r.text for r in found), found
+    assert at is None or at.isoformat() in [r.at for r in found]
+
+
+def test_every_guardrail_is_among_those_that_were_tried() -> None:
+    assert {rule for rule, *_ in HELD} == NAMES
+
+
+def test_of_a_change_that_happens_it_is_told_what_would_have_kept_it_from_happening() -> None:
+    assert set(said(wanted())) == {"demand"}
+    assert set(said(idle())) == {"idle_nodes"}
+
+
+def test_of_no_change_it_is_told_what_would_start_one_and_when_one_can_come_by_itself() -> None:
+    resting = run(facts(a_state(a_node(created_at=NOW))), a_policy())[1]["l40s"]
+    assert resting.reconsider_at is not None
+    by_itself = f"by itself something can change at {resting.reconsider_at:%Y-%m-%d %H:%M:%S} UTC at the earliest"
+    assert by_itself in said(resting)["nothing_wanted"]
+
+
+def test_a_window_is_named_with_the_moment_at_which_one_opens_or_closes() -> None:
+    night = Window(name="night", max_nodes=0)
+    found = remedies(wanted(a_policy(a_pool(windows=(night,)))))
+    assert any("window night is open" in r.text for r in found if r.rule == "within_maximum")
+
+
+def test_a_guardrail_that_nobody_asked_because_one_before_it_held_is_named_too() -> None:
+    both = wanted(a_policy(budget=BUDGET), spend=SPENT, overrides=(an_override(OverrideKind.PAUSE),))
+    assert both.deciding.rule == "within_budget"
+    assert any("it objected too: pause by alice" in text for text in said(both)["not_paused"])
+
+
+def test_a_guardrail_that_would_have_allowed_it_is_not_named() -> None:
+    assert set(said(wanted(a_policy(budget=BUDGET), spend=SPENT))) == {"within_budget"}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    spent=st.integers(0, 20_000).map(lambda cents: Decimal(cents) / 100),
+    pods=st.integers(1, 4),
+    hold=st.sampled_from([Decimal("0.8"), Decimal("0.5"), Decimal(1)]),
+    billed=st.booleans(),
+)
+def test_a_budget_that_is_raised_by_what_is_said_covers_all_of_the_growth(
+    spent: Decimal, pods: int, hold: Decimal, billed: bool
+) -> None:
+    def decision(monthly: Decimal) -> Decision:
+        budget = Budget(monthly_usd=monthly, hold_at=hold, warn_at=Decimal("0.4"))
+        policy = a_policy(budget=budget, **({} if billed else {"billing": EVERY_SECOND}))
+        waiting = [a_pod(f"p{n}") for n in range(pods)]
+        spend = Spend(month="2026-11", usd=spent)
+        return run(facts(a_state(), waiting=waiting, spend=spend), policy)[1]["l40s"]
+
+    for uncovered in decision(Decimal(100)).evidence["uncovered"]:
+        short = Decimal(uncovered["raise_usd"])
+        assert short > 0
+        assert decision(Decimal(100) + short).target == pods
+        assert decision(Decimal(100) + short - Decimal("0.02")).target < pods
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(worlds())
+def test_in_any_world_every_decision_has_one_for_what_settled_it_and_knows_every_figure(world: World) -> None:
+    for _, _, decision in decided(world):
+        found = remedies(decision)
+        told = {r.rule for r in found}
+        assert found
+        assert {r.rule for r in decision.reasons if r.verdict in (Verdict.HOLDS, Verdict.LIMITS)} <= told
+        for remedy in found:
+            assert "None" not in remedy.text, remedy
+            assert "an unknown time" not in remedy.text or "window" in remedy.text, remedy
+            assert not remedy.text.rstrip().endswith(":"), remedy
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(worlds())
+def test_what_is_stored_is_enough(world: World) -> None:
+    for _, _, decision in decided(world):
+        kept = json.loads(json.dumps(decision.evidence))
+        assert remedies(replace(decision, evidence=kept)) == remedies(decision)
+        assert [r["text"] for r in kept["what_would_change"]] == [r.text for r in remedies(decision)]
+
+
+def test_a_decision_of_an_older_version_that_stored_less_is_told_without_figures() -> None:
+    for rule in sorted(NAMES | SIZES):
+        reason = Reason(rule=rule, verdict=Verdict.HOLDS, target=1, detail="as it was said then")
+        bare = Decision(pool="l40s-id", at=NOW, present=1, target=1, reasons=(reason,))
+        assert remedies(bare)
