@@ -40,8 +40,11 @@ class HistoryStore(Protocol):
         A node that *doing* no longer names is gone; None says that nobody knows what any node does. Samples are kept
         for 8 days, turns for as long unless they are a living node's last."""
 
-    def samples(self, since: datetime, until: datetime, *, pool: str | None = None) -> Sequence[Sample]:
-        """Return what was sampled from *since* to *until*, oldest first."""
+    def samples(self, since: datetime, until: datetime, *, pool: str) -> Sequence[Sample]:
+        """Return what was sampled of *pool* from *since* to *until*, oldest first."""
+
+    def utilizations(self, since: datetime, until: datetime) -> Sequence[tuple[str, datetime, float | None]]:
+        """Return pool, time and utilization (None: unknown) of each sample from *since* to *until*, oldest first."""
 
     def turns(self, pool: str, since: datetime, until: datetime) -> Sequence[Turn]:
         """Return the turns of the nodes of *pool* up to *until*, oldest first, each node's last before *since* too."""

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from receiver.config.model import Reading
 from receiver.core.policy import Policy
+from receiver.links import PageLinks
 from receiver.ports import Clock, Store
 
 
@@ -82,3 +83,7 @@ class WebParts:
         """Return what people call *pool_id*, or the id itself when the policy no longer names it."""
         pool = self.policy.pool(pool_id)
         return pool.name if pool else pool_id
+
+    def guide(self, path: str) -> str | None:
+        """Return the address of the page *path* below ``docs/``, None where nobody said where that is read."""
+        return PageLinks(docs_url=self.docs_url).guide(path)

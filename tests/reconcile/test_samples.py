@@ -19,7 +19,7 @@ def test_a_pool_is_sampled_once_a_minute(store: Store) -> None:
     life = a_life(store)
     began = life.now
     life.run(10 * MINUTE)
-    found = store.samples(began - MINUTE, life.now)
+    found = store.samples(began - MINUTE, life.now, pool=POOL)
     assert len(found) == 10
     assert {later.at - earlier.at for earlier, later in pairwise(found)} == {timedelta(minutes=1)}
 
@@ -38,7 +38,7 @@ def test_while_civo_is_silent_counts_are_unknown(store: Store) -> None:
     life.cloud.fail_next(TryLater("503", code="civo"), "look")
     life.world.advance(life.now.replace(second=0) + MINUTE)
     life.step()
-    last = store.samples(life.now - MINUTE, life.now)[-1]
+    last = store.samples(life.now - MINUTE, life.now, pool=POOL)[-1]
     assert (last.at, last.required, last.busy) == (life.now, None, None)
 
 
@@ -47,4 +47,4 @@ def test_under_a_clock_that_jumped_nothing_is_sampled(store: Store) -> None:
     life.run(2 * MINUTE)
     life.world.advance(life.now + timedelta(hours=5))
     life.step()
-    assert store.samples(life.now - timedelta(hours=1), life.now) == ()
+    assert store.samples(life.now - timedelta(hours=1), life.now, pool=POOL) == ()

@@ -397,6 +397,8 @@ class Bench:
     mode: str = "act"
     max_body_bytes: int = 100_000
     wake: Callable[[], None] | None = None
+    docs_url: str | None = None
+    messages_to: tuple[str, ...] = ()
 
     def parts(self) -> WebParts:
         """Return what create_app takes."""
@@ -416,6 +418,8 @@ class Bench:
             reader_token=self.reader_token,
             reading=self.reading,
             public_url=self.public_url,
+            docs_url=self.docs_url,
+            messages_to=self.messages_to,
         )
 
     def client(self) -> FlaskClient:

@@ -233,9 +233,13 @@ class FakeStore:
         self._called("watched")
         return self.kept_watched
 
-    def samples(self, since: datetime, until: datetime, *, pool: str | None = None) -> Sequence[Sample]:
+    def samples(self, since: datetime, until: datetime, *, pool: str) -> Sequence[Sample]:
         self._called("samples")
-        return [s for s in self.kept_samples if since <= s.at <= until and pool in (None, s.pool)]
+        return [s for s in self.kept_samples if since <= s.at <= until and s.pool == pool]
+
+    def utilizations(self, since: datetime, until: datetime) -> Sequence[tuple[str, datetime, float | None]]:
+        self._called("utilizations")
+        return [(s.pool, s.at, s.utilization) for s in self.kept_samples if since <= s.at <= until]
 
     def turns(self, pool: str, since: datetime, until: datetime) -> Sequence[Turn]:
         self._called("turns")

@@ -17,10 +17,14 @@ A_MINUTE = timedelta(minutes=1)
 SINCE, UNTIL = bindparam("since", type_=Moment), bindparam("until", type_=Moment)
 SAMPLES = (
     select(*(samples.c[name] for name in Sample.__slots__))
-    .where(samples.c.at >= SINCE, samples.c.at <= UNTIL)
-    .order_by(samples.c.at, samples.c.pool)
+    .where(samples.c.pool == bindparam("of_pool"), samples.c.at >= SINCE, samples.c.at <= UNTIL)
+    .order_by(samples.c.at)
 )
-OF_POOL = SAMPLES.where(samples.c.pool == bindparam("of_pool"))
+UTILIZATION = (
+    select(samples.c.pool, samples.c.at, samples.c.utilization)
+    .where(samples.c.at >= SINCE, samples.c.at <= UNTIL)
+    .order_by(samples.c.at)
+)
 COLUMNS = tuple(turns.c[name] for name in Turn.__slots__)
 LAST = select(turns.c.instance, func.max(turns.c.at).label("at")).group_by(turns.c.instance)
 
@@ -46,15 +50,15 @@ class SqlHistory:
             _write(connection, turns, [_values(turn) for turn in (*news, *gone)])
         self._kept = minute, living
 
-    def samples(self, since: datetime, until: datetime, *, pool: str | None = None) -> Sequence[Sample]:
-        """See HistoryStore."""
-        asked = {"since": since, "until": until}
+    def utilizations(self, since: datetime, until: datetime) -> Sequence[tuple[str, datetime, float | None]]:
+        """See HistoryStore. Thousands of rows for one page: they stay plain tuples."""
         with self._database.read() as connection:
-            found = (
-                connection.execute(SAMPLES, asked)
-                if pool is None
-                else connection.execute(OF_POOL, {**asked, "of_pool": pool})
-            )
+            return [tuple(row) for row in connection.execute(UTILIZATION, {"since": since, "until": until}).all()]
+
+    def samples(self, since: datetime, until: datetime, *, pool: str) -> Sequence[Sample]:
+        """See HistoryStore."""
+        with self._database.read() as connection:
+            found = connection.execute(SAMPLES, {"since": since, "until": until, "of_pool": pool})
             return tuple(Sample(**dict(zip(Sample.__slots__, row, strict=True))) for row in found)
 
     def turns(self, pool: str, since: datetime, until: datetime) -> Sequence[Turn]:
