@@ -20,6 +20,7 @@ from receiver.web.documents import (
     pool_document,
 )
 from receiver.web.errors import Problem
+from receiver.web.openapi import add_openapi
 from receiver.web.overrides import add_overrides
 from receiver.web.parts import WebParts
 from receiver.web.reports import add_report
@@ -102,4 +103,5 @@ def blueprint(parts: WebParts) -> Blueprint:
     add_overrides(routes, parts)
     add_budget_changes(routes, parts)
     add_report(routes, parts)
+    add_openapi(routes, parts)
     return routes

@@ -1,0 +1,114 @@
+"""Schemas of decisions, actions, and what people say: overrides."""
+
+from receiver.core.actions import ActionKind, Change, OutcomeKind, Verdict, VictimStage
+from receiver.core.overrides import OverrideKind
+from receiver.web.openapi.shapes import (
+    Schema,
+    anything,
+    count,
+    fields,
+    listed,
+    maybe,
+    moment,
+    one_of,
+    shared,
+    text,
+    usd,
+    yes_or_no,
+)
+from receiver.web.words_asked import LONGEST_TEXT
+
+DECISION = fields(
+    "One decision, as it was made.",
+    {
+        "id": count(),
+        "at": moment(),
+        "pool": text(),
+        "pool_name": text(),
+        "from": count("nodes before"),
+        "to": count("nodes wanted"),
+        "verdict": one_of(Change),
+        "reasons": listed(shared("Reason"), "every rule that spoke, in order"),
+        "because": text("the reasons that settled it, in a sentence"),
+        "candidates": listed(text(), "instances that may go, soonest first"),
+        "evicted": listed(text(), "those of them whose pods are evicted"),
+        "evidence": anything("what was known; its keys differ from rule to rule"),
+        "reconsider_at": maybe(moment("the first moment at which this answer can change unaided")),
+    },
+)
+REASON = fields(
+    "What one rule said.",
+    {
+        "rule": text("its name in docs/guardrails.md"),
+        "verdict": one_of(Verdict),
+        "target": count("the nodes that it left"),
+        "detail": text(),
+    },
+)
+ACTION = fields(
+    "What was done about a decision.",
+    {
+        "id": text(),
+        "pool": text(),
+        "pool_name": text(),
+        "kind": one_of(ActionKind),
+        "from": count("nodes at Civo"),
+        "to": count(),
+        "opened_at": moment(),
+        "victims": listed(
+            fields(
+                "",
+                {
+                    "instance": text(),
+                    "node": maybe(text()),
+                    "stage": one_of(VictimStage),
+                    "since": maybe(moment()),
+                },
+            )
+        ),
+        "decision": maybe(count()),
+        "reserved_usd": usd("what the budget keeps aside for it"),
+        "attempts": count(),
+        "retry_at": maybe(moment()),
+        "last_error": text("empty without one"),
+        "outcome": maybe(fields("What became of it.", {"kind": one_of(OutcomeKind), "at": moment(), "detail": text()})),
+    },
+)
+OVERRIDE = fields(
+    "A person's temporary word.",
+    {
+        "id": text("what ends it"),
+        "kind": one_of(OverrideKind),
+        "pool": maybe(text("null: every pool")),
+        "pool_name": maybe(text()),
+        "nodes": maybe(count("null for pause and snooze")),
+        "who": text(),
+        "why": text(),
+        "at": moment(),
+        "until": moment(),
+        "in_force": yes_or_no(),
+        "ended_at": maybe(moment()),
+        "ended_by": maybe(text("null when its time was over")),
+    },
+)
+_WORDS = {"minLength": 1, "maxLength": LONGEST_TEXT}
+OVERRIDE_ASKED: Schema = {
+    **fields(
+        "An override to set. pin, floor and ceiling need nodes. One of until and for says its end.",
+        {"kind": one_of(OverrideKind), "who": text("the person", **_WORDS), "why": text("the reason", **_WORDS)},
+        {
+            "pool": maybe(text("a pool's name or id; without it, or as all, every pool")),
+            "nodes": maybe(count("at most the pool's max_nodes")),
+            "for": maybe(text("a duration such as 2h")),
+            "until": maybe(moment()),
+        },
+    ),
+    "additionalProperties": False,
+}
+SCHEMAS: dict[str, Schema] = {
+    "Decision": DECISION,
+    "Reason": REASON,
+    "Action": ACTION,
+    "Override": OVERRIDE,
+    "OverrideAsked": OVERRIDE_ASKED,
+}

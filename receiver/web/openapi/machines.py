@@ -1,0 +1,70 @@
+"""Schemas of what machines send and ask: Alertmanager's delivery, a kubelet's questions, and every refusal."""
+
+from receiver.config.model import Mode
+from receiver.web.openapi.shapes import (
+    Schema,
+    by_name,
+    count,
+    fields,
+    listed,
+    number,
+    one_of,
+    text,
+    yes_or_no,
+)
+
+PROBLEM = fields(
+    "Why nothing was done.",
+    {"error": text("what is wrong"), "remedy": text("what helps")},
+    {
+        "field": text("the part of the request that is to blame"),
+        "known": listed({}, "what could have been asked for"),
+        "can_mean": listed(text(), "why a pod may not wait"),
+        "limit_bytes": count("what a body may hold"),
+    },
+)
+_STATUS = one_of(("firing", "resolved"))
+PAYLOAD = fields(
+    "Alertmanager's webhook payload, version 4, unchanged. More fields are taken and not read.",
+    {
+        "version": {"const": "4"},
+        "status": _STATUS,
+        "alerts": listed(
+            fields(
+                "",
+                {"status": _STATUS, "labels": by_name(text()), "startsAt": text(), "fingerprint": text(minLength=1)},
+                {"annotations": by_name(text()), "endsAt": text()},
+            )
+        )
+        | {"minItems": 1},
+    },
+    {"receiver": text(), "groupKey": text(), "truncatedAlerts": count()},
+)
+TAKEN = fields(
+    "A delivery that is on disk.",
+    {"delivery": count("its number"), "alerts": count("of ours in it"), "warnings": listed(text())},
+)
+HEALTH = fields(
+    "Whether the loop beats.",
+    {
+        "status": one_of(("ok", "stale")),
+        "loop": one_of(("starting", "leading", "waiting", "stopped")),
+        "beat_age_seconds": number(minimum=0),
+        "fresh_seconds": number("up to which age a beat counts", minimum=0),
+        "steps": count(),
+        "errors": count(),
+        "mode": one_of(Mode),
+        "version": text(),
+    },
+)
+READY = fields(
+    "Whether a delivery would be taken and kept.",
+    {"ready": yes_or_no(), "reason": text("empty when ready"), "pools": count(), "mode": one_of(Mode)},
+)
+SCHEMAS: dict[str, Schema] = {
+    "Problem": PROBLEM,
+    "AlertmanagerPayload": PAYLOAD,
+    "DeliveryTaken": TAKEN,
+    "Health": HEALTH,
+    "Readiness": READY,
+}

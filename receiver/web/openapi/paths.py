@@ -1,0 +1,230 @@
+"""The paths of the OpenAPI document: one row per request, made into what the specification asks for."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from receiver.core.attribution import By
+from receiver.core.policy import Scope
+from receiver.web.asked import DEFAULT_LIMIT, MAX_LIMIT
+from receiver.web.openapi.shapes import Schema, listed, moment, month, one_of, shared, text
+
+Operation = dict[str, Any]
+
+_HEADERS = {
+    "Gpu-Autoscaler-Snapshot-At": {
+        "description": "the step that the answer stems from",
+        "schema": {"anyOf": [moment(), {"const": "none"}]},
+    }
+}
+_TOTAL = {
+    "Gpu-Autoscaler-Waiting-Total": {"description": "how many pods wait", "schema": {"type": "integer", "minimum": 0}}
+}
+_RETRY = {"Retry-After": {"description": "seconds", "schema": {"type": "integer", "minimum": 1}}}
+_CHALLENGE = {"WWW-Authenticate": {"description": "Bearer", "schema": text()}}
+_REFUSALS: dict[int, tuple[str, dict[str, Any]]] = {
+    400: ("a part of the request cannot be meant; field says which", {}),
+    401: ("no token, or another one", _CHALLENGE),
+    404: ("there is no such thing", {}),
+    413: ("the body is too large", {}),
+    503: ("the store does not answer now", _RETRY),
+}
+_POOL = ("pool", text("a pool's name or id"))
+_LIMIT = (
+    "limit",
+    {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT},
+)
+_ID = ("number", text("its id"))
+
+
+def _answer(says: str, schema: Schema, headers: dict[str, Any] | None = None) -> dict[str, Any]:
+    found: dict[str, Any] = {"description": says, "content": {"application/json": {"schema": schema}}}
+    return {**found, "headers": headers} if headers else found
+
+
+def _parameters(where: str, named: Sequence[tuple[str, Schema]], *, needed: bool) -> list[dict[str, Any]]:
+    return [{"name": name, "in": where, "required": needed, "schema": schema} for name, schema in named]
+
+
+def _operation(
+    name: str,
+    says: str,
+    answer: Schema,
+    *,
+    path: Sequence[tuple[str, Schema]] = (),
+    query: Sequence[tuple[str, Schema]] = (),
+    needs: Sequence[str] = (),
+    body: str = "",
+    refusals: Sequence[int] = (),
+    security: Sequence[str] = (),
+    status: int = 200,
+    headers: dict[str, Any] | None = None,
+) -> Operation:
+    """One request: *needs* names the parts of *query* that must be there, *security* whose token it takes."""
+    found: Operation = {"operationId": name, "summary": says}
+    parameters = _parameters("path", path, needed=True)
+    for parameter in query:
+        parameters += _parameters("query", [parameter], needed=parameter[0] in needs)
+    if parameters:
+        found["parameters"] = parameters
+    if body:
+        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": shared(body)}}}
+    found["responses"] = {
+        str(status): _answer("done" if status != 200 else "found", answer, headers),
+        **{str(code): _answer(_REFUSALS[code][0], shared("Problem"), _REFUSALS[code][1]) for code in refusals},
+    }
+    found["security"] = [{scheme: []} for scheme in security]
+    return found
+
+
+def paths(*, closed: bool) -> dict[str, dict[str, Operation]]:
+    """Return every path with its requests; *closed* when reading takes a token."""
+    readers = ("reader", "operator", "session") if closed else ()
+
+    def read(name: str, says: str, answer: Schema, *refusals: int, **more: Any) -> Operation:
+        asked = {401, 503, *refusals} if closed else {503, *refusals}
+        return _operation(name, says, answer, refusals=sorted(asked), security=readers, **more)
+
+    def write(name: str, says: str, answer: str, *refusals: int, **more: Any) -> Operation:
+        asked = sorted({401, 503, *refusals})
+        return _operation(name, says, shared(answer), refusals=asked, security=("operator",), **more)
+
+    return {
+        **_machines(),
+        **_steps(read),
+        "/api/v1/overrides": {
+            "get": read(
+                "overrides",
+                "Overrides that are not over, the newest first",
+                listed(shared("Override")),
+                400,
+                404,
+                query=[_POOL, _LIMIT, ("ended", one_of(("true", "false"), "with those that are over"))],
+            ),
+            "post": write("setOverride", "Set an override", "Override", 400, 413, body="OverrideAsked", status=201),
+        },
+        "/api/v1/overrides/{number}": {
+            "get": read("override", "One override", shared("Override"), 404, path=[_ID]),
+            "delete": write(
+                "endOverride",
+                "End one before its time",
+                "Override",
+                404,
+                path=[_ID],
+                query=[("who", text("who ends it"))],
+            ),
+        },
+        "/api/v1/budget": {
+            "get": read("budget", "This month's money", shared("Budget"), headers=_HEADERS),
+            "post": write("setBudget", "Set this month's allowance", "BudgetChange", 400, 413, body="BudgetAsked"),
+            "delete": write(
+                "resetBudget",
+                "Go back to the configured allowance",
+                "BudgetChange",
+                400,
+                query=[
+                    ("scope", one_of(Scope)),
+                    ("name", text("of the pool or team")),
+                    ("who", text()),
+                    ("why", text()),
+                ],
+                needs=("scope", "who", "why"),
+            ),
+        },
+        "/api/v1/openapi.json": {
+            "get": _operation(
+                "openapi",
+                "This document",
+                {"type": "object"},
+                refusals=(401,) if closed else (),
+                security=readers,
+            )
+        },
+    }
+
+
+def _steps(read: Any) -> dict[str, dict[str, Operation]]:
+    """What steps found, decided and did, and what it cost."""
+    which = {"headers": _HEADERS}
+    lists = {"query": [_POOL, _LIMIT], **which}
+    return {
+        "/api/v1/pools": {
+            "get": read("pools", "Every pool as the last step found it", listed(shared("Pool")), **which)
+        },
+        "/api/v1/pools/{pool}": {"get": read("pool", "One of them", shared("Pool"), 404, path=[_POOL], **which)},
+        "/api/v1/waiting": {
+            "get": read(
+                "waiting",
+                "Pods that wait for GPUs, in the order of service",
+                listed(shared("WaitingPod")),
+                400,
+                404,
+                query=[_POOL, _LIMIT],
+                headers={**_HEADERS, **_TOTAL},
+            )
+        },
+        "/api/v1/waiting/{namespace}/{name}": {
+            "get": read(
+                "waitingPod",
+                "One of them",
+                shared("WaitingPod"),
+                404,
+                path=[("namespace", text()), ("name", text())],
+                **which,
+            )
+        },
+        "/api/v1/decisions": {
+            "get": read("decisions", "The newest decisions", listed(shared("Decision")), 400, 404, **lists)
+        },
+        "/api/v1/decisions/{number}": {
+            "get": read("decision", "One of them", shared("Decision"), 400, 404, path=[_ID])
+        },
+        "/api/v1/actions": {"get": read("actions", "The newest actions", listed(shared("Action")), 400, 404, **lists)},
+        "/api/v1/charges": {"get": read("charges", "What Civo charged, beside the ledger", shared("Charges"), **which)},
+        "/api/v1/costs": {
+            "get": read(
+                "costs",
+                "What a month has cost, by one thing",
+                shared("Costs"),
+                400,
+                query=[("month", month("this one without it")), ("by", one_of(By, "team without it"))],
+            )
+        },
+        "/api/v1/report": {
+            "get": read(
+                "report",
+                "The report of a month",
+                shared("Report"),
+                400,
+                404,
+                query=[("month", month("this one without it")), ("team", text("everybody's without it"))],
+            )
+        },
+    }
+
+
+def _machines() -> dict[str, dict[str, Operation]]:
+    """What Alertmanager, a kubelet and Prometheus ask. None of them has the reader's token."""
+    metrics = _operation("metrics", "Prometheus' text format, or OpenMetrics for who asks for it", text())
+    metrics["responses"]["200"]["content"] = {
+        kind: {"schema": text()} for kind in ("text/plain", "application/openmetrics-text")
+    }
+    answers: dict[str, Operation] = {}
+    for name, schema in (("healthz", "Health"), ("readyz", "Readiness")):
+        answers[name] = _operation(name, "Whether it works", shared(schema))
+        answers[name]["responses"]["503"] = _answer("it does not", shared(schema))
+    return {
+        "/webhook": {
+            "post": _operation(
+                "webhook",
+                "Take one delivery of Alertmanager",
+                shared("DeliveryTaken"),
+                body="AlertmanagerPayload",
+                refusals=(400, 401, 413, 503),
+                security=("webhook",),
+                status=202,
+            )
+        },
+        "/healthz": {"get": answers["healthz"]},
+        "/readyz": {"get": answers["readyz"]},
+        "/metrics": {"get": metrics},
+    }

@@ -1,0 +1,266 @@
+"""/api/v1/openapi.json: it is valid, every route is in it, and every answer is what it says."""
+
+import copy
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from decimal import Decimal
+from functools import cache
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import validate
+from werkzeug.test import TestResponse
+
+from receiver.config.model import Reading
+from receiver.core.policy import Budget
+from receiver.ports import TryLater
+from receiver.web import create_app
+from receiver.web.openapi import document
+from tests.faults.stores import a_store
+from tests.reconcile.harness import Life, a_job, a_policy, a_world
+from tests.reports.test_formats import document as everything_happened
+from tests.web.builders import OPERATOR, READER, TOKEN, Bench, a_full_store, a_payload
+from tests.web.fakes import FakeClock
+from tests.web.test_acting import kept
+
+PROGRAMS = ("/api/", "/webhook", "/healthz", "/readyz", "/metrics")
+PAUSE = {"kind": "pause", "for": "1h", "who": "ada", "why": "new driver"}
+BUDGET = {"scope": "cluster", "monthly_usd": "6000", "who": "ada", "why": "release"}
+RESET = "/api/v1/budget?scope=cluster&who=ada&why=over"
+
+# What each request of the document is asked with, so that it succeeds.
+WELL: dict[tuple[str, str], tuple[str, Any]] = {
+    ("post", "/webhook"): ("/webhook", a_payload()),
+    ("get", "/api/v1/pools/{pool}"): ("/api/v1/pools/l40s", None),
+    ("get", "/api/v1/waiting/{namespace}/{name}"): ("/api/v1/waiting/research/train-llm-2", None),
+    ("get", "/api/v1/decisions/{number}"): ("/api/v1/decisions/42", None),
+    ("get", "/api/v1/overrides/{number}"): ("/api/v1/overrides/pin-l40s-1", None),
+    ("post", "/api/v1/overrides"): ("/api/v1/overrides", PAUSE),
+    ("delete", "/api/v1/overrides/{number}"): ("/api/v1/overrides/pin-l40s-1?who=ada", None),
+    ("post", "/api/v1/budget"): ("/api/v1/budget", BUDGET),
+    ("delete", "/api/v1/budget"): (RESET, None),
+}
+# And so that it is refused, by the status that the document names.
+BADLY: dict[tuple[str, str, int], tuple[str, Any]] = {
+    ("post", "/webhook", 400): ("/webhook", {"version": "3"}),
+    ("post", "/webhook", 413): ("/webhook", {"x": "x" * 200_000}),
+    ("get", "/api/v1/pools/{pool}", 404): ("/api/v1/pools/h100", None),
+    ("get", "/api/v1/waiting", 400): ("/api/v1/waiting?limit=0", None),
+    ("get", "/api/v1/waiting", 404): ("/api/v1/waiting?pool=h100", None),
+    ("get", "/api/v1/waiting/{namespace}/{name}", 404): ("/api/v1/waiting/a/b", None),
+    ("get", "/api/v1/decisions", 400): ("/api/v1/decisions?limit=x", None),
+    ("get", "/api/v1/decisions", 404): ("/api/v1/decisions?pool=h100", None),
+    ("get", "/api/v1/decisions/{number}", 400): ("/api/v1/decisions/x", None),
+    ("get", "/api/v1/decisions/{number}", 404): ("/api/v1/decisions/7", None),
+    ("get", "/api/v1/actions", 400): ("/api/v1/actions?limit=501", None),
+    ("get", "/api/v1/actions", 404): ("/api/v1/actions?pool=h100", None),
+    ("get", "/api/v1/costs", 400): ("/api/v1/costs?month=soon", None),
+    ("get", "/api/v1/report", 400): ("/api/v1/report?month=2030-01", None),
+    ("get", "/api/v1/report", 404): ("/api/v1/report?team=nobody", None),
+    ("get", "/api/v1/overrides", 400): ("/api/v1/overrides?ended=perhaps", None),
+    ("get", "/api/v1/overrides", 404): ("/api/v1/overrides?pool=h100", None),
+    ("post", "/api/v1/overrides", 400): ("/api/v1/overrides", {**PAUSE, "kind": "stop"}),
+    ("post", "/api/v1/overrides", 413): ("/api/v1/overrides", {**PAUSE, "why": "x" * 20_000}),
+    ("get", "/api/v1/overrides/{number}", 404): ("/api/v1/overrides/none", None),
+    ("delete", "/api/v1/overrides/{number}", 404): ("/api/v1/overrides/none", None),
+    ("post", "/api/v1/budget", 400): ("/api/v1/budget", {**BUDGET, "monthly_usd": "much"}),
+    ("post", "/api/v1/budget", 413): ("/api/v1/budget", {**BUDGET, "why": "x" * 20_000}),
+    ("delete", "/api/v1/budget", 400): ("/api/v1/budget?scope=cluster", None),
+}
+
+
+@cache
+def told() -> dict[str, Any]:
+    """The document of a server that asks for a token from who reads: it has every refusal."""
+    return document("0.1.0", closed=True)
+
+
+@cache
+def strict() -> dict[str, Any]:
+    """The same, in which an object has no field that is not told."""
+    closed = copy.deepcopy(told()["components"])
+
+    def close(node: Any) -> None:
+        for part in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+            close(part)
+        if isinstance(node, dict) and isinstance(node.get("properties"), dict) and "required" in node:
+            node.setdefault("additionalProperties", False)
+
+    close(closed)
+    return closed
+
+
+def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, requests in told()["paths"].items():
+        for method, operation in requests.items():
+            yield method, path, operation
+
+
+ALL = [(method, path) for method, path, _ in operations()]
+REFUSALS = [
+    (method, path, int(status))
+    for method, path, operation in operations()
+    for status in operation["responses"]
+    if status in ("400", "404", "413")
+]
+
+
+def a_bench(**more: Any) -> Bench:
+    store = a_full_store()
+    store.kept_overrides = {"pin-l40s-1": kept()}
+    return Bench(**{"store": store, "reading": Reading.TOKEN, "reader_token": READER, **more})
+
+
+def ask(bench: Bench, method: str, path: str, address: str, body: Any, *, token: str | None = "") -> TestResponse:
+    """Send one request with the token that its path takes, or with none."""
+    right = TOKEN if path == "/webhook" else OPERATOR
+    headers = {} if token is None else {"Authorization": f"Bearer {token or right}"}
+    return bench.client().open(address, method=method.upper(), json=body, headers=headers, buffered=True)
+
+
+def holds(method: str, path: str, response: TestResponse) -> None:
+    """Fail unless *response* is what the document says of its status."""
+    said = told()["paths"][path][method]["responses"][str(response.status_code)]
+    for name, header in said.get("headers", {}).items():
+        value: Any = response.headers[name]
+        value = int(value) if header["schema"].get("type") == "integer" else value
+        Draft202012Validator(header["schema"]).validate(value)
+    kind = response.content_type.partition(";")[0]
+    assert kind in said["content"]
+    if kind == "application/json":
+        schema = {**said["content"][kind]["schema"], "components": strict()}
+        Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER).validate(response.get_json())
+
+
+# --- the document
+
+
+def test_it_is_a_valid_openapi_document() -> None:
+    validate(told())
+
+
+def test_every_route_that_programs_use_is_in_it_and_nothing_else() -> None:
+    served = {
+        (method.lower(), re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule))
+        for rule in create_app(Bench().parts()).url_map.iter_rules()
+        if rule.rule.startswith(PROGRAMS)
+        for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
+    }
+    assert set(ALL) == served
+
+
+def test_every_schema_is_used() -> None:
+    used = set(re.findall(r"#/components/schemas/(\w+)", str(told())))
+    assert used == set(told()["components"]["schemas"])
+
+
+def test_it_is_served_with_the_servers_version_and_who_may_read() -> None:
+    opened = Bench().client().get("/api/v1/openapi.json").get_json()
+    assert opened == document("0.1.0")
+    assert opened["paths"]["/api/v1/pools"]["get"]["security"] == []
+    closed = a_bench().client().get("/api/v1/openapi.json", headers={"Authorization": f"Bearer {READER}"}).get_json()
+    assert closed["paths"]["/api/v1/pools"]["get"]["security"] == [{"reader": []}, {"operator": []}, {"session": []}]
+
+
+# --- what is served
+
+
+@pytest.mark.parametrize(("method", "path"), ALL)
+def test_every_answer_is_what_the_document_says(method: str, path: str) -> None:
+    address, body = WELL.get((method, path), (path, None))
+    response = ask(a_bench(), method, path, address, body)
+    assert 200 <= response.status_code < 300, response.text
+    holds(method, path, response)
+
+
+@pytest.mark.parametrize(("method", "path"), [pair for pair in ALL if pair[0] == "get" and "{" not in pair[1]])
+def test_it_is_so_before_the_first_step_too(method: str, path: str) -> None:
+    response = ask(Bench(reading=Reading.TOKEN, reader_token=READER), method, path, path, None)
+    assert response.status_code == 200
+    holds(method, path, response)
+
+
+@pytest.mark.parametrize(("method", "path", "status"), REFUSALS)
+def test_every_refusal_that_is_told_happens_and_is_what_it_says(method: str, path: str, status: int) -> None:
+    address, body = BADLY[method, path, status]
+    response = ask(a_bench(), method, path, address, body)
+    assert response.status_code == status
+    holds(method, path, response)
+
+
+def test_no_refusal_is_tried_that_the_document_does_not_tell() -> None:
+    assert set(BADLY) == set(REFUSALS)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [(m, p) for m, p, operation in operations() if "401" in operation["responses"]]
+)
+def test_whoever_brings_no_token_is_refused_as_told(method: str, path: str) -> None:
+    address, body = WELL.get((method, path), (path, None))
+    response = ask(a_bench(), method, path, address, body, token=None)
+    assert response.status_code == 401
+    holds(method, path, response)
+
+
+@pytest.mark.parametrize(("method", "path"), [pair for pair in ALL if pair[1] not in ("/metrics", "/healthz")])
+def test_while_the_store_is_down_the_answer_is_as_told(method: str, path: str) -> None:
+    bench = a_bench()
+    bench.store.down = TryLater("disk full", code="store")
+    address, body = WELL.get((method, path), (path, None))
+    response = ask(bench, method, path, address, body)
+    tells = "503" in told()["paths"][path][method]["responses"]
+    assert response.status_code == (503 if tells else 200)
+    holds(method, path, response)
+
+
+def test_a_loop_that_does_not_beat_answers_as_told() -> None:
+    bench = a_bench()
+    bench.health.state = "stopped"
+    response = ask(bench, "get", "/healthz", "/healthz", None)
+    assert response.status_code == 503
+    holds("get", "/healthz", response)
+
+
+@pytest.mark.parametrize("path", sorted({p for _, p, o in operations() if "requestBody" in o}))
+def test_a_body_that_is_taken_is_one_that_the_document_allows(path: str) -> None:
+    schema = told()["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    whole = {**schema, "components": told()["components"]}
+    Draft202012Validator(whole).validate(WELL["post", path][1])
+    assert list(Draft202012Validator(whole).iter_errors(BADLY["post", path, 400][1])) or path == "/api/v1/budget"
+
+
+# --- what a real life leaves
+
+
+def test_what_a_working_pool_leaves_is_as_told() -> None:
+    """Real steps on a real store: a node is bought and used, is idle, goes; work waits; people say something."""
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(5000), teams={"vision": Decimal(100)}))
+    with a_store() as store:
+        life = Life(world=a_world(), policy=policy, store=store)
+        life.submit(a_job("train", duration=timedelta(minutes=2)), a_job("misfit", gpus_per_pod=3))
+        for wait in (timedelta(seconds=30), timedelta(minutes=4), timedelta(minutes=54)):
+            life.run(wait, tick=timedelta(minutes=1))
+            bench = a_bench(store=store, policy=policy, clock=FakeClock(life.now), wake=lambda: None)
+            pause = {**PAUSE, "pool": "l40s"}
+            assert ask(bench, "post", "/api/v1/overrides", "/api/v1/overrides", pause).status_code == 201
+            number = store.decisions(limit=1)[0].id
+            for path in (path for method, path in ALL if method == "get"):
+                address = {
+                    "/api/v1/pools/{pool}": "/api/v1/pools/l40s",
+                    "/api/v1/waiting/{namespace}/{name}": "/api/v1/waiting/ml/misfit-0",
+                    "/api/v1/decisions/{number}": f"/api/v1/decisions/{number}",
+                    "/api/v1/overrides/{number}": f"/api/v1/overrides/{store.overrides()[0].override.id}",
+                }.get(path, path)
+                response = ask(bench, "get", path, address, None)
+                assert response.status_code == 200, response.text
+                assert response.content_type.startswith("text/") or response.get_json() != [], "nothing to look at"
+                holds("get", path, response)
+
+
+@pytest.mark.parametrize("under_way", [True, False])
+@pytest.mark.parametrize("team", [None, "vision"])
+def test_a_report_in_which_everything_has_happened_is_as_told(team: str | None, under_way: bool) -> None:
+    schema = {"$ref": "#/components/schemas/Report", "components": strict()}
+    Draft202012Validator(schema).validate(everything_happened(team, under_way))
