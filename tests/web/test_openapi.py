@@ -80,7 +80,7 @@ def told() -> dict[str, Any]:
 @cache
 def strict() -> dict[str, Any]:
     """The same, in which an object has no field that is not told."""
-    closed = copy.deepcopy(told()["components"])
+    closed: dict[str, Any] = copy.deepcopy(told()["components"])
 
     def close(node: Any) -> None:
         for part in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():

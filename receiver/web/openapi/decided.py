@@ -1,5 +1,6 @@
 """Schemas of decisions, actions, and what people say: overrides."""
 
+from receiver.config.model import Mode
 from receiver.core.actions import ActionKind, Change, OutcomeKind, Verdict, VictimStage
 from receiver.core.overrides import OverrideKind
 from receiver.web.openapi.shapes import (
@@ -18,23 +19,37 @@ from receiver.web.openapi.shapes import (
 )
 from receiver.web.words_asked import LONGEST_TEXT
 
-DECISION = fields(
-    "One decision, as it was made.",
+_DECISION = {
+    "id": count(),
+    "at": moment(),
+    "pool": text(),
+    "pool_name": text(),
+    "mode": maybe(one_of(Mode)),
+    "version": maybe(text("of the program that made it")),
+    "from": count("nodes before"),
+    "to": count("nodes wanted"),
+    "verdict": one_of(Change),
+    "reasons": listed(shared("Reason"), "every rule that spoke, in order"),
+    "because": text("the reasons that settled it, in a sentence"),
+    "what_would_change": listed(shared("Remedy"), "what would have let the change happen, or kept it"),
+    "candidates": listed(text(), "instances that may go, soonest first"),
+    "evicted": listed(text(), "those of them whose pods are evicted"),
+    "evidence": anything("what was known; docs/http-api.md names its parts"),
+    "reconsider_at": maybe(moment("the first moment at which this answer can change unaided")),
+}
+DECISION = fields("One decision, as it was made.", _DECISION)
+EXPLAINED = fields(
+    "One decision with what followed, and its neighbours in the history of its pool.",
     {
-        "id": count(),
-        "at": moment(),
-        "pool": text(),
-        "pool_name": text(),
-        "from": count("nodes before"),
-        "to": count("nodes wanted"),
-        "verdict": one_of(Change),
-        "reasons": listed(shared("Reason"), "every rule that spoke, in order"),
-        "because": text("the reasons that settled it, in a sentence"),
-        "candidates": listed(text(), "instances that may go, soonest first"),
-        "evicted": listed(text(), "those of them whose pods are evicted"),
-        "evidence": anything("what was known; its keys differ from rule to rule"),
-        "reconsider_at": maybe(moment("the first moment at which this answer can change unaided")),
+        **_DECISION,
+        "actions": listed(shared("Action"), "that it led to"),
+        "previous": maybe(count("the decision before it that is kept")),
+        "next": maybe(count("and the one after it")),
     },
+)
+REMEDY = fields(
+    "What would change the answer.",
+    {"rule": text(), "text": text(), "at": maybe(moment("when it comes about by itself"))},
 )
 REASON = fields(
     "What one rule said.",
@@ -107,7 +122,9 @@ OVERRIDE_ASKED: Schema = {
 }
 SCHEMAS: dict[str, Schema] = {
     "Decision": DECISION,
+    "ExplainedDecision": EXPLAINED,
     "Reason": REASON,
+    "Remedy": REMEDY,
     "Action": ACTION,
     "Override": OVERRIDE,
     "OverrideAsked": OVERRIDE_ASKED,

@@ -176,7 +176,7 @@ def _steps(read: Any) -> dict[str, dict[str, Operation]]:
             "get": read("decisions", "The newest decisions", listed(shared("Decision")), 400, 404, **lists)
         },
         "/api/v1/decisions/{number}": {
-            "get": read("decision", "One of them", shared("Decision"), 400, 404, path=[_ID])
+            "get": read("decision", "One of them, explained", shared("ExplainedDecision"), 400, 404, path=[_ID])
         },
         "/api/v1/actions": {"get": read("actions", "The newest actions", listed(shared("Action")), 400, 404, **lists)},
         "/api/v1/charges": {"get": read("charges", "What Civo charged, beside the ledger", shared("Charges"), **which)},
