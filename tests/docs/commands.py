@@ -44,7 +44,7 @@ def _is_open(line: str) -> bool:
 def commands(text: str, program: str) -> list[list[str]]:
     """The words of every whole command for *program* in *text*, up to a pipe; of spans those with arguments."""
     said = [*fenced(text), *(span for span in spans(text) if " " in span)]
-    return [words for line in said if (words := words_of(line)) and words[0] == program]
+    return [words_of(line) for line in said if line.startswith(f"{program} ")]
 
 
 def words_of(line: str) -> list[str]:
