@@ -108,7 +108,14 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     told = settings.environment
     of_teams = {team: [u.get_secret_value() for u in urls] for team, urls in told.team_notify_urls.items()}
     links = PageLinks(public_url=settings.configuration.public_url, docs_url=settings.configuration.docs_url)
-    outbox = Outbox(store, [u.get_secret_value() for u in told.notify_urls], clock, of_teams, links=links)
+    outbox = Outbox(
+        store,
+        [u.get_secret_value() for u in told.notify_urls],
+        clock,
+        of_teams,
+        links=links,
+        every=settings.configuration.notify.at_most_every,
+    )
     courier = Courier(outbox.deliver_due, loop, clock)
     registry = CollectorRegistry()
     registry.register(instruments)

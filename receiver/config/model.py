@@ -37,6 +37,7 @@ from receiver.config.published import PublicAddress
 from receiver.config.reports import ReportsSpec
 from receiver.config.schedule import WindowSpec
 from receiver.config.section import Section
+from receiver.config.spacing import NotifySpec
 from receiver.core.policy import QUEUE_WAIT, Fallback
 
 
@@ -262,6 +263,7 @@ class Configuration(Section):
     docs_url: PublicAddress | None = None
     """where `docs/` is published, such as `https://git.example.com/gpu/docs`; messages link to runbooks and other
     pages below it"""
+    notify: NotifySpec = NotifySpec()
     unknown_after: LongerThanZero = timedelta(minutes=15)
     """how long a node may be neither busy nor idle (not Ready, GPUs lost, or used by something that Kubernetes does
     not know) before people are told"""

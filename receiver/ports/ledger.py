@@ -1,7 +1,7 @@
 """The durable memory: deliveries, decisions, actions, node lives, the outbox."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -33,12 +33,29 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Telling:
+    """How far a notice is with one destination: *attempts* failed, and what is the case now."""
+
+    attempts: int = 0
+    retry_at: datetime | None = None
+    reached_at: datetime | None = None
+    given_up_at: datetime | None = None
+
+    @property
+    def open(self) -> bool:
+        """True while the destination is still to get it."""
+        return self.reached_at is None and self.given_up_at is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredNotice:
-    """A notice in the outbox."""
+    """A notice in the outbox, *attempts* of which failed. *tellings* is how far it is, by digest of destination."""
 
     id: int
     notice: Notice
     attempts: int
+    created_at: datetime
+    tellings: Mapping[str, Telling] = field(default_factory=dict)
 
 
 class Store(UsageStore, OverrideStore, BudgetStore, ReportStore, HistoryStore, DecisionStore, Protocol):
@@ -119,13 +136,13 @@ class Store(UsageStore, OverrideStore, BudgetStore, ReportStore, HistoryStore, D
         """Return what was told last per topic that begins with *prefix*: its key, and when."""
 
     def notices_due(self, now: datetime, limit: int = 20) -> Sequence[StoredNotice]:
-        """Return undelivered notices whose retry time has come, oldest first."""
+        """Return undelivered notices of which something is to be done now, oldest first."""
 
     def notice_sent(self, notice: int, at: datetime) -> None:
         """Mark a notice as delivered."""
 
     def notice_failed(self, notice: int, at: datetime, retry_at: datetime | None, error: str) -> None:
-        """Count a failed delivery; *retry_at* None gives the notice up."""
+        """Count a failed delivery; nothing is done before *retry_at*, and None gives the notice up."""
 
     def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None:
         """Replace the picture that pages, API and metrics show (JSON-able)."""

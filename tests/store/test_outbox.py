@@ -1,8 +1,9 @@
 """Notices: said once per topic and key, kept until they are delivered."""
 
 from receiver.adapters.store import SqlStore
-from receiver.core.tell import Severity
-from receiver.ports import StoredNotice
+from receiver.core.grouping import group_of
+from receiver.core.tell import Cause, Severity
+from receiver.ports import StoredNotice, Telling
 from tests.store.builders import NOW, POOL, after, notice
 
 
@@ -21,7 +22,7 @@ def test_a_notice_comes_back_exactly(store: SqlStore) -> None:
     )
     assert store.say(said, NOW)
     (found,) = store.notices_due(NOW)
-    assert found == StoredNotice(id=found.id, notice=said, attempts=0)
+    assert found == StoredNotice(id=found.id, notice=said, attempts=0, created_at=NOW)
 
 
 def test_the_same_key_is_told_once(store: SqlStore) -> None:
@@ -92,10 +93,68 @@ def test_a_notice_that_was_given_up_is_no_longer_due(store: SqlStore) -> None:
     assert store.counts()["notices"] == {"pending": 0, "sent": 0, "failed": 1}
 
 
-def test_who_has_a_notice_already_is_remembered(store: SqlStore) -> None:
+def test_how_far_a_notice_is_with_a_destination_is_remembered(store: SqlStore) -> None:
     store.say(notice(), NOW)
     (number,) = due(store)
-    assert store.reached(number) == frozenset()
-    for destination in ("d1", "d2", "d1"):
-        store.notice_reached(number, destination)
-    assert store.reached(number) == {"d1", "d2"}
+    refused = Telling(attempts=2, retry_at=after(minutes=2))
+    store.tell({number: refused}, "d1", ("destination 1", "failed"))
+    store.tell({number: Telling(reached_at=NOW)}, "d2", ("destination 2", "delivered"))
+    (found,) = store.notices_like(group_of(notice()))
+    assert found.tellings == {"d1": refused, "d2": Telling(reached_at=NOW)}
+    store.tell({number: Telling(attempts=2, reached_at=after(minutes=2))}, "d1", ("destination 1", "delivered"))
+    (found,) = store.notices_like(group_of(notice()))
+    assert found.tellings["d1"] == Telling(attempts=2, reached_at=after(minutes=2))
+
+
+def test_messages_are_counted_by_destination_and_outcome(store: SqlStore) -> None:
+    store.say(notice(), NOW)
+    (number,) = due(store)
+    for outcome in ("failed", "failed", "delivered"):
+        store.tell({number: Telling()}, "d1", ("destination 1 (slack)", outcome))
+    name = "destination 1 (slack)"
+    assert store.counts()["messages"] == {(name, "failed"): 2, (name, "delivered"): 1}
+
+
+def test_undelivered_notices_of_a_group_are_listed_oldest_first(store: SqlStore) -> None:
+    for key, cause in (("a", Cause.GREW), ("b", Cause.SHRANK), ("c", Cause.GREW), ("d", Cause.GREW)):
+        store.say(notice(key=key, pool=POOL, cause=cause), NOW)
+    store.notice_sent(due(store)[-1], NOW)
+    found = store.notices_like(group_of(notice(pool=POOL, cause=Cause.GREW)))
+    assert [n.notice.key for n in found] == ["a", "c"]
+
+
+def test_when_a_group_reached_a_destination_last_is_known_and_nothing_later_than_now_counts(store: SqlStore) -> None:
+    for key in "abc":
+        store.say(notice(key=key), NOW)
+    group, numbers = group_of(notice()), due(store)
+    for number, minutes in zip(numbers, (1, 3, 60), strict=True):
+        store.tell({number: Telling(reached_at=after(minutes=minutes))}, "d1", ("destination 1", "delivered"))
+        store.notice_sent(number, NOW)
+    assert store.reached_last(group, "d1", after(minutes=10)) == after(minutes=3)
+    assert store.reached_last(group, "d1", NOW) is None
+    assert store.reached_last(group, "d2", after(minutes=10)) is None
+    assert store.reached_last("another", "d1", after(minutes=10)) is None
+
+
+def test_a_notice_that_waits_is_due_at_its_time(store: SqlStore) -> None:
+    store.say(notice(), NOW)
+    (number,) = due(store)
+    store.notices_wait([number], after(minutes=5))
+    assert due(store, seconds=299) == []
+    assert due(store, minutes=5) == [number]
+
+
+def test_a_notice_that_waits_for_a_time_of_a_clock_that_was_ahead_is_due_at_once(store: SqlStore) -> None:
+    store.say(notice(), NOW)
+    (number,) = due(store)
+    store.notices_wait([number], after(minutes=31))
+    assert due(store) == [number]
+
+
+def test_how_far_a_notice_is_is_forgotten_with_it(store: SqlStore) -> None:
+    store.say(notice(), NOW)
+    (number,) = due(store)
+    store.tell({number: Telling(reached_at=NOW)}, "d1", ("destination 1", "delivered"))
+    store.notice_sent(number, NOW)
+    store.prune(after(days=8))
+    assert store.reached_last(group_of(notice()), "d1", after(days=8)) is None

@@ -5,6 +5,7 @@ from datetime import timedelta
 from receiver.adapters.store import SqlStore
 from receiver.core.actions import OutcomeKind
 from receiver.core.model import Drift
+from receiver.ports import Telling
 from tests.store.builders import NOW, POOL, after, alert, decision, delivery, grow, heartbeat, life, notice, outcome
 
 MONTH = NOW - timedelta(days=20)
@@ -17,6 +18,7 @@ def test_a_new_store_counts_nothing(store: SqlStore) -> None:
         "decisions": {},
         "actions": {},
         "notices": {"pending": 0, "sent": 0, "failed": 0},
+        "messages": {},
         "oldest_notice_at": None,
         "drifts": {},
         "provision_buckets": {},
@@ -41,6 +43,7 @@ def _everything(store: SqlStore) -> None:
     for key in "abc":
         store.say(notice(key=key), NOW)
     sent, given_up, _ = store.notices_due(NOW)
+    store.tell({sent.id: Telling(reached_at=NOW)}, "d1", ("destination 1", "delivered"))
     store.notice_sent(sent.id, NOW)
     store.notice_failed(given_up.id, NOW, None, "gone")
     store.saw((life("living", active_at=after(seconds=90)), life("gone", gone_at=NOW)), {POOL: 1}, NOW)
@@ -53,6 +56,7 @@ TOTALS = {
     "decisions": {(POOL, "grow"): 2, (POOL, "hold"): 1},
     "actions": {(POOL, "grow", "failed"): 1},
     "notices": {"pending": 1, "sent": 1, "failed": 1},
+    "messages": {("destination 1", "delivered"): 1},
     "oldest_notice_at": NOW,
     "drifts": {POOL: 1},
     "provision_buckets": {(POOL, "build", "120.0"): 1},

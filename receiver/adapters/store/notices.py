@@ -1,17 +1,20 @@
 """The outbox: each notice is told once per topic and key, and kept until every destination has it."""
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, Connection, bindparam, or_, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, func, or_, select, update
 from sqlalchemy import insert as plain_insert
 
 from receiver.adapters.store import rows
 from receiver.adapters.store.database import put
-from receiver.adapters.store.schema import outbox, topics
+from receiver.adapters.store.schema import outbox, tellings, topics
 from receiver.adapters.store.totals import count
 from receiver.core.tell import Notice
-from receiver.ports import StoredNotice
+from receiver.ports import StoredNotice, Telling
+
+LONGEST_WAIT = timedelta(minutes=30)  # neither a retry nor a notice held back waits longer
 
 # Compared as stored: what could not be kept was replaced.
 TOLD_BEFORE = select(topics.c.key == bindparam("same_key")).where(topics.c.topic == bindparam("of_topic"))
@@ -23,7 +26,7 @@ def say(connection: Connection, notice: Notice, at: datetime) -> bool:
     if told_before or (notice.all_clear and told_before is None):
         return False
     put(connection, topics, {"topic": notice.topic, "key": notice.key, "told_at": at})
-    fresh = {**rows.notice_values(notice), "created_at": at, "attempts": 0, "reached": [], "last_error": ""}
+    fresh = {**rows.notice_values(notice), "created_at": at, "attempts": 0, "last_error": ""}
     connection.execute(plain_insert(outbox).values(fresh))
     return True
 
@@ -35,10 +38,39 @@ def told(connection: Connection, prefix: str) -> Mapping[str, tuple[str, datetim
 
 
 def due(connection: Connection, now: datetime, limit: int) -> Sequence[StoredNotice]:
-    """Return the notices to deliver now, oldest first."""
-    ready = or_(outbox.c.retry_at.is_(None), outbox.c.retry_at <= now)
+    """Return the notices of which something is to be done now, oldest first.
+
+    A time further away than any was set under a clock ahead of this one, and is not waited for.
+    """
+    at = outbox.c.retry_at
+    ready = or_(at.is_(None), at <= now, at > now + LONGEST_WAIT)
     query = select(outbox).where(*_undelivered(), ready).order_by(outbox.c.id).limit(limit)
     return tuple(rows.notice(row) for row in connection.execute(query).mappings())
+
+
+def like(connection: Connection, group: str, limit: int) -> Sequence[StoredNotice]:
+    """Return the undelivered notices of *group*, oldest first, with how far each is with each destination."""
+    query = select(outbox).where(outbox.c.grouped == group, *_undelivered()).order_by(outbox.c.id).limit(limit)
+    found = [rows.notice(row) for row in connection.execute(query).mappings()]
+    how_far: dict[int, dict[str, Telling]] = {}
+    of_them = select(tellings).join(outbox).where(outbox.c.grouped == group, *_undelivered())
+    for row in connection.execute(of_them).mappings():
+        how_far.setdefault(row["notice"], {})[row["destination"]] = Telling(
+            attempts=row["attempts"],
+            retry_at=row["retry_at"],
+            reached_at=row["reached_at"],
+            given_up_at=row["given_up_at"],
+        )
+    return tuple(replace(one, tellings=how_far.get(one.id, {})) for one in found)
+
+
+def reached_last(connection: Connection, group: str, destination: str, now: datetime) -> datetime | None:
+    """When a notice of *group* last reached *destination*, not after *now*."""
+    at = tellings.c.reached_at
+    query = select(func.max(at)).join(outbox)
+    return connection.execute(
+        query.where(outbox.c.grouped == group, tellings.c.destination == destination, at <= now)
+    ).scalar()
 
 
 def sent(connection: Connection, notice: int, at: datetime) -> None:
@@ -56,16 +88,15 @@ def failed(connection: Connection, notice: int, at: datetime, retry_at: datetime
         count(connection, "notices", "failed")
 
 
-def reached(connection: Connection, notice: int) -> frozenset[str]:
-    """Return the destinations (as the outbox calls them) that have a notice already."""
-    found = connection.execute(select(outbox.c.reached).where(outbox.c.id == notice)).scalar()
-    return frozenset(found or ())
+def wait(connection: Connection, notices: Collection[int], until: datetime) -> None:
+    """Do nothing about *notices* before *until*."""
+    connection.execute(update(outbox).where(outbox.c.id.in_(notices), *_undelivered()).values(retry_at=until))
 
 
-def reach(connection: Connection, notice: int, destination: str) -> None:
-    """Note that *destination* has a notice, so that another one's failure does not send it there again."""
-    everyone = sorted(reached(connection, notice) | {destination})
-    connection.execute(update(outbox).where(outbox.c.id == notice).values(reached=everyone))
+def tell(connection: Connection, notices: Mapping[int, Telling], destination: str) -> None:
+    """Keep how far each of *notices* is with *destination*."""
+    for notice, telling in notices.items():
+        put(connection, tellings, {"notice": notice, "destination": destination, **asdict(telling)})
 
 
 def _undelivered() -> tuple[ColumnElement[bool], ColumnElement[bool]]:

@@ -17,6 +17,7 @@ from receiver.core.actions import (
     Victim,
     VictimStage,
 )
+from receiver.core.grouping import group_of
 from receiver.core.memory import NodeLife
 from receiver.core.model import Backoff, LateCount, Offer
 from receiver.core.policy import Taint
@@ -245,6 +246,7 @@ def notice_values(notice: Notice) -> Values:
         "cause": notice.cause,
         "guide": notice.guide,
         "question": notice.question,
+        "grouped": group_of(notice),
     }
 
 
@@ -266,4 +268,5 @@ def notice(row: Row) -> StoredNotice:
             question=row["question"],
         ),
         attempts=row["attempts"],
+        created_at=row["created_at"],
     )

@@ -271,16 +271,28 @@ outbox = Table(
     Column("cause", PlainText, nullable=False),
     Column("guide", PlainText, nullable=False),
     Column("question", PlainText),
+    Column("grouped", PlainText, nullable=False),  # receiver.core.grouping.group_of
     Column("created_at", Moment, nullable=False),
     Column("attempts", Integer, nullable=False),
-    Column("retry_at", Moment),
-    Column("reached", Json, nullable=False),  # digests of the destinations that have it already
+    Column("retry_at", Moment),  # nothing is to be done about it before
     Column("sent_at", Moment),
     Column("given_up_at", Moment),
     Column("last_error", PlainText, nullable=False),
     Index("outbox_by_state", "sent_at", "given_up_at"),
     Index("outbox_by_created_at", "created_at"),
+    Index("outbox_by_group", "grouped"),
     sqlite_autoincrement=True,
+)
+
+tellings = Table(  # how far each notice is with each destination (a digest of its URL)
+    "tellings",
+    metadata,
+    Column("notice", Number, ForeignKey("outbox.id", ondelete="CASCADE"), primary_key=True),
+    Column("destination", PlainText, primary_key=True),
+    Column("attempts", Integer, nullable=False),  # those that failed
+    Column("retry_at", Moment),
+    Column("reached_at", Moment),
+    Column("given_up_at", Moment),
 )
 
 topics = Table(  # what was told last per topic; it outlives the notice

@@ -15,6 +15,7 @@ from receiver.adapters.store.database import LOCK_WAIT_SECONDS, Database, put
 from receiver.adapters.store.decision_store import SqlDecisions
 from receiver.adapters.store.history import SqlHistory
 from receiver.adapters.store.migrate import upgrade
+from receiver.adapters.store.outbox import SqlOutbox
 from receiver.adapters.store.overrides import SqlOverrides
 from receiver.adapters.store.report_store import SqlReports
 from receiver.adapters.store.urls import VARIABLE, database_file, is_in_memory, is_sqlite, parse
@@ -26,7 +27,7 @@ from receiver.core.model import Backoff, Drift, LateCount, Offer
 from receiver.core.seed import Seed
 from receiver.core.signals import Alert
 from receiver.core.tell import Notice
-from receiver.ports import Delivery, StoredNotice, TryLater, WontWork
+from receiver.ports import Delivery, TryLater, WontWork
 
 THE_ONE = 1  # the snapshot's only row
 SNAPSHOT_AT = select(schema.snapshot.c.at).where(schema.snapshot.c.id == THE_ONE)
@@ -88,7 +89,7 @@ def _writable_folder(path: str) -> None:
         raise WontWork(f"cannot write to {file}; {remedy}", code="store")
 
 
-class SqlStore(SqlUsage, SqlOverrides, SqlBudgets, SqlReports, SqlHistory, SqlDecisions):
+class SqlStore(SqlUsage, SqlOverrides, SqlBudgets, SqlReports, SqlHistory, SqlDecisions, SqlOutbox):
     """The durable memory; safe to use from many threads. `open_store` makes one."""
 
     def __init__(self, database: Database) -> None:
@@ -210,43 +211,6 @@ class SqlStore(SqlUsage, SqlOverrides, SqlBudgets, SqlReports, SqlHistory, SqlDe
             decisions.stop_removals(connection, pool, backoff)
             notices.say(connection, notice, at)
 
-    # --- notices
-
-    def say(self, notice: Notice, at: datetime) -> bool:
-        """See Store. A topic is remembered for 90 days."""
-        with self._database.write() as connection:
-            return notices.say(connection, notice, at)
-
-    def told(self, prefix: str) -> Mapping[str, tuple[str, datetime]]:
-        """See Store."""
-        with self._database.read() as connection:
-            return notices.told(connection, prefix)
-
-    def notices_due(self, now: datetime, limit: int = 20) -> Sequence[StoredNotice]:
-        """See Store."""
-        with self._database.read() as connection:
-            return notices.due(connection, now, limit)
-
-    def notice_sent(self, notice: int, at: datetime) -> None:
-        """See Store."""
-        with self._database.write() as connection:
-            notices.sent(connection, notice, at)
-
-    def notice_failed(self, notice: int, at: datetime, retry_at: datetime | None, error: str) -> None:
-        """See Store."""
-        with self._database.write() as connection:
-            notices.failed(connection, notice, at, retry_at, error)
-
-    def reached(self, notice: int) -> frozenset[str]:
-        """Return the digests of the destinations that have *notice* already (for `receiver.adapters.notify`)."""
-        with self._database.read() as connection:
-            return notices.reached(connection, notice)
-
-    def notice_reached(self, notice: int, destination: str) -> None:
-        """Note that *destination* (a digest, never a URL) has *notice*."""
-        with self._database.write() as connection:
-            notices.reach(connection, notice, destination)
-
     # --- what is shown
 
     def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None:
@@ -271,6 +235,7 @@ class SqlStore(SqlUsage, SqlOverrides, SqlBudgets, SqlReports, SqlHistory, SqlDe
 
         ``deliveries``: n · ``alerts_by_action``: {action: n}, unknown actions as ``other`` ·
         ``decisions``: {(pool, change): n} · ``actions``: {(pool, kind, outcome): n}, closed ones ·
+        ``messages``: {(destination, "delivered" | "failed"): n} ·
         ``notices``: {"pending" | "sent" | "failed": n}, failed are those given up · ``oldest_notice_at``:
         datetime or None, of those pending · ``drifts``: {pool: n} ·
         ``provision_buckets``: {(pool, stage, bucket): n}, each node in its smallest bucket alone, and

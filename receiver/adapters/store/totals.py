@@ -12,6 +12,7 @@ from receiver.adapters.store.schema import actions, marks, outbox, totals
 
 HEARTBEAT = "heartbeat"
 LAST_DELIVERY = "last_delivery"
+MESSAGES = "messages"  # by destination and outcome
 PROVISION_BUCKETS = "provision_buckets"  # by pool, stage and the one bucket that each node falls into
 PROVISION_MILLISECONDS = "provision_milliseconds"  # by pool and stage
 MARKED = select(marks.c.at).where(marks.c.name == bindparam("of_name"))
@@ -57,6 +58,7 @@ def counts(connection: Connection) -> Mapping[str, Any]:
         "actions": found.get("actions", {}),
         "notices": {"sent": 0, "failed": 0, **notices, "pending": waiting},
         "oldest_notice_at": oldest,
+        MESSAGES: found.get(MESSAGES, {}),
         "drifts": {labels[0]: total for labels, total in found.get("drifts", {}).items()},
         PROVISION_BUCKETS: found.get(PROVISION_BUCKETS, {}),
         PROVISION_MILLISECONDS: found.get(PROVISION_MILLISECONDS, {}),

@@ -245,10 +245,10 @@ def _notices() -> None:
         sa.Column("cause", sa.Text, nullable=False),
         sa.Column("guide", sa.Text, nullable=False),
         sa.Column("question", sa.Text),
+        sa.Column("grouped", sa.Text, nullable=False),
         sa.Column("created_at", TIME, nullable=False),
         sa.Column("attempts", sa.Integer, nullable=False),
         sa.Column("retry_at", TIME),
-        sa.Column("reached", sa.Text, nullable=False),
         sa.Column("sent_at", TIME),
         sa.Column("given_up_at", TIME),
         sa.Column("last_error", sa.Text, nullable=False),
@@ -256,6 +256,16 @@ def _notices() -> None:
     )
     op.create_index("outbox_by_state", "outbox", ["sent_at", "given_up_at"])
     op.create_index("outbox_by_created_at", "outbox", ["created_at"])
+    op.create_index("outbox_by_group", "outbox", ["grouped"])
+    op.create_table(
+        "tellings",
+        sa.Column("notice", NUMBER, sa.ForeignKey("outbox.id", ondelete="CASCADE"), primary_key=True),
+        sa.Column("destination", sa.Text, primary_key=True),
+        sa.Column("attempts", sa.Integer, nullable=False),
+        sa.Column("retry_at", TIME),
+        sa.Column("reached_at", TIME),
+        sa.Column("given_up_at", TIME),
+    )
     op.create_table(
         "topics",
         sa.Column("topic", sa.Text, primary_key=True),

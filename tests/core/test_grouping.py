@@ -1,0 +1,227 @@
+"""What goes out as one message and when: laws over any course of notices, and the words of a bundle."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from receiver.core.grouping import Bundle, Waiting, goes_out, group_of
+from receiver.core.tell import Cause, Notice, Severity
+from tests.core.builders import NOW
+
+EVERY = timedelta(minutes=5)
+MINUTE = timedelta(minutes=1)
+SECOND = timedelta(seconds=1)
+
+
+def a_notice(cause: str = Cause.GREW, **changes: Any) -> Notice:
+    """News about one pool."""
+    given: dict[str, Any] = {"topic": "action:l40s-id", "key": "k", "title": "t", "body": "b", "pool": "l40s-id"}
+    return Notice(cause=cause, **{**given, **changes})
+
+
+def no_pool(cause: Cause, topic: str, **changes: Any) -> Notice:
+    """News about no pool."""
+    return a_notice(cause, pool=None, topic=topic, **changes)
+
+
+def waiting(*titles: str, at: datetime = NOW, step: timedelta = MINUTE, **changes: Any) -> list[Waiting]:
+    """Notices with these titles, put into the outbox one *step* after the other from *at* on."""
+    return [
+        Waiting(number=n, notice=a_notice(title=title, **changes), at=at + n * step) for n, title in enumerate(titles)
+    ]
+
+
+# --- which notices are of one group
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (a_notice(), a_notice(Cause.SHRANK)),
+        (a_notice(), a_notice(pool="a100-id")),
+        (a_notice(Cause.GROWTH_FAILED), a_notice(Cause.GROWTH_FAILED, severity=Severity.FAILURE)),
+        (a_notice(question="q1"), a_notice()),
+        (a_notice(question="q1"), a_notice(question="q2")),
+        (a_notice(Cause.EVICTS, key="a"), a_notice(Cause.EVICTS, key="b")),
+        (
+            a_notice(Cause.IDLE_WARNED, pool=None, topic="idle:a"),
+            a_notice(Cause.IDLE_WARNED, pool=None, topic="idle:b"),
+        ),
+        (
+            a_notice(Cause.REPORT, pool=None, topic="report:team:a"),
+            a_notice(Cause.REPORT, pool=None, topic="report:team:b"),
+        ),
+        (
+            a_notice(Cause.SOURCE_SILENT, pool=None, topic="source:civo"),
+            a_notice(Cause.SOURCE_SILENT, pool=None, topic="source:kubernetes"),
+        ),
+    ],
+)
+def test_these_never_stand_in_one_message_or_wait_for_each_other(one: Notice, other: Notice) -> None:
+    assert group_of(one) != group_of(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (a_notice(key="a", title="a"), a_notice(key="b", title="b", severity=Severity.SUCCESS)),
+        (a_notice(Cause.STUCK, topic="stuck:1"), a_notice(Cause.STUCK, topic="stuck:2")),
+        (
+            a_notice(Cause.GROWTH_FAILED, key="a", severity=Severity.FAILURE),
+            a_notice(Cause.GROWTH_FAILED, key="b", severity=Severity.FAILURE),
+        ),
+        (no_pool(Cause.MISFIT, "misfit:a"), no_pool(Cause.MISFIT, "misfit:b")),
+        (no_pool(Cause.SOURCE_SILENT, "source:civo", key="a"), no_pool(Cause.SOURCE_SILENT, "source:civo", key="b")),
+    ],
+)
+def test_these_come_as_one(one: Notice, other: Notice) -> None:
+    assert group_of(one) == group_of(other)
+
+
+# --- when they go out
+
+
+def test_the_first_goes_out_at_once() -> None:
+    (bundle,) = goes_out(waiting("a"), {}, NOW, EVERY).bundles
+    assert [part.notice.title for part in bundle.parts] == ["a"]
+
+
+def test_what_comes_within_the_interval_waits_for_its_end_and_goes_out_as_one() -> None:
+    found = waiting("a", "b", "c", at=NOW + SECOND)
+    told = {group_of(a_notice()): NOW}
+    held = goes_out(found, told, NOW + EVERY - SECOND, EVERY)
+    assert (held.bundles, held.held) == ((), {group_of(a_notice()): NOW + EVERY})
+    (bundle,) = goes_out(found, told, NOW + EVERY, EVERY).bundles
+    assert [part.notice.title for part in bundle.parts] == ["a", "b", "c"]
+
+
+def test_another_kind_of_news_waits_for_nothing() -> None:
+    told = {group_of(a_notice()): NOW}
+    failed = Waiting(number=9, notice=a_notice(Cause.GROWTH_FAILED, severity=Severity.FAILURE), at=NOW)
+    (bundle,) = goes_out([*waiting("a"), failed], told, NOW, EVERY).bundles
+    assert bundle.parts == (failed,)
+
+
+@pytest.mark.parametrize("ahead", [SECOND, timedelta(days=400)])
+def test_what_was_told_under_a_clock_ahead_of_this_one_holds_nothing_back(ahead: timedelta) -> None:
+    assert goes_out(waiting("a"), {group_of(a_notice()): NOW + ahead}, NOW, EVERY).held == {}
+
+
+CAUSES = st.sampled_from([Cause.GREW, Cause.SHRANK, Cause.STUCK, Cause.MISFIT, Cause.EVICTS])
+NEWS = st.tuples(
+    st.integers(0, 3600),  # seconds after the last one
+    CAUSES,
+    st.sampled_from(["a", "b", None]),
+    st.sampled_from([Severity.INFO, Severity.FAILURE]),
+    st.sampled_from([None, None, None, "q"]),
+)
+COURSES = st.lists(NEWS, max_size=60)
+QUICK = st.lists(NEWS.map(lambda n: (n[0] % 20, *n[1:])), max_size=60)
+
+
+def the_course(course: Sequence[tuple[int, Cause, str | None, Severity, str | None]]) -> list[Waiting]:
+    """Notices one after the other; each question and each grace is asked and told once."""
+    found, at = [], NOW
+    for number, (later, cause, pool, severity, question) in enumerate(course):
+        at += later * SECOND
+        said = {"severity": severity, "question": f"{question}{number}" if question else None, "key": str(number)}
+        found.append(
+            Waiting(
+                number=number,
+                notice=a_notice(cause, pool=pool, topic=f"t:{pool}", **said),
+                at=at,
+            )
+        )
+    return found
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(COURSES, QUICK), st.integers(1, 90), st.integers(1, 600))
+def test_nothing_is_lost_or_told_twice_or_too_often_or_out_of_order_or_late(
+    course: Any, round_seconds: int, every_seconds: int
+) -> None:
+    """A destination that takes everything, asked every few seconds until long after the last notice."""
+    coming, every = the_course(course), every_seconds * SECOND
+    pending: list[Waiting] = []
+    told: dict[str, list[datetime]] = {}
+    out: list[tuple[datetime, Bundle]] = []
+    now, end = NOW, (coming[-1].at if coming else NOW) + every + 2 * round_seconds * SECOND
+    while now <= end:
+        while coming and coming[0].at <= now:
+            pending.append(coming.pop(0))
+        found = goes_out(pending, {group: times[-1] for group, times in told.items()}, now, every)
+        for bundle in found.bundles:
+            out.append((now, bundle))
+            told.setdefault(group_of(bundle.parts[0].notice), []).append(now)
+        gone = {part.number for bundle in found.bundles for part in bundle.parts}
+        assert {part.number for part in pending} == gone | {
+            part.number for part in pending if group_of(part.notice) in found.held
+        }
+        pending = [part for part in pending if part.number not in gone]
+        now += min(round_seconds * SECOND, max(SECOND, (coming[0].at if coming and not pending else now) - now))
+    numbers = [part.number for _, bundle in out for part in bundle.parts]
+    assert sorted(numbers) == list(range(len(course)))  # none lost, none twice
+    for times in told.values():
+        assert all(later - earlier >= every for earlier, later in pairwise(times))
+    by_group: dict[str, list[int]] = {}
+    for at, bundle in out:
+        assert len({group_of(part.notice) for part in bundle.parts}) == 1
+        by_group.setdefault(group_of(bundle.parts[0].notice), []).extend(part.number for part in bundle.parts)
+        for part in bundle.parts:
+            at_once = part.notice.question is not None or part.notice.cause is Cause.EVICTS
+            assert at - part.at < round_seconds * SECOND + (timedelta(0) if at_once else every)
+    assert all(numbers == sorted(numbers) for numbers in by_group.values())
+
+
+# --- what a bundle says
+
+
+def said(parts: list[Waiting], now: datetime) -> str:
+    return Bundle(parts=tuple(parts)).as_one(now).body
+
+
+def test_a_message_of_one_notice_is_that_notice() -> None:
+    (one,) = waiting("a")
+    assert Bundle(parts=(one,)).as_one(NOW) == one.notice
+
+
+def test_a_bundle_is_the_newest_in_full_and_a_line_on_the_others() -> None:
+    parts = waiting(*(f"GPU pool l40s: {c} nodes" for c in ("3 -> 4", "4 -> 3", "3 -> 5")), step=SECOND)
+    one = Bundle(parts=tuple(parts)).as_one(NOW + 2 * SECOND)
+    assert one.title == "GPU pool l40s: 3 -> 5 nodes"
+    assert one.body == "b\nAnd 2 more like it since 12:00 UTC: 3 -> 4 nodes, 4 -> 3 nodes."
+
+
+def test_what_came_again_and_again_is_counted() -> None:
+    parts = waiting(*["P: 3 -> 4", "P: 4 -> 3"] * 6, step=SECOND)
+    assert said(parts, NOW + MINUTE / 2).endswith(
+        "And 11 more like it since 12:00 UTC: 3 -> 4 (6 times), 4 -> 3 (5 times)."
+    )
+
+
+def test_the_line_ends_where_many_kinds_came() -> None:
+    parts = waiting(*(f"P: {n}" for n in range(1, 40)), step=SECOND)
+    assert said(parts, NOW + MINUTE / 2).endswith("And 38 more like it since 12:00 UTC: 1, 2, 3, 4, 5, ...")
+
+
+def test_the_same_news_again_is_only_counted() -> None:
+    assert said(waiting("a", "a", "a", step=SECOND), NOW + SECOND) == "b\nAnd 2 more like it since 12:00 UTC."
+
+
+def test_a_message_that_comes_later_than_its_news_says_of_when_it_is() -> None:
+    assert said(waiting("a"), NOW + MINUTE) == "b\nThis is of 12:00 UTC."
+
+
+def test_news_of_another_day_say_the_day() -> None:
+    assert said(waiting("a", "a"), NOW + timedelta(days=1)) == (
+        "b\nAnd 1 more like it since 2026-11-20 12:00 UTC.\nThis is of 2026-11-20 12:01 UTC."
+    )
+
+
+def test_a_notice_without_a_body_gets_the_line_alone() -> None:
+    assert said(waiting("a", "a", step=SECOND, body=""), NOW) == "And 1 more like it since 12:00 UTC."
