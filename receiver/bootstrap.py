@@ -16,6 +16,7 @@ from receiver.act import Hands, WriterLostError
 from receiver.adapters.alarms import AlertmanagerAlarms
 from receiver.adapters.civo import CivoCloud
 from receiver.adapters.cluster import connect
+from receiver.adapters.destinations import check_every_destination
 from receiver.adapters.notify import Outbox
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.adapters.store import SqlStore, open_store
@@ -105,21 +106,16 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
         return stepped
 
     loop = Loop(one_step, writer, clock, settings.configuration.tick, instruments)
-    told = settings.environment
-    of_teams = {team: [u.get_secret_value() for u in urls] for team, urls in told.team_notify_urls.items()}
+    everybody, of_teams = settings.environment.destinations()
+    for warning in check_every_destination(everybody, of_teams):
+        log.warning("configuration", detail=warning)
     links = PageLinks(public_url=settings.configuration.public_url, docs_url=settings.configuration.docs_url)
-    outbox = Outbox(
-        store,
-        [u.get_secret_value() for u in told.notify_urls],
-        clock,
-        of_teams,
-        links=links,
-        every=settings.configuration.notify.at_most_every,
-    )
+    every = settings.configuration.notify.at_most_every
+    outbox = Outbox(store, everybody, clock, of_teams, links=links, every=every)
     courier = Courier(outbox.deliver_due, loop, clock)
     registry = CollectorRegistry()
     registry.register(instruments)
-    registry.register(StoreCollector(store, settings.policy, clock, mode=mode))
+    registry.register(StoreCollector(store, settings.policy, clock, mode=mode, destinations=outbox.names))
     operator, reader = settings.environment.operator_token, settings.environment.reader_token
     app = create_web(
         WebParts(

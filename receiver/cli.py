@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -36,11 +37,20 @@ def check_config(file: Path | None) -> None:
     server would on its start. The exit status is 0 if it can be used and 2 if not.
     """
     try:
-        lines = list(describe(load(os.environ) if file is None else load_file(file)))
+        lines = list(describe(load_file(file)) if file is not None else _describe_everything())
     except ConfigError as error:
         refuse(error)
     for line in lines:
         click.echo(line)
+
+
+def _describe_everything() -> Iterator[str]:
+    """Yield how file and environment were understood, and which destinations of messages were not."""
+    from receiver.adapters.destinations import check_every_destination  # Apprise takes a while to load
+
+    settings = load(os.environ)
+    urls, of_teams = settings.environment.destinations()
+    yield from describe(settings, check_every_destination(urls, of_teams))
 
 
 @main.command()

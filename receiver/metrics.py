@@ -20,6 +20,7 @@ from receiver.core.policy import Policy
 from receiver.cost_metrics import CostFamilies
 from receiver.families import PREFIX, Row, counter, filled, gauge, histogram, moment, number
 from receiver.installed import installed_version
+from receiver.notice_metrics import told
 from receiver.policy_metrics import thresholds
 from receiver.pool_metrics import holding
 from receiver.ports import Clock, Store, TryLater, WontWork
@@ -27,7 +28,6 @@ from receiver.wait_metrics import waiting
 
 MODES = ("act", "observe")
 NODE_STATES = ("required", "ready", "building", "busy", "idle", "unknown")
-NOTICE_STATES = ("pending", "sent", "failed")
 WEBHOOK_CODES = (202, 400, 401, 405, 413, 500, 503)
 WEBHOOK_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 STEP_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -76,12 +76,21 @@ class StoreCollector(Collector):
     """
 
     def __init__(
-        self, store: Store, policy: Policy, clock: Clock, *, mode: str | None = None, version: str | None = None
+        self,
+        store: Store,
+        policy: Policy,
+        clock: Clock,
+        *,
+        mode: str | None = None,
+        version: str | None = None,
+        destinations: Sequence[str] = (),
     ) -> None:
         """Read *store* at each scrape.
 
         *mode* is ``act`` or ``observe``, None for that of the last step; *version* None is the installed one.
+        *destinations* are the names of those that messages go to.
         """
+        self._destinations = destinations
         self._store, self._policy, self._clock = store, policy, clock
         self._mode, self._version = mode, version or installed_version()
         self._costs = CostFamilies(store, policy)
@@ -223,11 +232,7 @@ class StoreCollector(Collector):
         total = number(counts.get("deliveries"))
         if total is not None:
             yield counter("deliveries", "Webhook deliveries kept.", [((), total)])
-        notices = filled(counts.get("notices"), [(state,) for state in NOTICE_STATES])
-        yield gauge("notices", "Notices in the outbox by state.", notices, "state")
-        since = moment(counts.get("oldest_notice_at"))
-        age = max(0.0, (self._clock.now() - since).total_seconds()) if since else 0.0
-        yield gauge("notices_oldest_seconds", "Age of the oldest pending notice; 0 when none is.", [((), age)])
+        yield from told(counts, self._destinations, self._clock.now())
 
 
 def register(

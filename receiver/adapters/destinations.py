@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,10 +64,19 @@ def check_destinations(urls: Sequence[str]) -> list[str]:
     """Return a sentence for each of *urls* that Apprise does not understand, without its secret part."""
     keep_secrets_out_of_logs()
     return [
-        f"{_name(number, url)}: Apprise does not understand it (https://github.com/caronc/apprise/wiki has the forms)"
+        f"{_name(number, url)}: Apprise does not understand it, so nobody is told there;"
+        " correct its URL (https://github.com/caronc/apprise/wiki has the forms)"
         for number, url in enumerate(urls, start=1)
         if _service(url) is None
     ]
+
+
+def check_every_destination(everybody: Sequence[str], of_teams: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the same of the destinations of everybody and of each team, each with the variable that holds its URL."""
+    found = [f"GPU_AUTOSCALER_NOTIFY_URLS: {said}" for said in check_destinations(everybody)]
+    for team, urls in of_teams.items():
+        found += [f"GPU_AUTOSCALER_TEAM_NOTIFY_URLS: of team {team} {said}" for said in check_destinations(urls)]
+    return found
 
 
 def disarm(text: str) -> str:

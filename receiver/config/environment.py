@@ -77,6 +77,11 @@ class Environment(BaseModel):
     url: str = SERVER
     kubeconfig: str | None = None
 
+    def destinations(self) -> tuple[list[str], dict[str, list[str]]]:
+        """The Apprise URLs of everybody, and by team; they hold secrets."""
+        of_teams = {team: [u.get_secret_value() for u in urls] for team, urls in self.team_notify_urls.items()}
+        return [u.get_secret_value() for u in self.notify_urls], of_teams
+
 
 @dataclass(slots=True)
 class Reading:

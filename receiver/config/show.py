@@ -1,6 +1,6 @@
 """A configuration that was understood, in words: what `check-config` prints."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from decimal import Decimal
 
@@ -14,8 +14,8 @@ from receiver.core.policy import QUEUE_WAIT, Pool
 from receiver.core.words import lasting
 
 
-def describe(settings: FileSettings) -> Iterator[str]:
-    """Yield the lines that tell how *settings* were understood, warnings last."""
+def describe(settings: FileSettings, odd: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the lines that tell how *settings* were understood; warnings last, and what else is *odd*."""
     configuration = settings.configuration
     yield f"mode {configuration.mode}, a step at least every {spell_duration(configuration.tick)}"
     budget = configuration.budget
@@ -44,9 +44,10 @@ def describe(settings: FileSettings) -> Iterator[str]:
     for spec, pool in zip(configuration.pools, settings.policy.pools, strict=True):
         yield ""
         yield from _pool(spec, pool)
-    if settings.warnings:
+    warnings = (*settings.warnings, *odd)
+    if warnings:
         yield ""
-    for warning in settings.warnings:
+    for warning in warnings:
         yield f"warning: {warning}"
 
 

@@ -267,8 +267,8 @@ def held(decisions: Mapping[str, Decision], assignment: Assignment, policy: Poli
             continue
         yield Notice(
             cause=Cause.HELD,
-            topic=f"held:{pool.id}",
-            key=f"{reason.rule}:{decision.at:%Y-%m-%d}",
+            topic=f"held:{pool.id}:{reason.rule}",  # a topic of its own: rules that take turns are no news
+            key=f"{decision.at:%Y-%m-%d}",
             title=f"GPU pool {pool.name} does not grow: {reason.rule}",
             body=f"{reason.detail}.\nWaiting: {', '.join(waiting[:5])}.\n{money(wanted.budget)}",
             severity=Severity.WARNING,

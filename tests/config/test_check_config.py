@@ -118,3 +118,22 @@ def test_the_version_is_that_of_the_distribution() -> None:
 
 def test_help_names_the_command() -> None:
     assert "check-config" in run("--help").stdout
+
+
+def test_destinations_that_apprise_does_not_understand_are_warned_of_without_their_secrets(file: Path) -> None:
+    destinations = {
+        "GPU_AUTOSCALER_NOTIFY_URLS": "json://chat.example.com/SECRET-a slack://SECRET-b",
+        "GPU_AUTOSCALER_TEAM_NOTIFY_URLS": "vision=nosuch://SECRET-c/d search=json://chat.example.com",
+    }
+    done = run("check-config", GPU_AUTOSCALER_CONFIG=str(file), **ENVIRONMENT, **destinations)
+    assert (done.returncode, done.stderr) == (0, "")
+    what = "does not understand it, so nobody is told there"
+    remedy = "correct its URL (https://github.com/caronc/apprise/wiki has the forms)"
+        "does not understand it",
+        "so nobody is told there; correct its URL (https://github.com/caronc/apprise/wiki has the forms)",
+    )
+    assert done.stdout.splitlines()[-2:] == [
+        f"warning: GPU_AUTOSCALER_NOTIFY_URLS: destination 2 (slack): Apprise {what}; {remedy}",
+        f"warning: GPU_AUTOSCALER_TEAM_NOTIFY_URLS: of team vision destination 1 (nosuch): Apprise {what}; {remedy}",
+    ]
+    assert "SECRET" not in done.stdout

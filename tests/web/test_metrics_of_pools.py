@@ -3,8 +3,12 @@
 from dataclasses import replace
 from datetime import timedelta
 
+from prometheus_client import CollectorRegistry, generate_latest
+
 from receiver.core.windows import Window
+from receiver.metrics import StoreCollector
 from tests.web.builders import A100, L40S, NOW, a_full_store, a_picture, a_policy
+from tests.web.fakes import FakeClock
 from tests.web.test_metrics import TOTALS, named, samples, text_of
 
 
@@ -45,3 +49,19 @@ def test_the_oldest_pending_message_has_its_age_and_none_has_0() -> None:
 def test_what_always_on_would_have_cost_is_told_beside_what_was_spent() -> None:
     found = samples(text_of(a_full_store()))
     assert found["always_on_usd{}"] >= found["always_on_spent_usd{}"] > 0
+
+
+def test_messages_are_counted_by_destination_and_start_at_0() -> None:
+    store = a_full_store()
+    store.totals = {**TOTALS, "messages": {("destination 1 (slack)", "delivered"): 4}}
+    names = ("destination 1 (slack)", "of team vision destination 1 (tgram)")
+    collector = StoreCollector(store, a_policy(), FakeClock(NOW), destinations=names)
+    registry = CollectorRegistry()
+    registry.register(collector)
+    found = named(samples(generate_latest(registry).decode()), "messages_total")
+    assert found == {
+        'messages_total{destination="destination 1 (slack)",outcome="delivered"}': 4,
+        'messages_total{destination="destination 1 (slack)",outcome="failed"}': 0,
+        'messages_total{destination="of team vision destination 1 (tgram)",outcome="delivered"}': 0,
+        'messages_total{destination="of team vision destination 1 (tgram)",outcome="failed"}': 0,
+    }
