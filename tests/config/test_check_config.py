@@ -129,9 +129,6 @@ def test_destinations_that_apprise_does_not_understand_are_warned_of_without_the
     assert (done.returncode, done.stderr) == (0, "")
     what = "does not understand it, so nobody is told there"
     remedy = "correct its URL (https://github.com/caronc/apprise/wiki has the forms)"
-        "does not understand it",
-        "so nobody is told there; correct its URL (https://github.com/caronc/apprise/wiki has the forms)",
-    )
     assert done.stdout.splitlines()[-2:] == [
         f"warning: GPU_AUTOSCALER_NOTIFY_URLS: destination 2 (slack): Apprise {what}; {remedy}",
         f"warning: GPU_AUTOSCALER_TEAM_NOTIFY_URLS: of team vision destination 1 (nosuch): Apprise {what}; {remedy}",
