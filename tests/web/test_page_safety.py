@@ -94,7 +94,9 @@ def test_a_decisions_words_are_escaped() -> None:
     assert html.count("&lt;script&gt;") >= 6
 
 
-@pytest.mark.parametrize("path", ["/", "/decisions/42", "/costs", "/nothing", "/login", "/pools/l40s/overrides"])
+@pytest.mark.parametrize(
+    "path", ["/", "/pools/l40s", "/sources", "/decisions/42", "/costs", "/nothing", "/login", "/pools/l40s/overrides"]
+)
 def test_the_policy_of_pages_allows_our_own_files_and_forms_and_nothing_else(path: str) -> None:
     policy = Bench(store=a_full_store()).client().get(path).headers["Content-Security-Policy"]
     own = {"script-src", "style-src", "img-src", "connect-src", "form-action"}
@@ -103,7 +105,9 @@ def test_the_policy_of_pages_allows_our_own_files_and_forms_and_nothing_else(pat
     assert given == {**dict.fromkeys(own, "'self'"), **dict.fromkeys(nothing, "'none'")}
 
 
-@pytest.mark.parametrize("path", ["/", "/decisions/42", "/costs", "/nothing", "/login", "/pools/l40s/overrides"])
+@pytest.mark.parametrize(
+    "path", ["/", "/pools/l40s", "/sources", "/decisions/42", "/costs", "/nothing", "/login", "/pools/l40s/overrides"]
+)
 def test_pages_have_nothing_inline_and_scripts_and_forms_of_their_own_server_only(path: str) -> None:
     text = Bench(store=a_full_store()).client().get(path).text
     for tag, attributes in Page(text).elements:

@@ -1,0 +1,207 @@
+"""A pool's page: what it is now, why, what its nodes did, and everything that happened in one order."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from receiver.core.overrides import Override, OverrideKind
+from receiver.core.samples import Doing, Turn
+from receiver.core.signals import Alert
+from receiver.core.tell import Notice, Severity
+from receiver.ports import Arrival, StoredOverride, Told
+from tests.web.builders import (
+    A100,
+    L40S,
+    NOW,
+    Bench,
+    a_decision,
+    a_full_store,
+    a_life,
+    a_node,
+    a_picture,
+    a_pool,
+    an_action,
+)  # fmt: skip
+from tests.web.fakes import FakeStore
+from tests.web.seen import Page, page, words
+
+PATH = f"/pools/{L40S}"
+
+
+def happened(store: FakeStore, path: str = PATH) -> list[str]:
+    """What happened, one text each."""
+    html = page(path, store)
+    return [words(part.partition("</li>")[0]).partition("> ")[2].strip() for part in html.split('<li class="event')[1:]]
+
+
+def an_alert(minutes: float, *, firing: bool = True, began: float | None = None, **labels: str) -> Arrival:
+    starts_at = NOW - timedelta(minutes=minutes if began is None else began)
+    said = {"alertname": "GpuPodsPending", "action": "scale_up", "pool": L40S, **labels}
+    alert = Alert(fingerprint="f", labels=said, starts_at=starts_at, firing=firing, annotations={"summary": "3 wait"})
+    return Arrival(alert=alert, at=NOW - timedelta(minutes=minutes))
+
+
+def told(minutes: float, **more: Any) -> Told:
+    notice = Notice(
+        topic="t", key="k", title="l40s: 3 -> 4 nodes", body="", severity=Severity.INFO, pool=L40S, cause="x"
+    )
+    return Told(**{"id": 1, "notice": notice, "at": NOW - timedelta(minutes=minutes), "sent_at": NOW, **more})
+
+
+@pytest.mark.parametrize("name", [L40S, "l40s"])
+def test_a_pool_is_found_by_its_id_and_by_its_name(name: str) -> None:
+    assert "<h1>Pool l40s</h1>" in page(f"/pools/{name}")
+
+
+def test_an_unknown_pool_is_a_page_that_names_the_known_ones() -> None:
+    assert "use one of: l40s, a100" in page("/pools/h100", code=404)
+
+
+def test_its_numbers_stand_first() -> None:
+    text = words(page(PATH))
+    assert "Desired 4 4 asked of Civo Ready 3 1 on the way Busy 2 1 idle, 0 unknown Pending GPUs 1 1 per node" in text
+    assert "Price of a node $1.29/h $5.16/h for all Bounds 0–8" in text
+
+
+def test_it_renders_before_the_first_step() -> None:
+    text = words(page(PATH, FakeStore()))
+    assert "Ready ? ? on the way" in text
+    assert "No node lived in the last 24h." in text
+
+
+def test_it_renders_when_its_entry_lacks_a_field() -> None:
+    store = FakeStore()
+    client = Bench(store=store).client()
+    for missing in a_pool().keys() - {"pool"}:
+        store.picture = (a_picture(pools=[{k: v for k, v in a_pool().items() if k != missing}]), NOW)
+        assert client.get(PATH).status_code == 200, missing
+
+
+def test_open_actions_show_their_victims_and_last_error() -> None:
+    text = words(page(f"/pools/{A100}"))
+    assert "retire 2 → 1 nodes Begun 9 min ago retire-a100-0-77aa" in text
+    assert "a100-1 cordoned" in text
+    assert "Last error: TryLater: Civo answered 503" in text
+
+
+def test_its_concerns_are_told_without_naming_it_again_and_those_of_others_are_not() -> None:
+    text = words(page(f"/pools/{A100}"))
+    assert "Cannot grow: Civo is out of stock for this size." in text
+    assert "out of stock" not in words(page(PATH))
+
+
+def test_the_latest_decision_shows_the_rules_that_spoke() -> None:
+    text = words(page(PATH))
+    assert "wants demand 3 GPUs are waited for." in text
+    assert "limits within_limits 1 of 3 fits the hourly limit." in text
+    assert "The maximum is 8 nodes." not in text
+    assert "1 rule had nothing to object." in text
+
+
+def test_a_node_is_drawn_with_what_it_did_and_named_in_a_table() -> None:
+    store = a_full_store()
+    store.kept_lives = [a_life(name="l40s-0", gone_at=None, usable_at=NOW - timedelta(hours=9, minutes=53))]
+    store.kept_turns = [
+        Turn(instance="i-n1", pool=L40S, at=NOW - timedelta(hours=h), doing=doing)
+        for h, doing in [(9, Doing.BUSY), (4, Doing.IDLE)]
+    ]
+    html = page(PATH, store)
+    looks = [str(a["class"]) for tag, a in Page(html.partition("<figcaption>")[0]).elements if tag == "rect"]
+    assert [look for look in looks if look.startswith("does")][-2:] == ["does busy", "does idle"]
+    assert "l40s-0: busy for 5 h, 10 Mar 05:30 to 10 Mar 10:30 UTC" in html
+    assert "after 7 min lives" in words(html)
+
+
+@pytest.mark.parametrize(("span", "shown"), [("6h", False), ("24h", True), ("7d", True)])
+def test_the_time_that_is_shown_can_be_chosen(span: str, shown: bool) -> None:
+    store = a_full_store()
+    store.kept_lives = [a_life(name="l40s-0", created_at=NOW - timedelta(hours=12), gone_at=NOW - timedelta(hours=9))]
+    html = page(f"{PATH}?span={span}", store)
+    assert ("l40s-0: gone" in html) is shown
+    assert f'span={span}#course" aria-current="true"' in html
+
+
+def test_a_time_that_is_not_offered_is_refused_with_those_that_are() -> None:
+    assert "use one of: 6h, 24h, 7d" in page(f"{PATH}?span=1y", code=400)
+
+
+def test_everything_that_happened_stands_in_one_order_newest_first() -> None:
+    store = a_full_store()
+    store.kept_arrivals = [an_alert(5)]
+    store.kept_messages = [told(1)]
+    store.kept_decisions = [a_decision(42)]
+    store.kept_actions = [an_action(opened_at=NOW - timedelta(minutes=2), outcome=None)]
+    kinds = [text.split()[6] for text in happened(store)]
+    assert kinds == ["message", "action", "decision", "alert"]
+
+
+def test_an_action_has_its_beginning_and_its_end_with_a_link_to_its_decision() -> None:
+    store = FakeStore(kept_actions=[an_action()])
+    end, begin = happened(store)
+    assert "retire 3 → 2 nodes: confirmed Decision&nbsp;42 the instance is gone" in end
+    assert "retire 3 → 2 nodes: begun Decision&nbsp;42 l40s-9" in begin
+
+
+def test_an_alert_of_every_pool_counts_and_one_of_another_pool_or_a_heartbeat_does_not() -> None:
+    store = FakeStore(
+        kept_arrivals=[an_alert(3, pool=A100), an_alert(2, pool="unassigned"), an_alert(1, action="heartbeat")]
+    )
+    assert len(happened(store)) == 1
+
+
+def test_an_alert_that_has_fired_for_long_did_not_happen_now_but_its_end_did() -> None:
+    store = FakeStore(kept_arrivals=[an_alert(60, began=3000), an_alert(5, began=3000, firing=False)])
+    (only,) = happened(store)
+    assert "GpuPodsPending is resolved" in only
+
+
+def test_a_message_that_did_not_get_out_says_so() -> None:
+    store = FakeStore(kept_messages=[told(5, sent_at=None, given_up_at=NOW, last_error="slack: 404")])
+    assert "not delivered: slack: 404" in happened(store)[0]
+    store = FakeStore(kept_messages=[told(5, sent_at=None, attempts=2)])
+    assert "waits after 2 tries" in happened(store)[0]
+
+
+def test_an_override_is_told_when_set_and_when_ended() -> None:
+    pin = Override(
+        id="p", kind=OverrideKind.PIN, who="ada", why="demo", at=NOW - timedelta(hours=2), until=NOW, pool=L40S, nodes=3
+    )
+    store = FakeStore(
+        kept_overrides={"p": StoredOverride(override=pin, ended_at=NOW - timedelta(hours=1), ended_by="bob")}
+    )
+    ended, set_ = happened(store)
+    assert "pin by ada ended by bob" in ended
+    assert "pin of 3 nodes by ada until 2026-03-10 14:30 UTC: demo" in set_
+
+
+def test_what_happened_before_the_time_shown_is_left_out() -> None:
+    store = FakeStore(kept_decisions=[a_decision(1, at=NOW - timedelta(hours=7))])
+    assert happened(store, f"{PATH}?span=6h") == []
+    assert len(happened(store)) == 1
+
+
+def test_a_busy_day_is_cut_and_leads_on() -> None:
+    decisions = [a_decision(n, at=NOW - timedelta(minutes=200 - n)) for n in range(1, 141)]
+    html = page(PATH, FakeStore(kept_decisions=decisions))
+    assert html.count('<li class="event') == 100
+    assert "And 40 more." in html
+
+
+def test_many_nodes_are_cut_and_counted() -> None:
+    nodes = [a_node(f"n{i}") for i in range(70)]
+    html = page(PATH, FakeStore(picture=(a_picture(pools=[a_pool(nodes=nodes)]), NOW)))
+    assert "And 10 more;" in html
+
+
+def test_an_operator_finds_where_to_override_and_everybody_else_how_to_become_one() -> None:
+    bench = Bench(store=a_full_store())
+    assert "log in as operator" in bench.client().get(PATH).text
+
+
+def test_every_column_has_its_label_for_narrow_screens() -> None:
+    store = a_full_store()
+    for path in (PATH, "/sources"):
+        cells = [a for tag, a in Page(page(path, store)).elements if tag == "td"]
+        assert cells
+        assert all(a.get("data-label") for a in cells)

@@ -1,0 +1,99 @@
+"""The sources' page: who answers, what stops while somebody does not, and how the autoscaler itself does."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from receiver.core.assign import assign
+from receiver.core.guardrails import Case, sources_answer
+from receiver.core.model import Source
+from receiver.core.policy import Fallback
+from receiver.core.tell import Notice, Severity
+from receiver.ports import Told
+from receiver.web.source_guide import ABOUT, about
+from tests.core import builders as core
+from tests.web.builders import NOW, a_full_store, a_picture, a_policy, ago
+from tests.web.fakes import FakeHealth, FakeStore
+from tests.web.seen import page, words
+
+
+def stands_still(source: Source, target: int, fallback: Fallback) -> bool:
+    """True when the guardrail lets no change to *target* (of one node) through while *source* alone is silent."""
+    policy = core.a_policy(fallback=fallback)
+    facts = core.facts(core.a_state(core.a_node()))
+    silent = replace(facts.sources[source], up=False)
+    facts = replace(facts, sources={**facts.sources, source: silent})
+    wanted = assign(facts, policy).pools["l40s-id"]
+    case = Case(pool=policy.pools[0], state=facts.pools[0], wanted=wanted, signals=(), policy=policy, now=facts.at)
+    return sources_answer(target, case) is not None
+
+
+@pytest.mark.parametrize("fallback", list(Fallback))
+@pytest.mark.parametrize("source", list(Source))
+def test_what_the_page_says_that_stops_is_what_the_guardrail_stops(source: Source, fallback: Fallback) -> None:
+    found = about(source.value, replace(a_policy(), fallback=fallback))
+    assert found is not None
+    assert (found.growth, found.removal) == (stands_still(source, 2, fallback), stands_still(source, 0, fallback))
+
+
+def test_every_source_has_a_line() -> None:
+    assert set(ABOUT) == set(Source)
+
+
+def test_a_silent_source_comes_first_with_since_when_what_stops_and_what_to_do() -> None:
+    sources = a_picture()["sources"]
+    sources[3]["since"] = ago(minutes=6)
+    text = words(page("/sources", FakeStore(picture=(a_picture(sources=sources), NOW))))
+    assert "DCGM tells whether GPUs are in use silent 6 min ago before 6 min ago no series for l40s" in text
+    assert "Nothing stops. Busy and idle are told by pods alone." in text
+    assert "docs/runbooks/GpuTelemetryMissing.md" in text
+    assert text.index("DCGM tells") < text.index("Civo tells")
+
+
+def test_the_headline_names_who_is_silent() -> None:
+    assert "Silent: DCGM." in page("/sources")
+    up = [{**s, "up": True} for s in a_picture()["sources"]]
+    assert "Every source that is configured answers." in page(
+        "/sources", FakeStore(picture=(a_picture(sources=up), NOW))
+    )
+
+
+def test_what_nobody_configured_is_not_called_silent() -> None:
+    text = words(page("/sources"))
+    assert "Alertmanager tells which alerts fire, and which pools somebody silenced not configured – –" in text
+    assert "Nothing waits for it; silences are not seen." in text
+
+
+def test_the_loop_and_the_writer_lock_are_told() -> None:
+    assert "leading: this process holds the writer lock" in page("/sources")
+    assert "another process holds the writer lock" in page("/sources", health=FakeHealth(state="waiting"))
+    assert "does not beat" in page("/sources", health=FakeHealth(beat_age=timedelta(minutes=5)))
+
+
+def test_deliveries_heartbeat_and_messages_are_told() -> None:
+    store = a_full_store()
+    notices = {"pending": 31, "sent": 12, "failed": 2}
+    store.totals = {
+        "deliveries": 40,
+        "last_delivery_at": NOW - timedelta(minutes=3),
+        "heartbeat_at": NOW - timedelta(seconds=50),
+        "notices": notices,
+        "oldest_notice_at": NOW - timedelta(hours=1),
+    }
+    notice = Notice(topic="t", key="k", title="l40s grew", body="", severity=Severity.INFO, cause="grew")
+    store.kept_messages = [Told(id=1, notice=notice, at=NOW - timedelta(hours=1), attempts=4, last_error="slack: 404")]
+    text = words(page("/sources", store))
+    assert "Last delivery by Alertmanager 3 min ago 40 in all Last heartbeat 50 s ago" in text
+    assert "31 on the way, 12 delivered, 2 given up; the oldest waits since 1 h ago" in text
+    assert "l40s grew 1 h ago 4 slack: 404" in text
+    assert "And 30 more." in text
+
+
+def test_where_messages_go_is_told() -> None:
+    assert "They go nowhere: no destination is set" in page("/sources")
+    assert "They go to slack 1a2b." in page("/sources", messages_to=("slack 1a2b",))
+
+
+def test_before_the_first_step_and_with_an_empty_store_it_renders() -> None:
+    assert "Not known before the first step." in page("/sources", FakeStore())
