@@ -10,6 +10,7 @@ import click
 from receiver import budget_screen
 from receiver.asking import as_json, print_json, print_lines, refuse, server
 from receiver.clock import SystemClock
+from receiver.completing import pool_names
 from receiver.config import ConfigError, operator_token
 from receiver.ports import Clock
 
@@ -35,7 +36,7 @@ def _who() -> str:
 def _whose(command: Callable[..., None]) -> Callable[..., None]:
     """The options that say which budget, who and why."""
     for option in (
-        click.option("--pool", metavar="NAME", help="A pool's own budget instead of the cluster's."),
+        click.option("--pool", metavar="NAME", shell_complete=pool_names, help="A pool's own, not the cluster's."),
         click.option("--team", metavar="NAME", help="A team's budget."),
         click.option("--account", is_flag=True, help="The whole account's budget."),
         click.option("--why", required=True, help="The reason, in one sentence; everybody will read it."),

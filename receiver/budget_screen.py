@@ -1,12 +1,11 @@
 """What `gpu-autoscaler budget` prints: documents of the HTTP API as lines."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from receiver.core.words import span
-
-OLD = timedelta(minutes=2)  # figures older than this are told as old: the loop may stand still
+from receiver.screen_words import OLD, usd
 
 
 def about_budgets(document: Mapping[str, Any], at: datetime | None, now: datetime) -> Iterator[str]:
@@ -40,19 +39,19 @@ def about_budgets(document: Mapping[str, Any], at: datetime | None, now: datetim
 def about_change(document: Mapping[str, Any]) -> Iterator[str]:
     """One line on what was set or taken back, from POST or DELETE /api/v1/budget."""
     whose = f"{document.get('scope')} {document.get('name')}".rstrip()
-    usd = document.get("monthly_usd")
-    said = f"USD {usd} in {document.get('month')}" if usd is not None else "what the configuration says again"
+    amount = document.get("monthly_usd")
+    said = f"USD {amount} in {document.get('month')}" if amount is not None else "what the configuration says again"
     yield f"budget of the {whose}: {said}; by {document.get('who')}: {document.get('why')}"
 
 
 def _row(scope: Mapping[str, Any]) -> tuple[str, str, str, str, str, str]:
     return (
         str(scope.get("title")),
-        "unknown" if scope.get("unknown") else _usd(scope.get("spent_usd")),
-        _usd(scope.get("reserved_usd")),
-        _usd(scope.get("monthly_usd")),
+        "unknown" if scope.get("unknown") else usd(scope.get("spent_usd")),
+        usd(scope.get("reserved_usd")),
+        usd(scope.get("monthly_usd")),
         str(scope.get("stage")),
-        f"{_usd(scope.get('forecast_burn_usd'))} at this pace, {_usd(scope.get('forecast_trend_usd'))} by the trend",
+        f"{usd(scope.get('forecast_burn_usd'))} at this pace, {usd(scope.get('forecast_trend_usd'))} by the trend",
     )
 
 
@@ -73,10 +72,3 @@ def _kept_out(places: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     for kept in places:
         since = datetime.fromisoformat(str(kept.get("since"))).astimezone(UTC)
         yield f"new GPU work is kept out of {kept.get('place')} since {since:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _usd(amount: Any) -> str:
-    try:
-        return "?" if amount is None else f"{float(amount):,.2f}"
-    except (TypeError, ValueError):
-        return "?"

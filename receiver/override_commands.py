@@ -10,6 +10,7 @@ import click
 from receiver import screen
 from receiver.asking import as_json, print_json, print_lines, refuse, server
 from receiver.clock import SystemClock
+from receiver.completing import override_ids, pool_names
 from receiver.config import ConfigError, operator_token
 from receiver.core.overrides import EVERY_POOL
 from receiver.ports import Clock
@@ -71,7 +72,7 @@ def _token() -> str:
 
 
 @override.command()
-@click.argument("pool")
+@click.argument("pool", shell_complete=pool_names)
 @click.argument("nodes", type=int)
 @_common
 def pin(pool: str, nodes: int, **given: Any) -> None:
@@ -80,7 +81,7 @@ def pin(pool: str, nodes: int, **given: Any) -> None:
 
 
 @override.command()
-@click.argument("pool")
+@click.argument("pool", shell_complete=pool_names)
 @click.argument("nodes", type=int)
 @_common
 def floor(pool: str, nodes: int, **given: Any) -> None:
@@ -89,7 +90,7 @@ def floor(pool: str, nodes: int, **given: Any) -> None:
 
 
 @override.command()
-@click.argument("pool")
+@click.argument("pool", shell_complete=pool_names)
 @click.argument("nodes", type=int)
 @_common
 def ceiling(pool: str, nodes: int, **given: Any) -> None:
@@ -98,7 +99,7 @@ def ceiling(pool: str, nodes: int, **given: Any) -> None:
 
 
 @override.command()
-@click.argument("pool", required=False)
+@click.argument("pool", required=False, shell_complete=pool_names)
 @every_pool
 @_common
 def pause(pool: str | None, every_pool: bool, **given: Any) -> None:
@@ -107,7 +108,7 @@ def pause(pool: str | None, every_pool: bool, **given: Any) -> None:
 
 
 @override.command()
-@click.argument("pool", required=False)
+@click.argument("pool", required=False, shell_complete=pool_names)
 @every_pool
 @_common
 def snooze(pool: str | None, every_pool: bool, **given: Any) -> None:
@@ -135,7 +136,7 @@ def list_overrides(clock: Clock | None, as_json: bool) -> None:
 
 
 @override.command("end")
-@click.argument("number", metavar="ID")
+@click.argument("number", metavar="ID", shell_complete=override_ids)
 @click.option("--who", default=_who, help="Who ends it.", show_default="your login name")
 @as_json
 def end_override(number: str, who: str, as_json: bool) -> None:

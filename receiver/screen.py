@@ -1,33 +1,43 @@
 """What `gpu-autoscaler explain` prints: documents of the HTTP API as lines, at most a screen of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
+from receiver.core.fates import STAGES, State
+from receiver.core.model import ON_ITS_WAY
 from receiver.core.words import some, span
+from receiver.screen_words import as_of, clock, known, listed, moment, since, until
 
-OLD = timedelta(minutes=2)  # a picture older than this is told as old: the loop may stand still
 QUIET = "allows"  # the verdict of a rule that had nothing to object
 NODES_SHOWN = 20
+FEW = 3  # nodes on their way that are told one by one
 
 
 def about_pod(pod: Mapping[str, Any], at: datetime | None, now: datetime) -> Iterator[str]:
     """Lines on a waiting pod, from GET /api/v1/waiting/NAMESPACE/NAME; *at* is when the step looked."""
     asks = ", ".join(f"{count} {resource}" for resource, count in (pod.get("resources") or {}).items())
-    yield f"pod {pod.get('namespace')}/{pod.get('name')} waits {_since(pod.get('since'), at)} for {asks or 'no GPU'}"
+    yield f"pod {pod.get('namespace')}/{pod.get('name')} waits {since(pod.get('since'), at)} for {asks or 'no GPU'}"
     gang = pod.get("gang")
     if gang:
         least = f", at least {gang.get('least')} must run together" if gang.get("least") else ""
         bound = f"{some(gang.get('bound') or 0, 'pod')} of it already on a node"
         yield f"gang: {pod.get('workload')}: {some(gang.get('waiting') or 0, 'pod')} waiting, {bound}{least}"
     yield f"state: {pod.get('state')} - {pod.get('detail')}"
+    if pod.get("state") == State.FITS_NOWHERE:
+        yield from _pools(pod)
     yield f"what to do: {pod.get('what_to_do') or 'not known to this server'}"
     if pod.get("scheduler_says"):
         yield f"the scheduler says: {pod.get('scheduler_says')}"
-    yield from _listed("pools: ", [_fit(fit) for fit in pod.get("fits") or ()])
+    if pod.get("state") != State.FITS_NOWHERE:
+        yield from _pools(pod)
     if pod.get("decision"):
         yield f"decision: {pod.get('decision')} of GPU pool {pod.get('pool_name')}, priority {pod.get('priority')}"
-    yield _as_of(at, now)
+    yield as_of(at, now)
+
+
+def _pools(pod: Mapping[str, Any]) -> Iterator[str]:
+    yield from listed("pools: ", [_fit(fit) for fit in pod.get("fits") or ()])
 
 
 def about_pool(
@@ -35,17 +45,21 @@ def about_pool(
 ) -> Iterator[str]:
     """Lines on a pool and its latest decision, from GET /api/v1/pools/NAME and /decisions/ID."""
     yield f"GPU pool {pool.get('name')} ({pool.get('pool')}), size {pool.get('size')}, mode {pool.get('mode')}"
+    yield from _answer(pool)
+    yield from _on_the_way(pool, at)
+    yield from _fits_nowhere(pool)
     yield _counts(pool)
-    yield f"wanted: {_known(pool.get('wanted'))}, allowed {_bounds(pool)}; {_waiting(pool)}"
+    yield f"wanted: {known(pool.get('wanted'))}, allowed {_bounds(pool)}; {_waiting(pool)}"
     yield from _why(pool, decision)
+    yield from listed("to change it: ", [str(r.get("text")) for r in pool.get("what_would_change") or ()])
     yield from _in_the_way(pool, at)
     action = pool.get("open_action")
     if action:
         failed = f"; last error: {action.get('last_error')}" if action.get("last_error") else ""
         change = f"{action.get('kind')} {action.get('from')} -> {action.get('to')} nodes"
-        yield f"open action: {change} {_since(action.get('opened_at'), at)}{failed}"
+        yield f"open action: {change} {since(action.get('opened_at'), at)}{failed}"
     yield from _nodes(pool.get("nodes") or (), at)
-    yield _as_of(at, now)
+    yield as_of(at, now)
 
 
 def about_override(override: Mapping[str, Any]) -> Iterator[str]:
@@ -61,7 +75,7 @@ def about_override(override: Mapping[str, Any]) -> Iterator[str]:
 def about_overrides(overrides: Sequence[Mapping[str, Any]], now: datetime) -> Iterator[str]:
     """Lines on all that are in force or to come, from GET /api/v1/overrides."""
     for override in overrides:
-        left = _moment(override.get("until"))
+        left = moment(override.get("until"))
         ends = f" (in {span((left - now).total_seconds())})" if left is not None and left > now else ""
         begun = "" if override.get("in_force") else ", not in force yet"
         yield f"{override.get('id')}: {_override(override)}{ends}{begun}"
@@ -76,21 +90,50 @@ def _override(override: Mapping[str, Any]) -> str:
     named = override.get("pool_name")
     of_all = override.get("every_pool", "pool" in override and override.get("pool") is None)
     where = f" of {named}" if named else " of every pool" if of_all else ""
-    until = _moment(override.get("until"))
-    when = _clock(until, None) if until is not None else "an unknown time"
+    ends = moment(override.get("until"))
+    when = clock(ends, None) if ends is not None else "an unknown time"
     return f"{override.get('kind')}{size}{where} by {override.get('who')} until {when}: {override.get('why')}"
 
 
 def about_problem(document: Mapping[str, Any]) -> Iterator[str]:
     """Lines on something that the server does not have, from its 404."""
     yield str(document.get("error"))
-    yield from _listed("it can mean: ", [str(m) for m in document.get("can_mean") or ()])
+    yield from listed("known: ", [str(line) for line in document.get("history") or ()])
+    yield from listed("it can mean: ", [str(m) for m in document.get("can_mean") or ()])
     yield f"what to do: {document.get('remedy')}"
+
+
+def _answer(pool: Mapping[str, Any]) -> Iterator[str]:
+    """What the last step came to, in a sentence: it is what most people want to know."""
+    if pool.get("because"):
+        change = {"grow": "it grows", "shrink": "it shrinks", "hold": "it stays"}.get(str(pool.get("verdict")), "now")
+        yield f"{change}: {pool.get('because')}"
+    if pool.get("silenced_by"):
+        yield f"paused: {pool.get('silenced_by')}"
+
+
+def _on_the_way(pool: Mapping[str, Any], at: datetime | None) -> Iterator[str]:
+    """The nodes that are not usable yet, each with what it is doing."""
+    doing = {stage.value: words for stage, words in STAGES.items()}
+    coming = [n for n in pool.get("nodes") or () if n.get("stage") in ON_ITS_WAY]
+    seconds = pool.get("ready_in_seconds")
+    usual = f"; a node usually takes {span(seconds)}" if isinstance(seconds, int | float) else ""
+    for node in coming[:FEW]:
+        began = since(node.get("created_at"), at)
+        yield f"on the way {began}: node {node.get('name')} {doing.get(str(node.get('stage')))}{usual}"
+    if len(coming) > FEW:
+        yield f"on the way: {len(coming) - FEW} more"
+
+
+def _fits_nowhere(pool: Mapping[str, Any]) -> Iterator[str]:
+    """The waiting pods that no pool can hold, with why not this one."""
+    for lost in pool.get("fits_nowhere") or ():
+        yield f"fits no pool: {lost.get('pod')}: {lost.get('why_not') or lost.get('detail')}"
 
 
 def _counts(pool: Mapping[str, Any]) -> str:
     names = ("required", "ready", "building", "busy", "idle", "unknown")
-    said = ", ".join(f"{_known(pool.get(name))} {name}" for name in names)
+    said = ", ".join(f"{known(pool.get(name))} {name}" for name in names)
     uncounted = pool.get("uncounted")
     late = f" (Civo still counts {some(uncounted, 'removed node')} more)" if uncounted else ""
     drifts = pool.get("drifts")
@@ -101,7 +144,7 @@ def _counts(pool: Mapping[str, Any]) -> str:
 def _bounds(pool: Mapping[str, Any]) -> str:
     windows = pool.get("windows") or ()
     named = f" (window {', '.join(windows)})" if windows else ""
-    return f"{_known(pool.get('min_nodes'))} to {_known(pool.get('max_nodes'))}{named}"
+    return f"{known(pool.get('min_nodes'))} to {known(pool.get('max_nodes'))}{named}"
 
 
 def _waiting(pool: Mapping[str, Any]) -> str:
@@ -115,21 +158,23 @@ def _why(pool: Mapping[str, Any], decision: Mapping[str, Any] | None) -> Iterato
         return
     change = f"{decision.get('from')} -> {decision.get('to')} nodes"
     yield f"why: decision {decision.get('id')} ({decision.get('verdict')}, {change}); the rules that spoke, in order:"
-    reasons = decision.get("reasons") or ()
+    yield from spoken(pool.get("reasons") or decision.get("reasons") or ())  # those of the last step, where known
+    quiet = sum(1 for reason in decision.get("reasons") or () if reason.get("verdict") == QUIET)
+    yield f"  and {some(quiet, 'rule')} with nothing to object"
+
+
+def spoken(reasons: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Lines on the rules that spoke, in order."""
     for reason in reasons:
         if reason.get("verdict") != QUIET:
             said = f"{reason.get('rule')}: {reason.get('detail')}"
             yield f"  {reason.get('verdict'):<6} {reason.get('target'):>3}  {said}"
-    quiet = sum(1 for reason in reasons if reason.get("verdict") == QUIET)
-    yield f"  and {some(quiet, 'rule')} with nothing to object"
 
 
 def _in_the_way(pool: Mapping[str, Any], at: datetime | None) -> Iterator[str]:
     """What keeps the pool from changing for a while, and how long a node of it takes."""
     for override in pool.get("overrides") or ():
         yield f"override: {_override(override)} ({override.get('id')})"
-    if pool.get("silenced_by"):
-        yield f"paused: {pool.get('silenced_by')}"
     for wait in pool.get("waits") or ():
         yield _wait(wait, at)
     failed = pool.get("provisioning")
@@ -137,7 +182,7 @@ def _in_the_way(pool: Mapping[str, Any], at: datetime | None) -> Iterator[str]:
         failures = some(failed.get("failures") or 0, "failure")
         yield f"one node on trial until one becomes usable, after {failures}: {failed.get('reason')}"
     if pool.get("reconsider_at"):
-        yield f"can change unaided {_until(pool.get('reconsider_at'), at)}"
+        yield f"can change unaided {until(pool.get('reconsider_at'), at)}"
     seconds = pool.get("ready_in_seconds")
     if isinstance(seconds, int | float):
         yield f"a node usually takes {span(seconds)} until its GPUs are allocatable"
@@ -149,7 +194,7 @@ def _wait(wait: Mapping[str, Any], at: datetime | None) -> str:
     nodes = f" of {', '.join(wait.get('nodes') or ())}" if wait.get("nodes") else ""
     failures = wait.get("failures")
     after = f" after {some(failures, 'failure')}" if isinstance(failures, int) and failures else ""
-    ends = f"ends {_until(wait.get('until'), at)}"
+    ends = f"ends {until(wait.get('until'), at)}"
     return f"{way}{nodes}: {wait.get('kind')}{after}, {ends}: {wait.get('reason')}"
 
 
@@ -158,11 +203,11 @@ def _nodes(nodes: Sequence[Mapping[str, Any]], at: datetime | None) -> Iterator[
         return
     rows = [("NODE", "STAGE", "PAID UNTIL", "GPU PODS")]
     for node in nodes[:NODES_SHOWN]:
-        paid = _moment(node.get("paid_until"))
-        idle = f"idle {_since(node.get('idle_since'), at)}" if node.get("idle_since") else "none"
-        kept = _moment(node.get("kept_until"))
+        paid = moment(node.get("paid_until"))
+        idle = f"idle {since(node.get('idle_since'), at)}" if node.get("idle_since") else "none"
+        kept = moment(node.get("kept_until"))
         if kept is not None and not node.get("pods"):
-            idle += f", kept until {_clock(kept, at)} for {node.get('kept_for')}"
+            idle += f", kept until {clock(kept, at)} for {node.get('kept_for')}"
         cordoned = f", cordoned by {node.get('cordoned_by')}" if node.get("cordoned_by") else ""
         rows.append(
             (
@@ -182,49 +227,3 @@ def _nodes(nodes: Sequence[Mapping[str, Any]], at: datetime | None) -> Iterator[
 def _fit(fit: Mapping[str, Any]) -> str:
     why = fit.get("why_not")
     return f"{fit.get('name')}: {why}" if why else f"{fit.get('name')} fits"
-
-
-def _listed(title: str, lines: Sequence[str]) -> Iterator[str]:
-    """*lines* below each other, the first behind *title*."""
-    for number, line in enumerate(lines):
-        yield (" " * len(title) if number else title) + line
-
-
-def _known(count: Any) -> str:
-    return "?" if count is None else str(count)
-
-
-def _moment(text: Any) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text).astimezone(UTC) if isinstance(text, str) else None
-    except ValueError:
-        return None
-
-
-def _clock(moment: datetime, beside: datetime | None) -> str:
-    """The time of day, with the date where it is another day than *beside*."""
-    same = beside is not None and moment.date() == beside.date()
-    return f"{moment:%H:%M:%S} UTC" if same else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _since(text: Any, at: datetime | None) -> str:
-    moment = _moment(text)
-    if moment is None:
-        return "since an unknown time"
-    lasted = f" ({span((at - moment).total_seconds())})" if at is not None else ""
-    return f"since {_clock(moment, at)}{lasted}"
-
-
-def _until(text: Any, at: datetime | None) -> str:
-    moment = _moment(text)
-    if moment is None:
-        return "at an unknown time"
-    left = f" (in {span((moment - at).total_seconds())})" if at is not None and moment > at else ""
-    return f"at {_clock(moment, at)}{left}"
-
-
-def _as_of(at: datetime | None, now: datetime) -> str:
-    if at is None:
-        return "as of: no step has finished yet"
-    old = f" - {span((now - at).total_seconds())} ago: the loop may stand still, see /healthz" if now - at > OLD else ""
-    return f"as of {_clock(at, now)}{old}"

@@ -48,10 +48,10 @@ class QuickRetry(Retry):
         return super().increment(method, url, response, error, _pool, _stacktrace)
 
 
-def quick_retry() -> QuickRetry:
-    """Return the retry policy of every session: at most two repeats within half a second, GET only."""
+def quick_retry(repeats: int = 2) -> QuickRetry:
+    """Return the retry policy of every session: at most two *repeats* within half a second, GET only."""
     return QuickRetry(
-        total=2,
+        total=repeats,
         allowed_methods=frozenset({"GET"}),
         status_forcelist=(500, 502, 503, 504),
         backoff_factor=0.2,
@@ -60,12 +60,12 @@ def quick_retry() -> QuickRetry:
     )
 
 
-def quick_session() -> requests.Session:
-    """Return a session with `quick_retry` and the project's own User-Agent."""
+def quick_session(repeats: int = 2) -> requests.Session:
+    """Return a session with `quick_retry` of so many *repeats* and the project's own User-Agent."""
     session = requests.Session()
     session.headers["User-Agent"] = user_agent()
     for prefix in ("http://", "https://"):
-        session.mount(prefix, HTTPAdapter(max_retries=quick_retry()))
+        session.mount(prefix, HTTPAdapter(max_retries=quick_retry(repeats)))
     return session
 
 

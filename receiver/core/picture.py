@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from receiver.core import charges_shown
-from receiver.core.actions import Action, Decision
+from receiver.core.actions import Action, Decision, Verdict
 from receiver.core.assign import Assignment, Wanted
 from receiver.core.budget import BudgetView
 from receiver.core.cost import next_unit_at
@@ -115,6 +115,12 @@ def _pool(
         "utilization_low": pool.utilization_low,
         "because": why(decision),
         "held_by": [r.rule for r in decision.reasons if r.verdict in SPEAKS_UP],
+        "reasons": [
+            {"rule": r.rule, "verdict": r.verdict.value, "target": r.target, "detail": r.detail}
+            for r in decision.reasons
+            if r.verdict is not Verdict.ALLOWS
+        ],
+        "what_would_change": decision.evidence.get("what_would_change", []),
         "verdict": decision.change.value,
         "decision": number,
         "reconsider_at": _when(decision.reconsider_at),

@@ -24,7 +24,8 @@ from receiver.web.openapi import add_openapi
 from receiver.web.overrides import add_overrides
 from receiver.web.parts import WebParts
 from receiver.web.reports import add_report
-from receiver.web.waiting import add_waiting
+from receiver.web.status import add_status
+from receiver.web.waiting import add_waiting, fits_nowhere
 
 SNAPSHOT_HEADER = "Gpu-Autoscaler-Snapshot-At"
 MAX_ROW = 2**63 - 1  # the largest row number that SQLite and PostgreSQL can hold
@@ -69,7 +70,8 @@ def blueprint(parts: WebParts) -> Blueprint:
         found = picture()
         entries = [e for e in found.get("pools") or () if e.get("pool") == wanted.id]
         entry = entries[0] if entries else {"name": wanted.name, "pool": wanted.id, "size": wanted.size}
-        return jsonify(pool_document(entry, mode_of(found, parts)))
+        document = pool_document(entry, mode_of(found, parts))
+        return jsonify({**document, "fits_nowhere": fits_nowhere(found, wanted.id)})
 
     @routes.get("/decisions")
     def decisions() -> Response:
@@ -100,6 +102,7 @@ def blueprint(parts: WebParts) -> Blueprint:
 
     add_costs(routes, parts)
     add_waiting(routes, parts, picture)
+    add_status(routes, parts, picture)
     add_overrides(routes, parts)
     add_budget_changes(routes, parts)
     add_report(routes, parts)

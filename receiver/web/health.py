@@ -1,5 +1,7 @@
 """Health, readiness and metrics: what a kubelet and Prometheus ask."""
 
+from typing import Any
+
 from flask import Blueprint, Response, jsonify, make_response, request
 from prometheus_client.exposition import choose_encoder
 
@@ -12,6 +14,18 @@ def alive(health: LoopHealth) -> bool:
     return health.state != "stopped" and health.beat_age <= health.fresh
 
 
+def loop_document(health: LoopHealth) -> dict[str, Any]:
+    """Return how the loop is doing; *steps* and *errors* count since the process started."""
+    return {
+        "status": "ok" if alive(health) else "stale",
+        "loop": str(health.state),
+        "beat_age_seconds": round(health.beat_age.total_seconds(), 3),
+        "fresh_seconds": round(health.fresh.total_seconds(), 3),
+        "steps": health.steps,
+        "errors": health.errors,
+    }
+
+
 def blueprint(parts: WebParts) -> Blueprint:
     """Return /healthz, /readyz and /metrics."""
     routes = Blueprint("health", __name__)
@@ -20,18 +34,8 @@ def blueprint(parts: WebParts) -> Blueprint:
     def healthz() -> Response:
         """Answer 200 while the loop beats; 503 makes the kubelet restart the pod. The store is not asked."""
         health = parts.heartbeat()
-        healthy = alive(health)
-        document = {
-            "status": "ok" if healthy else "stale",
-            "loop": str(health.state),
-            "beat_age_seconds": round(health.beat_age.total_seconds(), 3),
-            "fresh_seconds": round(health.fresh.total_seconds(), 3),
-            "steps": health.steps,
-            "errors": health.errors,
-            "mode": parts.mode,
-            "version": parts.version,
-        }
-        return make_response(jsonify(document), 200 if healthy else 503)
+        document = {**loop_document(health), "mode": parts.mode, "version": parts.version}
+        return make_response(jsonify(document), 200 if alive(health) else 503)
 
     @routes.get("/readyz")
     def readyz() -> Response:

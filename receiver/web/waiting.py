@@ -1,16 +1,18 @@
 """GET /api/v1/waiting: every pod that waits, or one of them, with what becomes of it and what a person can do."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flask import Blueprint, Response, jsonify
 
 from receiver.core.fates import State
 from receiver.web.asked import limit_asked, pool_asked
-from receiver.web.documents import mode_of, waiting_document
+from receiver.web.documents import decision_document, mode_of, waiting_document
 from receiver.web.errors import Problem
 from receiver.web.parts import WebParts
 
+FEW = 5  # pods or decisions that are told beside something else
+SEARCHED = 200  # decisions that are searched for a pod that does not wait any more
 ROWS = 20  # on the page; the API has all that are kept
 TOTAL_HEADER = "Gpu-Autoscaler-Waiting-Total"
 NOT_WAITING = (
@@ -41,13 +43,43 @@ def add_waiting(routes: Blueprint, parts: WebParts, picture: Callable[[], Mappin
         for entry in found.get("waiting") or ():
             if (entry.get("namespace"), entry.get("name")) == (namespace, name):
                 return jsonify(waiting_document(entry, parts, mode_of(found, parts)))
-        raise not_waiting(found, namespace, name)
+        raise not_waiting(found, namespace, name, last_asked(parts, f"{namespace}/{name}"))
 
 
-def not_waiting(found: Mapping[str, Any], namespace: str, name: str) -> Problem:
-    """Return the 404 for a pod that the picture *found* does not show as waiting, with all that this can mean."""
+def fits_nowhere(found: Mapping[str, Any], pool: str) -> list[dict[str, Any]]:
+    """Return the first waiting pods of the picture *found* that no pool can hold, with why *pool* cannot."""
+    lost = [e for e in found.get("waiting") or () if e.get("state") == State.FITS_NOWHERE]
+    return [
+        {
+            "pod": f"{entry.get('namespace')}/{entry.get('name')}",
+            "why_not": next((f.get("why_not") for f in entry.get("fits") or () if f.get("pool") == pool), None),
+            "detail": entry.get("detail"),
+        }
+        for entry in lost[:FEW]
+    ]
+
+
+def last_asked(parts: WebParts, pod: str) -> list[str]:
+    """Return sentences on the latest decisions that a node was wanted for *pod* in, as far as they are searched."""
+    said = []
+    for stored in parts.store.decisions(limit=SEARCHED):
+        decision = stored.decision
+        if pod in (decision.evidence.get("asking") or ()):
+            change = f"{decision.present} -> {decision.target} nodes"
+            named = decision_document(stored, parts)["pool_name"]
+            said.append(
+                f"decision {stored.id} at {decision.at:%Y-%m-%d %H:%M:%S} UTC was about it: GPU pool {named}, "
+                f"{decision.change}, {change}"
+            )
+    return said[:FEW]
+
+
+def not_waiting(found: Mapping[str, Any], namespace: str, name: str, known: Sequence[str] = ()) -> Problem:
+    """Return the 404 for a pod that the picture *found* does not show as waiting, with all that this can mean and what
+    is *known* of it from before."""
     pod = f"{namespace}/{name}"
     again = "ask again after the next step; /healthz tells whether the loop beats"
+    before = {"history": list(known)} if known else {}
     if not found:
         return Problem(404, "no step has finished yet: nobody knows which pods wait", again, field="name")
     for entry in found.get("pools") or ():
@@ -55,7 +87,7 @@ def not_waiting(found: Mapping[str, Any], namespace: str, name: str) -> Problem:
             if pod in (node.get("pods") or ()):
                 where = f"node {node.get('name')} of GPU pool {entry.get('name')}"
                 remedy = f"nothing to do here: `kubectl describe pod -n {namespace} {name}` shows how it starts or runs"
-                return Problem(404, f"pod {pod} does not wait: it is bound to {where}", remedy, field="name")
+                return Problem(404, f"pod {pod} does not wait: it is bound to {where}", remedy, field="name", **before)
     for source in found.get("sources") or ():
         if source.get("source") == "kubernetes" and not source.get("up"):
             unseen = f"pod {pod} is not known to wait, and Kubernetes did not answer: {source.get('detail')}"
@@ -68,6 +100,7 @@ def not_waiting(found: Mapping[str, Any], namespace: str, name: str) -> Problem:
         f"see `kubectl get pod -n {namespace} {name} -o wide`",
         field="name",
         can_mean=[*more, *NOT_WAITING],
+        **before,
     )
 
 

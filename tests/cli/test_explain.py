@@ -102,6 +102,9 @@ def test_a_pool_is_explained_with_its_counts_and_every_rule_that_spoke(url: str)
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         f"GPU pool l40s ({L40S}), size an.g1.l40s.kube.x1, mode act",
+        "it grows: 1 GPU is waited for and 1 node is on its way.",
+        "on the way since 13:52:00 UTC (37 min): node l40s-3 is being built; a node usually takes 7 min",
+        "fits no pool: research/needs-mig: it asks for 4 nvidia.com/mig-1g.10gb, a node offers 0",
         "nodes: 4 required, 3 ready, 1 building, 2 busy, 1 idle, 0 unknown",
         "wanted: 4, allowed 0 to 8; 1 GPU waited for",
         "why: decision 42 (grow, 3 -> 4 nodes); the rules that spoke, in order:",
