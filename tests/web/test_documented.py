@@ -20,7 +20,7 @@ def test_every_metric_is_documented_and_no_other() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["pools/l40s", "waiting", "decisions/42", "actions", "budget", "charges", "costs", "report"]
+    "path", ["status", "pools/l40s", "waiting", "decisions/42", "actions", "budget", "charges", "costs", "report"]
 )
 def test_every_field_of_the_api_is_documented(path: str) -> None:
     document = Bench(store=a_full_store()).client().get(f"/api/v1/{path}").get_json()

@@ -8,11 +8,18 @@ from typing import Any
 from flask import Blueprint, Response, jsonify
 
 from receiver.config.model import Reading
-from receiver.web.openapi import decided, machines, money, pools, report
+from receiver.web.openapi import decided, machines, money, overview, pools, report
 from receiver.web.openapi.paths import paths
 from receiver.web.parts import WebParts
 
-SCHEMAS = {**pools.SCHEMAS, **decided.SCHEMAS, **money.SCHEMAS, **report.SCHEMAS, **machines.SCHEMAS}
+SCHEMAS = {
+    **pools.SCHEMAS,
+    **decided.SCHEMAS,
+    **money.SCHEMAS,
+    **report.SCHEMAS,
+    **machines.SCHEMAS,
+    **overview.SCHEMAS,
+}
 _BEARER = {"type": "http", "scheme": "bearer"}
 
 

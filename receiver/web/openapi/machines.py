@@ -1,13 +1,13 @@
 """Schemas of what machines send and ask: Alertmanager's delivery, a kubelet's questions, and every refusal."""
 
 from receiver.config.model import Mode
+from receiver.web.openapi.overview import LOOP
 from receiver.web.openapi.shapes import (
     Schema,
     by_name,
     count,
     fields,
     listed,
-    number,
     one_of,
     text,
     yes_or_no,
@@ -20,6 +20,7 @@ PROBLEM = fields(
         "field": text("the part of the request that is to blame"),
         "known": listed({}, "what could have been asked for"),
         "can_mean": listed(text(), "why a pod may not wait"),
+        "history": listed(text(), "what is known of the pod from before"),
         "limit_bytes": count("what a body may hold"),
     },
 )
@@ -47,12 +48,7 @@ TAKEN = fields(
 HEALTH = fields(
     "Whether the loop beats.",
     {
-        "status": one_of(("ok", "stale")),
-        "loop": one_of(("starting", "leading", "waiting", "stopped")),
-        "beat_age_seconds": number(minimum=0),
-        "fresh_seconds": number("up to which age a beat counts", minimum=0),
-        "steps": count(),
-        "errors": count(),
+        **LOOP,
         "mode": one_of(Mode),
         "version": text(),
     },

@@ -147,6 +147,7 @@ def _steps(read: Any) -> dict[str, dict[str, Operation]]:
     which = {"headers": _HEADERS}
     lists = {"query": [_POOL, _LIMIT], **which}
     return {
+        "/api/v1/status": {"get": read("status", "Everything that one screen shows", shared("Status"), **which)},
         "/api/v1/pools": {
             "get": read("pools", "Every pool as the last step found it", listed(shared("Pool")), **which)
         },

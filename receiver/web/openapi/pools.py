@@ -111,6 +111,12 @@ POOL = fields(
         "utilization_high": ratio(),
         "utilization_low": ratio(),
         "because": text("the latest decision in a sentence"),
+        "reasons": listed(shared("Reason"), "the rules that spoke in the last step, in order"),
+        "what_would_change": listed(shared("Remedy"), "what would have led to another answer"),
+        "fits_nowhere": listed(
+            fields("", {"pod": text(), "why_not": maybe(text("of this pool")), "detail": text()}),
+            "the first waiting pods that no pool can hold; of one pool alone",
+        ),
         "held_by": listed(text(), "the rules that took something from it"),
         "verdict": one_of(Change),
         "decision": count("its number"),

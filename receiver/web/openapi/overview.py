@@ -1,0 +1,69 @@
+"""Schemas of what one screen shows: everything in short, in one answer."""
+
+from receiver.config.model import Mode
+from receiver.core.actions import Change
+from receiver.core.model import Source
+from receiver.web.openapi.shapes import (
+    Schema,
+    count,
+    fields,
+    listed,
+    maybe,
+    moment,
+    number,
+    one_of,
+    shared,
+    text,
+    yes_or_no,
+)
+
+LOOP = {
+    "status": one_of(("ok", "stale")),
+    "loop": one_of(("starting", "leading", "waiting", "stopped")),
+    "beat_age_seconds": number(minimum=0),
+    "fresh_seconds": number("up to which age a beat counts", minimum=0),
+    "steps": count(),
+    "errors": count(),
+}
+SOURCE = fields(
+    "Whether a source answered in the last step.",
+    {"source": one_of(Source), "up": yes_or_no(), "at": maybe(moment()), "detail": text(), "configured": yes_or_no()},
+    {"since": maybe(moment("since when it is so"))},
+)
+LINE = fields(
+    "A decision in a line.",
+    {
+        "id": count(),
+        "at": moment(),
+        "pool": text(),
+        "pool_name": text(),
+        "from": count("nodes before"),
+        "to": count("nodes wanted"),
+        "verdict": one_of(Change),
+        "because": text(),
+    },
+)
+STATUS = fields(
+    "The whole installation in short.",
+    {
+        "at": maybe(moment("the last step")),
+        "mode": one_of(Mode),
+        "version": text(),
+        "loop": fields("How the loop is doing; steps and errors count since the process started.", LOOP),
+        "budget": shared("Budget"),
+        "pools": listed(shared("Pool"), "without their single nodes"),
+        "sources": listed(shared("SourceState")),
+        "waiting_total": maybe(count("pods that wait for GPUs")),
+        "fits_nowhere": count("those that no pool can hold"),
+        "decisions": listed(shared("DecisionLine"), "the newest five"),
+        "messages": fields(
+            "Where messages to people go.",
+            {
+                "to": listed(text(), "destinations without their secrets; none: messages go to the log"),
+                "undelivered": count("at most 20 are counted"),
+                "last_error": maybe(text("of the oldest that failed")),
+            },
+        ),
+    },
+)
+SCHEMAS: dict[str, Schema] = {"Status": STATUS, "SourceState": SOURCE, "DecisionLine": LINE}
