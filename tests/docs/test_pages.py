@@ -121,6 +121,19 @@ def test_every_page_that_the_code_and_the_rules_name_exists() -> None:
     assert sorted(name for name in named if not (ROOT / name).exists()) == []
 
 
+def test_every_guide_that_messages_and_pages_lead_to_exists() -> None:
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "receiver").rglob("*.py"))
+    named = set(re.findall(r"""["'/]((?:runbooks/)?[A-Za-z-]+\.md(?:#[\w-]+)?)["']""", code))
+    assert named
+    broken = []
+    for guide in named:
+        page, _, anchor = guide.partition("#")
+        there = ROOT / "docs" / page
+        if not there.is_file() or (anchor and anchor not in anchors(there.read_text(encoding="utf-8"))):
+            broken.append(guide)
+    assert broken == []
+
+
 def test_every_target_of_the_readme_and_of_contributing_is_one_that_make_tells() -> None:
     told = set(re.findall(r"^([a-z]+):.*## ", text_of("Makefile"), re.MULTILINE))
     listed = {re.sub("[`]|make ", "", row[0]) for row in table(section(text_of("CONTRIBUTING.md"), "Set up"))}
