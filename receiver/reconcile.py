@@ -8,10 +8,12 @@ import structlog
 
 from receiver.account import account_for_usage
 from receiver.act import Hands, Progress, WriterLostError, carry_out, settled
+from receiver.approving import ask_people, asked_before
 from receiver.backoffs import removals_stopped
 from receiver.closing import close_nodes
 from receiver.core import override_notices, tell, warn
 from receiver.core.actions import Action, ActionKind, Change, Decision, Outcome, OutcomeKind, VictimStage
+from receiver.core.approval import asking_nobody
 from receiver.core.assign import Assignment, assign
 from receiver.core.counts import late_after
 from receiver.core.decide import being_removed, decide_all
@@ -49,6 +51,7 @@ class Stepped:
 def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetime) -> Stepped:
     """Run one step at *now*. Raises TryLater when the store fails, WriterLostError when we may not write."""
     store = sources.store
+    policy = asking_nobody(policy) if mode == "observe" else policy  # what is not done needs nobody's approval
     looked = look(sources, policy, now)
     offers = {s.pool: s.offer for s in looked.facts.pools if s.offer is not None}
     store.saw(looked.lives, looked.required, now, works=looked.works, drifts=looked.drifts, offers=offers)
@@ -63,12 +66,12 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     facts = replace(facts, kept_out=kept_out_before(store.snapshot()), given_up=given_up_before(store, policy, now))
     if looked.steady:  # else nobody knows how much of a grace has passed
         facts = replace(facts, told_to_go=told_before(store, mode))
+    facts = asked_before(facts, store, policy, now, steady=looked.steady)
     assignment = assign(facts, policy)
+    decided = decide_all(facts, assignment, policy)
+    facts, assignment, decided = ask_people(facts, assignment, decided, store, policy, steady=looked.steady)
     made = {"mode": mode, "version": installed_version()}
-    decisions = {
-        pool: replace(decision, evidence={**decision.evidence, **made})
-        for pool, decision in decide_all(facts, assignment, policy).items()
-    }
+    decisions = {pool: replace(d, evidence={**d.evidence, **made}) for pool, d in decided.items()}
     numbers = {pool: store.decided(decision) for pool, decision in decisions.items()}
     work = Work(
         facts=facts,

@@ -34,6 +34,7 @@ from receiver.core.model import Facts, Source, SourceState
 from receiver.core.overrides import Override
 from receiver.core.pods import Workload
 from receiver.core.policy import Policy, Scope
+from receiver.core.questions import Question
 from receiver.core.weights import gpus_of
 from receiver.core.words import some
 
@@ -80,6 +81,7 @@ class Wanted:
     deliveries: tuple[int, ...] = ()
     overrides: tuple[Override, ...] = ()
     graces: tuple[Grace, ...] = ()  # of the open windows that evict
+    questions: tuple[Question, ...] = ()  # of this pool, not over yet
     spend_unknown: str = ""  # why nobody can tell yet what the month has cost
     removals_left: int | None = None  # set pool by pool in `decide_all`: None is no limit
 
@@ -302,6 +304,7 @@ def _wanted(
         overrides=tuple(o for o in facts.overrides if o.concerns(tally.pool.id) and facts.at < o.until),
         graces=tally.graces,
         spend_unknown=facts.spend.unknown,
+        questions=tuple(q for q in facts.questions if q.pool == tally.pool.id and facts.at < q.expires_at),
     )
 
 

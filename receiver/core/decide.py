@@ -12,8 +12,9 @@ from receiver.core.guardrails import Case, apply
 from receiver.core.model import Facts, Node, PoolState, Signal, SignalAction, Source, Stage
 from receiver.core.moments import reconsider_at, removal_moment
 from receiver.core.policy import Policy
+from receiver.core.questions import sentence
 from receiver.core.remedies import remedies
-from receiver.core.removal import is_dead, removable, surplus, why_kept
+from receiver.core.removal import is_dead, removable, surplus, unapproved, why_kept
 from receiver.core.taking import is_kept, was_refused
 from receiver.core.tell import why
 from receiver.core.words import some
@@ -32,11 +33,14 @@ def decide(state: PoolState, wanted: Wanted, signals: Sequence[Signal], policy: 
     reasons += _spoken(case)
     due = removable(case)
     over = [n for n in evicted(case, sum(is_dead(n) for n in due)) if n in due]
-    case = replace(case, dead=sum(is_dead(n) for n in due), empty=sum(not n.busy for n in due))
+    waits = unapproved(due, (*surplus(case), *over), case)
+    due = (*(n for n in due if n not in waits), *waits)  # who waits for an answer keeps no other
+    empty = sum(not n.busy for n in due)
+    case = replace(case, dead=sum(is_dead(n) for n in due), empty=empty, going=len(due), unapproved=waits)
     sources = _sources_of_size(case, due, over)
     if case.dead and wanted.new_nodes and apply(sources[-1].target, case)[-1].target == state.required:
         # The dead nodes cannot go now: that must not keep work waiting for others.
-        case = replace(case, dead=0, empty=case.empty - case.dead)
+        case = replace(case, dead=0, empty=case.empty - case.dead, going=case.going - case.dead)
         due = tuple(n for n in due if not is_dead(n))
         sources = _sources_of_size(case, due, over)
     reasons += sources
@@ -124,6 +128,8 @@ def _spoken(case: Case) -> list[Reason]:
         said.append(("keep_until", "; ".join(f"{n.name} is kept{_until(n)}" for n in kept)))
     if coming := planned(case):
         said.append(("evict_after", coming))
+    questions = [q for q in case.wanted.questions if q.stands(case.now) and q.done_at is None]
+    said += [("question", sentence(q, case.now)) for q in questions]
     return [Reason(rule=rule, verdict=Verdict.NOTES, target=case.present, detail=detail) for rule, detail in said]
 
 

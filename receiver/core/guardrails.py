@@ -4,7 +4,7 @@ A guardrail gets the target so far and returns the target it leaves, which lies 
 the one it was given, with a verdict and one sentence. It can stop a change, never start or enlarge one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,13 +15,14 @@ from receiver.core.capacity import (
     LONGEST_REMOVAL_BACKOFF,
 )
 from receiver.core.counts import undone_by_others
-from receiver.core.model import PoolState, Signal, SignalAction, Source
+from receiver.core.model import ON_ITS_WAY, Node, PoolState, Signal, SignalAction, Source
 from receiver.core.policy import Fallback, Policy, Pool
 from receiver.core.provisioning import (
     LONGEST_PROVISIONING_BACKOFF,
     probes_left,
     stuck_on_the_way,
 )
+from receiver.core.questions import Asks, growth_known, growth_let_go, why_waiting
 from receiver.core.words import some
 
 
@@ -37,6 +38,8 @@ class Case:
     now: datetime
     dead: int = 0  # nodes that go because they never came up, or broke: no floor is held by them
     empty: int = 0  # nodes that may go and run nothing, the dead ones included
+    going: int = 0  # all nodes that may go
+    unapproved: tuple[Node, ...] = ()  # the last of these: people are asked about them first, and have not let them go
 
     @property
     def present(self) -> int:
@@ -218,6 +221,40 @@ def cooled_down(target: int, case: Case) -> Left | None:
     return None if within else (left, f"cooldown.{way} until {last + cooldown:%H:%M:%S} UTC")
 
 
+def approved(target: int, case: Case) -> Left | None:
+    """Where the policy asks for it, people are asked before nodes go and before growth that costs much."""
+    questions, now = case.wanted.questions, case.now
+    if target < case.present:
+        left = case.present - (case.going - len(case.unapproved))
+        if left <= target:
+            return None
+        kinds = {Asks.EMPTYING if n.busy else Asks.REMOVAL for n in case.unapproved}
+        return left, why_waiting([n.name for n in case.unapproved], kinds, questions, now)
+    if target == case.present or not _costs_much(target, case):
+        return None
+    left = max(case.present, growth_let_go(questions, now), _said(case))
+    return None if left >= target else (left, why_waiting((), (Asks.GROWTH,), questions, now))
+
+
+def _costs_much(target: int, case: Case) -> bool:
+    """True when the new nodes that no answer and no person's word stands for cost more than the pool's policy lets go.
+
+    Nodes that are on their way are new too, or growth by one node after the other would never be asked about.
+    """
+    policy, price = case.pool.approval, case.pool.price_usd_per_hour
+    if policy is None or policy.growth_above_usd_per_hour is None or price is None:
+        return False
+    under_way = len(case.state.of(*ON_ITS_WAY)) + case.state.unlisted
+    stood_for = min(case.present, max(growth_known(case.wanted.questions, case.now), _said(case)))
+    return (target - max(case.present - under_way, stood_for)) * price > policy.growth_above_usd_per_hour
+
+
+def _said(case: Case) -> int:
+    """How many nodes a person's word asks for, by a pin or a floor."""
+    bounds = case.wanted.bounds
+    return bounds.min_nodes if bounds.spoken.least is not None else 0
+
+
 def one_change_at_a_time(target: int, case: Case) -> Left | None:
     """An open removal is finished before the pool grows, and before other nodes are chosen.
 
@@ -276,14 +313,15 @@ GUARDRAILS: tuple[Guardrail, ...] = (
     not_undone_by_others,
     provisioning_works,
     cooled_down,
+    approved,  # asked for what nothing else holds back, so that nobody is asked in vain
     one_change_at_a_time,
 )
 
 
-def apply(target: int, case: Case) -> list[Reason]:
-    """Run every guardrail over *target* and return their reasons in order; the last one's target is what is left."""
+def apply(target: int, case: Case, guardrails: Iterable[Guardrail] = GUARDRAILS) -> list[Reason]:
+    """Run *guardrails* over *target* and return their reasons in order; the last one's target is what is left."""
     reasons: list[Reason] = []
-    for guardrail in GUARDRAILS:
+    for guardrail in guardrails:
         rule = guardrail.__name__
         verdict, detail = Verdict.ALLOWS, ""
         left = guardrail(target, case) if target != case.present else None

@@ -12,6 +12,7 @@ from receiver.core.charges import Comparison
 from receiver.core.overrides import Override
 from receiver.core.pods import Pod
 from receiver.core.policy import BudgetChange, Taint
+from receiver.core.questions import Question
 from receiver.core.silences import PoolSilence
 
 UNASSIGNED = "unassigned"
@@ -300,6 +301,7 @@ class Facts:
     growth that ended a moment ago without an answer: Civo may have taken it on (`receiver.core.unanswered`).
     *kept_out* is where the budget hold keeps new work out and since when, as the last step left it; None while nobody
     has looked.
+    *questions* are those that people are or were asked, and that are not over.
     *told_to_go* is when the grace of a window that evicts was announced, by the topic of its notice; *given_up* when
     a node that one could not get empty was given back, by instance.
     """
@@ -321,6 +323,7 @@ class Facts:
     unanswered: tuple[Action, ...] = ()
     told_to_go: Mapping[str, datetime] = field(default_factory=dict)
     given_up: Mapping[str, datetime] = field(default_factory=dict)
+    questions: tuple[Question, ...] = ()
 
     def pool(self, pool_id: str) -> PoolState:
         """Return the state of *pool_id*. Raises KeyError for a pool that the policy does not name."""

@@ -67,11 +67,18 @@ def _moments(case: Case) -> Iterable[datetime]:
 
 
 def _moments_of_people(case: Case) -> Iterable[datetime]:
+    if case.state.silence is not None:
+        yield case.state.silence.until
+    approval = case.pool.approval
+    for node in case.state.of(Stage.USABLE) if approval is not None and approval.removals else ():
+        assert approval is not None
+        goes = removal_moment(node, case.pool, case.policy, case.now, stopped=case.wanted.stopped)
+        yield goes - approval.wait  # people are asked then
     for override in case.wanted.overrides:
         yield override.at
         yield override.until
-    if case.state.silence is not None:
-        yield case.state.silence.until
+    for question in case.wanted.questions:
+        yield from (question.asked_at, question.wait_ends, question.expires_at)
 
 
 def _moments_of(node: Node, case: Case) -> Iterable[datetime]:

@@ -22,6 +22,27 @@ class Taint:
     effect: str = "NoSchedule"
 
 
+class Unanswered(StrEnum):
+    """What becomes of a change when nobody answers."""
+
+    PROCEED = "proceed"
+    HOLD = "hold"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """Which changes of a pool people are asked about first, and for how long an answer is waited for (*wait*).
+
+    *removals* asks before idle nodes go or busy ones are emptied, *growth_above_usd_per_hour* before growth whose new
+    nodes cost more than that (USD per hour; None: never).
+    """
+
+    removals: bool = False
+    growth_above_usd_per_hour: Decimal | None = None
+    wait: timedelta = timedelta(minutes=15)
+    unanswered: Unanswered = Unanswered.PROCEED
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
     """A Civo node pool of one size that we may resize, known even at zero nodes.
@@ -32,7 +53,7 @@ class Pool:
     named after them; *utilization_high* and *utilization_low* are ratios 0-1. People are told of work whose utilization
     (0-1) stays below *underutilized* or *idle*, and of GPUs above *temperature_celsius*. *apply_to_nodes* puts *labels*
     and *taints* on nodes that Civo brought without them. *budget_usd* is its own allowance of a month (None: it has
-    none).
+    none). *approval* None asks nobody.
     """
 
     id: str
@@ -57,6 +78,7 @@ class Pool:
     apply_to_nodes: bool = False
     windows: tuple[Window, ...] = ()
     budget_usd: Decimal | None = None
+    approval: Approval | None = None
 
     @property
     def gpus_per_node(self) -> int:

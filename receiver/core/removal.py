@@ -1,6 +1,7 @@
 """Which nodes may go, and in which order."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
 
 from receiver.core.actions import Because, Victim
 from receiver.core.assign import floor_gives_way
@@ -10,9 +11,11 @@ from receiver.core.guardrails import Case
 from receiver.core.model import CordonedBy, Node, SignalAction, Stage
 from receiver.core.moments import removal_moment, unit_ends_soon
 from receiver.core.provisioning import dead_nodes
+from receiver.core.questions import may_go
 from receiver.core.taking import is_kept, is_ours_to_take
 
 PODS_NAMED = 5  # in a sentence
+NOW = timedelta(0)
 
 
 def is_dead(node: Node) -> bool:
@@ -20,9 +23,9 @@ def is_dead(node: Node) -> bool:
     return node.stage is not Stage.USABLE
 
 
-def removable(case: Case) -> tuple[Node, ...]:
+def removable(case: Case, within: timedelta = NOW) -> tuple[Node, ...]:
     """The nodes that may go now: dead ones, then idle ones that are too many by a person's or a window's word or whose
-    moment has come, then busy ones that a window evicts or that may be emptied.
+    moment has come or comes *within* a time, then busy ones that a window evicts or that may be emptied.
 
     Soonest paid unit first; a pool's spare nodes are left.
     """
@@ -30,8 +33,10 @@ def removable(case: Case) -> tuple[Node, ...]:
     many = surplus(case)
     over = evicted(case, len(dead))
     chosen = (*many, *over)
-    due = [n for n in case.state.nodes if n not in chosen and _may_go(n, case) and _its_moment_came(n, case)]
-    moved = [n for n in case.state.nodes if n not in over and may_be_emptied(n, case)]
+    due = [
+        n for n in case.state.nodes if n not in chosen and _may_go(n, case) and goes_at(n, case) <= case.now + within
+    ]
+    moved = [n for n in case.state.nodes if n not in over and may_be_emptied(n, case, within)]
     for nodes in (dead, due, moved):
         nodes.sort(key=lambda n: (next_unit_at(n.created_at, case.now, case.policy.billing), n.name))
     spare = [
@@ -44,6 +49,18 @@ def removable(case: Case) -> tuple[Node, ...]:
     empty, busy = [n for n in over if not n.busy], [n for n in over if n.busy]
     resting = due[: max(0, len(spare) - len(many) - len(empty) - keep)]
     return tuple([*dead, *many, *empty, *resting, *busy, *moved][: case.present])
+
+
+def unapproved(going: Sequence[Node], said: Collection[Node], case: Case) -> tuple[Node, ...]:
+    """Those of *going* that wait for a person's answer: idle ones, or ones to be emptied, where the policy asks.
+
+    Nobody is asked about dead nodes, nor about those that go by a person's word or after an eviction that was told
+    (*said*); at a budget's stop line an empty node waits for nobody.
+    """
+    if case.pool.approval is None or not case.pool.approval.removals:
+        return ()
+    needs = [n for n in going if n not in said and not is_dead(n) and (n.busy or not floor_gives_way(case.wanted))]
+    return tuple(n for n in needs if not may_go(n.instance, case.wanted.questions, case.now, busy=n.busy))
 
 
 def surplus(case: Case) -> tuple[Node, ...]:
@@ -63,15 +80,12 @@ def surplus(case: Case) -> tuple[Node, ...]:
     return tuple(idle[: max(0, case.present - len(dead) - bounds.max_nodes)])
 
 
-def _its_moment_came(node: Node, case: Case) -> bool:
-    """True when an idle node may go by the clock; one that we just emptied for that need not rest."""
-    emptied = any(v.instance == node.instance for v in _being_emptied(case))
-    moment = (
-        unit_ends_soon(node, case.policy, case.now)
-        if emptied
-        else removal_moment(node, case.pool, case.policy, case.now, stopped=case.wanted.stopped)
-    )
-    return moment <= case.now
+def goes_at(node: Node, case: Case) -> datetime:
+    """When *node* may go by the clock; an idle one that we just emptied for that need not rest, nor one that is busy
+    still."""
+    if node.busy or any(v.instance == node.instance for v in _being_emptied(case)):
+        return unit_ends_soon(node, case.policy, case.now)
+    return removal_moment(node, case.pool, case.policy, case.now, stopped=case.wanted.stopped)
 
 
 def _being_emptied(case: Case) -> Sequence[Victim]:
@@ -79,12 +93,13 @@ def _being_emptied(case: Case) -> Sequence[Victim]:
     return [v for v in action.victims if v.because is Because.CONSOLIDATED] if action else []
 
 
-def may_be_emptied(node: Node, case: Case) -> bool:
-    """True when the pods of *node* consented to be moved, fit elsewhere, and its moment has come.
+def may_be_emptied(node: Node, case: Case, within: timedelta = NOW) -> bool:
+    """True when the pods of *node* consented to be moved, fit elsewhere, and its moment has come or comes *within* a
+    time.
 
     Where hours are paid that is the end of one; where seconds are, low utilization must have lasted (`scale_down`).
     """
-    return could_be_emptied(node, case) and unit_ends_soon(node, case.policy, case.now) <= case.now
+    return could_be_emptied(node, case) and unit_ends_soon(node, case.policy, case.now) <= case.now + within
 
 
 def could_be_emptied(node: Node, case: Case) -> bool:

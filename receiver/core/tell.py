@@ -54,6 +54,8 @@ class Cause(StrEnum):
     CLOSED = "closed"
     REOPENED = "reopened"
     NOT_CLOSED = "not_closed"
+    ASKS = "asks"
+    ANSWERED = "answered"
     OVERRIDE_SET = "override_set"
     OVERRIDE_ENDED = "override_ended"
     EVICTS = "evicts"

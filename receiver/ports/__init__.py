@@ -23,6 +23,7 @@ from receiver.ports.holding import QUOTA_LABEL, QUOTA_NAME, STOP_POLICY_ANNOTATI
 from receiver.ports.ledger import Delivery, Store, StoredNotice, Telling
 from receiver.ports.monitoring import AlarmFacts, Alarms, Telemetry, TelemetryFacts
 from receiver.ports.overrides import OverrideStore, StoredOverride
+from receiver.ports.questions import QuestionStore
 from receiver.ports.receipts import Did, Receipt
 from receiver.ports.reports import ReportStore
 from receiver.ports.usage import UsageStore
@@ -59,6 +60,7 @@ __all__ = [
     "Instance",
     "KeptOut",
     "OverrideStore",
+    "QuestionStore",
     "Receipt",
     "ReportStore",
     "Store",

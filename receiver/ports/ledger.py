@@ -16,6 +16,7 @@ from receiver.ports.budgets import BudgetStore
 from receiver.ports.decisions import DecisionStore
 from receiver.ports.history import HistoryStore
 from receiver.ports.overrides import OverrideStore
+from receiver.ports.questions import QuestionStore
 from receiver.ports.reports import ReportStore
 from receiver.ports.usage import UsageStore
 
@@ -58,7 +59,7 @@ class StoredNotice:
     tellings: Mapping[str, Telling] = field(default_factory=dict)
 
 
-class Store(UsageStore, OverrideStore, BudgetStore, ReportStore, HistoryStore, DecisionStore, Protocol):
+class Store(UsageStore, OverrideStore, QuestionStore, BudgetStore, ReportStore, HistoryStore, DecisionStore, Protocol):
     """The durable memory. Every write is one transaction; every call may raise TryLater (store down)."""
 
     def remember(self, delivery: Delivery, at: datetime) -> int:

@@ -11,6 +11,7 @@ from receiver.core.memory import Memory, NodeLife
 from receiver.core.model import Backoff, Drift, LateCount, Offer
 from receiver.core.overrides import Override
 from receiver.core.policy import BudgetChange
+from receiver.core.questions import Answer, Question
 from receiver.core.report.in_use import InUse
 from receiver.core.report.standstills import Spoke
 from receiver.core.report.units import Counted
@@ -98,6 +99,7 @@ class FakeStore:
     kept_turns: list[Turn] = field(default_factory=list)
     kept_arrivals: list[Arrival] = field(default_factory=list)
     kept_messages: list[Told] = field(default_factory=list)
+    kept_questions: dict[str, Question] = field(default_factory=dict)
 
     def _called(self, name: str) -> None:
         if self.broken is not None:
@@ -354,6 +356,44 @@ class FakeStore:
 
     def keep_samples(self, found: Sequence[Sample], doing: Sequence[Turn] | None, at: datetime) -> None:
         raise NotImplementedError
+
+    def ask(self, question: Question, notice: Notice) -> bool:
+        raise NotImplementedError
+
+    def question_done(self, question: str, at: datetime) -> None:
+        raise NotImplementedError
+
+    def answer_question(
+        self,
+        question: str,
+        answer: Answer,
+        who: str,
+        why: str,
+        at: datetime,
+        notice: Notice,
+        override: Override | None = None,
+    ) -> bool:
+        self._called("answer_question")
+        kept = self.kept_questions.get(question)
+        if kept is None or not kept.is_open(at):
+            return False
+        self.kept_questions[question] = replace(kept, answer=answer, who=who, why=why, answered_at=at)
+        if override is not None:
+            self.kept_overrides[override.id] = StoredOverride(override=override)
+        self.notices.append(notice)
+        return True
+
+    def questions_standing(self, now: datetime) -> Sequence[Question]:
+        self._called("questions_standing")
+        return [q for q in self.kept_questions.values() if now < q.expires_at]
+
+    def questions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[Question]:
+        self._called("questions")
+        return [q for q in reversed(self.kept_questions.values()) if pool in (None, q.pool)][:limit]
+
+    def question(self, question: str) -> Question | None:
+        self._called("question")
+        return self.kept_questions.get(question)
 
 
 def without(picture: Mapping[str, Any], *keys: str) -> dict[str, Any]:

@@ -34,6 +34,12 @@ def ran_out_early(connection: Connection, now: datetime) -> tuple[Override, ...]
     return tuple(_stored(row).override for row in connection.execute(RAN_OUT_EARLY, {"now": now}).mappings())
 
 
+def insert_override(connection: Connection, override: Override) -> None:
+    """Keep *override*."""
+    values = {name: getattr(override, name) for name in Override.__slots__}
+    connection.execute(plain_insert(overrides).values({**values, "kind": override.kind.value}))
+
+
 class SqlOverrides:
     """The part of the store that `receiver.ports.OverrideStore` describes."""
 
@@ -41,9 +47,8 @@ class SqlOverrides:
 
     def set_override(self, override: Override, notice: Notice) -> None:
         """See OverrideStore."""
-        values = {name: getattr(override, name) for name in Override.__slots__}
         with self._database.write() as connection:
-            connection.execute(plain_insert(overrides).values({**values, "kind": override.kind.value}))
+            insert_override(connection, override)
             notices.say(connection, notice, override.at)
 
     def end_override(self, override: str, at: datetime, by: str | None, notice: Notice) -> bool:

@@ -15,6 +15,7 @@ from receiver.adapters.store.schema import (
     node_lives,
     outbox,
     overrides,
+    questions,
     samples,
     topics,
     turns,
@@ -34,6 +35,7 @@ DECISIONS_KEPT = timedelta(days=90)
 TOPICS_KEPT = timedelta(days=90)
 ACTIONS_KEPT = timedelta(days=400)
 OVERRIDES_KEPT = timedelta(days=400)
+QUESTIONS_KEPT = timedelta(days=400)
 LIVES_KEPT = timedelta(days=400)  # a year of spend and what a month's start still needs: 13 months
 CHARGES_KEPT = timedelta(days=400)
 SAMPLES_KEPT = timedelta(days=8)  # the pages draw seven
@@ -64,6 +66,7 @@ def prune(connection: Connection, now: datetime) -> int:
         delete(outbox).where(settled),
         delete(drifts).where(drifts.c.at < now - DRIFTS_KEPT),
         delete(overrides).where(overrides.c.ended_at < now - OVERRIDES_KEPT),
+        delete(questions).where(questions.c.expires_at < now - QUESTIONS_KEPT),
         delete(topics).where(topics.c.told_at < now - TOPICS_KEPT),
         delete(charges).where(charges.c.asked_at < now - CHARGES_KEPT),
         delete(node_lives).where(node_lives.c.gone_at < lived),

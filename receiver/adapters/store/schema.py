@@ -333,6 +333,30 @@ overrides = Table(
     Index("overrides_by_ended_at", "ended_at"),
 )
 
+questions = Table(  # what people are or were asked before a change
+    "questions",
+    metadata,
+    Column("id", PlainText, primary_key=True),
+    Column("pool", PlainText, nullable=False),
+    Column("asks", PlainText, nullable=False),
+    Column("from_count", Integer, nullable=False),
+    Column("to_count", Integer, nullable=False),
+    Column("asked_at", Moment, nullable=False),
+    Column("due_at", Moment, nullable=False),
+    Column("wait_ends", Moment, nullable=False),
+    Column("expires_at", Moment, nullable=False),
+    Column("unanswered", PlainText, nullable=False),
+    Column("instances", Json, nullable=False),
+    Column("nodes", Json, nullable=False),
+    Column("usd_per_hour", Exact),
+    Column("answer", PlainText),
+    Column("who", PlainText, nullable=False),
+    Column("why", PlainText, nullable=False),
+    Column("answered_at", Moment),
+    Column("done_at", Moment),
+    Index("questions_by_expires_at", "expires_at"),
+)
+
 snapshot = Table(
     "snapshot",
     metadata,

@@ -17,6 +17,7 @@ from receiver.adapters.store.history import SqlHistory
 from receiver.adapters.store.migrate import upgrade
 from receiver.adapters.store.outbox import SqlOutbox
 from receiver.adapters.store.overrides import SqlOverrides
+from receiver.adapters.store.questions import SqlQuestions
 from receiver.adapters.store.report_store import SqlReports
 from receiver.adapters.store.urls import VARIABLE, database_file, is_in_memory, is_sqlite, parse
 from receiver.adapters.store.usage_store import SqlUsage
@@ -89,7 +90,7 @@ def _writable_folder(path: str) -> None:
         raise WontWork(f"cannot write to {file}; {remedy}", code="store")
 
 
-class SqlStore(SqlUsage, SqlOverrides, SqlBudgets, SqlReports, SqlHistory, SqlDecisions, SqlOutbox):
+class SqlStore(SqlUsage, SqlOverrides, SqlQuestions, SqlBudgets, SqlReports, SqlHistory, SqlDecisions, SqlOutbox):
     """The durable memory; safe to use from many threads. `open_store` makes one."""
 
     def __init__(self, database: Database) -> None:

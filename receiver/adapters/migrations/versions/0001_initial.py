@@ -22,6 +22,7 @@ def upgrade() -> None:
     _usage()
     _notices()
     _overrides()
+    _questions()
     _budgets()
     _figures()
     _charges()
@@ -312,6 +313,31 @@ def _overrides() -> None:
         sa.Column("ended_by", sa.Text),
     )
     op.create_index("overrides_by_ended_at", "overrides", ["ended_at"])
+
+
+def _questions() -> None:
+    op.create_table(
+        "questions",
+        sa.Column("id", sa.Text, primary_key=True),
+        sa.Column("pool", sa.Text, nullable=False),
+        sa.Column("asks", sa.Text, nullable=False),
+        sa.Column("from_count", sa.Integer, nullable=False),
+        sa.Column("to_count", sa.Integer, nullable=False),
+        sa.Column("asked_at", TIME, nullable=False),
+        sa.Column("due_at", TIME, nullable=False),
+        sa.Column("wait_ends", TIME, nullable=False),
+        sa.Column("expires_at", TIME, nullable=False),
+        sa.Column("unanswered", sa.Text, nullable=False),
+        sa.Column("instances", sa.Text, nullable=False),
+        sa.Column("nodes", sa.Text, nullable=False),
+        sa.Column("usd_per_hour", sa.Text),
+        sa.Column("answer", sa.Text),
+        sa.Column("who", sa.Text, nullable=False),
+        sa.Column("why", sa.Text, nullable=False),
+        sa.Column("answered_at", TIME),
+        sa.Column("done_at", TIME),
+    )
+    op.create_index("questions_by_expires_at", "questions", ["expires_at"])
 
 
 def _budgets() -> None:

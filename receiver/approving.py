@@ -1,0 +1,68 @@
+"""Ask people before the changes that the policy wants them to be asked about, and note when nothing is left of one."""
+
+from dataclasses import replace
+from datetime import datetime
+
+import structlog
+
+from receiver.core import approval, approval_notices
+from receiver.core.actions import Decision
+from receiver.core.assign import Assignment
+from receiver.core.decide import decide_all
+from receiver.core.model import Facts, Source
+from receiver.core.policy import Policy
+from receiver.ports import Store, TryLater
+
+log = structlog.get_logger("receiver")
+Decisions = dict[str, Decision]
+
+
+def asked_before(facts: Facts, store: Store, policy: Policy, now: datetime, *, steady: bool) -> Facts:
+    """Return *facts* with the questions that stand. Those of which nothing is left are noted as done.
+
+    Unless the clock is *steady* nobody knows how long an answer was waited for: what is unanswered then counts for
+    nothing, and the change waits.
+    """
+    if not approval.anybody_asked(policy):
+        return facts
+    found = []
+    for question in store.questions_standing(now):
+        if question.done_at is None and facts.up(Source.CIVO) and approval.is_at_its_end(question, facts):
+            store.question_done(question.id, now)
+            question = replace(question, done_at=now)
+        if steady or question.answer is not None:
+            found.append(question)
+    return replace(facts, questions=tuple(found))
+
+
+def ask_people(
+    facts: Facts, assignment: Assignment, decisions: Decisions, store: Store, policy: Policy, *, steady: bool
+) -> tuple[Facts, Assignment, Decisions]:
+    """Ask what is due and return facts, assignment and decisions as they are with that asked.
+
+    A bug in that must not keep other pools from scaling: what nobody is asked about waits.
+    """
+    if not steady or not approval.anybody_asked(policy):
+        return facts, assignment, decisions
+    try:
+        return _ask(facts, assignment, decisions, store, policy)
+    except TryLater:
+        raise  # the store failed
+    except Exception:
+        log.exception("nobody asked")
+        return facts, assignment, decisions
+
+
+def _ask(
+    facts: Facts, assignment: Assignment, decisions: Decisions, store: Store, policy: Policy
+) -> tuple[Facts, Assignment, Decisions]:
+    asked = []
+    for question in approval.to_ask(facts, assignment, decisions, policy):
+        if store.ask(question, approval_notices.asked(question, policy, assignment.pools[question.pool])):
+            log.info("question", question=question.id, pool=question.pool, until=question.wait_ends.isoformat())
+            asked.append(question)
+    if not asked:
+        return facts, assignment, decisions
+    facts = replace(facts, questions=(*facts.questions, *asked))
+    assignment = approval.with_questions(assignment, asked)
+    return facts, assignment, decide_all(facts, assignment, policy)
