@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
+from receiver.config.approval_checks import approvals
 from receiver.config.eviction_checks import evictions
 from receiver.config.mistakes import Finding, Path, spell
 from receiver.config.model import Configuration, PoolSpec
@@ -29,6 +30,7 @@ def contradictions(configuration: Configuration) -> Iterator[Finding]:
         yield from _pool(pool, here)
         yield from _budget_of(pool, configuration.budget, here)
         yield from _windows(pool, here)
+        yield from approvals(pool, configuration.billing, here)
 
 
 def warnings_of(configuration: Configuration) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
+from receiver.config.approval import ApprovalSpec
 from receiver.config.fields import (
     Address,
     Celsius,
@@ -228,6 +229,7 @@ class PoolSpec(Section):
     windows: tuple[WindowSpec, ...] = ()
     budget_usd: Money | None = None
     """the pool's own allowance of a month, at most `budget.monthly_usd`"""
+    approval: ApprovalSpec | None = None
 
     @property
     def gpus_per_node(self) -> int:

@@ -19,7 +19,19 @@ from receiver.config.prices import (
     price_warnings,
 )
 from receiver.config.validation import validate
-from receiver.core.policy import Attribution, Billing, Budget, KeepOut, KeepUntil, Limits, Policy, Pool, Stated, Taint
+from receiver.core.policy import (
+    Approval,
+    Attribution,
+    Billing,
+    Budget,
+    KeepOut,
+    KeepUntil,
+    Limits,
+    Policy,
+    Pool,
+    Stated,
+    Taint,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,4 +207,5 @@ def _pool(pool: PoolSpec, prices: Prices) -> Pool:
         apply_to_nodes=pool.apply_to_nodes,
         windows=tuple(window.window() for window in pool.windows),
         budget_usd=pool.budget_usd,
+        approval=Approval(**pool.approval.model_dump()) if pool.approval else None,
     )

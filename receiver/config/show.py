@@ -6,11 +6,12 @@ from decimal import Decimal
 
 import durationpy
 
+from receiver.config.approval import ApprovalSpec
 from receiver.config.model import Configuration, PoolSpec
 from receiver.config.reports import ReportsSpec
 from receiver.config.schedule import MONTHS, WEEKDAYS, WindowSpec
 from receiver.config.settings import FileSettings
-from receiver.core.policy import QUEUE_WAIT, Pool
+from receiver.core.policy import QUEUE_WAIT, Pool, Unanswered
 from receiver.core.words import lasting
 
 
@@ -87,8 +88,18 @@ def _pool(spec: PoolSpec, pool: Pool) -> Iterator[str]:
     if pool.budget_usd is not None:
         yield f"  budget   {pool.budget_usd} USD a month of its own"
     yield f"  nodes    {pool.min_nodes} to {pool.max_nodes}, standby {pool.standby_nodes}"
+    if spec.approval is not None:
+        yield from _approval(spec.approval)
     for window in spec.windows:
         yield f"  window   {window.name}: {_when(window)}: {_what(window)}"
+
+
+def _approval(approval: ApprovalSpec) -> Iterator[str]:
+    asked = ["removals"] if approval.removals else []
+    if approval.growth_above_usd_per_hour is not None:
+        asked.append(f"growth above {approval.growth_above_usd_per_hour} USD an hour")
+    then = "it is done" if approval.unanswered is Unanswered.PROCEED else "nothing is done"
+    yield f"  asks     before {' and '.join(asked)}; after {spell_duration(approval.wait)} without an answer {then}"
 
 
 def _when(window: WindowSpec) -> str:

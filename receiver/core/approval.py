@@ -106,6 +106,9 @@ def _let_through(coming: Sequence[Node], others: Sequence[Node], waits: Sequence
         dead=sum(is_dead(n) for n in coming),
         empty=sum(not n.busy for n in coming),
     )
+    silence = case.state.silence
+    if silence is not None and silence.until <= then:
+        later = replace(later, state=replace(case.state, silence=None))
     left = apply(case.present - len(coming), later, OTHERS)[-1].target
     return [*others, *waits][: max(0, case.present - left)][len(others) :]
 

@@ -70,6 +70,26 @@ def test_where_messages_lead_to_is_shown(tmp_path: Path) -> None:
     assert "messages lead to documents at https://git.example.com/docs" in shown
 
 
+@pytest.mark.parametrize(
+    ("approval", "line"),
+    [
+        (
+            "{removals: true, growth_above_usd_per_hour: 20, wait: 10m}",
+            "  asks     before removals and growth above 20 USD an hour; after 10m without an answer it is done",
+        ),
+        (
+            "{removals: true, unanswered: hold}",
+            "  asks     before removals; after 15m without an answer nothing is done",
+        ),
+    ],
+)
+def test_what_people_are_asked_about_is_shown(tmp_path: Path, approval: str, line: str) -> None:
+    file = tmp_path / "config.yaml"
+    pool = "name: l40s, civo_pool_id: 5f3c, size: s, resources: {nvidia.com/gpu: 1}, max_nodes: 8"
+    file.write_text(f"pools: [{{{pool}, approval: {approval}}}]\n")
+    assert line in run("check-config", str(file)).stdout.splitlines()
+
+
 def test_waits_that_differ_from_the_usual_are_shown(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     pool = "{name: l40s, civo_pool_id: 5f3c, size: s, resources: {nvidia.com/gpu: 1}, max_nodes: 8}"

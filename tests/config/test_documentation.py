@@ -100,7 +100,7 @@ def test_every_documented_default_of_a_variable_is_the_one_in_force() -> None:
 
 def test_every_example_on_the_page_can_be_used() -> None:
     examples = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-    assert len(examples) == 3
+    assert len(examples) == 4
     for example in examples:
         assert load_text(example).policy.pools
 

@@ -11,7 +11,8 @@ from receiver.core.decide import decide_all
 from receiver.core.demand import fingerprint
 from receiver.core.model import Facts, Node, Offer, PoolState, Signal, SignalAction, Source, SourceState, Spend, Stage
 from receiver.core.pods import Pod, PodPhase
-from receiver.core.policy import Billing, Policy, Pool
+from receiver.core.policy import Billing, Policy, Pool, Unanswered
+from receiver.core.questions import Asks, Question
 from receiver.core.silences import PoolSilence
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -108,6 +109,26 @@ def a_signal(action: SignalAction, pool: str | None = "l40s-id", **changes: Any)
         "pool": pool,
     }
     return Signal(**{**given, **changes})
+
+
+def a_question(*instances: str, **changes: Any) -> Question:
+    """An open one, asked five minutes ago: whether *instances* of the L40S pool may go (none: whether it may grow to 8)
+    within the next ten, and without an answer they do."""
+    given: dict[str, Any] = {
+        "id": "q1",
+        "pool": "l40s-id",
+        "asks": Asks.REMOVAL if instances else Asks.GROWTH,
+        "from_count": len(instances),
+        "to_count": 0 if instances else 8,
+        "asked_at": NOW - timedelta(minutes=5),
+        "due_at": NOW - timedelta(minutes=5),
+        "wait_ends": NOW + timedelta(minutes=10),
+        "expires_at": NOW + timedelta(hours=1),
+        "unanswered": Unanswered.PROCEED,
+        "instances": instances,
+        "nodes": tuple(i.removeprefix("i-") for i in instances),
+    }
+    return Question(**{**given, **changes})
 
 
 def facts(*states: PoolState, waiting: Iterable[Pod] = (), **changes: Any) -> Facts:

@@ -20,6 +20,7 @@ from tests.core.builders import (
     a_pod,
     a_policy,
     a_pool,
+    a_question,
     a_signal,
     a_silence,
     a_state,
@@ -88,7 +89,8 @@ def rules_of_a_few_pools() -> set[str]:
         (a_state(a_busy_node(pods=(evictable,))), a_policy(night), [], ()),
         (a_state(silence=a_silence()), a_policy(), [], ()),
     ):
-        found = facts(state, waiting=waiting, signals=firing, overrides=(pause,), told_to_go=told)
+        asked = (a_question(),)
+        found = facts(state, waiting=waiting, signals=firing, overrides=(pause,), told_to_go=told, questions=asked)
         _, decisions = run(found, policy)
         spoken |= {reason.rule for decision in decisions.values() for reason in decision.reasons}
     return spoken
