@@ -36,6 +36,7 @@ RULES = {
     "not_undone_by_others": "find out who or what changes the pool's count at Civo, and leave it to one of you",
     "provisioning_works": "look at the node that the reason names, at Civo and with `kubectl describe node`",
     "cooled_down": "nothing: it ends by itself at the time that the reason names",
+    "approved": "approve it, from the message or with `gpu-autoscaler answer`; the reason names until when",
     "one_change_at_a_time": "nothing, if it ends within a minute; else look at the open action's last error",
     "gangs_whole": "make room for all of it at once (the reason names what is short), or make the gang smaller",
 }

@@ -19,11 +19,12 @@ from receiver.core.overrides import Override
 from receiver.core.pods import Workload
 from receiver.core.policy import Policy
 from receiver.core.provisioning import stuck_on_the_way
+from receiver.core.questions import Question
 from receiver.core.silences import PoolSilence
 from receiver.core.waits import waits
 from receiver.core.windows import next_change
 
-WORKLOADS, SIGNALS, NODES, DELIVERIES = 20, 20, 50, 20  # how many of each are kept
+WORKLOADS, SIGNALS, NODES, DELIVERIES, QUESTIONS = 20, 20, 50, 20, 20  # how many of each are kept
 CENT = Decimal("0.01")
 COUNTS_NOTHING = frozenset({"price_is_known", "spend_is_known", *RULES})  # where one of these holds, nothing is counted
 
@@ -62,6 +63,7 @@ def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
         "workloads": [_workload(w, case.policy) for w in kept["asking"]],
         "bounds": _bounds(case),
         "overrides": [_override(o) for o in wanted.bounds.spoken.all],
+        "questions": [_question(q) for q in wanted.questions[-QUESTIONS:]],
         "silence": None if state.silence is None else _silence(state.silence),
         "signals": [_signal(s) for s in kept["signals"]],
         "nodes": [_node(n) for n in kept["nodes"]],
@@ -140,6 +142,23 @@ def _override(override: Override) -> dict[str, Any]:
         "why": override.why,
         "until": override.until.isoformat(),
         "every_pool": override.pool is None,
+    }
+
+
+def _question(question: Question) -> dict[str, Any]:
+    goes = question.goes_unanswered_at
+    return {
+        "id": question.id,
+        "asks": question.asks.value,
+        "from": question.from_count,
+        "to": question.to_count,
+        "nodes": list(question.nodes),
+        "asked_at": question.asked_at.isoformat(),
+        "wait_ends": question.wait_ends.isoformat(),
+        "expires_at": question.expires_at.isoformat(),
+        "goes_unanswered_at": goes.isoformat() if goes else None,
+        "answer": question.answer.value if question.answer else None,
+        "who": question.who,
     }
 
 

@@ -217,6 +217,17 @@ def _cooled_down(stored: Stored) -> Iterator[tuple[str, str | None]]:
     yield f"by itself at {_clock(until)}, when the cooldown is over", until
 
 
+def _approved(stored: Stored) -> Iterator[tuple[str, str | None]]:
+    asked = [q for q in stored.each("questions") if q.get("answer") is None]
+    for question in asked:
+        yield f"an approval, from the message or with gpu-autoscaler answer {question.get('id')} approve", None
+        goes = question.get("goes_unanswered_at")
+        if goes:
+            yield f"by itself at {_clock(goes)}, if nobody answers until then", goes
+    if not asked:
+        yield f"by itself, once people were asked and let it go: {stored.reason.detail}", None
+
+
 def _one_change(stored: Stored) -> Iterator[tuple[str, str | None]]:
     action = stored.part("open_action")
     if not action:
@@ -303,6 +314,7 @@ SAID: Mapping[str, Say] = {
     "not_undone_by_others": _undone,
     "provisioning_works": _provisioning,
     "cooled_down": _cooled_down,
+    "approved": _approved,
     "one_change_at_a_time": _one_change,
     "floor": _floor,
     "standby": _standby,
