@@ -1,5 +1,6 @@
 """Asking the server from the command line: what goes wrong ends the command with its exit status and a remedy."""
 
+import getpass
 import json
 import os
 import sys
@@ -66,3 +67,11 @@ def print_lines(lines: Iterable[str], *, err: bool = False) -> None:
 def print_json(document: Any) -> None:
     """Print *document* as indented JSON."""
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def who_asks() -> str:
+    """The login name; empty where the machine has none for us."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""

@@ -27,7 +27,7 @@ from receiver.config import ConfigError, Settings, load
 from receiver.config.model import GroupDemand, Mode, QueueDemand
 from receiver.core.steady import believed_since, is_sure
 from receiver.installed import installed_version
-from receiver.links import PageLinks
+from receiver.links import PageLinks, Seal
 from receiver.look import Sources
 from receiver.loop import Courier, Loop
 from receiver.metrics import Instruments, StoreCollector
@@ -109,7 +109,12 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     everybody, of_teams = settings.environment.destinations()
     for warning in check_every_destination(everybody, of_teams):
         log.warning("configuration", detail=warning)
-    links = PageLinks(public_url=settings.configuration.public_url, docs_url=settings.configuration.docs_url)
+    operator = settings.environment.operator_token
+    links = PageLinks(
+        public_url=settings.configuration.public_url,
+        docs_url=settings.configuration.docs_url,
+        seal=Seal(operator.get_secret_value()) if operator else None,
+    )
     every = settings.configuration.notify.at_most_every
     outbox = Outbox(store, everybody, clock, of_teams, links=links, every=every)
     courier = Courier(outbox.deliver_due, loop, clock)

@@ -1,6 +1,5 @@
 """`gpu-autoscaler budget`: show the month's money, set an allowance for this month, go back to the configured one."""
 
-import getpass
 import os
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import click
 
 from receiver import budget_screen
-from receiver.asking import as_json, print_json, print_lines, refuse, server
+from receiver.asking import as_json, print_json, print_lines, refuse, server, who_asks
 from receiver.clock import SystemClock
 from receiver.completing import pool_names
 from receiver.config import ConfigError, operator_token
@@ -25,14 +24,6 @@ def budget() -> None:
     """
 
 
-def _who() -> str:
-    """The login name; empty where the machine has none for us."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return ""
-
-
 def _whose(command: Callable[..., None]) -> Callable[..., None]:
     """The options that say which budget, who and why."""
     for option in (
@@ -40,7 +31,7 @@ def _whose(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--team", metavar="NAME", help="A team's budget."),
         click.option("--account", is_flag=True, help="The whole account's budget."),
         click.option("--why", required=True, help="The reason, in one sentence; everybody will read it."),
-        click.option("--who", default=_who, help="Who says so.", show_default="your login name"),
+        click.option("--who", default=who_asks, help="Who says so.", show_default="your login name"),
         as_json,
     ):
         command = option(command)

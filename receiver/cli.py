@@ -15,6 +15,8 @@ from receiver.config.show import describe
 from receiver.explain_commands import explain
 from receiver.installed import installed_version
 from receiver.override_commands import override
+from receiver.question_commands import answer as answer_question
+from receiver.question_commands import questions
 from receiver.report_command import report
 from receiver.status_command import status
 
@@ -68,6 +70,8 @@ def serve() -> None:
 main.add_command(status)
 main.add_command(explain)
 main.add_command(override)
+main.add_command(questions)
+main.add_command(answer_question)
 main.add_command(budget)
 main.add_command(report)
 main.add_command(completion)

@@ -1,6 +1,5 @@
 """`gpu-autoscaler override`: pin, floor, ceiling, pause and snooze for a while; list and end them."""
 
-import getpass
 import os
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import click
 
 from receiver import screen
-from receiver.asking import as_json, print_json, print_lines, refuse, server
+from receiver.asking import as_json, print_json, print_lines, refuse, server, who_asks
 from receiver.clock import SystemClock
 from receiver.completing import override_ids, pool_names
 from receiver.config import ConfigError, operator_token
@@ -26,21 +25,13 @@ def override() -> None:
     """
 
 
-def _who() -> str:
-    """The login name; empty where the machine has none for us."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return ""
-
-
 def _common(command: Callable[..., None]) -> Callable[..., None]:
     """The options of every command that sets one."""
     for option in (
         click.option("--for", "length", metavar="DURATION", help="How long, such as 30m, 2h or 3d."),
         click.option("--until", metavar="TIME", help="Until when instead, such as 2026-11-21T18:00:00Z."),
         click.option("--why", required=True, help="The reason, in one sentence; everybody will read it."),
-        click.option("--who", default=_who, help="Who says so.", show_default="your login name"),
+        click.option("--who", default=who_asks, help="Who says so.", show_default="your login name"),
         as_json,
     ):
         command = option(command)
@@ -137,7 +128,7 @@ def list_overrides(clock: Clock | None, as_json: bool) -> None:
 
 @override.command("end")
 @click.argument("number", metavar="ID", shell_complete=override_ids)
-@click.option("--who", default=_who, help="Who ends it.", show_default="your login name")
+@click.option("--who", default=who_asks, help="Who ends it.", show_default="your login name")
 @as_json
 def end_override(number: str, who: str, as_json: bool) -> None:
     """End the override ID before its time."""

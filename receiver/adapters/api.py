@@ -27,7 +27,7 @@ class NotThereError(Exception):
 
 
 class RefusedError(Exception):
-    """The server did not do what it was asked (400, 401); *document* is its answer, which says why and what helps."""
+    """The server did not do what it was asked (400, 401, 409); *document* is its answer: why, and what helps."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         super().__init__(str(document.get("error")))
@@ -110,7 +110,7 @@ class ServerApi:
         document = _document(response)
         if response.status_code == 404:
             raise NotThereError(document)
-        if response.status_code in (400, 401):
+        if response.status_code in (400, 401, 409):
             raise RefusedError(document)
         if response.status_code not in (200, 201):
             said = f"it answered {response.status_code}: {document.get('error')}; {document.get('remedy')}"

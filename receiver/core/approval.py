@@ -16,7 +16,7 @@ from receiver.core.decide import case_of
 from receiver.core.eviction import evicted
 from receiver.core.guardrails import GUARDRAILS, Case, apply
 from receiver.core.guardrails import approved as asks_first
-from receiver.core.model import Facts, Node
+from receiver.core.model import Facts, Node, PoolState
 from receiver.core.moments import SAFETY_MINIMUM
 from receiver.core.policy import Approval, Policy
 from receiver.core.questions import STANDS_FOR, Asks, Question, asked_about, growth_asked, question_id
@@ -177,14 +177,11 @@ def is_at_its_end(question: Question, facts: Facts) -> bool:
     return not {n.instance for n in state.nodes} & set(question.instances)
 
 
-def is_wanted(question: Question, facts: Facts, assignment: Assignment) -> bool:
+def is_wanted(question: Question, state: PoolState, wanted: Wanted) -> bool:
     """True while what *question* asks would still help: its nodes are idle or could be emptied, or work waits."""
-    if question.pool not in assignment.pools:
-        return False
-    wanted, state = assignment.pools[question.pool], facts.pool(question.pool)
     if question.asks is Asks.GROWTH:
         return state.required + wanted.new_nodes > question.from_count
-    nodes = [n for n in state.living if n.instance in question.instances]
-    return any(not n.busy or n.instance in wanted.movable for n in nodes) and not (
-        wanted.new_nodes and not floor_gives_way(wanted)
-    )
+    if wanted.new_nodes and not floor_gives_way(wanted):
+        return False
+    nodes = (n for n in state.living if n.instance in question.instances)
+    return any(not n.busy or n.instance in wanted.movable for n in nodes)

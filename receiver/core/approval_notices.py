@@ -25,7 +25,7 @@ def asked(question: Question, policy: Policy, wanted: Wanted, decision: int | No
         cause=Cause.ASKS,
         topic=f"{TOPIC}{question.id}",
         key="asked",
-        title=f"GPU pool {pool.name}: {title(question)}",
+        title=f"GPU pool {pool.name}: {in_short(question)}",
         body="\n".join([*lines, unanswered(question), f"To answer: `gpu-autoscaler answer {question.id} approve`"]),
         severity=Severity.WARNING,
         pool=pool.id,
@@ -35,7 +35,7 @@ def asked(question: Question, policy: Policy, wanted: Wanted, decision: int | No
     )
 
 
-def title(question: Question) -> str:
+def in_short(question: Question) -> str:
     """The question itself: ``may n1 and n2 go at 14:55 UTC?``."""
     if question.asks is Asks.GROWTH:
         return f"may it grow from {question.from_count} to {question.to_count} nodes?"

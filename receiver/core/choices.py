@@ -74,7 +74,7 @@ def override_of(
         return None
     kind = _kind(answer, question)
     return Override(
-        id=f"{kind}-{question.id}",
+        id=override_id(answer, question),
         kind=kind,
         pool=question.pool,
         nodes=None if kind is OverrideKind.SNOOZE else present,
@@ -83,6 +83,16 @@ def override_of(
         at=now,
         until=until,
     )
+
+
+def override_id(answer: Answer, question: Question) -> str:
+    """The id of the override that *answer* to *question* sets: a question is answered once."""
+    return f"{_kind(answer, question)}-{question.id}"
+
+
+def needs_size(answer: Answer, question: Question) -> bool:
+    """True when *answer* says a number of nodes, so that the pool's present size must be known."""
+    return answer is not Answer.APPROVE and _kind(answer, question) is not OverrideKind.SNOOZE
 
 
 def _kind(answer: Answer, question: Question) -> OverrideKind:

@@ -7,6 +7,7 @@ from typing import Any
 
 from receiver.core import charges_shown
 from receiver.core.actions import Action, Decision, Verdict
+from receiver.core.approval import is_wanted
 from receiver.core.assign import Assignment, Wanted
 from receiver.core.budget import BudgetView
 from receiver.core.cost import next_unit_at
@@ -15,6 +16,7 @@ from receiver.core.model import ON_ITS_WAY, Backoff, Facts, Node, PoolState, Sou
 from receiver.core.overrides import Override
 from receiver.core.policy import Policy, Pool
 from receiver.core.provisioning import awaited_since
+from receiver.core.questions import Question, sentence
 from receiver.core.silences import PoolSilence
 from receiver.core.tell import SPEAKS_UP, why
 from receiver.core.waits import Wait, waits
@@ -133,6 +135,7 @@ def _pool(
         "silenced_by": None if state.silence is None else str(state.silence),
         "silence": None if state.silence is None else _silence(state.silence),
         "overrides": [_override(o) for o in wanted.bounds.spoken.all],
+        "questions": [_question(q, facts, wanted) for q in wanted.questions if q.stands(facts.at)],
         "open_action": None if state.open_action is None else _action(state.open_action),
         "nodes": [_node(n, policy, facts.at) for n in state.nodes],
     }
@@ -158,6 +161,21 @@ def _silence(found: PoolSilence) -> dict[str, Any]:
         "until": _when(found.until),
         "comment": found.comment,
         "more": found.more,
+    }
+
+
+def _question(question: Question, facts: Facts, wanted: Wanted) -> dict[str, Any]:
+    return {
+        "id": question.id,
+        "asks": question.asks.value,
+        "from": question.from_count,
+        "to": question.to_count,
+        "nodes": list(question.nodes),
+        "state": question.standing(facts.at).value,
+        "said": sentence(question, facts.at),
+        "wait_ends": _when(question.wait_ends),
+        "expires_at": _when(question.expires_at),
+        "wanted": is_wanted(question, facts.pool(question.pool), wanted),
     }
 
 

@@ -16,6 +16,15 @@ from receiver.core.policy import Pool, Unanswered
 STANDS_FOR = timedelta(hours=1)  # after its wait, where no paid unit ends it
 
 
+class Standing(StrEnum):
+    """How a question stands."""
+
+    OPEN = "open"
+    ANSWERED = "answered"
+    DONE = "done"  # nothing is left of what it asks
+    EXPIRED = "expired"
+
+
 class Asks(StrEnum):
     """What people are asked for."""
 
@@ -70,6 +79,14 @@ class Question:
     def is_open(self, now: datetime) -> bool:
         """True while an answer still changes something."""
         return self.stands(now) and self.answer is None and self.done_at is None
+
+    def standing(self, now: datetime) -> Standing:
+        """How it stands: an answer stays one when the question is over."""
+        if self.answer is not None:
+            return Standing.ANSWERED
+        if self.done_at is not None:
+            return Standing.DONE
+        return Standing.OPEN if self.stands(now) else Standing.EXPIRED
 
     def lets_go(self, now: datetime) -> bool:
         """True when what it asks may be done: somebody approved, or nobody answered in time and that is enough."""

@@ -5,7 +5,7 @@ import time
 from flask import Flask, Response, g, request
 from jinja2 import ChainableUndefined
 
-from receiver.web import access, acting, api, errors, health, login, pages, reports, webhook
+from receiver.web import access, acting, answer, api, errors, health, login, pages, reports, webhook
 from receiver.web.parts import LoopHealth, WebInstruments, WebParts
 
 __all__ = ["LoopHealth", "WebInstruments", "WebParts", "create_app"]
@@ -37,7 +37,7 @@ def create_app(parts: WebParts) -> Flask:
     doors = access.Access(parts)
     for module_of_doors in (login, acting):
         app.register_blueprint(module_of_doors.blueprint(doors, parts))
-    for module in (webhook, health, api, pages):
+    for module in (webhook, health, api, answer, pages):
         app.register_blueprint(module.blueprint(parts))
 
     @app.before_request

@@ -23,6 +23,7 @@ from receiver.web.errors import Problem
 from receiver.web.openapi import add_openapi
 from receiver.web.overrides import add_overrides
 from receiver.web.parts import WebParts
+from receiver.web.questions import add_questions
 from receiver.web.reports import add_report
 from receiver.web.status import add_status
 from receiver.web.waiting import add_waiting, fits_nowhere
@@ -104,6 +105,7 @@ def blueprint(parts: WebParts) -> Blueprint:
     add_waiting(routes, parts, picture)
     add_status(routes, parts, picture)
     add_overrides(routes, parts)
+    add_questions(routes, parts)
     add_budget_changes(routes, parts)
     add_report(routes, parts)
     add_openapi(routes, parts)
