@@ -10,18 +10,22 @@ from receiver.core.words import span
 def about_questions(questions: Sequence[Mapping[str, Any]], now: datetime) -> Iterator[str]:
     """Lines on *questions*, from GET /api/v1/questions."""
     for question in questions:
-        yield f"{question.get('id')}: GPU pool {question.get('pool_name')}: {question.get('said')}{_left(question, now)}"
+        yield f"{_line(question)}{_left(question, now)}"
     if not questions:
         yield "nobody is asked anything"
 
 
 def about_answer(question: Mapping[str, Any]) -> Iterator[str]:
     """Lines on one that was answered, from POST /api/v1/questions/ID."""
-    yield f"{question.get('id')}: GPU pool {question.get('pool_name')}: {question.get('said')}"
+    yield _line(question)
     if question.get("answer") == "approve":
         yield "the next step acts on it; see `gpu-autoscaler explain pool`"
     else:
         yield "it set an override; see `gpu-autoscaler override list`"
+
+
+def _line(question: Mapping[str, Any]) -> str:
+    return f"{question.get('id')}: GPU pool {question.get('pool_name')}: {question.get('said')}"
 
 
 def _left(question: Mapping[str, Any], now: datetime) -> str:

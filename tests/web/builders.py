@@ -106,6 +106,7 @@ def a_pool(**more: Any) -> dict[str, Any]:
         "reconsider_at": ago(seconds=-20),
         "silenced_by": None,
         "overrides": [],
+        "questions": [],
         "open_action": {
             "id": "grow-l40s-4-8f3a",
             "kind": "grow",
