@@ -84,10 +84,12 @@ def taken(arguments: Sequence[str]) -> str | None:
     while isinstance(command, click.Group):
         if not rest:
             return None  # a group alone, as in "see `gpu-autoscaler override`"
-        inner = command.get_command(click.Context(command), rest[0])
-        if inner is None:
-            return f"no such command: {rest[0]}"
-        command, rest = inner, rest[1:]
+        try:
+            _, inner, rest = command.resolve_command(click.Context(command), rest)
+        except click.ClickException as error:
+            return error.format_message()
+        assert inner is not None
+        command = inner
     if not rest:
         return None  # its name alone, as in "see `gpu-autoscaler explain pod`"
     try:

@@ -87,7 +87,7 @@ def test_a_kubectl_command_that_cannot_work_is_told(said: str, objection: str | 
         ("override", None),
         ("override pin l40s NODES --for 2h --why x", None),
         ("override pin l40s four --for 2h --why x", "is not a valid integer"),
-        ("explain podd x", "no such command: podd"),
+        ("overrides list", "No such command"),
         ("budget set USD", "Missing option '--why'"),
     ],
 )

@@ -32,7 +32,9 @@ COMMANDS = {" ".join(words_of(line)[:3]): words_of(line) for line in fenced(PAGE
 SAY = {
     "gpu-autoscaler check-config gpu-autoscaler.yaml": "mode observe",
     "gpu-autoscaler explain pod": "pod ml/train-0 waits",
-    "gpu-autoscaler explain pool": "GPU pool l40s",
+    "gpu-autoscaler status": "l40s",
+    "gpu-autoscaler explain l40s": "GPU pool l40s",
+    "gpu-autoscaler explain decision": "decision 1",
     "gpu-autoscaler override pause": "pause of l40s",
     "gpu-autoscaler override list": "new driver",
     "gpu-autoscaler budget show": "cluster budget",
