@@ -120,7 +120,7 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     courier = Courier(outbox.deliver_due, loop, clock)
     registry = CollectorRegistry()
     registry.register(instruments)
-    registry.register(StoreCollector(store, settings.policy, clock, mode=mode, destinations=outbox.names))
+    registry.register(StoreCollector(store, settings.policy, clock, mode=mode, destinations=outbox.destinations))
     operator, reader = settings.environment.operator_token, settings.environment.reader_token
     app = create_web(
         WebParts(

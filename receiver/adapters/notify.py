@@ -81,12 +81,6 @@ class Outbox:
         self._resting: dict[str, datetime] = {}  # by digest: a destination that failed, and when it is tried again
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The names of all destinations, without secrets."""
-        everybody = (*self._destinations, *(d for team in self._of_teams.values() for d in team))
-        return tuple(destination.name for destination in everybody)
-
-    @property
     def destinations(self) -> tuple[str, ...]:
         """The names of all destinations, without their secrets."""
         of_teams = (d for found in self._of_teams.values() for d in found)
