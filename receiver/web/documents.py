@@ -124,9 +124,11 @@ def decision_document(stored: StoredDecision, parts: WebParts) -> dict[str, Any]
 def explained(stored: StoredDecision, parts: WebParts) -> dict[str, Any]:
     """Return a decision with what followed from it and its neighbours in the history of its pool."""
     previous, following = parts.store.beside(stored)
+    document = decision_document(stored, parts)
+    named = {"pool_name": document["pool_name"]}  # as it was called then
     return {
-        **decision_document(stored, parts),
-        "actions": [action_document(a, parts) for a in parts.store.followed(stored.id)],
+        **document,
+        "actions": [{**action_document(a, parts), **named} for a in parts.store.followed(stored.id)],
         "previous": previous,
         "next": following,
     }

@@ -1,0 +1,33 @@
+"""A server over any store, and commands asked of it as a person would."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+
+from click.testing import CliRunner, Result
+from werkzeug.serving import make_server
+
+from receiver.cli import main
+from receiver.web import WebParts, create_app
+from tests.web.fakes import FakeClock
+
+
+@contextmanager
+def serving(parts: WebParts) -> Iterator[str]:
+    """A server over *parts* that really listens; its URL."""
+    server = make_server("127.0.0.1", 0, create_app(parts), threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def ask(url: str, *arguments: str, at: datetime) -> Result:
+    """Run ``gpu-autoscaler ARGUMENTS`` against *url* with the clock at *at*."""
+    runner = CliRunner(env={"GPU_AUTOSCALER_URL": url, "NO_COLOR": None})
+    return runner.invoke(main, list(arguments), obj=FakeClock(at))
