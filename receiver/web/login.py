@@ -69,8 +69,9 @@ def blueprint(access: Access, parts: WebParts) -> Blueprint:
         if g.visitor.session is not None:
             return redirect(wanted, 303)
         response = page(wanted)
-        if request.headers.get("Sec-Fetch-Site") == "cross-site" and "again" not in request.args:
+        if request.headers.get("Sec-Fetch-Site", "cross-site") == "cross-site" and "again" not in request.args:
             # A link in a message brings no cookie (SameSite=Strict). Asked again by our own page, the browser sends it.
+            # By plain http nobody says where a request comes from: then the page asks again each time.
             response.headers["Refresh"] = f"0; url={url_for('login.log_in', next=wanted, again=1)}"
         return response
 

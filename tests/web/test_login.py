@@ -172,7 +172,8 @@ def test_a_link_in_a_message_asks_once_more_because_the_first_request_brings_no_
     assert first.headers["Refresh"] == "0; url=/login?next=/costs&again=1"
     again = person.get("/login?next=/costs&again=1", **{"Sec-Fetch-Site": "cross-site"})
     assert "Refresh" not in again.headers
-    assert "Refresh" not in person.get("/login?next=/costs").headers
+    assert "Refresh" in person.get("/login?next=/costs").headers
+    assert "Refresh" not in person.get("/login?next=/costs", **{"Sec-Fetch-Site": "same-origin"}).headers
 
 
 # --- logging out
