@@ -2,13 +2,14 @@
 
 import json
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from receiver.core.policy import Policy
 from receiver.ports import TryLater
-from tests.web.builders import NOW, Bench, a_full_store, a_misfit_pod, a_picture, a_pool, a_waiting_pod
+from tests.web.builders import L40S, NOW, Bench, a_full_store, a_misfit_pod, a_picture, a_pool, a_waiting_pod
 from tests.web.fakes import FakeHealth, FakeStore
 from tests.web.seen import Page, page, words
 
@@ -282,3 +283,39 @@ def test_the_evidence_on_the_page_is_the_apis() -> None:
     client = Bench(store=a_full_store()).client()
     evidence = client.get("/api/v1/decisions/42").get_json()["evidence"]
     assert json.dumps(evidence, indent=2).replace('"', "&#34;") in client.get("/decisions/42").text
+
+
+@pytest.mark.parametrize("path", ["/", f"/pools/{L40S}", "/sources"])
+def test_live_pages_name_what_is_brought_up_to_date_and_can_be_reloaded_without_script(path: str) -> None:
+    elements = Page(page(path)).elements
+    live = [a.get("id") for _, a in elements if "data-live" in a]
+    assert {"asof", "headline"} - {"headline" if "pools" in path else ""} <= set(live)
+    assert len(live) == len(set(live))
+    assert None not in live
+    assert path in [a.get("href") for tag, a in elements if tag == "a"]
+    assert [a.get("src") for tag, a in elements if tag == "script"] == ["/static/live.js"]
+
+
+def test_no_page_reloads_itself_under_the_readers_eyes() -> None:
+    for path in ("/", f"/pools/{L40S}", "/sources", "/decisions/42", "/costs"):
+        assert "http-equiv" not in page(path)
+    assert "live.js" not in page("/decisions/42")
+
+
+@pytest.mark.parametrize(
+    ("path", "current"), [("/", ["/"]), ("/costs", ["/costs"]), ("/sources", ["/sources"]), ("/decisions/42", [])]
+)
+def test_the_navigation_says_where_the_reader_is(path: str, current: list[str]) -> None:
+    assert [a.get("href") for _, a in Page(page(path)).elements if a.get("aria-current") == "page"] == current
+
+
+@pytest.mark.parametrize("path", ["/", f"/pools/{L40S}", "/sources"])
+def test_pages_have_one_main_part_that_the_first_link_leads_to_and_every_table_has_a_caption(path: str) -> None:
+    elements = Page(page(path)).elements
+    assert [a.get("id") for tag, a in elements if tag == "main"] == ["content"]
+    assert next(a.get("href") for tag, a in elements if tag == "a") == "#content"
+    tags = [tag for tag, _ in elements]
+    assert tags.count("table") == tags.count("caption")
+    headings = [int(tag[1]) for tag in tags if tag in ("h1", "h2", "h3", "h4")]
+    assert headings[0] == 1
+    assert all(deeper - level <= 1 for level, deeper in pairwise(headings))

@@ -19,15 +19,16 @@
   button.type = "button";
   button.className = "quiet";
   const reload = updates.querySelector("a");
-  updates.replaceChildren(state, " ", button);
+  updates.replaceChildren(state, button);
 
   const clock = () => `${new Date().toISOString().slice(11, 19)} UTC`;
 
   function say(words, { wrong = false, link = false } = {}) {
     if (state.textContent !== words) state.textContent = words;
     updates.classList.toggle("bad", wrong);
-    if (link && reload) updates.append(" ", reload);
-    else if (reload) reload.remove();
+    if (!reload || link === reload.isConnected) return;
+    if (link) updates.append(reload);
+    else reload.remove();
   }
 
   const key = (node) => (node.nodeType === 1 ? node.id || node.dataset.key || "" : "");
