@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from flask.testing import FlaskClient
+from jinja2.bccache import Bucket, BytecodeCache
 from prometheus_client import CollectorRegistry
 
 from receiver.config.model import Reading
@@ -380,6 +381,23 @@ def an_action(**more: Any) -> StoredAction:
     return StoredAction(action=Action(**{**values, **more}), outcome=outcome)
 
 
+class Compiled(BytecodeCache):
+    """Templates as code, by name and text: compiling them takes longer than most tests."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if bucket.key in self._kept:
+            bucket.bytecode_from_string(self._kept[bucket.key])
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self._kept[bucket.key] = bucket.bytecode_to_string()
+
+
+COMPILED = Compiled()
+
+
 @dataclass
 class Bench:
     """An app over a fake store, and everything a test may turn or read."""
@@ -424,8 +442,10 @@ class Bench:
         )
 
     def client(self) -> FlaskClient:
-        """Return a client of a fresh app."""
-        return create_app(self.parts()).test_client()
+        """Return a client of a fresh app; its templates are compiled once for all of them."""
+        app = create_app(self.parts())
+        app.jinja_env.bytecode_cache = COMPILED
+        return app.test_client()
 
 
 def a_full_store() -> FakeStore:
