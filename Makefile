@@ -14,7 +14,7 @@ OUT ?= .build/pictures
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench faults mutants lint rules dashboards pictures alerts format lock manifests clean python venv binaries browser
+.PHONY: help demo test bench faults mutants lint rules dashboards pictures alerts format lock manifests clean python venv binaries browser screenshots
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +58,9 @@ dashboards: venv ## write dashboards/*.json from tools/dashboards, and who reads
 
 pictures: venv binaries ## run a scenario and draw the dashboards without Grafana (OUT=dir; about 7 minutes)
 	@$(VENV)/python -m tests.dashboards.scenario --out $(OUT)
+
+screenshots: venv binaries browser ## take a picture of every page, wide and on a phone, light and dark (OUT=dir)
+	@$(VENV)/python -m tests.browser --out $(if $(filter file,$(origin OUT)),.build/screenshots,$(OUT))
 
 alerts: venv binaries ## bring about every fault that an alert is for, and write docs/alerts.md (about 8 minutes)
 	@$(VENV)/python -m tests.rules.faults --write

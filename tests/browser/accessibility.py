@@ -1,0 +1,29 @@
+"""What axe-core finds on a page. The file is npm's `axe-core`, carried unmodified by a Python package."""
+
+from pathlib import Path
+from typing import Any
+
+import axe_playwright_python
+from playwright.sync_api import Page
+
+AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
+COUNTS = ("serious", "critical")
+
+
+def load(page: Page) -> None:
+    """Bring axe onto *page*; the debugger evaluates it, so that no policy of the page forbids it."""
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+
+
+def findings(page: Page, *rules: str) -> list[str]:
+    """Return every serious or critical finding, of *rules* only if given: its rule, what it says, and where."""
+    options: dict[str, Any] = {"resultTypes": ["violations"]}
+    if rules:
+        options["runOnly"] = list(rules)
+    found: dict[str, Any] = page.evaluate("options => axe.run(document, options)", options)
+    return [
+        f"{violation['id']} ({violation['impact']}): {violation['help']}: {node['target']}: {node['html'][:200]}"
+        for violation in found["violations"]
+        if violation["impact"] in COUNTS
+        for node in violation["nodes"]
+    ]

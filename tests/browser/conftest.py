@@ -1,0 +1,26 @@
+"""One Chromium and one live stack for all tests of a session; both end with it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.browser.chromium import chromium
+from tests.browser.live import LiveStack
+from tests.browser.scene import playing
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A headless Chromium."""
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="session")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveStack]:
+    """The stack on whose pages everything happens at once."""
+    folder: Path = tmp_path_factory.mktemp("scene")
+    with playing(folder) as stack:
+        yield stack
