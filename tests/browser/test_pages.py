@@ -7,6 +7,7 @@ from playwright.sync_api import Browser, ViewportSize
 
 from tests.browser.accessibility import AXE, findings, load
 from tests.browser.chromium import DESK, PHONE, a_tab
+from tests.browser.keyboard import go_to, stops
 from tests.browser.live import LiveStack
 from tests.browser.places import ANSWERS_404, PLACES, path_of
 
@@ -96,6 +97,28 @@ def test_a_page_says_the_same_without_scripts(place: str, browser: Browser, scen
             return tab.page.locator("h1, h2, h3").all_inner_texts()
 
     assert headings(scripts=False) == headings(scripts=True) != []
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_tab_goes_through_a_page_from_the_skip_link_on_and_what_has_the_focus_is_seen(
+    place: str, browser: Browser, scene: LiveStack, url: str
+) -> None:
+    with a_tab(browser, url) as tab:
+        tab.page.goto(path_of(place, scene))
+        passed = stops(tab.page)
+
+        assert list(passed)[:5] == ["Skip to the content", "GPU autoscaler", "Overview", "Costs", "Sources"]
+        assert [words for words, seen in passed.items() if not seen] == []
+
+
+def test_the_skip_link_leads_past_the_navigation(browser: Browser, url: str) -> None:
+    with a_tab(browser, url) as tab:
+        tab.page.goto("/costs")
+        go_to(tab.page, "Skip to the content")
+        tab.page.keyboard.press("Enter")
+        tab.page.keyboard.press("Tab")
+
+        assert tab.page.evaluate("document.activeElement.closest('main') !== null")
 
 
 def test_the_overview_shows_every_pool_as_it_is(browser: Browser, scene: LiveStack, url: str) -> None:

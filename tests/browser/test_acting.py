@@ -1,0 +1,129 @@
+"""People act in a real browser: they log in and override by keyboard alone; where reading is closed all log in."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from simulator.server import Simulator
+from tests.browser.chromium import a_tab
+from tests.browser.keyboard import focused, go_to
+from tests.e2e.clouds import a_cloud, required
+from tests.e2e.installing import Install, a_beating_prometheus, installing
+from tests.e2e.receivers import OPERATOR_TOKEN, Receiver
+from tests.e2e.waiting import until
+
+READER_TOKEN = "SECRET-reader-token-of-the-tests"
+
+
+@pytest.fixture(scope="module")
+def cloud() -> Iterator[Simulator]:
+    """A cloud with one pool at zero nodes."""
+    with a_cloud() as simulator:
+        yield simulator
+
+
+@pytest.fixture(scope="module")
+def install(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Install]:
+    """What installs receivers."""
+    folder: Path = tmp_path_factory.mktemp("acting")
+    with a_beating_prometheus() as prometheus, installing(folder, prometheus) as install:
+        yield install
+
+
+@pytest.fixture(scope="module")
+def receiver(cloud: Simulator, install: Install) -> Receiver:
+    """A receiver that whoever reaches it may read."""
+    return install(cloud).serve()
+
+
+@pytest.fixture(scope="module")
+def closed(cloud: Simulator, install: Install, receiver: Receiver) -> Receiver:
+    """One that only those with a token may read; it waits for its turn, for the other one writes."""
+    environ = {"GPU_AUTOSCALER_READER_TOKEN": READER_TOKEN}
+    closed = install(cloud, "closed", environ, web={"reading": "token"}).start()
+    until(lambda: closed.get("/healthz").ok, "a page")
+    return closed
+
+
+def test_an_operator_logs_in_and_pins_a_pool_by_keyboard_alone(
+    browser: Browser, cloud: Simulator, receiver: Receiver
+) -> None:
+    with a_tab(browser, receiver.url) as tab:
+        page, keys = tab.page, tab.page.keyboard
+        page.goto("/pools/l40s/overrides")
+        go_to(page, "log in as operator")
+        keys.press("Enter")
+        go_to(page, "Token")
+        keys.type(OPERATOR_TOKEN)
+        keys.press("Enter")
+        expect(page.get_by_role("button", name="Log out")).to_be_visible()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Overrides of l40s")
+
+        go_to(page, "Pin")
+        keys.press("Space")
+        for label, words in (("Nodes", "2"), ("For how long", "2h"), ("Why", "A demo"), ("Who", "ada")):
+            go_to(page, label)
+            keys.type(words)
+        keys.press("Enter")
+
+        expect(page.get_by_role("status").filter(has_text="Set.")).to_be_visible()
+        expect(page.get_by_role("heading", name="Pin of 2 nodes")).to_be_visible()
+        until(lambda: required(cloud) == 2, "two nodes asked for")
+        assert "pin of 2 nodes by ada" in receiver.pool()["because"]
+        assert tab.wrong == []
+
+
+def test_a_mistake_takes_the_focus_and_leads_to_its_field(browser: Browser, receiver: Receiver) -> None:
+    with a_tab(browser, receiver.url) as tab:
+        page, keys = tab.page, tab.page.keyboard
+        page.goto("/login?next=/pools/l40s/overrides")
+        page.get_by_label("Token").fill(OPERATOR_TOKEN)
+        keys.press("Enter")
+        page.get_by_label("Snooze").check()
+        page.get_by_label("Why").fill("Nobody said who")
+        page.get_by_label("For how long").fill("2 eternities")
+        keys.press("Enter")
+
+        expect(page.get_by_role("alert").first).to_be_focused()
+        assert page.title().startswith("Error: ")
+        keys.press("Tab")
+        keys.press("Enter")
+        expect(page.get_by_label("For how long")).to_be_focused()
+        assert focused(page) == "For how long"
+        assert page.get_by_label("For how long").input_value() == "2 eternities"
+        assert page.get_by_label("Why").input_value() == "Nobody said who"
+
+
+def test_a_wrong_token_is_refused_in_words_and_asked_for_again(browser: Browser, receiver: Receiver) -> None:
+    with a_tab(browser, receiver.url) as tab:
+        tab.page.goto("/login")
+        tab.page.get_by_label("Token").fill("a guess")
+        tab.page.keyboard.press("Enter")
+
+        expect(tab.page.get_by_role("alert")).to_be_visible()
+        expect(tab.page.get_by_label("Token")).to_be_focused()
+        expect(tab.page.get_by_label("Token")).to_have_value("")
+
+
+def test_where_reading_is_closed_every_page_leads_to_the_log_in_and_back(browser: Browser, closed: Receiver) -> None:
+    with a_tab(browser, closed.url) as tab:
+        for path in ("/", "/costs", "/costs?team=vision", "/pools/l40s/overrides"):
+            tab.page.context.clear_cookies()
+            tab.page.goto(path)
+            expect(tab.page.get_by_role("heading", level=1)).to_have_text("Log in")
+            tab.page.get_by_label("Token").fill(READER_TOKEN)
+            tab.page.keyboard.press("Enter")
+            tab.page.wait_for_url(path)
+
+
+def test_a_reader_is_offered_nothing_that_acts(browser: Browser, closed: Receiver) -> None:
+    with a_tab(browser, closed.url) as tab:
+        tab.page.goto("/pools/l40s/overrides")
+        tab.page.get_by_label("Token").fill(READER_TOKEN)
+        tab.page.keyboard.press("Enter")
+        tab.page.wait_for_url("/pools/l40s/overrides")
+
+        assert tab.page.locator("form").count() == 1  # to log out
+        expect(tab.page.get_by_role("button")).to_have_text("Log out")
