@@ -7,7 +7,7 @@ from pathlib import Path
 
 from demo.stack import signals_end_the_block
 from tests.browser.chromium import DESK, PHONE, SCHEMES, a_tab, chromium
-from tests.browser.places import PLACES, path_of
+from tests.browser.places import PLACES, path_of, token_for
 from tests.browser.scene import playing
 
 
@@ -23,10 +23,11 @@ def main() -> None:
         playing(Path(folder)) as stack,
         chromium() as browser,
     ):
+        url = stack.places.url("receiver")
         for width, size in (("wide", DESK), ("phone", PHONE)):
             for scheme in SCHEMES:
                 for place in PLACES:
-                    with a_tab(browser, stack.places.url("receiver"), size, scheme) as tab:
+                    with a_tab(browser, url, size, scheme, token=token_for(place)) as tab:
                         tab.page.goto(path_of(place, stack))
                         tab.page.screenshot(path=out / f"{place}-{width}-{scheme}.png", full_page=True)
     sys.stdout.write(f"pictures are in {out}\n")

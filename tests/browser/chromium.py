@@ -58,14 +58,25 @@ class Tab:
 
 @contextmanager
 def a_tab(
-    browser: Browser, base: str, size: ViewportSize = DESK, scheme: Any = "light", *, scripts: bool = True
+    browser: Browser,
+    base: str,
+    size: ViewportSize = DESK,
+    scheme: Any = "light",
+    *,
+    scripts: bool = True,
+    token: str = "",
 ) -> Iterator[Tab]:
-    """Yield a page of its own, with no cookies; *scripts* False is a reader who has switched JavaScript off."""
+    """Yield a page of its own, with no cookies but those of a log-in with *token*.
+
+    *scripts* False is a reader who has switched JavaScript off.
+    """
     context = browser.new_context(
         base_url=base, viewport=size, color_scheme=scheme, java_script_enabled=scripts, reduced_motion="reduce"
     )
     context.set_default_timeout(SECONDS * 1000)
     try:
+        if token:
+            context.request.post("/login", form={"token": token}, headers={"Origin": base}, fail_on_status_code=True)
         yield Tab(context.new_page(), base)
     finally:
         context.close()

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from demo.plan import OPERATOR_TOKEN
 from tests.browser.live import LiveStack
 
 
@@ -24,12 +25,20 @@ PLACES: Mapping[str, str | Callable[[LiveStack], str]] = {
     "decision-hold": _decision(verdict="hold", pool_name="a100"),
     "costs": "/costs",
     "costs-of-a-team": "/costs?team=language",
+    "overrides": "/pools/batch/overrides",
+    "log-in": "/login",
     "not-found": "/decisions/999999",
 }
 ANSWERS_404 = ("not-found",)
+FOR_VISITORS = ("log-in",)  # whoever has logged in is led away from it
 
 
 def path_of(place: str, stack: LiveStack) -> str:
     """Return the path of the page of that name on *stack*."""
     found = PLACES[place]
     return found if isinstance(found, str) else found(stack)
+
+
+def token_for(place: str) -> str:
+    """Return the token with which there is most to see on the page of that name; empty for none."""
+    return "" if place in FOR_VISITORS else OPERATOR_TOKEN
