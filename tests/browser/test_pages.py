@@ -1,12 +1,13 @@
 """Every page in a real browser, over a stack on which everything happens at once: what all of them promise."""
 
 import hashlib
+from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser
 
 from tests.browser.accessibility import AXE, findings, load
-from tests.browser.chromium import DESK, PHONE, a_tab
+from tests.browser.chromium import DESK, PHONE, Tab, a_tab
 from tests.browser.keyboard import go_to, stops
 from tests.browser.live import LiveStack
 from tests.browser.places import ANSWERS_404, PLACES, path_of, token_for
@@ -21,41 +22,76 @@ OUTSIDE = """() => [...document.querySelectorAll('header, header *, main, main *
     .map(e => `${e.tagName} ${e.className}: ${e.textContent.trim().slice(0, 40)}`).slice(0, 5)"""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def url(scene: LiveStack) -> str:
     """Where the pages are."""
     return scene.places.url("receiver")
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_a_page_asks_for_nothing_that_fails_or_is_not_ours_and_breaks_no_policy(
-    place: str, browser: Browser, scene: LiveStack, url: str
-) -> None:
-    with a_tab(browser, url) as tab:
-        response = tab.page.goto(path_of(place, scene), wait_until="networkidle")
-
-        assert response is not None
-        assert response.status == (404 if place in ANSWERS_404 else 200)
-        assert tab.page.locator("main h1, main h2").count() > 0
-        assert [w for w in tab.wrong if place not in ANSWERS_404 or "404" not in w] == []
+@pytest.fixture(scope="module", params=PLACES)
+def place(request: pytest.FixtureRequest) -> str:
+    """The name of a page."""
+    name: str = request.param
+    return name
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_axe_finds_nothing_serious_wide_and_on_a_phone_light_and_dark(
-    place: str, browser: Browser, scene: LiveStack, url: str
-) -> None:
+@pytest.fixture(scope="module")
+def opened(place: str, browser: Browser, scene: LiveStack, url: str) -> Iterator[Tab]:
+    """That page, once for all tests of it, as the one sees it who sees most."""
     with a_tab(browser, url, token=token_for(place)) as tab:
-        tab.page.goto(path_of(place, scene))
+        tab.page.goto(path_of(place, scene), wait_until="networkidle")
         load(tab.page)
-        found = []
-        for name, size in SIZES.items():
-            tab.page.set_viewport_size(size)
-            tab.page.emulate_media(color_scheme="light")
-            found += [f"{name}: {finding}" for finding in findings(tab.page)]
-            tab.page.emulate_media(color_scheme="dark")  # changes nothing but colours
-            found += [f"{name}, dark: {finding}" for finding in findings(tab.page, "color-contrast")]
+        yield tab
 
-        assert found == []
+
+@pytest.fixture
+def tab(opened: Tab) -> Tab:
+    """That page on a desk, in light, with the focus nowhere."""
+    opened.page.set_viewport_size(DESK)
+    opened.page.emulate_media(color_scheme="light")
+    return opened
+
+
+def test_a_page_asks_for_nothing_that_fails_or_is_not_ours_and_breaks_no_policy(place: str, tab: Tab) -> None:
+    assert tab.page.locator("main h1").count() == 1
+    assert [w for w in tab.wrong if not (place in ANSWERS_404 and "404" in w)] == []
+
+
+def test_axe_finds_nothing_serious_wide_and_on_a_phone_light_and_dark(tab: Tab) -> None:
+    found = []
+    for name, size in SIZES.items():
+        tab.page.set_viewport_size(size)
+        tab.page.emulate_media(color_scheme="light")
+        found += [f"{name}: {finding}" for finding in findings(tab.page)]
+        tab.page.emulate_media(color_scheme="dark")  # changes nothing but colours
+        found += [f"{name}, dark: {finding}" for finding in findings(tab.page, "color-contrast")]
+
+    assert found == []
+
+
+def test_no_page_scrolls_sideways(tab: Tab) -> None:
+    out = {}
+    for width in (320, 375, 768, 1024):
+        tab.page.set_viewport_size({"width": width, "height": 700})
+        out[width] = tab.page.evaluate(OUTSIDE)
+
+    assert {width: found for width, found in out.items() if found} == {}
+
+
+def test_tab_goes_through_a_page_from_the_skip_link_on_and_what_has_the_focus_is_seen(tab: Tab) -> None:
+    passed = stops(tab.page)
+
+    assert list(passed)[:5] == ["Skip to the content", "GPU autoscaler", "Overview", "Costs", "Sources"]
+    assert [words for words, seen in passed.items() if not seen] == []
+
+
+def test_a_page_says_the_same_without_scripts(place: str, tab: Tab, browser: Browser, url: str) -> None:
+    with a_tab(browser, url, scripts=False, token=token_for(place)) as plain:
+        plain.page.goto(tab.page.url)
+        headings = plain.page.locator("h1, h2, h3").all_inner_texts()
+
+    assert headings == tab.page.locator("h1, h2, h3").all_inner_texts()
+    assert len(headings) > 0
 
 
 def test_axe_does_find_what_is_wrong(browser: Browser, url: str) -> None:
@@ -73,43 +109,6 @@ def test_axe_does_find_what_is_wrong(browser: Browser, url: str) -> None:
 
 def test_axe_is_what_npm_has() -> None:
     assert hashlib.sha256(AXE.read_bytes().rstrip(b"\n")).hexdigest() == NPM
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_no_page_scrolls_sideways(place: str, browser: Browser, scene: LiveStack, url: str) -> None:
-    with a_tab(browser, url, token=token_for(place)) as tab:
-        tab.page.goto(path_of(place, scene))
-        out = {}
-        for width in (320, 375, 768, 1024):
-            tab.page.set_viewport_size({"width": width, "height": 700})
-            out[width] = tab.page.evaluate(OUTSIDE)
-
-        assert {width: found for width, found in out.items() if found} == {}
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_a_page_says_the_same_without_scripts(place: str, browser: Browser, scene: LiveStack, url: str) -> None:
-    path = path_of(place, scene)
-
-    def headings(scripts: bool) -> list[str]:
-        with a_tab(browser, url, scripts=scripts) as tab:
-            tab.page.goto(path)
-            assert [w for w in tab.wrong if place not in ANSWERS_404 or "404" not in w] == []
-            return tab.page.locator("h1, h2, h3").all_inner_texts()
-
-    assert headings(scripts=False) == headings(scripts=True) != []
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_tab_goes_through_a_page_from_the_skip_link_on_and_what_has_the_focus_is_seen(
-    place: str, browser: Browser, scene: LiveStack, url: str
-) -> None:
-    with a_tab(browser, url) as tab:
-        tab.page.goto(path_of(place, scene))
-        passed = stops(tab.page)
-
-        assert list(passed)[:5] == ["Skip to the content", "GPU autoscaler", "Overview", "Costs", "Sources"]
-        assert [words for words, seen in passed.items() if not seen] == []
 
 
 def test_the_skip_link_leads_past_the_navigation(browser: Browser, url: str) -> None:
@@ -138,3 +137,34 @@ def test_the_overview_shows_every_pool_as_it_is(browser: Browser, scene: LiveSta
         "heartbeat",
     ):
         assert what in said
+
+
+def test_a_page_brings_itself_up_to_date_and_leaves_scroll_focus_and_what_was_unfolded(
+    browser: Browser, scene: LiveStack, url: str
+) -> None:
+    with a_tab(browser, url) as tab:
+        page = tab.page
+        page.clock.install()
+        page.goto("/")
+        unfolded = page.locator("main details").last
+        unfolded.locator("summary").click()
+        link = page.locator("main a").last
+        link.focus()
+        link.scroll_into_view_if_needed()
+        before = (page.evaluate("scrollY"), link.bounding_box())
+        assert before[0] > 100
+
+        scene.submit({"id": "latecomer", "duration": "1h", "gpus_per_pod": 64, "namespace": "ml", "team": "vision"})
+        scene.wait_until(
+            lambda: "ml/latecomer-0" in scene.get("receiver", "/api/v1/waiting", text=True), 20, "a pod that waits"
+        )
+        page.clock.fast_forward("00:20")
+        page.locator("main").get_by_text("ml/latecomer-0").first.wait_for(state="attached")
+
+        assert unfolded.evaluate("e => e.open")
+        assert link.evaluate("e => e === document.activeElement")
+        box = link.bounding_box()
+        assert box is not None
+        assert before[1] is not None
+        assert abs(box["y"] - before[1]["y"]) < 5
+        assert tab.wrong == []
