@@ -55,6 +55,7 @@ def test_an_operator_logs_in_and_pins_a_pool_by_keyboard_alone(
         page.goto("/pools/l40s/overrides")
         go_to(page, "log in as operator")
         keys.press("Enter")
+        page.wait_for_url("/login?*")
         go_to(page, "Token")
         keys.type(OPERATOR_TOKEN)
         keys.press("Enter")
