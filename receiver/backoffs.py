@@ -2,7 +2,6 @@
 
 import hashlib
 from datetime import datetime, timedelta
-from enum import StrEnum
 
 from receiver.core.actions import Action, ActionKind
 from receiver.core.model import Backoff, PoolState
@@ -29,24 +28,3 @@ def next_backoff(action: Action, state: PoolState, reason: str, now: datetime) -
 def removals_stopped(why: str, now: datetime) -> Backoff:
     """The back-off of a pool whose removals Civo does not answer by one node less: each would only cost money."""
     return Backoff(failures=1, until=now + COUNT_STUCK_BACKOFF, reason=why)
-
-
-class Cause(StrEnum):
-    """Why Civo brought no node, as far as people can do something about it."""
-
-    STOCK = "stock"  # no GPU of the kind is free, or the region is full: wait, or another size or region
-    QUOTA = "quota"  # the account's: ask Civo for more, or free some
-    OTHER = "other"
-
-
-_CAUSES = {
-    "gpu_count_exceeded": Cause.STOCK,
-    "out_of_capacity": Cause.STOCK,
-    "quota_limit_reached": Cause.QUOTA,
-}
-
-
-def cause_of(reason: str) -> Cause:
-    """Return the cause that the *reason* of a back-off from growth tells: it begins with Civo's code."""
-    code = reason.split(maxsplit=1)[0] if reason.strip() else ""
-    return _CAUSES.get(code.rstrip(":"), Cause.OTHER)

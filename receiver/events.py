@@ -1,14 +1,16 @@
 """Tell people what a step came to: Kubernetes Events on the pods that wait, notices for everybody else."""
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 import structlog
 
 from receiver.act import Hands
-from receiver.core import budget_notices, closing_notices, keep_until, tell, warn
+from receiver.core import budget_notices, closing_notices, keep_until, tell, waiting_notices, warn
 from receiver.core.actions import Change, Decision, Verdict
 from receiver.core.explain import MOST
 from receiver.core.pods import Pod, Workload
+from receiver.core.tell import Notice
 from receiver.ports import TryLater, WontWork
 from receiver.work import Work
 
@@ -30,8 +32,8 @@ def tell_the_rest(work: Work) -> None:
     """Tell, once each, what no action would tell: misfits, budget stages, silent sources, holds, stuck nodes."""
     facts, assignment, policy = work.facts, work.assignment, work.policy
     room = EVENTS_PER_STEP
-    for group in tell.misfit_groups(assignment.misfits):
-        if work.store.say(tell.misfit(group), work.now):
+    for group in waiting_notices.misfit_groups(assignment.misfits):
+        if work.store.say(waiting_notices.misfit(group, policy), work.now):
             pods = [p for found in group for p in found.workload.pods][:room]
             announce(work.hands, pods, "NotTriggerScaleUp", group[0].detail)
             room -= len(pods)
@@ -48,15 +50,21 @@ def tell_the_rest(work: Work) -> None:
     told, closes = work.store.told, work.mode == "act" and work.hands.cluster is not None
     reopened = closing_notices.when_reopened(told(closing_notices.TOPIC))
     notices = (
-        *budget_notices.lines(assignment.budgets, told(budget_notices.TOPIC), closes=closes),
-        *tell.held(work.decisions, assignment, policy),
+        *budget_notices.lines(assignment.budgets, told(budget_notices.TOPIC), work.now, closes=closes),
+        *waiting_notices.held(work.decisions, assignment, facts, policy),
         *warn.found(facts, assignment, work.drifts, policy, reopened),
     )
     for notice in notices:
-        work.store.say(notice, work.now)
+        work.store.say(_beside_its_decision(notice, work), work.now)
     for notice, ignored in keep_until.ignored(facts.pools, policy.keep_until, work.now).items():
         if work.store.say(notice, work.now):
             announce(work.hands, ignored[:EVENTS_PER_ACTION], "KeepUntilIgnored", notice.body)
+
+
+def _beside_its_decision(notice: Notice, work: Work) -> Notice:
+    """*notice* with the decision of its pool, where whoever reads it finds everything that was known."""
+    number = work.numbers.get(notice.pool or "")
+    return notice if notice.decision is not None or number is None else replace(notice, decision=number)
 
 
 def _newly_held(work: Work) -> Sequence[Decision]:

@@ -11,10 +11,12 @@ from receiver.act import Hands, Progress, WriterLostError, carry_out, settled
 from receiver.approving import ask_people, asked_before
 from receiver.backoffs import removals_stopped
 from receiver.closing import close_nodes
-from receiver.core import override_notices, tell, warn
+from receiver.core import override_notices, warn
+from receiver.core.action_notices import Around, ended, instead_of
 from receiver.core.actions import Action, ActionKind, Change, Decision, Outcome, OutcomeKind, VictimStage
 from receiver.core.approval import asking_nobody
 from receiver.core.assign import Assignment, assign
+from receiver.core.budget_views import views
 from receiver.core.counts import late_after
 from receiver.core.decide import being_removed, decide_all
 from receiver.core.model import Facts, PoolState, Source
@@ -158,7 +160,8 @@ def _settle(facts: Facts, store: Store, policy: Policy, now: datetime) -> Facts:
             pools.append(state)
             continue
         late = late_after(action, state, now) if outcome.kind is OutcomeKind.CONFIRMED else None
-        store.closed(action, outcome, None, tell.ended(action, outcome, None, policy, None), late=late)
+        around = Around(policy=policy, budgets=views(facts, policy), decision=_decision_of(action, store), state=state)
+        store.closed(action, outcome, None, ended(action, outcome, around), late=late)
         done = replace(state, open_action=None)
         removed += being_removed(state)
         if late is not None:
@@ -180,7 +183,7 @@ def _stop_removals(facts: Facts, replaced: Mapping[str, str], store: Store, poli
         why = replaced.get(state.pool)
         if why is not None:
             backoff = removals_stopped(why, now)
-            store.stop_removals(state.pool, backoff, warn.removals_stopped(state.pool, backoff, policy), now)
+            store.stop_removals(state.pool, backoff, warn.removals_stopped(state, backoff, policy, now), now)
             state = replace(state, required=state.required + state.uncounted, uncounted=0, removal_backoff=backoff)
         pools.append(state)
     return replace(facts, pools=tuple(pools))
@@ -203,7 +206,7 @@ def _let_go_of_orphans(orphans: Sequence[Action], policy: Policy, hands: Hands, 
         if Did.OBSERVED in did:
             continue  # its cordons are still there: it stays open until somebody may lift them
         outcome = Outcome(kind=OutcomeKind.WITHDRAWN, at=now, detail="the pool left the configuration")
-        store.closed(action, outcome, None, tell.ended(action, outcome, None, policy, None))
+        store.closed(action, outcome, None, ended(action, outcome, Around(policy=policy)))
 
 
 def _end_overrides(looked: Looked, store: Store, policy: Policy, now: datetime) -> None:
@@ -260,15 +263,29 @@ def _was_observed(action: Action, decision: Decision, store: Store) -> bool:
     return same_work and {v.instance for v in last.action.victims} == {v.instance for v in action.victims}
 
 
+def _decision_of(action: Action, store: Store) -> Decision | None:
+    """The decision that *action* was opened for: one that ends later may find another in force."""
+    stored = store.decision(action.decision) if action.decision is not None else None
+    return stored.decision if stored is not None else None
+
+
 def _close(progress: Progress, decision: Decision, work: Work) -> None:
     store, policy = work.store, work.policy
     if progress.outcome is None:
         store.progressed(progress.action)
         return
-    notice = tell.ended(progress.action, progress.outcome, decision, policy, work.assignment.budget)
-    confirmed = progress.outcome.kind is OutcomeKind.CONFIRMED
-    store.closed(progress.action, progress.outcome, progress.backoff, notice, late=progress.late)
-    if confirmed and progress.action.kind is ActionKind.GROW:
+    action, outcome, pool = progress.action, progress.outcome, policy.pool(decision.pool)
+    grows = action.kind is ActionKind.GROW
+    around = Around(
+        policy=policy,
+        budgets=work.assignment.budgets,
+        decision=decision if grows or action.decision == work.numbers[decision.pool] else _decision_of(action, store),
+        state=work.facts.pool(decision.pool),
+        backoff=progress.backoff,
+        instead=instead_of(pool, work.assignment.pools[pool.id], work.facts, policy) if pool and grows else (),
+    )
+    store.closed(action, outcome, progress.backoff, ended(action, outcome, around), late=progress.late)
+    if outcome.kind is OutcomeKind.CONFIRMED and grows:
         tell_who_waits(decision, work)
 
 

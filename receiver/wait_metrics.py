@@ -6,8 +6,8 @@ from typing import Any
 
 from prometheus_client.core import Metric
 
-from receiver.backoffs import Cause, cause_of
 from receiver.core.policy import Pool
+from receiver.core.shortage import Shortage, shortage_of
 from receiver.core.waits import Direction, WaitKind
 from receiver.families import gauge, moment
 
@@ -21,7 +21,7 @@ def waiting(known: Known, now: datetime) -> Iterator[Metric]:
     away = [((pool,), float(bool(found))) for pool, found in failed.items()]
     yield gauge("pool_backoff", "Whether a pool backs off after failures (1).", away, "pool")
     causes = {pool: {_cause(w) for w in found} for pool, found in failed.items()}
-    rows = [((pool, cause.value), float(cause in found)) for pool, found in causes.items() for cause in Cause]
+    rows = [((pool, cause.value), float(cause in found)) for pool, found in causes.items() for cause in Shortage]
     text = "Whether a pool's growth backs off for this cause (1) or not (0)."
     yield gauge("pool_backoff_cause", text, rows, "pool", "cause")
     yield _waits_until(known)
@@ -31,9 +31,9 @@ def waiting(known: Known, now: datetime) -> Iterator[Metric]:
     yield gauge("pool_awaited_seconds", text, ages, "pool")
 
 
-def _cause(wait: Mapping[str, Any]) -> Cause | None:
+def _cause(wait: Mapping[str, Any]) -> Shortage | None:
     """Why growth backs off; None for a removal that does."""
-    return cause_of(str(wait.get("reason"))) if wait.get("direction") == Direction.GROW else None
+    return shortage_of(str(wait.get("reason"))) if wait.get("direction") == Direction.GROW else None
 
 
 def _waits(entry: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

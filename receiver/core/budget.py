@@ -39,7 +39,8 @@ class BudgetView:
     What a step opens needs no reservation beside it: each step assigns all pools anew. *unknown* says why the spend
     cannot be told (empty: it can; else *spent* is the least that it is), *unpriced* names sizes without a price: either
     stops growth. *uncounted* names charges that are not in *spent* and stop nothing. *change* is set where an operator
-    set the allowance for this month, *shown* is what people call *name*.
+    set the allowance for this month, *shown* is what people call *name*. *per_hour* is what runs of it costs an hour,
+    *ends_at* when the month does.
     """
 
     month: str
@@ -58,6 +59,8 @@ class BudgetView:
     uncounted: tuple[str, ...] = ()
     forecast: Forecast = field(default_factory=Forecast)
     change: BudgetChange | None = None
+    per_hour: Decimal = Decimal(0)
+    ends_at: datetime | None = None
 
     @property
     def key(self) -> Key:

@@ -133,6 +133,8 @@ class _Seen:
             unknown=unknown,
             forecast=Forecast() if unknown else forecast(spent, per_hour, rate, self._month.end - facts.at),
             change=change,
+            per_hour=per_hour,
+            ends_at=self._month.end,
             **more,  # type: ignore[arg-type]  # the three that only some scopes have
         )
 

@@ -5,14 +5,16 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from receiver.core import plain
 from receiver.core.charges import EXPLAINED, WORTH_TELLING, Comparison, Difference
 from receiver.core.model import Facts
 from receiver.core.policy import Policy
 from receiver.core.tell import Cause, Notice, Severity
+from receiver.core.words import some
 
 MOST_SHOWN = 200  # differences in the picture; their number is told whole
 SILENT_FOR = timedelta(hours=1)  # nothing waits for the charges but a lost store, which says so itself
-NAMED = 5  # differences that a message names
+NAMED = 3  # differences that a message names
 
 
 def shown(compared: Comparison | None) -> dict[str, Any] | None:
@@ -58,9 +60,11 @@ def notices(facts: Facts, policy: Policy) -> Iterable[Notice]:
             topic="charges",
             key=f"silent since {charged.failing_since.isoformat()}",
             title="Civo's charges do not answer",
-            body=(
-                f"Since {charged.failing_since:%Y-%m-%d %H:%M} UTC: {charged.failure}.\nPools go on as before; the"
-                " ledger is not checked, and the account's other costs are as old as the last answer."
+            body=plain.worded(
+                f"silent since {plain.moment(charged.failing_since, facts.at)}",
+                why=charged.failure,
+                after="pools go on as before; until then our count of money is not checked, and the account's other"
+                " costs are as old as the last answer",
             ),
             severity=Severity.WARNING,
         )
@@ -70,7 +74,7 @@ def notices(facts: Facts, policy: Policy) -> Iterable[Notice]:
             topic="charges",
             key="clear",
             title="Civo's charges answer again",
-            body="The ledger is checked.",
+            body=plain.worded(after="our count of money is checked against Civo's again"),
             all_clear=True,
         )
     for size in compared.sizes:
@@ -83,18 +87,21 @@ def notices(facts: Facts, policy: Policy) -> Iterable[Notice]:
 def _differ(size: str, lines: list[Difference], off: Decimal, month: str) -> Notice:
     most = sorted(lines, key=lambda d: (-abs(d.charged_hours - d.ledger_hours), d.name))[:NAMED]
     named = [
-        f"{d.name}: {d.charged_hours.normalize():f} h charged, {d.ledger_hours.normalize():f} h in the ledger; "
-        f"{EXPLAINED[d.cause]}"
+        f"{d.name}: Civo charges {d.charged_hours.normalize():f} h, we counted {d.ledger_hours.normalize():f} h;"
+        f" {EXPLAINED[d.cause]}"
         for d in most
     ]
-    more = [f"and {len(lines) - NAMED} more"] if len(lines) > NAMED else []
+    more = [f"and {some(len(lines) - NAMED, 'node')} more"] if len(lines) > NAMED else []
     return Notice(
         cause=Cause.CHARGES_DIFFER,
         topic=f"charges:{size}",
         key=month,
-        title=f"Civo's charges and our ledger differ by USD {off:.2f} for {size} in {month}",
-        body="\n".join(
-            [*named, *more, "All of them: GET /api/v1/charges. What each cause asks for: docs/operations.md."]
+        title=f"Civo's charges and our ledger differ by {plain.usd(off)} for {size} in {month}",
+        body=plain.worded(
+            *named,
+            *more,
+            after="nothing is changed by it; it is told once a month",
+            do="All of them: GET /api/v1/charges",
         ),
         severity=Severity.WARNING,
     )

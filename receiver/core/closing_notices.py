@@ -3,13 +3,16 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from receiver.core import plain
 from receiver.core.policy import Pool
 from receiver.core.tell import Cause, Notice, Severity
 from receiver.core.words import some
 
 TOPIC = "closed:"
 REFUSED = "not-closed:"
-NAMED = 5  # nodes in a message
+NAMED = 3  # nodes in a message
+LONGEST = 240  # characters of what they were answered
+RAISE = "To raise the allowance: gpu-autoscaler budget set USD --why REASON"
 REOPENED = "reopened:"
 
 
@@ -20,7 +23,10 @@ def reopened(pool: Pool, nodes: int, now: datetime) -> Notice:
         topic=f"{TOPIC}{pool.id}",
         key=f"{REOPENED}{now:%Y-%m-%dT%H:%M}",
         title=f"GPU pool {pool.name} takes new work again",
-        body=f"{some(nodes, 'node')} made schedulable: no budget is at its stop there any more.",
+        body=plain.worded(
+            why="no budget is at its stop there any more",
+            after=f"{some(nodes, 'node')} made schedulable; the pool grows again when GPU work waits",
+        ),
         severity=Severity.SUCCESS,
         pool=pool.id,
     )
@@ -33,7 +39,11 @@ def again(pool: Pool, why: str) -> Notice:
         topic=f"{TOPIC}{pool.id}",
         key=f"again:{why}",
         title=f"GPU pool {pool.name} is closed to new work again",
-        body=f"Budgets at their stop: {why}. Nodes are cordoned; running work goes on.",
+        body=plain.worded(
+            why=why,
+            after="its nodes are cordoned until the stop is over; running work goes on",
+            do=RAISE,
+        ),
         severity=Severity.WARNING,
         pool=pool.id,
     )
@@ -47,9 +57,9 @@ def stay_closed(pool: Pool, unpriced: Sequence[str]) -> Notice:
         topic=f"{TOPIC}{pool.id}",
         key=f"unpriced:{','.join(unpriced)}",
         title=f"GPU pool {pool.name}: nodes stay closed to new work",
-        body=(
-            f"Whether a budget is still at its stop cannot be told: {', '.join(unpriced)} has no price."
-            "\nGive it one (`price_usd_per_hour` or `prices_file`)."
+        body=plain.worded(
+            why=f"nobody can tell whether a budget is still at its stop: {', '.join(unpriced)} has no price",
+            after="they open when the size has a price (price_usd_per_hour or prices_file) and the stop is over",
         ),
         severity=Severity.WARNING,
         pool=pool.id,
@@ -60,14 +70,18 @@ def failed(pool: Pool, refused: Mapping[str, Exception], why: str) -> Notice:
     """The notice that nodes of *pool* could not be closed (or opened, where *why* is empty), which a person must see
     to; *refused* is what each of them (by name) was answered."""
     first = sorted(refused)[:NAMED]
-    rest = f"\nAnd {some(len(refused) - NAMED, 'node')} more." if len(refused) > NAMED else ""
-    said = "\n".join(f"{node}: {refused[node]}" for node in first)
+    said = "; ".join(f"{node}: {refused[node]}" for node in first)
+    rest = f"; and {some(len(refused) - NAMED, 'node')} more" if len(refused) > NAMED else ""
     return Notice(
         cause=Cause.NOT_CLOSED,
         topic=f"{REFUSED}{pool.id}",
         key=f"{why}:{','.join(first)}",
         title=f"GPU pool {pool.name}: nodes could not be {'closed to' if why else 'opened to'} new work",
-        body=f"{said}{rest}\nBudgets at their stop: {why or 'none'}. It is tried again.",
+        body=plain.worded(
+            f"{plain.cut(said, LONGEST)}{rest}",
+            why=why or "no budget is at its stop there any more",
+            after="it is tried again with every step" + ("; until then new work may begin on them" if why else ""),
+        ),
         severity=Severity.WARNING,
         pool=pool.id,
     )
@@ -81,7 +95,7 @@ def observed(pool: Pool, nodes: int, why: str) -> Notice:
         topic=f"{TOPIC}{pool.id}",
         key=f"observed:{why}",
         title=f"GPU pool {pool.name}: {some(nodes, 'node')} would be {what} new work (observing)",
-        body=f"Budgets at their stop: {why or 'none'}. Nothing was changed.",
+        body=plain.worded(why=why or "no budget is at its stop there any more", after="nothing while mode is observe"),
         pool=pool.id,
     )
 

@@ -17,7 +17,7 @@ from receiver.core.remedies import remedies
 from receiver.core.removal import is_dead, removable, surplus, unapproved, why_kept
 from receiver.core.taking import is_kept, was_refused
 from receiver.core.tell import why
-from receiver.core.words import some
+from receiver.core.words import lasting, some
 
 NOTED = (SignalAction.SCALE_UP, SignalAction.SCALE_DOWN, SignalAction.HOLD, SignalAction.FALLBACK)
 
@@ -179,7 +179,7 @@ def _going(
     by_rule = {
         "dead_nodes": (
             [n for n in due if is_dead(n)],
-            f"not usable within {case.pool.provision_timeout}",
+            f"not usable within {lasting(case.pool.provision_timeout)}",
         ),
         "override": (many, str(case.wanted.bounds.spoken.most)),
         "evict_after": (over, _why_over(case)),
@@ -206,10 +206,10 @@ def _asking(wanted: Wanted) -> str:
 
 def _why_due(case: Case) -> str:
     if case.policy.billing.by_the_hour:
-        return f"no GPU pod, and the next paid unit begins within {case.policy.billing.removal_margin}"
+        return f"no GPU pod, and the next paid unit begins within {lasting(case.policy.billing.removal_margin)}"
     if case.wanted.stopped:
         return "no GPU pod, and none may begin there: a budget is at its stop"
-    return f"no GPU pod for {case.pool.idle_for}"
+    return f"no GPU pod for {lasting(case.pool.idle_for)}"
 
 
 def _nothing_to_do(case: Case) -> Reason:
@@ -230,7 +230,7 @@ def _nothing_to_do(case: Case) -> Reason:
         soonest = min(removal_moment(n, case.pool, case.policy, case.now) for n in idle)  # the same at a stop
         detail = f"{some(len(idle), 'idle node')}, paid for; the first may go at {soonest:%H:%M:%S} UTC"
     elif idle:
-        detail = f"{some(len(idle), 'idle node')}, none for {case.pool.idle_for} yet"
+        detail = f"{some(len(idle), 'idle node')}, none for {lasting(case.pool.idle_for)} yet"
     elif refused and case.state.removal_backoff is not None:
         backoff = case.state.removal_backoff
         after = f"after {some(backoff.failures, 'failure')}: {backoff.reason}"

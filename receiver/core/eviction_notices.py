@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from receiver.core import plain
 from receiver.core.eviction import busy_beyond
 from receiver.core.graces import TOPIC, Grace, evicts, topic_of
 from receiver.core.guardrails import Case
@@ -14,7 +15,6 @@ from receiver.core.tell import Cause, Notice, Severity
 from receiver.core.words import lasting, some
 
 PROTECT = "gpu-autoscaler.io/protect"
-NAMED = 10  # nodes and pods in a message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ def gone(told: Mapping[str, datetime], policy: Policy) -> Iterator[Notice]:
             topic=topic,
             key="calm",
             title=f"GPU pool {pool.name if pool else 'that left'}: no work is evicted any more",
-            body="The window that was to evict it was changed or left the configuration.",
+            body=plain.worded(why="the window that was to evict it was changed or left the configuration"),
             all_clear=True,
         )
 
@@ -96,15 +96,23 @@ def _announced(grace: Grace, nodes: Sequence[Node], case: Case, mode: str) -> An
     ends_at = case.now + grace.evict_after
     pods = tuple(p for n in nodes for p in n.pods if not p.terminating)
     key = f"{_warned(mode)}{case.now.isoformat()}"
-    allows = f"Window {grace.window} allows {some(grace.max_nodes, 'node')}; {len(case.state.living)} are there"
+    living = len(case.state.living)
+    allows = f"window {grace.window} allows {some(grace.max_nodes, 'node')}; {living} are there"
+    whose = plain.whose(plain.asked_by(pods, case.policy))
+    saves = f"{plain.an_hour(case.pool, grace.max_nodes, living)} from then on"
     if mode == "observe":
         title = f"GPU work would be evicted from {ends_at:%H:%M} UTC on (observing, nothing is changed)"
-        return Announced(notice=_notice(grace.topic, key, case, title, f"{allows}.\n{_where(nodes)}"))
-    body = (
-        f"{allows}. What runs beyond that has {lasting(grace.evict_after)} to end by itself; then the nodes that lose "
-        f"the least go, their pods evicted with respect for PodDisruptionBudgets.\n{_where(nodes)}\n"
-        f"To let the pool run on: `gpu-autoscaler override floor {case.pool.name} {len(case.state.living)} --for 8h "
-        f'--why "..."`, or a snooze or pause. To keep one node: `kubectl annotate pod -n NAMESPACE POD {PROTECT}=true`.'
+        body = plain.worded(_where(nodes), why=allows, whose=whose, cost=saves, after="nothing while mode is observe")
+        return Announced(notice=_notice(grace.topic, key, case, title, body))
+    body = plain.worded(
+        _where(nodes),
+        why=allows,
+        whose=whose,
+        cost=saves,
+        after=f"work has {lasting(grace.evict_after)} to end by itself; then the nodes that lose the least go, and"
+        " their pods are evicted as PodDisruptionBudgets allow",
+        do=f"To let the pool run on: gpu-autoscaler override floor {case.pool.name} {living} --for 8h --why REASON;"
+        f" to keep one node: kubectl annotate pod -n NAMESPACE POD {PROTECT}=true",
     )
     notice = _notice(grace.topic, key, case, f"GPU work is evicted from {ends_at:%H:%M} UTC on", body, Severity.WARNING)
     return Announced(notice=notice, pods=pods, event=_event(grace, ends_at, case.pool))
@@ -119,20 +127,19 @@ def _event(grace: Grace, ends_at: datetime, pool: Pool) -> str:
 
 
 def _where(nodes: Sequence[Node]) -> str:
-    shown = [f"{n.name} ({', '.join(p.key for p in n.pods)})" for n in nodes[:NAMED]]
-    more = f" and {len(nodes) - NAMED} more" if len(nodes) > NAMED else ""
-    return f"It is chosen among {'; '.join(shown)}{more}."
+    shown = [f"{n.name} ({plain.named([p.key for p in n.pods], 2)})" for n in nodes]
+    return f"chosen among {plain.named(shown)}"
 
 
 def _taken_back(topic: str, grace: Grace | None, stopped: str, case: Case) -> Notice:
     if stopped:
-        body = f"{stopped}. When that ends, people are told again and the grace begins anew."
+        body = plain.worded(why=stopped, after="when that ends, people are told again and the grace begins anew")
     elif grace is None:
-        body = "The window has closed, or an override stands in its place."
+        body = plain.worded(why="the window has closed, or an override stands in its place")
     else:
-        body = (
-            f"Window {grace.window} allows {some(grace.max_nodes, 'node')}, {len(case.state.living)} are there, and "
-            "nothing is left that may be evicted."
+        body = plain.worded(
+            why=f"window {grace.window} allows {some(grace.max_nodes, 'node')}, {len(case.state.living)} are there, and"
+            " nothing is left that may be evicted"
         )
     return _notice(topic, f"calm:{case.now.isoformat()}", case, "no work is evicted any more", body, all_clear=True)
 

@@ -23,7 +23,7 @@ from receiver.core.provisioning import (
     stuck_on_the_way,
 )
 from receiver.core.questions import Asks, growth_known, growth_let_go, why_waiting
-from receiver.core.words import some
+from receiver.core.words import lasting, some
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,8 @@ def within_limits(target: int, case: Case) -> Left | None:
     left = case.present + case.wanted.within_limits
     if target == case.present or left >= target:
         return None
-    return left, f"limits: max_gpus {limits.max_gpus}, max_growth_per_hour {limits.max_growth_per_hour}"
+    said = (("max_gpus", limits.max_gpus), ("max_growth_per_hour", limits.max_growth_per_hour))
+    return left, "limits: " + ", ".join(f"{name} {most}" for name, most in said if most is not None)
 
 
 def not_frozen(target: int, case: Case) -> Left | None:
@@ -189,7 +190,10 @@ def provisioning_works(target: int, case: Case) -> Left | None:
         return None
     stuck = stuck_on_the_way(case.pool, case.state, case.now)
     if stuck:
-        return case.present, f"{', '.join(stuck)}: not usable within {case.pool.provision_timeout}; look there first"
+        return (
+            case.present,
+            f"{', '.join(stuck)}: not usable within {lasting(case.pool.provision_timeout)}; look there first",
+        )
     failed, left = case.state.provisioning, probes_left(case.state, case.now)
     if failed is None or left is None or case.present + left >= target:
         return None

@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+from receiver.core import plain
 from receiver.core.idle_shutdown import (
     TOPIC,
     Case,
@@ -36,7 +37,7 @@ def name_of(key: str) -> str:
 
 def warning(workload: Consenting, case: Case) -> Notice:
     """The notice before: when it is scaled to zero, and how to keep it."""
-    when = f"{shutdown_at(workload, case):%H:%M} UTC"
+    when = plain.moment(shutdown_at(workload, case), case.now)
     idle = f"GPU workload {name_of(workload.key)} has been idle for {lasting(workload.window)}"
     if case.mode == "observe":
         return _notice(
@@ -44,15 +45,19 @@ def warning(workload: Consenting, case: Case) -> Notice:
             Standing.WARNED,
             case,
             f"{idle}: it would be scaled to zero at {when} (observing, nothing is changed)",
-            f"{some(len(workload.pods), 'GPU pod')} of it asked for that with {IDLE_SHUTDOWN}.",
+            plain.worded(why=_asked(workload), whose=_whose(workload, case), after="nothing while mode is observe"),
         )
     return _notice(
         workload,
         Standing.WARNED,
         case,
         f"{idle}: it will be scaled to zero at {when}",
-        f"{some(len(workload.pods), 'GPU pod')} of it asked for that with {IDLE_SHUTDOWN}; engine, memory and power"
-        f" have been at rest.\n{_how_to_keep(workload, case)}",
+        plain.worded(
+            why=f"{_asked(workload)}; engine, memory and power have been at rest",
+            whose=_whose(workload, case),
+            after=f"at {when} it is scaled to zero, unless its GPUs are used before that",
+            do=_how_to_keep(workload, case),
+        ),
         Severity.WARNING,
     )
 
@@ -64,39 +69,46 @@ def kept(workload: Consenting, until: datetime, case: Case) -> Notice:
         Standing.KEPT,
         case,
         f"GPU workload {name_of(workload.key)} is kept until {until:%Y-%m-%d %H:%M} UTC",
-        f"{KEEP_UNTIL} on a pod of it says so. If it is idle then, it is announced anew.",
+        plain.worded(
+            why=f"{KEEP_UNTIL} on a pod of it says so",
+            whose=_whose(workload, case),
+            after="if it is idle then, it is announced anew",
+        ),
     )
 
 
 def cleared(workload: Consenting, case: Case) -> Notice:
     """The notice that a warning no longer holds because the workload is used, or does not take part any more."""
     why = (
-        "Its GPUs are in use, or its pods are new."
+        "its GPUs are in use, or its pods are new"
         if workload.whole
-        else f"Not all of its GPU pods ask for it with {IDLE_SHUTDOWN} any more, or one is protected."
+        else f"not all of its GPU pods ask for it with {IDLE_SHUTDOWN} any more, or one is protected"
     )
-    return _clear(workload.topic, f"{why} It is not scaled to zero.", case)
+    return _clear(workload.topic, why, case)
 
 
 def gone(topic: str, case: Case) -> Notice:
     """The notice that a warned workload is gone, or that no pod of it takes part any more."""
-    return _clear(topic, f"It has no GPU pod with {IDLE_SHUTDOWN} any more.", case)
+    return _clear(topic, f"it has no GPU pod with {IDLE_SHUTDOWN} any more", case)
 
 
 def cannot(workload: Consenting, case: Case) -> Notice:
     """The notice that a workload asks for what cannot be done."""
     why = (
-        "Nothing owns this pod, so nothing can be scaled."
+        "nothing owns this pod, so nothing can be scaled"
         if workload.kind == "Pod"
-        else f"A {workload.kind} cannot be scaled to zero by us."
+        else f"a {workload.kind} cannot be scaled to zero by us"
     )
     return _notice(
         workload,
         Standing.CANNOT,
         case,
         f"GPU workload {name_of(workload.key)} cannot be scaled to zero",
-        f"{why} {IDLE_SHUTDOWN} works on pods of Deployments, StatefulSets, ReplicaSets and Jobs."
-        " It stays as it is; this is told once.",
+        plain.worded(
+            why=f"{why}; {IDLE_SHUTDOWN} works on pods of Deployments, StatefulSets, ReplicaSets and Jobs",
+            whose=_whose(workload, case),
+            after="it stays as it is; this is told once",
+        ),
         Severity.WARNING,
     )
 
@@ -108,7 +120,13 @@ def done(workload: Consenting, sentence: str, case: Case) -> Notice:
         Standing.DONE,
         case,
         f"GPU workload {name_of(workload.key)} was scaled to zero: idle for {lasting(workload.window)}",
-        f"{sentence[:1].upper()}{sentence[1:]}.\nTo start it again: `{_undo(workload)}`",
+        plain.worded(
+            sentence,
+            why=_asked(workload),
+            whose=_whose(workload, case),
+            after="its nodes go when they idle",
+            do=f"To start it again: {_undo(workload)}",
+        ),
         Severity.SUCCESS,
     )
 
@@ -120,7 +138,11 @@ def observed(workload: Consenting, sentence: str, case: Case) -> Notice:
         Standing.OBSERVED,
         case,
         f"GPU workload {name_of(workload.key)} would be scaled to zero (observing, nothing was changed)",
-        f"It has been idle for {lasting(workload.window)}: {sentence}.",
+        plain.worded(
+            why=f"it has been idle for {lasting(workload.window)}: {sentence}",
+            whose=_whose(workload, case),
+            after="nothing while mode is observe",
+        ),
     )
 
 
@@ -131,7 +153,11 @@ def failed(workload: Consenting, error: str, case: Case) -> Notice:
         Standing.FAILED,
         case,
         f"GPU workload {name_of(workload.key)} could not be scaled to zero",
-        f"{error}\nIt is tried again while it stays idle. Without {IDLE_SHUTDOWN} on its pods it is left alone.",
+        plain.worded(
+            why=error,
+            whose=_whose(workload, case),
+            after=f"it is tried again for a day while no GPU of it is used; without {IDLE_SHUTDOWN} it is left alone",
+        ),
         Severity.FAILURE,
     )
 
@@ -149,17 +175,23 @@ def _notice(
     )
 
 
-def _clear(topic: str, body: str, case: Case) -> Notice:
-    name = name_of(topic.removeprefix(TOPIC))
-    title = f"GPU workload {name} is no longer about to be scaled to zero"
+def _clear(topic: str, why: str, case: Case) -> Notice:
     return Notice(
         cause=CAUSES[Standing.CALM],
         topic=topic,
         key=key_of(Standing.CALM, case),
-        title=title,
-        body=body,
+        title=f"GPU workload {name_of(topic.removeprefix(TOPIC))} is no longer about to be scaled to zero",
+        body=plain.worded(why=why, after="it stays as it is"),
         all_clear=True,
     )
+
+
+def _asked(workload: Consenting) -> str:
+    return f"{some(len(workload.pods), 'GPU pod')} of it asked for that with {IDLE_SHUTDOWN}"
+
+
+def _whose(workload: Consenting, case: Case) -> str:
+    return plain.whose(plain.asked_by(workload.pods, case.policy))
 
 
 def _how_to_keep(workload: Consenting, case: Case) -> str:
@@ -167,8 +199,8 @@ def _how_to_keep(workload: Consenting, case: Case) -> str:
     annotate = f"kubectl annotate pod -n {pod.namespace} {pod.name} --overwrite"
     if may_be_kept(workload, allowed):
         until = _rfc3339(case.now + min(A_DAY, allowed.longest))
-        return f"To keep it for now: `{annotate} {KEEP_UNTIL}={until}`, at most {lasting(allowed.longest)} ahead."
-    return f"To keep it: `{annotate} {IDLE_SHUTDOWN}-`"
+        return f"To keep it for now: {annotate} {KEEP_UNTIL}={until} (at most {lasting(allowed.longest)} ahead)"
+    return f"To keep it: {annotate} {IDLE_SHUTDOWN}-"
 
 
 def _rfc3339(moment: datetime) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime
 
+from receiver.core import plain
 from receiver.core.model import PoolState
 from receiver.core.pods import Pod
 from receiver.core.policy import KeepUntil
@@ -56,11 +57,10 @@ def _not_honoured(pod: Pod, wish: datetime, allowed: KeepUntil) -> Notice:
         topic=f"{WISH_TOPIC}{whose}:{wish.isoformat()}",  # pods of one owner may name several times
         key=wish.isoformat(),
         title=f"GPU workload {whose}: {KEEP_UNTIL} is not honoured",
-        body=(
-            f"It says {wish:%Y-%m-%dT%H:%M:%SZ}, but {_why_ignored(pod.namespace, allowed)}."
-            " So it keeps no node, and puts no shutdown off."
-            "\nTo keep its node all the same: `kubectl annotate node NODE gpu-autoscaler.io/protect=true`,"
-            " and take that away afterwards."
+        body=plain.worded(
+            why=f"it says {wish:%Y-%m-%d %H:%M} UTC, but {_why_ignored(pod.namespace, allowed)}",
+            after="it keeps no node, and puts no shutdown off",
+            do="To keep its node all the same: kubectl annotate node NODE gpu-autoscaler.io/protect=true",
         ),
         severity=Severity.WARNING,
     )

@@ -4,7 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from receiver.core.guides import GUIDES
+from receiver.core.plain import cut
 from receiver.core.tell import Notice
+
+LONGEST_TITLE = 100  # characters: what a lock screen shows
+LONGEST_BODY = 1000  # without its end
 
 
 class Links(Protocol):
@@ -29,8 +34,12 @@ class Message:
 
 
 def compose(notice: Notice, links: Links) -> Message:
-    """Return *notice* with its answers and with where to read on; without an address, the command and the file."""
-    return Message(title=notice.title, body="\n".join([*([notice.body] if notice.body else []), *_end(notice, links)]))
+    """Return *notice* with its answers and with where to read on; without an address, the command and the file.
+
+    Whatever names and errors are in it, it stays within one screen; the end is never cut.
+    """
+    said = [cut(notice.body, LONGEST_BODY)] if notice.body else []
+    return Message(title=cut(notice.title, LONGEST_TITLE), body="\n".join([*said, *_end(notice, links)]))
 
 
 def _end(notice: Notice, links: Links) -> Iterator[str]:
@@ -40,5 +49,6 @@ def _end(notice: Notice, links: Links) -> Iterator[str]:
     if notice.decision is not None:
         where = links.decision(notice.decision) or f"gpu-autoscaler explain decision {notice.decision}"
         yield f"Decision {notice.decision}: {where}"
-    if notice.guide:
-        yield f"What to do: {links.guide(notice.guide) or f'docs/{notice.guide}'}"
+    guide = notice.guide or GUIDES.get(notice.cause)
+    if guide:
+        yield f"What to do: {links.guide(guide) or f'docs/{guide}'}"

@@ -1,5 +1,6 @@
 """What is said about overrides: when one is set, when somebody ends it, when its time is over; each told once."""
 
+from receiver.core import plain
 from receiver.core.overrides import Override, OverrideKind
 from receiver.core.policy import Policy
 from receiver.core.tell import Cause, Notice, Severity
@@ -13,35 +14,58 @@ MEANING = {
     OverrideKind.PAUSE: "paused",
     OverrideKind.SNOOZE: "removals snoozed",
 }
+EFFECT = {
+    OverrideKind.PIN: "the pool goes to this size and stays there",
+    OverrideKind.FLOOR: "the pool grows to this size now, and not below it later",
+    OverrideKind.CEILING: "idle nodes beyond it go now, and the pool does not grow above it",
+    OverrideKind.PAUSE: "nothing grows and nothing is removed",
+    OverrideKind.SNOOZE: "no node is removed but dead ones; growth goes on",
+}
+AFTERWARDS = {
+    OverrideKind.PAUSE: "waiting work gets nodes again, and nodes that idle by then go",
+    OverrideKind.SNOOZE: "nodes that idle by then go, each before its next paid hour",
+}
 
 
 def was_set(override: Override, policy: Policy) -> Notice:
-    """The notice of a new override: what, until when, who, why, and how to end it."""
+    """The notice of a new override: what, until when, who, why, what it does, what follows, and how to end it."""
     return _notice(
         override,
         policy,
         "set",
         f"{meaning(override)} until {override.until:%Y-%m-%d %H:%M} UTC",
-        f"By {override.who}: {override.why}.\nTo end it earlier: `gpu-autoscaler override end {override.id}`",
+        plain.worded(
+            why=f"{override.who}: {override.why}",
+            after=f"until then {EFFECT[override.kind]}. After that {_afterwards(override)}",
+            do=f"To end it earlier: gpu-autoscaler override end {override.id}",
+        ),
         Severity.WARNING,
     )
 
 
 def was_ended(override: Override, by: str, policy: Policy) -> Notice:
     """The notice that *by* ended an override before its time."""
-    body = f"{by} ended what {override.who} had set until {override.until:%Y-%m-%d %H:%M} UTC: {override.why}."
+    body = plain.worded(
+        why=f"{by} ended it early; {override.who} had set it until {plain.moment(override.until, override.at)}:"
+        f" {override.why}",
+        after=_afterwards(override),
+    )
     return _notice(override, policy, "ended", f"no longer {meaning(override)}", body)
 
 
 def ran_out(override: Override, policy: Policy) -> Notice:
     """The notice that an override's time is over."""
-    body = f"Its time is over. {override.who} had set it: {override.why}."
+    body = plain.worded(why=f"its time is over; {override.who} had set it: {override.why}", after=_afterwards(override))
     return _notice(override, policy, "ran out", f"no longer {meaning(override)}", body)
 
 
 def goes_on(override: Override, policy: Policy) -> Notice:
     """The notice that an override is in force again, which a step under a clock that was ahead had ended."""
-    body = f"A step ran under a clock that was ahead, and ended it. By {override.who}: {override.why}."
+    body = plain.worded(
+        why=f"our clock was ahead for a moment and had ended it; {override.who} had set it: {override.why}",
+        after=f"until then {EFFECT[override.kind]}",
+        do=f"To end it earlier: gpu-autoscaler override end {override.id}",
+    )
     title = f"again {meaning(override)} until {override.until:%Y-%m-%d %H:%M} UTC"
     return _notice(override, policy, "goes on", title, body, Severity.WARNING)
 
@@ -50,6 +74,10 @@ def meaning(override: Override) -> str:
     """What it does, in a few words: ``pinned to 3 nodes``."""
     nodes = "" if override.nodes is None else some(override.nodes, "node")
     return MEANING[override.kind].format(nodes=nodes)
+
+
+def _afterwards(override: Override) -> str:
+    return AFTERWARDS.get(override.kind, "the configured size and demand decide again")
 
 
 def _notice(
@@ -61,7 +89,7 @@ def _notice(
         cause=Cause.OVERRIDE_SET if key in ("set", "goes on") else Cause.OVERRIDE_ENDED,
         topic=f"{TOPIC}{override.id}",
         key=key,
-        title=f"{whose}: {title}",
+        title=f"{whose[:1].upper()}{whose[1:]}: {title}",
         body=body,
         severity=severity,
         pool=override.pool,

@@ -2,17 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from decimal import Decimal
 
-from receiver.core import charges_shown
+from receiver.core import charges_shown, node_warnings, plain
 from receiver.core.assign import Assignment
+from receiver.core.budget import Budgets
 from receiver.core.counts import undone_by_others
-from receiver.core.model import Backoff, Drift, Facts, Node, PoolState, Stage
-from receiver.core.pods import Pod, PodPhase
+from receiver.core.model import Backoff, Drift, Facts, Node, PoolState, Source
+from receiver.core.pods import Pod
 from receiver.core.policy import Policy, Pool
-from receiver.core.provisioning import (
-    lost_nodes,
-    stuck_on_the_way,
-)
 from receiver.core.tell import Cause, Notice, Severity
 from receiver.core.words import some
 
@@ -21,6 +19,16 @@ SILENT_FOR = timedelta(minutes=2)
 RETURN_IS_NEWS_FOR = timedelta(minutes=5)
 CLEAR = "clear"
 IGNORED_FOR = timedelta(minutes=2)  # the scheduler needs a moment after a node became usable
+# What people call each source, and what its silence stops (the table under 'Sources' in docs/guardrails.md).
+SOURCES = {
+    Source.CIVO: ("Civo", "no GPU pool changes"),
+    Source.STORE: ("The database", "no GPU pool changes"),
+    Source.KUBERNETES: ("Kubernetes", "no GPU node is removed"),
+    Source.PROMETHEUS: ("Prometheus", "GPU pools may not grow, no node is removed"),
+    Source.DCGM: ("DCGM (GPU telemetry)", "pod counts decide on GPU nodes"),
+    Source.HEARTBEAT: ("The alerts' heartbeat", "no GPU node is removed"),
+    Source.ALERTMANAGER: ("Alertmanager", "no GPU node is removed"),
+}
 
 
 def found(
@@ -34,32 +42,27 @@ def found(
 
     *reopened* is when nodes of a pool (by id) last were opened to new work after a budget's stop.
     """
-    yield from _silent_sources(facts)
-    yield from _drifted(facts, drifts, policy)
+    yield from _silent_sources(facts, policy)
+    yield from _drifted(facts, drifts, assignment.budgets, policy)
     yield from _ignored(facts, assignment, policy, reopened or {})
     yield from charges_shown.notices(facts, policy)
     for pool in policy.pools:
-        state = facts.pool(pool.id)
-        yield from _stuck(pool, state, facts)
-        yield from _unknown(pool, state, facts, policy)
-        yield from _misdescribed(pool, state)
-        yield from _unjoined(pool, state)
-        yield from _slow_to_start(pool, state, facts)
+        yield from node_warnings.of_nodes(pool, facts, assignment.budgets, policy)
 
 
-def _silent_sources(facts: Facts) -> Iterable[Notice]:
+def _silent_sources(facts: Facts, policy: Policy) -> Iterable[Notice]:
     """Notices of sources that have been silent for a while, and of their return; each spell is told once."""
     for state in facts.sources.values():
         if not state.configured or state.since is None:
             continue
-        lasted = facts.at - state.since
+        lasted, (name, stops) = facts.at - state.since, SOURCES[state.source]
         if state.up and lasted < RETURN_IS_NEWS_FOR:
             yield Notice(
                 cause=Cause.SOURCE_BACK,
                 topic=f"source:{state.source}",
                 key=CLEAR,
-                title=f"{state.source} answers again",
-                body=f"Since {state.since:%H:%M:%S} UTC.",
+                title=f"{name} answers again",
+                body=plain.worded(f"since {plain.moment(state.since, facts.at)}", after="what it held up goes on"),
                 all_clear=True,
             )
         elif not state.up and lasted >= SILENT_FOR:
@@ -67,152 +70,62 @@ def _silent_sources(facts: Facts) -> Iterable[Notice]:
                 cause=Cause.SOURCE_SILENT,
                 topic=f"source:{state.source}",
                 key=f"silent since {state.since.isoformat()}",
-                title=f"{state.source} is silent",
-                body=f"{state.detail}\nWhat this stops is listed under 'Sources' in docs/guardrails.md.",
-                severity=Severity.WARNING,
-            )
-
-
-def _stuck(pool: Pool, state: PoolState, facts: Facts) -> Iterable[Notice]:
-    """Nodes that did not become usable in time, or broke for as long: they cost money and serve nobody."""
-    lost = [n.name for n in lost_nodes(pool, state, facts.at)]
-    names = (*stuck_on_the_way(pool, state, facts.at), *lost)
-    if names:
-        yield Notice(
-            cause=Cause.STUCK,
-            topic=f"stuck:{pool.id}",
-            key=",".join(names),
-            title=f"GPU pool {pool.name}: not usable within {pool.provision_timeout}",
-            body=(
-                f"{', '.join(names)}.\nWhat nothing runs on is removed by name. After a node that never came up the"
-                " pool buys none for a while; other pools that fit are used."
-                "\nLook at the instance at Civo, at `kubectl describe node` and at the GPU operator's pods."
-            ),
-            severity=Severity.WARNING,
-            pool=pool.id,
-        )
-
-
-def _unknown(pool: Pool, state: PoolState, facts: Facts, policy: Policy) -> Iterable[Notice]:
-    """Nodes that have been neither busy nor idle for long: nothing removes them, so a person must look."""
-    for node in state.living:
-        spells = [(node.unknown_since, "its GPUs are in use, and no GPU pod holds them")]
-        if node.stage is Stage.BROKEN and node.busy:  # one that nothing runs on is removed, and told as such
-            spells.append((node.lost_at, "it was usable and is no longer Ready, or lost its GPUs"))
-        for since, what in spells:
-            if since is None or facts.at - since < policy.unknown_after:
-                continue
-            yield Notice(
-                cause=Cause.UNKNOWN,
-                topic=f"unknown:{node.instance}",
-                key=since.isoformat(),
-                title=f"GPU pool {pool.name}: nobody can tell whether {node.name} is idle",
-                body=(
-                    f"Since {since:%H:%M} UTC {what}. It is kept, and it costs money."
-                    f"\nLook at `kubectl describe node {node.name}` and at what runs there; a process outside of"
-                    " Kubernetes shows in `nvidia-smi` on the node."
+                title=f"{name} is silent: {stops}",
+                body=plain.worded(
+                    f"silent since {plain.moment(state.since, facts.at)}",
+                    why=state.detail or "no answer",
+                    cost=_of_all(facts, policy),
+                    after="running nodes stay. You are told when it answers again",
                 ),
                 severity=Severity.WARNING,
-                pool=pool.id,
             )
 
 
-def _misdescribed(pool: Pool, state: PoolState) -> Iterable[Notice]:
-    """Usable nodes that offer other GPUs than the configuration says: demand is worked out from a wrong number."""
-    for node in state.of(Stage.USABLE):
-        offers = {r: node.allocatable.get(r, 0) for r in pool.resources}
-        if offers != dict(pool.resources):
-            yield Notice(
-                cause=Cause.MISDESCRIBED,
-                topic=f"offers:{node.instance}",
-                key=_listed(offers),
-                title=f"GPU pool {pool.name}: {node.name} offers other GPUs than configured",
-                body=(
-                    f"It offers {_listed(offers)}; the configuration says {_listed(pool.resources)}."
-                    "\nCorrect pools[].resources, or look for GPUs that the node lost."
-                ),
-                severity=Severity.WARNING,
-                pool=pool.id,
-            )
+def _of_all(facts: Facts, policy: Policy) -> str:
+    """What the nodes of all pools cost an hour, as far as their prices are known."""
+    priced = ((p.price_usd_per_hour or Decimal(0)) * facts.pool(p.id).required for p in policy.pools)
+    return f"all pools together {plain.usd(sum(priced, Decimal(0)))} an hour"
 
 
-def _unjoined(pool: Pool, state: PoolState) -> Iterable[Notice]:
-    """Nodes that belong to no instance that Civo lists, while instances seem to have no node."""
-    if state.unjoined and any(not n.registered and n.stage is Stage.BOOTING for n in state.living):
-        yield Notice(
-            cause=Cause.UNJOINED,
-            topic=f"unjoined:{pool.id}",
-            key=",".join(state.unjoined),
-            title=f"GPU pool {pool.name}: nodes that belong to no instance",
-            body=(
-                f"{', '.join(state.unjoined)}: the provider id names no instance that Civo lists, and some instances"
-                " seem to have no node. Until that is clear nothing without a node is removed."
-                "\nCompare `kubectl get node -o wide` and spec.providerID (civo://<instance id>) with Civo's instances."
-            ),
-            severity=Severity.WARNING,
-            pool=pool.id,
-        )
-
-
-def _listed(offers: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {resource}" for resource, count in sorted(offers.items()))
-
-
-def _slow_to_start(pool: Pool, state: PoolState, facts: Facts) -> Iterable[Notice]:
-    """Pods that have a node and do not come to run: an image that cannot be pulled holds a paid GPU."""
-    for node in state.of(Stage.USABLE):
-        for pod in node.pods:
-            if pod.phase is not PodPhase.STARTING or pod.daemon or pod.terminating:
-                continue
-            since = max(node.usable_since or pod.created_at, pod.created_at)
-            if facts.at - since < pool.provision_timeout:
-                continue
-            yield Notice(
-                cause=Cause.SLOW_TO_START,
-                topic=f"starting:{pod.uid}",
-                key=node.instance,
-                title=f"{pod.key} has a GPU and does not start",
-                body=(
-                    f"It has been given {node.name} and is not running after {pool.provision_timeout}."
-                    f"\nLook at `kubectl describe pod -n {pod.namespace} {pod.name}`: an image that cannot be pulled,"
-                    " a volume, an init container."
-                ),
-                severity=Severity.WARNING,
-                pool=pool.id,
-            )
-
-
-def removals_stopped(pool_id: str, backoff: Backoff, policy: Policy) -> Notice:
+def removals_stopped(state: PoolState, backoff: Backoff, policy: Policy, now: datetime) -> Notice:
     """The notice of a pool whose removals are answered with replacements, or are not counted."""
-    pool = policy.pool(pool_id)
+    pool_id, pool = state.pool, policy.pool(state.pool)
     name = pool.name if pool else pool_id
     return Notice(
         cause=Cause.REMOVAL_STOPPED,
         topic=f"removals:{pool_id}",
         key=backoff.until.isoformat(),
         title=f"GPU pool {name}: removals stop until {backoff.until:%Y-%m-%d %H:%M} UTC",
-        body=f"{backoff.reason[:1].upper()}{backoff.reason[1:]}.\nLook at the pool at Civo; its idle nodes cost money.",
+        body=plain.worded(
+            why=backoff.reason,
+            cost=f"{plain.an_hour(pool, len(state.living))}, idle nodes included",
+            after=f"no node of it is removed before {plain.moment(backoff.until, now)}; growth goes on",
+            do="Look at: the pool and its instances at Civo",
+        ),
         severity=Severity.FAILURE,
         pool=pool_id,
     )
 
 
-def _drifted(facts: Facts, drifts: Mapping[str, Drift], policy: Policy) -> Iterable[Notice]:
+def _drifted(facts: Facts, drifts: Mapping[str, Drift], budgets: Budgets, policy: Policy) -> Iterable[Notice]:
     """Counts that somebody else changed: the new one is adopted."""
     for pool_id, drift in drifts.items():
-        pool = policy.pool(pool_id)
-        undone = undone_by_others(facts.pool(pool_id), facts.at, grows=drift.to_count < drift.from_count)
-        left = (
-            f" It turns our own change back again: it is left so until {undone:%Y-%m-%d %H:%M} UTC." if undone else ""
-        )
+        pool, grew = policy.pool(pool_id), drift.to_count > drift.from_count
+        undone = undone_by_others(facts.pool(pool_id), facts.at, grows=not grew)
+        after = "it is left as it is" + ("; idle nodes go in their time" if grew else "; it grows when GPU work waits")
+        if undone is not None:
+            after = f"it turned our own change back again: it is left so until {plain.moment(undone, facts.at)}"
         yield Notice(
             cause=Cause.DRIFT,
             topic=f"drift:{pool_id}:{drift.from_count}:{drift.to_count}",  # a count that flaps is told once an hour
             key=f"{drift.at:%Y-%m-%dT%H}",
-            title=f"GPU pool {pool.name if pool else pool_id}: somebody else set {some(drift.to_count, 'node')}",
-            body=(
-                f"It was {drift.from_count}. The new count is taken as it is; idle nodes still go in their time.{left}"
-                "\nLook for Terraform, Cluster Autoscaler or a person at Civo's dashboard: only one should size a pool."
+            title=f"GPU pool {pool.name if pool else pool_id}: somebody else set {some(drift.to_count, 'node')}"
+            f" (was {drift.from_count})",
+            body=plain.worded(
+                why="Civo's node count changed, and not by us",
+                cost=plain.costs(pool, budgets, drift.to_count, drift.from_count),
+                after=after,
+                do="Look at: Terraform, Cluster Autoscaler, a person at Civo's dashboard: only one should size a pool",
             ),
             severity=Severity.WARNING,
             pool=pool_id,
@@ -238,10 +151,12 @@ def _ignored(
                 topic=f"ignored:{workload}",
                 key=f"{pod.uid}:{instance}",
                 title=f"{workload} waits beside a usable node of GPU pool {pool.name}",
-                body=(
-                    f"By the configuration {node.name} would hold it: {_differs(node, pool, pod)}."
-                    "\nNo further node is bought for it: it would be like this one."
-                    f"\nCompare `kubectl describe pod -n {pod.namespace} {pod.name}` with the node."
+                body=plain.worded(
+                    why=f"by the configuration {node.name} would hold it: {_differs(node, pool, pod)}",
+                    whose=plain.whose(plain.asked_by([pod], policy)),
+                    cost=f"{plain.an_hour(pool, 1)} for a node that it does not use",
+                    after="no other node is bought for it: it would be like this one",
+                    do=f"Look at: kubectl describe pod -n {pod.namespace} {pod.name}, beside the node",
                 ),
                 severity=Severity.WARNING,
                 pool=pool.id,

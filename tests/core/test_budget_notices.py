@@ -38,7 +38,7 @@ class Told:
 
     def step(self, *views: BudgetView) -> list[Notice]:
         """The notices of one step, remembered."""
-        said = list(lines(Budgets(views=views), self.topics))
+        said = list(lines(Budgets(views=views), self.topics, NOW))
         self.topics |= {notice.topic: (notice.key, NOW) for notice in said}
         return said
 
@@ -87,7 +87,7 @@ def test_a_raised_budget_gives_the_all_clear_and_says_who_raised_it() -> None:
     )
     [said] = told.step(a_view(80, 500, change=change))
     assert said.title == "GPU cluster budget 2026-11: below its lines again"
-    assert "The allowance was set by ada: a deadline." in said.body
+    assert "Why: the allowance was set by ada: a deadline." in said.body
 
 
 def test_a_budget_raised_too_little_is_told_at_the_line_it_still_has_reached() -> None:
@@ -129,15 +129,15 @@ def test_every_scope_is_told_for_itself() -> None:
 @pytest.mark.parametrize(
     ("scope", "effect"),
     [
-        (Scope.CLUSTER, "Nothing grows and no empty node enters another paid hour; running work goes on."),
-        (Scope.POOL, "The pool does not grow and no empty node enters another paid hour; running work goes on."),
-        (Scope.TEAM, "No node is bought for the team; running work goes on."),
+        (Scope.CLUSTER, "Nothing grows and no empty node enters another paid hour; running work goes on"),
+        (Scope.POOL, "The pool does not grow and no empty node enters another paid hour; running work goes on"),
+        (Scope.TEAM, "No node is bought for the team; running work goes on"),
     ],
 )
 def test_the_stop_says_what_it_stops(scope: Scope, effect: str) -> None:
     [said] = Told().step(a_view(100, scope=scope, name="x"))
     assert effect in said.body
-    assert said.body.startswith("USD 100.00 of 100.00 spent (100%).")
+    assert said.body.startswith("USD 100.00 of 100.00 spent (100%), USD 0.00 left.")
 
 
 def test_a_key_of_an_older_version_is_no_reason_to_be_silent() -> None:

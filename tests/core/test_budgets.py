@@ -101,7 +101,7 @@ def test_a_silent_account_that_had_reached_its_stop_is_still_stopped_and_holding
     budgets = views(found, policy)
     assert (the_budget(Scope.ACCOUNT, "", policy, found).stage, budgets.stopped("l40s-id")) == (BudgetStage.STOP, True)
     assert [view.scope for view in budgets.holding] == [Scope.ACCOUNT]
-    assert list(budget_notices.lines(budgets, {})) == []
+    assert list(budget_notices.lines(budgets, {}, NOW)) == []
 
 
 def test_a_silent_account_that_was_below_its_lines_holds_growth_alone() -> None:

@@ -73,7 +73,7 @@ def test_a_node_goes_that(node: Node) -> None:
     decision = answer(a_state(node))
     assert (decision.target, decision.candidates) == (0, (node.instance,))
     assert (decision.deciding.rule, decision.deciding.verdict) == ("dead_nodes", Verdict.WANTS)
-    assert decision.deciding.detail == f"{node.name}: not usable within 0:20:00"
+    assert decision.deciding.detail == f"{node.name}: not usable within 20m"
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_all_dead_nodes_go_and_of_the_idle_ones_what_is_above_the_floor(
 def test_nothing_is_bought_while_a_node_that_may_not_go_is_stuck() -> None:
     decision = answer(a_state(never_up(protected=True)), waiting=[a_pod()])
     assert (decision.target, decision.deciding.rule) == (1, "provisioning_works")
-    assert decision.deciding.detail == "dead: not usable within 0:20:00; look there first"
+    assert decision.deciding.detail == "dead: not usable within 20m; look there first"
 
 
 def test_nothing_is_bought_while_the_pool_backs_off_from_provisioning() -> None:

@@ -59,15 +59,17 @@ def source(*, up: bool, minutes: float, **changes: Any) -> Facts:
 
 def test_a_source_that_is_silent_for_two_minutes_is_told_once() -> None:
     notice = the_one(source(up=False, minutes=2))
-    assert (notice.topic, notice.title, notice.severity) == ("source:dcgm", "dcgm is silent", Severity.WARNING)
-    assert notice.body.startswith("no answer\n")
+    title = "DCGM (GPU telemetry) is silent: pod counts decide on GPU nodes"
+    assert (notice.topic, notice.title, notice.severity) == ("source:dcgm", title, Severity.WARNING)
+    assert notice.body.splitlines()[:2] == ["Silent since 11:58 UTC.", "Why: no answer."]
     assert the_one(replace(source(up=False, minutes=2), at=NOW + MINUTE)).key == notice.key
 
 
 def test_its_return_is_told_for_five_minutes_and_only_after_its_silence() -> None:
     notice = the_one(source(up=True, minutes=4.9))
-    assert (notice.topic, notice.title, notice.all_clear) == ("source:dcgm", "dcgm answers again", True)
-    assert notice.body == "Since 11:55:06 UTC."
+    assert (notice.topic, notice.all_clear) == ("source:dcgm", True)
+    assert notice.title == "DCGM (GPU telemetry) answers again"
+    assert notice.body == "Since 11:55 UTC.\nNext: what it held up goes on."
 
 
 @pytest.mark.parametrize(
@@ -98,8 +100,8 @@ def test_a_source_is_no_news_that_is(found: Facts) -> None:
 )
 def test_what_did_not_become_usable_in_time_is_told(state: PoolState, names: str) -> None:
     notice = the_one(facts(state))
-    assert notice.title == "GPU pool l40s: not usable within 0:20:00"
-    assert notice.body.startswith(f"{names}.\nWhat nothing runs on is removed by name.")
+    assert notice.title == f"GPU pool l40s: not usable within 20m: {names}"
+    assert "Next: a node that nothing runs on is removed by name." in notice.body
     assert (notice.topic, notice.key, notice.pool, notice.severity) == (
         "stuck:l40s-id",
         names,
@@ -118,12 +120,12 @@ def test_a_node_that_broke_is_told_with_those_that_never_came_up() -> None:
     [
         pytest.param(
             a_node(unknown_since=ago(15)),
-            "Since 11:45 UTC its GPUs are in use, and no GPU pod holds them.",
+            "Why: since 11:45 UTC its GPUs are in use, and no GPU pod holds them.",
             id="used without a pod",
         ),
         pytest.param(
             lost(15, pods=(a_pod(),)),
-            "Since 11:45 UTC it was usable and is no longer Ready, or lost its GPUs.",
+            "Why: since 11:45 UTC it was usable and is no longer Ready, or lost its GPUs.",
             id="broken under a pod",
         ),
     ],
@@ -154,7 +156,7 @@ def test_a_node_that_offers_other_gpus_than_configured_is_told() -> None:
     notice = the_one(facts(a_state(a_node(allocatable={GPU: 1, "cpu": 8}))), a_policy(pool))
     assert notice.title == "GPU pool l40s: n1 offers other GPUs than configured"
     assert notice.body.splitlines()[0] == (
-        "It offers 1 nvidia.com/gpu, 0 nvidia.com/mig-1g.10gb;"
+        "Why: it offers 1 nvidia.com/gpu, 0 nvidia.com/mig-1g.10gb;"
         " the configuration says 2 nvidia.com/gpu, 1 nvidia.com/mig-1g.10gb."
     )
     assert (notice.topic, notice.key) == ("offers:i-n1", "1 nvidia.com/gpu, 0 nvidia.com/mig-1g.10gb")
@@ -167,8 +169,8 @@ def test_other_resources_of_a_node_are_none_of_our_business() -> None:
 def test_nodes_of_no_instance_are_told_while_an_instance_has_no_node() -> None:
     state = a_state(never_up(created_at=NOW, registered=False), unjoined=("k3s-a", "k3s-b"))
     notice = the_one(facts(state))
-    assert notice.title == "GPU pool l40s: nodes that belong to no instance"
-    assert notice.body.startswith("k3s-a, k3s-b: the provider id names no instance that Civo lists")
+    assert notice.title == "GPU pool l40s: 2 nodes of no instance that Civo lists"
+    assert notice.body.startswith("Why: k3s-a, k3s-b: the provider id names no instance of Civo")
     assert notice.key == "k3s-a,k3s-b"
 
 
@@ -202,8 +204,11 @@ def test_a_pod_that_has_its_node_and_does_not_start_is_told() -> None:
     notice = the_one(starting())
     assert notice.title == "ml/train has a GPU and does not start"
     assert notice.body.splitlines() == [
-        "It has been given n1 and is not running after 0:20:00.",
-        "Look at `kubectl describe pod -n ml train`: an image that cannot be pulled, a volume, an init container.",
+        "Why: it was given n1 of GPU pool l40s and is not running after 20m.",
+        "For: pod ml/train, no team label (1 GPU).",
+        "Cost: USD 1.29 an hour.",
+        "Next: the node is kept for it.",
+        "Look at: kubectl describe pod -n ml train (image, volume, init container)",
     ]
     assert (notice.topic, notice.key) == ("starting:uid-train", "i-n1")
 
@@ -256,7 +261,7 @@ def ignored(pod: dict[str, Any] | None = None, **node: Any) -> Facts:
 def test_a_pod_that_waits_beside_a_node_for_it_is_told_with_the_difference(found: Facts, differs: str) -> None:
     notice = the_one(found, a_policy(LABELLED))
     assert notice.title == "ml/train waits beside a usable node of GPU pool l40s"
-    assert notice.body.splitlines()[0] == f"By the configuration n1 would hold it: {differs}."
+    assert notice.body.splitlines()[0] == f"Why: by the configuration n1 would hold it: {differs}."
     assert (notice.topic, notice.key) == ("ignored:ml/train", "uid-train:i-n1")
 
 
@@ -309,10 +314,9 @@ def test_beside_a_busy_node_with_a_free_gpu_it_counts_how_long_the_node_is_usabl
 def test_a_count_that_somebody_else_changed_is_told() -> None:
     drift = Drift(at=NOW, from_count=1, to_count=3)
     notice = the_one(facts(a_state(required=1)), drifts={"l40s-id": drift})
-    assert notice.title == "GPU pool l40s: somebody else set 3 nodes"
-    assert notice.body.splitlines()[0] == (
-        "It was 1. The new count is taken as it is; idle nodes still go in their time."
-    )
+    assert notice.title == "GPU pool l40s: somebody else set 3 nodes (was 1)"
+    assert "Cost: USD 3.87 an hour (before: 1.29)" in notice.body
+    assert "Next: it is left as it is; idle nodes go in their time." in notice.body
     assert (notice.topic, notice.key) == ("drift:l40s-id:1:3", f"{NOW:%Y-%m-%dT%H}")
 
 
@@ -322,16 +326,16 @@ def test_the_third_time_says_until_when_it_is_left_so(way: tuple[int, int], said
     seen = tuple(Drift(at=ago(hours * 60), from_count=2, to_count=1, undoes=True) for hours in (0, 1, 2))
     drift = replace(seen[0], from_count=way[0], to_count=way[1])
     notice = the_one(facts(a_state(required=1, drifts=seen)), drifts={"l40s-id": drift})
-    left = "It turns our own change back again: it is left so until 2026-11-21 12:00 UTC."
+    left = "it turned our own change back again: it is left so until 2026-11-21 12:00 UTC."
     assert (left in notice.body) is said
 
 
 @pytest.mark.parametrize(("pool", "name"), [("l40s-id", "l40s"), ("gone-id", "gone-id")])
 def test_removals_that_stop_are_told_as_a_failure_with_their_reason(pool: str, name: str) -> None:
     backoff = Backoff(failures=1, until=NOW, reason="the count of 3 did not fall")
-    notice = warn.removals_stopped(pool, backoff, a_policy())
+    notice = warn.removals_stopped(a_state(pool=pool), backoff, a_policy(), NOW)
     assert notice.title == f"GPU pool {name}: removals stop until 2026-11-20 12:00 UTC"
-    assert notice.body.startswith("The count of 3 did not fall.\n")
+    assert notice.body.startswith("Why: the count of 3 did not fall.\n")
     assert (notice.severity, notice.key) == (Severity.FAILURE, NOW.isoformat())
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from receiver.core.message import compose
-from receiver.core.tell import Notice
+from receiver.core.message import LONGEST_BODY, LONGEST_TITLE, compose
+from receiver.core.tell import Cause, Notice
 from receiver.links import PageLinks
 
 PAGES = PageLinks(public_url="https://gpu.example.com", docs_url="https://git.example.com/docs")
@@ -18,7 +18,7 @@ class Asking(PageLinks):
 
 
 def notice(**changes: Any) -> Notice:
-    values: dict[str, Any] = {"topic": "t", "key": "k", "cause": "grew", "title": "A title", "body": "A sentence."}
+    values: dict[str, Any] = {"topic": "t", "key": "k", "cause": "test", "title": "A title", "body": "A sentence."}
     return Notice(**{**values, **changes})
 
 
@@ -41,6 +41,19 @@ def test_without_addresses_it_names_the_command_and_the_file() -> None:
         "Decision 42: gpu-autoscaler explain decision 42",
         "What to do: docs/runbooks/GpuBudgetStop.md",
     ]
+
+
+def test_a_notice_that_names_no_page_leads_to_the_one_of_its_cause() -> None:
+    body = compose(notice(cause=Cause.STUCK), PageLinks()).body
+    assert body.splitlines()[1:] == ["What to do: docs/runbooks/GpuScaleUpStuck.md"]
+    assert "GpuBudgetStop.md" in compose(notice(cause=Cause.STUCK, guide="runbooks/GpuBudgetStop.md"), PageLinks()).body
+
+
+def test_names_and_errors_without_end_leave_room_for_where_to_read_on() -> None:
+    message = compose(notice(title="x" * 500, body="y" * 5000, decision=42), PAGES)
+    assert len(message.title) <= LONGEST_TITLE
+    assert len(message.body) <= LONGEST_BODY + 100
+    assert message.body.splitlines()[-1] == "Decision 42: https://gpu.example.com/decisions/42"
 
 
 def test_answers_come_before_what_to_read() -> None:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 GROWN = Notice(
-    cause="grew",
+    cause="test",
     topic="action:5f3c",
     key="grow:1:3:confirmed",
     title="GPU pool l40s: 1 -> 3 nodes",

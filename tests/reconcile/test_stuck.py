@@ -160,7 +160,7 @@ def test_a_node_whose_drain_is_refused_is_not_cordoned_again_and_again(store: St
     life.submit(a_job())
     life.run(60 * MINUTE)
     assert len(life.writes("cordon")) <= 2
-    assert sum("withdrawn" in t for t in life.notices()) <= 1
+    assert sum("called off" in t for t in life.notices()) <= 1
 
 
 def test_a_replacement_that_civo_builds_stops_the_removals_of_the_pool(store: Store) -> None:
@@ -386,7 +386,7 @@ def test_a_node_that_kubernetes_knows_by_another_identity_is_never_deleted_as_st
     life.run(HOUR)
     assert life.world.kills == []
     assert life.writes("retire") == []
-    assert any("belong to no instance" in t for t in life.notices())
+    assert any("of no instance that Civo lists" in t for t in life.notices())
 
 
 def test_events_that_cannot_be_written_do_not_hold_up_the_step(store: Store) -> None:

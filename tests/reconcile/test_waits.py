@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from receiver.adapters.store import open_store
-from receiver.backoffs import Cause, cause_of
 from receiver.core.policy import Billing
+from receiver.core.shortage import Shortage, shortage_of
 from receiver.ports import Did, Receipt, TryLater, WontWork
 from receiver.replay.world import WorldPool
 from tests.reconcile.harness import GPU, SIZE, Life, Wrapped, a_job, a_policy, a_world
@@ -103,14 +103,14 @@ def test_another_process_holds_what_the_last_one_held_until_the_same_moment(
 @pytest.mark.parametrize(
     ("error", "cause"),
     [
-        (WontWork("no L40S left in LON1", code="gpu_count_exceeded"), Cause.STOCK),
-        (WontWork("32 of 32 instances", code="quota_limit_reached"), Cause.QUOTA),
-        (TryLater("no answer within 10 s", code="timeout"), Cause.OTHER),
+        (WontWork("no L40S left in LON1", code="gpu_count_exceeded"), Shortage.STOCK),
+        (WontWork("32 of 32 instances", code="quota_limit_reached"), Shortage.QUOTA),
+        (TryLater("no answer within 10 s", code="timeout"), Shortage.OTHER),
     ],
     ids=str,
 )
 def test_the_reason_of_a_back_off_from_growth_tells_its_cause(
-    tmp_path: Path, error: WontWork | TryLater, cause: Cause
+    tmp_path: Path, error: WontWork | TryLater, cause: Shortage
 ) -> None:
     store = open_store(f"sqlite:///{tmp_path}/ledger.db")
     life = Life(world=a_world(WorldPool(id=POOL, size=SIZE, resources={GPU: 1})), policy=a_policy(), store=store)
@@ -124,7 +124,7 @@ def test_the_reason_of_a_back_off_from_growth_tells_its_cause(
         if found:
             break
 
-    assert [cause_of(reason) for reason in found] == [cause]
+    assert [shortage_of(reason) for reason in found] == [cause]
     store.close()
 
 

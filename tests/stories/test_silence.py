@@ -184,7 +184,7 @@ def test_one_silent_source_is_one_piece_of_news(store: Store) -> None:
     life = idle_nodes(store)
     life.alarms.fail_always(SILENT)
     life.run(2 * HOUR, tick=30 * SECOND)
-    found = [n for n in told(life) if "alertmanager" in n.title]
+    found = [n for n in told(life) if "Alertmanager" in n.title]
     assert [n.severity for n in found] == [Severity.WARNING]
     assert not life.steps[-1].facts.up(Source.ALERTMANAGER)
 
@@ -217,4 +217,4 @@ def test_a_size_without_a_price_is_not_free(store: Store) -> None:
     life.submit(a_job())
     life.run(10 * MINUTE)
     assert life.writes("resize") == []
-    assert titles(life, "price_is_known")
+    assert titles(life, "its price is not known")

@@ -34,8 +34,8 @@ def test_an_allowance_is_kept_for_this_month_told_and_acted_upon_at_once() -> No
         why="a deadline",
         at=NOW,
     )
-    assert notice.title == "The cluster budget of 2026-03 was set to USD 6000.00"
-    assert notice.body == "By ada: a deadline.\nIt holds for 2026-03 only."
+    assert notice.title == "The cluster budget of 2026-03 was set to USD 6,000.00"
+    assert notice.body.startswith("Why: ada: a deadline.\nNext: it holds for 2026-03 only")
     assert store.log == ["change_budget", "wake"]
     assert (answer.status_code, answer.json["monthly_usd"], answer.json["who"]) == (200, "6000", "ada")
 

@@ -76,7 +76,8 @@ def test_setting_one_is_told_with_who_why_until_and_how_to_end_it() -> None:
     name = post(PIN, bench=bench)["id"]
     [notice] = bench.store.notices
     assert notice.title == "GPU pool l40s: pinned to 4 nodes until 2026-03-10 16:30 UTC"
-    assert notice.body == f"By alice: load test.\nTo end it earlier: `gpu-autoscaler override end {name}`"
+    assert notice.body.splitlines()[0] == "Why: alice: load test."
+    assert notice.body.splitlines()[-1] == f"To end it earlier: gpu-autoscaler override end {name}"
 
 
 def test_the_answer_says_where_it_is() -> None:
@@ -256,7 +257,7 @@ def test_one_is_ended_and_told_with_who_did_it() -> None:
     assert bench.store.log == ["override", "end_override", "wake"]
     [notice] = bench.store.notices
     assert notice.title == "GPU pool l40s: no longer pinned to 4 nodes"
-    assert notice.body == "bob ended what alice had set until 2026-03-10 15:30 UTC: load test."
+    assert notice.body.startswith("Why: bob ended it early; alice had set it until 15:30 UTC: load test.")
 
 
 def test_whoever_does_not_say_who_they_are_is_told_as_the_tokens_holder() -> None:

@@ -1,0 +1,175 @@
+"""What is said of an action that ended: what changed, or what did not and when it is tried again."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from receiver.core import plain
+from receiver.core.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, VictimStage
+from receiver.core.assign import Wanted
+from receiver.core.budget import Budgets
+from receiver.core.demand import misfit
+from receiver.core.model import Backoff, Facts, PoolState
+from receiver.core.policy import Policy, Pool
+from receiver.core.shortage import Shortage, shortage_of
+from receiver.core.tell import Cause, Notice, Severity, why
+from receiver.core.words import lasting, some
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What is known around an action that ended. *decision* is the one that wanted it, None where it is not kept;
+    *state* the pool as found, None for a pool that left the configuration; *backoff* until when it is left off now;
+    *instead* names the pools that could take the work meanwhile."""
+
+    policy: Policy
+    budgets: Budgets = field(default_factory=Budgets)
+    decision: Decision | None = None
+    state: PoolState | None = None
+    backoff: Backoff | None = None
+    instead: tuple[str, ...] = ()
+
+
+def ended(action: Action, outcome: Outcome, around: Around) -> Notice:
+    """The notice of an *action* that ended with *outcome*."""
+    pool, decision = around.policy.pool(action.pool), around.decision
+    name = pool.name if pool else action.pool
+    news, title, severity = _headline(action, outcome)
+    asking = plain.asked_in(decision.evidence.get("workloads", ())) if decision else []
+    grows = action.kind is ActionKind.GROW
+    confirmed = outcome.kind is OutcomeKind.CONFIRMED
+    facts = f"{action.kind}:{action.from_count}:{action.to_count}:{outcome.kind}"
+    subject = ",".join(v.instance for v in action.victims) or ",".join(_asking(decision))
+    told_again = outcome.kind in (OutcomeKind.CONFIRMED, OutcomeKind.WITHDRAWN)
+    return Notice(
+        cause=news,
+        topic=f"action:{action.pool}",
+        key=f"{facts}:{action.id}" if told_again else f"{facts}:{subject}:{outcome.detail}",
+        title=f"GPU pool {name}: {title}",
+        body=plain.worded(
+            "" if confirmed or outcome.kind is OutcomeKind.OBSERVED else outcome.detail,
+            why=_why(action, outcome, decision),
+            whose=plain.whose(asking) if grows else "",
+            cost=_cost(action, outcome, pool, around, plain.teams_asking(asking)),
+            after=_next(action, outcome, pool, around),
+        ),
+        severity=severity,
+        pool=action.pool,
+        decision=action.decision,
+    )
+
+
+def instead_of(pool: Pool, wanted: Wanted, facts: Facts, policy: Policy) -> tuple[str, ...]:
+    """Names of the other pools that could take what waits for *pool*: they fit it, have a price and are not full."""
+    pods = [pod for workload in wanted.asking for pod in workload.pods]
+    return tuple(
+        other.name
+        for other in policy.pools
+        if pods
+        and other.id != pool.id
+        and other.price_usd_per_hour is not None
+        and facts.pool(other.id).required < other.max_nodes
+        and not _left_off(facts.pool(other.id), facts.at)
+        and not any(misfit(pod, other) for pod in pods)
+    )
+
+
+def _left_off(state: PoolState, now: datetime) -> bool:
+    return state.backoff is not None and now < state.backoff.until
+
+
+def _asking(decision: Decision | None) -> list[str]:
+    return list(decision.evidence.get("asking", [])) if decision else []
+
+
+def _gone(action: Action) -> list[str]:
+    return [v.node for v in action.victims if v.stage in (VictimStage.DELETED, VictimStage.GONE)]
+
+
+def _headline(action: Action, outcome: Outcome) -> tuple[Cause, str, Severity]:
+    """What kind of news it is, in a title without the pool."""
+    grows, wanted = action.kind is ActionKind.GROW, some(action.to_count, "node")
+    match outcome.kind:
+        case OutcomeKind.CONFIRMED if grows:
+            return Cause.GREW, f"{action.from_count} -> {action.to_count} nodes", Severity.SUCCESS
+        case OutcomeKind.CONFIRMED:
+            left = action.from_count - len(_gone(action))
+            return Cause.SHRANK, f"{action.from_count} -> {left} nodes", Severity.SUCCESS
+        case OutcomeKind.OBSERVED:
+            change = f"{action.from_count} -> {action.to_count} nodes"
+            return Cause.WOULD_CHANGE, f"would go {change} (observing, nothing was changed)", Severity.INFO
+        case OutcomeKind.FAILED if grows:
+            short = {
+                Shortage.STOCK: (Cause.OUT_OF_STOCK, f"Civo has no GPU free, {action.from_count} -> {wanted} refused"),
+                Shortage.QUOTA: (
+                    Cause.OUT_OF_STOCK,
+                    f"Civo's quota is used up, {action.from_count} -> {wanted} refused",
+                ),
+                Shortage.OTHER: (Cause.GROWTH_FAILED, f"could not grow to {wanted}"),
+            }[shortage_of(outcome.detail)]
+            return *short, Severity.FAILURE
+        case OutcomeKind.FAILED:
+            return Cause.REMOVAL_STOPPED, "removal stopped", Severity.FAILURE
+        case _:
+            what = f"growth to {wanted}" if grows else f"removal of {some(len(action.victims), 'node')}"
+            return Cause.WITHDRAWN, f"{what} called off", Severity.INFO
+
+
+def _why(action: Action, outcome: Outcome, decision: Decision | None) -> str:
+    if decision is not None:
+        return why(decision)
+    if outcome.kind is not OutcomeKind.CONFIRMED:
+        return ""
+    gone = _gone(action)
+    return f"{plain.named(gone)} removed" if gone else outcome.detail
+
+
+def _cost(action: Action, outcome: Outcome, pool: Pool | None, around: Around, teams: Collection[str]) -> str:
+    if pool is None:
+        return ""
+    if outcome.kind is OutcomeKind.CONFIRMED and action.kind is ActionKind.RETIRE:
+        left = action.from_count - len(_gone(action))
+        return plain.costs(pool, around.budgets, left, action.from_count)
+    if outcome.kind in (OutcomeKind.CONFIRMED, OutcomeKind.OBSERVED):
+        return plain.costs(pool, around.budgets, action.to_count, action.from_count, teams)
+    return plain.costs(pool, around.budgets, action.from_count, teams=teams)
+
+
+def _next(action: Action, outcome: Outcome, pool: Pool | None, around: Around) -> str:
+    grows, now = action.kind is ActionKind.GROW, outcome.at
+    if pool is None:
+        return "nothing: the pool is not in the configuration any more"
+    match outcome.kind:
+        case OutcomeKind.CONFIRMED if grows:
+            return _usable(pool, around.state, now)
+        case OutcomeKind.CONFIRMED:
+            return "it grows again when GPU work waits"
+        case OutcomeKind.OBSERVED:
+            return "nothing while mode is observe; this is told again when the change or its reason differs"
+        case OutcomeKind.FAILED:
+            return _tried_again(around, now, grows=grows)
+        case _:
+            return "it is decided anew from what is found"
+
+
+def _usable(pool: Pool, state: PoolState | None, now: datetime) -> str:
+    """When what was bought can be used, and when somebody hears that it cannot."""
+    late = plain.moment(now + pool.provision_timeout, now)
+    if state is None or state.ready_in is None:
+        return f"usable by {late}; if not, you hear that it is stuck"
+    about = plain.moment(now + state.ready_in, now)
+    return f"usable in about {plain.minutes(state.ready_in)} min ({about}); if not by {late}, you hear that it is stuck"
+
+
+def _tried_again(around: Around, now: datetime, *, grows: bool) -> str:
+    backoff = around.backoff
+    again = "it is tried again"
+    if backoff is not None:
+        what = "these nodes are" if backoff.instances else "it is"
+        lasts = lasting(backoff.until - now)
+        again = f"{what} not tried again before {plain.moment(backoff.until, now)} (in {lasts})"
+    if not grows:
+        return f"{again}; the nodes stay, and cost money"
+    if around.instead:
+        return f"{again}. Until then {plain.named(around.instead)} can take the work"
+    return f"{again}. No other pool can take the work now: it waits"

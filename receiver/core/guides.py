@@ -1,0 +1,51 @@
+"""Which page below ``docs/`` says what to do about each kind of news, where a notice names no nearer one."""
+
+from collections.abc import Mapping
+
+from receiver.core.tell import Cause
+
+ODD = "troubleshooting.md"
+GUIDES: Mapping[str, str] = {
+    Cause.GREW: f"{ODD}#a-pool-grew",
+    Cause.SHRANK: f"{ODD}#a-node-was-removed",
+    Cause.WOULD_CHANGE: "operations.md#observe-first",
+    Cause.GROWTH_FAILED: f"{ODD}#civo-refuses-or-does-not-answer",
+    Cause.OUT_OF_STOCK: "runbooks/GpuPoolOutOfStock.md",
+    Cause.REMOVAL_STOPPED: f"{ODD}#a-removal-stopped",
+    Cause.WITHDRAWN: f"{ODD}#a-change-was-called-off",
+    Cause.HELD: "runbooks/GpuPodsPending.md",
+    Cause.MISFIT: f"{ODD}#no-pool-can-hold-a-pod",
+    Cause.STUCK: "runbooks/GpuScaleUpStuck.md",
+    Cause.UNKNOWN: f"{ODD}#nobody-can-tell-whether-a-node-is-idle",
+    Cause.MISDESCRIBED: "runbooks/GpuNodeWithoutGpus.md",
+    Cause.UNJOINED: f"{ODD}#nodes-that-belong-to-no-instance",
+    Cause.SLOW_TO_START: f"{ODD}#a-pod-has-a-gpu-and-does-not-start",
+    Cause.UNUSED: f"{ODD}#a-pod-waits-beside-a-usable-node",
+    Cause.DRIFT: f"{ODD}#somebody-else-changes-the-count",
+    Cause.SOURCE_SILENT: "runbooks/GpuAutoscalerSourceDown.md",
+    Cause.SOURCE_BACK: "runbooks/GpuAutoscalerSourceDown.md",
+    Cause.BUDGET_WARN: "runbooks/GpuBudgetWarn.md",
+    Cause.BUDGET_HOLD: "runbooks/GpuBudgetHold.md",
+    Cause.BUDGET_STOP: "runbooks/GpuBudgetStop.md",
+    Cause.BUDGET_CLEAR: "operations.md#raise-this-months-budget",
+    Cause.BUDGET_CHANGED: "operations.md#raise-this-months-budget",
+    Cause.KEPT_OUT: "operations.md#keep-new-work-out-while-the-budget-holds",
+    Cause.CLOSED: "runbooks/GpuBudgetStop.md",
+    Cause.REOPENED: "runbooks/GpuBudgetStop.md",
+    Cause.NOT_CLOSED: "runbooks/GpuBudgetStop.md",
+    Cause.OVERRIDE_SET: "operations.md#override-policy-for-a-while",
+    Cause.OVERRIDE_ENDED: "operations.md#override-policy-for-a-while",
+    Cause.EVICTS: "how-it-decides.md#windows-that-evict",
+    Cause.EVICTS_NO_MORE: "how-it-decides.md#windows-that-evict",
+    Cause.KEEP_UNTIL_IGNORED: "operations.md#keep-a-node-for-a-while",
+    Cause.IDLE_WARNED: "operations.md#keep-an-idle-workload",
+    Cause.IDLE_KEPT: "operations.md#keep-an-idle-workload",
+    Cause.IDLE_STAYS: "operations.md#keep-an-idle-workload",
+    Cause.IDLE_CANNOT: "operations.md#keep-an-idle-workload",
+    Cause.IDLE_SHUT_DOWN: "operations.md#keep-an-idle-workload",
+    Cause.IDLE_FAILED: "operations.md#keep-an-idle-workload",
+    Cause.CHARGES_DIFFER: "operations.md#the-ledger-differs-from-civos-charges",
+    Cause.CHARGES_SILENT: "operations.md#the-ledger-differs-from-civos-charges",
+    Cause.CHARGES_BACK: "operations.md#the-ledger-differs-from-civos-charges",
+    Cause.REPORT: "reports.md",
+}
