@@ -1,0 +1,28 @@
+"""Every golden message: its name and how it comes about."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from receiver.core.message import Links, compose
+from receiver.core.tell import Notice
+from receiver.links import PageLinks
+from tests.messages import of_money, of_people, of_pools
+
+GOLDEN = Path(__file__).parent / "golden"
+PAGES = PageLinks(public_url="https://gpu.example.com", docs_url="https://git.example.com/gpu/docs")
+WITHOUT = PageLinks()
+CASES: Mapping[str, Callable[[], Notice]] = {**of_pools.CASES, **of_money.CASES, **of_people.CASES}
+
+
+def written(name: str, links: Links = PAGES) -> str:
+    """The message *name* as people get it: title, an empty line, the text."""
+    message = compose(CASES[name](), links)
+    return f"{message.title}\n\n{message.body}\n"
+
+
+def every_golden() -> Mapping[str, str]:
+    """Every golden file's name and what belongs into it."""
+    return {
+        **{f"{name}.txt": written(name) for name in CASES},
+        "grew.without-addresses.txt": written("grew", WITHOUT),
+    }

@@ -1,0 +1,101 @@
+"""What is told of people's words, idle workloads and work that a window evicts, case by case."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from receiver.core import eviction_notices, idle_notices, override_notices
+from receiver.core.assign import assign
+from receiver.core.decide import case_of
+from receiver.core.graces import topic_of
+from receiver.core.idle_shutdown import Case, Consenting, consenting
+from receiver.core.keep_until import ignored
+from receiver.core.overrides import Override, OverrideKind
+from receiver.core.pods import Pod, PodPhase
+from receiver.core.policy import KeepUntil
+from receiver.core.tell import Notice
+from receiver.core.windows import Window
+from tests.core.builders import NOW, a_busy_node
+from tests.messages.scene import H100, L40S, MINUTE, NUMBER, POLICY, known, pool_of
+from tests.messages.scene import training as jobs
+
+NIGHT = Window(name="night", times=((11 * 60, 13 * 60),), max_nodes=1, evict_after=30 * MINUTE)
+AT_NIGHT = replace(POLICY, pools=(replace(L40S, windows=(NIGHT,)), H100))
+
+
+def _word(kind: OverrideKind, **changes: Any) -> Override:
+    """What ada said of the L40S pool until two o'clock."""
+    given: dict[str, Any] = {
+        "id": f"{kind}-l40s-7f3a91c2",
+        "kind": kind,
+        "who": "ada",
+        "why": "demo for a customer",
+        "at": NOW,
+        "until": NOW + timedelta(hours=2),
+        "pool": L40S.id,
+        "nodes": None if kind in (OverrideKind.PAUSE, OverrideKind.SNOOZE) else 4,
+    }
+    return Override(**{**given, **changes})
+
+
+def serving(number: int) -> tuple[Pod, ...]:
+    """A pod that its ReplicaSet starts again wherever it is evicted."""
+    return jobs(number, owner="ReplicaSet/serve-5d9c", phase=PodPhase.RUNNING, running_since=NOW - MINUTE)
+
+
+def _evicted(mode: str = "act", nodes: int = 4, **more: Any) -> Iterator[Notice]:
+    running = [a_busy_node(f"l40s-{n}", was_usable=True, pods=serving(n)) for n in range(nodes)]
+    found = known(pool_of(*running), **more)
+    case = case_of(found.pool(L40S.id), assign(found, AT_NIGHT).pools[L40S.id], found, AT_NIGHT)
+    return (replace(said.notice, decision=NUMBER) for said in eviction_notices.due(case, found.told_to_go, mode))
+
+
+def _evicts_no_more() -> Notice:
+    told = {topic_of(NIGHT, AT_NIGHT.pools[0]): NOW - MINUTE}
+    return next(_evicted(overrides=(_word(OverrideKind.SNOOZE),), told_to_go=told))
+
+
+def _idle(mode: str = "act", **changes: Any) -> tuple[Consenting, Case]:
+    given: dict[str, Any] = {
+        "phase": PodPhase.RUNNING,
+        "node": "l40s-1",
+        "owner": "ReplicaSet/notebook-5d9c",
+        "labels": {"pod-template-hash": "5d9c", "team": "vision"},
+        "idle_shutdown": timedelta(hours=2),
+    }
+    (workload,) = consenting(replace(p, **{**given, **changes}) for p in jobs(0, 1))
+    policy = replace(POLICY, keep_until=KeepUntil(namespaces=frozenset({"ml"})))
+    return workload, Case(policy=policy, mode=mode, now=NOW, pools={"l40s-1": L40S.id}, held=frozenset())
+
+
+def _wish() -> Notice:
+    pod = replace(jobs(0)[0], keep_until=NOW + timedelta(days=1), node="l40s-1", phase=PodPhase.RUNNING)
+    (notice,) = ignored([pool_of(a_busy_node("l40s-1", pods=(pod,)))], KeepUntil(), NOW)
+    return notice
+
+
+CASES: Mapping[str, Callable[[], Notice]] = {
+    "pinned": lambda: override_notices.was_set(_word(OverrideKind.PIN), POLICY),
+    "floor_set": lambda: override_notices.was_set(_word(OverrideKind.FLOOR), POLICY),
+    "ceiling_set": lambda: override_notices.was_set(_word(OverrideKind.CEILING), POLICY),
+    "paused_everywhere": lambda: override_notices.was_set(_word(OverrideKind.PAUSE, pool=None), POLICY),
+    "snoozed": lambda: override_notices.was_set(_word(OverrideKind.SNOOZE), POLICY),
+    "override_ended": lambda: override_notices.was_ended(_word(OverrideKind.PIN), "bob", POLICY),
+    "snooze_ran_out": lambda: override_notices.ran_out(_word(OverrideKind.SNOOZE), POLICY),
+    "override_goes_on": lambda: override_notices.goes_on(_word(OverrideKind.PAUSE), POLICY),
+    "evicts": lambda: next(_evicted()),
+    "would_evict": lambda: next(_evicted("observe")),
+    "evicts_no_more": _evicts_no_more,
+    "keep_until_ignored": _wish,
+    "idle_warned": lambda: idle_notices.warning(*_idle()),
+    "would_be_shut_down": lambda: idle_notices.warning(*_idle("observe")),
+    "idle_kept": lambda: idle_notices.kept(_idle()[0], NOW + timedelta(days=1), _idle()[1]),
+    "idle_stays": lambda: idle_notices.cleared(*_idle()),
+    "idle_cannot": lambda: idle_notices.cannot(*_idle(owner="DaemonSet/agent", labels={})),
+    "idle_shut_down": lambda: idle_notices.done(_idle()[0], "scaled Deployment ml/notebook from 2 to 0", _idle()[1]),
+    "idle_observed": lambda: idle_notices.observed(_idle()[0], "would scale Deployment ml/notebook to 0", _idle()[1]),
+    "idle_failed": lambda: idle_notices.failed(
+        _idle()[0], "forbidden: may not patch deployments/scale in ml", _idle()[1]
+    ),
+}

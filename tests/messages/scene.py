@@ -1,0 +1,96 @@
+"""One scene for every golden message: two GPU pools under a budget at five past noon, and work of two teams."""
+
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+from receiver.core.action_notices import Around, ended, instead_of
+from receiver.core.actions import Action, Decision, Outcome, OutcomeKind, Victim, VictimStage
+from receiver.core.assign import Assignment
+from receiver.core.model import Facts, Node, PoolState, Spend, Stage
+from receiver.core.plan import plan
+from receiver.core.pods import Pod
+from receiver.core.policy import Budget, Policy
+from receiver.core.tell import Notice
+from tests.core.builders import NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
+
+MINUTE = timedelta(minutes=1)
+NUMBER = 42  # of the decision that a message leads to
+L40S = a_pool(labels={"gpu": "l40s"})
+H100 = a_pool(
+    "h100", size="an.g1.h100.kube.x1", price_usd_per_hour=Decimal("2.99"), max_nodes=2, labels={"gpu": "h100"}
+)
+BUDGET = Budget(monthly_usd=Decimal(5000), timezone="Europe/London", teams={"vision": Decimal(800)})
+POLICY = a_policy(L40S, H100, budget=BUDGET)
+
+
+def training(*numbers: int, **changes: Any) -> tuple[Pod, ...]:
+    """Waiting pods of the Job train of team vision, one GPU each."""
+    given: dict[str, Any] = {"owner": "Job/train", "labels": {"team": "vision"}}
+    return tuple(a_pod(f"train-{n}", **{**given, **changes}) for n in numbers or (0, 1))
+
+
+def pool_of(*nodes: Node, **changes: Any) -> PoolState:
+    """The L40S pool, whose nodes are usually usable after 6 minutes."""
+    return a_state(*nodes, **{"ready_in": 6 * MINUTE, **changes})
+
+
+def known(*states: PoolState, spent: str = "2120.45", **changes: Any) -> Facts:
+    """What is known: *states* (an empty H100 pool unless one is given), and what the month has cost."""
+    pools = states if any(s.pool == H100.id for s in states) else (*states, a_state(pool=H100.id))
+    spend = Spend(month="2026-11", usd=Decimal(spent), teams={"vision": Decimal("610.20")})
+    return facts(*pools, **{"spend": spend, **changes})
+
+
+def decided(found: Facts, policy: Policy = POLICY) -> tuple[Assignment, Decision]:
+    """The assignment, and the decision of the L40S pool."""
+    assignment, decisions = run(found, policy)
+    return assignment, decisions["l40s"]
+
+
+def told_of(
+    found: Facts,
+    kind: OutcomeKind,
+    detail: str = "done",
+    policy: Policy = POLICY,
+    gone: bool = False,
+    **around: Any,
+) -> Notice:
+    """The notice of the action that the decision on *found* asks for, when it ends as *kind*."""
+    assignment, decision = decided(found, policy)
+    state = found.pool(L40S.id)
+    action = plan(decision, state, policy)
+    assert action is not None, decision
+    known_around = Around(
+        policy=policy,
+        budgets=assignment.budgets,
+        decision=decision,
+        state=state,
+        instead=instead_of(L40S, assignment.pools[L40S.id], found, policy),
+        **around,
+    )
+    return ended(_numbered(action, gone), Outcome(kind=kind, at=NOW, detail=detail), known_around)
+
+
+def _numbered(action: Action, gone: bool) -> Action:
+    stage = VictimStage.GONE if gone else VictimStage.CORDONED
+    victims: tuple[Victim, ...] = tuple(replace(v, stage=stage) for v in action.victims)
+    return replace(action, decision=NUMBER, victims=victims)
+
+
+def busy(name: str = "l40s-1", **changes: Any) -> Node:
+    """A node on which a pod of the Job train runs."""
+    (pod,) = training(9, node=name)
+    return a_busy_node(name, **{"pods": (pod,), **changes})
+
+
+def idle(name: str = "l40s-2", **changes: Any) -> Node:
+    """A node that idles and whose paid hour ends in four minutes."""
+    return a_node(name, **{"created_at": NOW - 56 * MINUTE, "idle_since": NOW - 20 * MINUTE, **changes})
+
+
+def late(name: str = "l40s-3", stage: Stage = Stage.INSTALLING, **changes: Any) -> Node:
+    """A node that did not become usable in its time."""
+    given: dict[str, Any] = {"created_at": NOW - 25 * MINUTE, "allocatable": {}, "idle_since": None}
+    return a_node(name, **{"stage": stage, **given, **changes})
