@@ -75,7 +75,7 @@ def settled(action: Action, state: PoolState, now: datetime) -> Outcome | None:
         return Outcome(
             kind=OutcomeKind.WITHDRAWN,
             at=now,
-            detail="no chosen node may go any more: it is wanted again, its next paid unit began, or it went already",
+            detail="no chosen node may go any more: it is wanted again, its next paid hour began, or it went already",
         )
     if deleted & {n.instance for n in state.nodes if not n.leaving}:
         return None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from receiver.core import plain
-from receiver.core.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, VictimStage
+from receiver.core.actions import Action, ActionKind, Because, Decision, Outcome, OutcomeKind, VictimStage
 from receiver.core.assign import Wanted
 from receiver.core.budget import Budgets
 from receiver.core.demand import misfit
@@ -13,7 +13,7 @@ from receiver.core.model import Backoff, Facts, PoolState
 from receiver.core.policy import Policy, Pool
 from receiver.core.shortage import Shortage, shortage_of
 from receiver.core.tell import Cause, Notice, Severity, why
-from receiver.core.words import lasting, some
+from receiver.core.words import some, span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ def ended(action: Action, outcome: Outcome, around: Around) -> Notice:
         key=f"{facts}:{action.id}" if told_again else f"{facts}:{subject}:{outcome.detail}",
         title=f"GPU pool {name}: {title}",
         body=plain.worded(
-            "" if confirmed or outcome.kind is OutcomeKind.OBSERVED else outcome.detail,
+            "" if confirmed or outcome.kind is OutcomeKind.OBSERVED else _without_code(outcome.detail),
             why=_why(action, outcome, decision),
             whose=plain.whose(asking) if grows else "",
             cost=_cost(action, outcome, pool, around, plain.teams_asking(asking)),
@@ -72,6 +72,12 @@ def instead_of(pool: Pool, wanted: Wanted, facts: Facts, policy: Policy) -> tupl
         and not _left_off(facts.pool(other.id), facts.at)
         and not any(misfit(pod, other) for pod in pods)
     )
+
+
+def _without_code(detail: str) -> str:
+    """*detail* without the code in front that Civo's own sentence repeats."""
+    code, _, rest = detail.partition(": ")
+    return rest if code.isidentifier() and code in rest else detail
 
 
 def _left_off(state: PoolState, now: datetime) -> bool:
@@ -117,11 +123,21 @@ def _headline(action: Action, outcome: Outcome) -> tuple[Cause, str, Severity]:
 
 def _why(action: Action, outcome: Outcome, decision: Decision | None) -> str:
     if decision is not None:
-        return why(decision)
+        return why(decision) + _idle_since(action, decision, outcome.at)
     if outcome.kind is not OutcomeKind.CONFIRMED:
         return ""
     gone = _gone(action)
     return f"{plain.named(gone)} removed" if gone else outcome.detail
+
+
+def _idle_since(action: Action, decision: Decision, now: datetime) -> str:
+    """Since when the nodes that go have run nothing, where that is why they go."""
+    going = {v.instance for v in action.victims if v.because is Because.IDLE}
+    nodes = [n for n in decision.evidence.get("nodes", ()) if n["instance"] in going and n["idle_since"]]
+    if not nodes:
+        return ""
+    latest = datetime.fromisoformat(max(n["idle_since"] for n in nodes))
+    return f"; idle since {plain.moment(latest, now)}" + (" or longer" if len(nodes) > 1 else "")
 
 
 def _cost(action: Action, outcome: Outcome, pool: Pool | None, around: Around, teams: Collection[str]) -> str:
@@ -166,7 +182,7 @@ def _tried_again(around: Around, now: datetime, *, grows: bool) -> str:
     again = "it is tried again"
     if backoff is not None:
         what = "these nodes are" if backoff.instances else "it is"
-        lasts = lasting(backoff.until - now)
+        lasts = span((backoff.until - now).total_seconds())
         again = f"{what} not tried again before {plain.moment(backoff.until, now)} (in {lasts})"
     if not grows:
         return f"{again}; the nodes stay, and cost money"

@@ -164,5 +164,5 @@ def _on_stop(view: BudgetView, *, closes: bool) -> str:
     if view.scope is Scope.TEAM:
         return "No node is bought for the team; running work goes on"
     what, whose = ("The pool does not grow", "its") if view.scope is Scope.POOL else ("Nothing grows", "all")
-    closed = f". Until then {whose} nodes are cordoned: no new work begins on them" if closes else ""
+    closed = f". Until the stop ends {whose} nodes are cordoned, so no new work begins on them" if closes else ""
     return f"{what} and no empty node enters another paid hour; running work goes on{closed}"

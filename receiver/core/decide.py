@@ -6,6 +6,7 @@ from datetime import datetime
 
 from receiver.core.actions import ActionKind, Decision, Reason, Verdict, VictimStage
 from receiver.core.assign import Assignment, Wanted, floor_gives_way
+from receiver.core.cost import HOUR
 from receiver.core.eviction import evicted, planned
 from receiver.core.evidence import evidence_of
 from receiver.core.guardrails import Case, apply
@@ -206,7 +207,8 @@ def _asking(wanted: Wanted) -> str:
 
 def _why_due(case: Case) -> str:
     if case.policy.billing.by_the_hour:
-        return f"no GPU pod, and the next paid unit begins within {lasting(case.policy.billing.removal_margin)}"
+        unit = "hour" if case.policy.billing.granularity == HOUR else "unit"
+        return f"no GPU pod, and the next paid {unit} begins within {lasting(case.policy.billing.removal_margin)}"
     if case.wanted.stopped:
         return "no GPU pod, and none may begin there: a budget is at its stop"
     return f"no GPU pod for {lasting(case.pool.idle_for)}"

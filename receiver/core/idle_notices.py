@@ -38,22 +38,24 @@ def name_of(key: str) -> str:
 def warning(workload: Consenting, case: Case) -> Notice:
     """The notice before: when it is scaled to zero, and how to keep it."""
     when = plain.moment(shutdown_at(workload, case), case.now)
-    idle = f"GPU workload {name_of(workload.key)} has been idle for {lasting(workload.window)}"
+    name, idle = f"GPU workload {name_of(workload.key)}", f"idle for {lasting(workload.window)}"
     if case.mode == "observe":
         return _notice(
             workload,
             Standing.WARNED,
             case,
-            f"{idle}: it would be scaled to zero at {when} (observing, nothing is changed)",
-            plain.worded(why=_asked(workload), whose=_whose(workload, case), after="nothing while mode is observe"),
+            f"{name} would be scaled to zero at {when} (observing)",
+            plain.worded(
+                why=f"{idle}; {_asked(workload)}", whose=_whose(workload, case), after="nothing while mode is observe"
+            ),
         )
     return _notice(
         workload,
         Standing.WARNED,
         case,
-        f"{idle}: it will be scaled to zero at {when}",
+        f"{name} will be scaled to zero at {when}",
         plain.worded(
-            why=f"{_asked(workload)}; engine, memory and power have been at rest",
+            why=f"{idle}: engine, memory and power at rest; {_asked(workload)}",
             whose=_whose(workload, case),
             after=f"at {when} it is scaled to zero, unless its GPUs are used before that",
             do=_how_to_keep(workload, case),

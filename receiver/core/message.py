@@ -9,7 +9,7 @@ from receiver.core.plain import cut
 from receiver.core.tell import Notice
 
 LONGEST_TITLE = 100  # characters: what a lock screen shows
-LONGEST_BODY = 1000  # without its end
+LONGEST_BODY = 1200  # without its end
 
 
 class Links(Protocol):

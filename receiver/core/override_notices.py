@@ -12,7 +12,7 @@ MEANING = {
     OverrideKind.FLOOR: "at least {nodes}",
     OverrideKind.CEILING: "at most {nodes}",
     OverrideKind.PAUSE: "paused",
-    OverrideKind.SNOOZE: "removals snoozed",
+    OverrideKind.SNOOZE: "snoozed (no removals)",
 }
 EFFECT = {
     OverrideKind.PIN: "the pool goes to this size and stays there",

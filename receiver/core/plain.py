@@ -36,8 +36,9 @@ def sentence(text: str, longest: int = LONGEST_SENTENCE) -> str:
 
 
 def capital(text: str) -> str:
-    """*text* with a capital letter."""
-    return text[:1].upper() + text[1:]
+    """*text* with a capital letter, unless it begins with a name such as ``l40s-2``."""
+    first = text.split(maxsplit=1)[0] if text else ""
+    return text[:1].upper() + text[1:] if first.rstrip(".,:;").isalpha() else text
 
 
 def cut(text: str, longest: int) -> str:

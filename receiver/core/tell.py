@@ -10,6 +10,10 @@ from receiver.core.policy import Policy
 OF_TEAMS = ("report", "budget", "budget-change")  # topics that name a scope
 
 
+# What a source of size says before its own sentence.
+WANTED = {"standby": "to keep ready: ", "floor": "the pool's least size: "}
+
+
 class Severity(StrEnum):
     """How a notice is coloured."""
 
@@ -130,7 +134,9 @@ def why(decision: Decision) -> str:
     """The deciding reason and what wanted the change, in plain words."""
     wanted = [r for r in decision.reasons if r.verdict is Verdict.WANTS and r.detail]
     held = [r for r in decision.reasons if r.verdict in SPEAKS_UP]
-    said = [r.detail for r in wanted] + [f"{in_plain_words(r.rule)} ({r.detail})" for r in held]
+    said = [f"{WANTED.get(r.rule, '')}{r.detail}" for r in wanted] + [
+        f"{in_plain_words(r.rule)} ({r.detail})" for r in held
+    ]
     if not said:
         said = [r.detail for r in decision.reasons if r.verdict is Verdict.NOTES and r.detail][-1:]
     return "; ".join(said) or "nothing wanted a change"

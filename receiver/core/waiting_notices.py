@@ -1,6 +1,7 @@
 """What is said of work that gets no node: no pool can hold it, or a rule holds it that a person could change."""
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from receiver.core import plain
@@ -23,7 +24,7 @@ WORTH_TELLING = (
     "not_frozen",
     "growth_is_not_paused",
 )
-HELPS = 2  # ways out that a message names
+LEAVES_FEWER = re.compile(r",? and (\w+) leaves fewer")
 GUIDES = {"within_budget": "runbooks/GpuBudgetHold.md", "spend_is_known": "runbooks/GpuSpendUnknown.md"}
 
 
@@ -80,7 +81,7 @@ def held(decisions: Mapping[str, Decision], assignment: Assignment, facts: Facts
             key=f"{decision.at:%Y-%m-%d}",
             title=f"GPU pool {pool.name} {more}: {in_plain_words(reason.rule)}",
             body=plain.worded(
-                why=reason.detail,
+                why=_why(reason),
                 whose=plain.whose(asking),
                 cost=plain.costs(pool, assignment.budgets, decision.target, teams=plain.teams_asking(asking)),
                 after=_until(reason, decision),
@@ -108,7 +109,18 @@ def _held_back(wanted: Wanted, facts: Facts) -> tuple[Workload, ...]:
     return tuple(Workload(key=key, pods=found) for key, found in pods.items() if found)
 
 
+def _why(reason: Reason) -> str:
+    """Why it is held, with the rule that a gang met in words."""
+    left_by = LEAVES_FEWER.search(reason.detail)
+    if left_by is None:
+        return reason.detail
+    return f"{reason.detail[: left_by.start()]}; fewer are left, because {in_plain_words(left_by[1])}"
+
+
 def _until(reason: Reason, decision: Decision) -> str:
-    """What would let it grow, nearest first."""
-    helps = [remedy.text for remedy in remedies(decision) if remedy.rule == reason.rule][:HELPS]
-    return f"it waits. What helps: {'; or '.join(helps)}" if helps else "it waits"
+    """What would let it grow: what a person can do, and what comes by itself."""
+    if reason.rule == "gangs_whole":
+        return "it waits until there is room for all of them at once"
+    helps = [remedy.text for remedy in remedies(decision) if remedy.rule == reason.rule]
+    ways = dict.fromkeys([*helps[:1], *helps[-1:]])
+    return f"it waits. What would change that: {'; or '.join(ways)}" if ways else "it waits"

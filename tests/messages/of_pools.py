@@ -109,7 +109,7 @@ CASES: Mapping[str, Callable[[], Notice]] = {
         policy=replace(POLICY, pools=(replace(L40S, standby_nodes=1), H100)),
     ),
     "grew_less_than_wanted": lambda: _grew(
-        OutcomeKind.CONFIRMED, policy=replace(POLICY, pools=(replace(L40S, max_nodes=2), a_pool("h100", max_nodes=0)))
+        OutcomeKind.CONFIRMED, policy=replace(POLICY, pools=(replace(L40S, max_nodes=2),))
     ),
     "shrank": _shrank,
     "would_grow": lambda: _grew(OutcomeKind.OBSERVED),
@@ -131,7 +131,7 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     "removal_called_off": lambda: told_of(
         known(pool_of(busy(), idle())),
         OutcomeKind.WITHDRAWN,
-        "no chosen node may go any more: it is wanted again, its next paid unit began, or it went already",
+        "no chosen node may go any more: it is wanted again, its next paid hour began, or it went already",
     ),
     "held_by_the_budget": lambda: _held(known(pool_of(busy()), waiting=jobs(), spent=SPENT), LOW),
     "held_by_the_price": lambda: _held(known(pool_of(), waiting=jobs()), replace(POLICY, pools=(UNPRICED,))),
