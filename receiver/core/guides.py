@@ -47,5 +47,7 @@ GUIDES: Mapping[str, str] = {
     Cause.CHARGES_DIFFER: f"{ODD}#civos-charges-differ-from-ours",
     Cause.CHARGES_SILENT: "operations.md#the-ledger-differs-from-civos-charges",
     Cause.CHARGES_BACK: "operations.md#the-ledger-differs-from-civos-charges",
+    Cause.ASKS: "operations.md#when-you-are-asked",
+    Cause.ANSWERED: "operations.md#when-you-are-asked",
     Cause.REPORT: "reports.md",
 }

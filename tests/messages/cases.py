@@ -5,13 +5,19 @@ from pathlib import Path
 
 from receiver.core.message import Links, compose
 from receiver.core.tell import Notice
-from receiver.links import PageLinks
-from tests.messages import of_money, of_people, of_pools
+from receiver.links import PageLinks, Seal
+from tests.messages import of_money, of_people, of_pools, of_questions
 
 GOLDEN = Path(__file__).parent / "golden"
-PAGES = PageLinks(public_url="https://gpu.example.com", docs_url="https://git.example.com/gpu/docs")
+SEAL = Seal("operator-token-of-thirty-two-chars")
+PAGES = PageLinks(public_url="https://gpu.example.com", docs_url="https://git.example.com/gpu/docs", seal=SEAL)
 WITHOUT = PageLinks()
-CASES: Mapping[str, Callable[[], Notice]] = {**of_pools.CASES, **of_money.CASES, **of_people.CASES}
+CASES: Mapping[str, Callable[[], Notice]] = {
+    **of_pools.CASES,
+    **of_money.CASES,
+    **of_people.CASES,
+    **of_questions.CASES,
+}
 
 
 def written(name: str, links: Links = PAGES) -> str:

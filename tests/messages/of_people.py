@@ -24,7 +24,7 @@ NIGHT = Window(name="night", times=((11 * 60, 13 * 60),), max_nodes=1, evict_aft
 AT_NIGHT = replace(POLICY, pools=(replace(L40S, windows=(NIGHT,)), H100))
 
 
-def _word(kind: OverrideKind, **changes: Any) -> Override:
+def word(kind: OverrideKind = OverrideKind.SNOOZE, **changes: Any) -> Override:
     """What ada said of the L40S pool until two o'clock."""
     given: dict[str, Any] = {
         "id": f"{kind}-l40s-7f3a91c2",
@@ -53,7 +53,7 @@ def _evicted(mode: str = "act", nodes: int = 4, **more: Any) -> Iterator[Notice]
 
 def _evicts_no_more() -> Notice:
     told = {topic_of(NIGHT, AT_NIGHT.pools[0]): NOW - MINUTE}
-    return next(_evicted(overrides=(_word(OverrideKind.SNOOZE),), told_to_go=told))
+    return next(_evicted(overrides=(word(OverrideKind.SNOOZE),), told_to_go=told))
 
 
 def _idle(mode: str = "act", **changes: Any) -> tuple[Consenting, Case]:
@@ -76,14 +76,14 @@ def _wish() -> Notice:
 
 
 CASES: Mapping[str, Callable[[], Notice]] = {
-    "pinned": lambda: override_notices.was_set(_word(OverrideKind.PIN), POLICY),
-    "floor_set": lambda: override_notices.was_set(_word(OverrideKind.FLOOR), POLICY),
-    "ceiling_set": lambda: override_notices.was_set(_word(OverrideKind.CEILING), POLICY),
-    "paused_everywhere": lambda: override_notices.was_set(_word(OverrideKind.PAUSE, pool=None), POLICY),
-    "snoozed": lambda: override_notices.was_set(_word(OverrideKind.SNOOZE), POLICY),
-    "override_ended": lambda: override_notices.was_ended(_word(OverrideKind.PIN), "bob", POLICY),
-    "snooze_ran_out": lambda: override_notices.ran_out(_word(OverrideKind.SNOOZE), POLICY),
-    "override_goes_on": lambda: override_notices.goes_on(_word(OverrideKind.PAUSE), POLICY),
+    "pinned": lambda: override_notices.was_set(word(OverrideKind.PIN), POLICY),
+    "floor_set": lambda: override_notices.was_set(word(OverrideKind.FLOOR), POLICY),
+    "ceiling_set": lambda: override_notices.was_set(word(OverrideKind.CEILING), POLICY),
+    "paused_everywhere": lambda: override_notices.was_set(word(OverrideKind.PAUSE, pool=None), POLICY),
+    "snoozed": lambda: override_notices.was_set(word(OverrideKind.SNOOZE), POLICY),
+    "override_ended": lambda: override_notices.was_ended(word(OverrideKind.PIN), "bob", POLICY),
+    "snooze_ran_out": lambda: override_notices.ran_out(word(OverrideKind.SNOOZE), POLICY),
+    "override_goes_on": lambda: override_notices.goes_on(word(OverrideKind.PAUSE), POLICY),
     "evicts": lambda: next(_evicted()),
     "would_evict": lambda: next(_evicted("observe")),
     "evicts_no_more": _evicts_no_more,

@@ -78,7 +78,8 @@ def test_a_pool_that_flaps_is_told_at_once_and_then_once_in_five_minutes(
         deliver(outbox, clock, NOW + (n + 1) * MINUTE)
     deliver(outbox, clock, NOW + 20 * MINUTE)
     first, second, third, fourth = told(wire)
-    assert (first["title"], first["message"]) == ("GPU pool l40s: 3 -> 4 nodes", "body")
+    assert first["title"] == "GPU pool l40s: 3 -> 4 nodes"
+    assert first["message"].startswith("body\nWhat to do: ")
     assert "And 3 more like it since 12:01 UTC: 4 -> 3 nodes (2 times), 3 -> 4 nodes." in second["message"]
     assert "more like it since 12:05 UTC" in third["message"]
     assert fourth["title"] == "GPU pool l40s: 4 -> 3 nodes"

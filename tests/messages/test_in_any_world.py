@@ -1,0 +1,72 @@
+"""Whatever world a step meets, what it tells fits on a screen and holds nothing that only a program can read."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from receiver.core import budget_notices, waiting_notices, warn
+from receiver.core.action_notices import Around, ended, instead_of
+from receiver.core.actions import Decision, Outcome, OutcomeKind
+from receiver.core.assign import Assignment, assign
+from receiver.core.decide import decide_all
+from receiver.core.message import compose
+from receiver.core.model import Drift, Facts
+from receiver.core.override_notices import ran_out, was_set
+from receiver.core.plan import plan
+from receiver.core.policy import Policy
+from receiver.core.tell import Cause, Notice
+from tests.core.builders import NOW
+from tests.core.worlds import LAWS, World, worlds
+from tests.messages.cases import PAGES
+
+OF_PROGRAMS = re.compile(
+    r"\bNone\b|\bTrue\b|\bFalse\b|Decimal\(|datetime|timedelta|<[A-Z]\w+[.:]|\{'|\['|\d+\.\d{5,}|\d:\d\d:\d\d(?! UTC)"
+)
+
+
+def of_actions(
+    found: Facts, assignment: Assignment, decisions: dict[str, Decision], policy: Policy, kind: OutcomeKind
+) -> Iterator[Notice]:
+    for pool in policy.pools:
+        state, decision = found.pool(pool.id), decisions[pool.id]
+        action = plan(decision, state, policy)
+        if action is None:
+            continue
+        around = Around(
+            policy=policy,
+            budgets=assignment.budgets,
+            decision=decision,
+            state=state,
+            backoff=state.backoff,
+            instead=instead_of(pool, assignment.pools[pool.id], found, policy),
+        )
+        yield ended(action, Outcome(kind=kind, at=NOW, detail="out_of_capacity: Civo has none"), around)
+
+
+def every_notice(world: World, kind: OutcomeKind) -> Iterable[Notice]:
+    """What one step on *world* may tell, its actions ending as *kind*."""
+    found, policy = world
+    assignment = assign(found, policy)
+    decisions = decide_all(found, assignment, policy)
+    drifts = {p.id: Drift(at=NOW, from_count=1, to_count=2) for p in policy.pools}
+    yield from of_actions(found, assignment, decisions, policy, kind)
+    yield from (waiting_notices.misfit(g, policy) for g in waiting_notices.misfit_groups(assignment.misfits))
+    yield from waiting_notices.held(decisions, assignment, found, policy)
+    yield from warn.found(found, assignment, drifts, policy)
+    yield from budget_notices.lines(assignment.budgets, {}, NOW)
+    for override in found.overrides:
+        yield from (was_set(override, policy), ran_out(override, policy))
+
+
+@LAWS
+@given(worlds(), st.sampled_from(list(OutcomeKind)))
+def test_a_message_of_any_world_is_short_and_in_words(world: World, kind: OutcomeKind) -> None:
+    for notice in every_notice(world, kind):
+        message = compose(notice, PAGES)
+        text = f"{message.title}\n{message.body}"
+        assert notice.cause in set(Cause)
+        assert len(message.title) <= 100
+        assert len(message.body) <= 1500
+        assert OF_PROGRAMS.search(text) is None, text
