@@ -6,35 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import requests
-import yaml
 
-from demo.configs import ROOT, alertmanager_config, plain_environment
-from demo.plan import Places, StackPlan
-from demo.processes import Process, answers, free_port
-from demo.stack import binary
+from demo.processes import free_port
 from simulator.server import Simulator
+from tests.e2e.alertmanagers import an_alertmanager
 from tests.e2e.clouds import calls, required, submit, until_running
 from tests.e2e.installing import Install
 from tests.e2e.payloads import an_alert
-from tests.e2e.receivers import WEBHOOK_TOKEN, Receiver
 from tests.e2e.waiting import until
-
-
-def _alertmanager(number: int, port: int, receiver: Receiver, folder: Path) -> Process:
-    """Return an Alertmanager without peers that sends to *receiver* with the routes that we ship."""
-    places = Places(folder=folder, ports={"receiver": int(receiver.address.rpartition(":")[2])})
-    places.token_file.write_text(WEBHOOK_TOKEN, encoding="utf-8")
-    config = places.config(f"alertmanager-{number}")
-    config.write_text(yaml.safe_dump(alertmanager_config(StackPlan(pools=()), places)), encoding="utf-8")
-    command = (
-        binary("alertmanager"),
-        f"--config.file={config}",
-        f"--storage.path={folder / f'data-{number}'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-        "--cluster.listen-address=",
-    )
-    ready = answers(f"http://127.0.0.1:{port}/-/ready")
-    return Process(f"alertmanager-{number}", command, ready, folder / f"log-{number}", plain_environment(), ROOT)
 
 
 def _raise_alert(url: str) -> int:
@@ -51,7 +30,7 @@ def test_two_alertmanagers_that_send_the_same_group_at_once_buy_one_node(
     urls = [f"http://127.0.0.1:{port}" for port in ports]
     receiver = install(cloud, alertmanager={"urls": urls})
     with ExitStack() as ends, ThreadPoolExecutor(2) as threads:
-        peers = [_alertmanager(n, port, receiver, tmp_path) for n, port in enumerate(ports)]
+        peers = [an_alertmanager(n, port, receiver, tmp_path) for n, port in enumerate(ports)]
         for peer in peers:
             ends.callback(peer.stop)
             peer.spawn()

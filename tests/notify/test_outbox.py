@@ -4,7 +4,6 @@ import io
 import logging
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from structlog.testing import capture_logs
 
 from receiver.adapters.destinations import check_destinations, hide
 from receiver.adapters.notify import Outbox, next_try
-from receiver.adapters.store import SqlStore, open_store
+from receiver.adapters.store import SqlStore, open_in_memory
 from receiver.core.tell import Notice
 from receiver.ports import StoredNotice, TryLater
 from tests.notify.destinations import LINKS, NOW, SECRETS, SLACK, SLACK_API, TELEGRAM, TELEGRAM_API, FixedClock
@@ -33,8 +32,8 @@ def wire() -> Iterator[responses.RequestsMock]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqlStore]:
-    opened = open_store(f"sqlite:///{tmp_path}/store.db")
+def store() -> Iterator[SqlStore]:
+    opened = open_in_memory()
     yield opened
     opened.close()
 
