@@ -12,6 +12,7 @@ from receiver.adapters.store import SqlStore
 from receiver.bootstrap import EXTENSION, create_app, stop
 from receiver.core.actions import Action, ActionKind, Victim, VictimStage
 from receiver.core.policy import Budget, Limits
+from receiver.core.tell import Cause
 from receiver.ports import Store, TryLater
 from receiver.replay.world import Behaviour, WorldPool
 from receiver.reports.monthly import MonthEnd
@@ -34,6 +35,24 @@ def test_a_step_writes_a_bounded_number_of_events_for_pods_that_fit_nowhere(stor
     life.submit(a_job("giant", gpus_per_pod=16, pods=300))
     life.step()
     assert len(life.writes("announce")) <= 100
+
+
+def test_two_rules_that_take_turns_in_holding_a_pool_are_told_once_each_and_again_the_next_day(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(budget=Budget(monthly_usd=Decimal("1.00"))), store=store)
+    short, full = life.policy, replace(life.policy, budget=None, limits=Limits(max_gpus=0))
+
+    def told() -> int:
+        return sum(n.notice.cause == Cause.HELD for n in store.notices_due(life.now + HOUR, limit=1000))
+
+    life.submit(a_job())
+    for life.policy in (short, full) * 10:
+        life.step()
+        life.pass_time(10 * MINUTE)
+    assert told() == 2
+    life.pass_time(24 * HOUR)
+    for life.policy in (short, full) * 2:
+        life.step()
+    assert told() == 4
 
 
 def test_a_hold_is_not_told_again_with_every_pod_that_comes(store: Store) -> None:
