@@ -1,12 +1,13 @@
 """GET /: what needs attention first, then every pool with its numbers, and why they are what they are."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from flask import Blueprint, render_template
+from flask import Blueprint, render_template, url_for
 
 from receiver.core.words import some, span
+from receiver.links import Seal
 from receiver.web.attention import Scene, concerns, headline, parted
 from receiver.web.documents import decision_document
 from receiver.web.health import alive
@@ -46,7 +47,14 @@ def page_of(scene: Scene, parts: WebParts) -> dict[str, Any]:
         "mode": scene.found.get("mode") or parts.mode,
         "health": scene.health,
         "guide": parts.guide,
+        "answer": answers(parts),
     }
+
+
+def answers(parts: WebParts) -> Callable[[str], str | None]:
+    """Return what gives the address where an open question is answered; it is for an operator's eyes alone."""
+    seal = Seal(parts.operator_token) if parts.operator_token else None
+    return lambda question: url_for("answers.ask", signed=seal.sign(question)) if seal else None
 
 
 def add_overview(routes: Blueprint, parts: WebParts) -> None:

@@ -13,6 +13,7 @@ from receiver.web.show import ago, number, time_of
 # Rules whose cause has a sentence of its own, or that end by themselves within moments.
 TOLD_APART = frozenset(
     {
+        "approved",
         "sources_answer",
         "price_is_known",
         "not_silenced",
@@ -35,6 +36,7 @@ def of_pool(entry: Mapping[str, Any], policy: Policy, now: datetime) -> Iterator
     yield from _on_the_way(entry, which, policy, now)
     yield from _waits(entry, which, now)
     yield from _action(entry, which)
+    yield from _asked(entry, which)
     yield from _held(entry, which)
     yield from _odd(entry, which)
     yield from _paused(entry, which, now)
@@ -121,6 +123,21 @@ def _action(entry: Mapping[str, Any], which: tuple[tuple[str, str], ...]) -> Ite
             doing="It is tried again by itself.",
             pools=which,
         )
+
+
+def _asked(entry: Mapping[str, Any], which: tuple[tuple[str, str], ...]) -> Iterator[Concern]:
+    for question in entry.get("questions") or ():
+        if question.get("state") == "open" and question.get("wanted") is not False:
+            number = str(question.get("id"))
+            yield Concern(
+                kind="question",
+                level=Level.WARN,
+                what=f"waits for an answer: {question.get('said')}.",
+                todo=f"answer where the message leads to, or with `gpu-autoscaler answer {number} approve`",
+                guide="guardrails.md#approved",
+                pools=which,
+                question=number,
+            )
 
 
 def _held(entry: Mapping[str, Any], which: tuple[tuple[str, str], ...]) -> Iterator[Concern]:

@@ -7,9 +7,23 @@ import pytest
 
 from receiver.core.samples import Sample
 from receiver.core.tell import Notice, Severity
+from receiver.links import Seal
 from receiver.ports import Told
-from tests.web.builders import A100, L40S, NOW, a_full_store, a_picture, a_pool, a_team_budget, a_wait, ago
+from tests.web.builders import (
+    A100,
+    L40S,
+    NOW,
+    OPERATOR,
+    Bench,
+    a_full_store,
+    a_picture,
+    a_pool,
+    a_team_budget,
+    a_wait,
+    ago,
+)
 from tests.web.fakes import FakeHealth, FakeStore
+from tests.web.people import Person
 from tests.web.seen import Page, page, words
 
 
@@ -137,6 +151,32 @@ def test_waiting_work_that_a_rule_holds_says_which_and_what_to_do() -> None:
 @pytest.mark.parametrize("calm", [{"pending_gpus": 0}, {"held_by": ["cooled_down"]}, {"pending_gpus": None}])
 def test_a_rule_that_keeps_nobody_waiting_or_ends_by_itself_is_no_concern(calm: dict[str, Any]) -> None:
     assert concerns(showing(well(**{"pending_gpus": 1, "held_by": ["within_budget"], **calm}))) == []
+
+
+def a_question(**more: Any) -> dict[str, Any]:
+    said = "people are asked until 14:45:00 UTC whether n1 may go; without an answer it goes"
+    return {"id": "l40s-removal-0a", "state": "open", "said": said, "wanted": True, **more}
+
+
+def test_an_open_question_says_until_when_what_comes_then_and_how_to_answer() -> None:
+    (found,) = concerns(showing(well(questions=[a_question()], pending_gpus=1, held_by=["approved"])))
+    assert "l40s waits for an answer: people are asked until 14:45:00 UTC whether n1 may go" in found
+    assert "gpu-autoscaler answer l40s-removal-0a approve" in found
+
+
+@pytest.mark.parametrize("over", [{"state": "answered"}, {"wanted": False}])
+def test_a_question_that_nobody_needs_to_answer_is_no_concern(over: dict[str, Any]) -> None:
+    assert concerns(showing(well(questions=[a_question(**over)]))) == []
+
+
+def test_only_an_operator_gets_the_link_that_answers() -> None:
+    bench = Bench(store=showing(well(questions=[a_question()])))
+    person = Person.at(bench)
+    assert "/answer/" not in person.get("/").text
+    person.log_in()
+    html = person.get("/").text
+    link = next(str(a["href"]) for _, a in Page(html).elements if (a.get("href") or "").startswith("/answer/"))
+    assert Seal(OPERATOR).read(link.removeprefix("/answer/")) == "l40s-removal-0a"
 
 
 def test_who_paused_or_pinned_a_pool_is_noted_without_alarm() -> None:

@@ -90,9 +90,13 @@ def test_deliveries_heartbeat_and_messages_are_told() -> None:
     assert "And 30 more." in text
 
 
-def test_where_messages_go_is_told() -> None:
+def test_where_messages_go_and_how_well_is_told() -> None:
     assert "They go nowhere: no destination is set" in page("/sources")
-    assert "They go to slack 1a2b." in page("/sources", messages_to=("slack 1a2b",))
+    store = a_full_store()
+    store.totals = {"messages": {("slack 1a2b", "delivered"): 7, ("slack 1a2b", "failed"): 2}}
+    text = words(page("/sources", store, messages_to=("slack 1a2b", "telegram 3c")))
+    assert "They go to slack 1a2b (7 delivered, 2 tries failed )" in text
+    assert "telegram 3c (0 delivered, 0 tries failed )" in text
 
 
 def test_before_the_first_step_and_with_an_empty_store_it_renders() -> None:
