@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from hypothesis import given
@@ -11,8 +12,9 @@ from receiver.core.actions import Action, ActionKind, Because, Victim, VictimSta
 from receiver.core.model import ON_ITS_WAY, Backoff, Drift, Node, SignalAction, Stage
 from receiver.core.overrides import Override, OverrideKind
 from receiver.core.pods import PodPhase
-from receiver.core.policy import Billing, Policy
-from tests.core.builders import EVERY_SECOND, GPU, NOW, a_node, a_pod, a_pool, a_signal, a_state, facts
+from receiver.core.policy import Approval, Billing, Policy
+from receiver.core.questions import Answer, Question
+from tests.core.builders import EVERY_SECOND, GPU, NOW, a_node, a_pod, a_pool, a_question, a_signal, a_state, facts
 from tests.core.worlds import LAWS, World, decided
 
 seconds = st.integers(1, 30)  # until something ends
@@ -70,9 +72,21 @@ def said_for_a_while(draw: st.DrawFn) -> Override:
 
 
 @st.composite
+def asked(draw: st.DrawFn, there: list[Node]) -> Question:
+    """A question of which a wait or everything ends within half a minute, or that comes from a clock ahead."""
+    about = draw(st.sampled_from([(), tuple(n.instance for n in there)]))
+    moments = {name: NOW + timedelta(seconds=draw(st.integers(-30, 30))) for name in ("asked_at", "wait_ends")}
+    over = moments["wait_ends"] + timedelta(seconds=draw(seconds))
+    return a_question(
+        *about, **moments, expires_at=over, answer=draw(st.sampled_from([None, None, Answer.APPROVE])), who="alice"
+    )
+
+
+@st.composite
 def small_worlds(draw: st.DrawFn) -> World:
     """One pool with one or two nodes, a thing or two that time out soon, and perhaps a pod that waits."""
-    pool = a_pool(resources={GPU: 2}, min_nodes=draw(st.integers(0, 1)))
+    asking = draw(st.sampled_from([None, Approval(removals=True, growth_above_usd_per_hour=Decimal(0))]))
+    pool = a_pool(resources={GPU: 2}, min_nodes=draw(st.integers(0, 1)), approval=asking)
     kinds = draw(st.lists(st.sampled_from(sorted(KINDS)), max_size=2))
     there: list[Node] = []
     for number, kind in enumerate(kinds):
@@ -92,6 +106,7 @@ def small_worlds(draw: st.DrawFn) -> World:
         waiting=[a_pod(f"p{n}", gpus=2) for n in range(draw(st.integers(0, 2)))],
         signals=() if hourly else draw(st.sampled_from([(), (a_signal(SignalAction.SCALE_DOWN),)])),
         overrides=spoken,
+        questions=(draw(asked(there)),) if asking else (),
     )
     return found, Policy(pools=(pool,), billing=Billing() if hourly else EVERY_SECOND)
 

@@ -28,7 +28,8 @@ from receiver.core.model import (
 )
 from receiver.core.overrides import Override, OverrideKind
 from receiver.core.pods import Pod, PodPhase, Preference, Requirement
-from receiver.core.policy import Billing, Budget, Fallback, Limits, Policy, Pool, Taint
+from receiver.core.policy import Approval, Billing, Budget, Fallback, Limits, Policy, Pool, Taint, Unanswered
+from receiver.core.questions import Answer, Asks, Question
 from receiver.core.windows import Window
 from tests.core.builders import GPU, NOW, a_pod, a_pool, a_signal, a_silence, an_offer, run
 
@@ -53,6 +54,15 @@ SAID: tuple[dict[str, Any], ...] = (
     {"evictable": True, "owner": "Job/train", "gang": "ml/train"},
     {"evictable": True, "owner": "ReplicaSet/web", "protected": True},
     {"owner": "ReplicaSet/web"},
+)
+
+# Whom a pool asks before it changes: mostly nobody, so that other laws see changes.
+ASKING: tuple[Approval | None, ...] = (
+    None,
+    None,
+    None,
+    Approval(removals=True),
+    Approval(removals=True, growth_above_usd_per_hour=Decimal(2), unanswered=Unanswered.HOLD),
 )
 
 GANGS: tuple[dict[str, Any], ...] = ({}, {}, {"gang": "ml/g1"}, {"gang": "ml/g2", "gang_min": 2})
@@ -104,6 +114,7 @@ def pools(draw: st.DrawFn, name: str) -> Pool:
         standby_nodes=draw(st.sampled_from([0, 0, 0, 1])),
         labels={"pool": name},
         price_usd_per_hour=draw(st.sampled_from([Decimal("1.29"), Decimal("1.29"), Decimal("10.32"), None])),
+        approval=draw(st.sampled_from(ASKING)),
     )
 
 
@@ -229,6 +240,36 @@ def overrides(draw: st.DrawFn) -> tuple[Override, ...]:
 
 
 @st.composite
+def questions(draw: st.DrawFn, pool: Pool, state: PoolState) -> tuple[Question, ...]:
+    """Up to two questions about *pool*: about its first node, busy or not, or about growth, however answered."""
+    found = []
+    for number in range(draw(st.sampled_from([0, 1, 1, 2]))) if pool.approval else ():
+        asks = draw(st.sampled_from([Asks.REMOVAL, Asks.EMPTYING, Asks.GROWTH]))
+        named = state.nodes[:2] if asks is not Asks.GROWTH else ()
+        asked_at = draw(ago)
+        found.append(
+            Question(
+                id=f"{pool.name}-{number}",
+                pool=pool.id,
+                asks=asks,
+                from_count=state.required,
+                to_count=draw(st.integers(0, 6)),
+                asked_at=asked_at,
+                due_at=NOW,
+                wait_ends=asked_at + draw(st.sampled_from([timedelta(minutes=15), timedelta(hours=2)])),
+                expires_at=NOW + timedelta(seconds=draw(st.integers(-30, 600))),
+                unanswered=draw(st.sampled_from(list(Unanswered))),
+                instances=tuple(n.instance for n in named),
+                nodes=tuple(n.name for n in named),
+                answer=draw(st.sampled_from([None, Answer.APPROVE, Answer.APPROVE, Answer.PIN])),
+                who="alice",
+                done_at=draw(st.sampled_from([None, None, None, NOW])),
+            )
+        )
+    return tuple(found)
+
+
+@st.composite
 def worlds(draw: st.DrawFn) -> World:
     """Facts and a policy. Half of the worlds are calm: nothing but the law under test holds them back."""
     calm = draw(st.booleans())
@@ -251,9 +292,10 @@ def worlds(draw: st.DrawFn) -> World:
     spent = Decimal(draw(st.integers(0, 110))) / 100 * (budget.monthly_usd if budget else Decimal(0))
     evicting = draw(graces(chosen))
     policy = replace(policy, pools=tuple(pool for pool, _ in evicting))
+    there = tuple(draw(states(p, calm)) for p in chosen)
     found = Facts(
         at=NOW,
-        pools=tuple(draw(states(p, calm)) for p in chosen),
+        pools=there,
         waiting=tuple(draw(waiting_pods(n)) for n in range(draw(st.integers(0, 6)))),
         signals=() if calm else draw(signals(list(SignalAction))),
         sources={s: SourceState(source=s, up=s not in down, at=NOW) for s in Source},
@@ -261,6 +303,7 @@ def worlds(draw: st.DrawFn) -> World:
         grown_last_hour=draw(st.integers(0, 3)),
         removed_last_hour=draw(st.integers(0, 3)),
         overrides=() if calm else draw(overrides()),
+        questions=tuple(q for p, s in zip(chosen, there, strict=True) for q in draw(questions(p, s))),
         told_to_go={topic_of(w, p): at for p, at in evicting for w in p.windows if at is not None},
     )
     return found, policy

@@ -1,0 +1,395 @@
+"""What waits for a person's answer, what does not, whom is asked what, and what an answer lets go."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from receiver.core.actions import Action, ActionKind, Because, Decision, Reason, Victim, VictimStage
+from receiver.core.approval import to_ask
+from receiver.core.approval_notices import answered, asked
+from receiver.core.assign import assign
+from receiver.core.choices import choices, next_morning, override_of
+from receiver.core.decide import decide_all
+from receiver.core.model import Facts, Node, SignalAction, Source, Spend, Stage
+from receiver.core.overrides import Override, OverrideKind
+from receiver.core.pods import PodPhase
+from receiver.core.policy import Approval, Budget, Policy, Unanswered
+from receiver.core.questions import Answer, Asks, Question
+from tests.core.builders import (
+    EVERY_SECOND,
+    GPU,
+    NOW,
+    a_busy_node,
+    a_node,
+    a_pod,
+    a_policy,
+    a_pool,
+    a_question,
+    a_signal,
+    a_state,
+    all_up,
+    facts,
+    rules,
+    run,
+)
+
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+HOLD = Unanswered.HOLD
+APPROVED = {"answer": Answer.APPROVE, "who": "alice", "answered_at": NOW}
+DUE = NOW - 57 * MINUTE  # created then, a node's paid hour ends in three minutes
+ASKS_SOON = NOW - 40 * MINUTE  # in twenty: its moment is in a quarter of an hour
+REMOVALS = Approval(removals=True)
+GROWTH = Approval(growth_above_usd_per_hour=Decimal(5))
+
+
+def asking(approval: Approval = REMOVALS, **pool: Any) -> Policy:
+    return a_policy(a_pool(approval=approval, **pool))
+
+
+def decide(found: Facts, policy: Policy) -> Decision:
+    return run(found, policy)[1]["l40s"]
+
+
+def reason(decision: Decision) -> Reason:
+    return next(r for r in decision.reasons if r.rule == "approved")
+
+
+def due(found: Facts, policy: Policy) -> tuple[Question, ...]:
+    assignment = assign(found, policy)
+    return to_ask(found, assignment, decide_all(found, assignment, policy), policy)
+
+
+def said(kind: OverrideKind, nodes: int | None = None, **changes: Any) -> Override:
+    values: dict[str, Any] = {"who": "bob", "why": "test", "at": NOW - HOUR, "until": NOW + HOUR}
+    return Override(id="o", kind=kind, nodes=nodes, **{**values, **changes})
+
+
+# --- what waits
+
+
+def test_an_idle_node_at_its_moment_waits_for_an_answer_and_the_reason_says_until_when_and_what_then() -> None:
+    found = facts(a_state(a_node(created_at=DUE)), questions=(a_question("i-n1"),))
+    decision = decide(found, asking())
+    assert (decision.target, rules(decision, "holds")) == (1, ["approved"])
+    assert reason(decision).detail == (
+        "people are asked until 2026-11-20 12:10:00 UTC whether n1 may go; without an answer it goes"
+    )
+
+
+def test_where_nobody_is_to_be_asked_it_goes() -> None:
+    assert decide(facts(a_state(a_node(created_at=DUE))), a_policy()).target == 0
+    assert decide(facts(a_state(a_node(created_at=DUE))), asking(GROWTH)).target == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "goes"),
+    [
+        pytest.param(APPROVED, True, id="approved"),
+        pytest.param({"answer": Answer.PIN, "who": "alice"}, False, id="answered otherwise"),
+        pytest.param({}, False, id="open"),
+        pytest.param({"wait_ends": NOW}, True, id="nobody answered in time"),
+        pytest.param({"wait_ends": NOW, "unanswered": HOLD}, False, id="nobody answered, and that is not enough"),
+        pytest.param({**APPROVED, "expires_at": NOW}, False, id="approved, and over"),
+        pytest.param({**APPROVED, "asked_at": NOW + MINUTE}, False, id="asked under a clock that was ahead"),
+        pytest.param({**APPROVED, "asks": Asks.EMPTYING}, True, id="approved while it was busy"),
+        pytest.param({**APPROVED, "instances": ("i-n2",)}, False, id="about another node"),
+        pytest.param({**APPROVED, "pool": "a100-id"}, False, id="about another pool"),
+    ],
+)
+def test_an_idle_node_goes_when_an_answer_or_the_want_of_one_lets_it(changes: dict[str, Any], goes: bool) -> None:
+    found = facts(a_state(a_node(created_at=DUE)), questions=(a_question("i-n1", **changes),))
+    assert decide(found, asking()).target == (0 if goes else 1)
+
+
+def test_who_waits_for_an_answer_keeps_no_other_node() -> None:
+    first, second = a_node("n1", created_at=DUE), a_node("n2", created_at=DUE + MINUTE)
+    decision = decide(facts(a_state(first, second), questions=(a_question("i-n2", **APPROVED),)), asking())
+    assert (decision.target, decision.candidates) == (1, ("i-n2", "i-n1"))
+    assert rules(decision, "limits") == ["approved"]
+
+
+def movable_nodes() -> tuple[Node, ...]:
+    pods = {n: a_pod(n, phase=PodPhase.RUNNING, node=n, evictable=True, owner="ReplicaSet/r") for n in ("n1", "n2")}
+    return tuple(a_busy_node(n, pods=(pod,), allocatable={GPU: 2}, created_at=DUE) for n, pod in pods.items())
+
+
+def test_approval_of_an_idle_node_is_none_to_move_its_pods() -> None:
+    policy = asking(resources={GPU: 2})
+    for question, target in (
+        (a_question("i-n1", **APPROVED), 2),
+        (a_question("i-n1", asks=Asks.EMPTYING, **APPROVED), 1),
+    ):
+        assert decide(facts(a_state(*movable_nodes()), questions=(question,)), policy).target == target
+
+
+# --- what does not wait
+
+
+def test_dead_nodes_go_unasked() -> None:
+    stuck = a_node(stage=Stage.INSTALLING, created_at=NOW - HOUR, idle_since=None)
+    assert decide(facts(a_state(stuck)), asking()).target == 0
+
+
+def test_what_a_persons_pin_or_ceiling_wants_gone_goes_unasked() -> None:
+    for kind in (OverrideKind.PIN, OverrideKind.CEILING):
+        assert decide(facts(a_state(a_node()), overrides=(said(kind, 0),)), asking()).target == 0
+
+
+def test_at_a_budgets_stop_an_empty_node_waits_for_no_answer() -> None:
+    policy = replace(asking(Approval(removals=True, unanswered=HOLD)), budget=Budget(monthly_usd=Decimal(10)))
+    found = facts(a_state(a_node(created_at=DUE)), spend=Spend(month="2026-11", usd=Decimal(10)))
+    assert decide(found, policy).target == 0
+    assert due(found, policy) == ()
+
+
+def test_what_a_persons_floor_asks_for_is_bought_unasked_and_what_is_beyond_it_waits() -> None:
+    found = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(6)], overrides=(said(OverrideKind.FLOOR, 5),))
+    assert decide(found, asking(Approval(growth_above_usd_per_hour=Decimal(0)))).target == 5
+
+
+# --- growth
+
+
+@pytest.mark.parametrize(("pods", "target"), [(3, 3), (4, 0)])
+def test_growth_waits_when_its_new_nodes_cost_more_an_hour_than_the_policy_says(pods: int, target: int) -> None:
+    assert decide(facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(pods)]), asking(GROWTH)).target == target
+
+
+def test_nodes_on_their_way_count_as_new() -> None:
+    coming = [a_node(f"n{n}", stage=Stage.BUILDING, idle_since=None, allocatable={}) for n in range(3)]
+    waiting = [a_pod(f"p{n}") for n in range(4)]
+    assert decide(facts(a_state(*coming), waiting=waiting), asking(GROWTH)).target == 3
+    assert decide(facts(a_state(required=3), waiting=waiting), asking(GROWTH)).target == 3  # asked for, and not listed
+
+
+def test_nodes_on_their_way_that_were_approved_do_not() -> None:
+    coming = [a_node(f"n{n}", stage=Stage.BUILDING, idle_since=None, allocatable={}) for n in range(3)]
+    found = facts(a_state(*coming), waiting=[a_pod(f"p{n}") for n in range(4)])
+    done = a_question(to_count=3, done_at=NOW, **APPROVED)
+    assert decide(replace(found, questions=(done,)), asking(GROWTH)).target == 4
+
+
+@pytest.mark.parametrize(
+    ("questions", "target"),
+    [
+        ((), 0),
+        ((a_question(to_count=6, **APPROVED),), 6),
+        ((a_question(to_count=8, **APPROVED),), 6),
+        ((a_question(to_count=4, **APPROVED),), 4),
+        ((a_question(to_count=6, wait_ends=NOW),), 6),
+        ((a_question(to_count=6, wait_ends=NOW, unanswered=HOLD),), 0),
+        ((a_question(to_count=6, done_at=NOW, **APPROVED),), 0),
+        ((a_question(to_count=4, **APPROVED), a_question(to_count=6, id="q2")), 4),
+    ],
+)
+def test_growth_comes_as_far_as_an_answer_lets_it_and_once(questions: tuple[Question, ...], target: int) -> None:
+    found = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(6)], questions=questions)
+    assert decide(found, asking(GROWTH)).target == target
+
+
+def test_an_approval_goes_beyond_no_maximum_and_no_budget() -> None:
+    approved = a_question(to_count=8, **APPROVED)
+    found = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(8)], questions=(approved,))
+    assert decide(found, asking(GROWTH, max_nodes=5)).target == 5
+    poor = replace(asking(GROWTH), budget=Budget(monthly_usd=Decimal("4.50")))
+    assert decide(found, poor).target == 3
+
+
+# --- who is asked, and when
+
+
+def test_people_are_asked_a_wait_before_the_moment_about_all_nodes_whose_moments_are_close() -> None:
+    nodes = (a_node("n1", created_at=ASKS_SOON), a_node("n2", created_at=ASKS_SOON + MINUTE), a_node("n3"))
+    [question] = due(facts(a_state(*nodes)), asking())
+    assert (question.nodes, question.from_count, question.to_count) == (("n1", "n2"), 3, 1)
+    assert (question.wait_ends, question.due_at) == (NOW + 15 * MINUTE, NOW + 15 * MINUTE)
+    assert (question.expires_at, question.usd_per_hour) == (NOW + 21 * MINUTE, Decimal("2.58"))
+    assert due(facts(a_state(*nodes), at=NOW - timedelta(seconds=1)), asking()) == ()
+
+
+def test_the_same_facts_ask_the_same_question_and_a_later_hour_asks_another() -> None:
+    found, policy = facts(a_state(a_node(created_at=ASKS_SOON))), asking()
+    [first], [again], [later] = due(found, policy), due(found, policy), due(replace(found, at=NOW + HOUR), policy)
+    assert first == again
+    assert first.id != later.id
+
+
+def test_nobody_is_asked_twice_about_the_same_nodes_and_growth() -> None:
+    idle, policy = facts(a_state(a_node(created_at=ASKS_SOON))), asking()
+    assert due(replace(idle, questions=due(idle, policy)), policy) == ()
+    waits = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(6)])
+    [question] = due(waits, asking(GROWTH))
+    assert due(replace(waits, at=NOW + 5 * MINUTE, questions=(question,)), asking(GROWTH)) == ()
+
+
+def test_people_are_asked_about_a_node_that_came_to_rest_late_but_not_when_nobody_could_answer() -> None:
+    late = a_node(created_at=NOW - 52 * MINUTE, idle_since=NOW - MINUTE)
+    assert len(due(facts(a_state(late)), asking())) == 1
+    assert due(facts(a_state(replace(late, idle_since=NOW - 59 * timedelta(seconds=1)))), asking()) == ()
+    too_late = replace(late, created_at=NOW - 59 * MINUTE - timedelta(seconds=1))
+    assert due(facts(a_state(too_late)), asking()) == ()
+
+
+def test_a_busy_node_that_would_be_emptied_is_asked_about_as_such() -> None:
+    nodes = [replace(n, created_at=ASKS_SOON) for n in movable_nodes()]
+    [question] = due(facts(a_state(*nodes)), asking(resources={GPU: 2}))
+    assert (question.asks, len(question.nodes)) == (Asks.EMPTYING, 1)
+
+
+def test_where_seconds_are_billed_people_are_asked_a_wait_before_the_node_has_idled_enough() -> None:
+    policy = replace(asking(idle_for=30 * MINUTE), billing=EVERY_SECOND)
+    [question] = due(facts(a_state(a_node(idle_since=NOW - 15 * MINUTE))), policy)
+    assert (question.due_at, question.expires_at) == (NOW + 15 * MINUTE, NOW + 90 * MINUTE)
+    assert due(facts(a_state(a_node(idle_since=NOW - 14 * MINUTE))), policy) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "asked_all_the_same"),
+    [
+        pytest.param({"overrides": (said(OverrideKind.SNOOZE),)}, False, id="snoozed beyond the moment"),
+        pytest.param({"overrides": (said(OverrideKind.SNOOZE, until=NOW + 14 * MINUTE),)}, True, id="until before it"),
+        pytest.param({"overrides": (said(OverrideKind.PAUSE),)}, False, id="paused"),
+        pytest.param({"overrides": (said(OverrideKind.FLOOR, 1),)}, False, id="a floor keeps it"),
+        pytest.param({"signals": (a_signal(SignalAction.FREEZE),)}, False, id="frozen"),
+        pytest.param({"sources": all_up(Source.HEARTBEAT)}, False, id="no heartbeat"),
+        pytest.param({"waiting": [a_pod("p1"), a_pod("p2")]}, False, id="work waits"),
+    ],
+)
+def test_nobody_is_asked_about_what_something_else_will_keep(changes: dict[str, Any], asked_all_the_same: bool) -> None:
+    assert bool(due(facts(a_state(a_node(created_at=ASKS_SOON)), **changes), asking())) is asked_all_the_same
+
+
+def test_growth_is_asked_about_only_as_far_as_everything_else_lets_it() -> None:
+    found = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(8)])
+    [question] = due(found, asking(GROWTH, max_nodes=6))
+    assert (question.from_count, question.to_count, question.usd_per_hour) == (0, 6, 6 * Decimal("1.29"))
+    paused = replace(found, overrides=(said(OverrideKind.PAUSE),))
+    assert due(paused, asking(GROWTH)) == ()
+
+
+def test_demand_that_grows_is_asked_about_once_a_minute_and_less_of_it_not_at_all() -> None:
+    open_one = a_question(to_count=4, asked_at=NOW - 59 * timedelta(seconds=1))
+    found = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(6)], questions=(open_one,))
+    assert due(found, asking(GROWTH)) == ()
+    [question] = due(replace(found, at=NOW + timedelta(seconds=1)), asking(GROWTH))
+    assert question.to_count == 6
+    assert due(replace(found, questions=(replace(open_one, to_count=6),), at=NOW + MINUTE), asking(GROWTH)) == ()
+
+
+def test_what_was_refused_is_asked_about_anew_once_nothing_else_holds_it() -> None:
+    refused = a_question(to_count=6, answer=Answer.SNOOZE_1H, who="alice")
+    found = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(6)], questions=(refused,))
+    assert len(due(found, asking(GROWTH))) == 1
+
+
+def test_a_node_that_is_on_its_way_out_by_an_approved_removal_is_not_asked_about_again() -> None:
+    victim = Victim(instance="i-n1", node="n1", because=Because.IDLE, stage=VictimStage.CORDONED, since=NOW)
+    action = Action(
+        id="a", pool="l40s-id", kind=ActionKind.RETIRE, opened_at=NOW, from_count=1, to_count=0, victims=(victim,)
+    )
+    state = a_state(a_node(created_at=DUE), open_action=action)
+    found = facts(state, questions=(a_question("i-n1", **APPROVED),))
+    assert (decide(found, asking()).target, due(found, asking())) == (0, ())
+
+
+# --- what is said
+
+
+def test_the_message_about_nodes_says_what_keeping_them_costs_and_what_comes_without_an_answer() -> None:
+    found, policy = facts(a_state(a_node(created_at=ASKS_SOON))), asking()
+    [question] = due(found, policy)
+    notice = asked(question, policy, assign(found, policy).pools["l40s-id"])
+    assert (notice.title, notice.question) == ("GPU pool l40s: may n1 go at 12:15 UTC?", question.id)
+    assert notice.body.splitlines()[:3] == [
+        "n1 runs no GPU pod, and the next paid hour begins at 12:20 UTC.",
+        "Keeping it costs USD 1.29 for another hour.",
+        "Without an answer by 12:15 UTC it goes.",
+    ]
+
+
+def test_the_message_about_growth_says_what_it_costs_and_what_is_left() -> None:
+    policy = replace(
+        asking(Approval(growth_above_usd_per_hour=Decimal(5), unanswered=HOLD)), budget=Budget(monthly_usd=Decimal(100))
+    )
+    found = facts(
+        a_state(), waiting=[a_pod(f"p{n}") for n in range(5)], spend=Spend(month="2026-11", usd=Decimal("20.50"))
+    )
+    [question] = due(found, policy)
+    notice = asked(question, policy, assign(found, policy).pools["l40s-id"])
+    assert notice.title == "GPU pool l40s: may it grow from 0 to 5 nodes?"
+    assert notice.body.splitlines()[:4] == [
+        "5 more nodes: USD 6.45 an hour (asked above USD 5.00).",
+        "Waiting: ml/p0, ml/p1, ml/p2 and 2 more.",
+        "Budget 2026-11: USD 20.50 of 100.00 spent, 79.50 left.",
+        "Without an answer by 13:15 UTC it does not grow; you are asked again.",
+    ]
+
+
+def test_an_answer_is_told_with_what_it_set_and_how_to_end_that() -> None:
+    policy, question = asking(), a_question("i-n1")
+    override = override_of(Answer.SNOOZE_4H, question, policy, NOW, present=1, who="alice")
+    notice = answered(question, Answer.SNOOZE_4H, "alice", override, policy)
+    assert notice.title == "GPU pool l40s: alice answered: Snooze 4 h"
+    assert notice.body.splitlines() == [
+        "Asked was whether n1 may go.",
+        "Set: snooze by alice until 2026-11-20 16:00 UTC: snooze-4h in answer to q1.",
+        "To end it earlier: `gpu-autoscaler override end snooze-q1`",
+    ]
+
+
+# --- what an answer sets
+
+
+@pytest.mark.parametrize(
+    ("answer", "question", "kind", "nodes", "hours"),
+    [
+        (Answer.SNOOZE_1H, a_question("i-n1"), OverrideKind.SNOOZE, None, 1),
+        (Answer.SNOOZE_4H, a_question(), OverrideKind.CEILING, 3, 4),
+        (Answer.SNOOZE_TOMORROW, a_question("i-n1"), OverrideKind.SNOOZE, None, 20),
+        (Answer.PIN, a_question(), OverrideKind.PIN, 3, 24),
+    ],
+)
+def test_every_answer_but_approval_sets_an_override(
+    answer: Answer, question: Question, kind: OverrideKind, nodes: int | None, hours: int
+) -> None:
+    found = override_of(answer, question, asking(), NOW, present=3, who="alice")
+    assert found is not None
+    assert (found.kind, found.nodes, found.until, found.pool) == (kind, nodes, NOW + hours * HOUR, "l40s-id")
+    assert override_of(Answer.APPROVE, question, asking(), NOW, present=3, who="alice") is None
+
+
+def test_no_answer_acts_longer_than_an_override_may() -> None:
+    policy = replace(asking(), longest_override=2 * HOUR)
+    for answer in (Answer.SNOOZE_4H, Answer.SNOOZE_TOMORROW, Answer.PIN):
+        found = override_of(answer, a_question("i-n1"), policy, NOW, present=1, who="alice")
+        assert found is not None
+        assert found.until == NOW + 2 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("now", "zone", "morning"),
+    [
+        ("2026-11-20T12:00", "UTC", "2026-11-21T08:00"),
+        ("2026-11-20T03:00", "UTC", "2026-11-20T08:00"),
+        ("2026-11-20T08:00", "UTC", "2026-11-21T08:00"),
+        ("2026-03-28T20:00", "Europe/London", "2026-03-29T07:00"),  # clocks go forward that night
+        ("2026-10-24T20:00", "Europe/London", "2026-10-25T08:00"),  # and back
+        ("2026-11-20T23:30", "America/New_York", "2026-11-21T13:00"),
+    ],
+)
+def test_tomorrow_begins_at_eight_on_the_wall_clock_of_the_budgets_zone(now: str, zone: str, morning: str) -> None:
+    at = datetime.fromisoformat(now).replace(tzinfo=UTC)
+    assert next_morning(at, zone) == datetime.fromisoformat(morning).replace(tzinfo=UTC)
+
+
+def test_every_choice_says_what_it_does() -> None:
+    offered = {c.answer: c.does for c in choices(a_question("i-n1"), asking(), NOW, 2)}
+    assert offered[Answer.APPROVE] == "n1 may go from 12:00:00 UTC on, if still idle then."
+    assert offered[Answer.SNOOZE_1H] == "No node of the pool is removed before 2026-11-20 13:00 UTC."
+    assert offered[Answer.PIN] == "The pool stays at exactly 2 until 2026-11-21 12:00 UTC, whatever it needs."
+    growing = {c.answer: c.does for c in choices(a_question(), asking(), NOW, 2)}
+    assert growing[Answer.APPROVE] == "The pool may grow to 8 nodes at once."
+    assert growing[Answer.SNOOZE_4H] == "The pool stays at 2 or fewer nodes until 2026-11-20 16:00 UTC."
