@@ -27,7 +27,7 @@ def test_being_asked_only_holds_back_what_would_happen_without_it(world: World) 
         assert low <= with_it.target <= high
 
 
-@LAWS
+@settings(LAWS, max_examples=120)
 @given(worlds())
 def test_an_approval_never_makes_a_change_smaller(world: World) -> None:
     found, _ = world
@@ -38,7 +38,7 @@ def test_an_approval_never_makes_a_change_smaller(world: World) -> None:
         assert (after.target - after.present) * (before.target - before.present) >= 0
 
 
-@LAWS
+@settings(LAWS, max_examples=120)
 @given(worlds())
 def test_where_removals_are_asked_about_no_node_goes_that_nobody_let_go(world: World) -> None:
     found, _ = world
@@ -75,7 +75,7 @@ def test_growth_that_costs_much_comes_exactly_as_far_as_it_was_approved(
     assert decision.target == (wanted if cheap else max(under_way, min(wanted, approved)))
 
 
-@settings(LAWS, max_examples=25)  # each is two paid hours of steps
+@settings(LAWS, max_examples=10)  # each is two paid hours of steps
 @given(minutes=st.integers(0, 59), idle=st.integers(0, 59), unanswered=st.sampled_from(list(Unanswered)))
 def test_a_node_goes_without_an_answer_only_after_a_whole_wait_and_never_where_the_policy_holds(
     minutes: int, idle: int, unanswered: Unanswered
