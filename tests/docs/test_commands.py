@@ -7,9 +7,9 @@ import pytest
 
 from receiver.web import create_app
 from tests.docs.commands import commands, fenced, misshapen, queries, spans, taken, words_of
-from tests.docs.pages import PAGES, ROOT
+from tests.docs.pages import PAGES, ROOT, section
 from tests.rules.files import RULES, run
-from tests.web.builders import Bench
+from tests.web.builders import TOKEN, Bench
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=[str(p.relative_to(ROOT)) for p in PAGES])
 
@@ -37,6 +37,28 @@ def test_every_address_of_ours_that_is_asked_is_served(page: Path) -> None:
     for path in asked:
         methods = urls.allowed_methods(path)
         assert methods, path
+
+
+def test_an_empty_payload_sent_by_hand_proves_the_way_and_the_token() -> None:
+    page = ROOT / "docs" / "troubleshooting.md"
+    [words] = [words for words in commands(_text(page), "curl") if words[-1].endswith("/webhook")]
+    [said] = [word for word in words if word.startswith("Authorization")]
+    client = Bench().client()
+    answers = []
+    for token in (TOKEN, "another one"):
+        header, _, value = said.replace("$GPU_AUTOSCALER_WEBHOOK_TOKEN", token).partition(": ")
+        answer = client.post("/webhook", data=words[words.index("-d") + 1], headers={header: value})
+        answers.append(answer.status_code)
+    assert answers == [400, 401]
+    assert "It must answer 400" in _text(page)
+
+
+def test_every_part_of_troubleshooting_says_what_to_type_or_where_to_look() -> None:
+    text = _text(ROOT / "docs" / "troubleshooting.md")
+    parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)[1:]
+    silent = [title for title, part in zip(parts[::2], parts[1::2], strict=True) if not list(fenced(part))]
+    looked = {title: section(text, title) for title in silent}
+    assert [title for title, part in looked.items() if "](" not in part and "`" not in part] == []
 
 
 def test_amtool_takes_what_routes_are_tested_with() -> None:

@@ -12,7 +12,7 @@ from receiver.adapters.alarms import AlertmanagerAlarms
 from receiver.config import load_text
 from receiver.core.silences import Silence, silenced_pools
 from tests.docs.commands import commands, fenced, is_command, queries, spans
-from tests.docs.pages import ROOT, headings, section
+from tests.docs.pages import ROOT, headings, section, text_of
 from tests.docs.test_metrics_page import SIMULATED, THEMSELVES, received, rows
 from tests.rules.files import ALERTS, Rule, run
 from tests.rules.servers import running
@@ -29,6 +29,7 @@ POOL = """
 pools:
   - {name: NAME, civo_pool_id: ID, size: an.g1.l40s.kube.x1, resources: {nvidia.com/gpu: 1}, max_nodes: 8}
 """
+PROMETHEUS = re.compile(r"^- .* in Prometheus .*$", re.MULTILINE)
 EVERYBODY = {"alertname", "component", "action", "severity", "namespace"}
 
 
@@ -74,7 +75,9 @@ def _known() -> frozenset[str]:
 
 
 def _asked() -> list[tuple[str, str]]:
-    return [(path.stem, q) for path in RUNBOOKS for q in queries(section(path.read_text("utf-8"), "How to check"))]
+    pages = [(path.stem, section(path.read_text("utf-8"), "How to check")) for path in RUNBOOKS]
+    pages.append(("troubleshooting", "\n".join(PROMETHEUS.findall(text_of("docs/troubleshooting.md")))))
+    return [(name, query) for name, text in pages for query in queries(text)]
 
 
 def test_the_queries_of_runbooks_can_be_parsed(tmp_path: Path) -> None:
