@@ -76,7 +76,7 @@ def _asked(known: Mapping[str, Any], at: datetime | None) -> Iterator[str]:
         whose = ", ".join(x for x in (work.get("owner"), f"team {work['team']}" if work.get("team") else "") if x)
         said.append(f"{work.get('workload')} ({whose or 'no owner'}), {some(work.get('gpus') or 0, 'GPU')}, "
                     f"{since(work.get('since'), at)}")  # fmt: skip
-    more = len(asking) - ASKING + int((known.get("left_out") or {}).get("asking", 0))
+    more = max(0, len(asking) - ASKING) + int((known.get("left_out") or {}).get("asking", 0))
     yield from listed("who asked: ", [*said, *([f"and {more} more"] if more > 0 else [])])
 
 
@@ -87,7 +87,7 @@ def _alerts(known: Mapping[str, Any], at: datetime | None) -> Iterator[str]:
         brought = f", delivery {alert['delivery']}" if alert.get("delivery") is not None else ""
         fires = since(alert.get("starts_at"), at)
         said.append(f"{alert.get('alertname')} ({alert.get('action')}), {alert.get('fingerprint')}, {fires}{brought}")
-    more = len(signals) - ALERTS + int((known.get("left_out") or {}).get("signals", 0))
+    more = max(0, len(signals) - ALERTS) + int((known.get("left_out") or {}).get("signals", 0))
     yield from listed("alerts: ", [*said, *([f"and {more} more"] if more > 0 else [])])
 
 

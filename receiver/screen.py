@@ -110,6 +110,9 @@ def _answer(pool: Mapping[str, Any]) -> Iterator[str]:
         yield f"{change}: {pool.get('because')}"
     if pool.get("silenced_by"):
         yield f"paused: {pool.get('silenced_by')}"
+    for asked in pool.get("questions") or ():
+        if asked.get("state") == "open":
+            yield f"{asked.get('said')}: gpu-autoscaler answer {asked.get('id')} approve"
 
 
 def _on_the_way(pool: Mapping[str, Any], at: datetime | None) -> Iterator[str]:

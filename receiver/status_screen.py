@@ -24,7 +24,7 @@ def about_status(status: Mapping[str, Any], now: datetime, width: int | None = N
     yield ""
     yield from _pools(status.get("pools") or (), now, width)
     yield ""
-    yield from _questions(status.get("questions") or (), now)
+    yield from _questions(status.get("pools") or ())
     yield from _silent(status.get("sources") or (), now)
     yield from _waiting(status)
     yield from _decisions(status.get("decisions") or (), now, width)
@@ -127,11 +127,12 @@ def _left(until: Any, now: datetime) -> str:
     return f"for {span(left)}, until {clock(ends, now)}" if left > 0 else f"until {clock(ends, now)}"
 
 
-def _questions(questions: Sequence[Mapping[str, Any]], now: datetime) -> Iterator[str]:
-    for asked in questions:
-        where = asked.get("pool_name") or asked.get("pool")
-        ends = f", {_left(asked.get('until'), now)}" if asked.get("until") else ""
-        yield click.style(f"waits for an answer: {where}: {asked.get('text')}{ends}", fg="yellow")
+def _questions(pools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for pool in pools:
+        for asked in pool.get("questions") or ():
+            if asked.get("state") == "open" and asked.get("wanted") is not False:
+                yield click.style(f"{pool.get('name')}: {asked.get('said')}", fg="yellow")
+                yield f"  gpu-autoscaler answer {asked.get('id')} approve, or see gpu-autoscaler questions"
 
 
 def _silent(sources: Sequence[Mapping[str, Any]], now: datetime) -> Iterator[str]:

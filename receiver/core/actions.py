@@ -84,6 +84,7 @@ class Decision:
 # Rules whose sentence only changes when somebody says something else; figures and names of other sentences move on.
 WORDS = frozenset(
     {
+        "approved",
         "not_silenced",
         "silence",
         "not_paused",

@@ -22,6 +22,7 @@ MEANINGS: Mapping[str, str] = {
     "not_undone_by_others": "What somebody else turned back three times in a day is left alone for a day.",
     "provisioning_works": "While nodes of the pool do not come up, no others are bought.",
     "cooled_down": "A pool that has just changed is left alone for its cooldown.",
+    "approved": "Where the policy asks for it, a person is asked before nodes go and before growth that costs much.",
     "one_change_at_a_time": "A change under way is finished before another begins.",
     # what wants a size
     "demand": "GPU pods wait that fit this pool, and neither a free GPU nor a node on its way serves them.",

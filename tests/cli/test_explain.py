@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from receiver.cli import main
 from receiver.ports import TryLater
 from tests.adapters.wire import unused_url
-from tests.web.builders import A100, L40S, NOW, a_picture, a_pool, a_wait, a_waiting_pod
+from tests.web.builders import A100, L40S, NOW, a_decision, a_picture, a_pool, a_wait, a_waiting_pod
 from tests.web.fakes import FakeClock, FakeStore
 
 
@@ -180,6 +180,136 @@ def test_an_unknown_pool_is_status_1_with_the_known_ones(url: str) -> None:
     done = explain(url, "pool", "h100")
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.splitlines() == ["no pool has this id or name", "what to do: use one of: l40s, a100"]
+
+
+def test_explain_takes_the_name_of_a_pool_at_once(url: str) -> None:
+    assert explain(url, "l40s").stdout == explain(url, "pool", "l40s").stdout
+    assert json.loads(explain(url, "l40s", "--json").stdout)["pool"]["name"] == "l40s"
+    assert explain(url, "h100").exit_code == 1
+
+
+def test_what_people_are_asked_about_a_pool_stands_before_its_counts(url: str, store: FakeStore) -> None:
+    asked = {"id": "q-1", "state": "open", "said": "people are asked until 15:00 whether l40s-2 may go"}
+    keep(store, pools=[a_pool(questions=[asked])])
+    lines = explain(url, "l40s").stdout.splitlines()
+    assert lines[2] == f"{asked['said']}: gpu-autoscaler answer q-1 approve"
+
+
+def test_what_would_change_a_pools_size_is_told_as_the_last_step_knew_it(url: str, store: FakeStore) -> None:
+    keep(store, pools=[a_pool(what_would_change=[{"rule": "within_budget", "text": "raise it by at least USD 18.76"}])])
+    assert "to change it: raise it by at least USD 18.76" in explain(url, "l40s").stdout.splitlines()
+
+
+def test_the_rules_are_those_of_the_last_step_although_an_older_decision_says_the_same(
+    url: str, store: FakeStore
+) -> None:
+    held = {"rule": "sources_answer", "verdict": "holds", "target": 3, "detail": "no growth while heartbeat: silent"}
+    keep(store, pools=[a_pool(reasons=[held])])
+    assert "  holds    3  sources_answer: no growth while heartbeat: silent" in explain(url, "l40s").stdout.splitlines()
+
+
+# --- a decision
+
+
+KNOWN = {
+    "pool": {"name": "l40s-before", "size": "an.g1.l40s.kube.x1", "price_usd_per_hour": "1.29"},
+    "bounds": {"min_nodes": 0, "max_nodes": 8},
+    "because": "3 GPUs wait for ml/train: 3 more nodes; within_limits: at most 1",
+    "what_would_change": [
+        {"rule": "within_limits", "text": "a higher limit", "at": None},
+        {"rule": "cooled_down", "text": "by itself at 14:30", "at": "2026-03-10T14:30:00+00:00"},
+    ],
+    "mode": "act",
+    "version": "0.0.9",
+    "workloads": [
+        {
+            "workload": "ml/train",
+            "owner": "Job/train",
+            "team": "vision",
+            "gpus": 3,
+            "since": "2026-03-10T14:20:00+00:00",
+        }
+    ],
+    "signals": [
+        {
+            "alertname": "GpuPodsPending",
+            "action": "scale_up",
+            "fingerprint": "ab12",
+            "starts_at": "2026-03-10T14:22:00+00:00",
+            "delivery": 117,
+        }
+    ],
+    "sources": {
+        "civo": {"up": True, "since": None, "detail": ""},
+        "dcgm": {"up": False, "since": "2026-03-10T14:10:00+00:00", "detail": "no series"},
+    },
+    "silence": {"said": "silenced in Alertmanager by night shift until 2026-03-10 18:00 UTC: maintenance"},
+    "overrides": [{"id": "p-1", "kind": "pin", "nodes": 4, "who": "ada", "why": "demo"}],
+    "budget": {
+        "title": "cluster budget",
+        "month": "2026-03",
+        "spent_usd": "3120.44",
+        "monthly_usd": "5000",
+        "reserved_usd": "412.80",
+        "stage": "warn",
+    },
+    "left_out": {"asking": 4},
+}
+
+
+def test_a_decision_is_explained_from_what_was_stored_with_it(url: str, store: FakeStore) -> None:
+    store.kept_decisions = [a_decision(40), a_decision(evidence=KNOWN), a_decision(43)]
+    done = explain(url, "decision", "42")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        f"decision 42 of GPU pool l40s-before ({L40S}): grow, 3 -> 4 nodes",
+        "because: 3 GPUs wait for ml/train: 3 more nodes; within_limits: at most 1",
+        "made: 2026-03-10 14:27:00 UTC (3 min ago), by version 0.0.9 in mode act",
+        "what would change it: within_limits: a higher limit",
+        "                      cooled_down: by itself at 14:30",
+        "could change unaided at 15:27:00 UTC",
+        "the rules that spoke, in order:",
+        "  wants    6  demand: 3 GPUs are waited for.",
+        "  limits   4  within_limits: 1 of 3 fits the hourly limit.",
+        "  and 1 rule with nothing to object",
+        "who asked: ml/train (Job/train, team vision), 3 GPUs, since 14:20:00 UTC (7 min)",
+        "           and 4 more",
+        "alerts: GpuPodsPending (scale_up), ab12, since 14:22:00 UTC (5 min), delivery 117",
+        "silent then: dcgm since 14:10:00 UTC (17 min): no series",
+        "silence: silenced in Alertmanager by night shift until 2026-03-10 18:00 UTC: maintenance",
+        "override p-1: pin of 4 nodes by ada: demo",
+        "bounds: 0 to 8 nodes of an.g1.l40s.kube.x1, USD 1.29 an hour each",
+        "cluster budget of 2026-03: USD 3,120.44 of 5,000.00 spent, 412.80 reserved, stage warn",
+        "then: retire 3 -> 2 nodes, opened at 14:00:00 UTC",
+        "      l40s-9: gone at 14:10:00 UTC",
+        "      confirmed at 14:10:00 UTC: the instance is gone",
+        "decisions of this pool beside it: previous 40, next 43",
+    ]
+
+
+def test_a_decision_as_json_is_the_servers_document(url: str) -> None:
+    document = json.loads(explain(url, "decision", "42", "--json").stdout)
+    assert (document["id"], document["verdict"], document["actions"][0]["kind"]) == (42, "grow", "retire")
+
+
+def test_a_decision_that_is_not_kept_is_status_1_with_where_to_look(url: str) -> None:
+    done = explain(url, "decision", "99")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "no decision has this id" in done.stderr
+
+
+def test_what_is_no_number_is_status_2(url: str) -> None:
+    done = explain(url, "decision", "latest")
+    assert done.exit_code == 2
+    assert "a decision's id is a whole number" in done.stderr
+
+
+def test_a_pod_that_waits_no_longer_is_told_with_the_decision_that_was_about_it(url: str, store: FakeStore) -> None:
+    store.kept_decisions = [a_decision(evidence={**KNOWN, "asking": ["research/gone-0"]})]
+    done = explain(url, "pod", "research/gone-0")
+    assert done.exit_code == 1
+    said = "decision 42 at 2026-03-10 14:27:00 UTC was about it: GPU pool l40s-before, grow, 3 -> 4 nodes"
+    assert f"known: {said}" in done.stderr.splitlines()
 
 
 # --- asking

@@ -15,7 +15,7 @@ from receiver.core.guardrails import GUARDRAILS
 from receiver.core.meanings import MEANINGS
 from receiver.core.model import Backoff, Drift, SignalAction, Source, Spend, Stage
 from receiver.core.overrides import Override, OverrideKind
-from receiver.core.policy import Budget, Limits, Policy
+from receiver.core.policy import Approval, Budget, Limits, Policy
 from receiver.core.remedies import ALWAYS, NOTED, SAID, remedies
 from receiver.core.windows import Window
 from tests.core.builders import (
@@ -162,6 +162,12 @@ HELD: list[tuple[str, Decision, str, datetime | None]] = [
         wanted(state=a_state(last_grow_at=NOW - timedelta(seconds=10))),
         "by itself at 2026-11-20 12:00:20 UTC, when the cooldown is over",
         NOW + timedelta(seconds=20),
+    ),
+    (
+        "approved",
+        wanted(a_policy(a_pool(approval=Approval(growth_above_usd_per_hour=Decimal(1))))),
+        "once people were asked and let it go",
+        None,
     ),
     (
         "one_change_at_a_time",

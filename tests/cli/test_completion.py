@@ -1,0 +1,91 @@
+"""`gpu-autoscaler completion`, and what the shell offers behind TAB."""
+
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from receiver.cli import main
+from receiver.completion_command import VARIABLE
+from receiver.ports import TryLater
+from tests.adapters.wire import unused_url
+from tests.web.builders import NOW
+from tests.web.fakes import FakeStore
+from tests.web.test_acting import kept
+
+
+def offered(url: str | None, *words: str) -> list[str]:
+    """What bash would offer for the last of *words*."""
+    line = " ".join(["gpu-autoscaler", *words])
+    env = {"GPU_AUTOSCALER_URL": url, VARIABLE: "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words))}
+    done = CliRunner(env=env).invoke(main, prog_name="gpu-autoscaler")
+    assert done.stderr == ""
+    return [reply.partition(",")[2] for reply in done.stdout.splitlines() if reply]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_gets_its_script(shell: str) -> None:
+    done = CliRunner().invoke(main, ["completion", shell])
+    assert done.exit_code == 0
+    assert f"{VARIABLE}={shell}_complete" in done.stdout
+
+
+def test_another_shell_is_refused_with_those_there_are() -> None:
+    done = CliRunner().invoke(main, ["completion", "tcsh"])
+    assert done.exit_code == 2
+    assert "'bash', 'zsh', 'fish'" in done.stderr
+
+
+def test_bash_takes_the_script_and_calls_the_program_with_it(tmp_path: Path, url: str) -> None:
+    program = tmp_path / "gpu-autoscaler"
+    call = "from receiver.cli import main; main(prog_name='gpu-autoscaler')"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{call}" "$@"\n')
+    program.chmod(0o755)
+    script = CliRunner().invoke(main, ["completion", "bash"]).stdout
+    asks = "COMP_WORDS=(gpu-autoscaler explain l4); COMP_CWORD=2; _gpu_autoscaler_completion gpu-autoscaler"
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", f'{script}\n{asks}; echo "${{COMPREPLY[@]}}"'],
+        env={**os.environ, "PATH": path, "GPU_AUTOSCALER_URL": url, "PYTHONPATH": str(Path.cwd())},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["l40s"]
+
+
+def test_explain_offers_its_commands_and_the_pools(url: str) -> None:
+    assert set(offered(url, "explain", "")) == {"decision", "pod", "pool", "l40s", "a100"}
+    assert offered(url, "explain", "a1") == ["a100"]
+
+
+def test_pools_pods_and_decisions_are_offered_where_they_are_named(url: str) -> None:
+    assert offered(url, "explain", "pool", "l") == ["l40s"]
+    assert offered(url, "override", "pin", "a") == ["a100"]
+    assert offered(url, "budget", "set", "--pool", "l") == ["l40s"]
+    assert offered(url, "explain", "pod", "research/tr") == ["research/train-llm-2"]
+    assert offered(url, "explain", "decision", "4") == ["42", "41"]
+
+
+def test_overrides_that_may_be_ended_are_offered(url: str, store: FakeStore) -> None:
+    found = kept()
+    store.kept_overrides = {found.override.id: found}
+    assert found.override.until > NOW - timedelta(days=1)
+    assert offered(url, "override", "end", found.override.id[:3]) == [found.override.id]
+
+
+def test_a_server_that_does_not_answer_offers_nothing_and_says_nothing() -> None:
+    assert offered(unused_url(), "override", "pin", "") == []
+
+
+def test_a_server_that_fails_offers_nothing_and_says_nothing(url: str, store: FakeStore) -> None:
+    store.down = TryLater("disk full")
+    assert offered(url, "override", "pin", "") == []
+
+
+def test_a_url_that_is_none_offers_nothing_and_says_nothing() -> None:
+    assert offered("ftp://autoscaler", "explain", "pool", "") == []

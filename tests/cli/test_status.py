@@ -1,0 +1,135 @@
+"""`gpu-autoscaler status`, asked of a server that really listens."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from click import unstyle
+from click.testing import CliRunner, Result
+
+from receiver.cli import main
+from receiver.status_screen import about_status
+from tests.adapters.wire import unused_url
+from tests.web.builders import A100, NOW, a_picture, a_pool
+from tests.web.fakes import FakeClock, FakeStore
+
+ESCAPE = "\x1b["
+QUESTION = {
+    "id": "l40s-removal-0123",
+    "state": "open",
+    "wanted": True,
+    "said": "people are asked until 2026-03-10 14:40:00 UTC whether l40s-2 may go; without an answer it goes",
+}
+
+
+def status(url: str | None, *arguments: str, later: timedelta = timedelta(0), **env: str) -> Result:
+    """Run the command as a person would, with the clock at NOW."""
+    runner = CliRunner(env={"GPU_AUTOSCALER_URL": url, "NO_COLOR": None, **env})
+    return runner.invoke(main, ["status", *arguments], obj=FakeClock(NOW + later))
+
+
+def keep(store: FakeStore, **more: Any) -> None:
+    """Let *store* hold a picture that differs from the full one in *more*."""
+    store.picture = (a_picture(**more), NOW - timedelta(seconds=4))
+
+
+def test_everything_is_on_one_screen(url: str) -> None:
+    done = status(url)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "gpu-autoscaler 0.1.0, mode act, loop leading, beat 2 s ago",
+        "as of 14:29:56 UTC, 1 step failed since the start",
+        "cluster budget 2026-03: USD 3,120.44 of 5,000.00 spent (62%), 412.80 reserved, stage warn",
+        "budget of team research 2026-03: USD 80.50 of 100.00 spent (80%), 2.58 reserved, stage hold",
+        "",
+        "POOL WANT HAVE READY BUILD BUSY IDLE ? PEND UTIL  HELD BY, WAITS, OVERRIDES",
+        "l40s    4    4     3     1    2    1 0    1  81%  growth waits for 20 s, until 14:30:20 UTC: cooldown",
+        "                                                  grow 3 -> 4 under way",
+        "a100    2    1     0     0    0    0 1   16    ?  growth waits for 7 min, until 14:37:00 UTC: backoff",
+        "                                                  removal waits for 12 min, until 14:42:00 UTC: backoff",
+        f"{' ' * 50}silenced in Alertmanager by night shift until 2026-03-10 18:00 UTC: maintenance",
+        "                                                  retire 2 -> 1 under way, its last try failed",
+        "",
+        "silent source: dcgm: no series for l40s",
+        "2 pods waiting, 1 of them fits no pool: gpu-autoscaler explain pod NAMESPACE/NAME says why",
+        "latest decisions (gpu-autoscaler explain decision ID):",
+        "  42  3 min ago    l40s 3 -> 4  3 GPUs are waited for.; within_limits: 1 of 3 fits the hourly limit.",
+        "  41  3 min ago    a100 stays 1  price_is_known: Its price is unknown.",
+        "messages go to the log alone (GPU_AUTOSCALER_NOTIFY_URLS is not set)",
+    ]
+
+
+def test_what_the_server_answered_can_be_had_as_json(url: str) -> None:
+    document = json.loads(status(url, "--json").stdout)
+    assert (document["mode"], document["loop"]["loop"], document["pools"][1]["pool"]) == ("act", "leading", A100)
+    assert "nodes" not in document["pools"][0]
+
+
+def test_a_pool_says_who_holds_it_and_until_when(url: str, store: FakeStore) -> None:
+    silence = {"by": "night shift", "until": (NOW + timedelta(hours=2)).isoformat(), "id": "s-1"}
+    pin = {"id": "p", "kind": "pin", "nodes": 4, "who": "ada", "why": "x", "until": "2026-03-10T15:00:00+00:00"}
+    keep(store, pools=[a_pool(held_by=["within_budget"], silence=silence, overrides=[pin], windows=["night"])])
+    said = status(url).stdout
+    assert "held by within_budget" in said
+    assert "silenced by night shift for 2 h, until 16:30:00 UTC" in said
+    assert "pin 4 by ada for 30 min, until 15:00:00 UTC" in said
+    assert "window night: 0 to 8" in said
+
+
+def test_an_open_question_is_shown_with_the_command_that_answers_it(url: str, store: FakeStore) -> None:
+    keep(store, pools=[a_pool(questions=[QUESTION, {**QUESTION, "id": "old", "state": "answered"}])])
+    said = status(url).stdout
+    assert "l40s: people are asked until 2026-03-10 14:40:00 UTC whether l40s-2 may go" in said
+    assert "gpu-autoscaler answer l40s-removal-0123 approve" in said
+    assert "gpu-autoscaler answer old" not in said
+
+
+def test_observe_mode_says_that_nothing_is_written(url: str, store: FakeStore) -> None:
+    keep(store, mode="observe")
+    assert "mode observe: nothing is written" in status(url).stdout
+
+
+def test_an_old_picture_is_told_as_old(url: str) -> None:
+    said = status(url, later=timedelta(hours=1)).stdout
+    assert "as of 14:29:56 UTC, 1 h ago: the loop may stand still, see /healthz" in said
+
+
+def test_before_the_first_step_nothing_is_made_up(url: str, store: FakeStore) -> None:
+    store.picture = None
+    done = status(url)
+    assert done.exit_code == 0
+    assert "no step has finished yet" in done.stdout
+
+
+def test_colours_are_for_terminals_alone_unless_they_are_asked_for(url: str) -> None:
+    assert ESCAPE not in status(url).stdout
+    assert ESCAPE in status(url, "--color").stdout
+
+
+@pytest.mark.parametrize("switch", [("--no-color",), ()])
+def test_colours_can_be_refused_by_option_and_by_no_color(url: str, switch: tuple[str, ...]) -> None:
+    runner = CliRunner(env={"GPU_AUTOSCALER_URL": url, "NO_COLOR": None if switch else "1"})
+    done = runner.invoke(main, ["status", *switch], obj=FakeClock(NOW), color=True)  # as a terminal takes it
+    assert ESCAPE not in done.stdout
+
+
+def test_a_terminal_gets_colours(url: str) -> None:
+    runner = CliRunner(env={"GPU_AUTOSCALER_URL": url, "NO_COLOR": None})
+    assert ESCAPE in runner.invoke(main, ["status"], obj=FakeClock(NOW), color=True).stdout
+
+
+@pytest.mark.parametrize("width", [80, 100, 132])
+def test_tables_and_decisions_fit_the_terminal(url: str, width: int) -> None:
+    document = json.loads(status(url, "--json").stdout)
+    lines = list(about_status(document, NOW, width))
+    bare = [unstyle(line) for line in lines]
+    table = [line for line in bare if line.startswith(("POOL", "l40s", "a100", " "))]
+    assert table
+    assert max(len(line) for line in table) <= width
+
+
+def test_a_server_that_does_not_answer_is_status_3_with_a_remedy() -> None:
+    done = status(unused_url())
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert "set GPU_AUTOSCALER_URL to where it listens" in done.stderr
