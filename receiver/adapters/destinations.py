@@ -53,11 +53,13 @@ class Destination:
 
 
 def opened(urls: Sequence[str], whose: str = "") -> tuple[Destination, ...]:
-    """Return the destinations behind *urls*; *whose* stands before their names."""
-    return tuple(
+    """Return the destinations behind *urls*, one that is named twice once; *whose* stands before their names."""
+    found = [
         Destination(digest=digest(url), name=whose + _name(number, url), url=url, service=_service(url))
         for number, url in enumerate(urls, start=1)
-    )
+        if url not in urls[: number - 1]
+    ]
+    return tuple(found)
 
 
 def check_destinations(urls: Sequence[str]) -> list[str]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import takewhile
 
+from receiver.core.message import LONGEST_BODY
+from receiver.core.plain import cut, moment
 from receiver.core.tell import Cause, Notice, Severity
 
 # They start a time after which something is done to people's work: a message later leaves less of it.
@@ -63,12 +65,12 @@ class Bundle:
     def as_one(self, now: datetime) -> Notice:
         """Return the newest with a line on the others, and of when it is where that is no longer *now*."""
         *others, newest = self.parts
-        said = [newest.notice.body] if newest.notice.body else []
-        if others:
-            said.append(_more(others, newest, now))
+        said = [_more(others, newest, now)] if others else []
         if now - newest.at >= OLD_AFTER:
-            said.append(f"This is of {_stamp(newest.at, now)}.")
-        return replace(newest.notice, body="\n".join(said))
+            said.append(f"This is of {moment(newest.at, now)}.")
+        room = LONGEST_BODY - sum(len(line) + 1 for line in said)  # the lines are never what is cut
+        body = [cut(newest.notice.body, room)] if newest.notice.body else []
+        return replace(newest.notice, body="\n".join([*body, *said]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,14 +111,10 @@ def _more(others: Sequence[Waiting], newest: Waiting, now: datetime) -> str:
     end = ", ..." if len(listed) > KINDS_LISTED else "."
     same = kinds.keys() == {" ".join(newest.notice.title.split()[head:])}
     news = "." if same else f": {', '.join(listed[:KINDS_LISTED])}{end}"
-    return f"And {len(others)} more like it since {_stamp(others[0].at, now)}{news}"
+    return f"And {len(others)} more like it since {moment(others[0].at, now)}{news}"
 
 
 def _shared_head(titles: Sequence[Sequence[str]]) -> int:
     """How many words all *titles* begin with alike, up to a colon: ``GPU pool l40s:`` need not be said again."""
     alike = list(takewhile(lambda words: len(set(words)) == 1, zip(*titles, strict=False)))
     return max((n for n, words in enumerate(alike, start=1) if words[0].endswith(":")), default=0)
-
-
-def _stamp(at: datetime, now: datetime) -> str:
-    return f"{at:%H:%M} UTC" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M} UTC"

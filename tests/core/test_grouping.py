@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from receiver.core.grouping import Bundle, Waiting, goes_out, group_of
+from receiver.core.message import LONGEST_BODY
 from receiver.core.tell import Cause, Notice, Severity
 from tests.core.builders import NOW
 
@@ -225,3 +226,9 @@ def test_news_of_another_day_say_the_day() -> None:
 
 def test_a_notice_without_a_body_gets_the_line_alone() -> None:
     assert said(waiting("a", "a", step=SECOND, body=""), NOW) == "And 1 more like it since 12:00 UTC."
+
+
+def test_the_line_on_the_others_is_kept_where_the_newest_has_to_be_cut() -> None:
+    body = said(waiting("a", "a", step=SECOND, body="word " * 1000), NOW + MINUTE + SECOND)
+    assert len(body) <= LONGEST_BODY
+    assert body.endswith(" ...\nAnd 1 more like it since 12:00 UTC.\nThis is of 12:00 UTC.")

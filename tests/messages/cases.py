@@ -6,7 +6,7 @@ from pathlib import Path
 from receiver.core.message import Links, compose
 from receiver.core.tell import Notice
 from receiver.links import PageLinks, Seal
-from tests.messages import of_money, of_people, of_pools, of_questions
+from tests.messages import of_many, of_money, of_people, of_pools, of_questions
 
 GOLDEN = Path(__file__).parent / "golden"
 SEAL = Seal("operator-token-of-thirty-two-chars")
@@ -17,6 +17,7 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     **of_money.CASES,
     **of_people.CASES,
     **of_questions.CASES,
+    **of_many.CASES,
 }
 
 

@@ -87,6 +87,15 @@ def test_a_pool_that_flaps_is_told_at_once_and_then_once_in_five_minutes(
     assert store.counts()["notices"] == {"pending": 0, "sent": 12, "failed": 0}
 
 
+def test_a_destination_that_is_named_twice_hears_everything_once(
+    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
+) -> None:
+    wire.post(CHAT_API)
+    say(store, "a", clock.at)
+    an_outbox(store, clock, CHAT, CHAT).deliver_due(clock.at)
+    assert titles(wire) == ["a"]
+
+
 def test_a_failure_goes_out_at_once_beside_what_waits(
     store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
 ) -> None:
