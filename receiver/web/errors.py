@@ -59,7 +59,10 @@ def on_problem(problem: Problem) -> Response:
     more = dict(problem.more)
     if problem.field is not None:
         more["field"] = problem.field
-    return answer(problem.status, str(problem), problem.remedy, **more)
+    response = answer(problem.status, str(problem), problem.remedy, **more)
+    if problem.status == 503:
+        response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    return response
 
 
 def on_unauthorized(error: Unauthorized) -> Response:

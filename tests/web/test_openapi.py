@@ -3,6 +3,7 @@
 import copy
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from functools import cache
@@ -14,20 +15,23 @@ from openapi_spec_validator import validate
 from werkzeug.test import TestResponse
 
 from receiver.config.model import Reading
-from receiver.core.policy import Budget
+from receiver.core.policy import Approval, Budget
 from receiver.ports import TryLater
 from receiver.web import create_app
 from receiver.web.openapi import document
+from tests.core.builders import a_question
 from tests.faults.stores import a_store
 from tests.reconcile.harness import Life, a_job, a_policy, a_world
 from tests.reports.test_formats import document as everything_happened
-from tests.web.builders import OPERATOR, READER, TOKEN, Bench, a_full_store, a_payload
+from tests.web.builders import L40S, NOW, OPERATOR, READER, TOKEN, Bench, a_full_store, a_payload
 from tests.web.fakes import FakeClock
 from tests.web.test_acting import kept
 
 PROGRAMS = ("/api/", "/webhook", "/healthz", "/readyz", "/metrics")
 PAUSE = {"kind": "pause", "for": "1h", "who": "ada", "why": "new driver"}
 BUDGET = {"scope": "cluster", "monthly_usd": "6000", "who": "ada", "why": "release"}
+QUESTION = "/api/v1/questions/open"
+APPROVE = {"answer": "approve", "who": "ada"}
 RESET = "/api/v1/budget?scope=cluster&who=ada&why=over"
 
 # What each request of the document is asked with, so that it succeeds.
@@ -39,6 +43,8 @@ WELL: dict[tuple[str, str], tuple[str, Any]] = {
     ("get", "/api/v1/overrides/{number}"): ("/api/v1/overrides/pin-l40s-1", None),
     ("post", "/api/v1/overrides"): ("/api/v1/overrides", PAUSE),
     ("delete", "/api/v1/overrides/{number}"): ("/api/v1/overrides/pin-l40s-1?who=ada", None),
+    ("get", "/api/v1/questions/{number}"): (QUESTION, None),
+    ("post", "/api/v1/questions/{number}"): (QUESTION, APPROVE),
     ("post", "/api/v1/budget"): ("/api/v1/budget", BUDGET),
     ("delete", "/api/v1/budget"): (RESET, None),
 }
@@ -65,6 +71,13 @@ BADLY: dict[tuple[str, str, int], tuple[str, Any]] = {
     ("post", "/api/v1/overrides", 413): ("/api/v1/overrides", {**PAUSE, "why": "x" * 20_000}),
     ("get", "/api/v1/overrides/{number}", 404): ("/api/v1/overrides/none", None),
     ("delete", "/api/v1/overrides/{number}", 404): ("/api/v1/overrides/none", None),
+    ("get", "/api/v1/questions", 400): ("/api/v1/questions?limit=0", None),
+    ("get", "/api/v1/questions", 404): ("/api/v1/questions?pool=h100", None),
+    ("get", "/api/v1/questions/{number}", 404): ("/api/v1/questions/none", None),
+    ("post", "/api/v1/questions/{number}", 400): (QUESTION, {**APPROVE, "answer": "perhaps"}),
+    ("post", "/api/v1/questions/{number}", 404): ("/api/v1/questions/none", APPROVE),
+    ("post", "/api/v1/questions/{number}", 409): ("/api/v1/questions/over", APPROVE),
+    ("post", "/api/v1/questions/{number}", 413): (QUESTION, {**APPROVE, "why": "x" * 20_000}),
     ("post", "/api/v1/budget", 400): ("/api/v1/budget", {**BUDGET, "monthly_usd": "much"}),
     ("post", "/api/v1/budget", 413): ("/api/v1/budget", {**BUDGET, "why": "x" * 20_000}),
     ("delete", "/api/v1/budget", 400): ("/api/v1/budget?scope=cluster", None),
@@ -103,13 +116,16 @@ REFUSALS = [
     (method, path, int(status))
     for method, path, operation in operations()
     for status in operation["responses"]
-    if status in ("400", "404", "413")
+    if status in ("400", "404", "409", "413")
 ]
 
 
 def a_bench(**more: Any) -> Bench:
     store = a_full_store()
     store.kept_overrides = {"pin-l40s-1": kept()}
+    asked = {"pool": L40S, "asked_at": NOW, "due_at": NOW, "wait_ends": NOW + timedelta(minutes=10)}
+    ends = {"open": NOW + timedelta(hours=1), "over": NOW}
+    store.kept_questions = {q: a_question("i-1", id=q, expires_at=at, **asked) for q, at in ends.items()}
     return Bench(**{"store": store, "reading": Reading.TOKEN, "reader_token": READER, **more})
 
 
@@ -236,27 +252,33 @@ def test_a_body_that_is_taken_is_one_that_the_document_allows(path: str) -> None
 
 def test_what_a_working_pool_leaves_is_as_told() -> None:
     """Real steps on a real store: a node is bought and used, is idle, goes; work waits; people say something."""
-    policy = a_policy(budget=Budget(monthly_usd=Decimal(5000), teams={"vision": Decimal(100)}))
+    asks = Approval(growth_above_usd_per_hour=Decimal(1), removals=True, wait=timedelta(seconds=30))
+    pool = replace(a_policy().pools[0], approval=asks)
+    policy = a_policy(pool, budget=Budget(monthly_usd=Decimal(5000), teams={"vision": Decimal(100)}))
     with a_store() as store:
         life = Life(world=a_world(), policy=policy, store=store)
         life.submit(a_job("train", duration=timedelta(minutes=2)), a_job("misfit", gpus_per_pod=3))
-        for wait in (timedelta(seconds=30), timedelta(minutes=4), timedelta(minutes=54)):
-            life.run(wait, tick=timedelta(minutes=1))
+        empty = {path for method, path in ALL if method == "get"}
+        for seconds in (65, 240, 120, 2980, 180):  # asked, bought, in use, asked again, gone
+            life.run(timedelta(seconds=seconds), tick=timedelta(minutes=1))
             bench = a_bench(store=store, policy=policy, clock=FakeClock(life.now), wake=lambda: None)
-            pause = {**PAUSE, "pool": "l40s"}
-            assert ask(bench, "post", "/api/v1/overrides", "/api/v1/overrides", pause).status_code == 201
+            floor = {**PAUSE, "kind": "floor", "nodes": 0, "pool": "l40s"}
+            assert ask(bench, "post", "/api/v1/overrides", "/api/v1/overrides", floor).status_code == 201
             number = store.decisions(limit=1)[0].id
             for path in (path for method, path in ALL if method == "get"):
                 address = {
                     "/api/v1/pools/{pool}": "/api/v1/pools/l40s",
                     "/api/v1/waiting/{namespace}/{name}": "/api/v1/waiting/ml/misfit-0",
                     "/api/v1/decisions/{number}": f"/api/v1/decisions/{number}",
+                    "/api/v1/questions/{number}": f"/api/v1/questions/{store.questions()[0].id}",
                     "/api/v1/overrides/{number}": f"/api/v1/overrides/{store.overrides()[0].override.id}",
                 }.get(path, path)
                 response = ask(bench, "get", path, address, None)
                 assert response.status_code == 200, response.text
-                assert response.content_type.startswith("text/") or response.get_json() != [], "nothing to look at"
                 holds("get", path, response)
+                if response.text.strip() != "[]":
+                    empty.discard(path)
+        assert empty == set(), "nothing to look at"
 
 
 @pytest.mark.parametrize("under_way", [True, False])

@@ -8,12 +8,13 @@ from typing import Any
 from flask import Blueprint, Response, jsonify
 
 from receiver.config.model import Reading
-from receiver.web.openapi import decided, machines, money, overview, pools, report
+from receiver.web.openapi import asked, decided, machines, money, overview, pools, report
 from receiver.web.openapi.paths import paths
 from receiver.web.parts import WebParts
 
 SCHEMAS = {
     **pools.SCHEMAS,
+    **asked.SCHEMAS,
     **decided.SCHEMAS,
     **money.SCHEMAS,
     **report.SCHEMAS,

@@ -21,6 +21,7 @@ PROBLEM = fields(
         "known": listed({}, "what could have been asked for"),
         "can_mean": listed(text(), "why a pod may not wait"),
         "history": listed(text(), "what is known of the pod from before"),
+        "state": text("how a question stands"),
         "limit_bytes": count("what a body may hold"),
     },
 )

@@ -25,6 +25,7 @@ _REFUSALS: dict[int, tuple[str, dict[str, Any]]] = {
     400: ("a part of the request cannot be meant; field says which", {}),
     401: ("no token, or another one", _CHALLENGE),
     404: ("there is no such thing", {}),
+    409: ("it was answered otherwise, or is over", {}),
     413: ("the body is too large", {}),
     503: ("the store does not answer now", _RETRY),
 }
@@ -112,6 +113,20 @@ def paths(*, closed: bool) -> dict[str, dict[str, Operation]]:
                 path=[_ID],
                 query=[("who", text("who ends it"))],
             ),
+        },
+        "/api/v1/questions": {
+            "get": read(
+                "questions",
+                "What people are or were asked, the newest first",
+                listed(shared("Question")),
+                400,
+                404,
+                query=[_POOL, _LIMIT],
+            )
+        },
+        "/api/v1/questions/{number}": {
+            "get": read("question", "One question", shared("Question"), 404, path=[_ID]),
+            "post": write("answer", "Answer one", "Question", 400, 404, 409, 413, body="AnswerAsked", path=[_ID]),
         },
         "/api/v1/budget": {
             "get": read("budget", "This month's money", shared("Budget"), headers=_HEADERS),

@@ -135,6 +135,7 @@ POOL = fields(
         "silenced_by": maybe(text("who paused it in Alertmanager, until when and why, in a sentence")),
         "silence": maybe(shared("Silence")),
         "overrides": listed(shared("OverrideInForce")),
+        "questions": listed(shared("PoolsQuestion"), "those that stand"),
         "open_action": maybe(shared("OpenAction")),
         "nodes": listed(shared("Node")),
     },
