@@ -129,4 +129,4 @@ def test_the_moments_at_which_an_empty_cloud_is_asked_are_those_of_the_run(lived
     life = lived.of("out_of_stock_everywhere")
     *others, last = [clock(action.action.opened_at) for action in reversed(life.store.actions())]
     assert missing(TITLES["out_of_stock"], f"at {', '.join(others)} and {last}.") == []
-    assert [n.cause for n in told(life)] == [Cause.GROWTH_FAILED, Cause.GREW]
+    assert [n.cause for n in told(life)] == [Cause.OUT_OF_STOCK, Cause.GREW]
