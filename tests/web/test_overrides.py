@@ -377,12 +377,12 @@ def test_the_status_page_says_who_overrides_what_and_escapes_what_people_wrote()
     assert "pin-l40s-1" in page
 
 
-def test_the_status_page_says_which_node_is_kept_and_for_whom() -> None:
+def test_the_pools_page_says_which_node_is_kept_and_for_whom() -> None:
     store = a_full_store()
     pool = a_pool()
     node = {**pool["nodes"][2], "kept_until": (NOW + timedelta(hours=1)).isoformat(), "kept_for": "ml/train-0"}
     store.picture = (a_picture(pools=[{**pool, "nodes": [node]}]), NOW)
-    page = Bench(store=store).client().get("/").get_data(as_text=True)
+    page = Bench(store=store).client().get("/pools/l40s").get_data(as_text=True)
     assert "Kept until" in page
     assert "for ml/train-0" in page
 
