@@ -7,6 +7,8 @@ from itertools import product
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from receiver import backoffs
+from receiver.core import counts, plan
 from receiver.core.graces import topic_of
 from receiver.core.guardrails import GUARDRAILS
 from receiver.core.model import Node, SignalAction, Stage
@@ -99,6 +101,20 @@ def rules_of_a_few_pools() -> set[str]:
 def test_every_other_rule_on_the_page_speaks_in_the_code() -> None:
     assert rules_of_a_few_pools() - set(NAMES) == set(OTHERS)
     assert len(OTHERS) == len(set(OTHERS))
+
+
+def test_the_times_of_what_ends_by_itself_are_those_in_force() -> None:
+    told = {(kind.strip("`"), way): long for kind, way, _, long, _ in table(section(PAGE, "What ends by itself"))}
+    minute, hour = timedelta(minutes=1), timedelta(hours=1)
+    tried, removed, longest = backoffs.FIRST_BACKOFF, backoffs.FIRST_REMOVAL_BACKOFF, backoffs.LONGEST_BACKOFF
+    beside = plan.FIRST_BACKOFF_BESIDE_WORKING_NODES
+    assert told["backoff", "growth"] == f"{tried // minute} to {longest // minute} minutes"
+    stuck = backoffs.COUNT_STUCK_BACKOFF // hour
+    assert told["backoff", "removal"] == f"{removed // minute} to {longest // minute} minutes, or {stuck} hours"
+    assert told["provisioning", "growth"] == f"{beside // minute} minutes to {plan.LONGEST_BACKOFF // hour} hours"
+    assert told["undone", "either"] == f"{counts.GIVES_WAY_FOR // hour} hours"
+    works = " ".join(section(PAGE, "provisioning_works").split())
+    assert f"for {plan.FIRST_BACKOFF // minute} minutes the first time, for {beside // minute} minutes where" in works
 
 
 def test_the_table_of_sources_is_the_one_that_is_tested() -> None:
