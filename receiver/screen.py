@@ -107,7 +107,9 @@ def _answer(pool: Mapping[str, Any]) -> Iterator[str]:
     """What the last step came to, in a sentence: it is what most people want to know."""
     if pool.get("because"):
         change = {"grow": "it grows", "shrink": "it shrinks", "hold": "it stays"}.get(str(pool.get("verdict")), "now")
-        yield f"{change}: {pool.get('because')}"
+        held = pool.get("held_by") or ()
+        by = f" [{', '.join(held)}]" if held else ""
+        yield f"{change}: {pool.get('because')}{by}"
     if pool.get("silenced_by"):
         yield f"paused: {pool.get('silenced_by')}"
     for asked in pool.get("questions") or ():

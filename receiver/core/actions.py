@@ -85,6 +85,7 @@ class Decision:
 WORDS = frozenset(
     {
         "approved",
+        "question",
         "not_silenced",
         "silence",
         "not_paused",

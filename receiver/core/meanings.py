@@ -31,6 +31,7 @@ MEANINGS: Mapping[str, str] = {
     "dead_nodes": "Nodes cost money and serve nobody: they never came up, or broke and stayed so.",
     "override": "A person's word for a while: pin, floor, ceiling, pause or snooze.",
     "silence": "A silence in Alertmanager that names the pool is in force.",
+    "question": "People are asked whether the pool may change, or have answered.",
     "evict_after": "A window allows fewer nodes, and the grace that it gives running work is over or runs.",
     "idle_nodes": "Nodes without a GPU pod have been idle for long enough and may go now.",
     "consolidation": "The pods of busy nodes consented to be moved, and fit on other nodes.",

@@ -17,7 +17,7 @@ from receiver.adapters.store import SqlStore
 from receiver.adapters.store.columns import Json
 from receiver.core.actions import Decision, Reason, Verdict
 from receiver.ports import StoredDecision
-from tests.store.builders import NOW, POOL, after, decision, reason
+from tests.store.builders import NOW, POOL, after, decision, grow, outcome, reason
 
 
 def test_a_decision_comes_back_exactly(store: SqlStore) -> None:
@@ -77,6 +77,47 @@ def test_decisions_are_listed_newest_first_and_by_pool(store: SqlStore) -> None:
     store.decided(decision(pool="other", target=9))
     assert [d.decision.target for d in store.decisions(limit=3)] == [9, 5, 4]
     assert [d.decision.target for d in store.decisions(pool=POOL)] == [5, 4, 3]
+
+
+def test_another_silence_is_another_decision_and_other_figures_are_not(store: SqlStore) -> None:
+    alice = reason("not_silenced", Verdict.HOLDS, 1, "silenced by alice until 18:00")
+    first = store.decided(decision(reasons=(reason(), alice)))
+    figures = decision(reasons=(reason(detail="3 pods"), alice), at=after(seconds=10))
+    assert store.decided(figures) == first
+    bob = replace(alice, detail="silenced by bob until 22:00")
+    assert store.decided(decision(reasons=(reason(), bob))) > first
+
+
+def test_what_a_person_said_matters_only_where_it_held_or_is_noted(store: SqlStore) -> None:
+    first = store.decided(decision(reasons=(reason("not_paused", Verdict.ALLOWS, 3, ""),)))
+    assert store.decided(decision(reasons=(reason("not_paused", Verdict.ALLOWS, 3, "x"),))) == first
+
+
+def test_the_same_decision_in_another_mode_is_stored_anew(store: SqlStore) -> None:
+    first = store.decided(decision(evidence={"mode": "observe"}))
+    assert store.decided(decision(evidence={"mode": "act"})) > first
+
+
+def test_the_neighbours_of_a_decision_are_those_of_its_pool(store: SqlStore) -> None:
+    numbers = [store.decided(decision(target=t)) for t in (3, 4, 5)]
+    store.decided(decision(pool="other", target=9))
+    first, middle, last = (store.decision(n) for n in numbers)
+    assert first is not None
+    assert middle is not None
+    assert last is not None
+    assert store.beside(first) == (None, numbers[1])
+    assert store.beside(middle) == (numbers[0], numbers[2])
+    assert store.beside(last) == (numbers[1], None)
+
+
+def test_what_followed_a_decision_is_found_however_much_came_after_it(store: SqlStore) -> None:
+    number = store.decided(decision())
+    for n in range(3):
+        action = grow(n, decision=number if n < 2 else number + 1, opened_at=after(seconds=n))
+        assert store.opened(action)
+        store.closed(action, outcome(), None)
+    assert [a.action.id for a in store.followed(number)] == ["grow-0", "grow-1"]
+    assert store.followed(number + 7) == ()
 
 
 MOMENTS = st.datetimes(

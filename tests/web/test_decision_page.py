@@ -1,0 +1,121 @@
+"""A decision's page: every rule with what it left, what was known with its age then, what would change it."""
+
+import pytest
+
+from receiver.core.actions import Reason, Verdict
+from receiver.core.guardrails import GUARDRAILS
+from receiver.core.meanings import MEANINGS, meaning
+from tests.cli.test_explain import KNOWN
+from tests.docs.pages import headings, section, text_of
+from tests.web.builders import Bench, a_decision, an_action
+from tests.web.fakes import FakeStore
+from tests.web.seen import Page, page, words
+
+NODES = [
+    {"name": "l40s-2", "stage": "usable", "gpu_pods": 0, "idle_since": "2026-03-10T14:00:00+00:00"},
+    {"name": "l40s-1", "stage": "usable", "gpu_pods": 1, "idle_since": None},
+]
+HELD = (
+    Reason(rule="demand", verdict=Verdict.WANTS, target=6, detail="3 GPUs wait"),
+    Reason(rule="sources_answer", verdict=Verdict.ALLOWS, target=6, detail=""),
+    Reason(rule="within_budget", verdict=Verdict.HOLDS, target=3, detail="cluster budget hold at 80%"),
+    Reason(rule="not_frozen", verdict=Verdict.ALLOWS, target=3, detail=""),
+)
+
+
+def shown(docs_url: str | None = None, **changes: object) -> str:
+    """The page of a decision with evidence of every kind."""
+    known = {**KNOWN, "nodes": NODES, "left_out": {"asking": 4, "nodes": 250}}
+    decision = a_decision(**{"reasons": HELD, "target": 3, "evidence": known, **changes})
+    store = FakeStore(kept_decisions=[a_decision(40), decision, a_decision(43)], kept_actions=[an_action()])
+    return page("/decisions/42", store, docs_url=docs_url)
+
+
+def test_every_rule_stands_in_order_with_the_target_before_and_after_and_its_meaning() -> None:
+    text = words(shown())
+    assert "1. demand wants 3 → 6 3 GPUs wait" in text
+    assert f"2. sources_answer allows 6 {MEANINGS['sources_answer']}" in text
+    assert f"3. within_budget holds 6 → 3 cluster budget hold at 80% {MEANINGS['within_budget']}" in text
+
+
+def test_a_rule_behind_one_that_held_says_that_it_was_not_asked() -> None:
+    assert "4. not_frozen allows 3 not asked: no change was left to judge" in words(shown())
+
+
+def test_a_rule_leads_to_its_whole_explanation_where_the_documents_are() -> None:
+    links = [a["href"] for tag, a in Page(shown("https://docs.example.org/gpu")).elements if tag == "a"]
+    assert "https://docs.example.org/gpu/guardrails.md#within_budget" in links
+    assert "docs/guardrails.md#within_budget" in words(shown())
+
+
+def test_what_would_change_the_answer_stands_before_the_rules() -> None:
+    text = words(shown())
+    assert text.index("within_limits : a higher limit") < text.index("Every rule, in order")
+
+
+def test_who_asked_stands_there_with_owner_team_and_age_then() -> None:
+    text = words(shown())
+    assert "ml/train Job/train vision 3 2026-03-10 14:20:00 UTC 7 min before" in text
+    assert "and 4 more that were not kept" in text
+
+
+def test_an_alert_stands_there_with_fingerprint_and_delivery() -> None:
+    assert "GpuPodsPending scale_up ab12 117 2026-03-10 14:22:00 UTC 5 min before" in words(shown())
+
+
+def test_a_source_that_was_silent_stands_there_since_when_and_why() -> None:
+    assert "dcgm silent: no series unknown 2026-03-10 14:10:00 UTC" in words(shown())
+
+
+def test_nodes_stand_there_with_how_long_they_had_been_idle() -> None:
+    text = words(shown())
+    assert "l40s-2 usable 0 2026-03-10 14:00:00 UTC 27 min before" in text
+    assert "l40s-1 usable 1 not idle" in text
+    assert "and 250 more that were not kept" in text
+
+
+def test_version_mode_name_and_price_are_those_of_then() -> None:
+    text = words(shown())
+    assert "version 0.0.9, mode act" in text
+    assert "Decision 42: l40s-before" in text
+    assert "an.g1.l40s.kube.x1, $1.29 an hour" in text
+
+
+def test_the_decisions_before_and_after_are_linked() -> None:
+    links = {a.get("rel"): a["href"] for tag, a in Page(shown()).elements if tag == "a"}
+    assert (links["prev"], links["next"]) == ("/decisions/40", "/decisions/43")
+
+
+def test_a_decision_without_an_action_says_why() -> None:
+    store = FakeStore(kept_decisions=[a_decision(reasons=HELD, target=3)])
+    assert "No action: the size stayed" in words(page("/decisions/42", store))
+
+
+def test_every_column_has_its_label_for_narrow_screens() -> None:
+    cells = [a for tag, a in Page(shown()).elements if tag == "td"]
+    assert cells
+    assert all(a.get("data-label") for a in cells)
+
+
+def test_every_guardrail_and_every_other_rule_has_a_meaning_and_nothing_else_has() -> None:
+    others = headings(section(text_of("docs/guardrails.md"), "Other rules"), 3)
+    assert set(MEANINGS) == {guardrail.__name__ for guardrail in GUARDRAILS} | set(others)
+
+
+@pytest.mark.parametrize("rule", sorted(MEANINGS))
+def test_a_meaning_is_one_sentence(rule: str) -> None:
+    assert meaning(rule).endswith(".")
+    assert meaning(rule).count(". ") == 0
+    assert len(meaning(rule)) < 120
+
+
+def test_a_rule_that_this_version_does_not_have_is_shown_without_a_meaning() -> None:
+    gone = Reason(rule="of_long_ago", verdict=Verdict.HOLDS, target=3, detail="as it was said")
+    assert "of_long_ago holds 3 as it was said" in words(shown(reasons=(gone,)))
+
+
+def test_the_api_answers_the_neighbours_and_what_followed() -> None:
+    store = FakeStore(kept_decisions=[a_decision(40), a_decision(), a_decision(43)], kept_actions=[an_action()])
+    document = Bench(store=store).client().get("/api/v1/decisions/42").get_json()
+    assert (document["previous"], document["next"]) == (40, 43)
+    assert [a["id"] for a in document["actions"]] == ["retire-l40s-2-8f3a"]
