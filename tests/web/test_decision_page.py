@@ -1,5 +1,7 @@
 """A decision's page: every rule with what it left, what was known with its age then, what would change it."""
 
+from typing import Any
+
 import pytest
 
 from receiver.core.actions import Reason, Verdict
@@ -23,7 +25,7 @@ HELD = (
 )
 
 
-def shown(docs_url: str | None = None, **changes: object) -> str:
+def shown(docs_url: str | None = None, **changes: Any) -> str:
     """The page of a decision with evidence of every kind."""
     known = {**KNOWN, "nodes": NODES, "left_out": {"asking": 4, "nodes": 250}}
     decision = a_decision(**{"reasons": HELD, "target": 3, "evidence": known, **changes})
