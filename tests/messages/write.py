@@ -1,21 +1,24 @@
-"""Write the golden messages anew: ``python -m tests.messages.write``. Read what changed as the one who is on call."""
+"""Write the golden messages anew: ``python -W ignore -m tests.messages.write``. Read them as the one who is on call."""
 
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 
 from tests.messages.cases import GOLDEN, every_golden
+from tests.messages.sent import WIRE, every_request
 
 
-def main() -> None:
-    """Write every golden, and take away those that no case has."""
-    GOLDEN.mkdir(exist_ok=True)
-    goldens = every_golden()
-    for file in GOLDEN.glob("*.txt"):
-        if file.name not in goldens:
+def write(folder: Path, files: Mapping[str, str]) -> None:
+    """Write *files* into *folder*, and take away what else is in it."""
+    folder.mkdir(exist_ok=True)
+    for file in folder.iterdir():
+        if file.name not in files:
             file.unlink()
-    for name, text in goldens.items():
-        (GOLDEN / name).write_text(text, encoding="utf-8")
-    sys.stdout.write(f"{len(goldens)} messages written to {GOLDEN}\n")
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    sys.stdout.write(f"{len(files)} files written to {folder}\n")
 
 
 if __name__ == "__main__":
-    main()
+    write(GOLDEN, every_golden())
+    write(WIRE, every_request())
