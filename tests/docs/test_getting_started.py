@@ -80,11 +80,15 @@ def test_the_loop_over_the_rules_makes_an_object_of_every_file(tmp_path: Path) -
     kubectl = tmp_path / "kubectl"
     kubectl.write_text(f'#!/bin/sh\ncat "$3" >> {tmp_path}/all\necho --- >> {tmp_path}/all\n')
     kubectl.chmod(0o755)
-    there = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    ours = "https://git.example.com/gpu/docs"
+    there = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "DOCS_URL": ours}
     script = loop.replace("rules/*.yaml", f"{ROOT}/rules/*.yaml")
     subprocess.run(["sh", "-eu", "-c", script], check=True, cwd=tmp_path, env=there, timeout=60)
     made = [found for found in yaml.safe_load_all((tmp_path / "all").read_text("utf-8")) if found]
-    assert [found["spec"] for found in made] == [yaml.safe_load(file.read_text("utf-8")) for file in RULE_FILES]
+    placeholder = "https://civo-gpu-autoscaler.example/docs"
+    said = [yaml.safe_load(file.read_text("utf-8").replace(placeholder, ours)) for file in RULE_FILES]
+    assert [found["spec"] for found in made] == said
+    assert f"{ours}/runbooks/GpuPodsPending.md" in (tmp_path / "all").read_text("utf-8")
     names = [found["metadata"]["name"] for found in made]
     assert len(set(names)) == len(RULE_FILES)
     assert all(re.fullmatch(r"[a-z0-9-]+", name) for name in names)
