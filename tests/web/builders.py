@@ -23,7 +23,8 @@ from receiver.core.actions import (
     VictimStage,
 )
 from receiver.core.memory import NodeLife
-from receiver.core.policy import Budget, Policy, Pool
+from receiver.core.policy import Budget, Policy, Pool, Unanswered
+from receiver.core.questions import Asks, Question
 from receiver.core.usage import Owner, Usage, WorkloadLife
 from receiver.ports import StoredAction, StoredDecision
 from receiver.web import WebParts, create_app
@@ -466,6 +467,26 @@ def a_full_store() -> FakeStore:
         kept_usage=[a_usage()],
         kept_workloads=[a_workload()],
     )
+
+
+def a_question(*nodes: str, **changes: Any) -> Question:
+    """An open one, asked five minutes ago: whether *nodes* of the l40s pool may go (none: whether it may grow to 8)."""
+    given: dict[str, Any] = {
+        "id": "q1",
+        "pool": L40S,
+        "asks": Asks.REMOVAL if nodes else Asks.GROWTH,
+        "from_count": 2,
+        "to_count": 2 - len(nodes) if nodes else 8,
+        "asked_at": NOW - timedelta(minutes=5),
+        "due_at": NOW + timedelta(minutes=10),
+        "wait_ends": NOW + timedelta(minutes=10),
+        "expires_at": NOW + timedelta(minutes=15),
+        "unanswered": Unanswered.PROCEED,
+        "instances": tuple(f"i-{node}" for node in nodes),
+        "nodes": nodes,
+        "usd_per_hour": Decimal("1.29") * (len(nodes) or 6),
+    }
+    return Question(**{**given, **changes})
 
 
 def a_life(instance: str = "i-n1", **changes: Any) -> NodeLife:

@@ -1,0 +1,69 @@
+"""`gpu-autoscaler questions` and `answer`, asked of a server that really listens."""
+
+import pytest
+from click.testing import CliRunner, Result
+
+from receiver.cli import main
+from receiver.core.questions import Answer
+from tests.adapters.wire import unused_url
+from tests.web.builders import NOW, OPERATOR, TOKEN, a_question
+from tests.web.fakes import FakeClock, FakeStore
+
+
+def run(url: str, *arguments: str, token: str | None = OPERATOR) -> Result:
+    env = {"GPU_AUTOSCALER_URL": url, "GPU_AUTOSCALER_OPERATOR_TOKEN": token}
+    return CliRunner(env=env).invoke(main, arguments, obj=FakeClock(NOW))
+
+
+@pytest.fixture(autouse=True)
+def asked(store: FakeStore) -> None:
+    store.kept_questions = {"q1": a_question("gpu-1"), "q0": a_question("gpu-0", id="q0", expires_at=NOW)}
+
+
+def test_what_is_open_is_listed_with_how_long_an_answer_counts(url: str) -> None:
+    asked = "people are asked until 2026-03-10 14:40:00 UTC whether gpu-1 may go; without an answer it goes"
+    shown = run(url, "questions").stdout.splitlines()
+    assert shown == [f"q1: GPU pool l40s: {asked} (an answer counts for 15 min)"]
+    assert len(run(url, "questions", "--all").stdout.splitlines()) == 2
+
+
+def test_an_empty_list_says_so(url: str, store: FakeStore) -> None:
+    store.kept_questions = {}
+    assert run(url, "questions").stdout == "nobody is asked anything\n"
+
+
+def test_an_answer_is_sent_with_who_and_why(url: str, store: FakeStore) -> None:
+    done = run(url, "answer", "q1", "approve", "--who", "alice", "--why", "demo is over")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "q1: GPU pool l40s: alice approved that gpu-1 may go",
+        "the next step acts on it; see `gpu-autoscaler explain pool`",
+    ]
+    kept = store.kept_questions["q1"]
+    assert (kept.answer, kept.who, kept.why) == (Answer.APPROVE, "alice", "demo is over")
+
+
+def test_a_snooze_names_where_its_override_is(url: str) -> None:
+    assert "override list" in run(url, "answer", "q1", "snooze-4h", "--who", "alice").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "token", "code", "said"),
+    [
+        (("q9", "approve"), OPERATOR, 1, "no question has this id"),
+        (("q0", "approve"), OPERATOR, 2, "nothing was changed"),
+        (("q1", "yes"), OPERATOR, 2, "snooze-tomorrow"),
+        (("q1", "approve"), TOKEN, 2, "token"),
+        (("q1", "approve"), None, 2, "GPU_AUTOSCALER_OPERATOR_TOKEN"),
+    ],
+)
+def test_what_cannot_be_done_ends_with_its_status_and_a_reason(
+    url: str, arguments: tuple[str, ...], token: str | None, code: int, said: str
+) -> None:
+    done = run(url, "answer", *arguments, "--who", "alice", token=token)
+    assert done.exit_code == code
+    assert said in done.stderr
+
+
+def test_a_server_that_cannot_be_reached_ends_with_3() -> None:
+    assert run(unused_url(), "questions").exit_code == 3

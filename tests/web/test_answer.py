@@ -1,0 +1,256 @@
+"""The page behind a message's link: what it shows, that looking changes nothing, and that one answer counts."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from receiver.config.model import Reading
+from receiver.core.overrides import OverrideKind
+from receiver.core.questions import Answer, Question
+from receiver.links import PageLinks, Seal
+from receiver.ports import TryLater
+from tests.web.builders import L40S, NOW, OPERATOR, READER, Bench, a_picture, a_question
+from tests.web.fakes import FakeStore
+from tests.web.people import Person
+from tests.web.seen import Page, words
+
+SEAL = Seal(OPERATOR)
+LINK = f"/answer/{SEAL.sign('q1')}"
+
+
+def a_bench(question: Question | None = None, **more: Any) -> Bench:
+    found = question or a_question("gpu-1")
+    return Bench(store=FakeStore(picture=(a_picture(), NOW), kept_questions={found.id: found}), **more)
+
+
+def answer(bench: Bench, word: str, who: str = "alice", link: str = LINK) -> Any:
+    return Person.at(bench).send(link, {"answer": word, "who": who})
+
+
+def buttons(html: str) -> list[str | None]:
+    return [a.get("value") for tag, a in Page(html).elements if tag == "button" and a.get("name") == "answer"]
+
+
+# --- looking
+
+
+def test_the_page_says_what_is_asked_what_comes_without_an_answer_and_what_each_answer_does() -> None:
+    html = Person.at(a_bench()).get(LINK).text
+    said = words(html)
+    assert "GPU pool l40s: may gpu-1 go at 14:40 UTC?" in said
+    assert "Without an answer by 14:40 UTC it goes." in said
+    assert "USD 1.29 an hour" in said
+    assert "No node of the pool is removed before 2026-03-10 18:30 UTC." in said
+    assert buttons(html) == [answer.value for answer in Answer]
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_looking_changes_nothing(method: str) -> None:
+    bench = a_bench()
+    before = dict(bench.store.kept_questions)
+    response = bench.client().open(f"{LINK}?answer=approve&who=bot", method=method)
+    assert response.status_code == 200
+    assert bench.store.kept_questions == before
+    assert (bench.store.kept_overrides, bench.store.notices, "wake" in bench.store.log) == ({}, [], False)
+
+
+def test_a_page_with_a_link_in_it_is_kept_by_nobody() -> None:
+    headers = Person.at(a_bench()).get(LINK).headers
+    assert headers["X-Robots-Tag"] == "noindex, nofollow"
+    assert headers["Cache-Control"] == "no-store"
+
+
+def test_the_link_opens_where_reading_takes_a_token() -> None:
+    assert Person.at(a_bench(reading=Reading.TOKEN, reader_token=READER)).get(LINK).status_code == 200
+
+
+def test_typing_a_name_and_pressing_enter_sends_nothing() -> None:
+    first = next(a for tag, a in Page(Person.at(a_bench()).get(LINK).text).elements if tag == "button")
+    assert "disabled" in first
+    assert first.get("name") is None
+
+
+def test_every_field_and_button_has_a_name_and_says_what_it_does() -> None:
+    page = Page(Person.at(a_bench()).get(LINK).text)
+    ids = [a["id"] for _, a in page.elements if a.get("id")]
+    assert len(ids) == len(set(ids))
+    for tag, attributes in page.elements:
+        if tag in ("button", "input") and attributes.get("aria-describedby"):
+            assert set(str(attributes["aria-describedby"]).split()) <= set(ids)
+    assert ("label", {"for": "who"}) in page.elements
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"), [(False, True), (True, False), (None, False)], ids=["no", "yes", "the picture does not say"]
+)
+def test_it_says_when_the_change_would_not_help_any_more(wanted: bool | None, told: bool) -> None:
+    bench = a_bench()
+    picture = a_picture()
+    picture["pools"][0]["questions"] = [] if wanted is None else [{"id": "q1", "wanted": wanted}]
+    bench.store.picture = (picture, NOW)
+    assert ("not wanted at this moment" in words(Person.at(bench).get(LINK).text)) is told
+
+
+@pytest.mark.parametrize(
+    ("link", "code", "said"),
+    [
+        ("/answer/q1", 403, "not whole"),
+        ("/answer/q1.", 403, "not whole"),
+        (LINK[:-1] + ("A" if LINK[-1] != "A" else "B"), 403, "not whole"),
+        (LINK.replace("q1.", "q2."), 403, "not whole"),
+        (f"/answer/{Seal('another token').sign('q1')}", 403, "token that has been changed"),
+        (f"/answer/{SEAL.sign('q9')}", 404, "not kept here any more"),
+        ("/answer/%ff%00.x", 403, "not whole"),
+    ],
+)
+def test_a_link_that_is_not_ours_says_what_to_do(link: str, code: int, said: str) -> None:
+    bench = a_bench()
+    for response in (Person.at(bench).get(link), answer(bench, "approve", link=link)):
+        assert response.status_code == code
+        assert said in words(response.text)
+        assert "gpu-autoscaler" in response.text
+    assert bench.store.kept_questions["q1"].answer is None
+
+
+def test_without_an_operator_token_no_link_works_and_the_page_says_what_to_set() -> None:
+    response = Person.at(a_bench(operator_token=None)).get(LINK)
+    assert response.status_code == 403
+    assert "GPU_AUTOSCALER_OPERATOR_TOKEN" in response.text
+
+
+def test_a_link_that_is_over_says_so_and_takes_no_answer() -> None:
+    bench = a_bench(a_question("gpu-1", expires_at=NOW))
+    response = Person.at(bench).get(LINK)
+    assert (response.status_code, buttons(response.text)) == (410, [])
+    assert "This link is over" in words(response.text)
+    late = answer(bench, "approve")
+    assert (late.status_code, bench.store.kept_questions["q1"].answer) == (409, None)
+    assert "Nothing was changed" in late.text
+
+
+def test_what_has_happened_is_not_asked_any_more() -> None:
+    html = Person.at(a_bench(a_question("gpu-1", done_at=NOW))).get(LINK).text
+    assert "Nothing is left to decide" in html
+    assert buttons(html) == []
+
+
+# --- answering
+
+
+def test_an_approval_is_kept_told_acted_upon_and_shown() -> None:
+    bench = a_bench()
+    response = answer(bench, "approve")
+    assert (response.status_code, response.headers["Location"]) == (303, LINK)
+    kept = bench.store.kept_questions["q1"]
+    assert (kept.answer, kept.who, kept.answered_at) == (Answer.APPROVE, "alice", NOW)
+    assert [n.title for n in bench.store.notices] == ["GPU pool l40s: alice approved"]
+    assert (bench.store.kept_overrides, bench.store.log.count("wake")) == ({}, 1)
+    assert "alice answered: Approve" in words(Person.at(bench).get(LINK).text)
+
+
+@pytest.mark.parametrize(
+    ("word", "kind", "nodes", "hours"),
+    [("snooze-1h", "snooze", None, 1), ("snooze-4h", "snooze", None, 4), ("pin", "pin", 4, 24)],
+)
+def test_a_snooze_or_a_pin_sets_an_override_of_the_pool(word: str, kind: str, nodes: int | None, hours: int) -> None:
+    bench = a_bench()
+    answer(bench, word)
+    [stored] = bench.store.kept_overrides.values()
+    found = stored.override
+    assert (found.kind, found.pool, found.nodes, found.who) == (OverrideKind(kind), L40S, nodes, "alice")
+    assert found.until == NOW + timedelta(hours=hours)
+    assert f"gpu-autoscaler override end {found.id}" in Person.at(bench).get(LINK).text
+
+
+def test_a_snooze_of_growth_is_a_ceiling_at_the_present_size_with_what_was_just_asked_for() -> None:
+    bench = a_bench(a_question())
+    picture = a_picture()
+    picture["pools"][0] |= {"required": 3, "open_action": {"kind": "grow", "to": 5}}
+    bench.store.picture = (picture, NOW)
+    answer(bench, "snooze-4h")
+    [stored] = bench.store.kept_overrides.values()
+    assert (stored.override.kind, stored.override.nodes) == (OverrideKind.CEILING, 5)
+
+
+@pytest.mark.parametrize("word", ["pin", "snooze-1h"])
+def test_while_nobody_knows_the_size_no_answer_says_one(word: str) -> None:
+    bench = a_bench(a_question())
+    picture = a_picture()
+    picture["pools"][0]["required"] = None
+    bench.store.picture = (picture, NOW)
+    assert buttons(Person.at(bench).get(LINK).text) == ["approve"]
+    assert (answer(bench, word).status_code, bench.store.kept_overrides) == (503, {})
+    assert answer(bench, "approve").status_code == 303
+
+
+def test_the_same_answer_twice_acts_once_and_looks_the_same() -> None:
+    bench = a_bench()
+    assert [answer(bench, "snooze-1h").status_code for _ in range(3)] == [303, 303, 303]
+    assert (len(bench.store.kept_overrides), len(bench.store.notices), bench.store.log.count("wake")) == (1, 1, 1)
+
+
+def test_another_answer_after_the_first_changes_nothing_and_says_who_was_first() -> None:
+    bench = a_bench()
+    answer(bench, "approve")
+    second = answer(bench, "pin", who="bob")
+    assert second.status_code == 409
+    said = words(second.text)
+    assert "Nothing was changed" in said
+    assert "alice answered: Approve" in said
+    assert bench.store.kept_overrides == {}
+
+
+@pytest.mark.parametrize("form", [{}, {"answer": ""}, {"answer": "delete"}, {"who": "alice"}])
+def test_a_form_without_an_answer_of_ours_changes_nothing(form: dict[str, str]) -> None:
+    bench = a_bench()
+    response = Person.at(bench).send(LINK, form)
+    assert (response.status_code, bench.store.kept_questions["q1"].answer) == (400, None)
+    assert buttons(response.text)
+
+
+@pytest.mark.parametrize(
+    ("who", "kept"),
+    [("", "somebody with the link"), (" \n ", "somebody with the link"), ("a\r\nb\x00", "a b"), ("x" * 500, "x" * 100)],
+)
+def test_a_name_is_one_short_line_or_nobodys(who: str, kept: str) -> None:
+    bench = a_bench()
+    answer(bench, "approve", who=who)
+    assert bench.store.kept_questions["q1"].who == kept
+
+
+def test_a_body_that_is_too_large_changes_nothing() -> None:
+    bench = a_bench()
+    assert answer(bench, "approve", who="x" * 20_000).status_code == 413
+    assert bench.store.kept_questions["q1"].answer is None
+
+
+def test_names_become_no_elements() -> None:
+    attack = "<script>alert(1)</script>"
+    bench = a_bench(a_question(attack))
+    answer(bench, "pin", who=attack)
+    assert "<script>" not in Person.at(bench).get(LINK).text
+
+
+def test_while_the_store_is_down_nothing_is_promised() -> None:
+    bench = a_bench()
+    bench.store.down = TryLater("store: no", code="store")
+    assert answer(bench, "approve").status_code == 503
+
+
+# --- links
+
+
+def test_a_message_has_one_link_that_this_server_reads_and_another_token_does_not() -> None:
+    links = PageLinks(public_url="https://gpu.example.com", seal=SEAL)
+    [(label, address)] = links.answers("l40s-growth-0123456789ab")
+    assert label == "Approve, snooze or keep"
+    signed = address.removeprefix("https://gpu.example.com/answer/")
+    assert SEAL.read(signed) == "l40s-growth-0123456789ab"
+    assert Seal("another").read(signed) is None
+    assert OPERATOR not in repr(links)
+
+
+def test_without_an_address_or_a_token_there_is_no_link() -> None:
+    assert PageLinks(public_url="https://gpu.example.com").answers("q1") == ()
+    assert PageLinks(seal=SEAL).answers("q1") == ()

@@ -1,0 +1,105 @@
+"""/api/v1/questions: what is listed, what an answer does, and what is refused."""
+
+from typing import Any
+
+import pytest
+
+from receiver.core.questions import Answer
+from tests.web.builders import NOW, OPERATOR, TOKEN, Bench, a_picture, a_question
+from tests.web.fakes import FakeStore
+
+PATH = "/api/v1/questions/q1"
+APPROVES = {"answer": "approve", "who": "alice"}
+
+
+def a_bench(**changes: Any) -> Bench:
+    return Bench(
+        store=FakeStore(picture=(a_picture(), NOW), kept_questions={"q1": a_question("gpu-1", **changes)}),
+    )
+
+
+def post(bench: Bench, body: Any, token: str = OPERATOR, path: str = PATH) -> Any:
+    return bench.client().post(path, json=body, headers={"Authorization": f"Bearer {token}"})
+
+
+def test_a_question_is_shown_with_how_it_stands() -> None:
+    document = a_bench().client().get(PATH).get_json()
+    assert (
+        document
+        | {
+            "id": "q1",
+            "pool_name": "l40s",
+            "asks": "removal",
+            "from": 2,
+            "to": 1,
+            "nodes": ["gpu-1"],
+            "usd_per_hour": "1.29",
+            "state": "open",
+            "said": "people are asked until 2026-03-10 14:40:00 UTC whether gpu-1 may go; without an answer it goes",
+            "wait_ends": "2026-03-10T14:40:00Z",
+            "unanswered": "proceed",
+            "answer": None,
+        }
+        == document
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({}, "open"),
+        ({"answer": Answer.PIN, "who": "bob", "expires_at": NOW}, "answered"),
+        ({"done_at": NOW}, "done"),
+        ({"expires_at": NOW}, "expired"),
+    ],
+)
+def test_the_list_says_of_each_how_it_stands(changes: dict[str, Any], state: str) -> None:
+    [document] = a_bench(**changes).client().get("/api/v1/questions?pool=l40s").get_json()
+    assert document["state"] == state
+
+
+def test_an_answer_is_kept_with_who_and_why_and_acted_upon() -> None:
+    bench = a_bench()
+    response = post(bench, {**APPROVES, "why": "demo is over"})
+    assert (response.status_code, response.get_json()["state"]) == (200, "answered")
+    kept = bench.store.kept_questions["q1"]
+    assert (kept.answer, kept.who, kept.why) == (Answer.APPROVE, "alice", "demo is over")
+    assert "wake" in bench.store.log
+
+
+def test_the_same_answer_again_is_fine_and_another_is_refused() -> None:
+    bench = a_bench()
+    assert [post(bench, APPROVES).status_code for _ in range(2)] == [200, 200]
+    refused = post(bench, {"answer": "pin", "who": "bob"})
+    assert (refused.status_code, refused.get_json()["state"]) == (409, "answered")
+    assert "alice approved that gpu-1 may go" in refused.get_json()["error"]
+    assert (len(bench.store.notices), bench.store.kept_overrides) == (1, {})
+
+
+@pytest.mark.parametrize("token", ["", TOKEN])
+def test_nobody_answers_without_the_operators_token(token: str) -> None:
+    bench = a_bench()
+    assert post(bench, APPROVES, token).status_code == 401
+    assert bench.store.kept_questions["q1"].answer is None
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"who": "alice"}, "answer"),
+        ({"answer": "aprove", "who": "alice"}, "answer"),
+        ({"answer": ["approve"], "who": "alice"}, "answer"),
+        ({"answer": "approve"}, "who"),
+        ({**APPROVES, "wo": "x"}, "wo"),
+        ([], None),
+    ],
+)
+def test_a_mistake_is_told_with_its_field(body: Any, field: str | None) -> None:
+    bench = a_bench()
+    response = post(bench, body)
+    assert (response.status_code, response.get_json().get("field")) == (400, field)
+    assert bench.store.kept_questions["q1"].answer is None
+
+
+def test_an_unknown_question_is_a_404() -> None:
+    assert post(a_bench(), APPROVES, path="/api/v1/questions/q9").status_code == 404
