@@ -1,17 +1,25 @@
-"""People act in a real browser: they log in and override by keyboard alone; where reading is closed all log in."""
+"""People act in a real browser: they answer from a message, log in and override by keyboard alone, and where reading is
+closed they log in first."""
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import requests
 from playwright.sync_api import Browser, expect
+from pytest_httpserver import HTTPServer
+from werkzeug import Request, Response
 
+from demo.processes import free_port
 from simulator.server import Simulator
 from tests.browser.chromium import a_tab
 from tests.browser.keyboard import focused, go_to
 from tests.e2e.clouds import a_cloud, required
 from tests.e2e.installing import Install, a_beating_prometheus, installing
-from tests.e2e.receivers import OPERATOR_TOKEN, Receiver
+from tests.e2e.payloads import heartbeat
+from tests.e2e.receivers import OPERATOR_TOKEN, Receiver, a_pool
 from tests.e2e.waiting import until
 
 READER_TOKEN = "SECRET-reader-token-of-the-tests"
@@ -55,7 +63,7 @@ def test_an_operator_logs_in_and_pins_a_pool_by_keyboard_alone(
         page.goto("/pools/l40s/overrides")
         go_to(page, "log in as operator")
         keys.press("Enter")
-        page.wait_for_url("/login?*")
+        page.wait_for_url(re.compile("/login"))
         go_to(page, "Token")
         keys.type(OPERATOR_TOKEN)
         keys.press("Enter")
@@ -72,7 +80,7 @@ def test_an_operator_logs_in_and_pins_a_pool_by_keyboard_alone(
         expect(page.get_by_role("status").filter(has_text="Set.")).to_be_visible()
         expect(page.get_by_role("heading", name="Pin of 2 nodes")).to_be_visible()
         until(lambda: required(cloud) == 2, "two nodes asked for")
-        assert "pin of 2 nodes by ada" in receiver.pool()["because"]
+        until(lambda: [o["who"] for o in receiver.pool()["overrides"]] == ["ada"], "the pin on the pool")
         assert tab.wrong == []
 
 
@@ -128,3 +136,81 @@ def test_a_reader_is_offered_nothing_that_acts(browser: Browser, closed: Receive
 
         assert tab.page.locator("form").count() == 1  # to log out
         expect(tab.page.get_by_role("button")).to_have_text("Log out")
+
+
+@pytest.fixture
+def chat() -> Iterator[tuple[str, list[str]]]:
+    """The address of a chat, and every message that has come."""
+    told: list[str] = []
+
+    def take(request: Request) -> Response:
+        message = json.loads(request.get_data())
+        told.append(f"{message['title']}\n{message['message']}")
+        return Response(status=200)
+
+    with HTTPServer(host="127.0.0.1", port=0, threaded=True) as server:
+        server.expect_request("/hook", method="POST").respond_with_handler(take)
+        yield f"json://127.0.0.1:{server.port}/hook", told
+
+
+@pytest.fixture
+def asking(install: Install, chat: tuple[str, list[str]], tmp_path: Path) -> Iterator[Receiver]:
+    """A receiver that asks in the chat before its one idle node goes; what is paid for is three minutes to that."""
+    address = f"127.0.0.1:{free_port()}"
+    with a_cloud(count=1) as cloud:
+        approval = {"removals": True, "wait": "175s", "unanswered": "proceed"}
+        asking = install(
+            cloud,
+            "asking",
+            {
+                "GPU_AUTOSCALER_LISTEN": address,
+                "GPU_AUTOSCALER_NOTIFY_URLS": chat[0],
+                "GPU_AUTOSCALER_DATABASE_URL": f"sqlite:///{tmp_path}/asking.db",
+            },
+            public_url=f"http://{address}",
+            tick="1s",
+            billing={"granularity": "4m", "removal_margin": "1m"},
+            pools=[a_pool(idle_for="1s", approval=approval)],
+        )
+        asking.address = address
+        asking.serve().deliver(heartbeat())  # without a sign of life nothing is removed
+        yield asking
+        asking.end()
+
+
+def test_a_message_asks_its_link_changes_nothing_until_a_click_and_the_click_snoozes(
+    browser: Browser, asking: Receiver, chat: tuple[str, list[str]]
+) -> None:
+    def questions() -> list[tuple[str, str | None]]:
+        return [(q["state"], q["answer"]) for q in asking.get("/api/v1/questions").json()]
+
+    until(lambda: any("/answer/" in message for message in chat[1]), "a message with a link")
+    message = next(message for message in chat[1] if "/answer/" in message)
+    link = re.search(rf"{re.escape(asking.url)}/answer/[^\s)>\"]+", message)
+    assert link is not None, message
+
+    for method in ("GET", "HEAD"):  # as a chat does that shows what is behind a link
+        assert requests.request(method, link[0], timeout=10).status_code == 200
+    with a_tab(browser, asking.url) as tab:
+        page = tab.page
+        page.goto(link[0])
+        expect(page.get_by_role("heading", level=1)).to_contain_text("l40s")
+        assert questions() == [("open", None)]
+        assert asking.pool()["overrides"] == []
+
+        page.get_by_label("Your name").fill("ada")
+        page.get_by_role("button", name="Snooze 1 h").click()
+        expect(page.locator("#outcome")).to_contain_text("ada answered")
+
+        assert questions() == [("answered", "snooze-1h")]
+        until(lambda: [o["kind"] for o in asking.pool()["overrides"]] == ["snooze"], "a snooze on the pool")
+        page.goto("/pools/l40s")
+        expect(page.get_by_role("main")).to_contain_text("Snooze by ada")
+
+        def latest() -> str:
+            return asking.get("/api/v1/decisions?limit=1").text
+
+        until(lambda: "ada" in latest(), "a decision that knows of the snooze")
+        page.goto(f"/decisions/{json.loads(latest())[0]['id']}")
+        expect(page.get_by_role("main")).to_contain_text("ada")
+        assert tab.wrong == []
