@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from demo.plan import OPERATOR_TOKEN
+from receiver.links import Seal
 from tests.browser.live import LiveStack
 
 
@@ -18,6 +19,12 @@ def _decision(**said: str) -> Callable[[LiveStack], str]:
     return path
 
 
+def _question(stack: LiveStack) -> str:
+    """What the link leads to that people got in a message."""
+    number = stack.get("receiver", "/api/v1/questions")[0]["id"]
+    return f"/answer/{Seal(OPERATOR_TOKEN).sign(number)}"
+
+
 PLACES: Mapping[str, str | Callable[[LiveStack], str]] = {
     "overview": "/",
     "decision-grow": _decision(verdict="grow"),
@@ -29,6 +36,7 @@ PLACES: Mapping[str, str | Callable[[LiveStack], str]] = {
     "pool-held": "/pools/a100",
     "pool-waiting-for-civo": "/pools/h200",
     "sources": "/sources",
+    "question": _question,
     "overrides": "/pools/batch/overrides",
     "log-in": "/login",
     "not-found": "/decisions/999999",

@@ -1,8 +1,9 @@
 """What the live stack of the browser tests plays: half a day of work, then a moment when everything happens at once.
 
-Six pools, so that every state is on one page: `l40s` has waited for a node since a moment, `h100` finds no stock,
+Seven pools, so that every state is on one page: `l40s` has waited for a node since a moment, `h100` finds no stock,
 `a100` is paused by a silence, `batch` is pinned by a person, `notebooks` are closed by a window, Civo does not answer
-what is asked for `h200`. The cluster's budget warns, a team's is at hold, and the heartbeat has been silent.
+what is asked for `h200`, and people are asked about `review`. The cluster's budget warns, a team's is at hold, and
+the heartbeat has been silent.
 """
 
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ TICK = timedelta(minutes=6)  # of that history
 WARNED, HELD = Decimal("0.62"), Decimal("0.9")  # of the cluster's budget, of one team's
 PATIENCE = 60.0  # seconds until the live part shows all of it
 NIGHT = [{"name": "closed", "times": [{"start_time": "00:00", "end_time": "24:00"}], "max_nodes": 0}]
-TAINT = {"key": "pool", "effect": "NoSchedule"}
+ASKED = {"growth_above_usd_per_hour": 5, "wait": "20m", "unanswered": "hold"}
 
 
 def pool_id(number: int) -> str:
@@ -45,6 +46,7 @@ POOLS = (
     a_pool(4, "batch", "g4g.40.kube.small", "1.09"),
     a_pool(5, "notebooks", "an.g1.l40s.kube.x2", "2.58", gpus=2, receiver={"windows": NIGHT}),
     a_pool(6, "h200", "an.g1.h200sxm.kube.x1", "3.49"),
+    a_pool(7, "review", "g4g.kube.medium", "3.58", gpus=2, receiver={"approval": ASKED}),
 )
 IDS = {pool.name: pool.id for pool in POOLS}
 
@@ -101,8 +103,9 @@ def _budget(stack: LiveStack, scope: str, name: str, ratio: Decimal) -> None:
 
 
 def _shown(stack: LiveStack) -> bool:
+    asked = stack.get("receiver", "/api/v1/questions")
     stages = {s["stage"] for s in stack.get("receiver", "/api/v1/budget")["scopes"]}
-    return {"warn", "hold"} <= stages and _pool(stack, "l40s")["utilization"] is not None
+    return bool(asked) and {"warn", "hold"} <= stages and _pool(stack, "l40s")["utilization"] is not None
 
 
 def _pool(stack: LiveStack, name: str) -> dict[str, Any]:
@@ -142,6 +145,7 @@ def _waiting(now: datetime) -> list[Job]:
         _job("distill", soon, "h200", days, team="vision"),
         _job("rerank", soon, "a100", days, team="language"),
         _job("quantum", soon, None, days, team="vision", gpus_per_pod=16),
+        _job("ablation", soon, "review", days, team="vision", pods=2, gpus_per_pod=2),
         _job("notebook-ada", soon, "notebooks", days, team="vision", gpus_per_pod=2),
     ]
 
