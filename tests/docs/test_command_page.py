@@ -1,0 +1,57 @@
+"""docs/command-line.md names every command with its arguments and options, and every exit status there is."""
+
+import re
+from typing import Any
+
+import click
+import pytest
+
+from receiver import asking
+from receiver.cli import main as program
+from receiver.status_screen import COLUMNS
+from tests.docs.pages import section, table, text_of
+from tools import command_page
+from tools.command_page import commands, filled
+
+PAGE = text_of("docs/command-line.md")
+
+
+def test_the_tables_are_those_of_the_command_line() -> None:
+    assert filled(PAGE) == PAGE, "run python -m tools.command_page"
+
+
+def test_every_command_of_every_group_is_in_the_table() -> None:
+    told = " ".join(row[0] for row in table(section(PAGE, "Commands")))
+    for name, command in program.commands.items():
+        for leaf in command.commands if isinstance(command, click.Group) else [""]:
+            assert f"`{name} {leaf}".rstrip() in told
+
+
+@pytest.mark.parametrize(("name", "command"), list(commands()), ids=[name for name, _ in commands()])
+def test_every_option_of_a_command_is_in_its_row(name: str, command: click.Command) -> None:
+    [row] = [r for r in table(section(PAGE, "Commands")) if re.match(rf"`{re.escape(name)}(`| [^a-z])", r[0])]
+    for parameter in command.params:
+        for option in parameter.opts if isinstance(parameter, click.Option) else ():
+            assert option in row[-1]
+
+
+def test_the_exit_statuses_are_those_that_commands_end_with() -> None:
+    told = {int(row[0]) for row in table(section(PAGE, "Exit statuses"))}
+    assert told == {0, asking.NOT_FOUND, asking.UNUSABLE, asking.UNREACHABLE, 4}
+
+
+def test_every_column_of_status_is_explained() -> None:
+    told = " ".join(row[0] for row in table(section(PAGE, "Reading status")))
+    assert set(re.findall(r"`([^`]+)`", told)) == {*(title for title, _ in COLUMNS), "UTIL"}
+
+
+def test_the_check_says_whether_the_page_would_change(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    page = tmp_path / "command-line.md"
+    page.write_text(PAGE.replace("<!-- commands -->\n", "<!-- commands -->\nstale\n"))
+    monkeypatch.setattr(command_page, "PAGE", page)
+    monkeypatch.setattr("sys.argv", ["command_page", "--check"])
+    assert command_page.main() == 1
+    monkeypatch.setattr("sys.argv", ["command_page"])
+    command_page.main()
+    assert page.read_text() == PAGE
+    assert command_page.main() == 0
