@@ -22,9 +22,8 @@ def an_hour(store: SqlStore) -> Life:
     """One pod of ten minutes, and the node that is bought for it, from beginning to end."""
     life = Life(world=a_world(), policy=a_policy(budget=Budget(monthly_usd=Decimal(100))), store=store)
     life.submit(a_job(duration=10 * MINUTE))
-    life.run(15 * MINUTE, TICK)
-    life.run(39 * MINUTE, 5 * MINUTE)  # nothing changes until the paid hour ends, and that moment wakes the loop
-    life.run(5 * MINUTE, TICK)
+    for length, tick in ((4, TICK), (10, MINUTE), (1, TICK), (39, 5 * MINUTE), (2, TICK)):
+        life.run(length * MINUTE, tick)  # the tick of ten seconds shows only where something changes
     return life
 
 
