@@ -1,5 +1,6 @@
 """Ask people before the changes that the policy wants them to be asked about, and note when nothing is left of one."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -11,7 +12,9 @@ from receiver.core.assign import Assignment
 from receiver.core.decide import decide_all
 from receiver.core.model import Facts, Source
 from receiver.core.policy import Policy
-from receiver.ports import Store, TryLater
+from receiver.core.questions import Question
+from receiver.ports import Store
+from receiver.work import Work
 
 log = structlog.get_logger("receiver")
 Decisions = dict[str, Decision]
@@ -35,34 +38,31 @@ def asked_before(facts: Facts, store: Store, policy: Policy, now: datetime, *, s
     return replace(facts, questions=tuple(found))
 
 
-def ask_people(
-    facts: Facts, assignment: Assignment, decisions: Decisions, store: Store, policy: Policy, *, steady: bool
-) -> tuple[Facts, Assignment, Decisions]:
-    """Ask what is due and return facts, assignment and decisions as they are with that asked.
+def due(
+    facts: Facts, assignment: Assignment, decisions: Decisions, policy: Policy, *, steady: bool
+) -> tuple[Facts, Assignment, Decisions, Sequence[Question]]:
+    """Return the questions that are due, and facts, assignment and decisions as they are with these asked.
 
     A bug in that must not keep other pools from scaling: what nobody is asked about waits.
     """
     if not steady or not approval.anybody_asked(policy):
-        return facts, assignment, decisions
+        return facts, assignment, decisions, ()
     try:
-        return _ask(facts, assignment, decisions, store, policy)
-    except TryLater:
-        raise  # the store failed
+        questions = approval.to_ask(facts, assignment, decisions, policy)
     except Exception:
         log.exception("nobody asked")
-        return facts, assignment, decisions
+        questions = ()
+    if not questions:
+        return facts, assignment, decisions, ()
+    facts = replace(facts, questions=(*facts.questions, *questions))
+    assignment = approval.with_questions(assignment, questions)
+    return facts, assignment, decide_all(facts, assignment, policy), questions
 
 
-def _ask(
-    facts: Facts, assignment: Assignment, decisions: Decisions, store: Store, policy: Policy
-) -> tuple[Facts, Assignment, Decisions]:
-    asked = []
-    for question in approval.to_ask(facts, assignment, decisions, policy):
-        if store.ask(question, approval_notices.asked(question, policy, assignment.pools[question.pool])):
+def ask(questions: Iterable[Question], work: Work) -> None:
+    """Ask *questions*, before anything is done: each is kept and told in one go. Raises TryLater (store down)."""
+    for question in questions:
+        wanted = work.assignment.pools[question.pool]
+        notice = approval_notices.asked(question, work.policy, wanted, work.numbers[question.pool])
+        if work.store.ask(question, notice):
             log.info("question", question=question.id, pool=question.pool, until=question.wait_ends.isoformat())
-            asked.append(question)
-    if not asked:
-        return facts, assignment, decisions
-    facts = replace(facts, questions=(*facts.questions, *asked))
-    assignment = approval.with_questions(assignment, asked)
-    return facts, assignment, decide_all(facts, assignment, policy)

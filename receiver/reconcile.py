@@ -8,7 +8,7 @@ import structlog
 
 from receiver.account import account_for_usage
 from receiver.act import Hands, Progress, WriterLostError, carry_out, settled
-from receiver.approving import ask_people, asked_before
+from receiver.approving import ask, asked_before, due
 from receiver.backoffs import removals_stopped
 from receiver.closing import close_nodes
 from receiver.core import override_notices, warn
@@ -71,7 +71,7 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     facts = asked_before(facts, store, policy, now, steady=looked.steady)
     assignment = assign(facts, policy)
     decided = decide_all(facts, assignment, policy)
-    facts, assignment, decided = ask_people(facts, assignment, decided, store, policy, steady=looked.steady)
+    facts, assignment, decided, questions = due(facts, assignment, decided, policy, steady=looked.steady)
     made = {"mode": mode, "version": installed_version()}
     decisions = {pool: replace(d, evidence={**d.evidence, **made}) for pool, d in decided.items()}
     numbers = {pool: store.decided(decision) for pool, decision in decisions.items()}
@@ -87,6 +87,7 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
         store=store,
         now=now,
     )
+    ask(questions, work)
     _close_nodes(work, looked)
     kept_out = _keep_out(work, steady=looked.steady)
     again = [d.reconsider_at for d in decisions.values() if d.reconsider_at]

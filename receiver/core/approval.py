@@ -22,9 +22,8 @@ from receiver.core.policy import Approval, Policy
 from receiver.core.questions import STANDS_FOR, Asks, Question, asked_about, growth_asked, question_id
 from receiver.core.removal import goes_at, is_dead, removable, surplus, unapproved
 
-TOGETHER = timedelta(minutes=2)  # nodes whose moments are so close are asked about in one question
 TIME_TO_ANSWER = timedelta(minutes=1)  # less than this before it is over, nobody can answer
-GROWS_FOR = timedelta(minutes=1)  # while demand comes in, people are asked about it once in this time
+GROWS_FOR = timedelta(minutes=5)  # while demand comes in, people are asked about it once in this time
 OTHERS = tuple(g for g in GUARDRAILS if g is not asks_first)
 
 
@@ -65,7 +64,7 @@ def _removals(case: Case, approval: Approval) -> Sequence[Question]:
     wanted = case.wanted
     if not approval.removals or (wanted.new_nodes and not wanted.stopped):
         return ()
-    coming = removable(case, approval.wait + TOGETHER)
+    coming = removable(case, 2 * approval.wait)  # what will be asked about during this wait is asked about with it
     said = (*surplus(case), *evicted(case, sum(is_dead(n) for n in coming)))
     waits = [
         n

@@ -7,7 +7,7 @@ from receiver.core.assign import Wanted
 from receiver.core.choices import LABELS
 from receiver.core.overrides import Override
 from receiver.core.policy import Billing, Policy, Pool
-from receiver.core.questions import Answer, Asks, Question, about, does, does_not
+from receiver.core.questions import Answer, Asks, Question, about, does, does_not, named
 from receiver.core.tell import Cause, Notice, Severity
 from receiver.core.words import some
 
@@ -41,18 +41,21 @@ def in_short(question: Question) -> str:
         return f"may it grow from {question.from_count} to {question.to_count} nodes?"
     nodes = question.nodes[0] if len(question.nodes) == 1 else some(len(question.nodes), "node")
     what = "go" if question.asks is Asks.REMOVAL else "be emptied and go"
-    return f"may {nodes} {what} at {question.due_at:%H:%M} UTC?"
+    moment = "from" if len(question.nodes) > 1 else "at"
+    return f"may {nodes} {what} {moment} {question.due_at:%H:%M} UTC{' on' if moment == 'from' else ''}?"
 
 
 def _removal(question: Question, policy: Policy) -> Sequence[str]:
     many = len(question.nodes) > 1
-    why = f"{' and '.join(question.nodes)} {'run' if many else 'runs'} no GPU pod"
+    why = f"{named(question.nodes)} {'run' if many else 'runs'} no GPU pod"
     if question.asks is Asks.EMPTYING:
-        why = f"The pods of {' and '.join(question.nodes)} consented to be moved, and fit on other nodes"
+        why = f"The pods of {named(question.nodes)} consented to be moved, and fit on other nodes"
     if not policy.billing.by_the_hour:
         return [f"{why}. Keeping {'them' if many else 'it'} costs {usd(question)} an hour."]
+    unit, end = _unit(policy.billing), f"{question.expires_at:%H:%M} UTC"
+    begins = f"their next paid {unit}s begin by {end}" if many else f"the next paid {unit} begins at {end}"
     return [
-        f"{why}, and the next paid {_unit(policy.billing)} begins at {question.expires_at:%H:%M} UTC.",
+        f"{why}, and {begins}.",
         f"Keeping {'them' if many else 'it'} costs {usd(question)} for another hour.",
     ]
 
@@ -85,16 +88,12 @@ def usd(question: Question) -> str:
 def unanswered(question: Question) -> str:
     """What happens without an answer, and when."""
     goes = question.goes_unanswered_at
-    again = (
-        ""
-        if question.asks is Asks.GROWTH
-        else " and goes on costing"
-        if len(question.nodes) == 1
-        else " and go on costing"
-    )
+    many = len(question.nodes) > 1
+    again = "" if question.asks is Asks.GROWTH else f" and {'go' if many else 'goes'} on costing"
     if goes is None:
         return f"Without an answer by {question.expires_at:%H:%M} UTC {does_not(question)}{again}; you are asked again."
-    return f"Without an answer by {goes:%H:%M} UTC {does(question)}."
+    each = ", each before its next paid unit" if many else ""
+    return f"Without an answer by {goes:%H:%M} UTC {does(question)}{each}."
 
 
 def answered(question: Question, answer: Answer, who: str, override: Override | None, policy: Policy) -> Notice:

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from receiver.core.overrides import Override, OverrideKind
 from receiver.core.policy import Policy
-from receiver.core.questions import Answer, Asks, Question
+from receiver.core.questions import Answer, Asks, Question, named
 
 MORNING = time(8)  # when "until tomorrow" ends, in the budget's zone
 PINNED_FOR = timedelta(days=1)
@@ -117,6 +117,5 @@ def _does(answer: Answer, question: Question, policy: Policy, now: datetime, pre
 def _approves(question: Question, now: datetime) -> str:
     if question.asks is Asks.GROWTH:
         return f"The pool may grow to {question.to_count} nodes at once."
-    nodes = " and ".join(question.nodes)
     moment = max(now, question.due_at)
-    return f"{nodes} may go from {moment:%H:%M:%S} UTC on, if still idle then."
+    return f"{named(question.nodes)} may go from {moment:%H:%M:%S} UTC on, if still idle then."

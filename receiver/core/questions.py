@@ -5,14 +5,16 @@ the count that it names, once.
 """
 
 import hashlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
 from receiver.core.policy import Pool, Unanswered
+from receiver.core.words import some
 
+NAMED = 3  # nodes in a sentence
 STANDS_FOR = timedelta(hours=1)  # after its wait, where no paid unit ends it
 
 
@@ -176,7 +178,14 @@ def about(question: Question) -> str:
     if question.asks is Asks.GROWTH:
         return f"the pool may grow from {question.from_count} to {question.to_count} nodes"
     verb = "may go" if question.asks is Asks.REMOVAL else "may be emptied and go"
-    return f"{' and '.join(question.nodes)} {verb}"
+    return f"{named(question.nodes)} {verb}"
+
+
+def named(nodes: Sequence[str]) -> str:
+    """The first of *nodes* by name, and how many more there are: ``n1 and n2``, ``n1, n2, n3 and 4 more nodes``."""
+    if len(nodes) <= NAMED:
+        return " and ".join([", ".join(nodes[:-1]), nodes[-1]] if len(nodes) > 1 else nodes)
+    return f"{', '.join(nodes[:NAMED])} and {some(len(nodes) - NAMED, 'more node')}"
 
 
 def does(question: Question) -> str:

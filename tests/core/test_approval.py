@@ -201,12 +201,13 @@ def test_an_approval_goes_beyond_no_maximum_and_no_budget() -> None:
 # --- who is asked, and when
 
 
-def test_people_are_asked_a_wait_before_the_moment_about_all_nodes_whose_moments_are_close() -> None:
-    nodes = (a_node("n1", created_at=ASKS_SOON), a_node("n2", created_at=ASKS_SOON + MINUTE), a_node("n3"))
+def test_people_are_asked_a_wait_before_the_moment_with_all_nodes_that_they_would_be_asked_about_meanwhile() -> None:
+    later, latest = ASKS_SOON + 15 * MINUTE, ASKS_SOON + 16 * MINUTE
+    nodes = (a_node("n1", created_at=ASKS_SOON), a_node("n2", created_at=later), a_node("n3", created_at=latest))
     [question] = due(facts(a_state(*nodes)), asking())
     assert (question.nodes, question.from_count, question.to_count) == (("n1", "n2"), 3, 1)
     assert (question.wait_ends, question.due_at) == (NOW + 15 * MINUTE, NOW + 15 * MINUTE)
-    assert (question.expires_at, question.usd_per_hour) == (NOW + 21 * MINUTE, Decimal("2.58"))
+    assert (question.expires_at, question.usd_per_hour) == (NOW + 35 * MINUTE, Decimal("2.58"))
     assert due(facts(a_state(*nodes), at=NOW - timedelta(seconds=1)), asking()) == ()
 
 
@@ -270,8 +271,8 @@ def test_growth_is_asked_about_only_as_far_as_everything_else_lets_it() -> None:
     assert due(paused, asking(GROWTH)) == ()
 
 
-def test_demand_that_grows_is_asked_about_once_a_minute_and_less_of_it_not_at_all() -> None:
-    open_one = a_question(to_count=4, asked_at=NOW - 59 * timedelta(seconds=1))
+def test_demand_that_grows_is_asked_about_once_in_five_minutes_and_less_of_it_not_at_all() -> None:
+    open_one = a_question(to_count=4, asked_at=NOW - 299 * timedelta(seconds=1))
     found = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(6)], questions=(open_one,))
     assert due(found, asking(GROWTH)) == ()
     [question] = due(replace(found, at=NOW + timedelta(seconds=1)), asking(GROWTH))
@@ -307,6 +308,20 @@ def test_the_message_about_nodes_says_what_keeping_them_costs_and_what_comes_wit
         "n1 runs no GPU pod, and the next paid hour begins at 12:20 UTC.",
         "Keeping it costs USD 1.29 for another hour.",
         "Without an answer by 12:15 UTC it goes.",
+    ]
+
+
+def test_the_message_about_many_nodes_names_a_few_and_says_from_when_on() -> None:
+    policy = asking()
+    nodes = [a_node(f"n{n}", created_at=ASKS_SOON + n * MINUTE) for n in range(5)]
+    found = facts(a_state(*nodes))
+    [question] = due(found, policy)
+    notice = asked(question, policy, assign(found, policy).pools["l40s-id"], 42)
+    assert (notice.title, notice.decision) == ("GPU pool l40s: may 5 nodes go from 12:15 UTC on?", 42)
+    assert notice.body.splitlines()[:3] == [
+        "n0, n1, n2 and 2 more nodes run no GPU pod, and their next paid hours begin by 12:24 UTC.",
+        "Keeping them costs USD 6.45 for another hour.",
+        "Without an answer by 12:15 UTC they go, each before its next paid unit.",
     ]
 
 
