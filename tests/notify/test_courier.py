@@ -1,0 +1,121 @@
+"""Messages are delivered beside the loop: whatever a destination does, steps go on and write to the store."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from receiver.adapters.notify import Outbox
+from receiver.adapters.store import SqlStore, open_store
+from receiver.clock import SystemClock
+from receiver.core.tell import Cause, Notice
+from receiver.loop import Courier, Loop
+from receiver.reconcile import Stepped
+from tests.adapters.wire import hanging_server
+from tests.core.builders import a_policy, a_state, facts, run
+from tests.e2e.waiting import until
+from tests.notify.destinations import LINKS
+
+pytestmark = pytest.mark.filterwarnings(
+    # Apprise's mail plugin imports a module that Python 3.13 dropped; it brings its own where there is none.
+    "ignore:'imghdr' is deprecated:DeprecationWarning"
+)
+HOUR = timedelta(hours=1)
+
+
+class TheWriter:
+    """The right to write, which nobody else wants."""
+
+    mine = True
+
+    def try_acquire(self) -> bool:
+        return self.mine
+
+    def held(self) -> bool:
+        return self.mine
+
+    def release(self) -> None:
+        self.mine = False
+
+
+class NoTimer:
+    """Counts nothing."""
+
+    def stepped(self, seconds: float, *, failed: bool) -> None:
+        """A step ended."""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqlStore]:
+    opened = open_store(f"sqlite:///{tmp_path}/store.db")
+    yield opened
+    opened.close()
+
+
+def has_more(steps: list[datetime], than: int) -> bool:
+    """True when there are more of them."""
+    return len(steps) > than
+
+
+def a_step(store: SqlStore, steps: list[datetime]) -> Any:
+    """A step that writes, as each does."""
+    found = facts(a_state())
+    assignment, decisions = run(found, a_policy())
+
+    def step(now: datetime) -> Stepped:
+        store.check()
+        steps.append(now)
+        return Stepped(facts=found, assignment=assignment, decisions=decisions, reconsider_at=None)
+
+    return step
+
+
+def test_steps_go_on_and_write_while_a_destination_hangs(store: SqlStore) -> None:
+    clock, steps = SystemClock(), list[datetime]()
+    loop = Loop(a_step(store, steps), TheWriter(), clock, HOUR, NoTimer())
+    with hanging_server("/", "POST") as (server, arrivals):
+        hangs = f"{server.url_for('/').replace('http', 'json')}?rto=60"
+        courier = Courier(Outbox(store, [hangs], clock, links=LINKS).deliver_due, loop, clock, every=0.01)
+        store.say(Notice(cause=Cause.GREW, topic="t", key="k", title="t", body="b"), clock.now())
+        loop.start()
+        courier.start()
+        try:
+            until(lambda: arrivals, "a destination that hangs")
+            before = len(steps)
+            while len(steps) < before + 5:
+                seen = len(steps)
+                loop.wake()
+                until(partial(has_more, steps, seen), "another step")
+            assert store.counts()["messages"] == {}  # it still hangs
+            assert len(arrivals) == 1
+        finally:
+            loop.stop()
+            courier.stop(timeout=0)
+    courier.join(10)
+    assert not courier.is_alive()
+
+
+def test_only_who_leads_delivers(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("receiver.loop.LOCK_RETRY_SECONDS", 0.05)
+    clock, writer, asked = SystemClock(), TheWriter(), list[datetime]()
+
+    def deliver(now: datetime) -> int:
+        asked.append(now)
+        return 0
+
+    writer.mine = False
+    loop = Loop(a_step(store, []), writer, clock, HOUR, NoTimer())
+    courier = Courier(deliver, loop, clock, every=0.01)
+    courier.start()
+    loop.start()
+    try:
+        until(lambda: loop.health().state == "waiting", "a loop that waits")
+        assert asked == []
+        writer.mine = True
+        until(lambda: asked, "a delivery")
+    finally:
+        courier.stop()
+        loop.stop()
