@@ -92,19 +92,18 @@ class Access:
                 "open the page here and send its own form; behind a proxy set public_url to what the browser shows",
             )
 
-    def requires_token(self, incoming: Request) -> bool:
-        """True when *incoming* asks for something that is closed and brings nothing that opens it.
+    def requires_token(self, incoming: Request, visitor: Visitor) -> bool:
+        """True when *visitor* asks for something that is closed and brings nothing that opens it.
 
-        Raises Unauthorized for an Authorization header that opens nothing.
+        Raises Unauthorized for a token that opens nothing, and where who asks is no person.
         """
-        if self._parts.reading is Reading.OPEN or _is_open(incoming):
-            return False
-        if self.visitor(incoming).session is not None:
+        if self._parts.reading is Reading.OPEN or _is_open(incoming) or visitor.session is not None:
             return False
         if incoming.blueprint == "acting" and incoming.method == "POST":
             return False  # it asks for the operator itself, shows nothing to others, and keeps what was typed
         header = incoming.headers.get("Authorization")
-        if header or for_machines(incoming.path):
+        # Of a page another scheme than ours says nothing: a proxy in front passes its own on.
+        if for_machines(incoming.path) or (header or "").lower().startswith("bearer "):
             require_bearer(header, tuple(self._tokens.values()), READER)
             return False
         return True
@@ -145,7 +144,7 @@ def install(app: Flask, access: Access) -> None:
     @app.before_request
     def look() -> Response | None:
         g.visitor = access.visitor(request)
-        if access.requires_token(request):
+        if access.requires_token(request, g.visitor):
             return redirect(url_for("login.log_in", next=here(request)), 303)
         return None
 

@@ -96,6 +96,15 @@ def test_no_other_token_opens_anything_and_none_is_repeated(token: str, path: st
     assert not token or token not in response.text
 
 
+def test_a_proxys_own_log_in_does_not_stand_in_the_way_of_ours() -> None:
+    basic = {"Authorization": "Basic YWRhOnNlY3JldA=="}
+    response = closed().client().get("/", headers=basic)
+    assert (response.status_code, response.location) == (303, "/login?next=/")
+    person = Person.at(closed())
+    person.log_in()
+    assert person.get("/", **basic).status_code == 200
+
+
 def test_a_reader_may_not_act() -> None:
     body = {"kind": "pause", "pool": "l40s", "for": "1h", "who": "eve", "why": "x"}
     bench = closed()

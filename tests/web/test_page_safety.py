@@ -65,6 +65,7 @@ def test_what_people_and_the_cluster_say_becomes_no_element_attribute_or_header(
     person = Person.at(Bench(store=store))
     person.log_in()
     response = person.get(path)
+    assert response.status_code == 200
     assert "X-Evil" not in response.headers
     for tag, attributes in Page(response.text).elements:
         assert not [name for name in attributes if name.startswith("on")]
