@@ -99,7 +99,7 @@ def _page(
     status: int = 200,
 ) -> Response:
     """The page of the pool called *name* with the form as it was sent, and what is wrong with it."""
-    shows = not form or g.visitor.is_operator  # who only sent a form may not be one who may read
+    shows = form is None or g.visitor.is_operator  # who only sent a form may not be one who may read
     listed, down = _in_force(name, parts) if shows else ((), "")
     now, found = parts.clock.now(), {problem.field: problem for problem in mistakes}
     page = render_template(
@@ -107,7 +107,7 @@ def _page(
         name=None if name == EVERY_POOL else name,
         pool=name,
         now=now,
-        mode=parts.mode,
+        mode=parts.mode if shows else None,
         shows=shows,
         listed=[override_document(stored, parts, now) for stored in listed],
         down=down,
@@ -115,7 +115,7 @@ def _page(
         form={field: (form or {}).get(field, "") for field in FIELDS},
         mistakes={field: found[field] for field in FIELDS if field in found},
         refused=refused,
-        most=_most(name, parts),
+        most=_most(name, parts) if shows else None,
         longest=lasting(parts.policy.longest_override),
     )
     return make_response(page, status)

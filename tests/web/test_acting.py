@@ -223,20 +223,30 @@ def test_while_the_store_is_down_nothing_typed_is_lost() -> None:
 
 
 def test_a_session_that_ended_while_somebody_typed_loses_nothing() -> None:
-    bench = a_bench(kept(), reading=Reading.TOKEN)
+    bench = a_bench(reading=Reading.TOKEN)
     person = an_operator(bench)
     old = field_of(person.get(PATH).text, "form_token")
     bench.clock.at += timedelta(hours=13)
     refused = person.send(PATH, {"form_token": old, **PIN})
     assert (refused.status_code, fields(refused.text)["why"]["value"]) == (403, "load test")
     assert "Log in (opens another tab)" in refused.text
-    assert "pin-l40s-1" not in refused.text  # who is not logged in reads nothing
     person.log_in()
     again = person.send(PATH, {"form_token": field_of(refused.text, "form_token"), **PIN})
     assert (again.status_code, "Look at it and send it again" in again.text) == (403, True)
     done = person.send(PATH, {"form_token": field_of(again.text, "form_token"), **PIN})
     assert done.status_code == 303
     assert len(bench.store.notices) == 1
+
+
+@pytest.mark.parametrize("pool", ["l40s", "all", "h100", L40S])
+@pytest.mark.parametrize("form", [{}, PIN])
+def test_who_may_not_read_learns_nothing_by_sending_a_form(form: dict[str, str], pool: str) -> None:
+    bench = a_bench(kept(), reading=Reading.TOKEN)
+    response = Person.at(bench).send(f"/pools/{pool}/overrides", form)
+    assert response.status_code == 403
+    text = response.text.replace(f"/pools/{pool}/overrides", "").replace(f"%2Fpools%2F{pool}%2Foverrides", "")
+    for secret in ("pin-l40s-1", "In force", "a100", "0 to 8"):
+        assert secret not in text
 
 
 @pytest.mark.parametrize(("token", "who"), [("", "operator"), ("wrong", "operator"), ("é", "operator"), ("", "nobody")])
