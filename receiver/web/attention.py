@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from receiver.core.guides import GUIDES
 from receiver.core.policy import Policy
+from receiver.core.tell import Cause
 from receiver.core.words import some, span
 from receiver.ports import Told
 from receiver.web import pool_attention
@@ -196,6 +198,7 @@ def _misfits(scene: Scene) -> Iterator[Concern]:
             level=Level.WARN,
             what=f"No pool fits {some(gpus, 'waiting GPU')}: {names_of([str(m.get('workload')) for m in given])}.",
             todo="change the pods, or configure a pool that offers what they ask for",
+            guide=GUIDES[Cause.MISFIT],
         )
 
 

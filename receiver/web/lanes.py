@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from receiver.core.memory import NodeLife
 from receiver.core.samples import Doing, Sample, Turn
+from receiver.core.steady import IN_A_ROW
 from receiver.core.words import some, span
 
 LANES = 40
 TOP, LANE, BAR = 22, 30, 12  # pixels: above the first lane, of each lane, of its bar
 NOW_AT = 97.0  # percent: to the right of it the end of a node that has just gone is marked
-UNWATCHED_AFTER = timedelta(minutes=4)  # samples are a minute apart; a step may take a while
 WORDS = {
     Doing.BUILDING: "building",
     Doing.BOOTING: "booting",
@@ -188,7 +188,7 @@ def _stages(life: NodeLife) -> Iterator[tuple[datetime, Doing]]:
 
 def _unwatched(sampled: Sequence[datetime], now: datetime) -> list[tuple[datetime, datetime]]:
     """When nobody looked: between samples that are far apart. Before the first one nodes tell it by themselves."""
-    return [(a, b) for a, b in pairwise([*sampled, now]) if b - a > UNWATCHED_AFTER]
+    return [(a, b) for a, b in pairwise([*sampled, now]) if b - a > IN_A_ROW]
 
 
 def _seen(part: Span, unwatched: Sequence[tuple[datetime, datetime]]) -> Iterator[Span]:

@@ -5,7 +5,10 @@ from datetime import datetime
 from typing import Any
 
 from receiver.core.advice import RULES
+from receiver.core.guides import GUIDES
 from receiver.core.policy import Policy
+from receiver.core.shortage import Shortage, shortage_of
+from receiver.core.tell import Cause
 from receiver.core.words import some, span
 from receiver.web.concern import Concern, Level, names_of
 from receiver.web.show import ago, number, time_of
@@ -25,8 +28,12 @@ TOLD_APART = frozenset(
         "one_change_at_a_time",
     }
 )
-STUCK = "runbooks/GpuScaleUpStuck.md"
-SCARCE = ("stock", "capacity")  # words in Civo's refusal when it has no node of the size
+STUCK = GUIDES[Cause.STUCK]
+SCARCE = {
+    Shortage.STOCK: ("out_of_stock", "cannot grow: Civo has no GPU of its kind free.", GUIDES[Cause.OUT_OF_STOCK]),
+    Shortage.QUOTA: ("quota", "cannot grow: the account's quota at Civo is used up.", GUIDES[Cause.OUT_OF_STOCK]),
+}
+LONGEST_REASON = 160  # characters; the table of pools has all of it
 
 
 def of_pool(entry: Mapping[str, Any], policy: Policy, now: datetime) -> Iterator[Concern]:
@@ -79,14 +86,15 @@ def _waits(entry: Mapping[str, Any], which: tuple[tuple[str, str], ...], now: da
         kind, reason, grows = wait.get("kind"), str(wait.get("reason") or ""), wait.get("direction") == "grow"
         again = f"the next try {ago(wait.get('until'), now)}"
         if kind == "backoff" and grows:
-            scarce = any(word in reason.lower() for word in SCARCE)
+            failed = "growth_failed", f"cannot grow: {_short(reason)}.", GUIDES[Cause.GROWTH_FAILED]
+            cause, what, guide = SCARCE.get(shortage_of(reason), failed)
             yield Concern(
-                kind="out_of_stock" if scarce else "growth_failed",
+                kind=cause,
                 level=Level.BAD,
-                what=f"cannot grow: {reason}.",
+                what=what,
                 doing="Other pools that fit are used meanwhile.",
                 until=again,
-                guide="runbooks/GpuPoolOutOfStock.md" if scarce else "guardrails.md#not_backing_off",
+                guide=guide,
                 pools=which,
             )
         elif kind == "backoff":
@@ -94,10 +102,10 @@ def _waits(entry: Mapping[str, Any], which: tuple[tuple[str, str], ...], now: da
             yield Concern(
                 kind="removal_stopped",
                 level=Level.WARN,
-                what=f"stopped the removal{of}: {reason}.",
+                what=f"stopped the removal{of}: {_short(reason)}.",
                 doing="The node stays and costs money.",
                 until=again,
-                guide="guardrails.md#not_backing_off",
+                guide=GUIDES[Cause.REMOVAL_STOPPED],
                 pools=which,
             )
         elif kind == "undone":
@@ -112,6 +120,10 @@ def _waits(entry: Mapping[str, Any], which: tuple[tuple[str, str], ...], now: da
             )
 
 
+def _short(reason: str) -> str:
+    return reason if len(reason) <= LONGEST_REASON else f"{reason[:LONGEST_REASON].rstrip()}…"
+
+
 def _action(entry: Mapping[str, Any], which: tuple[tuple[str, str], ...]) -> Iterator[Concern]:
     action = entry.get("open_action") or {}
     if action.get("last_error"):
@@ -119,7 +131,7 @@ def _action(entry: Mapping[str, Any], which: tuple[tuple[str, str], ...]) -> Ite
         yield Concern(
             kind=f"{doing}_fails",
             level=Level.WARN,
-            what=f"has trouble with its {doing}: {action['last_error']}.",
+            what=f"has trouble with its {doing}: {_short(action['last_error'])}.",
             doing="It is tried again by itself.",
             pools=which,
         )
@@ -134,7 +146,7 @@ def _asked(entry: Mapping[str, Any], which: tuple[tuple[str, str], ...]) -> Iter
                 level=Level.WARN,
                 what=f"waits for an answer: {question.get('said')}.",
                 todo=f"answer where the message leads to, or with `gpu-autoscaler answer {number} approve`",
-                guide="guardrails.md#approved",
+                guide=GUIDES[Cause.ASKS],
                 pools=which,
                 question=number,
             )
@@ -166,7 +178,7 @@ def _odd(entry: Mapping[str, Any], which: tuple[tuple[str, str], ...]) -> Iterat
             level=Level.WARN,
             what=f"has {some(int(unknown), 'node')} in an unknown state{f': {names_of(nodes)}' if nodes else ''}.",
             doing="It is kept, for somebody may use it." if unknown == 1 else "They are kept: somebody may use them.",
-            guide="runbooks/GpuNodeWithoutGpus.md",
+            guide=GUIDES[Cause.UNKNOWN],
             pools=which,
         )
     if "price_usd_per_hour" in entry and entry["price_usd_per_hour"] is None:
@@ -185,6 +197,7 @@ def _odd(entry: Mapping[str, Any], which: tuple[tuple[str, str], ...]) -> Iterat
             what=f"had its count changed {some(int(drifts), 'time')} in the last day by somebody else.",
             doing="What they set is kept.",
             todo=RULES["not_undone_by_others"],
+            guide=GUIDES[Cause.DRIFT],
             pools=which,
         )
 

@@ -1,6 +1,6 @@
 """The utilization of a pool over the last hours as a small line. What nobody measured is a gap, never 0."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -27,13 +27,31 @@ def sparklines(found: Iterable[tuple[str, datetime, float | None]], now: datetim
     """Return a line per pool that was measured in the last LASTS before *now*; *found* are pool, time and ratio."""
     slot_of: dict[datetime, int] = {}
     slots: dict[str, list[list[float]]] = {}
+    blind: set[tuple[str, int]] = set()
     for pool, at, ratio in found:
         slot = slot_of.get(at)
         if slot is None:
             slot = slot_of[at] = SLOTS - 1 - (now - at) // EACH
-        if ratio is not None and 0 <= slot < SLOTS:
+        if not 0 <= slot < SLOTS:
+            continue
+        if ratio is None:
+            blind.add((pool, slot))
+        else:
             slots.setdefault(pool, [[] for _ in range(SLOTS)])[slot].append(ratio)
-    return {pool: sparkline([sum(s) / len(s) if s else None for s in of_pool]) for pool, of_pool in slots.items()}
+    return {
+        pool: sparkline(_bridged([sum(s) / len(s) if s else None for s in of_pool], {n for p, n in blind if p == pool}))
+        for pool, of_pool in slots.items()
+    }
+
+
+def _bridged(values: list[float | None], blind: Collection[int]) -> list[float | None]:
+    """*values* without holes of one slot in which no step fell: ticks may be as long as a slot. One in which a step
+    looked and nobody could tell (*blind*) stays."""
+    for n in range(1, len(values) - 1):
+        before, after = values[n - 1], values[n + 1]
+        if values[n] is None and n not in blind and before is not None and after is not None:
+            values[n] = (before + after) / 2
+    return values
 
 
 def sparkline(values: Sequence[float | None]) -> Sparkline:

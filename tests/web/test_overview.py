@@ -107,11 +107,19 @@ def test_the_budgets_that_hold_say_what_that_means() -> None:
 
 
 def test_a_pool_out_of_stock_says_when_it_is_tried_again() -> None:
-    wait = a_wait("grow", "backoff", ago(minutes=-7), "Civo is out of stock for this size", failures=3)
+    wait = a_wait("grow", "backoff", ago(minutes=-7), "gpu_count_exceeded: no GPU of this kind is free", failures=3)
     (found,) = concerns(showing(well(waits=[wait])))
-    assert "l40s cannot grow: Civo is out of stock for this size." in found
+    assert "l40s cannot grow: Civo has no GPU of its kind free." in found
     assert "Other pools that fit are used meanwhile. Waits for the next try in 7 min." in found
     assert "docs/runbooks/GpuPoolOutOfStock.md" in found
+
+
+def test_another_refusal_is_told_in_civos_words_but_not_at_any_length() -> None:
+    (found,) = concerns(
+        showing(well(waits=[a_wait("grow", "backoff", ago(minutes=-7), "database_error: " + "x" * 900)]))
+    )
+    assert "l40s cannot grow: database_error: xxx" in found
+    assert len(found) < 400
 
 
 def test_pools_with_the_same_trouble_share_one_entry() -> None:

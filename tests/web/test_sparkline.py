@@ -42,3 +42,9 @@ def test_samples_of_five_minutes_are_one_point_and_each_pool_has_its_line() -> N
     lines = sparklines([*found, ("b", NOW - timedelta(hours=4), 0.5)], NOW)
     assert list(lines) == ["a"]
     assert heights(lines["a"].lines[0])[0] == HEIGHT - EDGE - 0.4 * (HEIGHT - 2 * EDGE)
+
+
+def test_a_hole_in_which_no_step_fell_is_bridged_and_one_in_which_nobody_could_tell_is_not() -> None:
+    seen = [("a", NOW - timedelta(minutes=m), 0.5) for m in (2, 12)]
+    assert len(sparklines(seen, NOW)["a"].lines) == 1
+    assert len(sparklines([*seen, ("a", NOW - timedelta(minutes=7), None)], NOW)["a"].lines) == 2
