@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import requests
 
@@ -45,7 +45,8 @@ class Answer:
 class ServerApi:
     """The API at *url* (http or https, without a slash at its end); *timeout* is seconds per request.
 
-    *reader* is the token to read with, None where reading needs none.
+    *reader* is the token to read with, None where reading needs none. An address with credentials of its own, which
+    are a proxy's, reads with those: a request has one Authorization header.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class ServerApi:
     ) -> None:
         self._url, self._timeout = url, timeout
         self._session = session or quick_session()
-        self._reads = {"auth": _Bearer(reader)} if reader else {}
+        self._reads = {"auth": _Bearer(reader)} if reader and not urlsplit(url).username else {}
 
     def __repr__(self) -> str:
         return f"ServerApi({self.shown!r})"

@@ -1,6 +1,7 @@
 """The command line's side of the HTTP API: what is read, and what each way of failing says."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
@@ -89,3 +90,20 @@ def test_a_server_that_hangs_is_given_up() -> None:
 def test_a_password_in_the_address_is_not_shown() -> None:
     api = ServerApi("http://oncall:secret-word@autoscaler:8080")
     assert (api.shown, repr(api)) == ("http://autoscaler:8080", "ServerApi('http://autoscaler:8080')")
+
+
+def test_reading_sends_the_token_that_it_was_given(httpserver: HTTPServer) -> None:
+    httpserver.expect_request(PATH).respond_with_json({"name": "l40s"})
+    with closing(ServerApi(httpserver.url_for("").rstrip("/"), reader="to-read-with")) as api:
+        api.get("pools", "l40s")
+    [request] = requests_sent(httpserver, "GET")
+    assert request.headers["Authorization"] == "Bearer to-read-with"
+
+
+def test_credentials_in_the_address_are_a_proxys_and_are_read_with(httpserver: HTTPServer) -> None:
+    httpserver.expect_request(PATH).respond_with_json({"name": "l40s"})
+    address = httpserver.url_for("").rstrip("/").replace("http://", "http://oncall:word@")
+    with closing(ServerApi(address, reader="to-read-with")) as api:
+        api.get("pools", "l40s")
+    [request] = requests_sent(httpserver, "GET")
+    assert request.headers["Authorization"].startswith("Basic ")
