@@ -185,7 +185,7 @@ def test_a_busy_day_is_cut_and_leads_on() -> None:
     decisions = [a_decision(n, at=NOW - timedelta(minutes=200 - n)) for n in range(1, 141)]
     html = page(PATH, FakeStore(kept_decisions=decisions))
     assert html.count('<li class="event') == 100
-    assert "And 40 more." in html
+    assert "40 more are not shown." in html
 
 
 def test_many_nodes_are_cut_and_counted() -> None:
