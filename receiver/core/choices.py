@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 from receiver.core.overrides import Override, OverrideKind
 from receiver.core.policy import Policy
 from receiver.core.questions import Answer, Asks, Question, named
+from receiver.core.words import some
 
 MORNING = time(8)  # when "until tomorrow" ends, in the budget's zone
 PINNED_FOR = timedelta(days=1)
@@ -110,8 +111,8 @@ def _does(answer: Answer, question: Question, policy: Policy, now: datetime, pre
     if kind is OverrideKind.SNOOZE:
         return f"No node of the pool is removed before {end}."
     if kind is OverrideKind.CEILING:
-        return f"The pool stays at {present} or fewer nodes until {end}."
-    return f"The pool stays at exactly {present} until {end}, whatever it needs."
+        return f"The pool stays at {present} or fewer nodes until {end}, whatever waits."
+    return f"The pool stays at exactly {some(present, 'node')} until {end}, whatever it needs."
 
 
 def _approves(question: Question, now: datetime) -> str:

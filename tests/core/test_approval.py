@@ -404,7 +404,7 @@ def test_every_choice_says_what_it_does() -> None:
     offered = {c.answer: c.does for c in choices(a_question("i-n1"), asking(), NOW, 2)}
     assert offered[Answer.APPROVE] == "n1 may go from 12:00:00 UTC on, if still idle then."
     assert offered[Answer.SNOOZE_1H] == "No node of the pool is removed before 2026-11-20 13:00 UTC."
-    assert offered[Answer.PIN] == "The pool stays at exactly 2 until 2026-11-21 12:00 UTC, whatever it needs."
+    assert offered[Answer.PIN] == "The pool stays at exactly 2 nodes until 2026-11-21 12:00 UTC, whatever it needs."
     growing = {c.answer: c.does for c in choices(a_question(), asking(), NOW, 2)}
     assert growing[Answer.APPROVE] == "The pool may grow to 8 nodes at once."
-    assert growing[Answer.SNOOZE_4H] == "The pool stays at 2 or fewer nodes until 2026-11-20 16:00 UTC."
+    assert growing[Answer.SNOOZE_4H] == "The pool stays at 2 or fewer nodes until 2026-11-20 16:00 UTC, whatever waits."
