@@ -1,5 +1,6 @@
 """Decide how many nodes a pool should have, and say why. Pure: the same values give the same decision."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -20,7 +21,12 @@ from receiver.core.taking import is_kept, was_refused
 from receiver.core.tell import why
 from receiver.core.words import lasting, some
 
-NOTED = (SignalAction.SCALE_UP, SignalAction.SCALE_DOWN, SignalAction.HOLD, SignalAction.FALLBACK)
+NOTED = {
+    SignalAction.SCALE_UP: "look for growth",
+    SignalAction.SCALE_DOWN: "look for nodes that may go",
+    SignalAction.HOLD: "busy nodes stay where they are",
+    SignalAction.FALLBACK: "activity is unknown: pod counts decide",
+}
 
 
 def decide(state: PoolState, wanted: Wanted, signals: Sequence[Signal], policy: Policy, now: datetime) -> Decision:
@@ -30,8 +36,7 @@ def decide(state: PoolState, wanted: Wanted, signals: Sequence[Signal], policy: 
     answer is to hold. Raises KeyError when the policy does not name the pool.
     """
     case = _case(state, wanted, signals, policy, now)
-    reasons = [_note(s, state.required) for s in case.signals if s.action in NOTED]
-    reasons += _spoken(case)
+    reasons = [*_notes(case), *_spoken(case)]
     due = removable(case)
     over = [n for n in evicted(case, sum(is_dead(n) for n in due)) if n in due]
     waits = unapproved(due, (*surplus(case), *over), case)
@@ -109,14 +114,18 @@ def being_removed(state: PoolState, *, deleted: bool = True) -> int:
     return sum(v.stage in on_the_way or (deleted and v.stage is not VictimStage.SPARED) for v in action.victims)
 
 
-def _note(signal: Signal, present: int) -> Reason:
-    said = {
-        SignalAction.SCALE_UP: "look for growth",
-        SignalAction.SCALE_DOWN: "look for nodes that may go",
-        SignalAction.HOLD: "busy nodes stay where they are",
-        SignalAction.FALLBACK: "activity is unknown: pod counts decide",
-    }[signal.action]
-    return Reason(rule=signal.action.value, verdict=Verdict.NOTES, target=present, detail=f"{signal.alertname}: {said}")
+def _notes(case: Case) -> list[Reason]:
+    """What alerts ask for, one note for all alerts of a name: a thousand of them are no other decision than one."""
+    noted = Counter((s.action, s.alertname) for s in case.signals if s.action in NOTED)
+    return [
+        Reason(
+            rule=action.value,
+            verdict=Verdict.NOTES,
+            target=case.present,
+            detail=f"{name}{f' ({many} alerts)' if many > 1 else ''}: {NOTED[action]}",
+        )
+        for (action, name), many in noted.items()
+    ]
 
 
 def _spoken(case: Case) -> list[Reason]:

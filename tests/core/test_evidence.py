@@ -101,6 +101,16 @@ def test_the_evidence_of_a_crowd_stays_small() -> None:
     assert len(json.dumps(a_crowd().evidence)) < LARGEST
 
 
+def test_a_flood_of_alerts_of_one_name_is_one_note_and_no_other_decision_than_one_alert() -> None:
+    one = a_signal(SignalAction.SCALE_UP)
+    many = tuple(a_signal(SignalAction.SCALE_UP, fingerprint=f"{n}") for n in range(1000))
+    alone = run(facts(a_state(), signals=(one,)), a_policy())[1]["l40s"]
+    crowd = run(facts(a_state(), signals=many), a_policy())[1]["l40s"]
+    assert crowd.verdicts == alone.verdicts
+    assert crowd.reasons[0].detail == "Gpu-scale_up (1000 alerts): look for growth"
+    assert alone.reasons[0].detail == "Gpu-scale_up: look for growth"
+
+
 def test_the_sentences_are_stored_as_they_were_said() -> None:
     decision = run(facts(a_state(), waiting=[a_pod()]), a_policy())[1]["l40s"]
     assert decision.evidence["because"] == "1 GPU waits for ml/train: 1 more node"
