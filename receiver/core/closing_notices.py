@@ -10,8 +10,7 @@ from receiver.core.words import some
 
 TOPIC = "closed:"
 REFUSED = "not-closed:"
-NAMED = 3  # nodes in a message
-LONGEST = 240  # characters of what they were answered
+TOLD_BY = 5  # nodes by which a refusal is known: one more at the end is no news
 RAISE = "To raise the allowance: gpu-autoscaler budget set USD --why REASON"
 REOPENED = "reopened:"
 
@@ -69,16 +68,17 @@ def stay_closed(pool: Pool, unpriced: Sequence[str]) -> Notice:
 def failed(pool: Pool, refused: Mapping[str, Exception], why: str) -> Notice:
     """The notice that nodes of *pool* could not be closed (or opened, where *why* is empty), which a person must see
     to; *refused* is what each of them (by name) was answered."""
-    first = sorted(refused)[:NAMED]
-    said = "; ".join(f"{node}: {refused[node]}" for node in first)
-    rest = f"; and {some(len(refused) - NAMED, 'node')} more" if len(refused) > NAMED else ""
+    by_answer: dict[str, list[str]] = {}
+    for node in sorted(refused):
+        by_answer.setdefault(str(refused[node]), []).append(node)
+    said = "; ".join(f"{plain.named(nodes)}: {answer}" for answer, nodes in by_answer.items())
     return Notice(
         cause=Cause.NOT_CLOSED,
         topic=f"{REFUSED}{pool.id}",
-        key=f"{why}:{','.join(first)}",
+        key=f"{why}:{','.join(sorted(refused)[:TOLD_BY])}",
         title=f"GPU pool {pool.name}: nodes could not be {'closed to' if why else 'opened to'} new work",
         body=plain.worded(
-            f"{plain.cut(said, LONGEST)}{rest}",
+            said,
             why=why or "no budget is at its stop there any more",
             after="it is tried again with every step" + ("; until then new work may begin on them" if why else ""),
         ),

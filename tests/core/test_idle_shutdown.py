@@ -382,7 +382,7 @@ def test_nodes_are_known_by_their_pool() -> None:
 
 def test_a_warning_says_when_and_how_to_keep_the_workload() -> None:
     said = notices.warning(the(a_web_pod()), a_case(policy=LISTED))
-    assert said.title == ("GPU workload Deployment ml/web has been idle for 2h: it will be scaled to zero at 12:15 UTC")
+    assert said.title == "GPU workload Deployment ml/web will be scaled to zero at 12:15 UTC"
     command = "kubectl annotate pod -n ml web-5d9c-a --overwrite gpu-autoscaler.io/keep-until=2026-11-21T12:00:00Z"
     assert command in said.body
 

@@ -17,7 +17,7 @@ TOLD = (
     notice("GPU pool l40s: 1 -> 0 nodes"),
     notice("No GPU pool can hold demo/quantum-0", "warning"),
     notice("GPU budget 2026-09 has reached its hold line (80%)", "warning"),
-    notice("GPU pool h200 does not grow: within_budget", "warning"),
+    notice("GPU pool h200 does not grow: the budget does not cover it", "warning"),
 )
 FINISHED = {"id": "train", "wait_seconds": 9.5, "finished_at": at(20).isoformat()}
 

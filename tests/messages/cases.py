@@ -1,6 +1,7 @@
 """Every golden message: its name and how it comes about."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 
 from receiver.core.message import Links, compose
@@ -27,6 +28,7 @@ def written(name: str, links: Links = PAGES) -> str:
     return f"{message.title}\n\n{message.body}\n"
 
 
+@cache
 def every_golden() -> Mapping[str, str]:
     """Every golden file's name and what belongs into it."""
     return {

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from functools import cache
 
 from receiver.core import budget_notices, charges_shown, closing_notices, keep_out
 from receiver.core.budget_views import views
@@ -18,6 +19,7 @@ from tests.core.report.simulated import a_month
 from tests.core.test_charges import MONTH, a_charge, a_life, charged
 from tests.messages.scene import L40S, MINUTE, NUMBER, POLICY, busy, known, pool_of
 
+a_lived_month = cache(a_month)
 STOPPED = "cluster budget stop at 100%: USD 5012.40 of 5000.00 spent in 2026-11"
 RAISED = BudgetChange(
     scope=Scope.CLUSTER, name="", month="2026-11", monthly_usd=Decimal(6500), who="ada", why="release week", at=NOW
@@ -57,7 +59,7 @@ def _kept_out(did: str, sentence: str, *, over: bool = False) -> Notice:
 
 
 def _report(team: str | None) -> Notice:
-    return notice_of(a_month().report(team))
+    return notice_of(a_lived_month().report(team))
 
 
 def _beside(notice: Notice) -> Notice:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from receiver.core import budget_notices, waiting_notices, warn
@@ -60,7 +60,7 @@ def every_notice(world: World, kind: OutcomeKind) -> Iterable[Notice]:
         yield from (was_set(override, policy), ran_out(override, policy))
 
 
-@LAWS
+@settings(LAWS, max_examples=60)
 @given(worlds(), st.sampled_from(list(OutcomeKind)))
 def test_a_message_of_any_world_is_short_and_in_words(world: World, kind: OutcomeKind) -> None:
     for notice in every_notice(world, kind):
