@@ -1,5 +1,6 @@
 """Deliveries: kept, considered, and the alerts they leave behind."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -31,10 +32,10 @@ def test_the_same_delivery_twice_is_remembered_twice(store: SqlStore) -> None:
     assert len(store.memory(NOW, NOW).deliveries) == 2
 
 
-def test_an_alert_comes_back_as_it_was_delivered(store: SqlStore) -> None:
+def test_an_alert_comes_back_as_it_was_delivered_with_the_number_of_its_delivery(store: SqlStore) -> None:
     told = alert(labels={"alertname": "x", "pool": "ü"}, annotations={"summary": "a\nb"}, firing=False)
-    store.remember(delivery(told), NOW)
-    assert store.remembered_alerts(NOW - timedelta(seconds=1)) == (told,)
+    number = store.remember(delivery(told), NOW)
+    assert store.remembered_alerts(NOW - timedelta(seconds=1)) == (replace(told, delivery=number),)
 
 
 def test_the_newest_alert_per_fingerprint_is_remembered(store: SqlStore) -> None:
