@@ -76,7 +76,7 @@ def test_a_pod_that_waits_at_a_closed_node_is_told_of_the_budget_and_of_nothing_
     life.submit(a_job("waits"))
     life.run(10 * MINUTE)
     news = set(life.notices()) - told
-    assert news == {"GPU pool l40s does not grow: within_budget"}
+    assert news == {"GPU pool l40s does not grow: the budget does not cover it"}
     kept = life.store.snapshot()
     assert kept is not None
     (waiting,) = kept[0]["waiting"]
