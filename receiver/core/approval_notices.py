@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from decimal import Decimal
 
+from receiver.core import plain
 from receiver.core.assign import Wanted
 from receiver.core.choices import LABELS
 from receiver.core.overrides import Override
@@ -13,14 +14,13 @@ from receiver.core.words import some
 
 TOPIC = "question:"
 GUIDE = "operations.md#when-you-are-asked"
-NAMED = 3  # workloads in a message
 
 
 def asked(question: Question, policy: Policy, wanted: Wanted, decision: int | None = None) -> Notice:
     """The notice that asks *question*: what, what it costs either way, and what happens without an answer, and when."""
     pool = policy.pool(question.pool)
     assert pool is not None
-    lines = _growth(question, pool, wanted) if question.asks is Asks.GROWTH else _removal(question, policy)
+    lines = _growth(question, pool, wanted, policy) if question.asks is Asks.GROWTH else _removal(question, policy)
     return Notice(
         cause=Cause.ASKS,
         topic=f"{TOPIC}{question.id}",
@@ -64,15 +64,14 @@ def _unit(billing: Billing) -> str:
     return "hour" if billing.granularity.total_seconds() == 3600 else "unit"
 
 
-def _growth(question: Question, pool: Pool, wanted: Wanted) -> Sequence[str]:
+def _growth(question: Question, pool: Pool, wanted: Wanted, policy: Policy) -> Sequence[str]:
     more = some(question.to_count - question.from_count, "more node")
     limit = pool.approval.growth_above_usd_per_hour if pool.approval else None
     above = f" (asked above USD {limit:.2f})" if limit is not None else ""
     lines = [f"{more[:1].upper()}{more[1:]}: {usd(question)} an hour{above}."]
     if wanted.asking:
-        names = ", ".join(w.key for w in wanted.asking[:NAMED])
-        rest = len(wanted.asking) - NAMED
-        lines.append(f"Waiting: {names}{f' and {rest} more' if rest > 0 else ''}.")
+        asking = plain.asked_by([pod for workload in wanted.asking for pod in workload.pods], policy)
+        lines.append(f"For: {plain.sentence(plain.whose(asking))}")
     view = wanted.budget
     if view is not None:
         left = max(Decimal(0), view.left)

@@ -337,7 +337,7 @@ def test_the_message_about_growth_says_what_it_costs_and_what_is_left() -> None:
     assert notice.title == "GPU pool l40s: may it grow from 0 to 5 nodes?"
     assert notice.body.splitlines()[:4] == [
         "5 more nodes: USD 6.45 an hour (asked above USD 5.00).",
-        "Waiting: ml/p0, ml/p1, ml/p2 and 2 more.",
+        "For: pod ml/p0, no team label (1 GPU), pod ml/p1, no team label (1 GPU) and 3 more.",
         "Budget 2026-11: USD 20.50 of 100.00 spent, 79.50 left.",
         "Without an answer by 13:15 UTC it does not grow; you are asked again.",
     ]
