@@ -54,8 +54,11 @@ def test_everything_is_on_one_screen(url: str) -> None:
         "silent source: dcgm: no series for l40s",
         "2 pods waiting, 1 of them fits no pool: gpu-autoscaler explain pod NAMESPACE/NAME says why",
         "latest decisions (gpu-autoscaler explain decision ID):",
-        "  42  3 min ago    l40s 3 -> 4  3 GPUs are waited for.; within_limits: 1 of 3 fits the hourly limit.",
-        "  41  3 min ago    a100 stays 1  price_is_known: Its price is unknown.",
+        (
+            "  42  3 min ago    l40s 3 -> 4  3 GPUs are waited for.; the limits over all pools are reached"
+            " (1 of 3 fits the hourly limit.)"
+        ),
+        "  41  3 min ago    a100 stays 1  its price is not known (Its price is unknown.)",
         "messages go to the log alone (GPU_AUTOSCALER_NOTIFY_URLS is not set)",
     ]
 
