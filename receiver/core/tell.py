@@ -115,6 +115,7 @@ PLAIN = {
     "growth_is_not_paused": "an alert stops growth",
     "removal_is_not_snoozed": "somebody snoozed removals",
     "above_the_floor": "it is at its minimum",
+    "approved": "it waits for an answer",
     "not_backing_off": "it waits after a failure",
     "not_undone_by_others": "somebody else keeps turning our changes back",
     "provisioning_works": "its last nodes never became usable",

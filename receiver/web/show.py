@@ -78,7 +78,7 @@ def ago(value: Any, now: datetime) -> str:
     if at is None:
         return UNKNOWN
     seconds = (now - at).total_seconds()
-    return f"in {span(seconds)}" if seconds < 0 else f"{span(seconds)} ago"
+    return f"in {span(seconds)}" if seconds <= -1 else f"{span(max(seconds, 0))} ago"
 
 
 def stamp(value: Any, now: datetime) -> Markup:
