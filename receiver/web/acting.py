@@ -4,14 +4,17 @@ GET never acts. A POST acts for an operator's session whose form it carries; wha
 """
 
 import re
+import secrets
+import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import structlog
 from flask import Blueprint, g, make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from receiver.core.overrides import EVERY_POOL
+from receiver.core.overrides import EVERY_POOL, Override
 from receiver.core.words import lasting
 from receiver.ports import StoredOverride, TryLater
 from receiver.web.access import Access, same_token
@@ -32,6 +35,7 @@ log = structlog.get_logger(__name__)
 def blueprint(access: Access, parts: WebParts) -> Blueprint:
     """Return the page of a pool's overrides (``all``: of every pool) and the routes that its forms send to."""
     routes = Blueprint("acting", __name__)
+    one_by_one = threading.Lock()  # a form that is sent twice at once is kept once
 
     @routes.get("/pools/<pool>/overrides")
     def overrides(pool: str) -> Response:
@@ -47,11 +51,12 @@ def blueprint(access: Access, parts: WebParts) -> Blueprint:
         name = _name_of(pool, parts)
         if not same_token(form.get("form_token", ""), g.visitor):
             return _page(name, parts, form, refused=OTHER_SESSION, status=403)
-        override, problems = override_of(_said(form, name), parts.policy, parts.clock.now())
+        override, problems = override_of(_said(form, name), parts.policy, parts.clock.now(), _once(form))
         if override is None:
             return _page(name, parts, form, mistakes=problems, status=400)
         try:
-            keep_override(override, parts)
+            with one_by_one:
+                override = _keep_once(override, parts)
         except TryLater as error:
             log.warning("store unavailable", path=request.path, code=error.code, error=str(error))
             response = _page(name, parts, form, refused=f"It was not kept: {error}. Send it again later.", status=503)
@@ -73,6 +78,28 @@ def blueprint(access: Access, parts: WebParts) -> Blueprint:
         return redirect(url_for("acting.overrides", pool=name, done=number), 303)
 
     return routes
+
+
+def _once(form: Mapping[str, str]) -> str:
+    """What makes this form another than every one before it; empty for one that no page of ours made."""
+    said = form.get("once", "")
+    return said if re.fullmatch("[0-9a-f]{8}", said) else ""
+
+
+def _keep_once(override: Override, parts: WebParts) -> Override:
+    """Keep *override* unless the same form was sent before and says the same; return the one that is kept.
+
+    Fingers tap twice and browsers send again; whoever went back and changed something means another one.
+    """
+    before = parts.store.override(override.id)
+    if before is not None:
+        kept = before.override
+        again = replace(override, at=kept.at, until=kept.until)
+        if before.ended_at is None and again == kept and override.until - override.at == kept.until - kept.at:
+            return kept
+        override = replace(override, id=override.id[:-8] + secrets.token_hex(4))
+    keep_override(override, parts)
+    return override
 
 
 def _name_of(asked: str, parts: WebParts) -> str:
@@ -113,6 +140,7 @@ def _page(
         down=down,
         done=request.args.get("done"),
         form={field: (form or {}).get(field, "") for field in FIELDS},
+        once=_once(form or {}) or secrets.token_hex(4),
         mistakes={field: found[field] for field in FIELDS if field in found},
         refused=refused,
         most=_most(name, parts) if shows else None,

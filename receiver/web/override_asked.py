@@ -31,8 +31,13 @@ def override_asked(body: bytes, policy: Policy, now: datetime) -> Override:
     return override
 
 
-def override_of(said: Mapping[str, Any], policy: Policy, now: datetime) -> tuple[Override | None, list[Problem]]:
-    """Return the override that *said* asks for, under a new id, or None and what is wrong with each field."""
+def override_of(
+    said: Mapping[str, Any], policy: Policy, now: datetime, once: str = ""
+) -> tuple[Override | None, list[Problem]]:
+    """Return the override that *said* asks for, or None and what is wrong with each field.
+
+    Its id ends with *once*, else with something new.
+    """
     problems: list[Problem] = []
 
     def checked(check: Callable[[], T]) -> T | None:
@@ -52,7 +57,7 @@ def override_of(said: Mapping[str, Any], policy: Policy, now: datetime) -> tuple
     if problems or kind is None or until is None or who is None or why is None:
         return None, problems
     override = Override(
-        id=f"{kind}-{pool.name if pool else EVERY_POOL}-{secrets.token_hex(4)}",
+        id=f"{kind}-{pool.name if pool else EVERY_POOL}-{once or secrets.token_hex(4)}",
         kind=kind,
         pool=pool.id if pool else None,
         nodes=nodes,

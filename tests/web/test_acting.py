@@ -154,6 +154,56 @@ def test_reading_never_acts(path: str, method: str) -> None:
     assert "wake" not in bench.store.log
 
 
+def test_a_form_that_is_sent_twice_sets_one_and_tells_once() -> None:
+    bench = a_bench()
+    person = an_operator(bench)
+    page = person.get(PATH).text
+    form = {name: field_of(page, name) for name in ("form_token", "once")}
+    first = person.send(PATH, {**PIN, **form})
+    bench.clock.at += timedelta(seconds=2)
+    again = person.send(PATH, {**PIN, **form})
+    assert (again.status_code, again.location) == (303, first.location)
+    assert (len(bench.store.kept_overrides), len(bench.store.notices)) == (1, 1)
+
+
+@pytest.mark.parametrize("changed", [{"nodes": "5"}, {"for": "3h"}, {"why": "another test"}, {"kind": "floor"}])
+def test_whoever_goes_back_and_changes_the_form_sets_another(changed: dict[str, str]) -> None:
+    bench = a_bench()
+    person = an_operator(bench)
+    page = person.get(PATH).text
+    form = {name: field_of(page, name) for name in ("form_token", "once")}
+    person.send(PATH, {**PIN, **form})
+    person.send(PATH, {**PIN, **form, **changed})
+    assert (len(bench.store.kept_overrides), len(bench.store.notices)) == (2, 2)
+
+
+def test_the_same_again_after_it_was_ended_is_set_again() -> None:
+    bench = a_bench()
+    person = an_operator(bench)
+    page = person.get(PATH).text
+    form = {name: field_of(page, name) for name in ("form_token", "once")}
+    person.send(PATH, {**PIN, **form})
+    [name] = bench.store.kept_overrides
+    person.send(f"/overrides/{name}/end", form)
+    person.send(PATH, {**PIN, **form})
+    assert [kept.ended_at is None for kept in bench.store.kept_overrides.values()] == [False, True]
+
+
+def test_a_corrected_form_is_still_the_same_form() -> None:
+    person = an_operator(a_bench())
+    page = person.get(PATH).text
+    form = {name: field_of(page, name) for name in ("form_token", "once")}
+    assert field_of(person.send(PATH, form).text, "once") == form["once"]
+
+
+@pytest.mark.parametrize("once", ["", "x", "../../etc", "<script>", "AAAAAAAA", "a" * 9])
+def test_nobody_writes_an_id_of_their_own(once: str) -> None:
+    bench = a_bench()
+    an_operator(bench).fill_in(PATH, {**PIN, "once": once})
+    [name] = bench.store.kept_overrides
+    assert re.fullmatch("pin-l40s-[0-9a-f]{8}", name)
+
+
 # --- what is wrong
 
 
