@@ -221,7 +221,8 @@ def _end_overrides(looked: Looked, store: Store, policy: Policy, now: datetime) 
         store.resume_override(override.id, now, override_notices.goes_on(override, policy))
     for override in looked.facts.overrides:
         if override.until <= now:
-            store.end_override(override.id, override.until, None, override_notices.ran_out(override, policy))
+            notice = override_notices.ran_out(override, policy, looked.facts.pools)
+            store.end_override(override.id, override.until, None, notice)
 
 
 def _act(decision: Decision, number: int, work: Work) -> Progress | None:

@@ -1,6 +1,10 @@
 """What is said about overrides: when one is set, when somebody ends it, when its time is over; each told once."""
 
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
 from receiver.core import plain
+from receiver.core.model import PoolState
 from receiver.core.overrides import Override, OverrideKind
 from receiver.core.policy import Policy
 from receiver.core.tell import Cause, Notice, Severity
@@ -22,13 +26,16 @@ EFFECT = {
     OverrideKind.SNOOZE: "no node is removed but dead ones; growth goes on",
 }
 AFTERWARDS = {
-    OverrideKind.PAUSE: "waiting work gets nodes again, and nodes that idle by then go",
-    OverrideKind.SNOOZE: "nodes that idle by then go, each before its next paid hour",
+    OverrideKind.PAUSE: "waiting work gets nodes again, and idle nodes go",
+    OverrideKind.SNOOZE: "idle nodes go, each before its next paid hour",
 }
 
 
-def was_set(override: Override, policy: Policy) -> Notice:
-    """The notice of a new override: what, until when, who, why, what it does, what follows, and how to end it."""
+def was_set(override: Override, policy: Policy, idle: Sequence[str] = ()) -> Notice:
+    """The notice of a new override: what, until when, who, why, what it does, what follows, and how to end it.
+
+    *idle* are the nodes that idle now, of the pools that it is about.
+    """
     return _notice(
         override,
         policy,
@@ -36,7 +43,7 @@ def was_set(override: Override, policy: Policy) -> Notice:
         f"{meaning(override)} until {override.until:%Y-%m-%d %H:%M} UTC",
         plain.worded(
             why=f"{override.who}: {override.why}",
-            after=f"until then {EFFECT[override.kind]}. After that {_afterwards(override)}",
+            after=f"until then {EFFECT[override.kind]}. After that {_afterwards(override, idle)}",
             do=f"To end it earlier: gpu-autoscaler override end {override.id}",
         ),
         Severity.WARNING,
@@ -53,9 +60,13 @@ def was_ended(override: Override, by: str, policy: Policy) -> Notice:
     return _notice(override, policy, "ended", f"no longer {meaning(override)}", body)
 
 
-def ran_out(override: Override, policy: Policy) -> Notice:
-    """The notice that an override's time is over."""
-    body = plain.worded(why=f"its time is over; {override.who} had set it: {override.why}", after=_afterwards(override))
+def ran_out(override: Override, policy: Policy, pools: Iterable[PoolState] = ()) -> Notice:
+    """The notice that an override's time is over; *pools* as found now."""
+    nodes = [n for state in pools if override.concerns(state.pool) for n in state.nodes]
+    idle = [n.name for n in nodes if n.idle_since is not None]
+    body = plain.worded(
+        why=f"its time is over; {override.who} had set it: {override.why}", after=_afterwards(override, idle)
+    )
     return _notice(override, policy, "ran out", f"no longer {meaning(override)}", body)
 
 
@@ -76,8 +87,16 @@ def meaning(override: Override) -> str:
     return MEANING[override.kind].format(nodes=nodes)
 
 
-def _afterwards(override: Override) -> str:
-    return AFTERWARDS.get(override.kind, "the configured size and demand decide again")
+def idle_in(picture: Mapping[str, Any], pool: str | None) -> tuple[str, ...]:
+    """The nodes that idle by the *picture* of the last step, of *pool* (an id) or of every pool."""
+    pools = [p for p in picture.get("pools") or () if pool in (None, p.get("pool"))]
+    return tuple(str(n["name"]) for p in pools for n in p.get("nodes") or () if n.get("idle_since") is not None)
+
+
+def _afterwards(override: Override, idle: Sequence[str] = ()) -> str:
+    if override.kind not in AFTERWARDS:
+        return "the configured size and demand decide again"
+    return AFTERWARDS[override.kind] + (f" (idle now: {plain.named(idle)})" if idle else "")
 
 
 def _notice(

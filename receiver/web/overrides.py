@@ -7,7 +7,7 @@ from typing import Any
 import structlog
 from flask import Blueprint, Response, jsonify, make_response, request
 
-from receiver.core.override_notices import was_ended, was_set
+from receiver.core.override_notices import idle_in, was_ended, was_set
 from receiver.core.overrides import Override
 from receiver.ports import StoredOverride
 from receiver.web.asked import MAX_LIMIT, limit_asked, pool_asked
@@ -86,7 +86,9 @@ def add_overrides(routes: Blueprint, parts: WebParts) -> None:
 
 def keep_override(override: Override, parts: WebParts) -> None:
     """Keep *override* and tell it, in one transaction, and wake the loop. Raises TryLater."""
-    parts.store.set_override(override, was_set(override, parts.policy))
+    kept = parts.store.snapshot()
+    idle = idle_in(kept[0], override.pool) if kept else ()
+    parts.store.set_override(override, was_set(override, parts.policy, idle))
     parts.wake()
     log.info("override set", override=override.id, said=str(override))
 

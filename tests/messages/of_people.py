@@ -17,9 +17,10 @@ from receiver.core.policy import KeepUntil
 from receiver.core.tell import Notice
 from receiver.core.windows import Window
 from tests.core.builders import NOW, a_busy_node
-from tests.messages.scene import H100, L40S, MINUTE, NUMBER, POLICY, known, pool_of
+from tests.messages.scene import H100, L40S, MINUTE, NUMBER, POLICY, idle, known, pool_of
 from tests.messages.scene import training as jobs
 
+IDLE = ("l40s-2", "l40s-3")
 NIGHT = Window(name="night", times=((11 * 60, 13 * 60),), max_nodes=1, evict_after=30 * MINUTE)
 AT_NIGHT = replace(POLICY, pools=(replace(L40S, windows=(NIGHT,)), H100))
 
@@ -80,9 +81,11 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     "floor_set": lambda: override_notices.was_set(word(OverrideKind.FLOOR), POLICY),
     "ceiling_set": lambda: override_notices.was_set(word(OverrideKind.CEILING), POLICY),
     "paused_everywhere": lambda: override_notices.was_set(word(OverrideKind.PAUSE, pool=None), POLICY),
-    "snoozed": lambda: override_notices.was_set(word(OverrideKind.SNOOZE), POLICY),
+    "snoozed": lambda: override_notices.was_set(word(OverrideKind.SNOOZE), POLICY, IDLE),
     "override_ended": lambda: override_notices.was_ended(word(OverrideKind.PIN), "bob", POLICY),
-    "snooze_ran_out": lambda: override_notices.ran_out(word(OverrideKind.SNOOZE), POLICY),
+    "snooze_ran_out": lambda: override_notices.ran_out(
+        word(OverrideKind.SNOOZE), POLICY, [pool_of(*(idle(name) for name in IDLE))]
+    ),
     "override_goes_on": lambda: override_notices.goes_on(word(OverrideKind.PAUSE), POLICY),
     "evicts": lambda: next(_evicted()),
     "would_evict": lambda: next(_evicted("observe")),

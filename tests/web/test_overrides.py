@@ -68,7 +68,20 @@ def test_an_override_is_kept_told_and_acted_upon_before_the_answer() -> None:
         "ended_at": None,
         "ended_by": None,
     }
-    assert bench.store.log == ["set_override", "wake"]
+    assert bench.store.log == ["snapshot", "set_override", "wake"]
+
+
+def test_a_snooze_is_told_with_the_nodes_that_idle_and_go_when_it_ends() -> None:
+    bench = Bench()
+    picture = a_picture()
+    picture["pools"][0]["nodes"] = [
+        {"name": "l40s-0", "idle_since": None},
+        {"name": "l40s-1", "idle_since": "2026-03-10T14:00:00+00:00"},
+    ]
+    bench.store.picture = (picture, NOW)
+    post(but(kind="snooze", nodes=None), bench=bench)
+    [notice] = bench.store.notices
+    assert "After that idle nodes go, each before its next paid hour (idle now: l40s-1)." in notice.body
 
 
 def test_setting_one_is_told_with_who_why_until_and_how_to_end_it() -> None:
