@@ -20,6 +20,7 @@ COUNTS = (
     "nodes bought",
     "nodes removed",
     "evictions by windows",
+    "questions answered",
     "nodes closed to new work",
 )
 

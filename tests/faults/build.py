@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from receiver.core.pods import Requirement, Toleration
-from receiver.core.policy import Billing, Budget, Fallback, Limits, Policy, Pool, Taint
+from receiver.core.policy import Approval, Billing, Budget, Fallback, Limits, Policy, Pool, Taint, Unanswered
 from receiver.core.windows import Window
 from receiver.replay.world import Behaviour, Job, Timings, World, WorldConfig, WorldPool
 from tests.faults.scenario import PoolPlan, Scenario
@@ -53,6 +53,7 @@ def policy_of(scenario: Scenario) -> Policy:
         limits=Limits(**scenario.limits),
         fallback=Fallback(scenario.fallback),
         heartbeat_interval=HEARTBEAT,
+        longest_override=timedelta(minutes=50),  # what an answer sets is over before a world must be at rest
     )
 
 
@@ -126,7 +127,18 @@ def _pool(plan: PoolPlan) -> Pool:
         idle_for=timedelta(seconds=plan.idle_for),
         provision_timeout=timedelta(seconds=plan.provision_timeout),
         budget_usd=None if plan.budget is None else Decimal(plan.budget),
+        approval=None if plan.asks is None else _approval(plan.asks),
         windows=() if plan.window is None else (_window(plan.window, plan.evict_after),),
+    )
+
+
+def _approval(plain: Mapping[str, Any]) -> Approval:
+    above = plain["growth_above_usd_per_hour"]
+    return Approval(
+        removals=plain["removals"],
+        growth_above_usd_per_hour=None if above is None else Decimal(above),
+        wait=timedelta(seconds=plain["wait"]),
+        unanswered=Unanswered(plain["unanswered"]),
     )
 
 

@@ -48,8 +48,8 @@ class Maker:
         return Scenario(
             seed=self.seed,
             start=dice.choice(STARTS),
-            pools=self._that_evict(self._with_budgets(budget)),
-            events=sorted([*self.events, *self._words()], key=lambda e: e.at),
+            pools=self._that_ask(self._that_evict(self._with_budgets(budget))),
+            events=sorted([*self.events, *self._words(), *self._answers()], key=lambda e: e.at),
             troubled=self.troubled,
             ticks=[dice.choice([5, 10, 20, 30, 60, 90]) for _ in range(20)],
             timings=self._timings(),
@@ -108,6 +108,33 @@ class Maker:
                 evict_after=dice.choice([60, 120, 300]),
             )
             for plan in pools
+        ]
+
+    def _that_ask(self, pools: list[PoolPlan]) -> list[PoolPlan]:
+        """In some worlds people are asked before changes; by dice of their own."""
+        dice = random.Random(f"questions of {self.seed}")
+        if dice.random() < 0.75:
+            return pools
+        return [
+            replace(
+                plan,
+                asks={
+                    "removals": dice.random() < 0.8,
+                    "growth_above_usd_per_hour": dice.choice([None, "0", "2"]),
+                    "wait": dice.choice([60, 120, 300]),
+                    "unanswered": dice.choice(["proceed", "hold"]),
+                },
+            )
+            for plan in pools
+        ]
+
+    def _answers(self) -> list[Event]:
+        """Now and then somebody answers whatever is asked then."""
+        dice = random.Random(f"answers of {self.seed}")
+        words = ["approve", "approve", "approve", "snooze-1h", "snooze-4h", "snooze-tomorrow", "pin"]
+        return [
+            Event(at=round(dice.uniform(0, self.troubled), 1), kind="answer", what={"say": dice.choice(words)})
+            for _ in range(dice.choice([0, 2, 6]))
         ]
 
     # --- what there is

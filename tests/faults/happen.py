@@ -5,7 +5,11 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+from receiver.answering import size_of, take_answer
+from receiver.core.choices import override_of
 from receiver.core.overrides import Override, OverrideKind
+from receiver.core.policy import Policy
+from receiver.core.questions import Answer
 from receiver.core.signals import Alert
 from receiver.core.silences import COMPONENT, Matcher, Silence
 from receiver.core.tell import Notice, Severity
@@ -24,8 +28,12 @@ PORT_OF_SOURCE = {"civo": "cloud", "kubernetes": "cluster", "prometheus": "telem
 class Happenings:
     """Lets events happen. Whatever names a node or an instance counts the pool's living ones in a ring."""
 
-    def __init__(self, world: World, doors: Doors, alarms: WorldAlarms, store: Store, words: Words) -> None:
+    def __init__(
+        self, world: World, doors: Doors, alarms: WorldAlarms, store: Store, words: Words, policy: Policy
+    ) -> None:
         self._world, self._doors, self._alarms, self._store, self._words = world, doors, alarms, store, words
+        self._policy = policy
+        self.answered = 0
         self.deliveries: list[int] = []
         self.skew = timedelta(0)
         self.lost_writer_after: int | None = None  # how many more times we may write
@@ -203,6 +211,20 @@ class Happenings:
         for word in self._words.said:
             if word.id == what["id"] and self._store.end_override(word.id, now, "bob", _told(word, "ended")):
                 word.until = min(word.until, now)
+
+    def _answer(self, what: What) -> None:
+        """Whoever sees what is asked answers all of it alike, by the page's own way."""
+        now, answer = self._world.now + self.skew, Answer(what["say"])
+        for question in self._store.questions_standing(now):
+            present = size_of(question.pool, self._store)
+            if present is None or not question.is_open(now):
+                continue
+            if take_answer(question, answer, "ada", "", self._store, self._policy, now, present=present):
+                self.answered += 1
+                set_by = override_of(answer, question, self._policy, now, present=present, who="ada")
+                if set_by is not None:
+                    word = Word(set_by.id, set_by.kind.value, set_by.pool, set_by.nodes, now, set_by.until)
+                    self._words.said.append(word)
 
     # --- picking
 

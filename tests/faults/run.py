@@ -63,7 +63,7 @@ class Run:
         self._store = store
         self._alarms = WorldAlarms(self.world)
         self._doors = Doors(self, lambda: self.world.now, [], {})
-        self.happenings = Happenings(self.world, self._doors, self._alarms, store, self.truth.words)
+        self.happenings = Happenings(self.world, self._doors, self._alarms, store, self.truth.words, self.policy)
         self.checks = Checks(self.truth, self.policy, self.clock)
         self._pending = [e for e in scenario.events if e.call is None]
         self._surprises = [e for e in scenario.events if e.call is not None]
@@ -86,6 +86,7 @@ class Run:
             self._calm()
         self.tally.counts["jobs finished"] = len(self.world.finished)
         self.tally.counts["nodes closed to new work"] = len(self.checks.beyond.ever_closed)
+        self.tally.counts["questions answered"] = self.happenings.answered
         self.tally.counts["evictions by windows"] = self.checks.evictions.made
         return self.tally
 
@@ -113,6 +114,8 @@ class Run:
             for vm in broken(self.world) if self.world.now > people_come else ():
                 self._say(f"somebody removes {vm.hostname}")
                 self.world.delete_instance(vm.pool, vm.id)
+            if any(plan.asks for plan in self.scenario.pools):
+                self.happenings.happen("answer", {"say": "approve"})  # where the policy holds, nothing goes on without
             again = self._step()
             left = unsettled(self)
             if not left or self.world.now > end:

@@ -16,7 +16,8 @@ class PoolPlan:
 
     *budget* is its own allowance of a month in USD, where the scenario has one too. *window* is [from minute, to
     minute, max nodes] by the wall clock (UTC), and evicts after *evict_after* seconds (None: never). *true_labels* are
-    what its nodes really carry where the configuration is wrong about them.
+    what its nodes really carry where the configuration is wrong about them. *asks* is what people are asked about: the
+    keys of `pools[].approval`, in seconds and USD.
     """
 
     name: str
@@ -36,6 +37,7 @@ class PoolPlan:
     window: list[int] | None = None
     budget: str | None = None
     evict_after: int | None = None
+    asks: dict[str, Any] | None = None
 
     @property
     def id(self) -> str:
