@@ -8,6 +8,7 @@ from typing import Any
 
 from receiver.act import Hands, WriterLostError
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
+from receiver.core.approval import asking_nobody
 from receiver.core.signals import HEARTBEAT_ALERT, Alert
 from receiver.look import Sources
 from receiver.ports import Cloud, Cluster, Delivery, Store, TryLater
@@ -56,6 +57,7 @@ class Run:
         self.scenario = scenario
         self.world = world_of(scenario)
         self.policy = policy_of(scenario)
+        decides_by = asking_nobody(self.policy) if scenario.mode == "observe" else self.policy
         self.truth = Truth(scenario, self.world)
         self.tally = Tally(worlds=1)
         self.last: Stepped | None = None
@@ -64,7 +66,7 @@ class Run:
         self._alarms = WorldAlarms(self.world)
         self._doors = Doors(self, lambda: self.world.now, [], {})
         self.happenings = Happenings(self.world, self._doors, self._alarms, store, self.truth.words, self.policy)
-        self.checks = Checks(self.truth, self.policy, self.clock)
+        self.checks = Checks(self.truth, decides_by, self.clock)
         self._pending = [e for e in scenario.events if e.call is None]
         self._surprises = [e for e in scenario.events if e.call is not None]
         self._beat_at: datetime | None = None
