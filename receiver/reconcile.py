@@ -23,7 +23,6 @@ from receiver.core.model import Facts, PoolState, Source
 from receiver.core.picture import picture
 from receiver.core.plan import join, plan, provisioning_failed
 from receiver.core.policy import Policy
-from receiver.core.samples import samples, turns
 from receiver.core.unanswered import UNSURE_FOR
 from receiver.events import tell_the_rest, tell_who_waits
 from receiver.evicting import given_up_before, tell_whom_a_window_evicts, told_before
@@ -31,6 +30,7 @@ from receiver.installed import installed_version
 from receiver.keeping_out import keep_out, kept_out_before
 from receiver.look import Looked, Sources, look
 from receiver.ports import Did, Store, TryLater, WontWork
+from receiver.sampling import sample
 from receiver.shutdown import shut_down_idle
 from receiver.tend import dress_nodes, undo_orphaned_cordons
 from receiver.work import Work
@@ -112,9 +112,9 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     facts = replace(facts, kept_out=kept_out)
     shown = picture(facts, assignment, decisions, numbers, policy, mode)
     store.keep_snapshot(shown, now)
-    if looked.steady:  # what is kept of a minute is not replaced
-        store.keep_samples(samples(shown, now), turns(facts), now)
     store.considered(facts.deliveries, now)
+    if looked.steady:  # what is kept of a minute is not replaced
+        sample(facts, shown, store)
     _log_step(facts, decisions, mode)
     return Stepped(
         facts=facts,

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from receiver.core.samples import Doing
 from receiver.ports import Store, TryLater
-from tests.reconcile.harness import Life, a_job, a_policy, a_world
+from tests.reconcile.harness import Life, Wrapped, a_job, a_policy, a_world
 from tests.stories.bench import MINUTE, POOL
 
 
@@ -48,3 +48,16 @@ def test_under_a_clock_that_jumped_nothing_is_sampled(store: Store) -> None:
     life.world.advance(life.now + timedelta(hours=5))
     life.step()
     assert store.samples(life.now - timedelta(hours=1), life.now, pool=POOL) == ()
+
+
+def test_a_bug_in_sampling_spoils_no_step(store: Store) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("no pixels left")
+
+    life = a_life(Wrapped(store, keep_samples=broken))
+    for _ in range(2):  # of the first nobody knows whether its clock is right
+        life.step()
+        life.pass_time(timedelta(seconds=10))
+    life.step()
+    assert life.required() == 1
+    assert store.memory(life.now, life.now).deliveries == ()
