@@ -59,6 +59,8 @@ def about_pool(
         change = f"{action.get('kind')} {action.get('from')} -> {action.get('to')} nodes"
         yield f"open action: {change} {since(action.get('opened_at'), at)}{failed}"
     yield from _nodes(pool.get("nodes") or (), at)
+    if pool.get("messages_to"):
+        yield f"messages about it go to {', '.join(pool['messages_to'])}"
     yield as_of(at, now)
 
 

@@ -72,7 +72,8 @@ def blueprint(parts: WebParts) -> Blueprint:
         entries = [e for e in found.get("pools") or () if e.get("pool") == wanted.id]
         entry = entries[0] if entries else {"name": wanted.name, "pool": wanted.id, "size": wanted.size}
         document = pool_document(entry, mode_of(found, parts))
-        return jsonify({**document, "fits_nowhere": fits_nowhere(found, wanted.id)})
+        more = {"fits_nowhere": fits_nowhere(found, wanted.id), "messages_to": list(parts.messages_to)}
+        return jsonify({**document, **more})
 
     @routes.get("/decisions")
     def decisions() -> Response:

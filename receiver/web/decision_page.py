@@ -29,12 +29,13 @@ def add_decisions(routes: Blueprint, parts: WebParts) -> None:
         if stored is None:
             raise no_such_decision()
         document = explained(stored, parts)
-        known = document["evidence"]
+        known, pool = document["evidence"], parts.policy.pool(document["pool"])
         return render_template(
             "decision.html",
             now=parts.clock.now(),
             mode=parts.mode,  # of the server now; the decision has its own
             decision=document,
+            pool_now=pool.name if pool else None,  # one that left the configuration has no page
             steps=list(steps(document, parts.docs_url)),
             known=known,
             evidence=json.dumps(known, indent=2, ensure_ascii=False),

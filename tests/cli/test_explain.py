@@ -1,6 +1,7 @@
 """`gpu-autoscaler explain`, asked of a server that really listens."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +11,8 @@ from click.testing import CliRunner, Result
 from receiver.cli import main
 from receiver.ports import TryLater
 from tests.adapters.wire import unused_url
-from tests.web.builders import A100, L40S, NOW, a_decision, a_picture, a_pool, a_wait, a_waiting_pod
+from tests.cli.asked import serving
+from tests.web.builders import A100, L40S, NOW, Bench, a_decision, a_picture, a_pool, a_wait, a_waiting_pod
 from tests.web.fakes import FakeClock, FakeStore
 
 
@@ -186,6 +188,12 @@ def test_explain_takes_the_name_of_a_pool_at_once(url: str) -> None:
     assert explain(url, "l40s").stdout == explain(url, "pool", "l40s").stdout
     assert json.loads(explain(url, "l40s", "--json").stdout)["pool"]["name"] == "l40s"
     assert explain(url, "h100").exit_code == 1
+
+
+def test_where_messages_about_a_pool_go_is_said(store: FakeStore) -> None:
+    with serving(replace(Bench(store=store).parts(), messages_to=("destination 1 (slack)",))) as url:
+        said = explain(url, "l40s").stdout.splitlines()
+    assert said[-2] == "messages about it go to destination 1 (slack)"
 
 
 def test_what_people_are_asked_about_a_pool_stands_before_its_counts(url: str, store: FakeStore) -> None:

@@ -9,7 +9,7 @@ from receiver.core.guardrails import GUARDRAILS
 from receiver.core.meanings import MEANINGS, meaning
 from tests.cli.test_explain import KNOWN
 from tests.docs.pages import headings, section, text_of
-from tests.web.builders import Bench, a_decision, an_action
+from tests.web.builders import L40S, Bench, a_decision, an_action
 from tests.web.fakes import FakeStore
 from tests.web.seen import Page, page, words
 
@@ -88,6 +88,11 @@ def test_version_mode_name_and_price_are_those_of_then() -> None:
 def test_the_decisions_before_and_after_are_linked() -> None:
     links = {a.get("rel"): a["href"] for tag, a in Page(shown()).elements if tag == "a"}
     assert (links["prev"], links["next"]) == ("/decisions/40", "/decisions/43")
+
+
+def test_the_page_of_the_pool_as_it_is_now_is_linked_while_it_has_one() -> None:
+    assert ("a", {"href": f"/pools/{L40S}"}) in Page(shown()).elements
+    assert "as it is now" not in shown(pool="left-the-configuration")
 
 
 def test_a_decision_without_an_action_says_why() -> None:

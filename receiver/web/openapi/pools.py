@@ -117,6 +117,7 @@ POOL = fields(
             fields("", {"pod": text(), "why_not": maybe(text("of this pool")), "detail": text()}),
             "the first waiting pods that no pool can hold; of one pool alone",
         ),
+        "messages_to": listed(text(), "where messages go, without secrets; of one pool alone"),
         "held_by": listed(text(), "the rules that took something from it"),
         "verdict": one_of(Change),
         "decision": count("its number"),
