@@ -21,6 +21,7 @@ from receiver.web.source_guide import about, stops, titled
 
 SHOWN = 4  # and every one that is bad, up to MOST
 MOST = 8
+PLURAL = {"is": "are", "has": "have", "waits": "wait"}
 LOUD = {"freeze": "nothing changes", "pause_scale_up": "nothing grows"}
 STAGES = {
     "warn": (Level.WARN, "Nothing is held back yet.", "GpuBudgetWarn"),
@@ -76,7 +77,7 @@ def parted(found: Sequence[Concern]) -> tuple[Sequence[Concern], Sequence[Concer
 
 
 def _joined(found: Iterable[Concern]) -> list[Concern]:
-    """One entry per cause; where the pools wait for different moments, their pages tell them."""
+    """One entry per cause; what differs between its pools is told on their pages."""
     by_cause: dict[tuple[str, str], Concern] = {}
     for concern in found:
         key = (concern.kind, concern.what)
@@ -84,9 +85,21 @@ def _joined(found: Iterable[Concern]) -> list[Concern]:
         if before is None:
             by_cause[key] = concern
         else:
-            until = before.until if before.until == concern.until else ""
-            by_cause[key] = replace(before, pools=(*before.pools, *concern.pools), until=until)
+            by_cause[key] = replace(
+                before,
+                what=_of_several(concern.what),
+                pools=(*before.pools, *concern.pools),
+                doing=before.doing if before.doing == concern.doing else "",
+                until=before.until if before.until == concern.until else "",
+                decision=None,
+            )
     return list(by_cause.values())
+
+
+def _of_several(what: str) -> str:
+    """*what* with its verb, the first word, in the plural."""
+    verb, _, rest = what.partition(" ")
+    return f"{PLURAL.get(verb, verb)} {rest}"
 
 
 def _ourselves(scene: Scene) -> Iterator[Concern]:

@@ -8,7 +8,8 @@ from receiver.core.advice import RULES
 from receiver.core.guides import GUIDES
 from receiver.core.policy import Policy
 from receiver.core.shortage import Shortage, shortage_of
-from receiver.core.tell import Cause
+from receiver.core.tell import Cause, in_plain_words
+from receiver.core.waiting_notices import GUIDES as OF_HOLDS
 from receiver.core.words import some, span
 from receiver.web.concern import Concern, Level, names_of
 from receiver.web.show import ago, number, time_of
@@ -158,12 +159,14 @@ def _held(entry: Mapping[str, Any], which: tuple[tuple[str, str], ...]) -> Itera
     if not gpus or not rules:
         return
     rule = rules[0]
+    because = str(entry.get("because") or "")
     yield Concern(
         kind=f"held_{rule}",
         level=Level.BAD if rule == "within_budget" else Level.WARN,
-        what=f"is held: {entry.get('because')}.",
+        what=f"is held while GPUs are waited for: {in_plain_words(rule)}.",
+        doing=f"{because[:1].upper()}{because[1:]}.",
         todo=RULES.get(rule, ""),
-        guide=f"guardrails.md#{rule}",
+        guide=OF_HOLDS.get(rule, f"guardrails.md#{rule}"),
         pools=which,
         decision=entry.get("decision") if isinstance(entry.get("decision"), int) else None,
     )
@@ -185,7 +188,7 @@ def _odd(entry: Mapping[str, Any], which: tuple[tuple[str, str], ...]) -> Iterat
         yield Concern(
             kind="no_price",
             level=Level.WARN,
-            what="cannot grow: its price is unknown.",
+            what="cannot grow: no price is known.",
             todo=RULES["price_is_known"],
             guide="guardrails.md#price_is_known",
             pools=which,
@@ -194,7 +197,7 @@ def _odd(entry: Mapping[str, Any], which: tuple[tuple[str, str], ...]) -> Iterat
         yield Concern(
             kind="drift",
             level=Level.WARN,
-            what=f"had its count changed {some(int(drifts), 'time')} in the last day by somebody else.",
+            what=f"had the node count changed by somebody else, {some(int(drifts), 'time')} in the last day.",
             doing="What they set is kept.",
             todo=RULES["not_undone_by_others"],
             guide=GUIDES[Cause.DRIFT],

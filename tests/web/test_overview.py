@@ -148,12 +148,21 @@ def test_a_pool_whose_nodes_never_become_usable_says_what_is_tried() -> None:
     assert "Waits for the node on trial." in found
 
 
-def test_waiting_work_that_a_rule_holds_says_which_and_what_to_do() -> None:
-    held = well(pending_gpus=16, held_by=["cooled_down", "within_budget"], because="within_budget: USD 80 of 100 spent")
+def test_waiting_work_that_a_rule_holds_says_why_and_what_to_do() -> None:
+    held = well(pending_gpus=16, held_by=["cooled_down", "within_budget"], because="the budget: USD 80 of 100 spent")
     (found,) = concerns(showing(held))
-    assert "l40s is held: within_budget: USD 80 of 100 spent." in found
+    assert "l40s is held while GPUs are waited for: the budget does not cover it." in found
+    assert "The budget: USD 80 of 100 spent." in found
     assert "To do: raise the budget (gpu-autoscaler budget set)" in found
-    assert "Decision 42" in found.replace("\xa0", " ").replace("&nbsp;", " ")
+    assert "Decision&nbsp;42" in found
+
+
+def test_pools_that_one_rule_holds_share_an_entry_without_the_reasons_of_one_of_them() -> None:
+    held = {"pending_gpus": 1, "held_by": ["within_budget"]}
+    (found,) = concerns(showing(well(because="one", **held), well(pool=A100, name="a100", because="two", **held)))
+    assert "l40s , a100 are held while GPUs are waited for" in found
+    assert "One." not in found
+    assert "Decision" not in found
 
 
 @pytest.mark.parametrize("calm", [{"pending_gpus": 0}, {"held_by": ["cooled_down"]}, {"pending_gpus": None}])
