@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from receiver.config.mistakes import Finding, Path
-from receiver.config.model import PoolSpec
+from receiver.config.model import Configuration, PoolSpec
 from receiver.config.money import BillingSpec
 from receiver.core.words import lasting
 
@@ -40,3 +40,10 @@ def approvals(pool: PoolSpec, billing: BillingSpec, here: Path) -> Iterator[Find
             remedy=f"write less than {lasting(longest)}",
             over=(("billing", "granularity"), ("billing", "removal_margin")),
         )
+
+
+def approval_warnings(configuration: Configuration) -> Iterator[str]:
+    """Yield what makes answering harder than it needs to be."""
+    for index, pool in enumerate(configuration.pools):
+        if pool.approval is not None and configuration.public_url is None:
+            yield f"pools[{index}].approval: public_url is not set, so messages that ask have no link to answer with"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
-from receiver.config.approval_checks import approvals
+from receiver.config.approval_checks import approval_warnings, approvals
 from receiver.config.eviction_checks import evictions
 from receiver.config.mistakes import Finding, Path, spell
 from receiver.config.model import Configuration, PoolSpec
@@ -41,6 +41,7 @@ def warnings_of(configuration: Configuration) -> Iterator[str]:
         yield "prometheus.url: none is set, so there is no utilization and nobody notices when the rules stop"
     if not configuration.kubernetes.enabled:
         yield "kubernetes.enabled: is false, so nobody knows which nodes are in use and none is ever removed"
+    yield from approval_warnings(configuration)
     floor = sum(pool.min_nodes * pool.gpus_per_node for pool in configuration.pools)
     most = configuration.limits.max_gpus
     if most is not None and floor > most:

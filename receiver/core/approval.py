@@ -73,7 +73,8 @@ def _removals(case: Case, approval: Approval) -> Sequence[Question]:
     ]
     if not any(goes_at(n, case) - approval.wait <= case.now for n in waits):
         return ()
-    goes = _let_through(coming, [n for n in coming if n not in waits], waits, case)
+    last = {n.instance for n in waits}
+    goes = _let_through(coming, [n for n in coming if n.instance not in last], waits, case)
     kinds = ((Asks.REMOVAL, [n for n in goes if not n.busy]), (Asks.EMPTYING, [n for n in goes if n.busy]))
     return [_about_nodes(nodes, asks, case, approval) for asks, nodes in kinds if nodes]
 

@@ -40,7 +40,8 @@ def decide(state: PoolState, wanted: Wanted, signals: Sequence[Signal], policy: 
     due = removable(case)
     over = [n for n in evicted(case, sum(is_dead(n) for n in due)) if n in due]
     waits = unapproved(due, (*surplus(case), *over), case)
-    due = (*(n for n in due if n not in waits), *waits)  # who waits for an answer keeps no other
+    last = {n.instance for n in waits}
+    due = (*(n for n in due if n.instance not in last), *waits)  # who waits for an answer keeps no other
     empty = sum(not n.busy for n in due)
     case = replace(case, dead=sum(is_dead(n) for n in due), empty=empty, going=len(due), unapproved=waits)
     sources = _sources_of_size(case, due, over)

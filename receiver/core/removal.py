@@ -59,7 +59,9 @@ def unapproved(going: Sequence[Node], said: Collection[Node], case: Case) -> tup
     """
     if case.pool.approval is None or not case.pool.approval.removals:
         return ()
-    needs = [n for n in going if n not in said and not is_dead(n) and (n.busy or not floor_gives_way(case.wanted))]
+    spoken = {n.instance for n in said}
+    alive = [n for n in going if n.instance not in spoken and not is_dead(n)]
+    needs = [n for n in alive if n.busy or not floor_gives_way(case.wanted)]
     return tuple(n for n in needs if not may_go(n.instance, case.wanted.questions, case.now, busy=n.busy))
 
 

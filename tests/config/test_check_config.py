@@ -90,6 +90,17 @@ def test_what_people_are_asked_about_is_shown(tmp_path: Path, approval: str, lin
     assert line in run("check-config", str(file)).stdout.splitlines()
 
 
+def test_asking_without_an_address_to_answer_at_is_warned_of(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    pool = "name: l40s, civo_pool_id: 5f3c, size: s, resources: {nvidia.com/gpu: 1}, max_nodes: 8"
+    asks = f"pools: [{{{pool}, approval: {{removals: true}}}}]\n"
+    warning = "warning: pools[0].approval: public_url is not set, so messages that ask have no link to answer with"
+    file.write_text(asks)
+    assert warning in run("check-config", str(file)).stdout.splitlines()
+    file.write_text(f"public_url: https://gpu.example.com\n{asks}")
+    assert warning not in run("check-config", str(file)).stdout.splitlines()
+
+
 def test_waits_that_differ_from_the_usual_are_shown(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     pool = "{name: l40s, civo_pool_id: 5f3c, size: s, resources: {nvidia.com/gpu: 1}, max_nodes: 8}"
