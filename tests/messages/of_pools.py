@@ -9,11 +9,11 @@ from typing import Any
 from receiver.core import waiting_notices, warn
 from receiver.core.actions import OutcomeKind
 from receiver.core.assign import assign
-from receiver.core.model import Backoff, Drift, Facts, PoolState, Source, SourceState, Stage
+from receiver.core.model import Backoff, Drift, Facts, PoolState, SignalAction, Source, SourceState, Stage
 from receiver.core.pods import PodPhase
 from receiver.core.policy import Limits, Policy
 from receiver.core.tell import Notice
-from tests.core.builders import GPU, NOW, a_node, a_pool, a_state, all_up, run
+from tests.core.builders import GPU, NOW, a_node, a_pool, a_signal, a_state, all_up, run
 from tests.messages.scene import BUDGET, H100, L40S, MINUTE, NUMBER, POLICY, busy, idle, known, late, pool_of, told_of
 from tests.messages.scene import training as jobs
 
@@ -141,6 +141,10 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     "held_by_the_limits": lambda: _held(
         known(pool_of(busy()), waiting=jobs(), grown_last_hour=3),
         replace(POLICY, pools=(L40S,), limits=Limits(max_growth_per_hour=4)),
+    ),
+    "held_by_an_alert": lambda: _held(
+        known(pool_of(busy()), waiting=jobs(), signals=(a_signal(SignalAction.FREEZE, alertname="Maintenance"),)),
+        replace(POLICY, pools=(L40S,)),
     ),
     "held_with_its_gang": lambda: _held(
         known(pool_of(), waiting=jobs(0, 1, 2, gang="ml/train", gang_min=3)), replace(POLICY, pools=(SMALL,))
