@@ -66,11 +66,9 @@ def _removals(case: Case, approval: Approval) -> Sequence[Question]:
         return ()
     coming = removable(case, 2 * approval.wait)  # what will be asked about during this wait is asked about with it
     said = (*surplus(case), *evicted(case, sum(is_dead(n) for n in coming)))
-    waits = [
-        n
-        for n in unapproved(coming, said, case)
-        if not asked_about(n.instance, wanted.questions, case.now, busy=n.busy) and _can_answer(n, case)
-    ]
+    known = {busy: asked_about(wanted.questions, case.now, busy=busy) for busy in (False, True)}
+    asks = [n for n in unapproved(coming, said, case) if n.instance not in known[n.busy]]
+    waits = [n for n in asks if _can_answer(n, case)]
     if not any(goes_at(n, case) - approval.wait <= case.now for n in waits):
         return ()
     last = {n.instance for n in waits}

@@ -112,15 +112,15 @@ def question_id(pool: Pool, asks: Asks, from_count: int, to_count: int, instance
     return f"{pool.name}-{asks}-{hashlib.sha256(said.encode()).hexdigest()[:12]}"
 
 
-def may_go(instance: str, questions: Iterable[Question], now: datetime, *, busy: bool) -> bool:
-    """True when a question lets *instance* go. Only one that said so lets a *busy* node be emptied; it then also lets
-    it go once it is empty."""
-    return any(instance in q.instances and q.lets_go(now) for q in questions if _fits(q, busy=busy))
+def let_go(questions: Iterable[Question], now: datetime, *, busy: bool) -> frozenset[str]:
+    """The instances that a question lets go. Only one that said so lets *busy* nodes be emptied; it then also lets them
+    go once they are empty."""
+    return frozenset(i for q in questions if _fits(q, busy=busy) and q.lets_go(now) for i in q.instances)
 
 
-def asked_about(instance: str, questions: Iterable[Question], now: datetime, *, busy: bool) -> bool:
-    """True when nobody needs to be asked about *instance* again."""
-    return any(instance in q.instances and q.covers(now) for q in questions if _fits(q, busy=busy))
+def asked_about(questions: Iterable[Question], now: datetime, *, busy: bool) -> frozenset[str]:
+    """The instances about which nobody needs to be asked again."""
+    return frozenset(i for q in questions if _fits(q, busy=busy) and q.covers(now) for i in q.instances)
 
 
 def _fits(question: Question, *, busy: bool) -> bool:

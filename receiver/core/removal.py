@@ -11,7 +11,7 @@ from receiver.core.guardrails import Case
 from receiver.core.model import CordonedBy, Node, SignalAction, Stage
 from receiver.core.moments import removal_moment, unit_ends_soon
 from receiver.core.provisioning import dead_nodes
-from receiver.core.questions import may_go
+from receiver.core.questions import let_go
 from receiver.core.taking import is_kept, is_ours_to_take
 
 PODS_NAMED = 5  # in a sentence
@@ -62,7 +62,8 @@ def unapproved(going: Sequence[Node], said: Collection[Node], case: Case) -> tup
     spoken = {n.instance for n in said}
     alive = [n for n in going if n.instance not in spoken and not is_dead(n)]
     needs = [n for n in alive if n.busy or not floor_gives_way(case.wanted)]
-    return tuple(n for n in needs if not may_go(n.instance, case.wanted.questions, case.now, busy=n.busy))
+    may_go = {busy: let_go(case.wanted.questions, case.now, busy=busy) for busy in (False, True)}
+    return tuple(n for n in needs if n.instance not in may_go[n.busy])
 
 
 def surplus(case: Case) -> tuple[Node, ...]:

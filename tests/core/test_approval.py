@@ -17,7 +17,7 @@ from receiver.core.model import Facts, Node, SignalAction, Source, Spend, Stage
 from receiver.core.overrides import Override, OverrideKind
 from receiver.core.pods import PodPhase
 from receiver.core.policy import Approval, Budget, Policy, Unanswered
-from receiver.core.questions import Answer, Asks, Question
+from receiver.core.questions import Answer, Asks, Question, Standing
 from tests.core.builders import (
     EVERY_SECOND,
     GPU,
@@ -89,6 +89,7 @@ def test_where_nobody_is_to_be_asked_it_goes() -> None:
     [
         pytest.param(APPROVED, True, id="approved"),
         pytest.param({"answer": Answer.PIN, "who": "alice"}, False, id="answered otherwise"),
+        pytest.param({"answer": Answer.PIN, "who": "alice", "wait_ends": NOW}, False, id="answered otherwise in time"),
         pytest.param({}, False, id="open"),
         pytest.param({"wait_ends": NOW}, True, id="nobody answered in time"),
         pytest.param({"wait_ends": NOW, "unanswered": HOLD}, False, id="nobody answered, and that is not enough"),
@@ -261,6 +262,30 @@ def test_where_seconds_are_billed_people_are_asked_a_wait_before_the_node_has_id
 )
 def test_nobody_is_asked_about_what_something_else_will_keep(changes: dict[str, Any], asked_all_the_same: bool) -> None:
     assert bool(due(facts(a_state(a_node(created_at=ASKS_SOON)), **changes), asking())) is asked_all_the_same
+
+
+def test_nobody_is_asked_about_a_node_that_does_not_help_while_the_pool_grows() -> None:
+    short = a_node(created_at=ASKS_SOON)  # it shows one GPU less than its pool says
+    policy = asking(resources={GPU: 2})
+    assert len(due(facts(a_state(short)), policy)) == 1
+    assert due(facts(a_state(short), waiting=[a_pod(gpus=2)]), policy) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "standing"),
+    [
+        ({}, Standing.OPEN),
+        ({"expires_at": NOW}, Standing.EXPIRED),
+        ({"asked_at": NOW + MINUTE}, Standing.EXPIRED),
+        ({"done_at": NOW, "expires_at": NOW}, Standing.DONE),
+        ({**APPROVED, "done_at": NOW, "expires_at": NOW}, Standing.ANSWERED),
+    ],
+)
+def test_a_question_stands_until_its_end_is_over_or_it_is_answered(changes: dict[str, Any], standing: Standing) -> None:
+    question = a_question("i-n1", **changes)
+    assert question.standing(NOW) is standing
+    assert question.is_open(NOW) is (standing is Standing.OPEN)
+    assert not (question.lets_go(NOW) and question.expires_at <= NOW)
 
 
 def test_growth_is_asked_about_only_as_far_as_everything_else_lets_it() -> None:
