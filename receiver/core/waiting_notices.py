@@ -57,6 +57,7 @@ def misfit(group: Sequence[Misfit], policy: Policy) -> Notice:
             why=_refusals(first.detail),
             whose=plain.whose(plain.asked_by([p for m in group for p in m.workload.pods], policy)),
             after="it waits until the pod is changed, or a pool offers this; nothing is bought for it",
+            do=f"To see more: gpu-autoscaler explain pod {pod.key}",
         ),
         severity=Severity.WARNING,
     )

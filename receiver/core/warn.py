@@ -76,6 +76,7 @@ def _silent_sources(facts: Facts, policy: Policy) -> Iterable[Notice]:
                     why=state.detail or "no answer",
                     cost=_of_all(facts, policy),
                     after="running nodes stay. You are told when it answers again",
+                    do="To see every source: gpu-autoscaler status",
                 ),
                 severity=Severity.WARNING,
             )

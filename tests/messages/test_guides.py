@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from receiver.core.guardrails import GUARDRAILS
 from receiver.core.guides import GUIDES
-from receiver.core.tell import Cause
+from receiver.core.tell import PLAIN, Cause
 from receiver.core.waiting_notices import GUIDES as OF_HOLDS
 from receiver.core.waiting_notices import WORTH_TELLING
 from tests.docs.test_pages import anchors
@@ -32,6 +33,10 @@ def test_a_page_that_messages_lead_to_exists_with_its_heading(guide: str) -> Non
     page, _, anchor = guide.partition("#")
     text = (DOCS / page).read_text(encoding="utf-8")
     assert not anchor or anchor in anchors(text)
+
+
+def test_every_guardrail_can_be_said_in_plain_words() -> None:
+    assert {guardrail.__name__ for guardrail in GUARDRAILS} <= set(PLAIN)
 
 
 def test_every_kind_of_news_has_a_page() -> None:

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import timedelta
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -54,7 +56,8 @@ def every_notice(world: World, kind: OutcomeKind) -> Iterable[Notice]:
     yield from of_actions(found, assignment, decisions, policy, kind)
     yield from (waiting_notices.misfit(g, policy) for g in waiting_notices.misfit_groups(assignment.misfits))
     yield from waiting_notices.held(decisions, assignment, found, policy)
-    yield from warn.found(found, assignment, drifts, policy)
+    silent = {s: replace(state, since=NOW - timedelta(minutes=3)) for s, state in found.sources.items()}
+    yield from warn.found(replace(found, sources=silent), assignment, drifts, policy)
     yield from budget_notices.lines(assignment.budgets, {}, NOW)
     for override in found.overrides:
         yield from (was_set(override, policy), ran_out(override, policy))
