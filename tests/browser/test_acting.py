@@ -118,7 +118,7 @@ def test_a_wrong_token_is_refused_in_words_and_asked_for_again(browser: Browser,
 
 def test_where_reading_is_closed_every_page_leads_to_the_log_in_and_back(browser: Browser, closed: Receiver) -> None:
     with a_tab(browser, closed.url) as tab:
-        for path in ("/", "/costs", "/costs?team=vision", "/pools/l40s/overrides"):
+        for path in ("/", "/costs?team=vision", "/sources", "/pools/l40s", "/pools/l40s/overrides", "/decisions/1"):
             tab.page.context.clear_cookies()
             tab.page.goto(path)
             expect(tab.page.get_by_role("heading", level=1)).to_have_text("Log in")
