@@ -23,7 +23,7 @@ POOL_LABEL = "kubernetes.civo.com/civo-node-pool"
 HOURS = 7  # of history before the stack goes live
 TICK = timedelta(minutes=3)  # of that history; pages take longer gaps for time in which nobody looked
 WARNED, HELD = Decimal("0.62"), Decimal("0.9")  # of the cluster's budget, of one team's
-PATIENCE = 60.0  # seconds until the live part shows all of it
+PATIENCE = 120.0  # seconds until the live part shows all of it
 NIGHT = [{"name": "closed", "times": [{"start_time": "00:00", "end_time": "24:00"}], "max_nodes": 0}]
 ASKED = {"growth_above_usd_per_hour": 5, "wait": "20m", "unanswered": "hold"}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser
 
-from tests.browser.accessibility import AXE, findings, load
+from tests.browser.accessibility import AXE, findings
 from tests.browser.chromium import DESK, PHONE, Tab, a_tab
 from tests.browser.keyboard import go_to, stops
 from tests.browser.live import LiveStack
@@ -40,7 +40,6 @@ def opened(place: str, browser: Browser, scene: LiveStack, url: str) -> Iterator
     """That page, once for all tests of it, as the one sees it who sees most."""
     with a_tab(browser, url, token=token_for(place)) as tab:
         tab.page.goto(path_of(place, scene), wait_until="networkidle")
-        load(tab.page)
         yield tab
 
 
@@ -87,6 +86,7 @@ def test_tab_goes_through_a_page_from_the_skip_link_on_and_what_has_the_focus_is
 
 def test_a_page_says_the_same_without_scripts(place: str, tab: Tab, browser: Browser, url: str) -> None:
     with a_tab(browser, url, scripts=False, token=token_for(place)) as plain:
+        tab.page.reload()
         plain.page.goto(tab.page.url)
         headings = plain.page.locator("h1, h2, h3").all_inner_texts()
 
@@ -102,7 +102,6 @@ def test_axe_does_find_what_is_wrong(browser: Browser, url: str) -> None:
     with a_tab(browser, url) as tab:
         tab.page.goto("/")
         tab.page.evaluate(wrong)
-        load(tab.page)
 
         assert {"image-alt", "button-name", "color-contrast"} <= {f.split()[0] for f in findings(tab.page)}
 
