@@ -14,6 +14,7 @@ from receiver import screen
 from receiver.adapters.api import NotThereError, RefusedError, ServerApi
 from receiver.config import ConfigError, reading_token, server_url
 from receiver.ports import TryLater
+from receiver.screen_words import printable
 
 NOT_FOUND = 1
 UNUSABLE = 2  # the exit status for a configuration that cannot be used, as for a wrong command line
@@ -59,9 +60,9 @@ def server(*, as_json: bool) -> Iterator[ServerApi]:
 
 
 def print_lines(lines: Iterable[str], *, err: bool = False) -> None:
-    """Print *lines*, on standard error if *err*."""
+    """Print *lines*, on standard error if *err*. What others wrote must not move a terminal's cursor or colour it."""
     for line in lines:
-        click.echo(line, err=err)
+        click.echo(printable(line), err=err)
 
 
 def print_json(document: Any) -> None:

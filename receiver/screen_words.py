@@ -1,6 +1,6 @@
 """Words for what a screen shows: times, lists and what nobody knows."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -67,3 +67,14 @@ def usd(amount: Any) -> str:
         return "?" if amount is None else f"{Decimal(str(amount)):,.2f}"
     except InvalidOperation:
         return "?"
+
+
+def printable(found: Any) -> Any:
+    """*found*, a text or a JSON document of texts, without control characters: names and comments are others' words."""
+    if isinstance(found, str):
+        return found if found.isprintable() else "".join(c if c.isprintable() else "?" for c in found)
+    if isinstance(found, Mapping):
+        return {key: printable(value) for key, value in found.items()}
+    if isinstance(found, Sequence):
+        return [printable(value) for value in found]
+    return found

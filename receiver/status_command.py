@@ -9,6 +9,7 @@ import click
 from receiver.asking import as_json, print_json, server
 from receiver.clock import SystemClock
 from receiver.ports import Clock
+from receiver.screen_words import printable
 from receiver.status_screen import about_status
 
 
@@ -33,5 +34,5 @@ def status(clock: Clock | None, color: bool | None, as_json: bool) -> None:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     if color is None and os.environ.get("NO_COLOR"):  # https://no-color.org
         color = False
-    for line in about_status(answer.document, (clock or SystemClock()).now(), width):
+    for line in about_status(printable(answer.document), (clock or SystemClock()).now(), width):
         click.echo(line, color=color)

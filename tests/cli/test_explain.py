@@ -190,6 +190,12 @@ def test_explain_takes_the_name_of_a_pool_at_once(url: str) -> None:
     assert explain(url, "h100").exit_code == 1
 
 
+def test_what_others_wrote_does_not_move_the_cursor_or_begin_a_line(url: str, store: FakeStore) -> None:
+    keep(store, pools=[a_pool(silenced_by="\x1b[2Jall is well\nit grows")])
+    said = explain(url, "l40s").stdout
+    assert "paused: ?[2Jall is well?it grows" in said.splitlines()
+
+
 def test_where_messages_about_a_pool_go_is_said(store: FakeStore) -> None:
     with serving(replace(Bench(store=store).parts(), messages_to=("destination 1 (slack)",))) as url:
         said = explain(url, "l40s").stdout.splitlines()

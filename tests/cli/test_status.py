@@ -132,6 +132,14 @@ def test_tables_and_decisions_fit_the_terminal(url: str, width: int) -> None:
     assert max(len(line) for line in table) <= width
 
 
+def test_what_others_wrote_does_not_move_the_cursor_or_begin_a_line(url: str, store: FakeStore) -> None:
+    hostile = "\x1b[2Jall is well\ngpu-autoscaler: fine\x9b1m"
+    keep(store, pools=[a_pool(name=hostile, silence={"by": hostile, "until": None}, held_by=[hostile])])
+    bare = status(url).stdout
+    assert not [c for c in bare.replace("\n", "") if not c.isprintable()]
+    assert not any(line.startswith("gpu-autoscaler: fine") for line in bare.splitlines())
+
+
 def test_a_server_that_does_not_answer_is_status_3_with_a_remedy() -> None:
     done = status(unused_url())
     assert (done.exit_code, done.stdout) == (3, "")
