@@ -177,10 +177,15 @@ def _outside() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Messages delivered and given up",
-            "Messages to people: delivered, and given up after every attempt failed.",
+            "Messages to people: delivered, given up after every attempt failed, and tries that a destination refused.",
             Target(
                 expr=f"round(max by (state) (delta({of('gpu_autoscaler_notices', ENDED)}[$__rate_interval]))) > 0",
                 legend="{{state}}",
+            ),
+            Target(
+                expr=f"round(max by (destination) (increase({of('gpu_autoscaler_messages_total', outcome='failed')}"
+                "[$__rate_interval]))) > 0",
+                legend="refused by {{destination}}",
             ),
             unit="short",
             bars=True,
