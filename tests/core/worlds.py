@@ -61,6 +61,7 @@ ASKING: tuple[Approval | None, ...] = (
     None,
     None,
     None,
+    None,
     Approval(removals=True),
     Approval(removals=True, growth_above_usd_per_hour=Decimal(2), unanswered=Unanswered.HOLD),
 )
