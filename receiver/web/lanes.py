@@ -1,5 +1,7 @@
 """The picture of a pool's nodes over time: a lane per node life. Across in percent of the width, down in pixels."""
 
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,7 +14,9 @@ from receiver.core.steady import IN_A_ROW
 from receiver.core.words import some, span
 
 LANES = 40
+PIECES = 2400  # of all lanes together: a week of short jobs on many nodes is a hundred thousand spans
 TOP, LANE, BAR = 22, 30, 12  # pixels: above the first lane, of each lane, of its bar
+A_MOMENT = timedelta(microseconds=1)
 NOW_AT = 97.0  # percent: to the right of it the end of a node that has just gone is marked
 WORDS = {
     Doing.BUILDING: "building",
@@ -118,6 +122,7 @@ def lanes(
     watched = [since] if any(turn.at < since for of_node in by_node.values() for turn in of_node) else []
     unwatched = _unwatched([*watched, *(sample.at for sample in samples)], now)
     found = []
+    most = PIECES // max(1, len(shown[:LANES]))
     for n, life in enumerate(shown[:LANES]):
         spans = tuple(_spans(life, by_node.get(life.instance, []), unwatched, since, now))
         y = TOP + n * LANE + LANE - BAR - 3
@@ -126,7 +131,7 @@ def lanes(
                 name=life.name or life.instance,
                 life=life,
                 spans=spans,
-                pieces=tuple(_piece(part, y, since, now) for part in spans),
+                pieces=tuple(_pieces(spans, most, y, since, now)),
                 y=y,
                 end=_x(life.gone_at, since, now) if life.gone_at else None,
             )
@@ -194,10 +199,11 @@ def _unwatched(sampled: Sequence[datetime], now: datetime) -> list[tuple[datetim
 def _seen(part: Span, unwatched: Sequence[tuple[datetime, datetime]]) -> Iterator[Span]:
     """*part* with those pieces unknown that lie where nobody looked."""
     at = part.since
-    for begin, end in unwatched:
-        begin, end = max(begin, part.since), min(end, part.until)
+    first = bisect_right(unwatched, part.since, key=lambda hole: hole[1])
+    for n in range(first, len(unwatched)):
+        begin, end = max(unwatched[n][0], part.since), min(unwatched[n][1], part.until)
         if begin >= end:
-            continue
+            break
         if at < begin:
             yield Span(doing=part.doing, since=at, until=begin)
         yield Span(doing=Doing.UNKNOWN, since=begin, until=end)
@@ -206,7 +212,34 @@ def _seen(part: Span, unwatched: Sequence[tuple[datetime, datetime]]) -> Iterato
         yield Span(doing=part.doing, since=at, until=part.until)
 
 
-def _piece(part: Span, y: float, since: datetime, now: datetime) -> Piece:
+def _pieces(spans: Sequence[Span], most: int, y: float, since: datetime, now: datetime) -> Iterator[Piece]:
+    """The spans of a lane as they are drawn; of more than *most*, what lasted longest in each of so many columns."""
+    if len(spans) <= most:
+        yield from (_piece(part, y, since, now) for part in spans)
+        return
+    for part in _longest(spans, most):
+        yield _piece(part, y, since, now, "mostly ")
+
+
+def _longest(spans: Sequence[Span], columns: int) -> Iterator[Span]:
+    begin, each = spans[0].since, (spans[-1].until - spans[0].since) / columns
+    lasted = [Counter[Doing]() for _ in range(columns)]
+    for part in spans:
+        at = part.since
+        while at < part.until:
+            n = min((at - begin) // each, columns - 1)
+            until = part.until if n == columns - 1 else min(part.until, begin + (n + 1) * each)
+            lasted[n][part.doing] += (until - at) // A_MOMENT
+            at = until
+    doings = [of_column.most_common(1)[0][0] for of_column in lasted]
+    first = 0
+    for n in range(1, columns + 1):
+        if n == columns or doings[n] is not doings[first]:
+            yield Span(doing=doings[first], since=begin + first * each, until=begin + n * each)
+            first = n
+
+
+def _piece(part: Span, y: float, since: datetime, now: datetime, roughly: str = "") -> Piece:
     x, end = _x(part.since, since, now), _x(part.until, since, now)
     height = round(BAR * FILLS.get(part.doing, 1.0), 1)
     times = f"{part.since:%d %b %H:%M} to {part.until:%d %b %H:%M} UTC"
@@ -216,7 +249,7 @@ def _piece(part: Span, y: float, since: datetime, now: datetime) -> Piece:
         width=round(max(end - x, 0.15), 3),
         y=y + BAR - height,
         height=height,
-        title=f"{WORDS[part.doing]} for {span(part.lasted.total_seconds())}, {times}",
+        title=f"{roughly}{WORDS[part.doing]} for {span(part.lasted.total_seconds())}, {times}",
     )
 
 

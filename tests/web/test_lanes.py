@@ -5,7 +5,7 @@ from typing import Any
 
 from receiver.core.memory import NodeLife
 from receiver.core.samples import Doing, Sample, Turn
-from receiver.web.lanes import LANES, Lanes, lanes
+from receiver.web.lanes import LANES, PIECES, Lanes, lanes
 from tests.web.builders import L40S, NOW, a_life
 
 SINCE = NOW - timedelta(hours=24)
@@ -116,3 +116,37 @@ def test_the_axis_has_round_hours_that_fit_on_a_phone() -> None:
     assert labels == ["18:00", "10 Mar", "06:00", "12:00"]
     week = lanes([living()], [], [], NOW - timedelta(days=7), NOW)
     assert [tick.label for tick in week.ticks][:2] == ["04 Mar", "05 Mar"]
+
+
+def test_a_lane_of_many_short_jobs_is_drawn_by_what_lasted_longest_and_its_sums_stay_exact() -> None:
+    minute = 1 / 60
+    jobs = [
+        turn(2 + 3 * n * minute + late * minute, doing)
+        for n in range(440)
+        for late, doing in ((0, Doing.BUSY), (2, Doing.IDLE))
+    ]
+    names = [f"i-{n}" for n in range(LANES)]
+    turns = tuple(Turn(instance=name, pool=L40S, at=t.at, doing=t.doing) for name in names for t in jobs)
+    picture = drawn(*(living(name) for name in names), turns=turns)
+    assert sum(len(lane.pieces) for lane in picture.lanes) <= PIECES
+    [piece] = picture.lanes[0].pieces
+    assert piece.title.startswith("mostly busy for 22 h")
+    assert picture.lanes[0].summed == [("busy", "14 h 40 min"), ("idle", "7 h 20 min")]
+
+
+def test_columns_follow_what_changes_and_leave_nothing_out() -> None:
+    minute = 1 / 60
+    of_day = tuple(turn(4 + n * minute, (Doing.BUSY, Doing.IDLE)[n % 2]) for n in range(600))
+    picture = drawn(*(living(f"i-{n}") for n in range(LANES - 1)), living(), turns=(turn(2, Doing.IDLE), *of_day))
+    lane = next(lane for lane in picture.lanes if lane.life.instance == "i-n1")
+    assert len(lane.spans) > PIECES // LANES >= len(lane.pieces)
+    assert [round(piece.x + piece.width, 2) for piece in lane.pieces[:-1]] == [round(p.x, 2) for p in lane.pieces[1:]]
+    assert (lane.pieces[0].doing, lane.pieces[-1].doing) == ("idle", "idle")
+
+
+def test_between_steps_that_are_all_too_far_apart_nothing_is_known_of_many_short_turns() -> None:
+    seen = tuple(at(0) + timedelta(minutes=16 * n) for n in range(90))
+    turns = tuple(turn(16 * n / 60, (Doing.BUSY, Doing.IDLE)[n % 2]) for n in range(8, 90))
+    picture = drawn(living(), turns=turns, sampled=seen)
+    assert {part.doing for part in picture.lanes[0].spans} == {Doing.UNKNOWN}
+    assert sum((part.lasted for part in picture.lanes[0].spans), timedelta(0)) == timedelta(hours=22)
