@@ -39,7 +39,7 @@ class Tab:
         page.on("console", self._said)
         page.on("pageerror", lambda error: self.wrong.append(f"error in a script: {error}"))
         page.on("request", self._asked)
-        page.on("requestfailed", lambda request: self.wrong.append(f"failed: {request.url}: {request.failure}"))
+        page.on("requestfailed", self._failed)
         page.on("response", self._answered)
 
     def _said(self, message: ConsoleMessage) -> None:
@@ -50,6 +50,10 @@ class Tab:
         address = urlsplit(request.url)
         if address.scheme not in ("data", "about") and address.netloc != self._host:
             self.wrong.append(f"asked another host: {request.url}")
+
+    def _failed(self, request: Request) -> None:
+        if request.failure != "net::ERR_ABORTED":  # the reader left before it was answered
+            self.wrong.append(f"failed: {request.url}: {request.failure}")
 
     def _answered(self, response: Response) -> None:
         if response.status >= 400:
