@@ -189,6 +189,24 @@ def test_growth_that_nobody_answered_comes_after_the_wait_where_the_policy_says_
     assert life.required() == 8
 
 
+def test_one_step_after_a_jump_of_the_clock_takes_no_wait_for_over_and_asks_nobody(store: Store) -> None:
+    life = with_work_for_eight(store)
+    life.pass_time(20 * MINUTE)
+    life.step()
+    assert (life.required(), len(asked(life))) == (0, 1)
+    life.pass_time(timedelta(seconds=10))
+    life.step()
+    assert life.required() == 8
+
+
+def test_an_approval_counts_in_that_step_too(store: Store) -> None:
+    life = with_work_for_eight(store)
+    assert answer(life, "approve")
+    life.pass_time(20 * MINUTE)
+    life.step()
+    assert life.required() == 8
+
+
 def test_growth_that_nobody_answers_is_asked_about_again_where_the_policy_says_hold(store: Store) -> None:
     life = with_work_for_eight(store, unanswered=HOLD)
     run_to(life, START + 2 * HOUR)
