@@ -110,7 +110,7 @@ def _behind(case: Case, reasons: Sequence[Reason]) -> Iterator[dict[str, str]]:
             continue
         left = rules[reason.rule](target, case)
         if left is not None:
-            counted = counted or reason.rule in RULES
+            counted = counted or reason.rule in COUNTS_NOTHING
             yield {"rule": reason.rule, "detail": left[1]}
 
 

@@ -1,12 +1,11 @@
 """What would change a decision's answer, and when that happens by itself: from what is stored with it, nothing else."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
 
-from receiver.core.actions import Change, Decision, Reason, Verdict
+from receiver.core.actions import Change, Decision, Verdict
 from receiver.core.budget import BudgetStage
+from receiver.core.stored import Stored, alert_ends, clock, ends, window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,47 +15,6 @@ class Remedy:
     rule: str
     text: str
     at: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
-    """A decision's stored evidence, read with care: what an older version did not keep is unknown."""
-
-    decision: Decision
-    reason: Reason
-
-    @property
-    def grows(self) -> bool:
-        """True when what was held back is growth."""
-        wanted = [r.target for r in self.decision.reasons if r.verdict is Verdict.WANTS]
-        return bool(wanted) and wanted[-1] > self.decision.present
-
-    def of(self, name: str) -> Any:
-        """The part *name* of the evidence, or None."""
-        return self.decision.evidence.get(name)
-
-    def part(self, name: str) -> Mapping[str, Any]:
-        """The object *name* of the evidence; empty where there is none."""
-        found = self.of(name)
-        return found if isinstance(found, Mapping) else {}
-
-    def each(self, name: str) -> Sequence[Mapping[str, Any]]:
-        """The objects of the list *name* of the evidence."""
-        found = self.of(name)
-        return [x for x in found if isinstance(x, Mapping)] if isinstance(found, Sequence) else []
-
-    def wait(self, kind: str) -> Mapping[str, Any]:
-        """What holds the direction for a while by *kind*; empty where nothing does."""
-        way = "grow" if self.grows else "shrink"
-        return next((w for w in self.each("waits") if (w.get("kind"), w.get("direction")) == (kind, way)), {})
-
-    def override(self, *kinds: str) -> Mapping[str, Any]:
-        """The override of one of *kinds* that was in force; empty without one."""
-        return next((o for o in self.each("overrides") if o.get("kind") in kinds), {})
-
-    def alert(self, action: str) -> Mapping[str, Any]:
-        """The first firing alert that asked for *action*."""
-        return next((s for s in self.each("signals") if s.get("action") == action), {})
 
 
 Say = Callable[[Stored], Iterator[tuple[str, str | None]]]
@@ -109,7 +67,7 @@ def _price(stored: Stored) -> Iterator[tuple[str, str | None]]:
 
 
 def _budget(stored: Stored) -> Iterator[tuple[str, str | None]]:
-    ends = stored.of("month_ends_at")
+    month_ends = stored.of("month_ends_at")
     for budget in stored.each("uncovered"):
         title, short = budget.get("title"), budget.get("raise_usd")
         if budget.get("unpriced"):
@@ -121,7 +79,7 @@ def _budget(stored: Stored) -> Iterator[tuple[str, str | None]]:
             yield f"{title}: raise it by at least USD {short} for this month (it is {now}): {BUDGET_SET}", None
         if budget.get("stage") == BudgetStage.HOLD and not budget.get("unpriced") and not budget.get("unknown"):
             yield f"{title}: work of a passing priority class (budget.passing) would be bought for up to the stop", None
-    yield f"by itself, when the next month begins at {_clock(ends)}", ends
+    yield f"by itself, when the next month begins at {clock(month_ends)}", month_ends
 
 
 BUDGET_SET = "gpu-autoscaler budget set"
@@ -130,9 +88,9 @@ BUDGET_SET = "gpu-autoscaler budget set"
 def _maximum(stored: Stored) -> Iterator[tuple[str, str | None]]:
     bounds, spoken = stored.part("bounds"), stored.override("pin", "ceiling")
     if spoken:
-        yield _ends(spoken), spoken.get("until")
+        yield ends(spoken), spoken.get("until")
     elif bounds.get("windows"):
-        yield _window(bounds), bounds.get("next_change_at")
+        yield window(bounds), bounds.get("next_change_at")
     most = stored.part("pool").get("max_nodes")
     if bounds.get("max_nodes") == most or not spoken:
         yield f"a higher max_nodes of the pool (it is {most}), and a restart", None
@@ -158,48 +116,48 @@ def _limits(stored: Stored) -> Iterator[tuple[str, str | None]]:
 
 
 def _frozen(stored: Stored) -> Iterator[tuple[str, str | None]]:
-    yield _alert_ends(stored.alert("freeze"), stored), None
+    yield alert_ends(stored.alert("freeze"), stored), None
 
 
 def _growth_paused(stored: Stored) -> Iterator[tuple[str, str | None]]:
-    yield _alert_ends(stored.alert("pause_scale_up"), stored), None
+    yield alert_ends(stored.alert("pause_scale_up"), stored), None
 
 
 def _silenced(stored: Stored) -> Iterator[tuple[str, str | None]]:
     silence = stored.part("silence")
     until = silence.get("until")
-    yield f"by itself when the silence of {silence.get('by')} ends at {_clock(until)}", until
+    yield f"by itself when the silence of {silence.get('by')} ends at {clock(until)}", until
     yield f"sooner, if somebody expires it: amtool silence expire {silence.get('id')}", None
 
 
 def _paused(stored: Stored) -> Iterator[tuple[str, str | None]]:
     spoken = stored.override("pause")
-    yield _ends(spoken), spoken.get("until")
+    yield ends(spoken), spoken.get("until")
 
 
 def _snoozed(stored: Stored) -> Iterator[tuple[str, str | None]]:
     spoken = stored.override("snooze")
-    yield _ends(spoken), spoken.get("until")
+    yield ends(spoken), spoken.get("until")
 
 
 def _floor_held(stored: Stored) -> Iterator[tuple[str, str | None]]:
     bounds, spoken = stored.part("bounds"), stored.override("pin", "floor")
     if spoken:
-        yield _ends(spoken), spoken.get("until")
+        yield ends(spoken), spoken.get("until")
     elif bounds.get("windows"):
-        yield _window(bounds), bounds.get("next_change_at")
+        yield window(bounds), bounds.get("next_change_at")
     yield f"a lower min_nodes of the pool (it is {stored.part('pool').get('min_nodes')}), and a restart", None
 
 
 def _backing_off(stored: Stored) -> Iterator[tuple[str, str | None]]:
     wait = stored.wait("backoff")
     until = wait.get("until")
-    yield f"by itself, it is tried again at {_clock(until)}; what failed: {wait.get('reason')}", until
+    yield f"by itself, it is tried again at {clock(until)}; what failed: {wait.get('reason')}", until
 
 
 def _undone(stored: Stored) -> Iterator[tuple[str, str | None]]:
     until = stored.wait("undone").get("until")
-    yield f"by itself at {_clock(until)}, if whoever changes the count at Civo leaves it alone until then", until
+    yield f"by itself at {clock(until)}, if whoever changes the count at Civo leaves it alone until then", until
 
 
 def _provisioning(stored: Stored) -> Iterator[tuple[str, str | None]]:
@@ -207,14 +165,14 @@ def _provisioning(stored: Stored) -> Iterator[tuple[str, str | None]]:
     if stuck:
         yield f"once it becomes usable or is gone: {', '.join(map(str, stuck))}", None
     if until:
-        yield f"by itself at {_clock(until)}, one node on trial; or as soon as a node of the pool becomes usable", until
+        yield f"by itself at {clock(until)}, one node on trial; or as soon as a node of the pool becomes usable", until
     elif not stuck:
         yield "by itself, once the node on trial becomes usable: then all that is wanted is bought", None
 
 
 def _cooled_down(stored: Stored) -> Iterator[tuple[str, str | None]]:
     until = stored.wait("cooldown").get("until")
-    yield f"by itself at {_clock(until)}, when the cooldown is over", until
+    yield f"by itself at {clock(until)}, when the cooldown is over", until
 
 
 def _approved(stored: Stored) -> Iterator[tuple[str, str | None]]:
@@ -223,7 +181,7 @@ def _approved(stored: Stored) -> Iterator[tuple[str, str | None]]:
         yield f"an approval, from the message or with gpu-autoscaler answer {question.get('id')} approve", None
         goes = question.get("goes_unanswered_at")
         if goes:
-            yield f"by itself at {_clock(goes)}, if nobody answers until then", goes
+            yield f"by itself at {clock(goes)}, if nobody answers until then", goes
     if not asked:
         yield f"by itself, once people were asked and let it go: {stored.reason.detail}", None
 
@@ -234,7 +192,7 @@ def _one_change(stored: Stored) -> Iterator[tuple[str, str | None]]:
         yield "by itself, once Civo's count no longer has the nodes that were removed", None
         return
     failed = f"; its last error: {action['last_error']}" if action.get("last_error") else ""
-    yield f"by itself, once action {action.get('id')}, open since {_clock(action.get('opened_at'))}, ends{failed}", None
+    yield f"by itself, once action {action.get('id')}, open since {clock(action.get('opened_at'))}, ends{failed}", None
 
 
 # --- what wants a size, or is noted where nothing does
@@ -251,12 +209,12 @@ def _standby(stored: Stored) -> Iterator[tuple[str, str | None]]:
 
 def _override(stored: Stored) -> Iterator[tuple[str, str | None]]:
     spoken = stored.override("pin", "ceiling")
-    yield _ends(spoken), spoken.get("until")
+    yield ends(spoken), spoken.get("until")
 
 
 def _evict(stored: Stored) -> Iterator[tuple[str, str | None]]:
     bounds = stored.part("bounds")
-    yield f"the nodes stay once the window is closed; {_window(bounds)}", bounds.get("next_change_at")
+    yield f"the nodes stay once the window is closed; {window(bounds)}", bounds.get("next_change_at")
     yield "a snooze of the pool keeps them: gpu-autoscaler override snooze", None
 
 
@@ -271,7 +229,7 @@ def _nothing(stored: Stored) -> Iterator[tuple[str, str | None]]:
         None,
     )
     if at is not None:
-        yield f"by itself something can change at {_clock(at.isoformat())} at the earliest", at.isoformat()
+        yield f"by itself something can change at {clock(at.isoformat())} at the earliest", at.isoformat()
 
 
 def _unknown(stored: Stored) -> Iterator[tuple[str, str | None]]:
@@ -324,29 +282,3 @@ SAID: Mapping[str, Say] = {
     "nothing_wanted": _nothing,
 }
 NOTED = frozenset({"gang_is_complete", "gangs_whole", "nothing_wanted"})
-
-
-def _ends(spoken: Mapping[str, Any]) -> str:
-    by = f"the {spoken.get('kind')} of {spoken.get('who')}"
-    return (
-        f"{by} ends by itself at {_clock(spoken.get('until'))}, or with gpu-autoscaler override end {spoken.get('id')}"
-    )
-
-
-def _window(bounds: Mapping[str, Any]) -> str:
-    names, at = ", ".join(map(str, bounds.get("windows") or ())), bounds.get("next_change_at")
-    return f"window {names} is open; a window of the pool next opens or closes at {_clock(at)}"
-
-
-def _alert_ends(signal: Mapping[str, Any], stored: Stored) -> str:
-    if not signal:
-        return f"by itself, once the alert is resolved: {stored.reason.detail}"
-    since = _clock(signal.get("starts_at"))
-    return f"by itself, once {signal.get('alertname')} ({signal.get('fingerprint')}), firing since {since}, is resolved"
-
-
-def _clock(moment: Any) -> str:
-    """A stored time in words."""
-    if not isinstance(moment, str):
-        return "an unknown time"
-    return f"{datetime.fromisoformat(moment).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -216,6 +216,12 @@ def test_a_guardrail_that_nobody_asked_because_one_before_it_held_is_named_too()
     assert any("it objected too: pause by alice" in text for text in said(both)["not_paused"])
 
 
+def test_behind_a_silent_source_a_missing_price_is_named_and_nothing_that_counts_by_it() -> None:
+    policy = a_policy(a_pool(price_usd_per_hour=None), budget=BUDGET)
+    blind = wanted(policy, spend=SPENT, sources=all_up(Source.PROMETHEUS))
+    assert set(said(blind)) == {"sources_answer", "price_is_known"}
+
+
 def test_a_guardrail_that_would_have_allowed_it_is_not_named() -> None:
     assert set(said(wanted(a_policy(budget=BUDGET), spend=SPENT))) == {"within_budget"}
 
