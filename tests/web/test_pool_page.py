@@ -21,6 +21,8 @@ from tests.web.builders import (
     a_node,
     a_picture,
     a_pool,
+    a_wait,
+    ago,
     an_action,
 )  # fmt: skip
 from tests.web.fakes import FakeStore
@@ -89,6 +91,12 @@ def test_its_concerns_are_told_without_naming_it_again_and_those_of_others_are_n
     text = words(page(f"/pools/{A100}"))
     assert "Cannot grow: Civo is out of stock for this size." in text
     assert "out of stock" not in words(page(PATH))
+
+
+def test_a_concern_that_it_shares_with_others_names_all_of_them() -> None:
+    store, waits = FakeStore(), [a_wait("grow", "backoff", ago(minutes=-7), "Civo is out of stock")]
+    store.picture = (a_picture(pools=[a_pool(waits=waits), a_pool(pool=A100, name="a100", waits=waits)]), NOW)
+    assert "l40s, a100 cannot grow" in words(page(PATH, store)).replace(" ,", ",")
 
 
 def test_the_latest_decision_shows_the_rules_that_spoke() -> None:
