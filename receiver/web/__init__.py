@@ -4,6 +4,7 @@ import time
 
 from flask import Flask, Response, g, request
 from jinja2 import ChainableUndefined
+from werkzeug.exceptions import BadHost
 
 from receiver.web import access, acting, answer, api, errors, health, login, pages, reports, webhook
 from receiver.web.parts import LoopHealth, WebInstruments, WebParts
@@ -43,6 +44,8 @@ def create_app(parts: WebParts) -> Flask:
     @app.before_request
     def start_watch() -> None:
         g.started = time.perf_counter()
+        if isinstance(request.routing_exception, BadHost):
+            raise request.routing_exception
 
     access.install(app, doors)
 

@@ -81,10 +81,8 @@ class Access:
         if fetched is not None:
             own = fetched in ("same-origin", "none")
         else:
-            own = origin is None or urlsplit(origin).netloc in {
-                incoming.host,
-                urlsplit(self._parts.public_url or "/").netloc,
-            } - {""}
+            ours = {incoming.host, urlsplit(self._parts.public_url or "/").netloc} - {""}
+            own = origin is None or origin.partition("://")[2] in ours
         if not own:
             raise Problem(
                 403,

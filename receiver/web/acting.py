@@ -93,13 +93,24 @@ def _keep_once(override: Override, parts: WebParts) -> Override:
     """
     before = parts.store.override(override.id)
     if before is not None:
-        kept = before.override
-        again = replace(override, at=kept.at, until=kept.until)
-        if before.ended_at is None and again == kept and override.until - override.at == kept.until - kept.at:
-            return kept
+        if _says_the_same(before, override):
+            return before.override
         override = replace(override, id=override.id[:-8] + secrets.token_hex(4))
-    keep_override(override, parts)
+    try:
+        keep_override(override, parts)
+    except TryLater:
+        kept = parts.store.override(override.id)  # another replica may have kept the same form since
+        if kept is None or not _says_the_same(kept, override):
+            raise
+        return kept.override
     return override
+
+
+def _says_the_same(before: StoredOverride, override: Override) -> bool:
+    """True when *before* goes on and differs from *override* by nothing but the moment it was set."""
+    kept = before.override
+    again = replace(override, at=kept.at, until=kept.until)
+    return before.ended_at is None and again == kept and override.until - override.at == kept.until - kept.at
 
 
 def _name_of(asked: str, parts: WebParts) -> str:

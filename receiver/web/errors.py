@@ -5,7 +5,7 @@ from typing import Any
 
 import structlog
 from flask import Flask, Response, jsonify, make_response, render_template, request
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import BadHost, HTTPException
 
 from receiver.ports import TryLater
 from receiver.web.auth import Unauthorized
@@ -37,6 +37,11 @@ def for_machines(path: str) -> bool:
     return path == "/api" or path.startswith(MACHINE_PATHS)
 
 
+def loggable(path: str) -> str:
+    """Return *path* as a log may hold it: whoever reads a link that answers a question could answer it."""
+    return "/answer/..." if path.startswith("/answer/") else path
+
+
 def retry_after(error: TryLater) -> int:
     """Return whole seconds to wait: what the other side said, rounded up, else a short default."""
     if error.delay is None:
@@ -45,8 +50,8 @@ def retry_after(error: TryLater) -> int:
 
 
 def answer(status: int, error: str, remedy: str, **more: Any) -> Response:
-    """Return the answer in the form that fits the path."""
-    if for_machines(request.path):
+    """Return the answer in the form that fits the path. Under a host that is none no page could link anywhere."""
+    if for_machines(request.path) or isinstance(request.routing_exception, BadHost):
         response = make_response(jsonify({"error": error, "remedy": remedy, **more}))
     else:
         response = make_response(render_template("error.html", status=status, error=error, remedy=remedy))
@@ -74,7 +79,7 @@ def on_unauthorized(error: Unauthorized) -> Response:
 
 def on_try_later(error: TryLater) -> Response:
     """Answer 503: the store is down. Alertmanager retries on 5xx only."""
-    log.warning("store unavailable", path=request.path, code=error.code, error=str(error))
+    log.warning("store unavailable", path=loggable(request.path), code=error.code, error=str(error))
     response = answer(
         503,
         f"the store does not answer: {error}",
@@ -96,7 +101,7 @@ def on_http(error: HTTPException) -> Response:
 
 def on_anything(error: Exception) -> Response:
     """Answer 500 and log the trace: what broke is for the operator, not for who asked."""
-    log.error("request failed", path=request.path, method=request.method, exc_info=error)
+    log.error("request failed", path=loggable(request.path), method=request.method, exc_info=error)
     return answer(500, "internal error", "the server's log has the details")
 
 

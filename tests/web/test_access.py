@@ -161,3 +161,10 @@ def test_other_methods_are_closed_too(method: str) -> None:
 def test_no_other_site_is_told_that_it_may_read() -> None:
     headers = closed().client().open("/api/v1/pools", method="OPTIONS", headers={"Origin": "https://evil.test"}).headers
     assert not [name for name in headers.keys() if name.lower().startswith("access-control")]  # noqa: SIM118
+
+
+@pytest.mark.parametrize("path", ["/", "/login", "/api/v1/pools", "/nothing"])
+def test_a_host_that_is_no_name_is_a_mistake_of_who_asks(path: str) -> None:
+    for bench in (Bench(store=a_full_store()), closed()):
+        response = bench.client().get(path, headers={"Host": "a" * 64 + ".test"})
+        assert (response.status_code, sorted(response.get_json())) == (400, ["error", "remedy"])

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from receiver.config.model import Reading
 from receiver.core.overrides import OverrideKind
@@ -236,6 +237,17 @@ def test_while_the_store_is_down_nothing_is_promised() -> None:
     bench = a_bench()
     bench.store.down = TryLater("store: no", code="store")
     assert answer(bench, "approve").status_code == 503
+
+
+@pytest.mark.parametrize("failure", [{"down": TryLater("store: no", code="store")}, {"broken": RuntimeError("a bug")}])
+def test_the_link_is_in_no_log(failure: dict[str, Any]) -> None:
+    """Whoever reads the log could answer with it."""
+    bench = a_bench()
+    vars(bench.store).update(failure)
+    with capture_logs() as logs:
+        assert Person.at(bench).get(LINK).status_code >= 500
+    assert [line["path"] for line in logs] == ["/answer/..."]
+    assert LINK not in str(logs)
 
 
 # --- links

@@ -201,6 +201,7 @@ def test_another_page_cannot_log_somebody_out() -> None:
     [
         {"Origin": "https://evil.test"},
         {"Origin": "null"},
+        {"Origin": "http://[evil.test"},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
     ],
