@@ -54,7 +54,10 @@ def blueprint(parts: WebParts) -> Blueprint:
     @routes.get("/metrics")
     def metrics() -> Response:
         """Answer the registry in the exposition format that the scraper asks for."""
-        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        try:
+            encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        except (TypeError, ValueError):  # the client does not take every version that somebody may write there
+            encode, content_type = choose_encoder("")
         return Response(encode(parts.registry), content_type=content_type)
 
     return routes

@@ -87,3 +87,9 @@ def test_metrics_are_served_as_openmetrics_to_a_scraper_that_prefers_it() -> Non
     response = bench.client().get("/metrics", headers={"Accept": accept})
     assert response.content_type.startswith("application/openmetrics-text; version=1.0.0")
     assert list(parse_openmetrics(response.text))  # type: ignore[no-untyped-call]  # the library has no annotation here
+
+
+@pytest.mark.parametrize("accept", ["application/openmetrics-text;version=x", "text/plain;version=1.x"])
+def test_metrics_in_a_version_that_is_none_come_in_the_plain_format(accept: str) -> None:
+    response = Bench().client().get("/metrics", headers={"Accept": accept})
+    assert (response.status_code, response.mimetype) == (200, "text/plain")
