@@ -149,7 +149,7 @@ def _page(
         shows=shows,
         listed=[override_document(stored, parts, now) for stored in listed],
         down=down,
-        done=request.args.get("done"),
+        done=_done(request.args.get("done", ""), parts) if shows else None,
         form={field: (form or {}).get(field, "") for field in FIELDS},
         once=_once(form or {}) or secrets.token_hex(4),
         mistakes={field: found[field] for field in FIELDS if field in found},
@@ -158,6 +158,14 @@ def _page(
         longest=lasting(parts.policy.longest_override),
     )
     return make_response(page, status)
+
+
+def _done(said: str, parts: WebParts) -> str | None:
+    """The id of the override that was just set or ended; None for what is none: anybody may write a link."""
+    try:
+        return said if said and parts.store.override(said) else None
+    except TryLater:
+        return None
 
 
 def _most(name: str, parts: WebParts) -> int:

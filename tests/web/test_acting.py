@@ -266,3 +266,9 @@ def test_while_the_store_is_down_nothing_typed_is_lost() -> None:
     assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
     assert "It was not kept: disk full" in response.text
     assert fields(response.text)["why"]["value"] == "load test"
+
+
+def test_a_link_cannot_say_that_something_was_done() -> None:
+    html = an_operator(a_bench(kept())).get(f"{PATH}?done=nothing;+send+your+token+to+evil.test").text
+    assert "Ended" not in words(html)
+    assert "evil.test" not in html
