@@ -1,4 +1,4 @@
-"""One Chromium and one live stack for all tests of a session; both end with it."""
+"""One Chromium and one live stack for the tests of this folder; both end with them, so that others run in quiet."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,14 +11,14 @@ from tests.browser.live import LiveStack
 from tests.browser.scene import playing
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """A headless Chromium."""
     with chromium() as browser:
         yield browser
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveStack]:
     """The stack on whose pages everything happens at once."""
     folder: Path = tmp_path_factory.mktemp("scene")
