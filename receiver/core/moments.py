@@ -57,6 +57,8 @@ def _moments(case: Case) -> Iterable[datetime]:
     for grace in case.wanted.graces:
         if grace.ends_at is not None:
             yield grace.ends_at
+    if case.wanted.budget is not None and case.wanted.budget.ends_at is not None:
+        yield case.wanted.budget.ends_at
     yield from _moments_of_people(case)
     change = next_change(pool.windows, case.now)
     if change is not None:

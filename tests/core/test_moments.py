@@ -1,8 +1,12 @@
 """The moments at which an answer can change unaided that random worlds seldom come near."""
 
 from datetime import timedelta
+from decimal import Decimal
 
+from receiver.core.budget import month_of
+from receiver.core.model import Spend
 from receiver.core.moments import AN_INSTANT
+from receiver.core.policy import Budget
 from tests.core.builders import NOW, a_node, a_pod, a_policy, a_pool, a_state, facts, run
 
 
@@ -21,3 +25,11 @@ def test_a_node_that_civo_took_on_and_does_not_list_is_looked_at_when_its_time_t
     decision = run(found, a_policy(pool))[1]["l40s"]
 
     assert decision.reconsider_at == NOW + timedelta(minutes=1) + AN_INSTANT
+
+
+def test_under_a_budget_the_months_end_is_such_a_moment_for_it_ends_what_the_budget_holds() -> None:
+    found = facts(a_state(), waiting=[a_pod()], spend=Spend(month="2026-11", usd=Decimal(100)))
+    decision = run(found, a_policy(budget=Budget(monthly_usd=Decimal(100))))[1]["l40s"]
+
+    assert decision.deciding.rule == "within_budget"
+    assert decision.reconsider_at == month_of(NOW, "UTC").end
