@@ -50,8 +50,12 @@ class Stepped:
     steady: bool = False  # the clock can be believed with what is done once (`receiver.core.steady`)
 
 
-def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetime) -> Stepped:
-    """Run one step at *now*. Raises TryLater when the store fails, WriterLostError when we may not write."""
+def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetime, *, chores: bool = True) -> Stepped:
+    """Run one step at *now*. Raises TryLater when the store fails, WriterLostError when we may not write.
+
+    Without *chores* (in a replay, where nobody reads on) usage is not accounted for, nothing is sampled, and no idle
+    workload is shut down.
+    """
     store = sources.store
     policy = asking_nobody(policy) if mode == "observe" else policy  # what is not done needs nobody's approval
     looked = look(sources, policy, now)
@@ -107,13 +111,14 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     dress_nodes(work)
     tell_the_rest(work)
     tell_whom_a_window_evicts(work, steady=looked.steady)
-    shut_down_idle(looked, sources, hands, policy, mode, now)
-    account_for_usage(looked, sources, policy, now)
+    if chores:
+        shut_down_idle(looked, sources, hands, policy, mode, now)
+        account_for_usage(looked, sources, policy, now)
     facts = replace(facts, kept_out=kept_out)
     shown = picture(facts, assignment, decisions, numbers, policy, mode)
     store.keep_snapshot(shown, now)
     store.considered(facts.deliveries, now)
-    if looked.steady:  # what is kept of a minute is not replaced
+    if chores and looked.steady:  # what is kept of a minute is not replaced
         sample(facts, shown, store)
     _log_step(facts, decisions, mode)
     return Stepped(

@@ -134,6 +134,13 @@ class Life:
         self.steps.append(stepped)
         return stepped
 
+    def step_without_chores(self) -> Stepped:
+        """One step now as a replay takes it."""
+        self._beat()
+        stepped = step(self.sources, self.hands, self.policy, self.mode, self.now, chores=False)
+        self.steps.append(stepped)
+        return stepped
+
     def run(self, until: timedelta, tick: timedelta = TICK) -> None:
         """Step as the loop does, at every tick and at every moment a decision names, for *until* from now."""
         end = self.now + until

@@ -1,0 +1,97 @@
+"""What a played trace came to: nodes paid for, utilization, waits, and what went wrong."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from receiver.replay.play import Played
+from receiver.replay.world.objects import VM
+
+HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """One policy on one trace. Hours are node-hours and GPU-hours as billed per second and per started hour; *usd* is
+    at the prices and the rounding of the replay's billing; *utilization* is the ratio (0-1) of GPU-hours that jobs
+    held while running to those that existed; waits are seconds from submission until all pods of a job ran; *kills* are
+    GPU pods that lost their node; *jobs_lost* those that had not finished at the end."""
+
+    name: str
+    node_hours_second: float
+    node_hours_started: int
+    gpu_hours_second: float
+    gpu_hours_started: int
+    usd: Decimal | None
+    utilization: float
+    wait_mean_s: float
+    wait_p50_s: float
+    wait_p95_s: float
+    wait_max_s: float
+    node_starts: int
+    actions: int
+    kills: int
+    jobs: int
+    jobs_lost: int
+
+    def document(self) -> Mapping[str, Any]:
+        """JSON-able, in the order of the fields; money as text."""
+        return {**asdict(self), "usd": None if self.usd is None else str(self.usd)}
+
+
+def figures(name: str, played: Played, prices: Mapping[str, Decimal | None], *, by_the_hour: bool) -> Figures:
+    """Return what *played* came to. *prices* are USD per node-hour by size; with one unknown there is no *usd*."""
+    lasted = [(vm, _until(vm, played.end) - vm.created_at) for vm in played.lives if vm.created_at < played.end]
+    seconds = sum((length.total_seconds() for _, length in lasted), 0.0)
+    gpu_seconds = sum(length.total_seconds() * _gpus(vm) for vm, length in lasted)
+    started = [(vm, max(1, math.ceil(length / HOUR))) for vm, length in lasted]
+    held = sum(
+        p.gpus * (p.ended_at - p.started_at).total_seconds()
+        for p in played.placements.all
+        if p.started_at is not None and p.ended_at is not None
+    )
+    waits = sorted(job.wait.total_seconds() for job in played.finished)
+    return Figures(
+        name=name,
+        node_hours_second=round(seconds / 3600, 3),
+        node_hours_started=sum(hours for _, hours in started),
+        gpu_hours_second=round(gpu_seconds / 3600, 3),
+        gpu_hours_started=sum(hours * _gpus(vm) for vm, hours in started),
+        usd=_usd(started if by_the_hour else [(vm, length / HOUR) for vm, length in lasted], prices),
+        utilization=round(held / gpu_seconds, 4) if gpu_seconds else 0.0,
+        wait_mean_s=round(sum(waits) / len(waits), 3) if waits else 0.0,
+        wait_p50_s=quantile(waits, 0.5),
+        wait_p95_s=quantile(waits, 0.95),
+        wait_max_s=round(waits[-1], 3) if waits else 0.0,
+        node_starts=len(lasted),
+        actions=played.actions,
+        kills=len(played.kills),
+        jobs=len(played.finished) + len(played.left),
+        jobs_lost=len(played.left),
+    )
+
+
+def quantile(ordered: Sequence[float], part: float) -> float:
+    """The smallest of *ordered* that at least *part* (0-1) of them do not exceed; 0 of nothing."""
+    return round(ordered[max(0, math.ceil(part * len(ordered)) - 1)], 3) if ordered else 0.0
+
+
+def _until(vm: VM, end: datetime) -> datetime:
+    return min(vm.gone_at or end, end)
+
+
+def _gpus(vm: VM) -> int:
+    return sum(vm.spec.resources.values())
+
+
+def _usd(hours: Sequence[tuple[VM, float]], prices: Mapping[str, Decimal | None]) -> Decimal | None:
+    total = Decimal(0)
+    for vm, count in hours:
+        price = prices.get(vm.size)
+        if price is None:
+            return None
+        total += price * Decimal(str(count))
+    return total.quantize(Decimal("0.01"))

@@ -1,0 +1,1 @@
+"""Other autoscalers, each after its documented defaults, to compare policies with."""

@@ -1,0 +1,107 @@
+"""Play a trace through a world under one controller, from event to event: nobody waits for time to pass."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from receiver.replay.placements import Placements
+from receiver.replay.reaction import Reaction
+from receiver.replay.world.config import Job
+from receiver.replay.world.objects import VM, FinishedJob, Kill
+from receiver.replay.world.world import World
+
+A_MOMENT = timedelta(milliseconds=100)  # what asks to be looked at again at once is
+GIVEN_UP_AFTER = timedelta(days=70)  # without any job begun or ended: two months of budget have not helped
+
+
+class Controller(Protocol):
+    """What sizes the pools of a world: the product, or one that it is compared with."""
+
+    @property
+    def actions(self) -> int:
+        """How many times it changed something at the cloud."""
+
+    def look(self, now: datetime) -> datetime | None:
+        """Look and act at *now*; return the first later moment at which another look could differ although nothing
+        changes, or None."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Played:
+    """What came of it. *lives* are all instances, *left* the jobs that had not finished at the *end*."""
+
+    start: datetime
+    end: datetime
+    lives: Sequence[VM]
+    finished: Sequence[FinishedJob]
+    left: Sequence[Job]
+    kills: Sequence[Kill]
+    looks: int
+    actions: int
+    placements: Placements = field(repr=False)
+
+
+def play(
+    world: World,
+    jobs: Iterable[Job],
+    controller: Controller,
+    reaction: Reaction,
+    progress: Callable[[datetime, int], None] | None = None,
+) -> Played:
+    """Submit *jobs* at their times and let *controller* look whenever it would notice that something changed.
+
+    The end is when every job has finished; nodes that exist then are paid until then. *progress* is told the moment and
+    how many jobs have finished, at every look.
+    """
+    start = world.now
+    queue = sorted(jobs, key=lambda job: job.submit_at)
+    placements = Placements()
+    begun = looks = 0
+    version = world.version
+    moved_at = start
+    wake: datetime | None = reaction.tick_at(start)
+    while len(world.finished) < len(queue):
+        following = [queue[begun].submit_at] if begun < len(queue) else []
+        event = world.next_event_at()
+        now = min((at for at in (*following, event, wake) if at is not None), default=None)
+        if now is None or (begun == len(queue) and now - moved_at > GIVEN_UP_AFTER):
+            break
+        done, changed = len(world.finished), event is not None and event <= now
+        world.advance(now)
+        while begun < len(queue) and queue[begun].submit_at <= now:
+            world.submit(queue[begun])
+            begun += 1
+            moved_at, changed = now, True
+        if len(world.finished) > done:
+            moved_at = now
+        version = _noted(placements, world, version)
+        if changed:
+            noticed = reaction.noticed(now)
+            wake = noticed if wake is None else min(wake, noticed)
+        if wake is not None and wake <= now:
+            looks += 1
+            again = controller.look(now)
+            wake = None if again is None else reaction.tick_at(max(again, now + A_MOMENT))
+            if progress is not None:
+                progress(now, len(world.finished))
+            version = _noted(placements, world, version)
+    over = {job.id for job in world.finished}
+    return Played(
+        start=start,
+        end=world.now,
+        lives=tuple(world.lives),
+        finished=tuple(world.finished),
+        left=tuple(job for job in queue if job.id not in over),
+        kills=tuple(world.kills),
+        looks=looks,
+        actions=controller.actions,
+        placements=placements,
+    )
+
+
+def _noted(placements: Placements, world: World, version: int) -> int:
+    """Note the world's changes since *version*; return the version that it has now."""
+    if world.version > version:
+        placements.note(world.changes_since(version), world.now)
+    return world.version

@@ -1,0 +1,47 @@
+"""The product itself as what sizes a world's pools: its own step over in-memory ports."""
+
+from datetime import datetime
+from typing import cast
+
+from receiver.act import Hands
+from receiver.core.approval import asking_nobody
+from receiver.core.policy import Policy
+from receiver.look import Sources
+from receiver.ports import Store
+from receiver.reconcile import step
+from receiver.replay.ports import WorldAccounts, WorldAlarms, WorldCloud, WorldCluster, WorldTelemetry
+from receiver.replay.store import ReplayStore
+from receiver.replay.world.world import World
+
+
+class Product:
+    """`receiver.reconcile.step` under a policy. There is nobody to ask, so that no approval is waited for.
+
+    Raises ValueError for a policy with budgets of teams: who held what is not accounted for here.
+    """
+
+    def __init__(self, world: World, policy: Policy) -> None:
+        if policy.budget is not None and policy.budget.teams:
+            raise ValueError("budgets of teams cannot be replayed: leave budget.teams out")
+        self._policy = asking_nobody(policy)
+        self._cloud, cluster = WorldCloud(world), WorldCluster(world)
+        # Without a budget nothing depends on what nodes that are gone have cost.
+        store = ReplayStore(priced=policy.budget is not None)
+        self._sources = Sources(
+            cloud=self._cloud,
+            cluster=cluster,
+            telemetry=WorldTelemetry(world),
+            alarms=WorldAlarms(world),
+            store=cast("Store", store),  # a step without chores asks for no more than it has: its tests would fail
+            accounts=WorldAccounts(world) if policy.budget is not None else None,
+        )
+        self._hands = Hands(cloud=self._cloud, cluster=cluster, may_write=lambda: True)
+
+    @property
+    def actions(self) -> int:
+        """Calls that changed something at Civo."""
+        return len(self._cloud.writes)
+
+    def look(self, now: datetime) -> datetime | None:
+        """One step at *now*."""
+        return step(self._sources, self._hands, self._policy, "act", now, chores=False).reconsider_at

@@ -1,0 +1,36 @@
+"""How soon a controller notices that something changed: ticks, and the chain of scrape, evaluation and grouping."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+ZERO = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reaction:
+    """When a change is acted upon: at the next *tick*, or when an alert on it arrives, whichever is sooner.
+
+    The alert takes until the next *scrape*, the next *evaluation* after that, and *group_wait*; without a *scrape*
+    there is no alert. Ticks, scrapes and evaluations are multiples of their lengths from *start* on.
+    """
+
+    start: datetime
+    tick: timedelta
+    scrape: timedelta | None = None
+    evaluation: timedelta = timedelta(seconds=15)
+    group_wait: timedelta = ZERO
+
+    def noticed(self, at: datetime) -> datetime:
+        """When a change of *at* is acted upon."""
+        return min(self.tick_at(at), self._alert_at(at)) if self.scrape else self.tick_at(at)
+
+    def tick_at(self, at: datetime) -> datetime:
+        """The first tick at or after *at*."""
+        return self._on(at, self.tick)
+
+    def _alert_at(self, at: datetime) -> datetime:
+        assert self.scrape is not None
+        return self._on(self._on(at, self.scrape), self.evaluation) + self.group_wait
+
+    def _on(self, at: datetime, every: timedelta) -> datetime:
+        return self.start - ((self.start - at) // every) * every  # ceiling division

@@ -1,0 +1,280 @@
+"""The durable memory of a replay, which has nothing to survive: what a step reads and writes, as values in memory.
+
+It answers a step as `receiver.adapters.store.SqlStore` does (a test runs worlds on both), but keeps nothing for
+pages and reports.
+"""
+
+from collections import deque
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from statistics import median
+from typing import Any
+
+from receiver.core.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, VictimStage
+from receiver.core.charges import Charged
+from receiver.core.counts import is_late
+from receiver.core.memory import Memory, NodeLife, PoolMemory
+from receiver.core.model import Backoff, Drift, LateCount, Offer
+from receiver.core.seed import Seed
+from receiver.core.signals import Alert
+from receiver.core.tell import Notice
+from receiver.core.unanswered import UNSURE_FOR, may_have_landed
+from receiver.ports import StoredAction, StoredDecision
+
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+NODES_OF_A_MEDIAN = 20
+TOOK_EFFECT = (OutcomeKind.CONFIRMED, OutcomeKind.OBSERVED)
+REMOVED = (VictimStage.DELETED, VictimStage.GONE)
+
+
+@dataclass(slots=True)
+class _Pool:
+    """A pool's memory, and how long its last nodes took until they were usable."""
+
+    memory: PoolMemory = field(default_factory=PoolMemory)
+    took: deque[timedelta] = field(default_factory=lambda: deque(maxlen=NODES_OF_A_MEDIAN))
+
+
+class ReplayStore:
+    """The memory of one replay, in which nobody sets overrides, answers questions or delivers alerts.
+
+    *priced* False leaves out nodes that are gone: what they cost then counts in no budget.
+    """
+
+    def __init__(self, *, priced: bool = True) -> None:
+        self._priced = priced
+        self._pools: dict[str, _Pool] = {}
+        self._living: dict[str, NodeLife] = {}
+        self._gone: list[NodeLife] = []  # by the time they went
+        self._open: dict[str, Action] = {}
+        self._used_ids: set[str] = set()
+        self._closed: list[StoredAction] = []
+        self._recent: deque[StoredAction] = deque()
+        self._last: dict[str, tuple[int, Hashable]] = {}  # each pool's last decision: its number, and what it said
+        self._decisions = 0
+        self._told: dict[str, tuple[str, datetime]] = {}
+        self._picture: tuple[Mapping[str, Any], datetime] | None = None
+        self._charged: Charged | None = None
+        self._seed: Seed | None = None
+
+    # --- what a step reads
+
+    def memory(self, now: datetime, since: datetime) -> Memory:
+        """See Store."""
+        grown, removed = self._changed(now)
+        lives = list(self._living.values())
+        if self._priced:
+            lives = [x for x in self._gone if x.gone_at is not None and x.gone_at > since] + lives
+        return Memory(
+            pools={
+                pool: replace(kept.memory, open_action=self._open.get(pool))
+                for pool, kept in sorted(self._pools.items())
+            },
+            lives=tuple(sorted(lives, key=lambda x: (x.created_at, x.instance))),
+            grown_last_hour=grown,
+            removed_last_hour=removed,
+            heartbeat_at=now,
+            deliveries=(),
+            charged=self._charged,
+            unanswered=self._unanswered(now),
+            seed=self._seed,
+        )
+
+    def _changed(self, now: datetime) -> tuple[int, int]:
+        while self._recent and (ended := self._recent[0].outcome) is not None and ended.at <= now - HOUR:
+            self._recent.popleft()
+        grown = removed = 0
+        for stored in self._recent:
+            action, outcome = stored.action, stored.outcome
+            if action.kind is ActionKind.RETIRE:
+                removed += sum(v.stage in REMOVED for v in action.victims)
+            elif outcome is not None and outcome.kind is OutcomeKind.CONFIRMED:
+                grown += action.to_count - action.from_count
+        return grown, removed
+
+    def _unanswered(self, now: datetime) -> tuple[Action, ...]:
+        return tuple(
+            s.action
+            for s in self._recent
+            if s.outcome is not None and s.outcome.at >= now - UNSURE_FOR and may_have_landed(s.action, s.outcome)
+        )
+
+    def remembered_alerts(self, since: datetime) -> tuple[Alert, ...]:  # noqa: ARG002 (none came at any time)
+        """No delivery is kept: a replay has no Alertmanager but its world's."""
+        return ()
+
+    def snapshot(self) -> tuple[Mapping[str, Any], datetime] | None:
+        """See Store."""
+        return self._picture
+
+    def told(self, prefix: str) -> Mapping[str, tuple[str, datetime]]:
+        """See Store."""
+        return {topic: said for topic, said in self._told.items() if topic.startswith(prefix)}
+
+    def actions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredAction]:
+        """See Store."""
+        found = [StoredAction(action=a) for a in self._open.values()] + self._closed[::-1]
+        return [s for s in found if pool is None or s.action.pool == pool][:limit]
+
+    def node_lives(self, since: datetime) -> Sequence[NodeLife]:
+        """See Store."""
+        lives = [x for x in self._gone if x.gone_at is not None and x.gone_at > since] + list(self._living.values())
+        return sorted(lives, key=lambda x: (x.created_at, x.instance))
+
+    # --- what a step writes
+
+    def saw(
+        self,
+        lives: Sequence[NodeLife],
+        required: Mapping[str, int],
+        at: datetime,
+        *,
+        works: Collection[str] = (),
+        drifts: Mapping[str, Drift] | None = None,
+        offers: Mapping[str, Offer] | None = None,
+    ) -> None:
+        """See Store."""
+        for pool, shown in required.items():
+            self._count(pool, shown, at)
+        for pool, offer in (offers or {}).items():
+            self._change(pool, offer=offer)
+        for life in lives:
+            before = self._living.get(life.instance)
+            if before is life:
+                continue
+            if life.gone_at is not None:
+                if before is not None:
+                    del self._living[life.instance]
+                    self._gone.append(life)
+                continue
+            self._living[life.instance] = life
+            if life.usable_at is not None and (before is None or before.usable_at is None):
+                self._became_usable(life)
+        for pool in works:
+            if self._kept(pool).memory.provisioning is not None:
+                self._change(pool, provisioning=None)
+        for pool, drift in (drifts or {}).items():
+            past = self._kept(pool).memory.drifts
+            self._change(pool, drifts=(*(d for d in past if d.at > at - 2 * DAY), drift))
+
+    def _count(self, pool: str, shown: int, at: datetime) -> None:
+        past = self._kept(pool).memory
+        if past.required_since is None or past.required != shown:
+            self._change(pool, required=shown, required_since=at)
+        if past.late is not None and not is_late(past.late, shown):
+            self._change(pool, late=None)
+
+    def _became_usable(self, life: NodeLife) -> None:
+        kept = self._kept(life.pool)
+        if life.usable_at is not None and life.seen_at is not None and life.usable_at > life.seen_at:
+            kept.took.appendleft(max(life.usable_at - life.created_at, timedelta(0)))
+            self._change(life.pool, ready_in=timedelta(seconds=median(x.total_seconds() for x in kept.took)))
+
+    def decided(self, decision: Decision) -> int:
+        """See Store."""
+        said = (decision.present, decision.target, tuple(decision.verdicts))
+        number, before = self._last.get(decision.pool, (0, None))
+        if before != said:
+            self._decisions += 1
+            number = self._decisions
+            self._last[decision.pool] = (number, said)
+        return number
+
+    def decision(self, number: int) -> StoredDecision | None:  # noqa: ARG002 (nor would another number be)
+        """None: decisions are not kept."""
+        return None
+
+    def opened(self, action: Action, provisioning: Backoff | None = None) -> bool:
+        """See Store."""
+        if action.pool in self._open or action.id in self._used_ids:
+            return False
+        self._used_ids.add(action.id)
+        self._open[action.pool] = action
+        if provisioning is not None:
+            self._change(action.pool, provisioning=provisioning)
+        return True
+
+    def progressed(self, action: Action) -> None:
+        """See Store."""
+        known = self._open.get(action.pool)
+        if known is not None and known.id == action.id:
+            self._open[action.pool] = action
+
+    def closed(
+        self,
+        action: Action,
+        outcome: Outcome,
+        backoff: Backoff | None,
+        notice: Notice | None = None,  # noqa: ARG002 (nobody is told)
+        *,
+        late: LateCount | None = None,
+    ) -> None:
+        """See Store."""
+        known = self._open.get(action.pool)
+        if known is None or known.id != action.id:
+            return
+        del self._open[action.pool]
+        stored = StoredAction(action=action, outcome=outcome)
+        self._closed.append(stored)
+        self._recent.append(stored)
+        grows = action.kind is ActionKind.GROW
+        changes: dict[str, Any] = {}
+        held = "backoff" if grows else "removal_backoff"
+        if outcome.kind in TOOK_EFFECT:
+            changes = {"last_grow_at" if grows else "last_shrink_at": outcome.at, held: None}
+        elif outcome.kind is OutcomeKind.FAILED and backoff is not None:
+            changes = {held: backoff}
+            if any(v.stage in REMOVED for v in action.victims):
+                changes["last_shrink_at"] = outcome.at
+        if late is not None:
+            changes["late"] = late
+        if changes:
+            self._change(action.pool, **changes)
+        if grows and outcome.kind is OutcomeKind.CONFIRMED:
+            self._expect(action, outcome.at, late)
+
+    def _expect(self, action: Action, at: datetime, late: LateCount | None) -> None:
+        past = self._kept(action.pool).memory
+        if late is not None:
+            self._change(action.pool, required_since=at)
+            return
+        lower = past.required < action.to_count
+        since = at if lower or past.late is not None else past.required_since
+        self._change(action.pool, required=max(past.required, action.to_count), required_since=since, late=None)
+
+    def stop_removals(self, pool: str, backoff: Backoff, notice: Notice, at: datetime) -> None:
+        """See Store."""
+        self._change(pool, removal_backoff=backoff, late=None)
+        self.say(notice, at)
+
+    def say(self, notice: Notice, at: datetime) -> bool:
+        """See Store; nobody is told."""
+        before = self._told.get(notice.topic)
+        if (before is not None and before[0] == notice.key) or (notice.all_clear and before is None):
+            return False
+        self._told[notice.topic] = (notice.key, at)
+        return True
+
+    def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None:
+        """See Store."""
+        self._picture = (snapshot, at)
+
+    def keep_charged(self, charged: Charged) -> None:
+        """See Store."""
+        self._charged = charged
+
+    def keep_seed(self, seed: Seed) -> None:
+        """See Store."""
+        self._seed = seed
+
+    def considered(self, deliveries: Sequence[int], at: datetime) -> None:
+        """Nothing was delivered."""
+
+    def _kept(self, pool: str) -> _Pool:
+        return self._pools.setdefault(pool, _Pool())
+
+    def _change(self, pool: str, **changes: Any) -> None:
+        kept = self._kept(pool)
+        kept.memory = replace(kept.memory, **changes)

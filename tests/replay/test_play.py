@@ -1,0 +1,217 @@
+"""Traces played through a world, by the product and by a peer, checked by what the world itself logged."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from random import Random
+from typing import cast
+
+import pytest
+
+from receiver.adapters.store.sql_store import open_in_memory
+from receiver.core.policy import Billing, Budget, Policy, Pool
+from receiver.ports import Store
+from receiver.replay.bounds import clairvoyant, fluid_gpu_hours
+from receiver.replay.conservation import violations
+from receiver.replay.figures import Figures, figures, quantile
+from receiver.replay.peers.cluster_autoscaler import ClusterAutoscaler
+from receiver.replay.play import Controller, Played, play
+from receiver.replay.product import Product
+from receiver.replay.reaction import Reaction
+from receiver.replay.store import ReplayStore
+from receiver.replay.world import Job, Timings, World, WorldConfig, WorldPool
+from tests.reconcile.harness import GPU, PRICE, SIZE, START, Life, a_job
+
+SECOND = timedelta(seconds=1)
+POOL = "l40s-id"
+PLAIN = Timings(
+    build=100 * SECOND,
+    boot=20 * SECOND,
+    driver=30 * SECOND,
+    image_pull=0 * SECOND,
+    warmup=0 * SECOND,
+    delete=0 * SECOND,
+    node_lingers=0 * SECOND,
+    terminate=0 * SECOND,
+    schedule=timedelta(milliseconds=1),
+)
+TICK = Reaction(start=START, tick=10 * SECOND)
+
+
+def a_trace_world(gpus: int = 8) -> World:
+    """One empty pool of nodes with *gpus* GPUs, usable 150 s after they are asked for."""
+    pools = (WorldPool(id=POOL, size=SIZE, resources={GPU: gpus}),)
+    return World(WorldConfig(pools=pools, timings=PLAIN, price={SIZE: PRICE}, packing="first_fit"), START)
+
+
+def a_trace_policy(gpus: int = 8, **given: object) -> Policy:
+    """At most 12 nodes, billed by the started hour."""
+    pool = Pool(id=POOL, name="l40s", size=SIZE, resources={GPU: gpus}, max_nodes=12, price_usd_per_hour=PRICE)
+    return Policy(**{"pools": (pool,), "billing": Billing(), **given})  # type: ignore[arg-type]
+
+
+def some_jobs(seed: int, count: int = 40) -> list[Job]:
+    """Jobs of six hours, some of them gangs."""
+    dice = Random(seed)
+    return [
+        a_job(
+            f"job-{number}",
+            submit_at=START + dice.uniform(0, 6 * 3600) * SECOND,
+            duration=dice.choice((20, 400, 2000, 9000)) * SECOND,
+            pods=pods,
+            gpus_per_pod=dice.choice((1, 2, 4, 8)),
+            gang=pods > 1,
+        )
+        for number in range(count)
+        for pods in [dice.choice((1, 1, 1, 2, 3))]
+    ]
+
+
+def played_by(make: Callable[[World], Controller], jobs: list[Job], reaction: Reaction = TICK) -> Played:
+    """Play *jobs* in a world of their own; whatever sized the pools, everything adds up."""
+    world = a_trace_world()
+    played = play(world, jobs, make(world), reaction)
+    assert violations(jobs, played) == []
+    return played
+
+
+def by_product(world: World) -> Controller:
+    """The product."""
+    return Product(world, a_trace_policy())
+
+
+def by_peer(world: World) -> Controller:
+    """Cluster Autoscaler."""
+    return ClusterAutoscaler(world, {POOL: 12})
+
+
+def of(played: Played) -> Figures:
+    """The figures, billed by the started hour."""
+    return figures("some", played, {SIZE: PRICE}, by_the_hour=True)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_every_job_runs_once_and_nothing_is_killed(seed: int) -> None:
+    jobs = some_jobs(seed)
+    for make in (by_product, by_peer):
+        found = of(played_by(make, jobs))
+        assert (found.jobs, found.jobs_lost, found.kills) == (40, 0, 0)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_nobody_pays_less_than_the_jobs_hold(seed: int) -> None:
+    jobs = some_jobs(seed)
+    for make in (by_product, by_peer):
+        found = of(played_by(make, jobs))
+        assert fluid_gpu_hours(jobs) <= found.gpu_hours_second <= found.gpu_hours_started
+
+
+def test_the_same_trace_gives_the_same_figures() -> None:
+    assert of(played_by(by_product, some_jobs(4))) == of(played_by(by_product, some_jobs(4)))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_memory_of_a_replay_leads_to_what_the_store_leads_to(seed: int) -> None:
+    writes = []
+    policy = a_trace_policy(budget=Budget(monthly_usd=Decimal(60)))
+    for store in (open_in_memory(), cast("Store", ReplayStore())):
+        life = Life(a_trace_world(), policy, store)
+        life.heartbeats = not isinstance(store, ReplayStore)  # it always hears one
+        jobs = sorted(some_jobs(seed), key=lambda job: job.submit_at)
+        life.world.submit_later(jobs)
+        for _ in range(90):
+            life.step_without_chores()
+            life.pass_time(timedelta(minutes=3))
+        writes.append((life.writes(), life.world.paid()))
+    assert writes[0] == writes[1]
+    assert len(writes[0][0]) > 10
+
+
+def test_a_product_under_a_budget_leaves_jobs_waiting_and_says_how_many() -> None:
+    policy = a_trace_policy(budget=Budget(monthly_usd=Decimal(6)))
+    jobs = [replace(job, submit_at=START + timedelta(days=2)) for job in some_jobs(5)]
+    played = played_by(lambda world: Product(world, policy), jobs)
+    assert of(played).wait_max_s > timedelta(days=5).total_seconds()  # until the next month, at least
+
+
+def test_budgets_of_teams_are_refused_in_words() -> None:
+    policy = a_trace_policy(budget=Budget(monthly_usd=Decimal(60), teams={"vision": Decimal(5)}))
+    with pytest.raises(ValueError, match=r"leave budget\.teams out"):
+        Product(a_trace_world(), policy)
+
+
+def test_the_peer_looks_at_a_gpu_pod_only_after_its_thirty_seconds() -> None:
+    played = played_by(by_peer, [a_job(submit_at=START + 3 * SECOND)])
+    asked = played.lives[0].created_at - START
+    assert timedelta(seconds=33) <= asked <= timedelta(seconds=40)
+
+
+def test_the_peer_keeps_an_empty_node_for_ten_minutes_and_no_longer() -> None:
+    jobs = [a_job("first", submit_at=START), a_job("last", submit_at=START + timedelta(hours=3))]
+    played = played_by(by_peer, jobs)
+    first = played.lives[0]
+    over = next(job.finished_at for job in played.finished if job.id == "first")
+    assert first.deleted_at is not None
+    assert timedelta(minutes=10) <= first.deleted_at - over <= timedelta(minutes=10, seconds=20)
+
+
+def test_the_product_keeps_an_empty_node_until_its_paid_hour_ends() -> None:
+    jobs = [a_job("first", submit_at=START), a_job("last", submit_at=START + timedelta(hours=3))]
+    first = played_by(by_product, jobs).lives[0]
+    assert first.deleted_at is not None
+    assert timedelta(minutes=55) <= first.deleted_at - first.created_at < timedelta(hours=1)
+
+
+def test_a_schedule_that_knows_the_future_pays_no_more_than_who_does_not() -> None:
+    jobs = some_jobs(6)
+    bound = clairvoyant(jobs, 8, timedelta(seconds=150), by_the_hour=True)
+    assert bound.node_hours_started <= of(played_by(by_product, jobs)).node_hours_started
+    assert bound.node_hours_started * 8 >= fluid_gpu_hours(jobs)
+
+
+def test_a_pod_larger_than_a_node_is_in_no_schedule() -> None:
+    with pytest.raises(ValueError, match="nodes have 4"):
+        clairvoyant([a_job(gpus_per_pod=8)], 4, timedelta(0), by_the_hour=True)
+
+
+def test_a_change_is_noticed_at_the_next_tick_or_when_its_alert_comes() -> None:
+    chain = Reaction(start=START, tick=60 * SECOND, scrape=15 * SECOND, evaluation=15 * SECOND, group_wait=10 * SECOND)
+    assert TICK.noticed(START + 3 * SECOND) == START + 10 * SECOND
+    assert TICK.noticed(START + 10 * SECOND) == START + 10 * SECOND
+    assert chain.noticed(START + 3 * SECOND) == START + 25 * SECOND
+    assert chain.noticed(START + 44 * SECOND) == START + 55 * SECOND
+    assert chain.noticed(START + 46 * SECOND) == START + 60 * SECOND
+
+
+def test_what_does_not_add_up_is_said() -> None:
+    jobs = some_jobs(7)
+    whole = played_by(by_product, jobs)
+    lost = replace(whole, finished=whole.finished[1:])
+    assert any("lost" in said for said in violations(jobs, lost))
+    placed = whole.placements.all[0]
+    whole.placements.all += [replace(placed, pod=f"ml/ghost-{n}", gpus=8) for n in range(2)]
+    said = violations(jobs, whole)
+    assert any("were held at once" in line for line in said)
+
+
+def test_a_pod_on_a_node_that_is_not_ready_yet_is_said() -> None:
+    jobs = some_jobs(8)
+    whole = played_by(by_product, jobs)
+    placed = whole.placements.all[0]
+    whole.placements.all[0] = replace(placed, bound_at=placed.bound_at - timedelta(minutes=3))
+    assert any("before its GPUs were usable" in line for line in violations(jobs, whole))
+
+
+def test_figures_are_what_one_job_on_one_node_comes_to() -> None:
+    found = of(played_by(by_product, [a_job(submit_at=START, gpus_per_pod=4, duration=timedelta(minutes=90))]))
+    assert (found.node_starts, found.node_hours_started, found.gpu_hours_started) == (1, 2, 16)
+    assert found.usd == 2 * PRICE
+    assert 150 <= found.wait_max_s <= 165
+    assert found.wait_mean_s == found.wait_p50_s == found.wait_p95_s == found.wait_max_s
+    assert found.utilization == pytest.approx(0.5 * 90 / (90 + found.wait_max_s / 60), rel=0.01)
+
+
+def test_a_quantile_is_one_of_the_values() -> None:
+    assert [quantile([1.0, 2.0, 3.0, 4.0], part) for part in (0.5, 0.95)] == [2.0, 4.0]
+    assert quantile([], 0.5) == 0.0
