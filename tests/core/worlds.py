@@ -34,7 +34,7 @@ from receiver.core.windows import Window
 from tests.core.builders import GPU, NOW, a_pod, a_pool, a_signal, a_silence, an_offer, run
 
 LAWS = settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 POOLS = ("one", "two")
 # Seconds: any within 90 minutes, and those a moment before something that the core times ends (a cooldown, a rest,
