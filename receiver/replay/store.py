@@ -139,7 +139,9 @@ class ReplayStore:
         for pool, shown in required.items():
             self._count(pool, shown, at)
         for pool, offer in (offers or {}).items():
-            self._change(pool, offer=offer)
+            held = self._kept(pool).memory.offer
+            if held is None or offer.at - held.at >= HOUR or replace(held, at=offer.at) != offer:
+                self._change(pool, offer=offer)
         for life in lives:
             before = self._living.get(life.instance)
             if before is life:

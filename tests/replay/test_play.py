@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from receiver.adapters.store.sql_store import open_in_memory
+from receiver.core.memory import Memory
 from receiver.core.policy import Billing, Budget, Policy, Pool
 from receiver.ports import Store
 from receiver.replay.bounds import clairvoyant, fluid_gpu_hours
@@ -112,20 +113,23 @@ def test_the_same_trace_gives_the_same_figures() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_the_memory_of_a_replay_leads_to_what_the_store_leads_to(seed: int) -> None:
-    writes = []
+def test_the_memory_of_a_replay_knows_at_every_step_what_the_store_knows(seed: int) -> None:
     policy = a_trace_policy(budget=Budget(monthly_usd=Decimal(60)))
+    known: list[list[Memory]] = []
     for store in (open_in_memory(), cast("Store", ReplayStore())):
         life = Life(a_trace_world(), policy, store)
         life.heartbeats = not isinstance(store, ReplayStore)  # it always hears one
-        jobs = sorted(some_jobs(seed), key=lambda job: job.submit_at)
-        life.world.submit_later(jobs)
-        for _ in range(90):
+        life.world.submit_later(some_jobs(seed))
+        known.append([])
+        for _ in range(150):
             life.step_without_chores()
-            life.pass_time(timedelta(minutes=3))
-        writes.append((life.writes(), life.world.paid()))
-    assert writes[0] == writes[1]
-    assert len(writes[0][0]) > 10
+            found = store.memory(life.now, START - timedelta(days=30))
+            known[-1].append(replace(found, heartbeat_at=None, deliveries=()))
+            under_way = any(pool.open_action is not None for pool in found.pools.values())
+            life.pass_time(10 * SECOND if under_way else timedelta(minutes=3))
+    for number, (kept, replayed) in enumerate(zip(*known, strict=True)):
+        assert replayed == kept, number
+    assert sum(life.gone_at is not None for life in known[0][-1].lives) > 3
 
 
 def test_a_product_under_a_budget_leaves_jobs_waiting_and_says_how_many() -> None:
