@@ -8,10 +8,12 @@ ZERO = timedelta(0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reaction:
-    """When a change is acted upon: at the next *tick*, or when an alert on it arrives, whichever is sooner.
+    """When a change is acted upon: at the next *tick*, when an alert on it arrives or when a *watch* of the pods tells
+    of it, whichever is first.
 
     The alert takes until the next *scrape*, the next *evaluation* after that, and *group_wait*; without a *scrape*
-    there is no alert. Ticks, scrapes and evaluations are multiples of their lengths from *start* on.
+    there is no alert, and without a *watch* (how long after the change it wakes the loop) nobody watches. Ticks,
+    scrapes and evaluations are multiples of their lengths from *start* on.
     """
 
     start: datetime
@@ -19,10 +21,14 @@ class Reaction:
     scrape: timedelta | None = None
     evaluation: timedelta = timedelta(seconds=15)
     group_wait: timedelta = ZERO
+    watch: timedelta | None = None
 
     def noticed(self, at: datetime) -> datetime:
         """When a change of *at* is acted upon."""
-        return min(self.tick_at(at), self._alert_at(at)) if self.scrape else self.tick_at(at)
+        told = [] if self.watch is None else [at + self.watch]
+        if self.scrape:
+            told.append(self._alert_at(at))
+        return min((self.tick_at(at), *told))
 
     def tick_at(self, at: datetime) -> datetime:
         """The first tick at or after *at*."""
