@@ -12,6 +12,7 @@ from receiver.core.policy import Taint
 GANG_ANNOTATION = "gpu-autoscaler.io/gang"
 POOL_LABEL = "kubernetes.civo.com/civo-node-pool"
 GPU = "nvidia.com/gpu"
+Packing = Literal["most_allocated", "least_allocated", "first_fit"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +111,7 @@ class WorldConfig:
     quota_used_elsewhere: Mapping[str, int] = field(default_factory=dict)
     price: Mapping[str, Decimal] = field(default_factory=dict)
     seed: int = 0
-    packing: Literal["most_allocated", "first_fit"] = "most_allocated"
+    packing: Packing = "most_allocated"
     journal_limit: int = 50_000
 
 

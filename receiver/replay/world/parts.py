@@ -28,8 +28,7 @@ class Parts:
         self.jobs = Jobs()
         self.books = Books(config.behaviour, config.price)
         self.dice = dice = Dice(config.seed, timings.jitter)
-        first_fit = config.packing == "first_fit"
-        self.pods = Pods(cluster, agenda, timings, dice, activity, self.jobs, first_fit=first_fit)
+        self.pods = Pods(cluster, agenda, timings, dice, activity, self.jobs, config.packing)
         self.nodes = Nodes(cluster, agenda, timings, dice, faults, activity, self.pods, config.region)
         self.cloud = Cloud(config, agenda, faults, dice, self.books, self.nodes)
         faults.ward = self.nodes

@@ -7,7 +7,7 @@ from datetime import timedelta
 from receiver.replay.world.activity import Gpus
 from receiver.replay.world.agenda import Agenda
 from receiver.replay.world.cluster import Cluster, Key, merged
-from receiver.replay.world.config import GANG_ANNOTATION, Pdb, PodSpec, Timings
+from receiver.replay.world.config import GANG_ANNOTATION, Packing, Pdb, PodSpec, Timings
 from receiver.replay.world.dice import Dice
 from receiver.replay.world.jobs import Jobs
 from receiver.replay.world.objects import VM, Kill, Refused, WorldPod
@@ -27,8 +27,7 @@ class Pods:
         dice: Dice,
         activity: Gpus,
         jobs: Jobs,
-        *,
-        first_fit: bool,
+        packing: Packing,
     ) -> None:
         self._cluster = cluster
         self._agenda = agenda
@@ -36,7 +35,7 @@ class Pods:
         self._dice = dice
         self._activity = activity
         self._jobs = jobs
-        self.scheduler = Scheduler(cluster, agenda, self._bind, first_fit=first_fit)
+        self.scheduler = Scheduler(cluster, agenda, self._bind, packing)
         self.pdbs: list[Pdb] = []
         self.kills: list[Kill] = []
         self._specs: dict[Key, PodSpec] = {}

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from receiver.replay.world.agenda import Agenda
 from receiver.replay.world.cluster import Cluster, Key
+from receiver.replay.world.config import Packing
 from receiver.replay.world.line import Line
 from receiver.replay.world.matching import preference, selects, untolerated
 from receiver.replay.world.objects import WorldNode, WorldPod
@@ -35,12 +36,12 @@ class Scheduler:
     not more often than every `TELL_AGAIN`."""
 
     def __init__(
-        self, cluster: Cluster, agenda: Agenda, bind: Callable[[WorldPod, str], None], *, first_fit: bool
+        self, cluster: Cluster, agenda: Agenda, bind: Callable[[WorldPod, str], None], packing: Packing
     ) -> None:
         self._cluster = cluster
         self._agenda = agenda
         self._bind = bind
-        self._first_fit = first_fit
+        self._packing = packing
         self._line = Line()
         self._fresh: dict[Key, None] = {}  # not told yet that they do not fit
         self._numbers: dict[Hashable, int] = {}
@@ -173,18 +174,23 @@ class Scheduler:
         self._open_or_close(name)  # room only fell: no reason to try others again
 
     def _choose(self, pod: WorldPod, wish: _Wish, taken: Taken) -> str | None:
-        """Return the best of the nodes that fit: the most preferred, then the fullest, then the oldest."""
+        """Return the best of the nodes that fit: the most preferred, then as they are packed, then the oldest."""
         best: tuple[int, float, datetime, str] | None = None
         for name in self._open if pod.requests else self._cluster.nodes:
             node = self._cluster.nodes[name]
             left = self._left_over(pod, node, taken)
             if left is None or not self._accepts(node, pod, wish.place):
                 continue
-            packing = 0.0 if self._first_fit and pod.requests else left
-            rank = (-self._score(node, pod, wish.preferred), packing, node.created_at, name)
+            rank = (-self._score(node, pod, wish.preferred), self._cost(left, node, pod), node.created_at, name)
             if best is None or rank < best:
                 best = rank
         return None if best is None else best[3]
+
+    def _cost(self, left: float, node: WorldNode, pod: WorldPod) -> float:
+        """What a node with *left* units free after the pod ranks by, lowest first; CPU pods avoid GPU nodes."""
+        if not pod.requests or self._packing == "most_allocated":
+            return left
+        return 0.0 if self._packing == "first_fit" else -left / max(1, sum(node.gpus.values()))
 
     def _left_over(self, pod: WorldPod, node: WorldNode, taken: Taken) -> float | None:
         """GPU units free on *node* once *pod* is there, None when it does not fit. CPU pods avoid GPU nodes."""

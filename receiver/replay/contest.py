@@ -1,0 +1,81 @@
+"""Several policies on one trace, each in a world of its own, under the same circumstances."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from decimal import Decimal
+
+from receiver.core.policy import Policy, Pool
+from receiver.replay.conservation import violations
+from receiver.replay.figures import Figures, figures
+from receiver.replay.play import Controller, Played, play
+from receiver.replay.product import Product
+from receiver.replay.reaction import Reaction
+from receiver.replay.setting import Setting
+from receiver.replay.world.config import Job
+from receiver.replay.world.world import World
+
+Most = Mapping[str, int]  # the maximum number of nodes by pool id
+Maker = Callable[[World, Most, Sequence[Job]], Controller]
+Progress = Callable[[str, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contestant:
+    """One policy: the *pools* it sizes, what it is made by, and how soon it notices changes."""
+
+    name: str
+    pools: tuple[Pool, ...]
+    make: Maker
+    reaction: Reaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What one policy came to. *violations* are sentences about what does not add up."""
+
+    name: str
+    figures: Figures
+    played: Played
+    violations: tuple[str, ...] = field(default=())
+
+
+def the_product(name: str, policy: Policy, setting: Setting) -> Contestant:
+    """The product under *policy*, which is told how the cloud of *setting* charges."""
+    said = replace(policy, billing=replace(policy.billing, granularity=setting.unit))
+    return Contestant(
+        name=name,
+        pools=policy.pools,
+        make=lambda world, _most, _jobs: Product(world, said),
+        reaction=setting.reaction(),
+    )
+
+
+def a_peer(name: str, make: Maker, pools: Iterable[Pool], setting: Setting) -> Contestant:
+    """A peer on *pools*."""
+    return Contestant(name=name, pools=tuple(pools), make=make, reaction=setting.scanning())
+
+
+def contest(
+    jobs: Sequence[Job], contestants: Iterable[Contestant], setting: Setting, progress: Progress | None = None
+) -> list[Result]:
+    """Let each of *contestants* run *jobs*; *progress* is told its name and how many jobs have finished."""
+    return [_one(jobs, contestant, setting, progress) for contestant in contestants]
+
+
+def _one(jobs: Sequence[Job], contestant: Contestant, setting: Setting, progress: Progress | None) -> Result:
+    world = setting.world(contestant.pools)
+    controller = contestant.make(world, {pool.id: pool.max_nodes for pool in contestant.pools}, jobs)
+
+    def told(_now: datetime, done: int) -> None:
+        if progress is not None:
+            progress(contestant.name, done)
+
+    played = play(world, jobs, controller, contestant.reaction, told)
+    prices: dict[str, Decimal | None] = {pool.size: pool.price_usd_per_hour for pool in contestant.pools}
+    return Result(
+        name=contestant.name,
+        figures=figures(contestant.name, played, prices, by_the_hour=setting.by_the_hour),
+        played=played,
+        violations=tuple(violations(jobs, played)),
+    )

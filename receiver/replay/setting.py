@@ -1,0 +1,117 @@
+"""How a trace is replayed: how long nodes take, how they are paid, how soon changes are noticed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from receiver.core.policy import Pool
+from receiver.replay.reaction import Reaction
+from receiver.replay.world.config import Behaviour, Timings, WorldConfig, WorldPool
+from receiver.replay.world.world import World
+
+ZERO = timedelta(0)
+HOUR = timedelta(hours=1)
+SECOND = timedelta(seconds=1)
+CHANGES_KEPT = 20_000  # a replay reads the world's changes at every look, and nobody else does
+
+BillingUnit = Literal["hour", "second"]
+Packing = Literal["first_fit", "kube"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """All options of a replay; whatever is not here takes no time at all.
+
+    A node that is asked for at t is an instance at t + *build*, Ready *boot* later, and its GPUs can be used *driver*
+    after that; *delete* is how long a deleted one is still there and paid. *jitter* (ratio 0-1) spreads each of them.
+    *image_pull* is from a pod's binding to its start. *packing* is how the scheduler chooses among nodes with room: the
+    oldest, or as kube-scheduler without a profile of its own does, the emptiest. *tick* is how often the product
+    looks, *scan* how often a peer does; *watch* is after how long a watch on pods wakes the product (None: it has
+    none); *scrape*, *evaluation* and *group_wait* are the chain of its alerts (*scrape* None: no alert). The same
+    *seed* gives the same names and the same jitter.
+
+    Defaults: GPU instances are said to take 2-10 minutes and drivers 3-7, of which these are the shorter ends; alerts
+    on demand are evaluated every 5 s and sent at once by the shipped rules.
+    """
+
+    start: datetime = datetime(2026, 1, 1, tzinfo=UTC)
+    build: timedelta = timedelta(seconds=100)
+    boot: timedelta = timedelta(seconds=20)
+    driver: timedelta = timedelta(seconds=180)
+    delete: timedelta = timedelta(seconds=20)
+    image_pull: timedelta = ZERO
+    jitter: float = 0.0
+    billing: BillingUnit = "hour"
+    packing: Packing = "first_fit"
+    tick: timedelta = timedelta(seconds=10)
+    scan: timedelta = timedelta(seconds=10)
+    watch: timedelta | None = None
+    scrape: timedelta | None = timedelta(seconds=15)
+    evaluation: timedelta = timedelta(seconds=5)
+    group_wait: timedelta = ZERO
+    seed: int = 0
+
+    @property
+    def by_the_hour(self) -> bool:
+        """True when every started hour of a node is paid."""
+        return self.billing == "hour"
+
+    @property
+    def unit(self) -> timedelta:
+        """What is paid at least, and what is rounded up to."""
+        return HOUR if self.by_the_hour else SECOND
+
+    @property
+    def lead(self) -> timedelta:
+        """From asking for a node until its GPUs can be used."""
+        return self.build + self.boot + self.driver
+
+    def world(self, pools: Sequence[Pool]) -> World:
+        """Return a world with *pools*, all of them empty."""
+        return World(
+            WorldConfig(
+                pools=tuple(
+                    WorldPool(
+                        id=pool.id, size=pool.size, resources=pool.resources, labels=pool.labels, taints=pool.taints
+                    )
+                    for pool in pools
+                ),
+                timings=Timings(
+                    create=ZERO,
+                    build=self.build,
+                    boot=self.boot,
+                    driver=self.driver,
+                    image_pull=self.image_pull,
+                    warmup=ZERO,
+                    delete=self.delete,
+                    node_lingers=ZERO,
+                    terminate=ZERO,
+                    quota_lag=ZERO,
+                    schedule=timedelta(milliseconds=1),  # a pod is seen waiting before it is placed
+                    finished_lingers=ZERO,
+                    jitter=self.jitter,
+                ),
+                behaviour=Behaviour(granularity=self.unit),
+                price={pool.size: pool.price_usd_per_hour for pool in pools if pool.price_usd_per_hour is not None},
+                seed=self.seed,
+                packing="first_fit" if self.packing == "first_fit" else "least_allocated",
+                journal_limit=CHANGES_KEPT,
+            ),
+            self.start,
+        )
+
+    def reaction(self) -> Reaction:
+        """How soon the product notices a change."""
+        return Reaction(
+            start=self.start,
+            tick=self.tick,
+            watch=self.watch,
+            scrape=self.scrape,
+            evaluation=self.evaluation,
+            group_wait=self.group_wait,
+        )
+
+    def scanning(self) -> Reaction:
+        """How soon a peer does, which looks again and again and is told by nobody."""
+        return Reaction(start=self.start, tick=self.scan)
