@@ -12,10 +12,11 @@ from receiver.replay.world.world import World
 @dataclass(slots=True, kw_only=True)
 class Seen:
     """One node, there or on its way. *free* are its free GPUs, *usable* is True once its GPUs are allocatable;
-    *instance* is None for one that was asked for and is not listed yet."""
+    *instance* is None for one that was asked for and is not listed yet, *name* is empty until it has registered."""
 
     pool: str
     instance: str | None
+    name: str = ""
     created_at: datetime
     gpus: int
     free: int
@@ -58,6 +59,7 @@ def view(world: World) -> View:
                 Seen(
                     pool=pool.id,
                     instance=vm.id if vm.listed else None,
+                    name=node.name if node else "",
                     created_at=vm.created_at,
                     gpus=gpus,
                     free=gpus - (used.get(node.name, 0) if node else 0),

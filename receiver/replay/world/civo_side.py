@@ -45,6 +45,10 @@ class CivoSide:
             return self.shown_count(pool)
         return len(self._cloud.pool(pool).instances)
 
+    def begin_with(self, pool: str, count: int) -> None:
+        """Add nodes that are there, ready and usable, as *count* of a WorldPool does. Unknown: 404."""
+        self._cloud.begin_with(pool, count)
+
     def resize(self, pool: str, count: int) -> None:
         """PUT a pool's count (absolute)."""
         self._cloud.resize(pool, count)

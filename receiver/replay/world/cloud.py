@@ -54,10 +54,8 @@ class Cloud:
         self._pool_words: dict[str, str] = {}
         self._retrying: set[str] = set()
         for spec in config.pools:
-            pool = self._add_pool(spec)
-            pool.required = spec.count
-            for _ in range(spec.count):
-                self._begin_with(pool)
+            self._add_pool(spec)
+            self.begin_with(spec.id, spec.count)
 
     # --- what may be asked ---
 
@@ -271,11 +269,15 @@ class Cloud:
         self._books.ordered(vm)
         return vm
 
-    def _begin_with(self, pool: PoolAtCivo) -> None:
-        vm = self._new_vm(pool)
-        self.accounts.take(pool.spec, from_stock=False)
-        vm.listed = True
-        vm.status = "ACTIVE"
-        vm.active_at = self._agenda.now
-        pool.instances.append(vm)
-        self._ground.machine_active(vm, pool, at_once=True)
+    def begin_with(self, pool_id: str, count: int) -> None:
+        """Add *count* nodes that are there, ready and usable, as those that a world begins with."""
+        pool = self.pool(pool_id)
+        pool.required += count
+        for _ in range(count):
+            vm = self._new_vm(pool)
+            self.accounts.take(pool.spec, from_stock=False)
+            vm.listed = True
+            vm.status = "ACTIVE"
+            vm.active_at = self._agenda.now
+            pool.instances.append(vm)
+            self._ground.machine_active(vm, pool, at_once=True)
