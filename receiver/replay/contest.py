@@ -8,6 +8,7 @@ from decimal import Decimal
 from receiver.core.policy import Policy, Pool
 from receiver.replay.conservation import violations
 from receiver.replay.figures import Figures, figures
+from receiver.replay.peers import Peer
 from receiver.replay.play import Controller, Played, play
 from receiver.replay.product import Product
 from receiver.replay.reaction import Reaction
@@ -51,9 +52,10 @@ def the_product(name: str, policy: Policy, setting: Setting) -> Contestant:
     )
 
 
-def a_peer(name: str, make: Maker, pools: Iterable[Pool], setting: Setting) -> Contestant:
-    """A peer on *pools*."""
-    return Contestant(name=name, pools=tuple(pools), make=make, reaction=setting.scanning())
+def a_peer(name: str, peer: Peer, pools: Iterable[Pool], setting: Setting) -> Contestant:
+    """A peer on *pools*, which looks at its own interval and is told by nobody."""
+    reaction = Reaction(start=setting.start, tick=peer.every)
+    return Contestant(name=name, pools=tuple(pools), make=peer, reaction=reaction)
 
 
 def contest(

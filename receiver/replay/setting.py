@@ -27,8 +27,8 @@ class Setting:
     after that; *delete* is how long a deleted one is still there and paid. *jitter* (ratio 0-1) spreads each of them.
     *image_pull* is from a pod's binding to its start. *packing* is how the scheduler chooses among nodes with room: the
     oldest, or as kube-scheduler without a profile of its own does, the emptiest. *tick* is how often the product
-    looks, *scan* how often a peer does; *watch* is after how long a watch on pods wakes the product (None: it has
-    none); *scrape*, *evaluation* and *group_wait* are the chain of its alerts (*scrape* None: no alert). The same
+    looks (a peer looks at its own interval), *watch* after how long a watch on pods wakes it (None: it has none);
+    *scrape*, *evaluation* and *group_wait* are the chain of its alerts (*scrape* None: no alert). The same
     *seed* gives the same names and the same jitter.
 
     Defaults: GPU instances are said to take 2-10 minutes and drivers 3-7, of which these are the shorter ends; alerts
@@ -45,7 +45,6 @@ class Setting:
     billing: BillingUnit = "hour"
     packing: Packing = "first_fit"
     tick: timedelta = timedelta(seconds=10)
-    scan: timedelta = timedelta(seconds=10)
     watch: timedelta | None = None
     scrape: timedelta | None = timedelta(seconds=15)
     evaluation: timedelta = timedelta(seconds=5)
@@ -111,7 +110,3 @@ class Setting:
             evaluation=self.evaluation,
             group_wait=self.group_wait,
         )
-
-    def scanning(self) -> Reaction:
-        """How soon a peer does, which looks again and again and is told by nobody."""
-        return Reaction(start=self.start, tick=self.scan)
