@@ -122,7 +122,7 @@ class Gate:
         took_effect = Response(*_buffered(self._app, environ)) if fault.after_effect or fault.kind == "hang" else None
         if fault.kind == "timeout":
             self._wait(fault)
-            raise _hung_up(environ)
+            raise hung_up(environ)
         if fault.kind == "hang":
             assert took_effect is not None
             whole = took_effect.get_data()
@@ -135,7 +135,7 @@ class Gate:
     def _half(self, fault: HttpFault, whole: bytes, environ: "WSGIEnvironment") -> Iterator[bytes]:
         yield whole[: len(whole) // 2]
         self._wait(fault)
-        raise _hung_up(environ)
+        raise hung_up(environ)
 
     def _wait(self, fault: HttpFault) -> None:
         """Wait as long as the fault says, until it is cleared or the simulator stops."""
@@ -151,7 +151,7 @@ def _buffered(app: "WSGIApplication", environ: "WSGIEnvironment") -> tuple[bytes
     return b"".join(chunks), status, headers
 
 
-def _hung_up(environ: "WSGIEnvironment") -> ConnectionAbortedError:
+def hung_up(environ: "WSGIEnvironment") -> ConnectionAbortedError:
     """Close the connection without another word; the server takes the error for a client that left."""
     connection = environ.get("werkzeug.socket")
     if connection is not None:

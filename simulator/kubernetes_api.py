@@ -3,11 +3,13 @@
 import base64
 import json
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from flask import Blueprint, Response, abort, jsonify, request
 
 from receiver.replay.world import Pdb, Refused, World
+from simulator.gate import hung_up
 from simulator.kubernetes_events import CORE_API, NEW_API, core_json, find, in_words_of
 from simulator.kubernetes_holding import add_holding
 from simulator.kubernetes_objects import list_json, node_json, pod_json, stamp, status_json, uid_of
@@ -271,6 +273,7 @@ def answer_list(
         since=version if since is None else since,
         seconds=float(query["timeoutSeconds"]) if query.get("timeoutSeconds") else None,
         bookmarks=query.get("allowWatchBookmarks") in ("1", "true", "True"),
+        cut_off=partial(hung_up, request.environ),
     )
     return Response(stream(live, watch, render, found if since is None else []), mimetype="application/json")
 

@@ -18,7 +18,7 @@ PATIENCE_SECONDS = 30.0  # changes wake a watch; this only bounds a wait nobody 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """What one client watches: changes of *kind* after version *since*."""
+    """What one client watches: changes of *kind* after version *since*; *cut_off* ends its connection."""
 
     kind: str
     api: str
@@ -28,6 +28,7 @@ class Watch:
     since: int
     seconds: float | None
     bookmarks: bool
+    cut_off: Callable[[], ConnectionAbortedError]
 
 
 def stream(live: Live, watch: Watch, render: Callable[[Any], JSON], present: list[JSON]) -> Iterator[str]:
@@ -38,6 +39,14 @@ def stream(live: Live, watch: Watch, render: Callable[[Any], JSON], present: lis
         yield _line("ADDED", obj)
     deadline = time.monotonic() + (watch.seconds or LONGEST_SECONDS)
     while not live.stopping.is_set():
+        if live.watches == "hang":  # half open: not even its own end is told
+            live.wait_beyond(live.world.version, PATIENCE_SECONDS)
+            continue
+        if live.watches == "close":
+            raise watch.cut_off()
+        if live.watches == "error":
+            yield _line("ERROR", status_json(500, "InternalError", "a fault ended the watch"))
+            return
         try:
             with live.moved() as world:
                 lines = [line for c in world.changes_since(version, watch.kind) if (line := _told(watch, c, render))]

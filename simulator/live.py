@@ -42,6 +42,7 @@ class Live:
         self.custom = CustomResources()
         self.quotas = Quotas()
         self.expired: Literal["event", "status"] = config.kubernetes.expired
+        self.watches: Literal["live", "hang", "close", "error"] = "live"
         self._told = 0
         self._job_ids: set[str] = set()
         self._begin()

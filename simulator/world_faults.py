@@ -28,6 +28,7 @@ WorldKind = Literal[
     "deny",
     "expired",
     "compact",
+    "watches",
     "xid",
     "reading",
     "stall",
@@ -52,6 +53,7 @@ class WorldFault:
     switches: Mapping[str, Any] | None = None
     right: str = ""
     how: Literal["event", "status"] = "event"
+    do: Literal["hang", "close", "error"] = "hang"
     node: str = ""
     gpu: int = 0
     engine: float = 0.9
@@ -136,6 +138,11 @@ def _compact(live: Live, _fault: WorldFault) -> None:
     live.world.compact(live.world.version + 1)
 
 
+def _watches(live: Live, fault: WorldFault) -> None:
+    live.watches = fault.do
+    live.changed.notify_all()
+
+
 def _xid(live: Live, fault: WorldFault) -> None:
     live.xids[_named(fault.node, "node"), fault.gpu] = int(fault.code) if str(fault.code).isdigit() else 79
 
@@ -175,6 +182,7 @@ KINDS: Mapping[WorldKind, Callable[[Live, WorldFault], None]] = {
     "deny": _deny,  # right: "patch nodes", "create pods/eviction"
     "expired": _expired,  # how: a watch that is too old gets an ERROR event or HTTP 410
     "compact": _compact,  # the journal forgets everything: older watches are expired
+    "watches": _watches,  # do: those under way and new ones hang (open, without a word), close (cut off) or error
     "xid": _xid,  # node, gpu, code: the last XID that this GPU reports
     "reading": _reading,  # node, gpu, field, value: what DCGM says there, whatever happens (null: nothing)
     "stall": _stall,  # node, gpu, engine: its engine does that (ratio), tensor cores and memory traffic nothing
@@ -200,6 +208,8 @@ def lift(live: Live) -> None:
         live.denied.clear()
         live.denied.update(live.config.kubernetes.denied)
         live.expired = live.config.kubernetes.expired
+        live.watches = "live"
+        live.changed.notify_all()
         live.xids.clear()
         live.readings.clear()
         live.stalls.clear()
@@ -224,6 +234,7 @@ def shown(live: Live) -> dict[str, Any]:
             },
             "denied": sorted(live.denied),
             "expired": live.expired,
+            "watches": live.watches,
             "xids": {f"{node}/{gpu}": code for (node, gpu), code in live.xids.items()},
             "readings": {f"{node}/{gpu}": dict(said) for (node, gpu), said in live.readings.items()},
             "stalls": {f"{node}/{gpu}": engine for (node, gpu), engine in live.stalls.items()},

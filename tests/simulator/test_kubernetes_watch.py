@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -148,3 +149,37 @@ def test_stopping_the_simulator_ends_its_watches(start: Starter) -> None:
         assert list(events) == []
         stopper.join(timeout=10)
         assert not stopper.is_alive()
+
+
+def test_a_watch_that_hangs_tells_nothing_and_does_not_end_until_it_is_let_go(sim: Simulator) -> None:
+    query = {"resourceVersion": sim.world.version, "timeoutSeconds": 0.2}
+    with watching(sim, "/api/v1/namespaces/default/pods", **query) as events:
+        sim.fault(kind="watches", do="hang")
+        submit(sim, "train")
+        threading.Timer(0.5, lambda: requests.delete(f"{sim.url}/_faults", timeout=5)).start()
+        began = time.monotonic()
+        assert [e["object"]["metadata"]["name"] for e in events] == ["train-0"]
+    assert time.monotonic() - began > 0.4
+
+
+def test_a_watch_can_be_cut_off_in_the_middle(sim: Simulator) -> None:
+    with watching(sim, "/api/v1/pods", resourceVersion=sim.world.version) as events:
+        sim.fault(kind="watches", do="close")
+        with pytest.raises(requests.exceptions.ChunkedEncodingError):
+            next(events)
+
+
+def test_a_watch_can_end_with_an_error_in_its_stream(sim: Simulator) -> None:
+    with watching(sim, "/api/v1/pods", resourceVersion=sim.world.version) as events:
+        sim.fault(kind="watches", do="error")
+        (error,) = list(events)
+    assert (error["type"], error["object"]["code"]) == ("ERROR", 500)
+
+
+def test_a_simulator_stops_while_its_watches_hang(start: Starter) -> None:
+    sim = start()
+    with watching(sim, "/api/v1/nodes", resourceVersion=sim.world.version, timeoutSeconds=300):
+        sim.fault(kind="watches", do="hang")
+        began = time.monotonic()
+        sim.stop()
+    assert time.monotonic() - began < 5
