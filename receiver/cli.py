@@ -17,6 +17,7 @@ from receiver.installed import installed_version
 from receiver.override_commands import override
 from receiver.question_commands import answer as answer_question
 from receiver.question_commands import questions
+from receiver.replay_command import replay
 from receiver.report_command import report
 from receiver.status_command import status
 
@@ -74,6 +75,7 @@ main.add_command(questions)
 main.add_command(answer_question)
 main.add_command(budget)
 main.add_command(report)
+main.add_command(replay)
 main.add_command(completion)
 
 

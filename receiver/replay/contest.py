@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
+from typing import Literal
 
 from receiver.core.policy import Policy, Pool
 from receiver.replay.conservation import violations
@@ -19,6 +20,7 @@ from receiver.replay.world.world import World
 Most = Mapping[str, int]  # the maximum number of nodes by pool id
 Maker = Callable[[World, Most, Sequence[Job]], Controller]
 Progress = Callable[[str, int], None]
+Kind = Literal["policy", "peer", "bound"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +28,7 @@ class Contestant:
     """One policy: the *pools* it sizes, what it is made by, and how soon it notices changes."""
 
     name: str
+    kind: Kind
     pools: tuple[Pool, ...]
     make: Maker
     reaction: Reaction
@@ -33,11 +36,12 @@ class Contestant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What one policy came to. *violations* are sentences about what does not add up."""
+    """What one policy came to. *violations* are sentences about what does not add up; a bound was not *played*."""
 
     name: str
+    kind: Kind
     figures: Figures
-    played: Played
+    played: Played | None
     violations: tuple[str, ...] = field(default=())
 
 
@@ -46,6 +50,7 @@ def the_product(name: str, policy: Policy, setting: Setting) -> Contestant:
     said = replace(policy, billing=replace(policy.billing, granularity=setting.unit))
     return Contestant(
         name=name,
+        kind="policy",
         pools=policy.pools,
         make=lambda world, _most, _jobs: Product(world, said),
         reaction=setting.reaction(),
@@ -55,7 +60,7 @@ def the_product(name: str, policy: Policy, setting: Setting) -> Contestant:
 def a_peer(name: str, peer: Peer, pools: Iterable[Pool], setting: Setting) -> Contestant:
     """A peer on *pools*, which looks at its own interval and is told by nobody."""
     reaction = Reaction(start=setting.start, tick=peer.every)
-    return Contestant(name=name, pools=tuple(pools), make=peer, reaction=reaction)
+    return Contestant(name=name, kind="peer", pools=tuple(pools), make=peer, reaction=reaction)
 
 
 def contest(
@@ -74,9 +79,11 @@ def _one(jobs: Sequence[Job], contestant: Contestant, setting: Setting, progress
             progress(contestant.name, done)
 
     played = play(world, jobs, controller, contestant.reaction, told)
+    told(played.end, len(played.finished))
     prices: dict[str, Decimal | None] = {pool.size: pool.price_usd_per_hour for pool in contestant.pools}
     return Result(
         name=contestant.name,
+        kind=contestant.kind,
         figures=figures(contestant.name, played, prices, by_the_hour=setting.by_the_hour),
         played=played,
         violations=tuple(violations(jobs, played)),

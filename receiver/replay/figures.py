@@ -15,10 +15,13 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """One policy on one trace. Hours are node-hours and GPU-hours as billed per second and per started hour; *usd* is
-    at the prices and the rounding of the replay's billing; *utilization* is the ratio (0-1) of GPU-hours that jobs
-    held while running to those that existed; waits are seconds from submission until all pods of a job ran; *kills* are
-    GPU pods that lost their node; *jobs_lost* those that had not finished at the end."""
+    """One policy on one trace.
+
+    Hours are node-hours and GPU-hours as billed per second and per started hour, *usd_second* and *usd_started* what
+    they cost, *usd* the one of them that the replay's billing asks for. *utilization* is the ratio (0-1) of GPU-hours
+    that jobs held while running to those that existed; waits are seconds from submission until all pods of a job ran;
+    *kills* are GPU pods that lost their node; *jobs_lost* those that had not finished at the end.
+    """
 
     name: str
     node_hours_second: float
@@ -36,10 +39,12 @@ class Figures:
     kills: int
     jobs: int
     jobs_lost: int
+    usd_second: Decimal | None = None
+    usd_started: Decimal | None = None
 
     def document(self) -> Mapping[str, Any]:
         """JSON-able, in the order of the fields; money as text."""
-        return {**asdict(self), "usd": None if self.usd is None else str(self.usd)}
+        return {name: str(value) if isinstance(value, Decimal) else value for name, value in asdict(self).items()}
 
 
 def figures(name: str, played: Played, prices: Mapping[str, Decimal | None], *, by_the_hour: bool) -> Figures:
@@ -53,6 +58,7 @@ def figures(name: str, played: Played, prices: Mapping[str, Decimal | None], *, 
         for p in played.placements.all
         if p.started_at is not None and p.ended_at is not None
     )
+    usd_second, usd_started = _usd([(vm, length / HOUR) for vm, length in lasted], prices), _usd(started, prices)
     waits = sorted(job.wait.total_seconds() for job in played.finished)
     return Figures(
         name=name,
@@ -60,7 +66,7 @@ def figures(name: str, played: Played, prices: Mapping[str, Decimal | None], *, 
         node_hours_started=sum(hours for _, hours in started),
         gpu_hours_second=round(gpu_seconds / 3600, 3),
         gpu_hours_started=sum(hours * _gpus(vm) for vm, hours in started),
-        usd=_usd(started if by_the_hour else [(vm, length / HOUR) for vm, length in lasted], prices),
+        usd=usd_started if by_the_hour else usd_second,
         utilization=round(held / gpu_seconds, 4) if gpu_seconds else 0.0,
         wait_mean_s=round(sum(waits) / len(waits), 3) if waits else 0.0,
         wait_p50_s=quantile(waits, 0.5),
@@ -71,6 +77,8 @@ def figures(name: str, played: Played, prices: Mapping[str, Decimal | None], *, 
         kills=len(played.kills),
         jobs=len(played.finished) + len(played.left),
         jobs_lost=len(played.left),
+        usd_second=usd_second,
+        usd_started=usd_started,
     )
 
 

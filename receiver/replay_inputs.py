@@ -1,0 +1,178 @@
+"""What `gpu-autoscaler replay` is given, understood: traces, policies and circumstances, or all that is wrong."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from pathlib import Path
+
+from receiver.config import ConfigError, FileSettings, load_file, load_text
+from receiver.config.mistakes import did_you_mean
+from receiver.core.policy import Pool
+from receiver.replay.contest import Contestant, a_peer, the_product
+from receiver.replay.misfits import misfits
+from receiver.replay.peers import PEERS
+from receiver.replay.setting import BillingUnit, Setting
+from receiver.replay.workloads import BadWorkload, load_jobs
+from receiver.replay.world.config import Job
+
+OURS = "gpu-autoscaler"
+SHOWN = 20
+USD_PER_GPU_HOUR = Decimal("1.29")  # an L40S at Civo, for nodes of any size
+
+WITHOUT_CONFIG = """\
+pools:
+  - name: gpu
+    civo_pool_id: replay
+    size: an.g1.l40s.kube.x{gpus}
+    resources: {{nvidia.com/gpu: {gpus}}}
+    max_nodes: {nodes}
+    price_usd_per_hour: {price}
+"""
+
+Making = Callable[[Setting], Contestant]
+
+
+class BadInput(Exception):
+    """What cannot be replayed; *lines* say what is wrong and what helps, each by itself."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.lines = tuple(lines)
+        super().__init__("\n".join(self.lines))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The command line. *billing* and *tick_given* say what goes before the configuration."""
+
+    config: Path | None = None
+    compare: Sequence[str] = ()
+    gpus_per_node: int = 8
+    max_gpus: int = 320
+    billing: BillingUnit | None = None
+    setting: Setting = field(default_factory=Setting)
+    tick_given: bool = False
+    split_pods: bool = False
+    skip_misfits: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """One trace: its *jobs*, and a sentence about each that was *left_out*."""
+
+    name: str
+    setting: Setting
+    jobs: Sequence[Job]
+    left_out: Sequence[str]
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lineup:
+    """The policies that run, the first one ours: *pools* by policy, *making* makes each for a trace's setting.
+
+    *against* is the one that the others are compared with.
+    """
+
+    setting: Setting
+    pools: Sequence[Pool]
+    shapes: Sequence[tuple[str, Sequence[Pool]]]
+    making: Sequence[Making]
+    against: str | None
+    warnings: Sequence[str] = ()
+
+
+def lineup(asked: Asked) -> Lineup:
+    """Return who runs. Raises BadInput."""
+    settings = [(OURS, _first(asked))]
+    first = settings[0][1]
+    setting = replace(
+        asked.setting,
+        billing=asked.billing or ("hour" if first.policy.billing.by_the_hour else "second"),
+        tick=asked.setting.tick if asked.tick_given else first.configuration.tick,
+    )
+    making = [_ours(OURS, first, setting)]
+    for number, word in enumerate(asked.compare):
+        if word in asked.compare[:number] or word == OURS:
+            raise BadInput([f"--compare {word} is there already: name each policy once"])
+        if word in PEERS:
+            making.append(_peer(word, first.policy.pools))
+        else:
+            settings.append((word, _loaded(_file(word))))
+            making.append(_ours(*settings[-1], setting))
+    return Lineup(
+        setting=setting,
+        pools=first.policy.pools,
+        shapes=[(name, found.policy.pools) for name, found in settings],
+        making=making,
+        against=next((word for word in asked.compare if word in PEERS), next(iter(asked.compare), None)),
+    )
+
+
+def read(path: Path, asked: Asked, those: Lineup) -> Read:
+    """Return the jobs of a trace that every policy of *those* has a pool for. Raises BadInput with each wrong line."""
+    try:
+        jobs = load_jobs(path, those.setting.start)
+    except OSError as error:
+        raise BadInput([f"{path}: {error.strerror or error}"]) from error
+    except BadWorkload as error:
+        raise BadInput(f"{path}: {line}" for line in str(error).splitlines()) from error
+    if not jobs:
+        raise BadInput([f"{path}: there is no job in it"])
+    if asked.split_pods:
+        jobs = [replace(job, pods=job.gpus, gpus_per_pod=1, gang=job.gpus > 1) for job in jobs]
+    wrong = {misfit.job.id: f"{misfit}" for _, pools in those.shapes for misfit in misfits(jobs, pools)}
+    lines = [f"{path}: {said}" for said in wrong.values()]
+    fitting = [job for job in jobs if job.id not in wrong]
+    if lines and not (asked.skip_misfits and fitting):
+        more = [f"{path}: and {len(lines) - SHOWN} more jobs"] if len(lines) > SHOWN else []
+        raise BadInput([*lines[:SHOWN], *more, "give larger pools, or leave such jobs out with --skip-misfits"])
+    return Read(name=path.name, setting=those.setting, jobs=fitting, left_out=lines)
+
+
+def _first(asked: Asked) -> FileSettings:
+    if asked.config is not None:
+        return _loaded(asked.config)
+    nodes = asked.max_gpus // asked.gpus_per_node
+    if not nodes:
+        raise BadInput(
+            [f"--max-gpus {asked.max_gpus} is less than one node has: --gpus-per-node {asked.gpus_per_node}"]
+        )
+    price = asked.gpus_per_node * USD_PER_GPU_HOUR
+    return load_text(WITHOUT_CONFIG.format(gpus=asked.gpus_per_node, nodes=nodes, price=price))
+
+
+def _loaded(path: Path) -> FileSettings:
+    """The same loader as the server's; the environment, where secrets are, is not asked."""
+    try:
+        found = load_file(path)
+    except ConfigError as error:
+        raise BadInput(f"{path}: {mistake}" for mistake in error.mistakes) from error
+    unpriced = [pool.name for pool in found.policy.pools if pool.price_usd_per_hour is None]
+    if unpriced:
+        remedy = "give it price_usd_per_hour, or name its size in a prices_file"
+        raise BadInput(f"{path}: pool {name} has no price, so it could not grow: {remedy}" for name in unpriced)
+    return found
+
+
+def _file(word: str) -> Path:
+    path = Path(word)
+    if not path.exists():
+        meant = did_you_mean(word, PEERS) or f"name a file, or one of {', '.join(PEERS)}"
+        raise BadInput([f"--compare {word}: neither a file nor a known policy: {meant}"])
+    return path
+
+
+def _ours(name: str, settings: FileSettings, setting: Setting) -> Making:
+    def make(under: Setting) -> Contestant:
+        return the_product(name, settings.policy, under)
+
+    try:
+        probe = make(setting)
+        probe.make(setting.world(probe.pools), {}, ())  # what cannot be replayed is refused before anything runs
+    except ValueError as error:
+        raise BadInput([f"{name}: {error}"]) from error
+    return make
+
+
+def _peer(name: str, pools: Sequence[Pool]) -> Making:
+    return lambda setting: a_peer(name, PEERS[name], pools, setting)

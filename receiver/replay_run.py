@@ -1,0 +1,85 @@
+"""Running a replay that was understood: progress while it runs, then the table, the document or the page."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+import structlog
+
+from receiver.asking import print_json, print_lines
+from receiver.replay.contest import Progress, contest
+from receiver.replay.document import Replayed, document, several
+from receiver.replay.table import as_means, as_table
+from receiver.replay_inputs import Asked, Lineup, Read, lineup, read
+
+FINE = 0
+WRONG = 1  # something does not add up, or a pod lost its node to a policy of ours
+
+
+def run(traces: Sequence[Path], asked: Asked, *, as_json: bool, bar: bool) -> int:
+    """Replay every trace and print what came of it; return the exit status. Raises BadInput before anything runs."""
+    those = lineup(asked)
+    read_in = [read(path, asked, those) for path in traces]
+    for each in read_in:
+        print_lines([f"left out: {line}" for line in each.left_out], err=True)
+    with _silent(), _progress(sum(len(each.jobs) for each in read_in) * len(those.making), shown=bar) as progress:
+        played = [_played(each, those, progress) for each in read_in]
+    documents = [document(each) for each in played]
+    whole = documents[0] if len(documents) == 1 else several(documents)
+    if as_json:
+        print_json(whole)
+    else:
+        for table in documents:
+            print_lines([*as_table(table), ""])
+        if len(documents) > 1:
+            print_lines(as_means(whole))
+    return WRONG if any(_is_wrong(policy) for told in documents for policy in told["policies"]) else FINE
+
+
+def _played(trace: Read, those: Lineup, progress: Progress) -> Replayed:
+    contestants = [make(trace.setting) for make in those.making]
+    return Replayed(
+        trace=trace.name,
+        jobs=trace.jobs,
+        pools=those.pools,
+        setting=trace.setting,
+        results=contest(trace.jobs, contestants, trace.setting, progress),
+        against=those.against,
+        left_out=trace.left_out,
+        notes=trace.notes,
+    )
+
+
+def _is_wrong(policy: Mapping[str, Any]) -> bool:
+    """Kills by a peer are the peer's: some of them delete nodes that are busy, as documented."""
+    return bool(policy["violations"]) or (policy["kind"] == "policy" and policy["kills"] > 0)
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Steps write a line each to the log; a replay makes thousands of them and its output is for its figures."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
+
+
+@contextmanager
+def _progress(jobs: int, *, shown: bool) -> Iterator[Progress]:
+    """Show on standard error how many of *jobs* (of every policy on every trace) have finished."""
+    with click.progressbar(length=jobs, file=click.get_text_stream("stderr"), hidden=not shown, show_pos=True) as bar:
+        before: tuple[str, int] = ("", 0)
+
+        def told(name: str, done: int) -> None:
+            nonlocal before
+            goes_on = name == before[0] and done >= before[1]
+            bar.label = name
+            bar.update(done - before[1] if goes_on else done)
+            before = (name, done)
+
+        yield told
