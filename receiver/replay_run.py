@@ -1,6 +1,7 @@
 """Running a replay that was understood: progress while it runs, then the table, the document or the page."""
 
 import logging
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -72,7 +73,7 @@ def _silent() -> Iterator[None]:
 @contextmanager
 def _progress(jobs: int, *, shown: bool) -> Iterator[Progress]:
     """Show on standard error how many of *jobs* (of every policy on every trace) have finished."""
-    with click.progressbar(length=jobs, file=click.get_text_stream("stderr"), hidden=not shown, show_pos=True) as bar:
+    with click.progressbar(length=jobs, file=sys.stderr, hidden=not shown, show_pos=True) as bar:
         before: tuple[str, int] = ("", 0)
 
         def told(name: str, done: int) -> None:
