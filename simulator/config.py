@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 import yaml
 
-from receiver.replay.workloads import BadWorkload, demo_jobs, load_jobs
+from receiver.replay.traces import BadTrace, load_jobs
+from receiver.replay.workloads import demo_jobs
 from receiver.replay.world import Behaviour, Job, Pdb, Timings, WorldConfig, WorldPool
 from simulator.reading import Unreadable, read
 from simulator.sizes import PRICES
@@ -142,7 +143,7 @@ class Config:
             return []
         try:
             return load_jobs(self.workload.csv, start)
-        except (OSError, BadWorkload) as error:
+        except (OSError, BadTrace) as error:
             raise Unreadable([f"workload.csv: {line}" for line in str(error).splitlines()]) from None
 
 

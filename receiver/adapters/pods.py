@@ -47,9 +47,14 @@ SPEAKING = frozenset({Fate.HOLDS_GPU, Fate.PROTECTED, Fate.HOSTS})  # with such 
 
 def pod_from(raw: Mapping[str, Any]) -> Pod | None:
     """Return the GPU pod in *raw* (Pod v1 core), or None for a terminated pod or one without GPUs."""
+    return None if terminated(raw) else gpu_pod_from(raw)
+
+
+def gpu_pod_from(raw: Mapping[str, Any]) -> Pod | None:
+    """Return the pod in *raw*, terminated or not, or None for one without GPUs. Raises TryLater, see `gpu_requests`."""
     metadata, spec = section(raw, "metadata"), section(raw, "spec")
     requests = gpu_requests(spec)
-    if terminated(raw) or not requests:
+    if not requests:
         return None
     namespace, name = str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
     created_at = moment(metadata.get("creationTimestamp"))

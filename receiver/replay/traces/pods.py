@@ -1,0 +1,173 @@
+"""Jobs out of pods that ran before: which pods are one gang, how long it ran, and what does not count."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from receiver.core.demand import IGNORED_NAMESPACES
+from receiver.ports import PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION
+from receiver.ports.past import Past, PastPod
+from receiver.replay.traces.trace import Findings, Reading, Trace
+from receiver.replay.world.config import Job
+
+# Controllers whose pods need each other: the operators of distributed training, and what is named after groups.
+GANG_KINDS = frozenset(
+    {
+        "PyTorchJob",
+        "MPIJob",
+        "TFJob",
+        "XGBoostJob",
+        "PaddleJob",
+        "JAXJob",
+        "TrainJob",
+        "JobSet",
+        "LeaderWorkerSet",
+        "PodGroup",
+    }
+)
+TOGETHER = timedelta(seconds=60)  # pods of one owner that were created within it are one start of it
+
+DAEMONS = "pods of DaemonSets (they follow nodes)"
+OPERATOR = "pods of the GPU operator (they check new nodes)"
+NEVER = "pods that never ran"
+BEFORE = "pods that had ended before the beginning"
+
+
+def trace_of_pods(past: Past, source: str, form: str, reading: Reading) -> Trace:
+    """Return what ran in *past* as a trace. Raises BadTrace, see `Findings.trace`."""
+    found = Findings()
+    for trouble in past.troubles:
+        found.take(trouble)
+    found.uncounted.update(past.uncounted)
+    found.notes.extend(past.notes)
+    ran = [p for p in past.pods if _counts(p, past, found)]
+    if still := sum(p.held_until is None for p in ran):
+        found.notes.append(f"{still} pods still ran: taken with the time that they had run by then")
+    if past.since is not None and (begun := sum(p.held_from is not None and p.held_from < past.since for p in ran)):
+        found.notes.append(f"{begun} pods ran already at the beginning: taken as submitted then")
+    jobs: list[Job] = []
+    taken: Counter[str] = Counter()
+    for (key, gang), members in _groups(ran, reading).items():
+        for start in _starts(members) if gang else [[p] for p in members]:
+            job = _job(key if gang else "", start, past, reading, found)
+            if job is not None:
+                taken[job.id] += 1
+                again = taken[job.id]
+                jobs.append(job if again == 1 else replace(job, id=f"{job.id}~{again}"))
+    return found.trace(source, form, jobs, reading, past.since)
+
+
+def _counts(past_pod: PastPod, past: Past, found: Findings) -> bool:
+    """True for a pod that held GPUs; what is no job is counted, what is wrong is told."""
+    pod, where = past_pod.pod, f"Pod {past_pod.pod.key}"
+    if pod.daemon:
+        found.uncounted[DAEMONS] += 1
+    elif pod.namespace in IGNORED_NAMESPACES:
+        found.uncounted[OPERATOR] += 1
+    elif past_pod.held_from is None:
+        found.uncounted[NEVER] += 1
+    elif past_pod.held_until is not None and past_pod.held_until < past_pod.held_from:
+        problem = f"it ended {_said(past_pod.held_until)}, before it began {_said(past_pod.held_from)}"
+        found.wrong(where, "status", problem, "check the clocks of the nodes, or leave it out with --skip-bad")
+    elif past.since is not None and past_pod.held_until is not None and past_pod.held_until <= past.since:
+        found.uncounted[BEFORE] += 1
+    elif len(pod.requests) > 1:
+        problem = f"it asks for {' and '.join(sorted(pod.requests))} at once"
+        found.wrong(
+            where, "resources", problem, "a replay knows one GPU resource per pod: leave it out with --skip-bad"
+        )
+    else:
+        return True
+    return False
+
+
+def _groups(pods: Iterable[PastPod], reading: Reading) -> Mapping[tuple[str, bool], Sequence[PastPod]]:
+    """Return the pods by what they belong to, and whether that makes a gang of them."""
+    groups: defaultdict[tuple[str, bool], list[PastPod]] = defaultdict(list)
+    for past_pod in pods:
+        groups[_group(past_pod, reading)].append(past_pod)
+    for members in groups.values():
+        members.sort(key=lambda p: (p.pod.created_at, p.pod.key))
+    return groups
+
+
+def _group(past_pod: PastPod, reading: Reading) -> tuple[str, bool]:
+    pod = past_pod.pod
+    if pod.gang:
+        return pod.gang, True
+    for owner in (past_pod.above, pod.owner):
+        kind, _, name = owner.partition("/")
+        if kind in GANG_KINDS:
+            return f"{pod.namespace}/{name}", True
+    kind, _, name = pod.owner.partition("/")
+    if reading.gangs == "together" and name:
+        return f"{pod.namespace}/{name}", True
+    return pod.key, False
+
+
+def _starts(members: Sequence[PastPod]) -> list[list[PastPod]]:
+    """Cut the pods of a gang into its starts: what was created much later replaces what was lost, or runs again."""
+    starts: list[list[PastPod]] = []
+    for member in members:
+        if starts and member.pod.created_at - starts[-1][0].pod.created_at <= TOGETHER:
+            starts[-1].append(member)
+        else:
+            starts.append([member])
+    return starts
+
+
+def _job(key: str, members: Sequence[PastPod], past: Past, reading: Reading, found: Findings) -> Job | None:
+    """Return one job of *members*, None where they are no job that a replay knows. A gang is held by all of its pods
+    from when the last of them had its GPUs: what the others waited for it is what the replay is about."""
+    first = members[0].pod
+    if len({tuple(m.pod.requests.items()) for m in members}) > 1:
+        asked = ", ".join(sorted({f"{m.pod.gpus} {next(iter(m.pod.requests))}" for m in members}))
+        remedy = "a replay knows gangs of equal pods: leave it out with --skip-bad"
+        found.wrong(f"gang {key}", "resources", f"its pods ask for different GPUs ({asked})", remedy)
+        return None
+    begun = max(_held_from(m, past) for m in members)
+    ended = max(m.held_until or past.until for m in members)
+    submitted = first.created_at
+    if past.since is not None and min(m.held_from or past.until for m in members) < past.since:
+        submitted = past.since
+    resource, each = next(iter(first.requests.items()))
+    utils = [m.gpu_util for m in members if m.gpu_util is not None]
+    kind, _, _ = first.owner.partition("/")
+    name = (key or first.key).replace("/", ".")
+    return Job(
+        id=name,
+        submit_at=max(submitted, past.since) if past.since is not None else submitted,
+        duration=max(ended - begun, timedelta(0)),
+        pods=len(members),
+        gpus_per_pod=each,
+        namespace=first.namespace,
+        team=first.labels.get(reading.team_label, ""),
+        gang=len(members) > 1,
+        gang_min=first.gang_min if first.gang_min is not None and first.gang_min < len(members) else None,
+        owner_kind=kind or "Job",  # a pod of its own would be lost with its node, and the replay would never end
+        resource=resource,
+        node_selector=first.node_selector if reading.placement else {},
+        affinity=first.affinity if reading.placement else (),
+        preferred=first.preferred if reading.placement else (),
+        tolerations=first.tolerations if reading.placement else reading.tolerations,
+        labels=first.labels,
+        annotations=_wishes(first.evictable, first.protected),
+        priority=first.priority,
+        priority_class=first.priority_class,
+        gpu_util=min(1.0, max(0.0, sum(utils) / len(utils))) if utils else reading.gpu_util,
+    )
+
+
+def _held_from(member: PastPod, past: Past) -> datetime:
+    begun = member.held_from if member.held_from is not None else past.until
+    return begun if past.since is None else max(begun, past.since)
+
+
+def _wishes(evictable: bool, protected: bool) -> Mapping[str, str]:
+    said = {SAFE_TO_EVICT_ANNOTATION: "true"} if evictable else {}
+    return {**said, PROTECT_ANNOTATION: "true"} if protected else said
+
+
+def _said(at: datetime) -> str:
+    return at.strftime("%Y-%m-%d %H:%M:%S")

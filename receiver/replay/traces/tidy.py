@@ -1,0 +1,181 @@
+"""Traces in the tidy form: CSV with one line per job.
+
+The columns are ``job_id,submit_s,duration_s,gpus,pods,gpus_per_pod,user_or_team,gpu_type,gpu_util``: *submit_s* are
+seconds from the beginning, *duration_s* seconds of running, ``gpus = pods x gpus_per_pod``; *gpu_util* is a ratio 0-1
+or empty. A job of several pods is a gang. The last three may be missing; a column of another name is refused, for a
+misspelt one would go for a missing one.
+"""
+
+import csv
+import math
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+
+from receiver.config.mistakes import did_you_mean
+from receiver.ports.past import Trouble
+from receiver.replay.traces.trace import NOTHING, BadTrace, Findings, Reading, Trace
+from receiver.replay.world.config import Job
+
+COLUMNS = (
+    "job_id",
+    "submit_s",
+    "duration_s",
+    "gpus",
+    "pods",
+    "gpus_per_pod",
+    "user_or_team",
+    "gpu_type",
+    "gpu_util",
+)
+NEEDED = COLUMNS[:6]
+LONGEST_SECONDS = 10 * 365 * 86400
+SECONDS = "write seconds from the beginning of the trace"
+RUNTIME = "write how many seconds it ran"
+
+
+def read_tidy(lines: Iterable[str], source: str, reading: Reading) -> Trace:
+    """Return the trace in *lines*, which begins at the *start* of *reading*.
+
+    Raises BadTrace with every wrong field of every line: no line is dropped, none is repaired.
+    """
+    found = Findings()
+    jobs: list[Job] = []
+    first_seen: dict[str, int] = {}
+    unsorted = 0
+    reader = csv.DictReader(lines, strict=True)
+    try:
+        _check(reader.fieldnames or ())
+        for row in reader:
+            line = _Line(reader.line_num, row, found)
+            job = line.job(reading, first_seen)
+            if job is not None:
+                unsorted += bool(jobs and job.submit_at < jobs[-1].submit_at)
+                jobs.append(job)
+    except csv.Error as error:
+        where = f"line {reader.line_num + 1}"
+        if "new-line" in str(error):
+            found.wrong(where, "line", "has a carriage return alone in it", "save it with line ends of Unix or Windows")
+        else:
+            found.wrong(where, "line", f"is no CSV ({error})", "check its quotes")
+    if unsorted:
+        found.notes.append(
+            f"{unsorted} of {len(jobs)} lines stand before an earlier one; replayed in order of submission"
+        )
+    return found.trace(source, "csv", jobs, reading, reading.start)
+
+
+def _check(header: Iterable[str]) -> None:
+    """Raise BadTrace unless *header* has the columns, each once, and no others."""
+    names = list(header)
+    unknown = [n for n in names if n not in COLUMNS]
+    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
+        raise BadTrace([_header("header", "its columns are not separated by commas", "save it with commas")])
+    absent = [_header(c, "the column is missing", "add it") for c in NEEDED if c not in names]
+    twice = [_header(c, "the column is there twice", "keep one") for c in COLUMNS if names.count(c) > 1]
+    odd = [_header(n or "header", "the column is not known", f"{did_you_mean(n, COLUMNS)}") for n in unknown]
+    if absent or twice or odd:
+        raise BadTrace([*absent, *twice, *odd])
+
+
+def _header(name: str, problem: str, remedy: str) -> Trouble:
+    return Trouble(where="line 1", field=name, problem=problem, remedy=remedy)
+
+
+class _Line:
+    """One line under reading; stand-ins keep the reading going after a problem, so that all of them are told."""
+
+    def __init__(self, number: int, row: Mapping[str, str | None], found: Findings) -> None:
+        self._number = number
+        self._row = row
+        self._found = found
+        self._fine = True
+        if None in row:
+            self._wrong("line", "has more columns than the header", "quote what has a comma in it")
+
+    def _wrong(self, name: str, problem: str, remedy: str) -> None:
+        self._fine = False
+        self._found.wrong(f"line {self._number}", name, problem, remedy)
+
+    def job(self, reading: Reading, first_seen: dict[str, int]) -> Job | None:
+        """Return the job of this line, None where something is wrong with it."""
+        job_id = self._text("job_id")
+        if not job_id:
+            self._wrong("job_id", "is empty", "give every job one")
+        submit = self._seconds("submit_s", SECONDS)
+        duration = self._seconds("duration_s", RUNTIME)
+        gpus, pods, each = self._whole("gpus"), self._whole("pods"), self._whole("gpus_per_pod")
+        if gpus and pods and each and gpus != pods * each:
+            self._wrong("gpus", f"{gpus} is not pods x gpus_per_pod = {pods * each}", "correct one of the three")
+        util = self._ratio("gpu_util", reading.gpu_util)
+        if job_id in first_seen:
+            self._wrong("job_id", f"{job_id!r} was used in line {first_seen[job_id]} before", "give each job its own")
+        elif job_id:
+            first_seen[job_id] = self._number
+        if not self._fine:
+            return None
+        team, gpu_type = self._text("user_or_team"), self._text("gpu_type")
+        labels = {"gpu-type": gpu_type} if gpu_type else {}
+        if team and reading.team_label != "team":
+            labels[reading.team_label] = team
+        return Job(
+            id=job_id,
+            submit_at=reading.start + timedelta(seconds=submit),
+            duration=timedelta(seconds=duration),
+            pods=pods,
+            gpus_per_pod=each,
+            namespace=reading.namespace,
+            team=team,
+            gang=pods > 1,
+            node_selector=reading.node_selector,
+            tolerations=reading.tolerations,
+            labels=labels or NOTHING,
+            annotations=NOTHING,
+            gpu_util=util,
+        )
+
+    def _text(self, name: str) -> str:
+        return (self._row.get(name) or "").strip()
+
+    def _number_of(self, name: str, remedy: str) -> float | None:
+        text = self._text(name)
+        try:
+            value = float(text)
+        except ValueError:
+            self._wrong(name, f"{text!r} is no number" if text else "is empty", remedy)
+            return None
+        if not math.isfinite(value):
+            self._wrong(name, f"{text!r} is no finite number", remedy)
+            return None
+        return value
+
+    def _seconds(self, name: str, remedy: str) -> float:
+        value = self._number_of(name, remedy)
+        if value is None:
+            return 0.0
+        if value < 0:
+            self._wrong(name, f"{value:g} is negative", remedy)
+            return 0.0
+        if value > LONGEST_SECONDS:
+            self._wrong(name, f"{value:,.0f} seconds are more than ten years", remedy)
+            return 0.0
+        return value
+
+    def _whole(self, name: str) -> int:
+        """Return a count; 0 stands for one that is wrong, which has been told."""
+        remedy = "write a whole number of at least 1"
+        value = self._number_of(name, remedy)
+        if value is None:
+            return 0
+        if value < 1 or value != int(value):
+            self._wrong(name, f"{value:g} is no such count", remedy)
+            return 0
+        return int(value)
+
+    def _ratio(self, name: str, default: float) -> float:
+        if not self._text(name):
+            return default
+        remedy = "write a ratio from 0 to 1, or nothing"
+        value = self._number_of(name, remedy)
+        if value is not None and not 0 <= value <= 1:
+            self._wrong(name, f"{value:g} is not between 0 and 1", remedy)
+        return value if value is not None else default
