@@ -7,12 +7,13 @@ from pathlib import Path
 
 from receiver.config import ConfigError, FileSettings, load_file, load_text
 from receiver.config.mistakes import did_you_mean
-from receiver.core.policy import Pool
+from receiver.core.policy import Attribution, Pool
+from receiver.importing import trace_from_file
 from receiver.replay.contest import Contestant, a_peer, the_product
 from receiver.replay.misfits import misfits
 from receiver.replay.peers import PEERS
 from receiver.replay.setting import BillingUnit, Setting
-from receiver.replay.workloads import BadWorkload, load_jobs
+from receiver.replay.traces import BadTrace, Reading
 from receiver.replay.world.config import Job
 
 OURS = "gpu-autoscaler"
@@ -51,6 +52,7 @@ class Asked:
     billing: BillingUnit | None = None
     setting: Setting = field(default_factory=Setting)
     tick_given: bool = False
+    reading: Reading = field(default_factory=Reading)
     split_pods: bool = False
     skip_misfits: bool = False
 
@@ -78,6 +80,7 @@ class Lineup:
     shapes: Sequence[tuple[str, Sequence[Pool]]]
     making: Sequence[Making]
     against: str | None
+    attribution: Attribution
     warnings: Sequence[str] = ()
 
 
@@ -104,20 +107,21 @@ def lineup(asked: Asked) -> Lineup:
         pools=first.policy.pools,
         shapes=[(name, found.policy.pools) for name, found in settings],
         making=making,
+        attribution=first.policy.attribution,
         against=next((word for word in asked.compare if word in PEERS), next(iter(asked.compare), None)),
     )
 
 
 def read(path: Path, asked: Asked, those: Lineup) -> Read:
     """Return the jobs of a trace that every policy of *those* has a pool for. Raises BadInput with each wrong line."""
+    reading = replace(asked.reading, start=those.setting.start, team_label=those.attribution.team)
     try:
-        jobs = load_jobs(path, those.setting.start)
+        trace = trace_from_file(path, reading)
     except OSError as error:
         raise BadInput([f"{path}: {error.strerror or error}"]) from error
-    except BadWorkload as error:
+    except BadTrace as error:
         raise BadInput(f"{path}: {line}" for line in str(error).splitlines()) from error
-    if not jobs:
-        raise BadInput([f"{path}: there is no job in it"])
+    jobs = trace.jobs
     if asked.split_pods:
         jobs = [replace(job, pods=job.gpus, gpus_per_pod=1, gang=job.gpus > 1) for job in jobs]
     wrong = {misfit.job.id: f"{misfit}" for _, pools in those.shapes for misfit in misfits(jobs, pools)}
@@ -126,7 +130,8 @@ def read(path: Path, asked: Asked, those: Lineup) -> Read:
     if lines and not (asked.skip_misfits and fitting):
         more = [f"{path}: and {len(lines) - SHOWN} more jobs"] if len(lines) > SHOWN else []
         raise BadInput([*lines[:SHOWN], *more, "give larger pools, or leave such jobs out with --skip-misfits"])
-    return Read(name=path.name, setting=those.setting, jobs=fitting, left_out=lines)
+    setting = replace(those.setting, start=trace.start)
+    return Read(name=path.name, setting=setting, jobs=fitting, left_out=lines, notes=trace.report)
 
 
 def _first(asked: Asked) -> FileSettings:

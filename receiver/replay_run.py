@@ -26,6 +26,7 @@ def run(traces: Sequence[Path], asked: Asked, *, as_json: bool, bar: bool) -> in
     read_in = [read(path, asked, those) for path in traces]
     for each in read_in:
         print_lines([f"left out: {line}" for line in each.left_out], err=True)
+        print_lines([f"note: {line}" for line in each.notes], err=True)
     with _silent(), _progress(sum(len(each.jobs) for each in read_in) * len(those.making), shown=bar) as progress:
         played = [_played(each, those, progress) for each in read_in]
     documents = [document(each) for each in played]

@@ -8,7 +8,6 @@ from pathlib import Path
 from receiver.ports.past import Past, PastPod, Trouble
 from receiver.replay.traces.encoding import lines
 from receiver.replay.traces.formats import recognised
-from receiver.replay.traces.misfits import misfits
 from receiver.replay.traces.pods import trace_of_pods
 from receiver.replay.traces.slurm import read_sacct
 from receiver.replay.traces.tidy import read_tidy
@@ -25,7 +24,6 @@ __all__ = [
     "Trace",
     "Trouble",
     "load_jobs",
-    "misfits",
     "read_sacct",
     "read_tidy",
     "read_trace",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,12 +14,12 @@ from tests.replay.builders import T0, after, seconds
 HEADER = "job_id,submit_s,duration_s,gpus,pods,gpus_per_pod,user_or_team,gpu_type,gpu_util\n"
 
 
-def read(*lines: str, header: str = HEADER, **reading: object) -> Trace:
+def read(*lines: str, header: str = HEADER, **reading: Any) -> Trace:
     """The trace of *lines*, which begins at T0."""
-    return read_tidy([header, *(line + "\n" for line in lines)], "t.csv", Reading(start=T0, **reading))  # type: ignore[arg-type]
+    return read_tidy([header, *(line + "\n" for line in lines)], "t.csv", Reading(start=T0, **reading))
 
 
-def one(line: str, **reading: object) -> Job:
+def one(line: str, **reading: Any) -> Job:
     """The only job of a trace."""
     (job,) = read(line, **reading).jobs
     return job
