@@ -10,7 +10,7 @@ import structlog
 from receiver.core.memory import Memory
 from receiver.core.model import PoolState, Source, SourceState, Stage
 from receiver.core.policy import Policy
-from receiver.ports import Store, TelemetryFacts, TryLater, WontWork
+from receiver.ports import Snapshot, TelemetryFacts, TryLater, WontWork
 
 log = structlog.get_logger("receiver")
 T = TypeVar("T")
@@ -66,9 +66,8 @@ def judge_dcgm(
     states[Source.DCGM] = SourceState(source=Source.DCGM, up=not blind, at=now, detail=detail)
 
 
-def date_changes(states: dict[Source, SourceState], store: Store, now: datetime) -> None:
-    """Set `since` of every state: when it last went up or down, as the step before this one saw it."""
-    before = store.snapshot()
+def date_changes(states: dict[Source, SourceState], before: Snapshot | None, now: datetime) -> None:
+    """Set `since` of every state: when it last went up or down, as the step *before* this one saw it."""
     said = {s["source"]: s for s in before[0].get("sources", [])} if before else {}
     for source, state in states.items():
         old = said.get(source.value)

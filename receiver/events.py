@@ -79,14 +79,14 @@ def _newly_held(work: Work) -> Sequence[Decision]:
     ]
     if not holding:
         return ()
-    kept = work.store.snapshot()
+    kept = work.before
     known = {e.get("pool"): e.get("decision") for e in (kept[0].get("pools") or ())} if kept else {}
     return [d for d in holding if known.get(d.pool) != work.numbers[d.pool]]
 
 
 def _refused_before(work: Work) -> Collection[str] | None:
     """The workloads that a budget refused by the last picture; None where more waited than it lists."""
-    kept = work.store.snapshot()
+    kept = work.before
     listed = (kept[0].get("waiting") or ()) if kept else ()
     if len(listed) >= MOST:
         return None

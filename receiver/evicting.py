@@ -56,13 +56,12 @@ def _tell(work: Work) -> None:
     for notice in eviction_notices.gone(told, work.policy):
         work.store.say(notice, work.now)
     cases = _cases(work)
-    before = _last_step(work.store) if cases else None
     for case in cases:
         for said in eviction_notices.due(case, told, work.mode):
             if work.store.say(said.notice, work.now):
                 announce(work.hands, said.pods[:EVENTS_PER_POOL], "WindowEviction", said.event)
-        if before is not None and work.mode == "act":
-            for late in eviction_notices.latecomers(case, before - SECOND):
+        if work.before is not None and work.mode == "act":
+            for late in eviction_notices.latecomers(case, work.before[1] - SECOND):
                 announce(work.hands, late.pods[:EVENTS_PER_POOL], "WindowEviction", late.event)
 
 
@@ -83,8 +82,3 @@ def given_up_before(store: Store, policy: Policy, now: datetime) -> dict[str, da
     victims = (v for p in pools for a in store.actions(pool=p.id, limit=ACTIONS_READ) for v in a.action.victims)
     refused = [v for v in victims if v.refused and v.because is Because.EVICTED and v.since and v.since <= now]
     return {v.instance: v.since for v in reversed(refused) if v.since}
-
-
-def _last_step(store: Store) -> datetime | None:
-    kept = store.snapshot()
-    return kept[1] if kept else None

@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 import structlog
 
 from receiver.core.keep_out import Intent, intent, notice
 from receiver.core.model import Source
-from receiver.ports import Cluster, Did, KeptOut, Receipt, TryLater, WontWork
+from receiver.ports import Cluster, Did, KeptOut, Receipt, Snapshot, TryLater, WontWork
 from receiver.work import Work
 
 log = structlog.get_logger("receiver")
@@ -73,7 +72,7 @@ def _look(cluster: Cluster, *, queues: bool) -> tuple[KeptOut | None, TryLater |
         return None, error
 
 
-def kept_out_before(kept: tuple[Mapping[str, Any], Any] | None) -> Mapping[str, datetime] | None:
+def kept_out_before(kept: Snapshot | None) -> Mapping[str, datetime] | None:
     """The places that the last picture shows, and since when; None when nobody had looked by then."""
     shown = kept[0].get("kept_out") if kept else None
     return None if shown is None else {k["place"]: datetime.fromisoformat(k["since"]) for k in shown}
@@ -96,7 +95,7 @@ def _looks_all_the_same(work: Work) -> bool:
     """True once a minute where means are configured: a store may have forgotten what is held."""
     if not _is_configured(work):
         return False
-    kept = work.store.snapshot()
+    kept = work.before
     return kept is None or kept[1].replace(second=0, microsecond=0) != work.now.replace(second=0, microsecond=0)
 
 

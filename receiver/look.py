@@ -42,6 +42,7 @@ from receiver.ports import (
     ClusterFacts,
     ClusterNode,
     Instance,
+    Snapshot,
     Store,
     Telemetry,
     TelemetryFacts,
@@ -75,7 +76,7 @@ class Looked:
     the configuration, *strays* nodes of such pools that we closed to new work, *resumed* overrides that go on although
     a step under a clock ahead had ended them, *pods* every GPU pod of the cluster, those on nodes of no configured pool
     too. *charged* is a new answer of Civo's on what it charged, *seed* what a month had cost before this store, where
-    new. *steady* says that the clock can be believed.
+    new. *before* is the picture that the step before this one left. *steady* says that the clock can be believed.
     """
 
     facts: Facts
@@ -86,6 +87,7 @@ class Looked:
     replaced: Mapping[str, str] = field(default_factory=dict)
     orphans: tuple[Action, ...] = ()
     resumed: tuple[Override, ...] = ()
+    before: Snapshot | None = None
     steady: bool = False
     strays: tuple[str, ...] = ()
     pods: tuple[Pod, ...] = ()
@@ -120,8 +122,8 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
     judge_prometheus(telemetry, states, now)
     judge_heartbeat(memory, policy, states, now)
 
-    last = sources.store.snapshot()
-    steady = is_steady(last[1] if last is not None else None, now)
+    before = sources.store.snapshot()
+    steady = is_steady(before[1] if before is not None else None, now)
     resumed = memory.ran_out_early if steady else ()
     lives = lives_of(cloud, cluster, telemetry, memory, policy, now, steady=steady)
     usd, unpriced = spend(lives, month.start, now, policy.billing)
@@ -143,7 +145,7 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
     )
     pools = tuple(_pool_state(p, seen) for p in policy.pools)
     judge_dcgm(pools, telemetry, states, now)
-    date_changes(states, sources.store, now)
+    date_changes(states, before, now)
     ours = {p.id for p in policy.pools}
     orphans = tuple(m.open_action for i, m in memory.pools.items() if m.open_action is not None and i not in ours)
     facts = Facts(
@@ -174,16 +176,17 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
         overrides=(*memory.overrides, *resumed),
     )
     required = {p.id: cloud[p.id].required for p in policy.pools if p.id in cloud} if cloud is not None else {}
-    before = {life.instance for life in memory.lives if life.usable_at is not None}
+    worked = {life.instance for life in memory.lives if life.usable_at is not None}
     return Looked(
         facts=facts,
         lives=lives,
         required=required,
-        works=frozenset(x.pool for x in lives if x.usable_at is not None and x.instance not in before),
+        works=frozenset(x.pool for x in lives if x.usable_at is not None and x.instance not in worked),
         drifts={i: d for i, n in required.items() if (d := _drift(i, n, memory, now)) is not None},
         replaced=_replaced(pools, required, memory, now),
         orphans=orphans,
         resumed=resumed,
+        before=before,
         steady=steady,
         strays=strays(pools, cluster, ours) if cloud is not None else (),
         pods=cluster.pods if cluster else (),

@@ -20,7 +20,7 @@ from receiver.core.budget_views import views
 from receiver.core.counts import late_after
 from receiver.core.decide import being_removed, decide_all
 from receiver.core.model import Facts, PoolState, Source
-from receiver.core.picture import picture
+from receiver.core.picture import carried, picture
 from receiver.core.plan import join, plan, provisioning_failed
 from receiver.core.policy import Policy
 from receiver.core.unanswered import UNSURE_FOR
@@ -53,8 +53,8 @@ class Stepped:
 def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetime, *, chores: bool = True) -> Stepped:
     """Run one step at *now*. Raises TryLater when the store fails, WriterLostError when we may not write.
 
-    Without *chores* (in a replay, where nobody reads on) usage is not accounted for, nothing is sampled, and no idle
-    workload is shut down.
+    Without *chores* (in a replay, where nobody reads on) nothing is explained, told, shown or sampled, usage is not
+    accounted for, and no idle workload is shut down.
     """
     store = sources.store
     policy = asking_nobody(policy) if mode == "observe" else policy  # what is not done needs nobody's approval
@@ -69,12 +69,12 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     facts = _stop_removals(facts, looked.replaced, store, policy, now)
     _let_go_of_orphans(looked.orphans, policy, hands, store, now)
     _end_overrides(looked, store, policy, now)
-    facts = replace(facts, kept_out=kept_out_before(store.snapshot()), given_up=given_up_before(store, policy, now))
+    facts = replace(facts, kept_out=kept_out_before(looked.before), given_up=given_up_before(store, policy, now))
     if looked.steady:  # else nobody knows how much of a grace has passed
         facts = replace(facts, told_to_go=told_before(store, mode))
     facts = asked_before(facts, store, policy, now, steady=looked.steady)
     assignment = assign(facts, policy)
-    decided = decide_all(facts, assignment, policy)
+    decided = decide_all(facts, assignment, policy, explained=chores)
     facts, assignment, decided, questions = due(facts, assignment, decided, policy, steady=looked.steady)
     made = {"mode": mode, "version": installed_version()}
     decisions = {pool: replace(d, evidence={**d.evidence, **made}) for pool, d in decided.items()}
@@ -89,6 +89,7 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
         mode=mode,
         hands=hands,
         store=store,
+        before=looked.before,
         now=now,
     )
     ask(questions, work)
@@ -109,18 +110,20 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
             log.exception("pool not served", pool=pool)
             failed.append(pool)
     dress_nodes(work)
-    tell_the_rest(work)
-    tell_whom_a_window_evicts(work, steady=looked.steady)
+    if chores:
+        tell_the_rest(work)
+    tell_whom_a_window_evicts(work, steady=looked.steady)  # whom it told goes
     if chores:
         shut_down_idle(looked, sources, hands, policy, mode, now)
         account_for_usage(looked, sources, policy, now)
     facts = replace(facts, kept_out=kept_out)
-    shown = picture(facts, assignment, decisions, numbers, policy, mode)
+    shown = picture(facts, assignment, decisions, numbers, policy, mode) if chores else carried(facts)
     store.keep_snapshot(shown, now)
     store.considered(facts.deliveries, now)
     if chores and looked.steady:  # what is kept of a minute is not replaced
         sample(facts, shown, store)
-    _log_step(facts, decisions, mode)
+    if chores:
+        _log_step(facts, decisions, mode)
     return Stepped(
         facts=facts,
         assignment=assignment,

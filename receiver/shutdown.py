@@ -52,7 +52,7 @@ def shut_down_idle(looked: Looked, sources: Sources, hands: Hands, policy: Polic
 
 def _serve(looked: Looked, sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetime) -> None:
     telemetry, cluster, store = sources.telemetry, hands.cluster, sources.store
-    if telemetry is None or cluster is None or not can_tell(looked.facts) or not _is_new_minute(store, now):
+    if telemetry is None or cluster is None or not can_tell(looked.facts) or not _is_new_minute(looked, now):
         return
     workloads = consenting(looked.pods)
     told = store.told(TOPIC)
@@ -69,9 +69,9 @@ def _serve(looked: Looked, sources: Sources, hands: Hands, policy: Policy, mode:
             _scale(workload, case, store, hands, cluster)
 
 
-def _is_new_minute(store: Store, now: datetime) -> bool:
+def _is_new_minute(looked: Looked, now: datetime) -> bool:
     """True for the first step of a minute: the picture's time is that of the step before."""
-    before = store.snapshot()
+    before = looked.before
     return before is None or before[1].replace(second=0, microsecond=0) != now.replace(second=0, microsecond=0)
 
 

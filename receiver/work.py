@@ -9,12 +9,13 @@ from receiver.core.actions import Decision
 from receiver.core.assign import Assignment
 from receiver.core.model import Drift, Facts
 from receiver.core.policy import Policy
-from receiver.ports import Store
+from receiver.ports import Snapshot, Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """One step's facts and decisions, and what may be written to. *numbers* are the stored decisions' by pool."""
+    """One step's facts and decisions, and what may be written to. *numbers* are the stored decisions' by pool,
+    *before* is the picture that the step before this one left."""
 
     facts: Facts
     assignment: Assignment
@@ -25,4 +26,5 @@ class Work:
     mode: str
     hands: Hands
     store: Store
+    before: Snapshot | None
     now: datetime

@@ -29,11 +29,20 @@ NOTED = {
 }
 
 
-def decide(state: PoolState, wanted: Wanted, signals: Sequence[Signal], policy: Policy, now: datetime) -> Decision:
+def decide(
+    state: PoolState,
+    wanted: Wanted,
+    signals: Sequence[Signal],
+    policy: Policy,
+    now: datetime,
+    *,
+    explained: bool = True,
+) -> Decision:
     """Return the size that the pool of *state* should have at *now*, with every reason in order.
 
     Pending demand beats removal, because a missing GPU costs more than an idle one. With nothing wanted the
-    answer is to hold. Raises KeyError when the policy does not name the pool.
+    answer is to hold. Not *explained*, it comes without evidence. Raises KeyError when the policy does not name the
+    pool.
     """
     case = _case(state, wanted, signals, policy, now)
     reasons = [*_notes(case), *_spoken(case)]
@@ -64,9 +73,11 @@ def decide(state: PoolState, wanted: Wanted, signals: Sequence[Signal], policy: 
         reasons=tuple(reasons),
         candidates=tuple(n.instance for n in due),
         evicted=tuple(n.instance for n in over if n.busy),
-        evidence=evidence_of(case, reasons),
+        evidence=evidence_of(case, reasons) if explained else {},
         reconsider_at=reconsider_at(case),
     )
+    if not explained:
+        return decision
     # The sentences too are stored: they are shown as they were said, whatever later versions would say.
     said = {"because": why(decision), "what_would_change": [asdict(r) for r in remedies(decision)]}
     return replace(decision, evidence={**decision.evidence, **said})
@@ -85,10 +96,10 @@ def _case(state: PoolState, wanted: Wanted, signals: Sequence[Signal], policy: P
     return Case(pool=pool, state=state, wanted=wanted, signals=mine, policy=policy, now=now)
 
 
-def decide_all(facts: Facts, assignment: Assignment, policy: Policy) -> dict[str, Decision]:
+def decide_all(facts: Facts, assignment: Assignment, policy: Policy, *, explained: bool = True) -> dict[str, Decision]:
     """Decide for every pool of *policy* at the facts' time, sharing what may be removed per hour; by pool id.
 
-    Removals under way in a pool count against the others, not against themselves.
+    Removals under way in a pool count against the others, not against themselves. *explained* as in `decide`.
     """
     under_way = {s.pool: being_removed(s) for s in facts.pools}
     limit = policy.limits.max_removals_per_hour
@@ -98,7 +109,8 @@ def decide_all(facts: Facts, assignment: Assignment, policy: Policy) -> dict[str
         state, wanted = facts.pool(pool.id), assignment.pools[pool.id]
         own = being_removed(state, deleted=False)
         mine = None if left is None else max(0, left + own)
-        decision = decide(state, replace(wanted, removals_left=mine), facts.signals, policy, facts.at)
+        wanted = replace(wanted, removals_left=mine)
+        decision = decide(state, wanted, facts.signals, policy, facts.at, explained=explained)
         if left is not None:
             left -= max(0, decision.present - decision.target - own)
         decisions[pool.id] = decision

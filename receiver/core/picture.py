@@ -42,21 +42,8 @@ def picture(
         ],
         "budget": _budget(assignment.budget),
         "budgets": [_budget(view) for view in assignment.budgets.views],
-        "kept_out": None
-        if facts.kept_out is None
-        else [{"place": place, "since": _when(since)} for place, since in sorted(facts.kept_out.items())],
+        **carried(facts),
         "charges": charges_shown.shown(facts.charges),
-        "sources": [
-            {
-                "source": s.source.value,
-                "up": s.up,
-                "at": _when(s.at),
-                "since": _when(s.since),
-                "detail": s.detail,
-                "configured": s.configured,
-            }
-            for s in facts.sources.values()
-        ],
         "signals": [
             {
                 "alertname": s.alertname,
@@ -74,6 +61,26 @@ def picture(
             _waiting(e, numbers) for e in explain(facts, assignment, decisions, policy, observing=mode == "observe")
         ],
         "waiting_total": len(facts.waiting),
+    }
+
+
+def carried(facts: Facts) -> dict[str, Any]:
+    """Return the part of the picture that the next step's decisions depend on."""
+    return {
+        "kept_out": None
+        if facts.kept_out is None
+        else [{"place": place, "since": _when(since)} for place, since in sorted(facts.kept_out.items())],
+        "sources": [
+            {
+                "source": s.source.value,
+                "up": s.up,
+                "at": _when(s.at),
+                "since": _when(s.since),
+                "detail": s.detail,
+                "configured": s.configured,
+            }
+            for s in facts.sources.values()
+        ],
     }
 
 

@@ -20,7 +20,7 @@ from receiver.ports.decisions import DecisionStore, StoredAction, StoredDecision
 from receiver.ports.failures import TryLater, WontWork
 from receiver.ports.history import Arrival, HistoryStore, Told
 from receiver.ports.holding import QUOTA_LABEL, QUOTA_NAME, STOP_POLICY_ANNOTATION, Holding, KeptOut
-from receiver.ports.ledger import Delivery, Store, StoredNotice, Telling
+from receiver.ports.ledger import Delivery, Snapshot, Store, StoredNotice, Telling
 from receiver.ports.monitoring import AlarmFacts, Alarms, Telemetry, TelemetryFacts
 from receiver.ports.overrides import OverrideStore, StoredOverride
 from receiver.ports.questions import QuestionStore
@@ -63,6 +63,7 @@ __all__ = [
     "QuestionStore",
     "Receipt",
     "ReportStore",
+    "Snapshot",
     "Store",
     "StoredAction",
     "StoredDecision",

@@ -20,6 +20,8 @@ from receiver.ports.questions import QuestionStore
 from receiver.ports.reports import ReportStore
 from receiver.ports.usage import UsageStore
 
+Snapshot = tuple[Mapping[str, Any], datetime]  # the picture that a step left, and its time
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
@@ -148,7 +150,7 @@ class Store(UsageStore, OverrideStore, QuestionStore, BudgetStore, ReportStore, 
     def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None:
         """Replace the picture that pages, API and metrics show (JSON-able)."""
 
-    def snapshot(self) -> tuple[Mapping[str, Any], datetime] | None:
+    def snapshot(self) -> Snapshot | None:
         """Return the latest picture and its time, or None before the first step."""
 
     def counts(self) -> Mapping[str, Any]:
