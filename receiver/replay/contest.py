@@ -72,7 +72,8 @@ def contest(
 
 def _one(jobs: Sequence[Job], contestant: Contestant, setting: Setting, progress: Progress | None) -> Result:
     world = setting.world(contestant.pools)
-    controller = contestant.make(world, {pool.id: pool.max_nodes for pool in contestant.pools}, jobs)
+    most = {pool.id: pool.max_nodes for pool in contestant.pools}
+    controller = contestant.make(world, most, jobs)
 
     def told(_now: datetime, done: int) -> None:
         if progress is not None:
@@ -86,5 +87,5 @@ def _one(jobs: Sequence[Job], contestant: Contestant, setting: Setting, progress
         kind=contestant.kind,
         figures=figures(contestant.name, played, prices, by_the_hour=setting.by_the_hour),
         played=played,
-        violations=tuple(violations(jobs, played)),
+        violations=tuple(violations(jobs, played, most)),
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from receiver.replay.world.objects import Change, WorldPod
+from receiver.replay.world.objects import Change, WorldNode, WorldPod
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,10 +25,11 @@ class Placement:
 
 @dataclass(slots=True)
 class Placements:
-    """Follows pods from one look at the world's changes to the next."""
+    """Follows pods, and which nodes registered, from one look at the world's changes to the next."""
 
     all: list[Placement] = field(default_factory=list)
     waiting: list[tuple[datetime, int]] = field(default_factory=list)  # (moment, change of the GPUs waited for)
+    registered: list[str] = field(default_factory=list)  # names of nodes
     _open: dict[str, Placement] = field(default_factory=dict)
     _waits: set[str] = field(default_factory=set)
 
@@ -38,6 +39,8 @@ class Placements:
             pod = change.obj
             if isinstance(pod, WorldPod) and pod.requests:
                 self._pod(pod, deleted=change.verb == "DELETED", now=now)
+            elif isinstance(pod, WorldNode) and change.verb == "ADDED":
+                self.registered.append(pod.name)
 
     def _pod(self, pod: WorldPod, *, deleted: bool, now: datetime) -> None:
         key = pod.uid

@@ -29,7 +29,8 @@ class Controller(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Played:
-    """What came of it. *lives* are all instances, *left* the jobs that had not finished at the *end*."""
+    """What came of it. *lives* are all instances, *left* the jobs that had not finished at the *end*,
+    *paid_gpu_seconds* what the cloud's own books come to, rounded as billed."""
 
     start: datetime
     end: datetime
@@ -39,6 +40,7 @@ class Played:
     kills: Sequence[Kill]
     looks: int
     actions: int
+    paid_gpu_seconds: float
     placements: Placements = field(repr=False)
 
 
@@ -51,8 +53,8 @@ def play(
 ) -> Played:
     """Submit *jobs* at their times and let *controller* look whenever it would notice that something changed.
 
-    The end is when every job has finished; nodes that exist then are paid until then. *progress* is told the moment and
-    how many jobs have finished, at every look.
+    The end is when every job has finished or been given up; nodes that exist then are paid until then. *progress* is
+    told the moment and how many jobs have finished, at every look.
     """
     start = world.now
     queue = sorted(jobs, key=lambda job: job.submit_at)
@@ -61,19 +63,19 @@ def play(
     version = world.version
     moved_at = start
     wake: datetime | None = reaction.tick_at(start)
-    while len(world.finished) < len(queue):
+    while len(world.finished) + len(world.failed) < len(queue):
         following = [queue[begun].submit_at] if begun < len(queue) else []
         event = world.next_event_at()
         now = min((at for at in (*following, event, wake) if at is not None), default=None)
         if now is None or (begun == len(queue) and now - moved_at > GIVEN_UP_AFTER):
             break
-        done, changed = len(world.finished), event is not None and event <= now
+        done, changed = len(world.finished) + len(world.failed), event is not None and event <= now
         world.advance(now)
         while begun < len(queue) and queue[begun].submit_at <= now:
             world.submit(queue[begun])
             begun += 1
             moved_at, changed = now, True
-        if len(world.finished) > done:
+        if len(world.finished) + len(world.failed) > done:
             moved_at = now
         version = _noted(placements, world, version)
         if changed:
@@ -96,6 +98,7 @@ def play(
         kills=tuple(world.kills),
         looks=looks,
         actions=controller.actions,
+        paid_gpu_seconds=world.paid_gpu_seconds(),
         placements=placements,
     )
 

@@ -14,6 +14,7 @@ ZERO = timedelta(0)
 HOUR = timedelta(hours=1)
 SECOND = timedelta(seconds=1)
 CHANGES_KEPT = 20_000  # a replay reads the world's changes at every look, and nobody else does
+BACKOFF_LIMIT = 6  # a Kubernetes Job's default: one that loses pods more often is given up, which counts as lost
 
 BillingUnit = Literal["hour", "second"]
 Packing = Literal["first_fit", "kube"]
@@ -94,6 +95,7 @@ class Setting:
                 behaviour=Behaviour(granularity=self.unit),
                 price={pool.size: pool.price_usd_per_hour for pool in pools if pool.price_usd_per_hour is not None},
                 seed=self.seed,
+                backoff_limit=BACKOFF_LIMIT,
                 packing="first_fit" if self.packing == "first_fit" else "least_allocated",
                 journal_limit=CHANGES_KEPT,
             ),

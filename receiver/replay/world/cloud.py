@@ -53,6 +53,7 @@ class Cloud:
         self._prefix = f"k3s-{config.cluster_name}-{dice.word(4)}-{dice.word(6)}-node-pool"
         self._pool_words: dict[str, str] = {}
         self._retrying: set[str] = set()
+        self._hostnames: set[str] = set()
         for spec in config.pools:
             self._add_pool(spec)
             self.begin_with(spec.id, spec.count)
@@ -259,7 +260,7 @@ class Cloud:
     def _new_vm(self, pool: PoolAtCivo) -> VM:
         vm = VM(
             id=self._dice.uuid(),
-            hostname=f"{self._prefix}-{self._pool_words[pool.id]}-{self._dice.word(5)}",
+            hostname=self._new_hostname(pool),
             pool=pool.id,
             size=pool.size,
             spec=pool.spec,
@@ -268,6 +269,14 @@ class Cloud:
         self.lives.append(vm)
         self._books.ordered(vm)
         return vm
+
+    def _new_hostname(self, pool: PoolAtCivo) -> str:
+        """A name that no node ever had: of two with one name, the cluster would take the second for the first."""
+        while True:
+            name = f"{self._prefix}-{self._pool_words[pool.id]}-{self._dice.word(5)}"
+            if name not in self._hostnames:
+                self._hostnames.add(name)
+                return name
 
     def begin_with(self, pool_id: str, count: int) -> None:
         """Add *count* nodes that are there, ready and usable, as those that a world begins with."""

@@ -97,7 +97,9 @@ class WorldConfig:
     *stock* is the GPU units per size that can be bought beyond the initial nodes (None or absent: endless).
     *quota* are account limits by bare name (``instance_count``, ``cpu_core``, ``ram_mb``, ``disk_gb``; absent:
     endless), *quota_used_elsewhere* what other things of the account hold. *price* is USD per node-hour by
-    size. *journal_limit* bounds the changes kept for watches.
+    size. *backoff_limit* is how often a job may lose pods before it fails (those lost at one moment count once), as
+    a Kubernetes Job's `backoffLimit` (6 there); None: it comes back for ever. *journal_limit* bounds the changes kept
+    for watches.
     """
 
     pools: tuple[WorldPool, ...]
@@ -112,6 +114,7 @@ class WorldConfig:
     price: Mapping[str, Decimal] = field(default_factory=dict)
     seed: int = 0
     packing: Packing = "most_allocated"
+    backoff_limit: int | None = None
     journal_limit: int = 50_000
 
 

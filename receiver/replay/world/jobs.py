@@ -19,15 +19,20 @@ class _Course:
     done: set[str] = field(default_factory=set)
     started_at: datetime | None = None
     restarts: int = 0
+    losses: int = 0  # moments at which it lost pods
+    lost_at: datetime | None = None
 
 
 class Jobs:
-    """Follows jobs from submission to their last pod's success."""
+    """Follows jobs from submission to their last pod's success. *backoff_limit* is how often one may lose pods before
+    it is given up (those lost at one moment count once); None: as often as it likes."""
 
-    def __init__(self) -> None:
+    def __init__(self, backoff_limit: int | None = None) -> None:
+        self._backoff_limit = backoff_limit
         self._courses: dict[str, _Course] = {}
         self._cancelled: set[str] = set()
         self.finished: list[FinishedJob] = []
+        self.failed: dict[str, datetime] = {}  # given up, and when
 
     def pods_of(self, job: Job, now: datetime) -> Iterable[PodSpec]:
         """Begin to follow *job* and return what its pods are. Raises ValueError for an id that is in use."""
@@ -89,13 +94,19 @@ class Jobs:
                 )
             )
 
-    def comes_back(self, pod: WorldPod) -> bool:
-        """Count a lost pod of a job; False when the job was cancelled, so that no pod replaces it."""
+    def comes_back(self, pod: WorldPod, now: datetime) -> bool:
+        """Count a lost pod of a job; False when the job was cancelled or is given up, so that no pod replaces it."""
         course = self._of(pod)
         if course is None:
             return pod.owner_kind != "Job" and pod.owner_name not in self._cancelled
         course.restarts += 1
-        return True
+        if course.lost_at != now:
+            course.losses, course.lost_at = course.losses + 1, now
+        if self._backoff_limit is None or course.losses <= self._backoff_limit:
+            return True
+        self.cancel(course.job.id)
+        self.failed[course.job.id] = now
+        return False
 
     def kind_of(self, job_id: str) -> str:
         """What owns the pods of a job."""

@@ -100,11 +100,9 @@ class KubernetesSide:
 
     def cancel_job(self, job_id: str) -> None:
         """Delete a job's pods for good."""
-        owner = (self._jobs.kind_of(job_id), job_id)
+        kind = self._jobs.kind_of(job_id)
         self._jobs.cancel(job_id)
-        mine = [k for k, p in self._cluster.active.items() if (p.owner_kind, p.owner_name) == owner]
-        for key in mine:
-            self._pods.delete(key, for_good=True)
+        self._pods.delete_owned(kind, job_id)
 
     def add_pod(self, spec: PodSpec) -> WorldPod:
         """Create one pod. An existing name: 409 ``AlreadyExists``."""

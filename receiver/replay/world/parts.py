@@ -25,7 +25,7 @@ class Parts:
         self.journal = Journal(config.journal_limit)
         self.cluster = cluster = Cluster(agenda, self.journal)
         self.activity = activity = Gpus(agenda)
-        self.jobs = Jobs()
+        self.jobs = Jobs(config.backoff_limit)
         self.books = Books(config.behaviour, config.price)
         self.dice = dice = Dice(config.seed, timings.jitter)
         self.pods = Pods(cluster, agenda, timings, dice, activity, self.jobs, config.packing)

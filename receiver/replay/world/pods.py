@@ -223,9 +223,18 @@ class Pods:
         spec, (first, times) = self._specs.get(key), self._origins[key]
         self._drop(pod)
         returns = pod.owner_kind not in ("", "DaemonSet") and not pod.over and _owner(pod) not in self._at_zero
-        if spec is not None and returns and self._jobs.comes_back(pod):
+        if spec is None or not returns:
+            return
+        if self._jobs.comes_back(pod, self._agenda.now):
             again = _renamed(spec, f"{first}-r{times + 1}")
             self.add(again, (first, times + 1))
+        elif pod.owner_name in self._jobs.failed:
+            self.delete_owned(pod.owner_kind, pod.owner_name)
+
+    def delete_owned(self, kind: str, name: str) -> None:
+        """Delete the pods of an owner for good."""
+        for key in [k for k, p in self._cluster.active.items() if (p.owner_kind, p.owner_name) == (kind, name)]:
+            self.delete(key, for_good=True)
 
     def _drop(self, pod: WorldPod) -> None:
         self._specs.pop(pod.key, None)

@@ -112,3 +112,8 @@ class World(CivoSide, KubernetesSide):
     def finished(self) -> Sequence[FinishedJob]:
         """Jobs whose pods have all succeeded."""
         return self._jobs.finished
+
+    @property
+    def failed(self) -> Mapping[str, datetime]:
+        """Jobs that lost pods more often than the backoff limit lets them, and when they were given up."""
+        return self._jobs.failed
