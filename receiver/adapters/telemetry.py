@@ -161,7 +161,7 @@ class PrometheusTelemetry:
         try:
             result = self._prometheus.custom_query(query, {"time": at.timestamp()} if at else None)
         except PrometheusApiClientException as error:
-            code = _status(error)
+            code = status_of(error)
             detail = f"Prometheus at {self._shown} answered {query!r} with {code.removeprefix('http_')}"
             raise TryLater(detail, code=code) from None
         except (requests.exceptions.JSONDecodeError, KeyError, TypeError):
@@ -219,7 +219,7 @@ def _key(labels: Mapping[str, str]) -> str:
     return f"{labels.get('namespace', '')}/{labels.get('pod', '')}"
 
 
-def _status(error: PrometheusApiClientException) -> str:
+def status_of(error: PrometheusApiClientException) -> str:
     """Return ``http_503`` from the client's message, the only place where it keeps the status."""
     found = re.match(r"HTTP Status Code (\d{3})", str(error))
     return f"http_{found[1]}" if found else "malformed"
