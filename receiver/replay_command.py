@@ -9,14 +9,15 @@ from typing import Any
 import click
 
 from receiver.asking import UNUSABLE, print_lines
+from receiver.import_options import imports, taken
 from receiver.replay_options import Duration, circumstances, start
 
 A_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command()
-@click.option("--trace", "traces", type=A_FILE, multiple=True, required=True, metavar="FILE",
-              help="A trace; of several each is replayed by itself.")  # fmt: skip
+@click.option("--trace", "traces", type=A_FILE, multiple=True, metavar="FILE",
+              help="A trace (CSV, Slurm's sacct, kubectl -o json); of several each is replayed by itself.")  # fmt: skip
 @click.option("--config", type=A_FILE, metavar="FILE", help="The configuration; without one, a pool of one size.")
 @click.option("--compare", multiple=True, metavar="FILE|NAME",
               help="Another configuration, or a peer by its name; more than one can be given.")  # fmt: skip
@@ -29,6 +30,7 @@ A_FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--tick", type=Duration(), help="How often the product looks at least; as configured unless it is given.")
 @circumstances
 @start
+@imports
 @click.option("--split-pods", is_flag=True, help="Turn the pods of a job into pods of one GPU each.")
 @click.option("--skip-misfits", is_flag=True, help="Leave out, and name, the jobs that no pool can hold.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
@@ -41,14 +43,16 @@ def replay(
 ) -> None:
     """Replay a trace under this configuration and others: cost, waits, and what did not add up.
 
-    The product's own step runs over a simulated Civo and cluster, from event to event. Nothing outside is asked, and
-    no secrets are needed. The exit status is 0, 1 if something does not add up or a pod lost its node to a policy of
-    ours, and 2 for input that cannot be used.
+    The product's own step runs over a simulated Civo and cluster, from event to event. Nothing outside is asked but
+    the Prometheus that is named, and no secrets are needed. The exit status is 0, 1 if something does not add up or a
+    pod lost its node to a policy of ours, and 2 for input that cannot be used.
     """
     from receiver.replay.setting import Setting  # what the other commands need not load
     from receiver.replay_inputs import Asked, BadInput
     from receiver.replay_run import run
 
+    if not traces and given["prometheus"] is None:
+        raise click.UsageError("Missing option '--trace' or '--prometheus'.")
     chosen = {
         name: given.pop(name)
         for name in [field.name for field in fields(Setting)]
@@ -58,7 +62,7 @@ def replay(
         chosen["start"] = start
     if tick is not None:
         chosen["tick"] = tick
-    asked = Asked(setting=Setting(**chosen), tick_given=tick is not None, **given)
+    asked = Asked(setting=Setting(**chosen), tick_given=tick is not None, **taken(given), **given)
     try:
         status = run(traces, asked, as_json=as_json, bar=sys.stderr.isatty())
     except BadInput as error:

@@ -8,12 +8,13 @@ from pathlib import Path
 from receiver.config import ConfigError, FileSettings, load_file, load_text
 from receiver.config.mistakes import did_you_mean
 from receiver.core.policy import Attribution, Pool
-from receiver.importing import trace_from_file
+from receiver.importing import Progress, Remembered, trace_from_file, trace_from_prometheus
+from receiver.ports import TryLater, WontWork
 from receiver.replay.contest import Contestant, a_peer, the_product
 from receiver.replay.misfits import misfits
 from receiver.replay.peers import PEERS
 from receiver.replay.setting import BillingUnit, Setting
-from receiver.replay.traces import BadTrace, Reading
+from receiver.replay.traces import BadTrace, Reading, Trace
 from receiver.replay.world.config import Job
 
 OURS = "gpu-autoscaler"
@@ -53,6 +54,7 @@ class Asked:
     setting: Setting = field(default_factory=Setting)
     tick_given: bool = False
     reading: Reading = field(default_factory=Reading)
+    remembered: Remembered | None = None
     split_pods: bool = False
     skip_misfits: bool = False
 
@@ -114,24 +116,42 @@ def lineup(asked: Asked) -> Lineup:
 
 def read(path: Path, asked: Asked, those: Lineup) -> Read:
     """Return the jobs of a trace that every policy of *those* has a pool for. Raises BadInput with each wrong line."""
-    reading = replace(asked.reading, start=those.setting.start, team_label=those.attribution.team)
     try:
-        trace = trace_from_file(path, reading)
+        trace = trace_from_file(path, _reading(asked, those))
     except OSError as error:
         raise BadInput([f"{path}: {error.strerror or error}"]) from error
     except BadTrace as error:
         raise BadInput(f"{path}: {line}" for line in str(error).splitlines()) from error
+    return _fitting(f"{path}", trace, asked, those)
+
+
+def recall(remembered: Remembered, asked: Asked, those: Lineup, progress: Progress) -> Read:
+    """Return the jobs that a Prometheus remembers, as `read` does those of a file. Raises BadInput."""
+    try:
+        trace = trace_from_prometheus(remembered, _reading(asked, those), progress)
+    except (TryLater, WontWork) as error:
+        raise BadInput([str(error)]) from error
+    except BadTrace as error:
+        raise BadInput(str(error).splitlines()) from error
+    return _fitting(trace.source, trace, asked, those)
+
+
+def _reading(asked: Asked, those: Lineup) -> Reading:
+    return replace(asked.reading, start=those.setting.start, team_label=those.attribution.team)
+
+
+def _fitting(source: str, trace: Trace, asked: Asked, those: Lineup) -> Read:
     jobs = trace.jobs
     if asked.split_pods:
         jobs = [replace(job, pods=job.gpus, gpus_per_pod=1, gang=job.gpus > 1) for job in jobs]
     wrong = {misfit.job.id: f"{misfit}" for _, pools in those.shapes for misfit in misfits(jobs, pools)}
-    lines = [f"{path}: {said}" for said in wrong.values()]
+    lines = [f"{source}: {said}" for said in wrong.values()]
     fitting = [job for job in jobs if job.id not in wrong]
     if lines and not (asked.skip_misfits and fitting):
-        more = [f"{path}: and {len(lines) - SHOWN} more jobs"] if len(lines) > SHOWN else []
+        more = [f"{source}: and {len(lines) - SHOWN} more jobs"] if len(lines) > SHOWN else []
         raise BadInput([*lines[:SHOWN], *more, "give larger pools, or leave such jobs out with --skip-misfits"])
     setting = replace(those.setting, start=trace.start)
-    return Read(name=path.name, setting=setting, jobs=fitting, left_out=lines, notes=trace.report)
+    return Read(name=trace.source, setting=setting, jobs=fitting, left_out=lines, notes=trace.report)
 
 
 def _first(asked: Asked) -> FileSettings:

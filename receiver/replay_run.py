@@ -11,10 +11,11 @@ import click
 import structlog
 
 from receiver.asking import print_json, print_lines
+from receiver.importing import Remembered
 from receiver.replay.contest import Progress, contest
 from receiver.replay.document import Replayed, document, several
 from receiver.replay.table import as_means, as_table
-from receiver.replay_inputs import Asked, Lineup, Read, lineup, read
+from receiver.replay_inputs import Asked, Lineup, Read, lineup, read, recall
 
 FINE = 0
 WRONG = 1  # something does not add up, or a pod lost its node to a policy of ours
@@ -24,6 +25,8 @@ def run(traces: Sequence[Path], asked: Asked, *, as_json: bool, bar: bool) -> in
     """Replay every trace and print what came of it; return the exit status. Raises BadInput before anything runs."""
     those = lineup(asked)
     read_in = [read(path, asked, those) for path in traces]
+    if asked.remembered is not None:
+        read_in.append(_recalled(asked.remembered, asked, those, shown=bar))
     for each in read_in:
         print_lines([f"left out: {line}" for line in each.left_out], err=True)
         print_lines([f"note: {line}" for line in each.notes], err=True)
@@ -39,6 +42,17 @@ def run(traces: Sequence[Path], asked: Asked, *, as_json: bool, bar: bool) -> in
         if len(documents) > 1:
             print_lines(as_means(whole))
     return WRONG if any(_is_wrong(policy) for told in documents for policy in told["policies"]) else FINE
+
+
+def _recalled(remembered: Remembered, asked: Asked, those: Lineup, *, shown: bool) -> Read:
+    """Read a Prometheus page by page, and show how far it is."""
+    with click.progressbar(length=1, label="reading history", file=sys.stderr, hidden=not shown) as bar:
+
+        def told(done: int, of: int) -> None:
+            bar.length = of
+            bar.update(done - bar.pos)
+
+        return recall(remembered, asked, those, told)
 
 
 def _played(trace: Read, those: Lineup, progress: Progress) -> Replayed:
