@@ -34,11 +34,13 @@ A_FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--split-pods", is_flag=True, help="Turn the pods of a job into pods of one GPU each.")
 @click.option("--skip-misfits", is_flag=True, help="Leave out, and name, the jobs that no pool can hold.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
+@click.option("--html", type=A_FILE, metavar="FILE", help="Write a page with the pictures, too.")
 def replay(
     traces: tuple[Path, ...],
     start: datetime | None,
     tick: timedelta | None,
     as_json: bool,
+    html: Path | None,
     **given: Any,
 ) -> None:
     """Replay a trace under this configuration and others: cost, waits, and what did not add up.
@@ -64,7 +66,7 @@ def replay(
         chosen["tick"] = tick
     asked = Asked(setting=Setting(**chosen), tick_given=tick is not None, **taken(given), **given)
     try:
-        status = run(traces, asked, as_json=as_json, bar=sys.stderr.isatty())
+        status = run(traces, asked, as_json=as_json, html=html, bar=sys.stderr.isatty())
     except BadInput as error:
         print_lines(error.lines, err=True)
         sys.exit(UNUSABLE)

@@ -14,11 +14,9 @@ from receiver.replay.contest import Contestant, a_peer, the_product
 from receiver.replay.misfits import misfits
 from receiver.replay.peers import PEERS
 from receiver.replay.setting import BillingUnit, Setting
-from receiver.replay.traces import BadTrace, Reading, Trace
-from receiver.replay.world.config import Job
+from receiver.replay.traces import BadTrace, Reading, Trace, told
 
 OURS = "gpu-autoscaler"
-SHOWN = 20
 USD_PER_GPU_HOUR = Decimal("1.29")  # an L40S at Civo, for nodes of any size
 
 WITHOUT_CONFIG = """\
@@ -52,22 +50,11 @@ class Asked:
     max_gpus: int = 320
     billing: BillingUnit | None = None
     setting: Setting = field(default_factory=Setting)
-    tick_given: bool = False
     reading: Reading = field(default_factory=Reading)
     remembered: Remembered | None = None
+    tick_given: bool = False
     split_pods: bool = False
     skip_misfits: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Read:
-    """One trace: its *jobs*, and a sentence about each that was *left_out*."""
-
-    name: str
-    setting: Setting
-    jobs: Sequence[Job]
-    left_out: Sequence[str]
-    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,44 +101,42 @@ def lineup(asked: Asked) -> Lineup:
     )
 
 
-def read(path: Path, asked: Asked, those: Lineup) -> Read:
-    """Return the jobs of a trace that every policy of *those* has a pool for. Raises BadInput with each wrong line."""
+def read(path: Path, asked: Asked, those: Lineup) -> Trace:
+    """Return the trace in a file. Raises BadInput with everything that is wrong with it."""
     try:
-        trace = trace_from_file(path, _reading(asked, those))
+        return trace_from_file(path, _reading(asked, those))
     except OSError as error:
         raise BadInput([f"{path}: {error.strerror or error}"]) from error
     except BadTrace as error:
-        raise BadInput(f"{path}: {line}" for line in str(error).splitlines()) from error
-    return _fitting(f"{path}", trace, asked, those)
+        raise BadInput(f"{path}: {line}" for line in told(error.troubles, error.more)) from error
 
 
-def recall(remembered: Remembered, asked: Asked, those: Lineup, progress: Progress) -> Read:
-    """Return the jobs that a Prometheus remembers, as `read` does those of a file. Raises BadInput."""
+def recall(remembered: Remembered, asked: Asked, those: Lineup, progress: Progress) -> Trace:
+    """Return what a Prometheus remembers as a trace. Raises BadInput, as `read` does."""
     try:
-        trace = trace_from_prometheus(remembered, _reading(asked, those), progress)
+        return trace_from_prometheus(remembered, _reading(asked, those), progress)
     except (TryLater, WontWork) as error:
         raise BadInput([str(error)]) from error
     except BadTrace as error:
-        raise BadInput(str(error).splitlines()) from error
-    return _fitting(trace.source, trace, asked, those)
+        raise BadInput(told(error.troubles, error.more)) from error
 
 
 def _reading(asked: Asked, those: Lineup) -> Reading:
     return replace(asked.reading, start=those.setting.start, team_label=those.attribution.team)
 
 
-def _fitting(source: str, trace: Trace, asked: Asked, those: Lineup) -> Read:
+def fitting(trace: Trace, asked: Asked, those: Lineup) -> Trace:
+    """Return *trace* with the jobs that every policy of *those* has a pool for. Raises BadInput with the others."""
     jobs = trace.jobs
     if asked.split_pods:
-        jobs = [replace(job, pods=job.gpus, gpus_per_pod=1, gang=job.gpus > 1) for job in jobs]
-    wrong = {misfit.job.id: f"{misfit}" for _, pools in those.shapes for misfit in misfits(jobs, pools)}
-    lines = [f"{source}: {said}" for said in wrong.values()]
-    fitting = [job for job in jobs if job.id not in wrong]
-    if lines and not (asked.skip_misfits and fitting):
-        more = [f"{source}: and {len(lines) - SHOWN} more jobs"] if len(lines) > SHOWN else []
-        raise BadInput([*lines[:SHOWN], *more, "give larger pools, or leave such jobs out with --skip-misfits"])
-    setting = replace(those.setting, start=trace.start)
-    return Read(name=trace.source, setting=setting, jobs=fitting, left_out=lines, notes=trace.report)
+        jobs = [replace(job, pods=job.gpus, gpus_per_pod=1, gang=job.gpus > 1, gang_min=None) for job in jobs]
+    wrong = {name: trouble for _, pools in those.shapes for name, trouble in misfits(jobs, pools).items()}
+    kept = [job for job in jobs if job.id not in wrong]
+    if wrong and not asked.skip_misfits:
+        raise BadInput(f"{trace.source}: {line}" for line in told(list(wrong.values())))
+    if not kept:
+        raise BadInput([f"{trace.source}: no job is left that fits: give larger pools"])
+    return replace(trace, jobs=kept, left_out=[*trace.left_out, *wrong.values()])
 
 
 def _first(asked: Asked) -> FileSettings:

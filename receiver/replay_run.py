@@ -4,6 +4,7 @@ import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,28 +13,32 @@ import structlog
 
 from receiver.asking import print_json, print_lines
 from receiver.importing import Remembered
+from receiver.installed import installed_version
 from receiver.replay.contest import Progress, contest
-from receiver.replay.document import Replayed, document, several
+from receiver.replay.document import Replayed, document, pictured, several
 from receiver.replay.table import as_means, as_table
-from receiver.replay_inputs import Asked, Lineup, Read, lineup, read, recall
+from receiver.replay.traces import Trace
+from receiver.replay_inputs import Asked, BadInput, Lineup, fitting, lineup, read, recall
 
 FINE = 0
 WRONG = 1  # something does not add up, or a pod lost its node to a policy of ours
 
 
-def run(traces: Sequence[Path], asked: Asked, *, as_json: bool, bar: bool) -> int:
+def run(traces: Sequence[Path], asked: Asked, *, as_json: bool, html: Path | None, bar: bool) -> int:
     """Replay every trace and print what came of it; return the exit status. Raises BadInput before anything runs."""
     those = lineup(asked)
-    read_in = [read(path, asked, those) for path in traces]
+    found = [read(path, asked, those) for path in traces]
     if asked.remembered is not None:
-        read_in.append(_recalled(asked.remembered, asked, those, shown=bar))
-    for each in read_in:
-        print_lines([f"left out: {line}" for line in each.left_out], err=True)
-        print_lines([f"note: {line}" for line in each.notes], err=True)
-    with _silent(), _progress(sum(len(each.jobs) for each in read_in) * len(those.making), shown=bar) as progress:
-        played = [_played(each, those, progress) for each in read_in]
+        found.append(_recalled(asked.remembered, asked, those, shown=bar))
+    found = [fitting(trace, asked, those) for trace in found]
+    for trace in found:
+        print_lines([f"{trace.source}: {line}" for line in trace.report], err=True)
+    with _silent(), _progress(sum(len(trace.jobs) for trace in found) * len(those.making), shown=bar) as progress:
+        played = [_played(trace, those, progress) for trace in found]
     documents = [document(each) for each in played]
     whole = documents[0] if len(documents) == 1 else several(documents)
+    if html is not None:
+        _write(html, played, whole.get("ratios", {}))
     if as_json:
         print_json(whole)
     else:
@@ -44,7 +49,17 @@ def run(traces: Sequence[Path], asked: Asked, *, as_json: bool, bar: bool) -> in
     return WRONG if any(_is_wrong(policy) for told in documents for policy in told["policies"]) else FINE
 
 
-def _recalled(remembered: Remembered, asked: Asked, those: Lineup, *, shown: bool) -> Read:
+def _write(html: Path, played: Sequence[Replayed], ratios: Mapping[str, Any]) -> None:
+    from receiver.web.replay_page import replay_page  # templates take a while to load
+
+    page = replay_page([pictured(each) for each in played], ratios, installed_version())
+    try:
+        html.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise BadInput([f"{html}: {error.strerror or error}"]) from error
+
+
+def _recalled(remembered: Remembered, asked: Asked, those: Lineup, *, shown: bool) -> Trace:
     """Read a Prometheus page by page, and show how far it is."""
     with click.progressbar(length=1, label="reading history", file=sys.stderr, hidden=not shown) as bar:
 
@@ -55,17 +70,14 @@ def _recalled(remembered: Remembered, asked: Asked, those: Lineup, *, shown: boo
         return recall(remembered, asked, those, told)
 
 
-def _played(trace: Read, those: Lineup, progress: Progress) -> Replayed:
-    contestants = [make(trace.setting) for make in those.making]
+def _played(trace: Trace, those: Lineup, progress: Progress) -> Replayed:
+    setting = replace(those.setting, start=trace.start)
     return Replayed(
-        trace=trace.name,
-        jobs=trace.jobs,
+        trace=trace,
         pools=those.pools,
-        setting=trace.setting,
-        results=contest(trace.jobs, contestants, trace.setting, progress),
+        setting=setting,
+        results=contest(trace.jobs, [make(setting) for make in those.making], setting, progress),
         against=those.against,
-        left_out=trace.left_out,
-        notes=trace.notes,
     )
 
 

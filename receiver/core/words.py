@@ -28,3 +28,15 @@ def span(seconds: float) -> str:
         return f"{hours} h {minutes} min" if minutes else f"{hours} h"
     days, hours = whole // 86400, whole % 86400 // 3600
     return f"{days} d {hours} h" if hours else f"{days} d"
+
+
+def brief(seconds: float) -> str:
+    """Return a duration in the one or two units that a column has room for: ``45s``, ``2m05s``, ``3h10m``, ``9d4h``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600}h"

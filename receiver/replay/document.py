@@ -7,24 +7,22 @@ from typing import Any
 
 from receiver.core.policy import Pool
 from receiver.replay.contest import Result
+from receiver.replay.over_time import SLOTS, by_hour, over_time
 from receiver.replay.ratios import Ratio, over_all, ratio
 from receiver.replay.setting import Setting
-from receiver.replay.world.config import Job
+from receiver.replay.traces import Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """One trace, played. *trace* is how people call it, *pools* those of the first policy; *left_out* and *notes* are
-    sentences on what of the trace does not count; *against* names the policy that the others are compared with."""
+    """One trace, played. *pools* are those of the first policy, *against* names the one that the others are compared
+    with."""
 
-    trace: str
-    jobs: Sequence[Job]
+    trace: Trace
     pools: Sequence[Pool]
     setting: Setting
     results: Sequence[Result]
     against: str | None = None
-    left_out: Sequence[str] = ()
-    notes: Sequence[str] = ()
 
 
 def document(replayed: Replayed) -> dict[str, Any]:
@@ -42,12 +40,12 @@ def document(replayed: Replayed) -> dict[str, Any]:
         }
 
     return {
-        "trace": replayed.trace,
+        "trace": replayed.trace.source,
         "policies": [policy(result) for result in replayed.results],
         "against": replayed.against,
-        "jobs": len(replayed.jobs),
+        "jobs": len(replayed.trace.jobs),
         "begins": _moment(replayed.setting.start),
-        "last_submission": _moment(max(job.submit_at for job in replayed.jobs)),
+        "last_submission": _moment(max(job.submit_at for job in replayed.trace.jobs)),
         "pools": [
             {
                 "name": pool.name,
@@ -59,8 +57,23 @@ def document(replayed: Replayed) -> dict[str, Any]:
             for pool in replayed.pools
         ],
         "setting": _setting(replayed.setting),
-        "left_out": list(replayed.left_out),
-        "notes": list(replayed.notes),
+        "left_out": [str(trouble) for trouble in replayed.trace.left_out],
+        "not_counted": dict(replayed.trace.uncounted),
+        "notes": list(replayed.trace.notes),
+    }
+
+
+def pictured(replayed: Replayed) -> dict[str, Any]:
+    """Return the document with what its pictures are drawn from: policies over time, up to the end of the last of ours
+    that was played, and waits by hour of day."""
+    played = [(result, result.played) for result in replayed.results if result.played is not None]
+    until = max(it.end for result, it in played if result.kind == "policy")
+    return {
+        **document(replayed),
+        "until": _moment(until),
+        "slot_s": (until - replayed.setting.start).total_seconds() / SLOTS,
+        "over_time": {result.name: over_time(it, until).document() for result, it in played},
+        "by_hour": {result.name: [asdict(hour) for hour in by_hour(it)] for result, it in played},
     }
 
 

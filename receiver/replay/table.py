@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from receiver.core.words import some
+from receiver.core.words import brief, some
 
 Column = tuple[str, str, Callable[[Mapping[str, Any]], str]]
 
@@ -22,7 +22,7 @@ def _usd(name: str) -> Callable[[Mapping[str, Any]], str]:
 
 
 def _wait(name: str) -> Callable[[Mapping[str, Any]], str]:
-    return lambda policy: short(policy[name])
+    return lambda policy: brief(policy[name])
 
 
 COLUMNS: Sequence[Column] = (
@@ -43,18 +43,6 @@ COLUMNS: Sequence[Column] = (
     ("", "kills", _number("kills")),
     ("jobs", "lost", _number("jobs_lost")),
 )
-
-
-def short(seconds: float) -> str:
-    """Return a wait in the one or two units that fit a column: ``45s``, ``2m05s``, ``3h10m``, ``9d4h``."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02}s"
-    if whole < 86400:
-        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
-    return f"{whole // 86400}d{whole % 86400 // 3600}h"
 
 
 def as_table(replayed: Mapping[str, Any]) -> Iterator[str]:
@@ -97,10 +85,10 @@ def as_means(replayed: Mapping[str, Any]) -> Iterator[str]:
 def circumstances(setting: Mapping[str, Any]) -> Iterator[str]:
     """Yield how nodes, money and reactions were set, in words; *setting* as the document has it."""
     spread = f" +-{100 * setting['jitter']:g} %" if setting["jitter"] else ""
-    ready, usable = short(setting["build_s"] + setting["boot_s"]), short(setting["driver_s"])
+    ready, usable = brief(setting["build_s"] + setting["boot_s"]), brief(setting["driver_s"])
     yield (
         f"a node takes {ready} until it is Ready and {usable} more"
-        f" until its GPUs are usable{spread}, and {short(setting['delete_s'])} to go;"
+        f" until its GPUs are usable{spread}, and {brief(setting['delete_s'])} to go;"
         f" paid by the {'started hour' if setting['billing'] == 'hour' else 'second'}; packing {setting['packing']}"
     )
     told = []
