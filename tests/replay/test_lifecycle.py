@@ -208,3 +208,13 @@ def test_the_next_event_is_the_next_moment_at_which_something_changes() -> None:
     assert w.next_event_at() is None
     w.resize("a", 1)
     assert w.next_event_at() == after(120)
+
+
+def test_no_two_nodes_ever_have_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = iter(["aaaaa", "aaaaa", "bbbbb", "aaaaa", "ccccc"])
+    w = world()
+    monkeypatch.setattr("receiver.replay.world.dice.Dice.word", lambda _self, _length: next(words))
+    w.resize("a", 1)
+    w.delete_instance("a", vms(w)[0].id)
+    w.resize("a", 2)
+    assert [vm.hostname[-5:] for vm in w.lives] == ["aaaaa", "bbbbb", "ccccc"]

@@ -103,3 +103,24 @@ def test_a_member_of_a_placed_gang_that_was_killed_is_placed_again_alone() -> No
     assert the_pod(w, "g-0-r1").phase == "Running"
     assert the_pod(w, "g-1").phase == "Running"
     assert GPU in the_pod(w, "g-0-r1").requests
+
+
+def test_a_job_that_loses_pods_more_often_than_its_backoff_limit_is_given_up() -> None:
+    w = world(pool(count=4), backoff_limit=1)
+    w.submit(job("twins", pods=2))
+    run(w, 5)
+    for name, by in (("twins-0", 65), ("twins-0-r1", 125)):
+        w.delete_instance("a", w.nodes[the_pod(w, name).node or ""].instance)
+        run(w, by)
+    assert list(w.failed) == ["twins"]
+    assert not w.active_pods
+
+
+def test_pods_lost_at_one_moment_count_once() -> None:
+    w = world(pool(resources={GPU: 2}, count=2), backoff_limit=1)
+    w.submit(job("twins", pods=2))
+    run(w, 5)
+    w.delete_instance("a", w.nodes[the_pod(w, "twins-0").node or ""].instance)
+    run(w, 65)
+    assert not w.failed
+    assert len(w.kills) == 2

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from receiver.replay.peers.always_on import AlwaysOn
 from receiver.replay.peers.cluster_autoscaler import ClusterAutoscaler, Defaults
@@ -32,7 +32,28 @@ class Peer:
 
     def __call__(self, world: World, most: Mapping[str, int], jobs: Sequence[Job]) -> Controller:
         """Return one for *world*."""
-        return self.make(world, most, jobs)
+        return _Paced(self.make(world, most, jobs), self.every)
+
+
+class _Paced:
+    """A controller that looks no more often than its interval, however often it is told that something changed: what
+    its own look set off at the same moment it sees in its next round."""
+
+    def __init__(self, controller: Controller, every: timedelta) -> None:
+        self._controller, self._every = controller, every
+        self._next_at: datetime | None = None
+
+    @property
+    def actions(self) -> int:
+        """See Controller."""
+        return self._controller.actions
+
+    def look(self, now: datetime) -> datetime | None:
+        """See Controller."""
+        if self._next_at is not None and now < self._next_at:
+            return self._next_at
+        self._next_at = now + self._every
+        return self._controller.look(now)
 
 
 def _cluster_autoscaler(idle: timedelta) -> Make:

@@ -138,14 +138,14 @@ class Escalator:
         return 0
 
     def _up(self, group: _Group, required: int, delta: int, now: datetime) -> bool:
-        for node in sorted(group.tainted, key=lambda n: n.created_at, reverse=True)[:delta]:
+        newest = sorted(group.tainted, key=lambda n: n.created_at, reverse=True)[:delta]
+        for node in newest:
             self._untaint(node)
-            delta -= 1
-        more = min(delta, self._most[group.pool] - required)
+        more = min(delta - len(newest), self._most[group.pool] - required)
         if more > 0 and resized(self._world, group.pool, required + more):
             self.actions += 1
             self._locked[group.pool] = now
-        return more > 0
+        return bool(newest) or more > 0
 
     def _reap(self, group: _Group, now: datetime) -> None:
         hard = self._sample.hard_delete_grace_period

@@ -1,0 +1,39 @@
+"""What holds of every peer: it plays any trace on any pools, and the log adds up."""
+
+import pytest
+
+from receiver.replay.peers import PEERS
+from tests.replay.peers.small_worlds import at, played_by
+
+GENTLE = [name for name in PEERS if not name.startswith("naive") and name != "escalator"]
+JOBS = [
+    at("lone", 3, runs=700, gpus=1),
+    at("gang", 5, runs=400, gpus=4, pods=3),
+    at("whole", 9, runs=1500, gpus=8),
+    at("late", 4000, runs=60, gpus=2),
+]
+
+
+@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("sizes", [(8,), (1, 2, 4, 8)])
+def test_every_job_is_finished_or_given_up_and_everything_adds_up(name: str, sizes: tuple[int, ...]) -> None:
+    played = played_by(name, JOBS, *sizes)
+    assert len(played.finished) + len(played.left) == len(JOBS)
+
+
+@pytest.mark.parametrize("name", GENTLE)
+def test_a_peer_that_deletes_empty_nodes_alone_kills_nothing_and_loses_no_job(name: str) -> None:
+    played = played_by(name, JOBS, 1, 2, 4, 8)
+    assert not played.kills
+    assert not played.left
+
+
+@pytest.mark.parametrize("name", GENTLE)
+def test_a_pool_at_its_maximum_makes_pods_wait_and_loses_none(name: str) -> None:
+    played = played_by(name, [at(f"j{n}", n, runs=200) for n in range(5)], most=2)
+    assert not played.left
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_what_a_peer_is_takes_one_line(name: str) -> None:
+    assert 20 < len(PEERS[name].about) < 90
