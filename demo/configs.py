@@ -139,6 +139,7 @@ def receiver_config(plan: StackPlan, places: Places) -> JSON:
     base: JSON = {
         "mode": plan.mode,
         "tick": plan.tick,
+        "kubernetes": {"watch": plan.watch},
         "prometheus": {"url": places.url("prometheus")},
         "alertmanager": {"urls": [places.url(a) for a in places.alertmanagers]},
         "billing": {"granularity": plan.granularity, "removal_margin": plan.removal_margin},

@@ -42,6 +42,7 @@ class PoolPlan:
 class StackPlan:
     """A stack before it is started. Durations are text as Prometheus writes them; None keeps what `rules/` says.
 
+    *watch* lets the autoscaler watch pods; without it their alert and the tick make a pool grow.
     *scrape* and *evaluation* are Prometheus' intervals; *evaluation* also replaces the `interval` of every rule
     group, nothing else of the rules; *pending_for* gives the alert of waiting pods a `for`. *resend_delay* is how
     soon Prometheus repeats an alert to Alertmanager (a minute by default): whatever fires in its first five seconds
@@ -57,6 +58,7 @@ class StackPlan:
     pools: tuple[PoolPlan, ...]
     mode: str = "act"
     tick: str = "60s"
+    watch: bool = False
     granularity: str = "60s"
     removal_margin: str = "20s"
     budget: Mapping[str, Any] | None = None

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from receiver.act import Hands, WriterLostError
 from receiver.adapters.alarms import AlertmanagerAlarms
 from receiver.adapters.civo import CivoCloud
-from receiver.adapters.cluster import connect
+from receiver.adapters.cluster import KubernetesCluster, connect
 from receiver.adapters.destinations import check_every_destination
 from receiver.adapters.notify import Outbox
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
@@ -29,6 +29,7 @@ from receiver.core.steady import believed_since, is_sure
 from receiver.installed import installed_version
 from receiver.links import PageLinks, Seal
 from receiver.look import Sources
+from receiver.lookout import Lookout
 from receiver.loop import Courier, Loop
 from receiver.metrics import Instruments, StoreCollector
 from receiver.ports import Cloud, Cluster, TryLater, WontWork
@@ -49,9 +50,19 @@ class Running:
     store: SqlStore
     loop: Loop
     courier: Courier
+    lookout: Lookout | None
+
+    def start(self) -> None:
+        """Start the threads."""
+        self.loop.start()
+        self.courier.start()
+        if self.lookout is not None:
+            self.lookout.start()
 
     def stop(self) -> None:
         """End the threads, then close the store."""
+        if self.lookout is not None:
+            self.lookout.stop()
         self.courier.stop()
         self.loop.stop()
         self.store.close()
@@ -106,6 +117,9 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
         return stepped
 
     loop = Loop(one_step, writer, clock, settings.configuration.tick, instruments)
+    lookout = None
+    if isinstance(sources.cluster, KubernetesCluster) and settings.configuration.kubernetes.watch:
+        lookout = Lookout(sources.cluster.pod_watch(), loop.wake, lambda: loop.leading, instruments.watch)
     everybody, of_teams = settings.environment.destinations()
     for warning in check_every_destination(everybody, of_teams):
         log.warning("configuration", detail=warning)
@@ -141,9 +155,10 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
             public_url=settings.configuration.public_url,
             docs_url=settings.configuration.docs_url,
             messages_to=outbox.destinations,
+            watch=lambda: instruments.watch.state,
         )
     )
-    app.extensions[EXTENSION] = Running(settings=settings, store=store, loop=loop, courier=courier)
+    app.extensions[EXTENSION] = Running(settings=settings, store=store, loop=loop, courier=courier, lookout=lookout)
     return app
 
 
@@ -204,10 +219,9 @@ def _open_ports(
 
 
 def start(app: Flask) -> None:
-    """Start the loop and the courier of *app*'s process; they end with it."""
+    """Start the threads of *app*'s process; they end with it."""
     running: Running = app.extensions[EXTENSION]
-    running.loop.start()
-    running.courier.start()
+    running.start()
     atexit.register(stop, app)
 
 

@@ -25,6 +25,7 @@ from receiver.policy_metrics import thresholds
 from receiver.pool_metrics import holding
 from receiver.ports import Clock, Store, TryLater, WontWork
 from receiver.wait_metrics import waiting
+from receiver.watch_metrics import WatchCounts
 
 MODES = ("act", "observe")
 NODE_STATES = ("required", "ready", "building", "busy", "idle", "unknown")
@@ -34,7 +35,7 @@ STEP_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
 class Instruments(Collector):
-    """What this process counts about itself: answers of the webhook and steps of the loop."""
+    """What this process counts about itself: answers of the webhook, steps of the loop, calls to Civo, its watch."""
 
     def __init__(self) -> None:
         """Start every known code at 0, so that a first error is an increase."""
@@ -46,6 +47,7 @@ class Instruments(Collector):
         self._errors = Counter(f"{PREFIX}_loop_errors", "Steps of the loop that failed.", registry=None)
         self._step_seconds = _timings("loop_step_seconds", "Duration of a step of the loop, in seconds.", STEP_BUCKETS)
         self.civo = CivoCalls()
+        self.watch = WatchCounts()
         for code in WEBHOOK_CODES:
             self._requests.labels(code=str(code))
 
@@ -54,6 +56,7 @@ class Instruments(Collector):
         for metric in (self._requests, self._request_seconds, self._steps, self._errors, self._step_seconds):
             yield from metric.collect()
         yield from self.civo.collect()
+        yield from self.watch.collect()
 
     def webhook_answered(self, code: int, seconds: float) -> None:
         """Count one answer with its HTTP status *code* and how long it took in seconds."""

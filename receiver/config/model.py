@@ -69,6 +69,9 @@ class Kubernetes(Section):
 
     enabled: Flag = True
     """look at nodes and pods; `false` means that no node is ever removed"""
+    watch: Flag = True
+    """be woken by the API server when a GPU pod finds no room ([more](how-it-decides.md#what-wakes-it)); without it
+    such a pod waits for its alert or for the next tick"""
 
 
 class Webhook(Section):

@@ -27,6 +27,7 @@ from receiver.ports.questions import QuestionStore
 from receiver.ports.receipts import Did, Receipt
 from receiver.ports.reports import ReportStore
 from receiver.ports.usage import UsageStore
+from receiver.ports.watching import DemandWatch
 
 __all__ = [
     "CORDON_ANNOTATION",
@@ -54,6 +55,7 @@ __all__ = [
     "ClusterNode",
     "DecisionStore",
     "Delivery",
+    "DemandWatch",
     "Did",
     "HistoryStore",
     "Holding",

@@ -34,7 +34,7 @@ def blueprint(parts: WebParts) -> Blueprint:
     def healthz() -> Response:
         """Answer 200 while the loop beats; 503 makes the kubelet restart the pod. The store is not asked."""
         health = parts.heartbeat()
-        document = {**loop_document(health), "mode": parts.mode, "version": parts.version}
+        document = {**loop_document(health), "watch": parts.watch(), "mode": parts.mode, "version": parts.version}
         return make_response(jsonify(document), 200 if alive(health) else 503)
 
     @routes.get("/readyz")

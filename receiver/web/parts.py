@@ -51,7 +51,8 @@ class WebParts:
     *reader_token* or the operator's from who reads pages or API. *public_url* is where people reach the pages, None
     when nobody said, *docs_url* where they read docs/. *messages_to* names the destinations of messages, without
     their secrets.
-    *wake* tells the loop to step now and must return at once. *mode* is ``act`` or ``observe``.
+    *wake* tells the loop to step now and must return at once. *mode* is ``act`` or ``observe``. *watch* says how the
+    watch of pods stands (`receiver.watch_metrics.WatchState`).
     """
 
     webhook_tokens: tuple[str, ...] = field(repr=False)
@@ -71,6 +72,7 @@ class WebParts:
     public_url: str | None = None
     docs_url: str | None = None
     messages_to: tuple[str, ...] = ()
+    watch: Callable[[], str] = lambda: "off"
 
     def __post_init__(self) -> None:
         """Raise ValueError for an empty token, which every caller would know, and for a limit below one byte."""

@@ -50,6 +50,8 @@ def _used() -> Iterator[tuple[str, str, str]]:
     code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "receiver" / "adapters").glob("*.py"))
     for verb, what in CALLED.findall(code):
         yield *RESOURCES[what], VERBS[verb]
+    for what in re.findall(r"wire\.watch\(\s*\"(\w+)\"", code):
+        yield "", what, "watch"
     for module in (gangs, holding, queues, volcano):
         for kind in vars(module).values():
             if isinstance(kind, Kind):

@@ -13,6 +13,7 @@ from simulator.server import Simulator
 from tests.e2e.receivers import Receiver, a_pool
 
 NEVER = "5m"  # the longest tick there is does not come during a test: what happens, happens because of a webhook
+UNWATCHED = {"watch": False}  # and not because the API server told of a pod
 
 
 class Install(Protocol):
@@ -32,7 +33,8 @@ def installing(folder: Path, prometheus: str) -> Iterator[Install]:
         def install(
             cloud: Simulator, name: str = "receiver", environ: Mapping[str, str] | None = None, **config: Any
         ) -> Receiver:
-            said = {"mode": "act", "tick": NEVER, "prometheus": {"url": prometheus}, "pools": [a_pool()], **config}
+            said = {"mode": "act", "tick": NEVER, "prometheus": {"url": prometheus}, "pools": [a_pool()]}
+            said |= {"kubernetes": UNWATCHED, **config}
             where = {
                 "CIVO_API_URL": cloud.url,
                 "CIVO_CLUSTER_ID": cloud.config.cluster.id,

@@ -23,6 +23,7 @@ def test_a_loop_that_beats_is_healthy_whoever_leads(state: str) -> None:
         "fresh_seconds": 75.0,
         "steps": 7,
         "errors": 1,
+        "watch": "off",
         "mode": "act",
         "version": "0.1.0",
     }

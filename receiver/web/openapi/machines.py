@@ -1,6 +1,7 @@
 """Schemas of what machines send and ask: Alertmanager's delivery, a kubelet's questions, and every refusal."""
 
 from receiver.config.model import Mode
+from receiver.watch_metrics import WatchState
 from receiver.web.openapi.overview import LOOP
 from receiver.web.openapi.shapes import (
     Schema,
@@ -50,6 +51,7 @@ HEALTH = fields(
     "Whether the loop beats.",
     {
         **LOOP,
+        "watch": one_of(WatchState, "how the watch of pods stands"),
         "mode": one_of(Mode),
         "version": text(),
     },
