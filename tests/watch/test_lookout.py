@@ -46,7 +46,7 @@ def finds(stands: Callable[[], None], found: Callable[[], None]) -> None:
 def fails(error: Exception) -> Course:
     """It is refused, or breaks."""
 
-    def course(stands: Callable[[], None], found: Callable[[], None]) -> None:  # noqa: ARG001 (as the port has it)
+    def course(stands: Callable[[], None], found: Callable[[], None]) -> None:
         raise error
 
     return course
