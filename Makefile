@@ -14,7 +14,7 @@ OUT ?= .build/pictures
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench faults mutants lint rules dashboards pictures alerts format lock manifests clean python venv binaries browser screenshots
+.PHONY: help demo test bench faults laws mutants lint rules dashboards pictures alerts format lock manifests clean python venv binaries browser screenshots
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +31,9 @@ bench: venv binaries ## measure: reaction from pending pod to Civo call, webhook
 
 faults: venv ## ten thousand random worlds with faults against the invariants, on all cores (N=100 SEED=1 for fewer; about an hour)
 	@$(VENV)/python -m tests.faults --worlds $(N) --seed $(SEED)
+
+laws: venv ## every law of the tests with fifty times the examples
+	@$(VENV)/python -m pytest -q -n 2 --dist worksteal -m hypothesis --hypothesis-profile=long
 
 mutants: venv ## plant bugs in the core one by one and see the tests find them (some minutes)
 	@$(VENV)/python tools/mutants.py

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import structlog
+from hypothesis import Phase, settings
 
 FIGURE = "figure"
 
@@ -16,6 +17,11 @@ def silence() -> None:
 
 
 silence()
+
+# For `make laws`: fifty times the examples of a law that does not name a number of its own.
+settings.register_profile("long", max_examples=5000, deadline=None)
+# For `make mutants`: that a law fails is all they ask, and making the failing example small takes most of the time.
+settings.register_profile("first-failure", phases=(Phase.explicit, Phase.generate))
 
 # The suite makes millions of values that live shortly: looking for cycles at Python's own pace takes a tenth of it.
 gc.set_threshold(50_000, 20, 100)

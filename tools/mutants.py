@@ -59,7 +59,8 @@ def plant(mutant: Mutant, sound: str) -> str:
 
 def killers(copy: Path, tests: Sequence[str]) -> list[str]:
     """Names of the tests that fail in *copy*."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--no-header", *tests]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--no-header"]
+    command += ["--hypothesis-profile=first-failure", *tests]
     ran = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
     if ran.returncode not in (0, 1):
         raise SystemExit(f"pytest could not run:\n{ran.stdout[-2000:]}{ran.stderr[-2000:]}")
