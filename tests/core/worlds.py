@@ -1,8 +1,10 @@
 """Random worlds for the laws of the core: facts and a policy that a step could meet, however unlikely."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -119,7 +121,7 @@ def nodes(draw: Choices, pool: Pool, number: int) -> Node:
     )
 
 
-def pools(draw: Choices, name: str) -> Pool:
+def pools(draw: Choices, name: str, asking: Sequence[Approval | None]) -> Pool:
     """A pool of nodes with one, two or eight GPUs."""
     maximum = draw.number(0, 6)
     return a_pool(
@@ -130,7 +132,7 @@ def pools(draw: Choices, name: str) -> Pool:
         standby_nodes=draw.one([0, 0, 0, 1]),
         labels={"pool": name},
         price_usd_per_hour=draw.one([Decimal("1.29"), Decimal("1.29"), Decimal("10.32"), None]),
-        approval=draw.one(ASKING),
+        approval=draw.one(asking),
     )
 
 
@@ -274,10 +276,10 @@ def questions(draw: Choices, pool: Pool, state: PoolState) -> tuple[Question, ..
     return tuple(found)
 
 
-def a_world(draw: Choices) -> World:
+def a_world(draw: Choices, asking: Sequence[Approval | None]) -> World:
     """Facts and a policy. Half of the worlds are calm: nothing but the law under test holds them back."""
     calm = draw.yes()
-    chosen = tuple(pools(draw, name) for name in POOLS)
+    chosen = tuple(pools(draw, name, asking) for name in POOLS)
     down = None if calm else draw.one((None, draw.one(list(Source))))
     monthly = draw.one((None, None, Decimal(5), Decimal(30), Decimal(1000)))
     policy = Policy(
@@ -321,9 +323,9 @@ def graces(draw: Choices, chosen: tuple[Pool, ...]) -> tuple[tuple[Pool, datetim
     return tuple(found)
 
 
-def worlds() -> SearchStrategy[World]:
-    """Such worlds."""
-    return built(a_world, size=512)
+def worlds(asking: Sequence[Approval | None] = ASKING) -> SearchStrategy[World]:
+    """Such worlds, each pool of which asks as one of *asking* says."""
+    return built(partial(a_world, asking=asking), size=512)
 
 
 def decided(world: World) -> list[tuple[Pool, PoolState, Decision]]:
