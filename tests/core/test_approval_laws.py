@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from receiver.core.model import Stage
 from receiver.core.overrides import OverrideKind
+from receiver.core.pods import PodPhase
 from receiver.core.policy import Approval, Billing, Unanswered
 from receiver.core.questions import Answer, Asks, Question
-from tests.core.builders import NOW, a_node, a_pod, a_question, a_state, facts
-from tests.core.test_approval import APPROVED, HOLD, MINUTE, asking, decide, due
+from tests.core.builders import GPU, NOW, a_busy_node, a_node, a_pod, a_question, a_state, facts
+from tests.core.test_approval import APPROVED, DUE, HOLD, MINUTE, asking, decide, due
 from tests.core.worlds import ASKING, LAWS, World, decided, worlds
 
 SIZES = (OverrideKind.PIN, OverrideKind.CEILING)
@@ -50,6 +51,27 @@ def test_where_removals_are_asked_about_no_node_goes_that_nobody_let_go(world: W
             mine = [q for q in found.questions if instance in q.instances and q.lets_go(NOW)]
             kinds = {q.asks for q in mine}
             assert node.stage is not Stage.USABLE or Asks.EMPTYING in kinds or (Asks.REMOVAL in kinds and not node.pods)
+
+
+@LAWS
+@given(first_is_busy=st.booleans(), about=st.lists(st.sampled_from([None, Asks.REMOVAL, Asks.EMPTYING]), max_size=4))
+def test_exactly_the_nodes_go_that_were_asked_about_as_what_they_are(
+    first_is_busy: bool, about: list[Asks | None]
+) -> None:
+    """A focused law: the paid hour of all nodes ends but one, which has room, and all that was asked is approved."""
+    there, questions, free = [a_busy_node("stays", allocatable={GPU: 8})], [], set()
+    for number, asks in enumerate(about):
+        name = f"n{number}"
+        busy = first_is_busy and number == 0
+        pod = a_pod(f"on-{name}", phase=PodPhase.RUNNING, node=name, evictable=True, owner="ReplicaSet/r")
+        node = a_busy_node(name, pods=(pod,)) if busy else a_node(name)
+        there.append(replace(node, created_at=DUE, allocatable={GPU: 8}))
+        if asks:
+            questions.append(a_question(node.instance, id=name, asks=asks, **APPROVED))
+        if asks is Asks.EMPTYING or (asks is Asks.REMOVAL and not busy):
+            free.add(node.instance)
+    decision = decide(facts(a_state(*there), questions=tuple(questions)), asking(resources={GPU: 8}))
+    assert set(decision.candidates[: decision.present - decision.target]) == free
 
 
 @LAWS
