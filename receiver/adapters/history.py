@@ -22,6 +22,7 @@ from receiver.ports.past import Past
 
 SPAN = timedelta(hours=1)
 PAGE = 24  # spans that are asked for at once
+A_WHILE = timedelta(minutes=30)
 SIGHTING = timedelta(seconds=60)  # how closely gaps are looked for
 TOO_LARGE = frozenset({"http_422", "http_503", "timeout"})  # fewer spans at once may be answered
 
@@ -63,8 +64,11 @@ class PrometheusHistory:
         pages = list(_pages(since, until, SPAN, PAGE))
         for number, (first, last) in enumerate(pages, start=1):
             for name, text in texts.items():
-                for labels, values in self._range(text, first, last, SPAN):
+                series = self._range(text, first, last, SPAN)
+                for labels, values in series:
                     book.note(name, labels, values)
+                if name == asked.REQUESTED and not series:  # nobody asked for a GPU: there is nothing to know of him
+                    break
             if progress is not None:
                 progress(number, len(pages))
         pods, troubles = book.pods(until, step, SPAN)
@@ -86,9 +90,9 @@ class PrometheusHistory:
                 scrapes.extend(value for _, value in values)
         counts = [0.0]
         for first, last in _pages(since, until, SPAN, 24 * 31):
-            for _, values in self._range(asked.rate_of_scrapes(SPAN), first, last, SPAN):
+            for _, values in self._range(asked.rate_of_scrapes(A_WHILE), first, last, SPAN):
                 counts.extend(value for _, value in values)
-        return scrapes, SPAN.total_seconds() / max(1.0, *counts)
+        return scrapes, A_WHILE.total_seconds() / max(1.0, *counts)
 
     def _range(self, query: str, first: datetime, last: datetime, step: timedelta) -> Series:
         """Return the series of a range query; one that is too large is asked in halves."""
