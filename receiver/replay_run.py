@@ -26,6 +26,8 @@ WRONG = 1  # something does not add up, or a pod lost its node to a policy of ou
 
 def run(traces: Sequence[Path], asked: Asked, *, as_json: bool, html: Path | None, bar: bool) -> int:
     """Replay every trace and print what came of it; return the exit status. Raises BadInput before anything runs."""
+    if html is not None and not html.parent.is_dir():
+        raise BadInput([f"{html}: there is no folder {html.parent}: make it first"])
     those = lineup(asked)
     found = [read(path, asked, those) for path in traces]
     if asked.remembered is not None:

@@ -1,0 +1,290 @@
+"""`gpu-autoscaler replay` on small traces: what it prints, what it refuses, and that it prints the same again."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from receiver import replay_run
+from receiver.cli import main
+from receiver.replay import contest
+from receiver.replay.setting import Setting
+from receiver.replay_command import replay
+
+OFFICE = Path(__file__).parents[1] / "replay" / "traces" / "office.csv"
+HEADER = "job_id,submit_s,duration_s,gpus,pods,gpus_per_pod,user_or_team,gpu_type,gpu_util"
+SMALL = ("--max-gpus", "32")
+KEYS = [
+    "name",
+    "node_hours_second",
+    "node_hours_started",
+    "gpu_hours_second",
+    "gpu_hours_started",
+    "usd",
+    "utilization",
+    "wait_mean_s",
+    "wait_p50_s",
+    "wait_p95_s",
+    "wait_max_s",
+    "node_starts",
+    "actions",
+    "kills",
+    "jobs",
+    "jobs_lost",
+]
+CONFIG = """\
+tick: 20s
+pools:
+  - name: l40s
+    civo_pool_id: l40s-id
+    size: an.g1.l40s.kube.x{gpus}
+    resources: {{nvidia.com/gpu: {gpus}}}
+    max_nodes: 8
+    price_usd_per_hour: {price}
+    taints: [{{key: gpu, value: "true", effect: NoSchedule}}]
+"""
+
+
+def replayed(*words: str | Path) -> Result:
+    """Type the command."""
+    return CliRunner().invoke(main, ["replay", *map(str, words)], catch_exceptions=False)
+
+
+def document(*words: str | Path) -> dict[str, Any]:
+    """Type it with --json, and read what it prints."""
+    found: dict[str, Any] = json.loads(replayed(*words, "--json").stdout)
+    return found
+
+
+@pytest.fixture(scope="module")
+def office() -> dict[str, Any]:
+    """The small trace under the product and two peers."""
+    return document("--trace", OFFICE, *SMALL, "--compare", "always-on", "--compare", "cluster-autoscaler")
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Callable[..., Path]:
+    """Write a trace of the given lines."""
+
+    def write(*lines: str) -> Path:
+        path = tmp_path / "trace.csv"
+        path.write_text("\n".join([HEADER, *lines]) + "\n", encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Callable[..., Path]:
+    """Write a configuration with one pool of nodes with so many GPUs."""
+
+    def write(gpus: int, name: str = "config.yaml", more: str = "", price: str = "1.29") -> Path:
+        path = tmp_path / name
+        path.write_text(CONFIG.format(gpus=gpus, price=price) + more, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_the_table_has_a_line_for_each_policy_and_says_what_was_checked() -> None:
+    found = replayed("--trace", OFFICE, *SMALL, "--compare", "cluster-autoscaler")
+    begins = [line.split()[0] for line in found.stdout.splitlines() if line]
+    assert begins.count("gpu-autoscaler") == begins.count("cluster-autoscaler") + 1  # once more, by the other
+    assert "checked: no job lost" in found.stdout
+    assert (found.exit_code, found.stderr) == (0, "")
+
+
+def test_json_has_the_documented_keys_in_their_order(office: dict[str, Any]) -> None:
+    assert list(office)[:2] == ["trace", "policies"]
+    assert [policy["name"] for policy in office["policies"]] == ["gpu-autoscaler", "always-on", "cluster-autoscaler"]
+    for policy in office["policies"]:
+        assert list(policy)[: len(KEYS)] == KEYS
+
+
+def test_what_is_paid_follows_from_the_hours_and_the_price(office: dict[str, Any]) -> None:
+    price = float(office["pools"][0]["usd_per_node_hour"])
+    for policy in office["policies"]:
+        assert float(policy["usd"]) == float(policy["usd_started"]) == round(policy["node_hours_started"] * price, 2)
+        assert float(policy["usd_second"]) == pytest.approx(policy["node_hours_second"] * price, abs=0.02)
+
+
+def test_policies_are_compared_with_the_first_peer(office: dict[str, Any]) -> None:
+    assert office["against"] == "always-on"
+    first, second, _ = office["policies"]
+    assert second["against"] == {"cost": 1.0, "wait": 1.0, "starts": 1.0}
+    assert first["against"]["cost"] == round(first["gpu_hours_started"] / second["gpu_hours_started"], 4)
+    assert first["against"]["wait"] == round((first["wait_mean_s"] + 1) / (second["wait_mean_s"] + 1), 4)
+
+
+def test_the_same_seed_prints_the_same_bytes_in_any_process(tmp_path: Path) -> None:
+    words = ["--trace", str(OFFICE), *SMALL, "--jitter", "0.3", "--compare", "cluster-autoscaler"]
+    words += ["--seed", "7", "--html", str(tmp_path / "page.html")]
+    first = replayed(*words, "--json").stdout
+    page = (tmp_path / "page.html").read_bytes()
+    again = subprocess.run(  # another process, where sets are ordered otherwise
+        [sys.executable, "-m", "receiver.cli", "replay", *words, "--json"],
+        env={**os.environ, "PYTHONHASHSEED": "12345"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert again.stdout == first == replayed(*words, "--json").stdout
+    assert (tmp_path / "page.html").read_bytes() == page
+
+
+def test_another_seed_draws_another_jitter() -> None:
+    one, other = (document("--trace", OFFICE, *SMALL, "--jitter", "0.3", "--seed", seed) for seed in ("1", "2"))
+    assert one["policies"][0]["wait_mean_s"] != other["policies"][0]["wait_mean_s"]
+
+
+def test_billing_by_the_second_is_told_to_the_policy() -> None:
+    found = document("--trace", OFFICE, *SMALL, "--billing", "second")["policies"][0]
+    assert found["usd"] == found["usd_second"]
+    by_hour = document("--trace", OFFICE, *SMALL)["policies"][0]
+    assert found["gpu_hours_second"] < by_hour["gpu_hours_second"]  # it keeps no node to the end of an hour
+
+
+def test_a_node_takes_as_long_as_it_is_said_to(trace: Callable[..., Path]) -> None:
+    words = ("--build", "200s", "--boot", "30s", "--driver", "1m", "--scrape", "none", "--tick", "10s")
+    found = document("--trace", trace("a,0,600,1,1,1,,,"), *words)["policies"][0]
+    assert 290 <= found["wait_max_s"] <= 301
+
+
+def test_a_watch_is_sooner_than_a_slow_tick(trace: Callable[..., Path]) -> None:
+    path = trace("a,61,600,1,1,1,,,")
+    seconds = [
+        document("--trace", path, "--tick", "2m", "--scrape", "none", "--watch", watch)["policies"][0]["wait_max_s"]
+        for watch in ("none", "2s")
+    ]
+    assert seconds == [359.0, 302.0]
+
+
+def test_jobs_that_no_pool_can_hold_are_refused_by_name(trace: Callable[..., Path]) -> None:
+    path = trace("a,0,60,1,1,1,,,", "wide,0,60,16,2,8,,,", "deep,0,60,9,1,9,,,")
+    found = replayed("--trace", path, "--gpus-per-node", "8", "--max-gpus", "8")
+    assert found.exit_code == 2
+    assert "job wide" in found.stderr
+    assert "job deep" in found.stderr
+    assert found.stdout == ""
+
+
+def test_jobs_that_no_pool_can_hold_are_left_out_when_asked_and_named(trace: Callable[..., Path]) -> None:
+    path = trace("a,0,60,1,1,1,,,", "wide,0,60,16,2,8,,,")
+    found = replayed("--trace", path, "--max-gpus", "8", "--skip-misfits", "--json")
+    shown = json.loads(found.stdout)
+    assert (found.exit_code, shown["jobs"], len(shown["left_out"])) == (0, 1, 1)
+    assert "job wide" in found.stderr
+    assert "job wide" in shown["left_out"][0]
+
+
+def test_pods_are_split_into_pods_of_one_gpu(trace: Callable[..., Path]) -> None:
+    path = trace("a,0,60,4,1,4,,,")
+    assert replayed("--trace", path, "--gpus-per-node", "1").exit_code == 2
+    assert document("--trace", path, "--gpus-per-node", "1", "--split-pods")["policies"][0]["node_starts"] == 4
+
+
+def test_every_wrong_line_of_a_trace_is_named(trace: Callable[..., Path]) -> None:
+    found = replayed("--trace", trace("a,0,-5,1,1,1,,,", "b,x,60,1,1,1,,,"))
+    assert found.exit_code == 2
+    assert [line.split(": ")[1].split(",")[0] for line in found.stderr.splitlines()] == ["line 2", "line 3"]
+
+
+def test_a_trace_that_is_not_there_is_said(tmp_path: Path) -> None:
+    found = replayed("--trace", tmp_path / "none.csv")
+    assert (found.exit_code, "No such file" in found.stderr) == (2, True)
+
+
+def test_of_a_peer_that_is_not_known_the_nearest_is_named() -> None:
+    found = replayed("--trace", OFFICE, "--compare", "cluster-autoscaller")
+    assert found.exit_code == 2
+    assert "cluster-autoscaler" in found.stderr
+
+
+def test_a_policy_is_named_once() -> None:
+    found = replayed("--trace", OFFICE, "--compare", "step-up", "--compare", "step-up")
+    assert (found.exit_code, "name each policy once" in found.stderr) == (2, True)
+
+
+def test_a_configuration_brings_its_pools_and_its_tick(config: Callable[..., Path]) -> None:
+    found = document("--trace", OFFICE, "--config", config(8))
+    assert [pool["name"] for pool in found["pools"]] == ["l40s"]
+    assert found["setting"]["tick_s"] == 20
+    assert found["policies"][0]["jobs_lost"] == 0  # the pods of a trace tolerate the taint
+
+
+def test_another_configuration_runs_on_its_own_pools(config: Callable[..., Path]) -> None:
+    smaller = config(4, "smaller.yaml", price="0.645")
+    path = OFFICE.parent / "halves.csv"
+    found = document("--trace", path, "--config", config(8), "--compare", smaller)
+    ours, other = found["policies"]
+    assert other["name"] == str(smaller)
+    assert ours["gpu_hours_started"] / ours["node_hours_started"] == 8
+    assert other["gpu_hours_started"] / other["node_hours_started"] == 4
+
+
+def test_every_mistake_of_a_configuration_is_listed(config: Callable[..., Path]) -> None:
+    found = replayed("--trace", OFFICE, "--config", config(8, more="tock: 5s\nmode: acting\n"))
+    assert found.exit_code == 2
+    assert "tock" in found.stderr
+    assert "mode" in found.stderr
+
+
+def test_a_pool_without_a_price_is_refused_because_it_could_not_grow(config: Callable[..., Path]) -> None:
+    path = config(8)
+    path.write_text(path.read_text().replace("    price_usd_per_hour: 1.29\n", "").replace("l40s.kube.x8", "none"))
+    found = replayed("--trace", OFFICE, "--config", path)
+    assert (found.exit_code, "pool l40s has no price" in found.stderr) == (2, True)
+
+
+def test_budgets_of_teams_are_refused_before_anything_runs(config: Callable[..., Path]) -> None:
+    budget = "budget: {monthly_usd: 100, teams: {vision: 5}}\n"
+    found = replayed("--trace", OFFICE, "--config", config(8, more=budget))
+    assert (found.exit_code, "budget.teams" in found.stderr) == (2, True)
+
+
+def test_what_does_not_add_up_ends_in_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contest, "violations", lambda *_: ["a GPU was held twice"])
+    found = replayed("--trace", OFFICE, *SMALL)
+    assert found.exit_code == 1
+    assert "DOES NOT ADD UP: gpu-autoscaler: a GPU was held twice" in found.stdout
+
+
+def test_a_pod_that_lost_its_node_to_us_ends_in_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def with_a_kill(*given: Any) -> list[contest.Result]:
+        return [replace(r, figures=replace(r.figures, kills=1)) for r in contest.contest(*given)]
+
+    monkeypatch.setattr(replay_run, "contest", with_a_kill)
+    assert replayed("--trace", OFFICE, *SMALL).exit_code == 1
+
+
+def test_what_a_peer_kills_is_told_and_is_no_failure(trace: Callable[..., Path]) -> None:
+    path = trace("a,0,3000,8,1,8,,,", "b,600,3000,8,1,8,,,")
+    found = document("--trace", path, *SMALL, "--compare", "naive-watchdog")
+    assert found["policies"][1]["kills"] > 0
+    assert replayed("--trace", path, *SMALL, "--compare", "naive-watchdog").exit_code == 0
+
+
+def test_several_traces_are_replayed_one_by_one_and_compared_over_all() -> None:
+    other = OFFICE.parent / "halves.csv"
+    found = document("--trace", OFFICE, "--trace", other, *SMALL, "--compare", "cluster-autoscaler")
+    assert [each["trace"] for each in found["traces"]] == ["office.csv", "halves.csv"]
+    costs = [each["policies"][0]["against"]["cost"] for each in found["traces"]]
+    assert found["ratios"]["gpu-autoscaler"]["cost"] == pytest.approx((costs[0] * costs[1]) ** 0.5, abs=0.001)
+
+
+def test_the_options_have_the_defaults_of_a_setting() -> None:
+    context = click.Context(replay)
+    known = {parameter.name: parameter for parameter in replay.params}
+    for field in fields(Setting):
+        if field.name not in ("start", "billing", "tick"):
+            parameter = known[field.name]
+            default = parameter.type_cast_value(context, parameter.get_default(context))
+            assert default == getattr(Setting(), field.name), field.name
