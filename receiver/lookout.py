@@ -17,8 +17,8 @@ log = structlog.get_logger("receiver")
 
 QUIET_SECONDS = 0.3  # pods of one job come one after the other: the loop is woken when no more come
 LONGEST_SECONDS = 2.0  # and after that long in any case
-BURST = 4  # wake-ups that may follow one another as fast as that
-SPACING_SECONDS = 5.0  # the time between two in the long run
+BURST = 5  # wake-ups that may follow one another as fast as that
+SPACING_SECONDS = 3.0  # the time between two in the long run
 LEAD_RETRY_SECONDS = 1.0
 LONGEST_BACKOFF_SECONDS = 60.0
 FAILURES_TOLD = 3  # in a row; one is nothing to hear of
