@@ -128,7 +128,8 @@ def _dates(start: datetime, end: datetime, at: datetime, step: timedelta) -> Ite
     while at <= end:
         place = 100 * ((at - start) / (end - start))
         if 0 <= place <= 96:  # a word beyond would stick out
-            yield Tick(at=round(place, 2), label=f"{at:%b} {at.day}" if step >= timedelta(days=1) else f"{at:%H:%M}")
+            midnight = not (at.hour or at.minute) and end - start > timedelta(days=1)
+            yield Tick(at=round(place, 2), label=f"{at:%b} {at.day}" if midnight else f"{at:%H:%M}")
         at += step
 
 

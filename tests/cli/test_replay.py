@@ -22,24 +22,9 @@ from receiver.replay_command import replay
 OFFICE = Path(__file__).parents[1] / "replay" / "traces" / "office.csv"
 HEADER = "job_id,submit_s,duration_s,gpus,pods,gpus_per_pod,user_or_team,gpu_type,gpu_util"
 SMALL = ("--max-gpus", "32")
-KEYS = [
-    "name",
-    "node_hours_second",
-    "node_hours_started",
-    "gpu_hours_second",
-    "gpu_hours_started",
-    "usd",
-    "utilization",
-    "wait_mean_s",
-    "wait_p50_s",
-    "wait_p95_s",
-    "wait_max_s",
-    "node_starts",
-    "actions",
-    "kills",
-    "jobs",
-    "jobs_lost",
-]
+KEYS = ["name", "node_hours_second", "node_hours_started", "gpu_hours_second", "gpu_hours_started", "usd",
+        "utilization", "wait_mean_s", "wait_p50_s", "wait_p95_s", "wait_max_s", "node_starts", "actions", "kills",
+        "jobs", "jobs_lost"]  # fmt: skip
 CONFIG = """\
 tick: 20s
 pools:

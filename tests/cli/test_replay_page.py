@@ -1,0 +1,70 @@
+"""The page that `gpu-autoscaler replay --html` writes: complete, by itself, and safe to open."""
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from receiver.cli import main
+
+TRACES = Path(__file__).parents[1] / "replay" / "traces"
+PEERS = ("--compare", "cluster-autoscaler", "--compare", "naive-watchdog", "--compare", "always-on")
+
+
+def written(folder: Path, *words: str) -> str:
+    """Type the command with --html, and read the page."""
+    path = folder / "page.html"
+    found = CliRunner().invoke(main, ["replay", *words, "--max-gpus", "32", "--html", str(path)])
+    assert found.exit_code == 0, found.output
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of the small trace with three peers."""
+    return written(tmp_path_factory.mktemp("page"), "--trace", str(TRACES / "office.csv"), *PEERS)
+
+
+def test_the_page_runs_nothing_and_asks_nobody(page: str) -> None:
+    assert "<script" not in page
+    assert re.findall(r'(?:src|href|action)\s*=\s*"(?!#)', page) == []
+    assert "url(" not in page.replace("url(#hatch)", "").replace("url(#cross)", "")
+    assert re.search(r"default-src &#39;none&#39;; style-src &#39;sha256-[\w+/=]{44}&#39;", page)
+    assert re.findall(r'\sstyle="', page) == []
+
+
+def test_the_page_names_every_policy_in_table_plot_and_panel(page: str) -> None:
+    for name in ("gpu-autoscaler", "cluster-autoscaler", "naive-watchdog", "always-on"):
+        assert f'<span class="name">{name}</span>' in page
+        assert f'<text class="name" x="0" y="10">{name}</text>' in page
+    assert "2 more policies" in page
+
+
+def test_the_page_says_how_the_world_went_and_what_was_checked(page: str) -> None:
+    for said in ("scrape 15s, evaluation 5s, group_wait 0s", "started hour", "all of it holds", "until its GPUs"):
+        assert said in page
+
+
+def test_what_a_peer_killed_stands_out(page: str) -> None:
+    assert re.search(r"<strong>naive-watchdog</strong> took the node from \d+ running pod", page)
+
+
+def test_a_trace_cannot_write_into_the_page(tmp_path: Path) -> None:
+    path = tmp_path / "<img src=x>.csv"
+    path.write_bytes((TRACES / "halves.csv").read_bytes())
+    assert "<img" not in written(tmp_path, "--trace", str(path))
+
+
+def test_several_traces_are_on_one_page_with_the_means_before_them(tmp_path: Path) -> None:
+    words = [word for name in ("office", "halves") for word in ("--trace", str(TRACES / f"{name}.csv"))]
+    page = written(tmp_path, *words, *PEERS[:2])
+    titles = re.findall(r"<h1>(.*?)</h1>", page)
+    assert titles == ["Replay of 2 traces", "office.csv", "halves.csv"]
+    assert page.index("Over all traces") < page.index("<h1>office.csv")
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "page.html"
+    found = CliRunner().invoke(main, ["replay", "--trace", str(TRACES / "office.csv"), "--html", str(path)])
+    assert (found.exit_code, "there is no folder" in found.stderr, found.stdout) == (2, True, "")
