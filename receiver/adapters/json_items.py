@@ -88,7 +88,8 @@ class _Scanner:
     def _expect(self, mark: str) -> None:
         found = self._peek()
         if found != mark:
-            raise NoJson(self._line, f"{mark} was expected, there is {found or 'the end of the file'}")
+            problem = f"{mark} was expected, there is {found}" if found else "it ends in the middle of an object"
+            raise NoJson(self._line, problem)
         self._take(self._at + 1)
 
     def _value(self) -> Any:
