@@ -17,6 +17,12 @@ STATES = {
     "waiting": "waiting: another process holds the writer lock; webhooks are answered and pages served here too",
     "stopped": "stopped",
 }
+WATCHES = {
+    "off": "off: waiting pods are found by their alerts and at each tick",
+    "waiting": "not ours: the process that leads watches",
+    "up": "stands: a waiting pod wakes the loop at once",
+    "down": "does not stand: waiting pods are found by their alerts and at each tick meanwhile; the log says why",
+}
 
 
 def add_sources_page(routes: Blueprint, parts: WebParts) -> None:
@@ -35,6 +41,7 @@ def add_sources_page(routes: Blueprint, parts: WebParts) -> None:
             headline=_headline(scene, silent),
             beating=scene.beating,
             state=STATES.get(scene.health.state, scene.health.state),
+            watch=WATCHES[parts.watch()],
             counts=parts.store.counts(),
             undelivered=scene.undelivered,
             messages_to=parts.messages_to,

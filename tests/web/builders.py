@@ -419,6 +419,7 @@ class Bench:
     wake: Callable[[], None] | None = None
     docs_url: str | None = None
     messages_to: tuple[str, ...] = ()
+    watch: str = "off"
 
     def parts(self) -> WebParts:
         """Return what create_app takes."""
@@ -440,6 +441,7 @@ class Bench:
             public_url=self.public_url,
             docs_url=self.docs_url,
             messages_to=self.messages_to,
+            watch=lambda: self.watch,
         )
 
     def client(self) -> FlaskClient:

@@ -11,7 +11,9 @@ from receiver.core.model import Source
 from receiver.core.policy import Fallback
 from receiver.core.tell import Notice, Severity
 from receiver.ports import Told
+from receiver.watch_metrics import WatchState
 from receiver.web.source_guide import ABOUT, about
+from receiver.web.sources_page import WATCHES
 from tests.core import builders as core
 from tests.web.builders import NOW, a_full_store, a_picture, a_policy, ago
 from tests.web.fakes import FakeHealth, FakeStore
@@ -69,6 +71,11 @@ def test_the_loop_and_the_writer_lock_are_told() -> None:
     assert "leading: this process holds the writer lock" in page("/sources")
     assert "another process holds the writer lock" in page("/sources", health=FakeHealth(state="waiting"))
     assert "does not beat" in page("/sources", health=FakeHealth(beat_age=timedelta(minutes=5)))
+
+
+@pytest.mark.parametrize("state", list(WatchState))
+def test_how_the_watch_of_pods_stands_is_told(state: WatchState) -> None:
+    assert f"Watch of pods {WATCHES[state]}" in words(page("/sources", watch=state.value))
 
 
 def test_deliveries_heartbeat_and_messages_are_told() -> None:
