@@ -2,15 +2,15 @@
 
 import sys
 from dataclasses import fields
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from receiver.asking import UNUSABLE, print_lines
 from receiver.import_options import imports, taken
-from receiver.replay_options import Duration, circumstances, start
+from receiver.replay_options import circumstances, start
 
 A_FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -21,13 +21,12 @@ A_FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--config", type=A_FILE, metavar="FILE", help="The configuration; without one, a pool of one size.")
 @click.option("--compare", multiple=True, metavar="FILE|NAME",
               help="Another configuration, or a peer by its name; more than one can be given.")  # fmt: skip
-@click.option("--gpus-per-node", type=click.IntRange(1), default=8, show_default=True,
+@click.option("--gpus-per-node", type=click.IntRange(1), metavar="N", default=8, show_default=True,
               help="Without --config: how many GPUs a node has.")  # fmt: skip
-@click.option("--max-gpus", type=click.IntRange(1), default=320, show_default=True,
+@click.option("--max-gpus", type=click.IntRange(1), metavar="M", default=320, show_default=True,
               help="Without --config: how many GPUs there may be at once.")  # fmt: skip
 @click.option("--billing", type=click.Choice(["hour", "second"]),
               help="Started hours or seconds are paid, whatever the configurations say.")  # fmt: skip
-@click.option("--tick", type=Duration(), help="How often the product looks at least; as configured unless it is given.")
 @circumstances
 @start
 @imports
@@ -37,8 +36,6 @@ A_FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--html", type=A_FILE, metavar="FILE", help="Write a page with the pictures, too.")
 def replay(
     traces: tuple[Path, ...],
-    start: datetime | None,
-    tick: timedelta | None,
     as_json: bool,
     html: Path | None,
     **given: Any,
@@ -55,16 +52,11 @@ def replay(
 
     if not traces and given["prometheus"] is None:
         raise click.UsageError("Missing option '--trace' or '--prometheus'.")
-    chosen = {
-        name: given.pop(name)
-        for name in [field.name for field in fields(Setting)]
-        if name in given and name != "billing"
-    }
-    if start is not None:
-        chosen["start"] = start
-    if tick is not None:
-        chosen["tick"] = tick
-    asked = Asked(setting=Setting(**chosen), tick_given=tick is not None, **taken(given), **given)
+    source = click.get_current_context().get_parameter_source
+    chosen = {field.name: given.pop(field.name) for field in fields(Setting) if field.name in given}
+    typed = frozenset(name for name in chosen if source(name) is not ParameterSource.DEFAULT)
+    chosen = {name: value for name, value in chosen.items() if value is not None or name in typed}
+    asked = Asked(setting=Setting(**chosen), typed=typed, **taken(given), **given)
     try:
         status = run(traces, asked, as_json=as_json, html=html, bar=sys.stderr.isatty())
     except BadInput as error:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 from receiver.config import ConfigError, FileSettings, load_file, load_text
 from receiver.config.mistakes import did_you_mean
@@ -13,7 +14,7 @@ from receiver.ports import TryLater, WontWork
 from receiver.replay.contest import Contestant, a_peer, the_product
 from receiver.replay.misfits import misfits
 from receiver.replay.peers import PEERS
-from receiver.replay.setting import BillingUnit, Setting
+from receiver.replay.setting import Setting
 from receiver.replay.traces import BadTrace, Reading, Trace, told
 
 OURS = "gpu-autoscaler"
@@ -42,17 +43,16 @@ class BadInput(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The command line. *billing* and *tick_given* say what goes before the configuration."""
+    """The command line. What of *setting* was *typed* goes before the configuration."""
 
     config: Path | None = None
     compare: Sequence[str] = ()
     gpus_per_node: int = 8
     max_gpus: int = 320
-    billing: BillingUnit | None = None
     setting: Setting = field(default_factory=Setting)
     reading: Reading = field(default_factory=Reading)
     remembered: Remembered | None = None
-    tick_given: bool = False
+    typed: frozenset[str] = frozenset()
     split_pods: bool = False
     skip_misfits: bool = False
 
@@ -77,11 +77,7 @@ def lineup(asked: Asked) -> Lineup:
     """Return who runs. Raises BadInput."""
     settings = [(OURS, _first(asked))]
     first = settings[0][1]
-    setting = replace(
-        asked.setting,
-        billing=asked.billing or ("hour" if first.policy.billing.by_the_hour else "second"),
-        tick=asked.setting.tick if asked.tick_given else first.configuration.tick,
-    )
+    setting = _setting(asked, first)
     making = [_ours(OURS, first, setting)]
     for number, word in enumerate(asked.compare):
         if word in asked.compare[:number] or word == OURS:
@@ -137,6 +133,18 @@ def fitting(trace: Trace, asked: Asked, those: Lineup) -> Trace:
     if not kept:
         raise BadInput([f"{trace.source}: no job is left that fits: give larger pools"])
     return replace(trace, jobs=kept, left_out=[*trace.left_out, *wrong.values()])
+
+
+def _setting(asked: Asked, first: FileSettings) -> Setting:
+    said, typed = first.configuration, asked.typed
+    configured: dict[str, Any] = {}
+    if "billing" not in typed:
+        configured["billing"] = "hour" if first.policy.billing.by_the_hour else "second"
+    if "tick" not in typed:
+        configured["tick"] = said.tick
+    if "watch" not in typed and not (said.kubernetes.enabled and said.kubernetes.watch):
+        configured["watch"] = None
+    return replace(asked.setting, **configured)
 
 
 def _first(asked: Asked) -> FileSettings:

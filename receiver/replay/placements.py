@@ -30,8 +30,10 @@ class Placements:
     all: list[Placement] = field(default_factory=list)
     waiting: list[tuple[datetime, int]] = field(default_factory=list)  # (moment, change of the GPUs waited for)
     registered: list[str] = field(default_factory=list)  # names of nodes
+    found_no_room: int = 0  # how many pods the scheduler has said that of
     _open: dict[str, Placement] = field(default_factory=dict)
     _waits: set[str] = field(default_factory=set)
+    _told: set[str] = field(default_factory=set)
 
     def note(self, changes: Iterable[Change], now: datetime) -> None:
         """Take in *changes*, all of which happened at *now*."""
@@ -46,6 +48,9 @@ class Placements:
         key = pod.uid
         over = deleted or pod.over
         if pod.node is None:
+            if pod.scheduled is False and key not in self._told:
+                self._told.add(key)
+                self.found_no_room += 1
             if not over and key not in self._waits:
                 self._waits.add(key)
                 self.waiting.append((now, pod.gpus))

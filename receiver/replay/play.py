@@ -77,9 +77,10 @@ def play(
             moved_at, changed = now, True
         if len(world.finished) + len(world.failed) > done:
             moved_at = now
+        told = placements.found_no_room
         version = _noted(placements, world, version)
         if changed:
-            noticed = reaction.noticed(now)
+            noticed = reaction.noticed(now, waits=placements.found_no_room > told)
             wake = noticed if wake is None else min(wake, noticed)
         if wake is not None and wake <= now:
             looks += 1

@@ -9,7 +9,7 @@ ZERO = timedelta(0)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reaction:
     """When a change is acted upon: at the next *tick*, when an alert on it arrives or when a *watch* of the pods tells
-    of it, whichever is first.
+    of it, whichever is first. Alert and watch are of pods that find no room; all else waits for the tick.
 
     The alert takes until the next *scrape*, the next *evaluation* after that, and *group_wait*; without a *scrape*
     there is no alert, and without a *watch* (how long after the change it wakes the loop) nobody watches. Ticks,
@@ -23,10 +23,10 @@ class Reaction:
     group_wait: timedelta = ZERO
     watch: timedelta | None = None
 
-    def noticed(self, at: datetime) -> datetime:
-        """When a change of *at* is acted upon."""
-        told = [] if self.watch is None else [at + self.watch]
-        if self.scrape:
+    def noticed(self, at: datetime, *, waits: bool = True) -> datetime:
+        """When a change of *at* is acted upon; *waits* says that a pod found no room."""
+        told = [at + self.watch] if waits and self.watch is not None else []
+        if waits and self.scrape:
             told.append(self._alert_at(at))
         return min((self.tick_at(at), *told))
 

@@ -32,8 +32,8 @@ class Setting:
     *scrape*, *evaluation* and *group_wait* are the chain of its alerts (*scrape* None: no alert). The same
     *seed* gives the same names and the same jitter.
 
-    Defaults: GPU instances are said to take 2-10 minutes and drivers 3-7, of which these are the shorter ends; alerts
-    on demand are evaluated every 5 s and sent at once by the shipped rules.
+    Defaults: GPU instances are said to take 2-10 minutes and drivers 3-7, of which these are the shorter ends; the
+    watch takes half a second; alerts on demand are evaluated every 5 s and sent at once by the shipped rules.
     """
 
     start: datetime = datetime(2026, 1, 1, tzinfo=UTC)
@@ -46,7 +46,7 @@ class Setting:
     billing: BillingUnit = "hour"
     packing: Packing = "first_fit"
     tick: timedelta = timedelta(seconds=10)
-    watch: timedelta | None = None
+    watch: timedelta | None = timedelta(seconds=0.5)
     scrape: timedelta | None = timedelta(seconds=15)
     evaluation: timedelta = timedelta(seconds=5)
     group_wait: timedelta = ZERO

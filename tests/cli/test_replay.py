@@ -138,7 +138,7 @@ def test_billing_by_the_second_is_told_to_the_policy() -> None:
 
 
 def test_a_node_takes_as_long_as_it_is_said_to(trace: Callable[..., Path]) -> None:
-    words = ("--build", "200s", "--boot", "30s", "--driver", "1m", "--scrape", "none", "--tick", "10s")
+    words = ("--build", "200s", "--boot", "30s", "--driver", "1m", "--scrape", "none", "--watch", "none")
     found = document("--trace", trace("a,0,600,1,1,1,,,"), *words)["policies"][0]
     assert 290 <= found["wait_max_s"] <= 301
 
@@ -149,7 +149,7 @@ def test_a_watch_is_sooner_than_a_slow_tick(trace: Callable[..., Path]) -> None:
         document("--trace", path, "--tick", "2m", "--scrape", "none", "--watch", watch)["policies"][0]["wait_max_s"]
         for watch in ("none", "2s")
     ]
-    assert seconds == [359.0, 302.0]
+    assert seconds == [359.0, 302.001]  # the scheduler takes a millisecond to say that there is no room
 
 
 def test_jobs_that_no_pool_can_hold_are_refused_by_name(trace: Callable[..., Path]) -> None:
@@ -215,6 +215,13 @@ def test_another_configuration_runs_on_its_own_pools(config: Callable[..., Path]
     assert other["gpu_hours_started"] / other["node_hours_started"] == 4
 
 
+def test_without_a_watch_in_the_configuration_none_wakes_the_product(config: Callable[..., Path]) -> None:
+    path = config(8, more="kubernetes: {watch: false}\n")
+    assert document("--trace", OFFICE, "--config", path)["setting"]["watch_s"] is None
+    assert document("--trace", OFFICE, "--config", path, "--watch", "2s")["setting"]["watch_s"] == 2
+    assert document("--trace", OFFICE, "--config", config(8))["setting"]["watch_s"] == 0.5
+
+
 def test_every_mistake_of_a_configuration_is_listed(config: Callable[..., Path]) -> None:
     found = replayed("--trace", OFFICE, "--config", config(8, more="tock: 5s\nmode: acting\n"))
     assert found.exit_code == 2
@@ -269,7 +276,7 @@ def test_the_options_have_the_defaults_of_a_setting() -> None:
     context = click.Context(replay)
     known = {parameter.name: parameter for parameter in replay.params}
     for field in fields(Setting):
-        if field.name not in ("start", "billing", "tick"):
+        if field.name not in ("start", "billing"):
             parameter = known[field.name]
             default = parameter.type_cast_value(context, parameter.get_default(context))
             assert default == getattr(Setting(), field.name), field.name

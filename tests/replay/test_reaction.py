@@ -34,3 +34,8 @@ def test_a_watch_needs_no_prometheus() -> None:
 def test_a_slow_watch_delays_neither_the_alert_nor_the_tick() -> None:
     assert reacting(scrape=5 * SECOND, evaluation=5 * SECOND, watch=20 * SECOND) == 3
     assert reacting(tick=10 * SECOND, watch=20 * SECOND) == 3
+
+
+def test_what_is_no_waiting_pod_is_found_at_the_tick() -> None:
+    reaction = Reaction(start=START, tick=60 * SECOND, scrape=5 * SECOND, evaluation=5 * SECOND, watch=1 * SECOND)
+    assert reaction.noticed(AT, waits=False) == START + 60 * SECOND
