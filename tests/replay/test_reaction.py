@@ -1,9 +1,11 @@
 """How soon a replayed controller notices a change."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+from receiver.replay.play import play
 from receiver.replay.reaction import Reaction
-from tests.reconcile.harness import START
+from receiver.replay.world import Job, World, WorldConfig, WorldPool
+from tests.reconcile.harness import GPU, SIZE, START, a_job
 
 SECOND = timedelta(seconds=1)
 AT = START + 7 * SECOND
@@ -39,3 +41,34 @@ def test_a_slow_watch_delays_neither_the_alert_nor_the_tick() -> None:
 def test_what_is_no_waiting_pod_is_found_at_the_tick() -> None:
     reaction = Reaction(start=START, tick=60 * SECOND, scrape=5 * SECOND, evaluation=5 * SECOND, watch=1 * SECOND)
     assert reaction.noticed(AT, waits=False) == START + 60 * SECOND
+
+
+class Onlooker:
+    """Changes nothing and notes when it looks."""
+
+    actions = 0
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def look(self, now: datetime) -> datetime | None:
+        self.seconds.append((now - START).total_seconds())
+        return None
+
+
+def looks(*jobs: Job, watch: timedelta | None) -> list[float]:
+    """When a controller with a tick of a minute looks, in seconds, over a pool with one usable node of 8 GPUs."""
+    pools = (WorldPool(id="l40s-id", size=SIZE, resources={GPU: 8}, count=1),)
+    world = World(WorldConfig(pools=pools, packing="first_fit"), START)
+    controller = Onlooker()
+    play(world, jobs, controller, Reaction(start=START, tick=60 * SECOND, watch=watch))
+    return controller.seconds
+
+
+def test_a_pod_without_room_is_looked_at_when_the_watch_tells_of_it() -> None:
+    full = a_job("full", submit_at=START + 62 * SECOND, gpus_per_pod=8, duration=600 * SECOND)
+    waiting = a_job("waiting", submit_at=START + 130 * SECOND, gpus_per_pod=1)
+    unwatched, watched = (looks(full, waiting, watch=w) for w in (None, SECOND))
+    assert all(at % 60 == 0 for at in unwatched)
+    assert len([at for at in watched if 131 <= at < 133]) == 1
+    assert len([at for at in watched if at % 60]) == 1  # neither a start nor an end is news to it
