@@ -93,7 +93,7 @@ def circumstances(setting: Mapping[str, Any]) -> Iterator[str]:
     )
     told = []
     if setting["watch_s"] is not None:
-        told.append(f"{setting['watch_s']:g} s after a pod changed")
+        told.append(f"{setting['watch_s']:g} s after a pod found no room")
     if setting["scrape_s"] is not None:
         told.append(
             f"when an alert comes (scrape {setting['scrape_s']:g} s, evaluation {setting['evaluation_s']:g} s,"

@@ -1,0 +1,76 @@
+"""docs/replay.md tells the columns, keys, peers and defaults that there are."""
+
+import re
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from receiver.config import load_text
+from receiver.replay.document import _setting
+from receiver.replay.peers import PEERS
+from receiver.replay.setting import Setting
+from receiver.replay_inputs import USD_PER_GPU_HOUR, WITHOUT_CONFIG, Asked
+from tests.cli.test_replay import KEYS, OFFICE, document, replayed
+from tests.docs.pages import section, table, text_of
+
+PAGE = text_of("docs/replay.md")
+
+
+@pytest.fixture(scope="module")
+def printed() -> dict[str, Any]:
+    """What --json prints."""
+    return document("--trace", OFFICE, "--max-gpus", "32")
+
+
+def keys_of(part: str) -> list[str]:
+    """The keys that a table of the page names."""
+    return [key for row in table(part) for key in re.findall(r"`([^`]+)`", row[0])]
+
+
+def test_the_stable_keys_are_those_that_are_printed_first(printed: dict[str, Any]) -> None:
+    told = keys_of(section(PAGE, "JSON"))
+    assert told == [*list(printed)[:1], "policies[]", *(f"policies[].{key}" for key in KEYS)]
+
+
+def test_every_other_key_is_told(printed: dict[str, Any]) -> None:
+    others = keys_of(section(PAGE, "JSON").partition("Beside them:")[2])
+    told = {key.removeprefix("policies[].").removesuffix("[]") for key in others}
+    extra = {*list(printed)[2:], *list(printed["policies"][0])[len(KEYS) :]}
+    assert told == extra
+
+
+def test_the_head_of_the_table_is_the_one_that_is_printed() -> None:
+    lines = replayed("--trace", OFFICE, "--max-gpus", "32", "--compare", "cluster-autoscaler").stdout.splitlines()
+    head = next(n for n, line in enumerate(lines) if line.startswith("policy "))
+    shown = re.findall(r"^```text\n(.*?)\n```", PAGE, re.MULTILINE | re.DOTALL)[0]
+    assert shown.splitlines() == lines[head - 1 : head + 1]
+
+
+def test_every_peer_is_told_and_no_other() -> None:
+    assert keys_of(section(PAGE, "Whom to compare with")) == list(PEERS)
+
+
+def test_every_circumstance_is_told_with_its_default() -> None:
+    told = {row[0].strip("`-"): row[1] for row in table(section(PAGE, "The circumstances"))}
+    assert set(told) <= {field.name.replace("_", "-") for field in fields(Setting)}
+    known = _setting(Setting())
+    for name, default in told.items():
+        plain = name.replace("-", "_")
+        if default != "as configured":
+            value = known.get(f"{plain}_s", known.get(plain))
+            assert default == (
+                f"{value:g} s" if f"{plain}_s" in known else f"{value:g}" if plain != "packing" else value
+            )
+
+
+def test_the_pool_without_a_configuration_is_the_one_that_is_used() -> None:
+    asked = Asked()
+    given = {"gpus": asked.gpus_per_node, "nodes": asked.max_gpus // asked.gpus_per_node}
+    used = load_text(WITHOUT_CONFIG.format(price=asked.gpus_per_node * USD_PER_GPU_HOUR, **given))
+    shown = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0]
+    assert load_text(shown).policy == used.policy
+
+
+def test_the_exit_statuses_are_told() -> None:
+    assert [row[0] for row in table(section(PAGE, "What is checked"))] == ["0", "1", "2"]
