@@ -1,7 +1,6 @@
 """Whether each source answers: what a step may believe, and since when."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -72,4 +71,11 @@ def date_changes(states: dict[Source, SourceState], before: Snapshot | None, now
     for source, state in states.items():
         old = said.get(source.value)
         same = old is not None and old.get("up") == state.up and old.get("since")
-        states[source] = replace(state, since=datetime.fromisoformat(old["since"]) if old and same else now)
+        states[source] = SourceState(
+            source=source,
+            up=state.up,
+            at=state.at,
+            since=datetime.fromisoformat(old["since"]) if old and same else now,
+            detail=state.detail,
+            configured=state.configured,
+        )

@@ -67,12 +67,12 @@ def lives_of(
                     labels=nodes[instance.id].labels if instance.id in nodes else None,
                 )
                 life = _life(old, instance, pool, sight, now)
-                if steady:  # while it builds, Civo may leave this out: then it was noted by a clock that was ahead
-                    life = replace(life, created_at=min(life.created_at, instance.created_at))
                 until, kept_for = kept((life.kept_until, life.kept_for), sight.pods, policy.keep_until, now)
-                listed[instance.id] = replace(life, kept_until=until, kept_for=kept_for)
+                # While it builds, Civo may leave its creation out: then it was noted by a clock that was ahead.
+                created_at = min(life.created_at, instance.created_at) if steady else life.created_at
+                listed[instance.id] = _with(life, created_at=created_at, kept_until=until, kept_for=kept_for)
             elif old is not None:  # its pool left the configuration: it still costs what it cost
-                listed[instance.id] = replace(old, idle_since=None)
+                listed[instance.id] = _with(old, idle_since=None)
     gone = (
         life if life.gone_at else replace(life, gone_at=now, idle_since=None)
         for life in past
@@ -110,7 +110,7 @@ def _life(old: NodeLife | None, instance: Instance, pool: Pool, sight: _Sight, n
     usable = sight.stage is Stage.USABLE
     empty = usable and not sight.pods
     runs = any(p.phase is PodPhase.RUNNING for p in sight.pods)
-    return replace(
+    return _with(
         past,
         pool=pool.id,
         name=instance.hostname,
@@ -128,6 +128,12 @@ def _life(old: NodeLife | None, instance: Instance, pool: Pool, sight: _Sight, n
         unknown_since=(past.unknown_since or now) if empty and sight.active else None,
         lost_at=(past.lost_at or now) if sight.stage in LOST and past.usable_at else None,
     )
+
+
+def _with(life: NodeLife, **seen: Any) -> NodeLife:
+    """*life* with what was *seen*; itself where that is nothing new, as it is at most steps."""
+    news = {name: value for name, value in seen.items() if getattr(life, name) != value}
+    return replace(life, **news) if news else life
 
 
 def _priced(life: NodeLife, policy: Policy) -> NodeLife:

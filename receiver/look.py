@@ -16,9 +16,10 @@ from receiver.core.actions import Action, ActionKind, VictimStage
 from receiver.core.attribution import attribute, by_team
 from receiver.core.budget import Month, month_of
 from receiver.core.charges import Charged
-from receiver.core.cost import A_WEEK, elsewhere_per_hour, last_week, spend, spend_by_pool
+from receiver.core.cost import A_WEEK, elsewhere_per_hour, last_week
 from receiver.core.counts import drift, expected_count, why_removals_stop
 from receiver.core.demand import offer_of
+from receiver.core.ended import spent
 from receiver.core.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model import CordonedBy, Drift, Facts, Node, PoolState, Source, SourceState, Spend, Stage
 from receiver.core.overrides import Override
@@ -110,8 +111,11 @@ class _Seen:
     at: datetime
 
 
-def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
-    """Return what is true at *now*. Raises TryLater only when the store cannot be read."""
+def look(sources: Sources, policy: Policy, now: datetime, *, forecasts: bool = True) -> Looked:
+    """Return what is true at *now*. Raises TryLater only when the store cannot be read.
+
+    Without *forecasts* what the last week cost is left out, which nothing else needs.
+    """
     month = month_of(now, policy.timezone)
     memory = sources.store.memory(now, min(month.start, now - A_WEEK))
     states: dict[Source, SourceState] = {Source.STORE: SourceState(source=Source.STORE, up=True, at=now)}
@@ -126,8 +130,9 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
     steady = is_steady(before[1] if before is not None else None, now)
     resumed = memory.ran_out_early if steady else ()
     lives = lives_of(cloud, cluster, telemetry, memory, policy, now, steady=steady)
-    usd, unpriced = spend(lives, month.start, now, policy.billing)
-    week, week_hours = last_week(lives, now, policy.billing)
+    pools_usd, unpriced = spent(memory.ended, lives, month.start, now, policy.billing)
+    usd = sum(pools_usd.values(), Decimal(0))
+    week, week_hours = last_week(lives, now, policy.billing) if forecasts else ({}, Decimal(0))
     nodes_seen = cloud is not None
     books = keep_books(sources.accounts, memory, lives, usd, policy, month, now, nodes_seen=nodes_seen)
     kept = sources.store.remembered_alerts(now - PAYLOAD_LIFE) if alarms is None or memory.deliveries else ()
@@ -159,7 +164,7 @@ def look(sources: Sources, policy: Policy, now: datetime) -> Looked:
                 month=month.name,
                 usd=usd,
                 unpriced=unpriced,
-                pools=spend_by_pool(lives, month.start, now, policy.billing),
+                pools=pools_usd,
                 teams=_teams(sources, memory, lives, month, policy, now),
                 elsewhere_per_hour=elsewhere_per_hour(lives, {pool.id for pool in policy.pools}),
                 week=week,

@@ -58,7 +58,7 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     """
     store = sources.store
     policy = asking_nobody(policy) if mode == "observe" else policy  # what is not done needs nobody's approval
-    looked = look(sources, policy, now)
+    looked = look(sources, policy, now, forecasts=chores)
     offers = {s.pool: s.offer for s in looked.facts.pools if s.offer is not None}
     store.saw(looked.lives, looked.required, now, works=looked.works, drifts=looked.drifts, offers=offers)
     if looked.charged is not None:
@@ -69,9 +69,12 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     facts = _stop_removals(facts, looked.replaced, store, policy, now)
     _let_go_of_orphans(looked.orphans, policy, hands, store, now)
     _end_overrides(looked, store, policy, now)
-    facts = replace(facts, kept_out=kept_out_before(looked.before), given_up=given_up_before(store, policy, now))
-    if looked.steady:  # else nobody knows how much of a grace has passed
-        facts = replace(facts, told_to_go=told_before(store, mode))
+    facts = replace(
+        facts,
+        kept_out=kept_out_before(looked.before),
+        given_up=given_up_before(store, policy, now),
+        told_to_go=told_before(store, mode) if looked.steady else {},  # else nobody knows how much of a grace is over
+    )
     facts = asked_before(facts, store, policy, now, steady=looked.steady)
     assignment = assign(facts, policy)
     decided = decide_all(facts, assignment, policy, explained=chores)
@@ -116,7 +119,7 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     if chores:
         shut_down_idle(looked, sources, hands, policy, mode, now)
         account_for_usage(looked, sources, policy, now)
-    facts = replace(facts, kept_out=kept_out)
+    facts = facts if facts.kept_out == kept_out else replace(facts, kept_out=kept_out)
     shown = picture(facts, assignment, decisions, numbers, policy, mode) if chores else carried(facts)
     store.keep_snapshot(shown, now)
     store.considered(facts.deliveries, now)
@@ -158,7 +161,7 @@ def _keep_out(work: Work, *, steady: bool) -> Mapping[str, datetime] | None:
 
 def _settle(facts: Facts, store: Store, policy: Policy, now: datetime) -> Facts:
     """Close the open actions that the look alone shows to have ended, before anything is decided."""
-    if not facts.up(Source.CIVO):
+    if not facts.up(Source.CIVO) or all(state.open_action is None for state in facts.pools):
         return facts
     pools: list[PoolState] = []
     grown = removed = 0
@@ -187,6 +190,8 @@ def _settle(facts: Facts, store: Store, policy: Policy, now: datetime) -> Facts:
 
 def _stop_removals(facts: Facts, replaced: Mapping[str, str], store: Store, policy: Policy, now: datetime) -> Facts:
     """Back off from removal where Civo answers one otherwise than by one node less, and tell."""
+    if not replaced:
+        return facts
     pools: list[PoolState] = []
     for state in facts.pools:
         why = replaced.get(state.pool)

@@ -109,7 +109,7 @@ def decide_all(facts: Facts, assignment: Assignment, policy: Policy, *, explaine
         state, wanted = facts.pool(pool.id), assignment.pools[pool.id]
         own = being_removed(state, deleted=False)
         mine = None if left is None else max(0, left + own)
-        wanted = replace(wanted, removals_left=mine)
+        wanted = wanted if wanted.removals_left == mine else replace(wanted, removals_left=mine)
         decision = decide(state, wanted, facts.signals, policy, facts.at, explained=explained)
         if left is not None:
             left -= max(0, decision.present - decision.target - own)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 from receiver.core.actions import Action
 from receiver.core.charges import Charged
@@ -11,6 +12,9 @@ from receiver.core.model import Backoff, Drift, LateCount, Offer
 from receiver.core.overrides import Override
 from receiver.core.policy import BudgetChange
 from receiver.core.seed import Seed
+
+if TYPE_CHECKING:
+    from receiver.core.ended import Ended  # it counts lives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +82,7 @@ class Memory:
 
     pools: Mapping[str, PoolMemory] = field(default_factory=dict)
     lives: tuple[NodeLife, ...] = ()  # living, and gone since the month began
+    ended: "Ended | None" = None  # gone for good, where they are not among the lives
     grown_last_hour: int = 0
     removed_last_hour: int = 0
     heartbeat_at: datetime | None = None

@@ -28,7 +28,8 @@ class Alert:
 def numbered(alerts: Iterable[Alert], kept: Iterable[Alert]) -> list[Alert]:
     """Return *alerts* with the numbers of the deliveries that brought them, as far as *kept* tells."""
     numbers = {(a.fingerprint, a.starts_at): a.delivery for a in kept}
-    return [replace(a, delivery=numbers.get((a.fingerprint, a.starts_at))) for a in alerts]
+    found = ((a, numbers.get((a.fingerprint, a.starts_at))) for a in alerts)
+    return [a if a.delivery == number else replace(a, delivery=number) for a, number in found]
 
 
 def signals_from(alerts: Iterable[Alert], policy: Policy) -> tuple[Signal, ...]:

@@ -33,7 +33,7 @@ class Product:
             telemetry=WorldTelemetry(world),
             alarms=WorldAlarms(world),
             store=cast("Store", store),  # a step without chores asks for no more than it has: its tests would fail
-            accounts=WorldAccounts(world) if policy.budget is not None else None,
+            accounts=WorldAccounts(world) if _limits_account(policy) else None,
         )
         self._hands = Hands(cloud=self._cloud, cluster=cluster, may_write=lambda: True)
 
@@ -45,3 +45,8 @@ class Product:
     def look(self, now: datetime) -> datetime | None:
         """One step at *now*."""
         return step(self._sources, self._hands, self._policy, "act", now, chores=False).reconsider_at
+
+
+def _limits_account(policy: Policy) -> bool:
+    """True when the account's charges matter: nothing is in a replayed cluster that its own ledger has not seen."""
+    return policy.budget is not None and policy.budget.account_usd is not None

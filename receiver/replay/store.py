@@ -14,6 +14,7 @@ from typing import Any
 from receiver.core.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, VictimStage
 from receiver.core.charges import Charged
 from receiver.core.counts import is_late
+from receiver.core.ended import Ended
 from receiver.core.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model import Backoff, Drift, LateCount, Offer
 from receiver.core.seed import Seed
@@ -47,7 +48,7 @@ class ReplayStore:
         self._priced = priced
         self._pools: dict[str, _Pool] = {}
         self._living: dict[str, NodeLife] = {}
-        self._gone: list[NodeLife] = []  # by the time they went
+        self._ended = Ended()
         self._open: dict[str, Action] = {}
         self._used_ids: set[str] = set()
         self._closed: list[StoredAction] = []
@@ -61,18 +62,16 @@ class ReplayStore:
 
     # --- what a step reads
 
-    def memory(self, now: datetime, since: datetime) -> Memory:
-        """See Store."""
+    def memory(self, now: datetime, since: datetime) -> Memory:  # noqa: ARG002 (the log of ended lives is asked for it)
+        """See Store; lives that are over are in the log alone."""
         grown, removed = self._changed(now)
-        lives = list(self._living.values())
-        if self._priced:
-            lives = [x for x in self._gone if x.gone_at is not None and x.gone_at > since] + lives
         return Memory(
             pools={
                 pool: replace(kept.memory, open_action=self._open.get(pool))
                 for pool, kept in sorted(self._pools.items())
             },
-            lives=tuple(sorted(lives, key=lambda x: (x.created_at, x.instance))),
+            lives=tuple(sorted(self._living.values(), key=lambda x: (x.created_at, x.instance))),
+            ended=self._ended if self._priced else None,
             grown_last_hour=grown,
             removed_last_hour=removed,
             heartbeat_at=now,
@@ -120,7 +119,8 @@ class ReplayStore:
 
     def node_lives(self, since: datetime) -> Sequence[NodeLife]:
         """See Store."""
-        lives = [x for x in self._gone if x.gone_at is not None and x.gone_at > since] + list(self._living.values())
+        over = (x for x in self._ended.lives if x.gone_at is not None and x.gone_at > since)
+        lives = [*over, *self._living.values()]
         return sorted(lives, key=lambda x: (x.created_at, x.instance))
 
     # --- what a step writes
@@ -149,7 +149,7 @@ class ReplayStore:
             if life.gone_at is not None:
                 if before is not None:
                     del self._living[life.instance]
-                    self._gone.append(life)
+                    self._ended.add(life)
                 continue
             self._living[life.instance] = life
             if life.usable_at is not None and (before is None or before.usable_at is None):

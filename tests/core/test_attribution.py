@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from receiver.core.attribution import By, Line, Part, attribute, by_team, key_of, lines
 from receiver.core.budget import month_of
 from receiver.core.cents import in_cents, to_cents
-from receiver.core.cost import spend
+from receiver.core.cost import spend_by_pool
 from receiver.core.memory import NodeLife
 from receiver.core.policy import Anchor, Billing, Rounding
 from receiver.core.usage import Owner, Unwatched, Usage
@@ -223,8 +223,9 @@ def months(draw: st.DrawFn) -> tuple[list[NodeLife], list[Usage], list[Unwatched
 @given(months(), st.sampled_from(By))
 def test_lines_add_up_to_the_ledger_to_the_cent(world: Any, by: By) -> None:
     lives, usage, blind, now, billing = world
-    until, _ = spend(lives, MONTH.start, now, billing)
-    after, _ = spend(lives, MONTH.end, now, billing)
+    until, after = (
+        sum(spend_by_pool(lives, since, now, billing)[0].values(), Decimal(0)) for since in (MONTH.start, MONTH.end)
+    )
     found = told(*lives, by=by, usage=usage, unwatched=blind, now=now, billing=billing)
     assert sum((line.usd for line in found), Decimal(0)) == in_cents(until - after)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.core.budget import BudgetStage, month_of, stage_of
-from receiver.core.cost import elsewhere_per_hour, next_unit_at, spend, unit_price, units, units_since
+from receiver.core.cost import elsewhere_per_hour, next_unit_at, spend_by_pool, unit_price, units, units_since
 from receiver.core.memory import NodeLife
 from receiver.core.policy import Anchor, Billing, Budget, Rounding
 
@@ -63,8 +63,8 @@ def test_an_hour_belongs_to_the_month_it_begins_in() -> None:
 
 
 def test_a_size_without_a_price_is_named_and_not_counted_as_nothing() -> None:
-    usd, unpriced = spend([a_life(), a_life(price=None)], BORN, BORN + MINUTE, HOURLY)
-    assert (usd, unpriced) == (Decimal("1.29"), ("an.g1.l40s.kube.x1",))
+    pools, unpriced = spend_by_pool([a_life(), a_life(price=None)], BORN, BORN + MINUTE, HOURLY)
+    assert (sum(pools.values()), unpriced) == (Decimal("1.29"), ("an.g1.l40s.kube.x1",))
 
 
 def test_a_price_per_second_adds_up_to_the_price_per_hour() -> None:

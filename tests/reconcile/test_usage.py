@@ -13,7 +13,7 @@ from receiver.adapters.store import open_store
 from receiver.core.attribution import Attributed, By, Part, attribute, key_of, lines
 from receiver.core.budget import month_of
 from receiver.core.cents import in_cents
-from receiver.core.cost import spend
+from receiver.core.cost import spend_by_pool
 from receiver.core.policy import Budget
 from receiver.core.usage import WorkloadLife
 from receiver.costs import costs_of
@@ -64,7 +64,8 @@ def test_a_day_of_two_teams_adds_up_to_what_was_billed(store: Store, figure: Cal
         life.run(2 * HOUR, tick=2.5 * MINUTE)
     life.run(4 * HOUR, tick=2.5 * MINUTE)
     found = told(life)
-    billed, _ = spend(store.node_lives(month_of(START, "UTC").start), START - HOUR, life.now, life.policy.billing)
+    lives = store.node_lives(month_of(START, "UTC").start)
+    billed = sum(spend_by_pool(lives, START - HOUR, life.now, life.policy.billing)[0].values(), Decimal(0))
     assert sum(found.values(), Decimal(0)) == in_cents(billed) == in_cents(life.world.paid())
     held = seconds_of(life)
     truth = {f.id: f.gpus * (f.finished_at - f.started_at).total_seconds() for f in life.world.finished}

@@ -1,7 +1,7 @@
 """What the GPUs do: who holds which one, how busy it is, and averages over time for each pool."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 
 from receiver.core.activity import Activity, Course
@@ -161,7 +161,7 @@ class Gpus:
         own = self._readings.get(holder) if holder is not None else None
         other = self.outside.get(node)
         if other is None:
-            return Reading(now) if own is None else replace(own, at=now, memory=own.memory_at(now))
+            return Reading(now) if own is None else Reading(now, own.engine, own.memory_at(now), own.slope)
         if own is None:
             return other
         memory = min(1.0, own.memory_at(now) + other.memory)

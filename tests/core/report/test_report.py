@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from receiver.core.attribution import UNLABELLED, By, Part, attribute, key_of, lines
 from receiver.core.budget import BudgetStage, month_of
-from receiver.core.cost import spend
+from receiver.core.cost import spend_by_pool
 from receiver.core.memory import NodeLife
 from receiver.core.policy import Anchor, Billing, Budget, BudgetChange, Policy, Rounding, Scope
 from receiver.core.report.amounts import Subtotal
@@ -64,8 +64,8 @@ def total(parts: tuple[Subtotal, ...]) -> Decimal:
 def test_the_parts_of_a_simulated_month_add_up_to_the_ledger_to_the_cent(figure: Callable[[str], None]) -> None:
     month = a_month()
     assert len(month.lives) >= 60
-    ledger, unpriced = spend(month.lives, MONTH.start, MONTH.end - timedelta(microseconds=1), Billing())
-    found = month.report()
+    pools, unpriced = spend_by_pool(month.lives, MONTH.start, MONTH.end - timedelta(microseconds=1), Billing())
+    found, ledger = month.report(), sum(pools.values(), Decimal(0))
     assert unpriced == ()
     assert found.everything.total.usd == ledger.quantize(CENT)
     assert sum((line.usd for line in found.lines), Decimal(0)) == ledger.quantize(CENT)
@@ -375,8 +375,8 @@ def test_in_every_month_the_parts_add_up_and_ratios_are_ratios(
     lives = [x for x in lives if x.created_at < now]
     everybody = a_report(lives, usage, policy=policy, now=now)
     if now < MONTH.end:
-        ledger, _ = spend(lives, MONTH.start, now, policy.billing)
-        assert everybody.everything.total.usd == attributed_cents(ledger)
+        ledger, _ = spend_by_pool(lives, MONTH.start, now, policy.billing)
+        assert everybody.everything.total.usd == attributed_cents(sum(ledger.values(), Decimal(0)))
     found = a_report(lives, usage, team, policy=policy, now=now)
     whole = sum((line.usd for line in found.lines), Decimal(0))
     assert sum((day.usd for day in found.days), Decimal(0)) == whole
