@@ -174,6 +174,7 @@ def look(sources: Sources, policy: Policy, now: datetime, *, forecasts: bool = T
         budget_changes=memory.budget_changes,
         grown_last_hour=memory.grown_last_hour,
         removed_last_hour=memory.removed_last_hour,
+        first_changed_at=memory.first_changed_at,
         bound_gangs=_bound_gangs(cluster),
         deliveries=memory.deliveries,
         charges=books.compared,

@@ -185,7 +185,8 @@ def _settle(facts: Facts, store: Store, policy: Policy, now: datetime) -> Facts:
             done = replace(done, last_shrink_at=now, removal_backoff=None)
         pools.append(done)
     grown, removed = facts.grown_last_hour + grown, facts.removed_last_hour + removed
-    return replace(facts, pools=tuple(pools), grown_last_hour=grown, removed_last_hour=removed)
+    first = facts.first_changed_at or (now if (grown, removed) != (0, 0) else None)
+    return replace(facts, pools=tuple(pools), grown_last_hour=grown, removed_last_hour=removed, first_changed_at=first)
 
 
 def _stop_removals(facts: Facts, replaced: Mapping[str, str], store: Store, policy: Policy, now: datetime) -> Facts:

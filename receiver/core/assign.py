@@ -7,6 +7,7 @@ that order, so the guardrails of `decide` can say which one left how many. A gan
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 
 from receiver.core.allowance import RULES, Allowance
@@ -83,6 +84,7 @@ class Wanted:
     graces: tuple[Grace, ...] = ()  # of the open windows that evict
     questions: tuple[Question, ...] = ()  # of this pool, not over yet
     spend_unknown: str = ""  # why nobody can tell yet what the month has cost
+    first_changed_at: datetime | None = None  # when the first change that limits per hour count was over
     removals_left: int | None = None  # set pool by pool in `decide_all`: None is no limit
 
     @property
@@ -304,6 +306,7 @@ def _wanted(
         overrides=tuple(o for o in facts.overrides if o.concerns(tally.pool.id) and facts.at < o.until),
         graces=tally.graces,
         spend_unknown=facts.spend.unknown,
+        first_changed_at=facts.first_changed_at,
         questions=tuple(q for q in facts.questions if q.pool == tally.pool.id and facts.at < q.expires_at),
     )
 

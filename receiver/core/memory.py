@@ -85,6 +85,7 @@ class Memory:
     ended: "Ended | None" = None  # gone for good, where they are not among the lives
     grown_last_hour: int = 0
     removed_last_hour: int = 0
+    first_changed_at: datetime | None = None  # when the first change that these two count was over
     heartbeat_at: datetime | None = None
     deliveries: tuple[int, ...] = ()  # remembered and not considered yet
     overrides: tuple[Override, ...] = ()  # that nobody has ended, in force or not

@@ -314,6 +314,7 @@ class Facts:
     spend: Spend
     grown_last_hour: int = 0
     removed_last_hour: int = 0
+    first_changed_at: datetime | None = None  # when the first change that these two count was over
     bound_gangs: Mapping[str, int] = field(default_factory=dict)
     budget_changes: tuple[BudgetChange, ...] = ()
     kept_out: Mapping[str, datetime] | None = None

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from receiver.core.actions import VictimStage
 from receiver.core.capacity import SHORT_LOSS
 from receiver.core.consolidate import consents
-from receiver.core.cost import next_unit_at
+from receiver.core.cost import HOUR, next_unit_at
 from receiver.core.counts import GIVES_WAY_FOR
 from receiver.core.guardrails import Case
 from receiver.core.model import ON_ITS_WAY, Node, Stage
@@ -57,8 +57,7 @@ def _moments(case: Case) -> Iterable[datetime]:
     for grace in case.wanted.graces:
         if grace.ends_at is not None:
             yield grace.ends_at
-    if case.wanted.budget is not None and case.wanted.budget.ends_at is not None:
-        yield case.wanted.budget.ends_at
+    yield from _moments_of_shares(case)
     yield from _moments_of_people(case)
     change = next_change(pool.windows, case.now)
     if change is not None:
@@ -66,6 +65,15 @@ def _moments(case: Case) -> Iterable[datetime]:
     for node in state.nodes:
         yield from _moments_of(node, case)
     yield from _moments_of_action(case)
+
+
+def _moments_of_shares(case: Case) -> Iterable[datetime]:
+    """When there is more of what the pools share."""
+    if case.wanted.budget is not None and case.wanted.budget.ends_at is not None:
+        yield case.wanted.budget.ends_at
+    limits, changed = case.policy.limits, case.wanted.first_changed_at
+    if changed is not None and (limits.max_growth_per_hour is not None or limits.max_removals_per_hour is not None):
+        yield changed + HOUR  # what was changed then counts no longer
 
 
 def _moments_of_people(case: Case) -> Iterable[datetime]:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from receiver.core.policy import Policy, Pool
 from receiver.replay.conservation import violations
+from receiver.replay.delays import Delays, delays
 from receiver.replay.figures import Figures, figures
 from receiver.replay.peers import Peer
 from receiver.replay.play import Controller, Played, play
@@ -36,13 +37,15 @@ class Contestant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What one policy came to. *violations* are sentences about what does not add up; a bound was not *played*."""
+    """What one policy came to. *violations* are sentences about what does not add up; a bound was not *played*, and
+    *delays* are those of the budgets of a policy that sets some."""
 
     name: str
     kind: Kind
     figures: Figures
     played: Played | None
     violations: tuple[str, ...] = field(default=())
+    delays: Delays | None = None
 
 
 def the_product(name: str, policy: Policy, setting: Setting) -> Contestant:
@@ -81,6 +84,7 @@ def _one(jobs: Sequence[Job], contestant: Contestant, setting: Setting, progress
 
     played = play(world, jobs, controller, contestant.reaction, told)
     told(played.end, len(played.finished))
+    log = controller.budgets if isinstance(controller, Product) else None
     prices: dict[str, Decimal | None] = {pool.size: pool.price_usd_per_hour for pool in contestant.pools}
     return Result(
         name=contestant.name,
@@ -88,4 +92,5 @@ def _one(jobs: Sequence[Job], contestant: Contestant, setting: Setting, progress
         figures=figures(contestant.name, played, prices, by_the_hour=setting.by_the_hour),
         played=played,
         violations=tuple(violations(jobs, played, most)),
+        delays=None if log is None else delays(played, log),
     )

@@ -9,6 +9,7 @@ from receiver.core.policy import Policy
 from receiver.look import Sources
 from receiver.ports import Store
 from receiver.reconcile import step
+from receiver.replay.delays import BudgetLog
 from receiver.replay.ports import WorldAccounts, WorldAlarms, WorldCloud, WorldCluster, WorldTelemetry
 from receiver.replay.store import ReplayStore
 from receiver.replay.world.world import World
@@ -17,6 +18,8 @@ from receiver.replay.world.world import World
 class Product:
     """`receiver.reconcile.step` under a policy. There is nobody to ask, so that no approval is waited for.
 
+    *budgets* is the log of what the policy's budgets held up, None where it sets none.
+
     Raises ValueError for a policy with budgets of teams: who held what is not accounted for here.
     """
 
@@ -24,6 +27,7 @@ class Product:
         if policy.budget is not None and policy.budget.teams:
             raise ValueError("budgets of teams cannot be replayed: leave budget.teams out")
         self._policy = asking_nobody(policy)
+        self.budgets = BudgetLog() if policy.budget is not None else None
         self._cloud, cluster = WorldCloud(world), WorldCluster(world)
         # Without a budget nothing depends on what nodes that are gone have cost.
         store = ReplayStore(priced=policy.budget is not None)
@@ -44,7 +48,10 @@ class Product:
 
     def look(self, now: datetime) -> datetime | None:
         """One step at *now*."""
-        return step(self._sources, self._hands, self._policy, "act", now, chores=False).reconsider_at
+        stepped = step(self._sources, self._hands, self._policy, "act", now, chores=False)
+        if self.budgets is not None:
+            self.budgets.note(stepped.assignment, now)
+        return stepped.reconsider_at
 
 
 def _limits_account(policy: Policy) -> bool:

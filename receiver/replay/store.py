@@ -64,7 +64,7 @@ class ReplayStore:
 
     def memory(self, now: datetime, since: datetime) -> Memory:  # noqa: ARG002 (the log of ended lives is asked for it)
         """See Store; lives that are over are in the log alone."""
-        grown, removed = self._changed(now)
+        grown, removed, first = self._changed(now)
         return Memory(
             pools={
                 pool: replace(kept.memory, open_action=self._open.get(pool))
@@ -74,6 +74,7 @@ class ReplayStore:
             ended=self._ended if self._priced else None,
             grown_last_hour=grown,
             removed_last_hour=removed,
+            first_changed_at=first,
             heartbeat_at=now,
             deliveries=(),
             charged=self._charged,
@@ -81,17 +82,21 @@ class ReplayStore:
             seed=self._seed,
         )
 
-    def _changed(self, now: datetime) -> tuple[int, int]:
+    def _changed(self, now: datetime) -> tuple[int, int, datetime | None]:
         while self._recent and (ended := self._recent[0].outcome) is not None and ended.at <= now - HOUR:
             self._recent.popleft()
         grown = removed = 0
+        first: datetime | None = None
         for stored in self._recent:
+            before = grown, removed
             action, outcome = stored.action, stored.outcome
             if action.kind is ActionKind.RETIRE:
                 removed += sum(v.stage in REMOVED for v in action.victims)
             elif outcome is not None and outcome.kind is OutcomeKind.CONFIRMED:
                 grown += action.to_count - action.from_count
-        return grown, removed
+            if first is None and (grown, removed) != before and outcome is not None:
+                first = outcome.at
+        return grown, removed, first
 
     def _unanswered(self, now: datetime) -> tuple[Action, ...]:
         return tuple(

@@ -3,10 +3,12 @@
 from datetime import timedelta
 from decimal import Decimal
 
+import pytest
+
 from receiver.core.budget import month_of
 from receiver.core.model import Spend
 from receiver.core.moments import AN_INSTANT
-from receiver.core.policy import Budget
+from receiver.core.policy import Budget, Limits
 from tests.core.builders import NOW, a_node, a_pod, a_policy, a_pool, a_state, facts, run
 
 
@@ -33,3 +35,13 @@ def test_under_a_budget_the_months_end_is_such_a_moment_for_it_ends_what_the_bud
 
     assert decision.deciding.rule == "within_budget"
     assert decision.reconsider_at == month_of(NOW, "UTC").end
+
+
+@pytest.mark.parametrize("limit", ["max_growth_per_hour", "max_removals_per_hour"])
+def test_under_a_limit_per_hour_the_moment_is_when_the_first_change_is_an_hour_ago(limit: str) -> None:
+    changed = NOW - timedelta(minutes=50)
+    found = facts(a_state(), waiting=[a_pod()], grown_last_hour=2, removed_last_hour=2, first_changed_at=changed)
+    held = run(found, a_policy(limits=Limits(**{limit: 2})))[1]["l40s"]
+
+    assert held.reconsider_at == NOW + timedelta(minutes=10)
+    assert run(found, a_policy())[1]["l40s"].reconsider_at is None

@@ -167,6 +167,15 @@ def test_growth_of_the_last_hour_counts_nodes_that_were_asked_for(store: SqlStor
     assert store.memory(after(minutes=61), NOW).grown_last_hour == 0
 
 
+def test_the_first_change_of_the_last_hour_is_the_first_that_counts(store: SqlStore) -> None:
+    ended(store, grow(1, from_count=1, to_count=4), OutcomeKind.FAILED, after(minutes=1))
+    ended(store, grow(2, from_count=1, to_count=4), OutcomeKind.CONFIRMED, after(minutes=3))
+    ended(store, retire(3, *STAGES), OutcomeKind.CONFIRMED, after(minutes=2))
+    assert store.memory(after(minutes=60), NOW).first_changed_at == after(minutes=2)
+    assert store.memory(after(minutes=62), NOW).first_changed_at == after(minutes=3)
+    assert store.memory(after(minutes=63), NOW).first_changed_at is None
+
+
 @pytest.mark.parametrize("kind", list(OutcomeKind))
 def test_removals_of_the_last_hour_count_nodes_that_went_however_the_action_ended(
     store: SqlStore, kind: OutcomeKind

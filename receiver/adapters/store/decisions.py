@@ -31,7 +31,12 @@ LAST = (
 )
 OPEN = select(actions).where(actions.c.closed_at.is_(None))
 CLOSED_SINCE = select(
-    actions.c.kind, actions.c.outcome, actions.c.from_count, actions.c.to_count, actions.c.victims
+    actions.c.kind,
+    actions.c.outcome,
+    actions.c.from_count,
+    actions.c.to_count,
+    actions.c.victims,
+    actions.c.closed_at,
 ).where(actions.c.closed_at > bindparam("since", type_=Moment), actions.c.closed_at <= bindparam("until", type_=Moment))
 
 ENDED_GROWTH = (
@@ -198,18 +203,23 @@ def open_actions(connection: Connection) -> dict[str, Action]:
     return {row["pool"]: rows.action(row).action for row in connection.execute(OPEN).mappings()}
 
 
-def changed_since(connection: Connection, since: datetime, until: datetime) -> tuple[int, int]:
-    """Return how many nodes were asked for and how many removed by the actions closed from *since* to *until*.
+def changed_since(connection: Connection, since: datetime, until: datetime) -> tuple[int, int, datetime | None]:
+    """Return how many nodes were asked for and how many removed by the actions closed from *since* to *until*, and when
+    the first of these was closed.
 
     Growth counts if it was confirmed; a removal counts however its action ended, because the node is gone.
     """
     grown = removed = 0
+    first: datetime | None = None
     for row in connection.execute(CLOSED_SINCE, {"since": since, "until": until}):
+        before = grown, removed
         if row.kind == ActionKind.RETIRE:
             removed += sum(rows.victim(v).stage in REMOVED for v in row.victims)
         elif row.outcome == OutcomeKind.CONFIRMED:
             grown += row.to_count - row.from_count
-    return grown, removed
+        if (grown, removed) != before:
+            first = row.closed_at if first is None else min(first, row.closed_at)
+    return grown, removed, first
 
 
 def unanswered(connection: Connection, now: datetime) -> tuple[Action, ...]:

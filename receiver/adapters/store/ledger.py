@@ -37,7 +37,7 @@ def memory(connection: Connection, now: datetime, since: datetime) -> Memory:
     under_way = open_actions(connection)
     known = {row["pool"]: row for row in connection.execute(POOLS).mappings()}
     drifted = _drifts(connection, now)
-    grown, removed = changed_since(connection, now - HOUR, now + HOUR)  # further ahead: under a wrong clock
+    grown, removed, first = changed_since(connection, now - HOUR, now + HOUR)  # further ahead: under a wrong clock
     lives = connection.execute(LIVES, {"since": since}).all()
     return Memory(
         pools={
@@ -47,6 +47,7 @@ def memory(connection: Connection, now: datetime, since: datetime) -> Memory:
         lives=tuple(rows.life_of(row) for row in lives),
         grown_last_hour=grown,
         removed_last_hour=removed,
+        first_changed_at=first,
         heartbeat_at=marked(connection, HEARTBEAT),
         deliveries=not_considered(connection),
         overrides=not_ended(connection),

@@ -1,0 +1,241 @@
+"""What a budget held up in a replay: its pauses, and which jobs waited because of it, from when to when.
+
+Shown with a replay's figures: `Result.delays` of `receiver.replay.contest` is a `Delays` (None for who knows no
+budgets), whose `document` is JSON-able and whose `sentences` are for people.
+
+`BudgetLog` is told what each step of the product found. A job is delayed while a budget covers no node for one of its
+pods: beyond the hold line (80 % of the month's budget unless told otherwise) for all but passing priority classes,
+beyond the stop line for all, and before these lines where what is left does not cover the reservation. That ends with
+the first step at which no budget refuses it: the month has turned, or what it waited for became free. How long its
+node takes after that is no delay of the budget's.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from receiver.core.assign import Assignment, Wanted
+from receiver.core.budget import BudgetStage, BudgetView, Key
+from receiver.core.pods import Workload
+from receiver.core.words import some
+from receiver.replay.play import Played
+
+HOUR = timedelta(hours=1)
+PAUSING = (BudgetStage.HOLD, BudgetStage.STOP)
+SHOWN = 10  # jobs that a sentence names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """*budget*, as people call it, was beyond its hold or stop line in *month* (``2026-01``). One that *goes_on* had
+    not ended when the replay did."""
+
+    budget: str
+    stage: BudgetStage
+    month: str
+    since: datetime
+    until: datetime
+    goes_on: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delay:
+    """A job that no budget covered from *since* to *until*, for *waited* in all of that time; *gpu_hours* are what its
+    refused pods asked for over that time. It *ran* unless the end came first."""
+
+    job: str
+    since: datetime
+    until: datetime
+    waited: timedelta
+    gpu_hours: float
+    ran: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delays:
+    """The pauses of a replay in their order, and the delayed jobs by the time at which their delay began."""
+
+    pauses: tuple[Pause, ...] = ()
+    jobs: tuple[Delay, ...] = ()
+
+    @property
+    def job_hours(self) -> float:
+        """For how long jobs were delayed, in sum."""
+        return sum((delay.waited / HOUR for delay in self.jobs), 0.0)
+
+    @property
+    def gpu_hours(self) -> float:
+        """The same by the GPUs that they asked for."""
+        return sum((delay.gpu_hours for delay in self.jobs), 0.0)
+
+    @property
+    def never_ran(self) -> tuple[str, ...]:
+        """The delayed jobs that had not begun when the replay ended."""
+        return tuple(delay.job for delay in self.jobs if not delay.ran)
+
+    def document(self) -> dict[str, Any]:
+        """JSON-able: times are ISO 8601 in UTC, lengths hours or seconds as their names say."""
+        return {
+            "pauses": [
+                {
+                    "budget": p.budget,
+                    "stage": p.stage.value,
+                    "month": p.month,
+                    "since": p.since.isoformat(),
+                    "until": p.until.isoformat(),
+                    "goes_on": p.goes_on,
+                }
+                for p in self.pauses
+            ],
+            "delayed_jobs": len(self.jobs),
+            "job_hours": round(self.job_hours, 3),
+            "gpu_hours": round(self.gpu_hours, 3),
+            "never_ran": list(self.never_ran),
+            "jobs": [
+                {
+                    "job": d.job,
+                    "since": d.since.isoformat(),
+                    "until": d.until.isoformat(),
+                    "waited_s": round(d.waited.total_seconds(), 3),
+                    "gpu_hours": round(d.gpu_hours, 3),
+                    "ran": d.ran,
+                }
+                for d in self.jobs
+            ],
+        }
+
+    def sentences(self) -> Iterator[str]:
+        """One line per pause, and what waited because of the budget; nothing where nothing did."""
+        for pause in self.pauses:
+            until = "the end of the replay" if pause.goes_on else f"{pause.until:%Y-%m-%d %H:%M} UTC"
+            yield (
+                f"{pause.budget} {pause.stage.value} in {pause.month}: {pause.since:%Y-%m-%d %H:%M} UTC to {until} "
+                f"({(pause.until - pause.since) / HOUR:.1f} h)"
+            )
+        if self.jobs:
+            yield (
+                f"delayed by the budget: {some(len(self.jobs), 'job')}, {self.job_hours:.1f} job-hours "
+                f"({self.gpu_hours:.1f} GPU-hours) in sum"
+            )
+        if never := self.never_ran:
+            more = f" and {len(never) - SHOWN} more" if len(never) > SHOWN else ""
+            yield f"never ran until the end: {', '.join(never[:SHOWN])}{more}"
+
+
+@dataclass(slots=True)
+class _Refused:
+    """A workload that no budget covers."""
+
+    job: str
+    gpus: int
+    since: datetime
+    until: datetime | None = None
+
+
+@dataclass(slots=True)
+class BudgetLog:
+    """What the budgets of one replay did, step by step."""
+
+    _pauses: list[Pause] = field(default_factory=list)
+    _paused: dict[Key, tuple[BudgetView, datetime]] = field(default_factory=dict)
+    _refused: dict[str, _Refused] = field(default_factory=dict)  # by workload, while it is
+    _over: list[_Refused] = field(default_factory=list)
+
+    def note(self, assignment: Assignment, now: datetime) -> None:
+        """Take in what the step at *now* found."""
+        for view in assignment.budgets.views:
+            self._pause(view, now)
+        if not self._refused and not any(wanted.refused for wanted in assignment.pools.values()):
+            return
+        refused = _refused(assignment.pools)
+        for key in self._refused.keys() - refused.keys():
+            ended = self._refused.pop(key)
+            ended.until = now
+            self._over.append(ended)
+        for key in refused.keys() - self._refused.keys():
+            workload = refused[key]
+            self._refused[key] = _Refused(_job_of(workload), workload.gpus, now)
+
+    def _pause(self, view: BudgetView, now: datetime) -> None:
+        past = self._paused.get(view.key)
+        if past is not None and (past[0].stage, past[0].month) != (view.stage, view.month):
+            del self._paused[view.key]
+            self._pauses.append(_paused(*past, now))
+            past = None
+        if past is None and view.stage in PAUSING:
+            self._paused[view.key] = view, now
+
+    def pauses(self, end: datetime) -> Iterator[Pause]:
+        """Those that are over by *end*, and those that are not."""
+        yield from self._pauses
+        for view, since in self._paused.values():
+            yield _paused(view, since, end, goes_on=True)
+
+    def spans(self, end: datetime) -> Iterator[tuple[str, int, datetime, datetime]]:
+        """Each time in which a workload was refused: its job, its GPUs, from when to when (*end* at the latest)."""
+        for found in (*self._over, *self._refused.values()):
+            yield found.job, found.gpus, found.since, found.until or end
+
+
+def delays(played: Played, log: BudgetLog) -> Delays:
+    """Return what *log* says was held up in *played*."""
+    waiting = {job.id for job in played.left} - _begun(played)
+    spans: dict[str, list[tuple[datetime, datetime]]] = {}
+    gpu_hours: dict[str, float] = {}
+    for job, gpus, since, until in log.spans(played.end):
+        spans.setdefault(job, []).append((since, until))
+        gpu_hours[job] = gpu_hours.get(job, 0.0) + gpus * ((until - since) / HOUR)
+    found = (
+        Delay(
+            job=job,
+            since=min(since for since, _ in times),
+            until=max(until for _, until in times),
+            waited=_covered(times),
+            gpu_hours=gpu_hours[job],
+            ran=job not in waiting,
+        )
+        for job, times in spans.items()
+    )
+    return Delays(
+        pauses=tuple(sorted(log.pauses(played.end), key=lambda p: (p.since, p.budget))),
+        jobs=tuple(sorted(found, key=lambda d: (d.since, d.job))),
+    )
+
+
+def _refused(pools: Mapping[str, Wanted]) -> dict[str, Workload]:
+    """The workloads that a budget refuses in a pool and that no other pool takes."""
+    taken = {w.key for wanted in pools.values() for w in wanted.asking if w.key not in wanted.refused}
+    return {
+        w.key: w
+        for wanted in pools.values()
+        if wanted.refused
+        for w in wanted.asking
+        if w.key in wanted.refused and w.key not in taken
+    }
+
+
+def _job_of(workload: Workload) -> str:
+    """The job that a world made the pods of *workload* for."""
+    return workload.pods[0].owner.partition("/")[2]
+
+
+def _paused(view: BudgetView, since: datetime, until: datetime, *, goes_on: bool = False) -> Pause:
+    return Pause(budget=view.title, stage=view.stage, month=view.month, since=since, until=until, goes_on=goes_on)
+
+
+def _begun(played: Played) -> set[str]:
+    """The jobs of which a pod ran."""
+    ran = (p.pod for p in played.placements.all if p.started_at is not None)
+    return {name.partition("/")[2].rpartition("-")[0] for name in ran}
+
+
+def _covered(times: Iterable[tuple[datetime, datetime]]) -> timedelta:
+    """How long at least one of *times* lasted."""
+    total = timedelta(0)
+    reached: datetime | None = None
+    for since, until in sorted(times):
+        begin = since if reached is None else max(since, reached)
+        total += max(until - begin, timedelta(0))
+        reached = until if reached is None else max(reached, until)
+    return total
