@@ -76,5 +76,5 @@ def test_after_a_quiet_time_a_whole_burst_is_free_again(agenda: Agenda) -> None:
     agenda.run_to(200)
     before = len(agenda.woken)
     agenda.pods(*(200 + n for n in range(BURST)))
-    agenda.run_to(204)
+    agenda.run_to(200 + BURST)
     assert len(agenda.woken) == before + BURST
