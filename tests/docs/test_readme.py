@@ -32,6 +32,7 @@ COMMANDS = {" ".join(words_of(line)[:3]): words_of(line) for line in fenced(PAGE
 SAY = {
     "gpu-autoscaler check-config gpu-autoscaler.yaml": "mode observe",
     "gpu-autoscaler explain pod": "pod ml/train-0 waits",
+    "gpu-autoscaler replay --trace": "by cluster-autoscaler",
     "gpu-autoscaler status": "l40s",
     "gpu-autoscaler explain l40s": "GPU pool l40s",
     "gpu-autoscaler explain decision": "decision 1",
@@ -40,6 +41,7 @@ SAY = {
     "gpu-autoscaler budget show": "cluster budget",
     "gpu-autoscaler report": "GPU",
 }
+MONTH = "job_id,submit_s,duration_s,gpus,pods,gpus_per_pod\na,30,1200,4,4,1\n"
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +88,7 @@ def test_a_command_of_the_readme_does_what_the_readme_says(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("gpu-autoscaler.yaml").write_text(CONFIGURATION, encoding="utf-8")
+    Path("month.csv").write_text(MONTH, encoding="utf-8")
     there = {"GPU_AUTOSCALER_URL": url, "GPU_AUTOSCALER_OPERATOR_TOKEN": OPERATOR}
     done = CliRunner(env=there).invoke(main, COMMANDS[named][1:])
     assert done.exit_code == 0, done.output
