@@ -116,7 +116,7 @@ class Lookout(threading.Thread):
         """Follow the watch to its end; return how many seconds to wait before the next one."""
         began = monotonic()
         try:
-            self._watch.follow(self._stands, self._found)
+            self._watch.follow(self._stands, self._pace.found)
             error: Exception = TryLater("the watch of pods was ended at once")
             if monotonic() - began >= SHORTEST_STAND_SECONDS:
                 self._failures = 0
@@ -147,10 +147,7 @@ class Lookout(threading.Thread):
             self._told = False
             log.info("pods are watched again")
 
-    def _found(self) -> None:
-        if self._leads():
-            self._pace.found()
-
     def _woken(self) -> None:
-        self._counts.woke()
-        self._wake()
+        if self._leads():
+            self._counts.woke()
+            self._wake()
