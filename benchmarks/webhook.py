@@ -20,6 +20,7 @@ from demo.configs import ROOT, plain_environment
 from demo.plan import WEBHOOK_TOKEN, PoolPlan, StackPlan
 from demo.processes import Process, free_port
 from demo.stack import Stack
+from receiver import gunicorn_conf
 
 CLIENTS = 4
 DELIVERIES = 400  # of each client
@@ -39,7 +40,7 @@ def _body(number: int) -> bytes:
         "startsAt": "2026-01-01T00:00:00Z",
         "endsAt": "0001-01-01T00:00:00Z",
         "generatorURL": "",
-        "fingerprint": f"{number:016x}",
+        "fingerprint": f"{number % 8:016x}",
     }
     return json.dumps(
         {
@@ -106,7 +107,14 @@ def load(address: str) -> Figures:
 def _bare(folder: Path) -> Iterator[str]:
     """Serve the bare endpoint with gunicorn as the product is served, but for the hooks; yield its address."""
     address = f"127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "gunicorn", "--worker-class=gthread", "--threads=8", "--workers=1"]
+    command = [
+        sys.executable,
+        "-m",
+        "gunicorn",
+        "--worker-class=gthread",
+        f"--threads={gunicorn_conf.threads}",
+        "--workers=1",
+    ]
     command += ["--no-control-socket", f"--bind={address}", "benchmarks.bare:app"]
 
     def ready() -> bool:
@@ -155,7 +163,11 @@ def run(say: Callable[[str], None]) -> dict[str, Any]:
     say(f"webhook: {ratio['per_second']:.0%} of the bare endpoint's throughput, {ratio['p99']:.1f} times its p99")
     return {
         "what": "deliveries per second and milliseconds to the answer, four clients at once, SQLite in a file",
-        "settings": {"clients": CLIENTS, "deliveries": CLIENTS * DELIVERIES, "worker": "gthread, 8 threads"},
+        "settings": {
+            "clients": CLIENTS,
+            "deliveries": CLIENTS * DELIVERIES,
+            "worker": f"gthread, {gunicorn_conf.threads} threads",
+        },
         "figures": {"bare": bare, "webhook": ours},
         "ratio": ratio,
     }

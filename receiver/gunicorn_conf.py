@@ -1,4 +1,4 @@
-"""gunicorn's settings: one worker that answers webhooks on eight threads and runs the loop beside them.
+"""gunicorn's settings: one worker that answers webhooks on sixteen threads and runs the loop beside them.
 
 ``gunicorn --config python:receiver.gunicorn_conf`` is what `gpu-autoscaler serve` becomes. The settings are module
 variables because that is gunicorn's interface (https://gunicorn.org/reference/settings/).
@@ -15,7 +15,7 @@ bind = os.environ.get("GPU_AUTOSCALER_LISTEN") or "0.0.0.0:8080"
 # One worker: two would run two loops, and each /metrics would be a matter of chance.
 workers = 1
 worker_class = "gthread"
-threads = 8
+threads = 16  # each holds one request, and a slow client its own: they wait far more than they work
 # A thread that starts before the fork stays in the master, so nothing is loaded there.
 preload_app = False
 

@@ -14,6 +14,7 @@ from typing import Protocol
 import structlog
 
 from receiver.act import WriterLostError
+from receiver.pace import Pace
 from receiver.ports import Clock, TryLater
 from receiver.reconcile import Stepped
 
@@ -60,11 +61,18 @@ class Loop(threading.Thread):
     """Run *step* for as long as we are the one writer."""
 
     def __init__(
-        self, step: Callable[[datetime], Stepped], writer: Writer, clock: Clock, tick: timedelta, timer: StepTimer
+        self,
+        step: Callable[[datetime], Stepped],
+        writer: Writer,
+        clock: Clock,
+        tick: timedelta,
+        timer: StepTimer,
+        pace: Pace | None = None,
     ) -> None:
         super().__init__(name="loop", daemon=True)
         self._step, self._writer, self._clock, self._tick, self._timer = step, writer, clock, tick, timer
         self._woken = threading.Event()
+        self._pace = pace or Pace()
         self._stopping = threading.Event()
         self._beat_at = monotonic()
         self._state = "starting"
@@ -72,7 +80,7 @@ class Loop(threading.Thread):
         self._errors = 0
 
     def wake(self) -> None:
-        """Step as soon as possible; returns at once."""
+        """Step as soon as possible, in a storm within a second (`receiver.pace`); returns at once."""
         self._woken.set()
 
     def stop(self, timeout: float = 15.0) -> None:
@@ -108,7 +116,8 @@ class Loop(threading.Thread):
             self._woken.clear()
             wait = self._step_once()
             self._beat_at = monotonic()
-            self._woken.wait(wait)
+            if self._woken.wait(wait):  # what else comes until the step is part of it
+                self._stopping.wait(self._pace.wait(monotonic()))
 
     def _take_the_lead(self) -> bool:
         if self._may_lead():

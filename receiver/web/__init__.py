@@ -7,22 +7,10 @@ from jinja2 import ChainableUndefined
 from werkzeug.exceptions import BadHost
 
 from receiver.web import access, acting, answer, api, errors, health, login, pages, reports, webhook
+from receiver.web.headers import HEADERS, NO_STORE
 from receiver.web.parts import LoopHealth, WebInstruments, WebParts
 
 __all__ = ["LoopHealth", "WebInstruments", "WebParts", "create_app"]
-
-# Nothing but our own files: no inline script or style, no frame, no other host; forms and requests go to ourselves.
-CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
-    "form-action 'self'; frame-ancestors 'none'"
-)
-HEADERS = {
-    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
-    "X-Content-Type-Options": "nosniff",
-    # Other sites learn nothing. With no-referrer browsers would send our own forms as of Origin: null.
-    "Referrer-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-}
 
 
 def create_app(parts: WebParts) -> Flask:
@@ -43,7 +31,7 @@ def create_app(parts: WebParts) -> Flask:
 
     @app.before_request
     def start_watch() -> None:
-        g.started = time.perf_counter()
+        g.started = request.environ.get(webhook.BEGAN, time.perf_counter())
         if isinstance(request.routing_exception, BadHost):
             raise request.routing_exception
 
@@ -51,12 +39,11 @@ def create_app(parts: WebParts) -> Flask:
 
     @app.after_request
     def finish(response: Response) -> Response:
-        for name, value in HEADERS.items():
+        for name, value in (HEADERS if request.endpoint == "static" else {**HEADERS, **NO_STORE}).items():
             response.headers.setdefault(name, value)
-        if request.endpoint != "static":
-            response.headers.setdefault("Cache-Control", "no-store")
-        if request.path == "/webhook":
+        if request.path == webhook.PATH:
             parts.instruments.webhook_answered(response.status_code, time.perf_counter() - g.started)
         return response
 
+    app.wsgi_app = webhook.Door(app.wsgi_app, parts)  # type: ignore[method-assign]  # as Flask documents it
     return app

@@ -1,37 +1,85 @@
-"""POST /webhook: authenticate, read, parse, remember, wake. It decides nothing and calls nobody outside."""
+"""POST /webhook: authenticate, read, parse, remember, wake. It decides nothing and calls nobody outside.
+
+A storm of alerts is when it counts, so a delivery that is taken never meets Flask: routing, sessions and hooks for
+pages would cost more than keeping it does. What cannot be taken is answered by Flask, as every other mistake is.
+"""
+
+import json
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import structlog
-from flask import Blueprint, Response, jsonify, make_response, request
+from flask import Blueprint, Request, Response, request
 
 from receiver import alerts
+from receiver.ports import Delivery
 from receiver.web.auth import require_bearer
 from receiver.web.body import read_body
 from receiver.web.errors import Problem
+from receiver.web.headers import HEADERS, NO_STORE
 from receiver.web.parts import WebParts
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+PATH = "/webhook"
+FAILURE = "gpu_autoscaler.failure"  # in the WSGI environment: why the delivery was not taken
+BEGAN = "gpu_autoscaler.began"  # the same: when it came, in seconds of time.perf_counter
 
 log = structlog.get_logger(__name__)
 
 
-def blueprint(parts: WebParts) -> Blueprint:
-    """Return the webhook's one route."""
-    routes = Blueprint("webhook", __name__)
-    pools = tuple(name for pool in parts.policy.pools for name in (pool.id, pool.name))
+class Door:
+    """A WSGI application before another: takes deliveries itself, and leaves to the other what is none or fails."""
 
-    @routes.post("/webhook", provide_automatic_options=False)
-    def receive() -> Response:
-        """Remember one delivery, wake the loop, answer 202. What policy thinks of it is decided later."""
-        require_bearer(request.headers.get("Authorization"), parts.webhook_tokens)
-        body = read_body(request, parts.max_body_bytes)
+    def __init__(self, inner: "WSGIApplication", parts: WebParts) -> None:
+        """Stand before *inner*, which is Flask's with `blueprint` in it."""
+        self._inner, self._parts = inner, parts
+        self._pools = tuple(name for pool in parts.policy.pools for name in (pool.id, pool.name))
+        self._headers = [*HEADERS.items(), *NO_STORE.items(), ("Content-Type", "application/json")]
+
+    def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        """Answer one request."""
+        if environ.get("PATH_INFO") != PATH or environ.get("REQUEST_METHOD") != "POST":
+            return self._inner(environ, start_response)
+        began = environ[BEGAN] = time.perf_counter()
+        try:
+            number, delivery = self._take(Request(environ))
+        except Exception as error:  # noqa: BLE001 (each kind has its answer in receiver.web.errors)
+            environ[FAILURE] = error
+            return self._inner(environ, start_response)
+        document = {"delivery": number, "alerts": len(delivery.alerts), "warnings": list(delivery.warnings)}
+        body = json.dumps(document, separators=(",", ":")).encode() + b"\n"
+        start_response("202 ACCEPTED", [*self._headers, ("Content-Length", str(len(body)))])
+        self._parts.instruments.webhook_answered(202, time.perf_counter() - began)
+        return [body]
+
+    def _take(self, incoming: Request) -> tuple[int, Delivery]:
+        """Remember one delivery and wake the loop; return its number. What policy thinks of it is decided later."""
+        parts = self._parts
+        require_bearer(incoming.environ.get("HTTP_AUTHORIZATION"), parts.webhook_tokens)
+        body = read_body(incoming, parts.max_body_bytes)
         now = parts.clock.now()
         try:
-            delivery = alerts.parse(body, received_at=now, pools=pools)
+            delivery = alerts.parse(body, received_at=now, pools=self._pools)
         except alerts.BadPayload as error:
             log.warning("delivery refused", field=error.field, error=str(error))
             raise Problem(400, str(error), error.remedy, field=error.field) from error
         number = parts.store.remember(delivery, now)  # on disk before the 202; TryLater becomes 503
         parts.wake()
         log.info("delivery", delivery=number, alerts=len(delivery.alerts), group=delivery.group_key)
-        document = {"delivery": number, "alerts": len(delivery.alerts), "warnings": list(delivery.warnings)}
-        return make_response(jsonify(document), 202)
+        return number, delivery
+
+
+def blueprint(_parts: WebParts) -> Blueprint:
+    """Return the webhook's one route: only what the `Door` did not take comes that far."""
+    routes = Blueprint("webhook", __name__)
+
+    @routes.post(PATH, provide_automatic_options=False)
+    def refuse() -> Response:
+        """Let the handlers of errors answer."""
+        failure: Exception = request.environ[FAILURE]
+        raise failure
 
     return routes

@@ -13,6 +13,7 @@ from receiver.adapters.store import SqlStore, open_store
 from receiver.clock import SystemClock
 from receiver.core.tell import Cause, Notice
 from receiver.loop import Courier, Loop
+from receiver.pace import Pace
 from receiver.reconcile import Stepped
 from tests.adapters.wire import hanging_server
 from tests.core.builders import a_policy, a_state, facts, run
@@ -75,7 +76,7 @@ def a_step(store: SqlStore, steps: list[datetime]) -> Any:
 
 def test_steps_go_on_and_write_while_a_destination_hangs(store: SqlStore) -> None:
     clock, steps = SystemClock(), list[datetime]()
-    loop = Loop(a_step(store, steps), TheWriter(), clock, HOUR, NoTimer())
+    loop = Loop(a_step(store, steps), TheWriter(), clock, HOUR, NoTimer(), Pace(at_once=100))
     with hanging_server("/", "POST") as (server, arrivals):
         hangs = f"{server.url_for('/').replace('http', 'json')}?rto=60"
         courier = Courier(Outbox(store, [hangs], clock, links=LINKS).deliver_due, loop, clock, every=0.01)

@@ -97,12 +97,22 @@ def test_gunicorn_hands_chunked_bodies_on_and_they_are_bounded(server: Server) -
     assert server.request("POST", "/webhook", headers, iter([b"x" * 1000] * 3), chunked=True) == 413
 
 
+def test_clients_that_never_end_their_requests_do_not_keep_others_waiting(server: Server) -> None:
+    head = f"POST /webhook HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 1000\r\n\r\n{{"
+    slow = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(12)]
+    for client in slow:
+        client.sendall(head.encode())
+    assert server.request("POST", "/webhook", {"Authorization": f"Bearer {TOKEN}"}, json.dumps(a_payload())) == 202
+    for client in slow:
+        client.close()
+
+
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
         ("workers", 1),
         ("worker_class", "gthread"),
-        ("threads", 8),
+        ("threads", 16),
         ("preload_app", False),
         ("control_socket_disable", True),
         ("graceful_timeout", 20),

@@ -1,19 +1,20 @@
 """Connections and transactions: durable commits, writes one at a time, and errors as TryLater."""
 
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, Insert, QueuePool, Table, create_engine, event
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError, StatementError
 
 from receiver.adapters.store.urls import is_in_memory, is_sqlite
 from receiver.ports import TryLater
 
-POOL_SIZE = 12  # eight request threads, the loop, the courier, and two to spare
+POOL_SIZE = 12  # the loop, the courier, one for all deliveries, and who reads pages; more queue for a moment
 LOCK_WAIT_SECONDS = 5.0  # below Alertmanager's ten seconds for an answer
 POSTGRES: dict[str, str | int] = {
     "connect_timeout": 5,
@@ -25,12 +26,33 @@ POSTGRES: dict[str, str | int] = {
 }
 
 
+class Refused(TryLater):
+    """The database works but does not take these values."""
+
+
+class Turn:
+    """One thread at a time; TryLater for who waited *longest* seconds in vain."""
+
+    def __init__(self, longest: float) -> None:
+        self._lock = threading.Lock()
+        self._longest = longest
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(timeout=self._longest):
+            raise TryLater("store: database is locked", code="store")
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 class Database:
     """An engine whose transactions raise TryLater when the database fails; safe to use from many threads."""
 
     def __init__(self, url: URL, *, lock_wait: float = LOCK_WAIT_SECONDS) -> None:
         """Prepare to connect to *url*; a lock held by another process is waited for *lock_wait* seconds."""
         self.url = url
+        # SQLite's writers of this process queue here: its own lock is waited for by asking again after longer sleeps.
+        self._writer: AbstractContextManager[object] = Turn(lock_wait) if is_sqlite(url) else nullcontext()
         if is_in_memory(url):  # one connection, which is the database; threads queue for it
             self.engine = create_engine(
                 url,
@@ -67,7 +89,7 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """One transaction, on disk when this ends without an exception; rolled back otherwise."""
-        with self._errors(), self.engine.connect() as connection:
+        with self._errors(), self._writer, self.engine.connect() as connection:
             connection = connection.execution_options(gpu_autoscaler_write=True)
             with connection.begin():
                 yield connection
@@ -80,6 +102,8 @@ class Database:
     def _errors(self) -> Iterator[None]:
         try:
             yield
+        except (DataError, IntegrityError) as error:
+            raise Refused(self._sentence(error.orig or error), code="store") from None
         except DBAPIError as error:
             raise TryLater(self._sentence(error.orig or error), code="store") from None
         except StatementError as error:
@@ -109,6 +133,11 @@ def insert(connection: Connection, table: Table) -> Any:
 def put(connection: Connection, table: Table, values: Mapping[str, Any], **only_new: Any) -> None:
     """Insert a row, or update the one with its primary key, with *values*; a new one has *only_new* as well."""
     connection.execute(_upsert(connection.dialect.name, table, tuple(values)), {**only_new, **values})
+
+
+def put_all(connection: Connection, table: Table, values: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows that all have the same columns, or update those with their primary keys."""
+    connection.execute(_upsert(connection.dialect.name, table, tuple(values[0])), values)
 
 
 def insert_in(dialect: str, table: Table) -> Any:

@@ -3,24 +3,48 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, func, select, update
-from sqlalchemy import insert as plain_insert
+from sqlalchemy import Connection, func, insert, select, update
 
 from receiver.adapters.store import rows
 from receiver.adapters.store.schema import alerts, deliveries
-from receiver.adapters.store.totals import HEARTBEAT, LAST_DELIVERY, count, mark
+from receiver.adapters.store.totals import HEARTBEAT, LAST_DELIVERY, count_all, mark_all
 from receiver.core.model import SignalAction
 from receiver.core.signals import HEARTBEAT_ALERT, Alert
 from receiver.ports import Delivery
 
 AT_ONCE = 500  # numbers in one IN (...): every engine takes that many
 
+ACTIONS = frozenset(SignalAction)
+NEW_DELIVERIES = insert(deliveries).returning(deliveries.c.id, sort_by_parameter_order=True)
+NEW_ALERTS = insert(alerts)
 NOT_CONSIDERED = select(deliveries.c.id).where(deliveries.c.considered_at.is_(None)).order_by(deliveries.c.id)
 
 
-def remember(connection: Connection, delivery: Delivery, at: datetime) -> int:
-    """Insert one delivery with its alerts; return its number."""
-    values = {
+def remember(connection: Connection, received: Sequence[tuple[Delivery, datetime]]) -> tuple[int, ...]:
+    """Insert deliveries, each with when it came, and their alerts; return their numbers, which grow in that order.
+
+    However many they are, it takes the same few statements.
+    """
+    numbers = tuple(connection.execute(NEW_DELIVERIES, [_values(d, at) for d, at in received]).scalars())
+    listed = [
+        {"delivery": number, "received_at": at, **rows.alert_values(alert)}
+        for number, (delivery, at) in zip(numbers, received, strict=True)
+        for alert in delivery.alerts
+    ]
+    if listed:
+        connection.execute(NEW_ALERTS, listed)
+    by_action: dict[str, int] = {}
+    for delivery, _ in received:
+        for alert in delivery.alerts:
+            by_action[_action(alert)] = by_action.get(_action(alert), 0) + 1
+    count_all(connection, {("deliveries",): len(received), **{("alerts", a): n for a, n in by_action.items()}})
+    heard = [at for delivery, at in received if _is_heartbeat(delivery)]
+    mark_all(connection, {LAST_DELIVERY: received[-1][1], **({HEARTBEAT: heard[-1]} if heard else {})})
+    return numbers
+
+
+def _values(delivery: Delivery, at: datetime) -> rows.Values:
+    return {
         "receiver": delivery.receiver,
         "group_key": delivery.group_key,
         "body": delivery.body,
@@ -28,26 +52,16 @@ def remember(connection: Connection, delivery: Delivery, at: datetime) -> int:
         "warnings": list(delivery.warnings),
         "received_at": at,
     }
-    number: int = connection.execute(plain_insert(deliveries).values(values).returning(deliveries.c.id)).scalar_one()
-    if delivery.alerts:
-        listed = [{"delivery": number, "received_at": at, **rows.alert_values(a)} for a in delivery.alerts]
-        connection.execute(plain_insert(alerts), listed)
-    count(connection, "deliveries")
-    mark(connection, LAST_DELIVERY, at)
-    if any(a.firing and a.labels.get("alertname") == HEARTBEAT_ALERT for a in delivery.alerts):
-        mark(connection, HEARTBEAT, at)
-    by_action: dict[str, int] = {}
-    for alert in delivery.alerts:
-        by_action[_action(alert)] = by_action.get(_action(alert), 0) + 1
-    for action, total in sorted(by_action.items()):
-        count(connection, "alerts", action, by=total)
-    return number
+
+
+def _is_heartbeat(delivery: Delivery) -> bool:
+    return any(a.firing and a.labels.get("alertname") == HEARTBEAT_ALERT for a in delivery.alerts)
 
 
 def _action(alert: Alert) -> str:
     """The label `action`, or `other`: what a sender makes up must not become a metric's label."""
     said = alert.labels.get("action", "")
-    return said if said in list(SignalAction) else "other"
+    return said if said in ACTIONS else "other"
 
 
 def remembered_alerts(connection: Connection, since: datetime) -> tuple[Alert, ...]:

@@ -14,6 +14,7 @@ from receiver.adapters.store.budget_changes import SqlBudgets
 from receiver.adapters.store.database import LOCK_WAIT_SECONDS, Database, put
 from receiver.adapters.store.decision_store import SqlDecisions
 from receiver.adapters.store.history import SqlHistory
+from receiver.adapters.store.intake import Intake
 from receiver.adapters.store.migrate import upgrade
 from receiver.adapters.store.outbox import SqlOutbox
 from receiver.adapters.store.overrides import SqlOverrides
@@ -96,6 +97,7 @@ class SqlStore(SqlUsage, SqlOverrides, SqlQuestions, SqlBudgets, SqlReports, Sql
     def __init__(self, database: Database) -> None:
         """Use *database*, whose schema is up to date."""
         self._database = database
+        self._intake = Intake(self._keep)
         self._picture: tuple[Mapping[str, Any], datetime] | None = None  # as last read
         self._last_read: Memory | None = None  # while it is what pools and lives hold
         self._charged: Charged | None = None  # as last read
@@ -115,8 +117,12 @@ class SqlStore(SqlUsage, SqlOverrides, SqlQuestions, SqlBudgets, SqlReports, Sql
 
     def remember(self, delivery: Delivery, at: datetime) -> int:
         """See Store."""
+        return self._intake.remember(delivery, at)
+
+    def _keep(self, received: Sequence[tuple[Delivery, datetime]]) -> Sequence[int]:
+        """Keep deliveries in one transaction."""
         with self._database.write() as connection:
-            return inbox.remember(connection, delivery, at)
+            return inbox.remember(connection, received)
 
     def remembered_alerts(self, since: datetime) -> tuple[Alert, ...]:
         """See Store."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Insert, bindparam, func, select
 
-from receiver.adapters.store.database import insert_in, put
+from receiver.adapters.store.database import insert_in, put_all
 from receiver.adapters.store.schema import actions, marks, outbox, totals
 
 HEARTBEAT = "heartbeat"
@@ -20,7 +20,16 @@ MARKED = select(marks.c.at).where(marks.c.name == bindparam("of_name"))
 
 def count(connection: Connection, name: str, *labels: str, by: int = 1) -> None:
     """Add *by* to the total *name* of *labels*."""
-    connection.execute(_addition(connection.dialect.name), {"name": name, "labels": list(labels), "total": by})
+    count_all(connection, {(name, *labels): by})
+
+
+def count_all(connection: Connection, by: Mapping[tuple[str, ...], int]) -> None:
+    """Add to several totals at once; each is named by its name and then its labels.
+
+    In order, so that two processes that do so lock their rows in the same one.
+    """
+    added = [{"name": name, "labels": labels, "total": total} for (name, *labels), total in sorted(by.items())]
+    connection.execute(_addition(connection.dialect.name), added)
 
 
 @cache
@@ -33,7 +42,12 @@ def _addition(dialect: str) -> Insert:
 
 def mark(connection: Connection, name: str, at: datetime) -> None:
     """Note that *name* happened at *at*. The latest note counts, whatever an earlier one under a wrong clock said."""
-    put(connection, marks, {"name": name, "at": at})
+    mark_all(connection, {name: at})
+
+
+def mark_all(connection: Connection, moments: Mapping[str, datetime]) -> None:
+    """Note the moments of several things that happened, by name."""
+    put_all(connection, marks, [{"name": name, "at": at} for name, at in sorted(moments.items())])
 
 
 def marked(connection: Connection, name: str) -> datetime | None:
