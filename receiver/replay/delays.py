@@ -92,6 +92,7 @@ class Delays:
             "job_hours": round(self.job_hours, 3),
             "gpu_hours": round(self.gpu_hours, 3),
             "never_ran": list(self.never_ran),
+            "sentences": list(self.sentences()),
             "jobs": [
                 {
                     "job": d.job,

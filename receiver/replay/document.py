@@ -37,6 +37,7 @@ def document(replayed: Replayed) -> dict[str, Any]:
             "kind": result.kind,
             "against": None if found is None else asdict(found),
             "violations": list(result.violations),
+            "budget": None if result.delays is None else result.delays.document(),
         }
 
     return {

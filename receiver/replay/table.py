@@ -43,6 +43,11 @@ COLUMNS: Sequence[Column] = (
     ("", "kills", _number("kills")),
     ("jobs", "lost", _number("jobs_lost")),
 )
+BUDGET: Column = (
+    "budget",
+    "pauses",
+    lambda policy: "-" if not policy["budget"] else f"{len(policy['budget']['pauses'])}",
+)
 
 
 def as_table(replayed: Mapping[str, Any]) -> Iterator[str]:
@@ -55,8 +60,10 @@ def as_table(replayed: Mapping[str, Any]) -> Iterator[str]:
     yield from circumstances(replayed["setting"])
     yield ""
     policies = replayed["policies"]
-    rows = [[write(policy) for _, _, write in COLUMNS] for policy in policies]
-    yield from _aligned([[top for top, _, _ in COLUMNS], [name for _, name, _ in COLUMNS], *rows])
+    budgets = [(policy["name"], policy["budget"]["sentences"]) for policy in policies if policy["budget"] is not None]
+    columns = [*COLUMNS, BUDGET] if budgets else COLUMNS
+    rows = [[write(policy) for _, _, write in columns] for policy in policies]
+    yield from _aligned([[top for top, _, _ in columns], [name for _, name, _ in columns], *rows])
     compared = [
         policy for policy in policies if policy["against"] is not None and policy["name"] != replayed["against"]
     ]
@@ -65,6 +72,10 @@ def as_table(replayed: Mapping[str, Any]) -> Iterator[str]:
         yield ""
         yield f"by {replayed['against']}: GPU-hours paid ({paid}), mean wait (+1 s), nodes started"
         yield from _aligned([[policy["name"], *_ratio(policy["against"])] for policy in compared])
+    for name, sentences in budgets:
+        yield ""
+        yield f"what the budget held up under {name}:" + ("" if sentences else " nothing")
+        yield from (f"  {sentence}" for sentence in sentences)
     wrong = [(policy["name"], said) for policy in policies for said in policy["violations"]]
     yield ""
     if wrong:

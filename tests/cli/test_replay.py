@@ -242,6 +242,27 @@ def test_budgets_of_teams_are_refused_before_anything_runs(config: Callable[...,
     assert (found.exit_code, "budget.teams" in found.stderr) == (2, True)
 
 
+BUDGET = "budget: {monthly_usd: 6}\n"
+
+
+def test_what_a_budget_held_up_is_told_below_the_table(config: Callable[..., Path], trace: Callable[..., Path]) -> None:
+    lines = [f"job-{n},{n * 7200},7000,8,1,8,,," for n in range(12)]
+    words = ("--trace", trace(*lines), "--start", "2026-01-31", "--config", config(8, more=BUDGET))
+    found = replayed(*words, "--compare", "cluster-autoscaler").stdout.splitlines()
+    head = next(line for line in found if line.startswith("policy "))
+    ours, peer = (line for line in found[found.index(head) + 1 :][:2])
+    assert head.split()[-1] == "pauses"
+    assert (int(ours.split()[-1]) > 0, peer.split()[-1]) == (True, "-")
+    below = found[found.index("what the budget held up under gpu-autoscaler:") + 1 :]
+    assert "cluster budget hold in 2026-01: 2026-01-31" in below[0]
+    assert any("delayed by the budget" in line for line in below)
+
+
+def test_a_budget_that_held_up_nothing_says_so(config: Callable[..., Path]) -> None:
+    found = replayed("--trace", OFFICE, "--config", config(8, more="budget: {monthly_usd: 5000}\n"))
+    assert "what the budget held up under gpu-autoscaler: nothing" in found.stdout
+
+
 def test_what_does_not_add_up_ends_in_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contest, "violations", lambda *_: ["a GPU was held twice"])
     found = replayed("--trace", OFFICE, *SMALL)

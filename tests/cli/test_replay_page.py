@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from receiver.cli import main
+from tests.cli.test_replay import BUDGET, CONFIG, HEADER
 
 TRACES = Path(__file__).parents[1] / "replay" / "traces"
 PEERS = ("--compare", "cluster-autoscaler", "--compare", "naive-watchdog", "--compare", "always-on")
@@ -68,3 +69,13 @@ def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(tmp_path:
     path = tmp_path / "none" / "page.html"
     found = CliRunner().invoke(main, ["replay", "--trace", str(TRACES / "office.csv"), "--html", str(path)])
     assert (found.exit_code, "there is no folder" in found.stderr, found.stdout) == (2, True, "")
+
+
+def test_what_a_budget_held_up_is_on_the_page(tmp_path: Path) -> None:
+    trace, config = tmp_path / "trace.csv", tmp_path / "config.yaml"
+    config.write_text(CONFIG.format(gpus=8, price="1.29") + BUDGET, encoding="utf-8")
+    lines = [f"job-{n},{n * 7200},7000,8,1,8,,," for n in range(12)]
+    trace.write_text("\n".join([HEADER, *lines]), encoding="utf-8")
+    page = written(tmp_path, "--trace", str(trace), "--config", str(config), "--start", "2026-01-31")
+    assert "What the budget held up" in page
+    assert re.search(r"<summary>The delayed jobs</summary>.*?job-\d+", page, re.DOTALL)
