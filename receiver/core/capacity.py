@@ -27,11 +27,13 @@ USABLE, OPENED, COMING, NOT_ALLOWED = range(4)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A workload that was not given the nodes it needs, the rule that held it, and a sentence."""
+    """A workload that was not given the nodes it needs, the rule that held it, and a sentence; it itself where it was
+    a budget that did not cover them."""
 
     workload: str
     rule: str
     detail: str
+    uncovered: Workload | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -10,10 +10,10 @@ from receiver.core.market import Matching, gang_kind
 from receiver.core.pods import Pod, Workload
 
 
-def hold(workload: Workload, tally: Tally, rule: str, detail: str) -> None:
-    """Note in *tally* that *workload* got no room, and why."""
+def hold(workload: Workload, tally: Tally, rule: str, detail: str, *, uncovered: bool = False) -> None:
+    """Note in *tally* that *workload* got no room, and why; *uncovered* by a budget or held by something else."""
     tally.waiting_gpus += workload.gpus
-    tally.held.append(Held(workload=workload.key, rule=rule, detail=detail))
+    tally.held.append(Held(workload=workload.key, rule=rule, detail=detail, uncovered=workload if uncovered else None))
 
 
 def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching, allowance: Allowance) -> bool:
@@ -42,7 +42,7 @@ def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching,
     short = allowance.refusing(tally, opened, workload) if priced and passed == 0 else None
     why = f" ({short.why_not()})" if short is not None else ""
     detail = f"gang {workload.key} needs {opened} new nodes at once or none, and {rule} leaves fewer{why}"
-    hold(workload, tally, "gangs_whole", detail)
+    hold(workload, tally, "gangs_whole", detail, uncovered=short is not None)
     return False
 
 

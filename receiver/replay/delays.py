@@ -147,7 +147,7 @@ class BudgetLog:
         """Take in what the step at *now* found."""
         for view in assignment.budgets.views:
             self._pause(view, now)
-        if not self._refused and not any(wanted.refused for wanted in assignment.pools.values()):
+        if not self._refused and not any(wanted.refused or wanted.held for wanted in assignment.pools.values()):
             return
         refused = _refused(assignment.pools)
         for key in self._refused.keys() - refused.keys():
@@ -182,9 +182,11 @@ class BudgetLog:
 def delays(played: Played, log: BudgetLog) -> Delays:
     """Return what *log* says was held up in *played*."""
     waiting = {job.id for job in played.left} - _begun(played)
+    began = {job.id: job.started_at for job in played.finished}
     spans: dict[str, list[tuple[datetime, datetime]]] = {}
     gpu_hours: dict[str, float] = {}
-    for job, gpus, since, until in log.spans(played.end):
+    for job, gpus, since, seen_until in log.spans(played.end):
+        until = min(seen_until, max(since, began.get(job, seen_until)))  # who found room began before the next step
         spans.setdefault(job, []).append((since, until))
         gpu_hours[job] = gpu_hours.get(job, 0.0) + gpus * ((until - since) / HOUR)
     found = (
@@ -207,13 +209,9 @@ def delays(played: Played, log: BudgetLog) -> Delays:
 def _refused(pools: Mapping[str, Wanted]) -> dict[str, Workload]:
     """The workloads that a budget refuses in a pool and that no other pool takes."""
     taken = {w.key for wanted in pools.values() for w in wanted.asking if w.key not in wanted.refused}
-    return {
-        w.key: w
-        for wanted in pools.values()
-        if wanted.refused
-        for w in wanted.asking
-        if w.key in wanted.refused and w.key not in taken
-    }
+    alone = (w for wanted in pools.values() if wanted.refused for w in wanted.asking if w.key in wanted.refused)
+    gangs = (held.uncovered for wanted in pools.values() for held in wanted.held if held.uncovered is not None)
+    return {w.key: w for w in (*alone, *gangs) if w.key not in taken}
 
 
 def _job_of(workload: Workload) -> str:

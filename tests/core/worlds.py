@@ -9,7 +9,6 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis.strategies import SearchStrategy
-from tests.core.choices import Choices, built
 
 from receiver.core.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
 from receiver.core.graces import topic_of
@@ -35,6 +34,7 @@ from receiver.core.policy import Approval, Billing, Budget, Fallback, Limits, Po
 from receiver.core.questions import Answer, Asks, Question
 from receiver.core.windows import Window
 from tests.core.builders import GPU, NOW, a_pod, a_pool, a_signal, a_silence, an_offer, run
+from tests.core.choices import Choices, built
 
 LAWS = settings(  # 200 examples but for `make laws`
     max_examples=2 * settings().max_examples,
