@@ -29,7 +29,7 @@ from receiver.evicting import given_up_before, tell_whom_a_window_evicts, told_b
 from receiver.installed import installed_version
 from receiver.keeping_out import keep_out, kept_out_before
 from receiver.look import Looked, Sources, look
-from receiver.ports import Did, Store, TryLater, WontWork
+from receiver.ports import Did, Grounds, Store, TryLater, WontWork
 from receiver.sampling import sample
 from receiver.shutdown import shut_down_idle
 from receiver.tend import dress_nodes, undo_orphaned_cordons
@@ -81,7 +81,8 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     facts, assignment, decided, questions = due(facts, assignment, decided, policy, steady=looked.steady)
     made = {"mode": mode, "version": installed_version()}
     decisions = {pool: replace(d, evidence={**d.evidence, **made}) for pool, d in decided.items()}
-    numbers = {pool: store.decided(decision) for pool, decision in decisions.items()}
+    made_from = Grounds(facts=facts, policy=policy)
+    numbers = {pool: store.decided(decision, made_from) for pool, decision in decisions.items()}
     work = Work(
         facts=facts,
         assignment=assignment,

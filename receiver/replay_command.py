@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from receiver.asking import UNUSABLE, print_lines
+from receiver.completing import decision_numbers
 from receiver.import_options import imports, taken
 from receiver.replay_options import circumstances, start
 
@@ -18,6 +19,8 @@ A_FILE = click.Path(path_type=Path, dir_okay=False)
 @click.command()
 @click.option("--trace", "traces", type=A_FILE, multiple=True, metavar="FILE",
               help="A trace (CSV, Slurm's sacct, kubectl -o json); of several each is replayed by itself.")  # fmt: skip
+@click.option("--decision", metavar="ID", shell_complete=decision_numbers,
+              help="No trace: make a stored decision again, with this version or under --config.")  # fmt: skip
 @click.option("--config", type=A_FILE, metavar="FILE", help="The configuration; without one, a pool of one size.")
 @click.option("--compare", multiple=True, metavar="FILE|NAME",
               help="Another configuration, or a peer by its name; more than one can be given.")  # fmt: skip
@@ -36,6 +39,7 @@ A_FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--html", type=A_FILE, metavar="FILE", help="Write a page with the pictures, too.")
 def replay(
     traces: tuple[Path, ...],
+    decision: str | None,
     as_json: bool,
     html: Path | None,
     **given: Any,
@@ -45,7 +49,17 @@ def replay(
     The product's own step runs over a simulated Civo and cluster, from event to event. Nothing outside is asked but
     the Prometheus that is named, and no secrets are needed. The exit status is 0, 1 if something does not add up or a
     pod lost its node to a policy of ours, and 2 for input that cannot be used.
+
+    With --decision the server is asked that GPU_AUTOSCALER_URL names (http://127.0.0.1:8080 unless it is set), as
+    `explain` does. The exit status is then 0 if the same would be decided, 1 if not, 2 if the decision or what it was
+    made from is not kept, and 3 if the server cannot be reached.
     """
+    if decision is not None:
+        if traces or given["prometheus"] is not None or given["compare"] or html is not None:
+            raise click.UsageError("--decision goes with --config and --json alone.")
+        from receiver.replay_decision import decide_again
+
+        sys.exit(decide_again(decision, given["config"], as_json=as_json))
     from receiver.replay.setting import Setting  # what the other commands need not load
     from receiver.replay_inputs import Asked, BadInput
     from receiver.replay_run import run

@@ -16,7 +16,7 @@ from receiver.ports.cluster import (
     ClusterFacts,
     ClusterNode,
 )
-from receiver.ports.decisions import DecisionStore, StoredAction, StoredDecision
+from receiver.ports.decisions import DecisionStore, Grounds, GroundsKept, StoredAction, StoredDecision
 from receiver.ports.failures import TryLater, WontWork
 from receiver.ports.history import Arrival, HistoryStore, Told
 from receiver.ports.holding import QUOTA_LABEL, QUOTA_NAME, STOP_POLICY_ANNOTATION, Holding, KeptOut
@@ -57,6 +57,8 @@ __all__ = [
     "Delivery",
     "DemandWatch",
     "Did",
+    "Grounds",
+    "GroundsKept",
     "HistoryStore",
     "Holding",
     "Instance",

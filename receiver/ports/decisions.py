@@ -1,10 +1,12 @@
 """What was decided and done before now: read by pages, API and command line, and by a step that compares."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from receiver.core.actions import Action, Decision, Outcome
+from receiver.core.model import Facts
+from receiver.core.policy import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,6 +15,23 @@ class StoredDecision:
 
     id: int
     decision: Decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grounds:
+    """What the decisions of a step were made from: all that `assign` and `decide_all` are told."""
+
+    facts: Facts
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroundsKept:
+    """The same as JSON-able values, written by the version of the program that decided, in *format*."""
+
+    format: int
+    facts: Mapping[str, Any]
+    policy: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +50,9 @@ class DecisionStore(Protocol):
 
     def decision(self, number: int) -> StoredDecision | None:
         """Return one decision."""
+
+    def grounds(self, number: int) -> GroundsKept | None:
+        """Return what decision *number* was made from; None where that is not kept."""
 
     def beside(self, stored: StoredDecision) -> tuple[int | None, int | None]:
         """Return the numbers of the decisions of the same pool before and after *stored*; None where none is kept."""

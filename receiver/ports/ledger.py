@@ -13,7 +13,7 @@ from receiver.core.seed import Seed
 from receiver.core.signals import Alert
 from receiver.core.tell import Notice
 from receiver.ports.budgets import BudgetStore
-from receiver.ports.decisions import DecisionStore
+from receiver.ports.decisions import DecisionStore, Grounds
 from receiver.ports.history import HistoryStore
 from receiver.ports.overrides import OverrideStore
 from receiver.ports.questions import QuestionStore
@@ -98,8 +98,9 @@ class Store(UsageStore, OverrideStore, QuestionStore, BudgetStore, ReportStore, 
     def keep_seed(self, seed: Seed) -> None:
         """Keep what a month had cost before this store watched, in place of an older one of the same month."""
 
-    def decided(self, decision: Decision) -> int:
-        """Store *decision* if its target, present size or (rule, verdict) pairs differ from the pool's last one.
+    def decided(self, decision: Decision, made_from: Grounds | None = None) -> int:
+        """Store *decision* if its target, present size or (rule, verdict) pairs differ from the pool's last one, and
+        with it what it was *made_from*, for as long as the decision is kept.
 
         Returns the number of the stored decision, or of the last one when nothing changed.
         """

@@ -21,7 +21,7 @@ from receiver.core.seed import Seed
 from receiver.core.signals import Alert
 from receiver.core.tell import Notice
 from receiver.core.unanswered import UNSURE_FOR, may_have_landed
-from receiver.ports import StoredAction, StoredDecision
+from receiver.ports import Grounds, StoredAction, StoredDecision
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -179,7 +179,7 @@ class ReplayStore:
             kept.took.appendleft(max(life.usable_at - life.created_at, timedelta(0)))
             self._change(life.pool, ready_in=timedelta(seconds=median(x.total_seconds() for x in kept.took)))
 
-    def decided(self, decision: Decision) -> int:
+    def decided(self, decision: Decision, made_from: Grounds | None = None) -> int:  # noqa: ARG002 (nobody asks)
         """See Store."""
         said = (decision.present, decision.target, tuple(decision.verdicts))
         number, before = self._last.get(decision.pool, (0, None))

@@ -1,7 +1,7 @@
 """GET /api/v1: what the pages show, as JSON. It reads the store; only `receiver.web.overrides` and
 `receiver.web.budget_changes` change anything."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from flask import Blueprint, Response, g, jsonify
@@ -75,19 +75,6 @@ def blueprint(parts: WebParts) -> Blueprint:
         more = {"fits_nowhere": fits_nowhere(found, wanted.id), "messages_to": list(parts.messages_to)}
         return jsonify({**document, **more})
 
-    @routes.get("/decisions")
-    def decisions() -> Response:
-        pool, limit = pool_asked(parts), limit_asked()
-        picture()
-        return jsonify([decision_document(d, parts) for d in parts.store.decisions(pool=pool, limit=limit)])
-
-    @routes.get("/decisions/<number>")
-    def one_decision(number: str) -> Response:
-        stored = parts.store.decision(decision_number(number))
-        if stored is None:
-            raise no_such_decision()
-        return jsonify(explained(stored, parts))
-
     @routes.get("/actions")
     def actions() -> Response:
         pool, limit = pool_asked(parts), limit_asked()
@@ -102,6 +89,7 @@ def blueprint(parts: WebParts) -> Blueprint:
     def charges() -> Response:
         return jsonify(charges_document(picture()))
 
+    _add_decisions(routes, parts, picture)
     add_costs(routes, parts)
     add_waiting(routes, parts, picture)
     add_status(routes, parts, picture)
@@ -111,3 +99,35 @@ def blueprint(parts: WebParts) -> Blueprint:
     add_report(routes, parts)
     add_openapi(routes, parts)
     return routes
+
+
+def _add_decisions(routes: Blueprint, parts: WebParts, picture: Callable[[], Mapping[str, Any]]) -> None:
+    """Add what was decided to *routes*."""
+
+    @routes.get("/decisions")
+    def decisions() -> Response:
+        pool, limit = pool_asked(parts), limit_asked()
+        picture()
+        return jsonify([decision_document(d, parts) for d in parts.store.decisions(pool=pool, limit=limit)])
+
+    @routes.get("/decisions/<number>")
+    def one_decision(number: str) -> Response:
+        stored = parts.store.decision(decision_number(number))
+        if stored is None:
+            raise no_such_decision()
+        return jsonify(explained(stored, parts))
+
+    @routes.get("/decisions/<number>/grounds")
+    def grounds(number: str) -> Response:
+        known = decision_number(number)
+        if parts.store.decision(known) is None:
+            raise no_such_decision()
+        found = parts.store.grounds(known)
+        if found is None:
+            raise Problem(
+                404,
+                "what this decision was made from is not kept",
+                "decisions made before this version did not keep it: take a later one from /api/v1/decisions",
+                field="id",
+            )
+        return jsonify({"decision": known, "format": found.format, "facts": found.facts, "policy": found.policy})

@@ -26,7 +26,7 @@ from receiver.core.memory import NodeLife
 from receiver.core.policy import Budget, Policy, Pool, Unanswered
 from receiver.core.questions import Asks, Question
 from receiver.core.usage import Owner, Usage, WorkloadLife
-from receiver.ports import StoredAction, StoredDecision
+from receiver.ports import GroundsKept, StoredAction, StoredDecision
 from receiver.web import WebParts, create_app
 from tests.web.fakes import FakeClock, FakeHealth, FakeInstruments, FakeStore
 
@@ -464,6 +464,7 @@ def a_full_store() -> FakeStore:
     return FakeStore(
         picture=(a_picture(), NOW - timedelta(seconds=4)),
         kept_decisions=[hold, a_decision()],
+        kept_grounds={42: GroundsKept(format=1, facts={"at": "2026-11-14T12:00:00Z"}, policy={"pools": []})},
         kept_actions=[an_action()],
         kept_lives=[a_life()],
         kept_usage=[a_usage()],

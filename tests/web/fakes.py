@@ -24,6 +24,8 @@ from receiver.core.watch import Watch
 from receiver.ports import (
     Arrival,
     Delivery,
+    Grounds,
+    GroundsKept,
     StoredAction,
     StoredDecision,
     StoredNotice,
@@ -79,6 +81,7 @@ class FakeStore:
     picture: tuple[Mapping[str, Any], datetime] | None = None
     kept_decisions: list[StoredDecision] = field(default_factory=list)
     kept_actions: list[StoredAction] = field(default_factory=list)
+    kept_grounds: dict[int, GroundsKept] = field(default_factory=dict)
     totals: Mapping[str, Any] = field(default_factory=dict)
     kept_counts: list[Counted] = field(default_factory=list)
     kept_spoken: list[Spoke] = field(default_factory=list)
@@ -262,6 +265,10 @@ class FakeStore:
         self._called("undelivered")
         return [m for m in self.kept_messages if m.sent_at is None and m.given_up_at is None][:limit]
 
+    def grounds(self, number: int) -> GroundsKept | None:
+        self._called("grounds")
+        return self.kept_grounds.get(number)
+
     def beside(self, stored: StoredDecision) -> tuple[int | None, int | None]:
         self._called("beside")
         numbers = [d.id for d in self.kept_decisions if d.decision.pool == stored.decision.pool]
@@ -307,7 +314,7 @@ class FakeStore:
     ) -> None:
         raise NotImplementedError
 
-    def decided(self, decision: Decision) -> int:
+    def decided(self, decision: Decision, made_from: Grounds | None = None) -> int:
         raise NotImplementedError
 
     def opened(self, action: Action, provisioning: Backoff | None = None) -> bool:

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from receiver.adapters.store import decisions
+from receiver.adapters.store import decisions, grounds
 from receiver.adapters.store.database import Database
-from receiver.ports import StoredAction, StoredDecision
+from receiver.ports import GroundsKept, StoredAction, StoredDecision
 
 
 class SqlDecisions:
@@ -21,6 +21,11 @@ class SqlDecisions:
         """See DecisionStore."""
         with self._database.read() as connection:
             return decisions.one(connection, number)
+
+    def grounds(self, number: int) -> GroundsKept | None:
+        """See DecisionStore."""
+        with self._database.read() as connection:
+            return grounds.kept(connection, number)
 
     def beside(self, stored: StoredDecision) -> tuple[int | None, int | None]:
         """See DecisionStore."""

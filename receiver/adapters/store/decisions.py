@@ -1,12 +1,12 @@
 """Decisions and the actions that follow from them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection, bindparam, case, func, or_, select, update
 from sqlalchemy import insert as plain_insert
 
-from receiver.adapters.store import rows
+from receiver.adapters.store import grounds, rows
 from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import insert, put
 from receiver.adapters.store.inbox import AT_ONCE
@@ -54,13 +54,14 @@ def in_force(connection: Connection, decision: Decision) -> int | None:
     return None if before is None or (before.present, before.target, before.verdicts) != now else int(before.id)
 
 
-def decided(connection: Connection, decision: Decision) -> int:
-    """Insert *decision* if it says something else than the pool's last one; return the number of the one in force."""
+def decided(connection: Connection, decision: Decision, made_from: Mapping[str, bytes] | None = None) -> int:
+    """Insert *decision* if it says something else than the pool's last one, with what it was *made_from* as `grounds`
+    writes it; return the number of the one in force."""
     before = in_force(connection, decision)
     if before is not None:
         return before
     count(connection, "decisions", decision.pool, decision.change.value)
-    values = rows.decision_values(decision)
+    values = rows.decision_values(decision) | (grounds.keep(connection, made_from) if made_from is not None else {})
     return int(connection.execute(plain_insert(decisions).values(values).returning(decisions.c.id)).scalar_one())
 
 

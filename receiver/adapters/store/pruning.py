@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, delete, or_, select
+from sqlalchemy import Connection, delete, or_, select, union_all
 
 from receiver.adapters.store.decisions import newest_numbers
 from receiver.adapters.store.schema import (
@@ -11,6 +11,7 @@ from receiver.adapters.store.schema import (
     decisions,
     deliveries,
     drifts,
+    grounds,
     in_use,
     node_lives,
     outbox,
@@ -55,6 +56,7 @@ def prune(connection: Connection, now: datetime) -> int:
     later = turns.alias()
     goes_on = ~select(later.c.at).where(later.c.instance == turns.c.instance, later.c.at > turns.c.at).exists()
     settled = or_(outbox.c.sent_at < now - NOTICES_KEPT, outbox.c.given_up_at < now - NOTICES_KEPT)
+    names = (select(column).where(column.is_not(None)) for column in (decisions.c.facts, decisions.c.policy))
     statements = (
         delete(deliveries).where(
             deliveries.c.considered_at < now - DELIVERIES_KEPT, deliveries.c.received_at < now - DELIVERIES_KEPT
@@ -62,6 +64,7 @@ def prune(connection: Connection, now: datetime) -> int:
         delete(decisions).where(
             decisions.c.at < now - DECISIONS_KEPT, decisions.c.id.not_in(newest_numbers(connection))
         ),
+        delete(grounds).where(grounds.c.digest.not_in(union_all(*names))),
         delete(actions).where(actions.c.closed_at < now - ACTIONS_KEPT),
         delete(outbox).where(settled),
         delete(drifts).where(drifts.c.at < now - DRIFTS_KEPT),

@@ -1,6 +1,6 @@
 """The tables of the store. `receiver/adapters/migrations` creates them; a test holds the two together."""
 
-from sqlalchemy import BigInteger, Boolean, Column, Float, ForeignKey, Index, Integer, MetaData, Table
+from sqlalchemy import BigInteger, Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, Table
 
 from receiver.adapters.store.columns import Duration, Exact, Json, Moment, PlainText
 
@@ -54,9 +54,19 @@ decisions = Table(
     Column("candidates", Json, nullable=False),
     Column("evicted", Json, nullable=False),
     Column("reconsider_at", Moment),
+    Column("facts", PlainText),  # digests of what it was made from
+    Column("policy", PlainText),
     Index("decisions_by_pool", "pool", "id"),
     Index("decisions_by_at", "at"),
     sqlite_autoincrement=True,
+)
+
+grounds = Table(  # what decisions were made from, each once
+    "grounds",
+    metadata,
+    Column("digest", PlainText, primary_key=True),
+    Column("format", Integer, nullable=False),
+    Column("body", LargeBinary, nullable=False),
 )
 
 actions = Table(

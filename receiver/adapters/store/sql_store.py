@@ -9,7 +9,18 @@ from typing import Any
 
 from sqlalchemy import Connection, make_url, select
 
-from receiver.adapters.store import charges, decisions, inbox, ledger, notices, pruning, schema, sightings, totals
+from receiver.adapters.store import (
+    charges,
+    decisions,
+    grounds,
+    inbox,
+    ledger,
+    notices,
+    pruning,
+    schema,
+    sightings,
+    totals,
+)
 from receiver.adapters.store.budget_changes import SqlBudgets
 from receiver.adapters.store.database import LOCK_WAIT_SECONDS, Database, put
 from receiver.adapters.store.decision_store import SqlDecisions
@@ -29,7 +40,7 @@ from receiver.core.model import Backoff, Drift, LateCount, Offer
 from receiver.core.seed import Seed
 from receiver.core.signals import Alert
 from receiver.core.tell import Notice
-from receiver.ports import Delivery, TryLater, WontWork
+from receiver.ports import Delivery, Grounds, TryLater, WontWork
 
 THE_ONE = 1  # the snapshot's only row
 SNAPSHOT_AT = select(schema.snapshot.c.at).where(schema.snapshot.c.id == THE_ONE)
@@ -101,6 +112,7 @@ class SqlStore(SqlUsage, SqlOverrides, SqlQuestions, SqlBudgets, SqlReports, Sql
         self._picture: tuple[Mapping[str, Any], datetime] | None = None  # as last read
         self._last_read: Memory | None = None  # while it is what pools and lives hold
         self._charged: Charged | None = None  # as last read
+        self._written: tuple[Grounds, Mapping[str, bytes]] | None = None  # of the last step that decided anew
 
     def close(self) -> None:
         """Let go of every connection."""
@@ -178,14 +190,22 @@ class SqlStore(SqlUsage, SqlOverrides, SqlQuestions, SqlBudgets, SqlReports, Sql
 
     # --- decisions and actions
 
-    def decided(self, decision: Decision) -> int:
+    def decided(self, decision: Decision, made_from: Grounds | None = None) -> int:
         """See Store."""
         with self._database.read() as connection:
             before = decisions.in_force(connection, decision)
         if before is not None:
             return before
         with self._database.write() as connection:
-            return decisions.decided(connection, decision)
+            return decisions.decided(connection, decision, self._written_once(made_from))
+
+    def _written_once(self, made_from: Grounds | None) -> Mapping[str, bytes] | None:
+        """What *made_from* is kept as; the decisions of a step share it."""
+        if made_from is None:
+            return None
+        if self._written is None or self._written[0] is not made_from:
+            self._written = (made_from, grounds.written(made_from))
+        return self._written[1]
 
     def opened(self, action: Action, provisioning: Backoff | None = None) -> bool:
         """See Store."""

@@ -47,6 +47,15 @@ EXPLAINED = fields(
         "next": maybe(count("and the one after it")),
     },
 )
+GROUNDS = fields(
+    "What a decision was made from: all that the program was told.",
+    {
+        "decision": count(),
+        "format": count("of the two parts; a program reads those up to its own"),
+        "facts": anything("what was known, as the version that made it wrote it"),
+        "policy": anything("what the operator had said, likewise"),
+    },
+)
 REMEDY = fields(
     "What would change the answer.",
     {"rule": text(), "text": text(), "at": maybe(moment("when it comes about by itself"))},
@@ -123,6 +132,7 @@ OVERRIDE_ASKED: Schema = {
 SCHEMAS: dict[str, Schema] = {
     "Decision": DECISION,
     "ExplainedDecision": EXPLAINED,
+    "Grounds": GROUNDS,
     "Reason": REASON,
     "Remedy": REMEDY,
     "Action": ACTION,

@@ -194,6 +194,9 @@ def _steps(read: Any) -> dict[str, dict[str, Operation]]:
         "/api/v1/decisions/{number}": {
             "get": read("decision", "One of them, explained", shared("ExplainedDecision"), 400, 404, path=[_ID])
         },
+        "/api/v1/decisions/{number}/grounds": {
+            "get": read("grounds", "What it was made from, to make it again", shared("Grounds"), 400, 404, path=[_ID])
+        },
         "/api/v1/actions": {"get": read("actions", "The newest actions", listed(shared("Action")), 400, 404, **lists)},
         "/api/v1/charges": {"get": read("charges", "What Civo charged, beside the ledger", shared("Charges"), **which)},
         "/api/v1/costs": {

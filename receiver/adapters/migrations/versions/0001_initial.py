@@ -74,7 +74,15 @@ def _decisions() -> None:
         sa.Column("candidates", sa.Text, nullable=False),
         sa.Column("evicted", sa.Text, nullable=False),
         sa.Column("reconsider_at", TIME),
+        sa.Column("facts", sa.Text),
+        sa.Column("policy", sa.Text),
         sqlite_autoincrement=True,
+    )
+    op.create_table(
+        "grounds",
+        sa.Column("digest", sa.Text, primary_key=True),
+        sa.Column("format", sa.Integer, nullable=False),
+        sa.Column("body", sa.LargeBinary, nullable=False),
     )
     op.create_index("decisions_by_pool", "decisions", ["pool", "id"])
     op.create_index("decisions_by_at", "decisions", ["at"])
