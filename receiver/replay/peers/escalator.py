@@ -8,8 +8,9 @@ purchase nothing is done for `scale_up_cool_down_period` (2 min) nor until the n
 tainted (`slow_node_removal_rate`), below `taint_lower_capacity_threshold_percent` (10) the 5 oldest
 (`fast_node_removal_rate`), busy or not. A tainted node takes no new pod, and is deleted once it is empty and
 `soft_delete_grace_period` (1 min) has passed, or, whatever runs on it, after `hard_delete_grace_period` (10 min).
-Sources: docs/deployment/escalator-cm.yaml (the sample), docs/scale-process.md, docs/calculations.md and
-pkg/controller/{controller,scale_up,scale_down,util}.go of https://github.com/atlassian/escalator.
+Sources, all in https://github.com/atlassian/escalator: the sample escalator-cm.yaml, the pages "Scale Process",
+"Algorithm and Calculations" and "Node Group Configuration", and controller, scale_up, scale_down and util of
+pkg/controller.
 
 Two settings are not the sample's. `min_nodes` is 0 instead of 1: every other autoscaler here may go to zero too. And
 `scale_on_starve` is on: without it a pod that fits on no node's rest waits for good while utilization is under 70 %.
