@@ -11,9 +11,9 @@ from receiver.config.mistakes import did_you_mean
 from receiver.core.policy import Attribution, Pool
 from receiver.importing import Progress, Remembered, trace_from_file, trace_from_prometheus
 from receiver.ports import TryLater, WontWork
-from receiver.replay.contest import Contestant, a_peer, the_product
+from receiver.replay.contest import Contestant, Reckoned, a_peer, the_product
 from receiver.replay.misfits import misfits
-from receiver.replay.peers import PEERS
+from receiver.replay.peers import BOUNDS, PEERS
 from receiver.replay.setting import Setting
 from receiver.replay.traces import BadTrace, Reading, Trace, told
 
@@ -30,7 +30,7 @@ pools:
     price_usd_per_hour: {price}
 """
 
-Making = Callable[[Setting], Contestant]
+Making = Callable[[Setting], Contestant | Reckoned]
 
 
 class BadInput(Exception):
@@ -84,6 +84,8 @@ def lineup(asked: Asked) -> Lineup:
             raise BadInput([f"--compare {word} is there already: name each policy once"])
         if word in PEERS:
             making.append(_peer(word, first.policy.pools))
+        elif word in BOUNDS:
+            making.append(_bound(word, first.policy.pools))
         else:
             settings.append((word, _loaded(_file(word))))
             making.append(_ours(*settings[-1], setting))
@@ -173,9 +175,9 @@ def _loaded(path: Path) -> FileSettings:
 
 
 def _file(word: str) -> Path:
-    path = Path(word)
+    path, known = Path(word), [*PEERS, *BOUNDS]
     if not path.exists():
-        meant = did_you_mean(word, PEERS) or f"name a file, or one of {', '.join(PEERS)}"
+        meant = did_you_mean(word, known) or f"name a file, or one of {', '.join(known)}"
         raise BadInput([f"--compare {word}: neither a file nor a known policy: {meant}"])
     return path
 
@@ -194,3 +196,7 @@ def _ours(name: str, settings: FileSettings, setting: Setting) -> Making:
 
 def _peer(name: str, pools: Sequence[Pool]) -> Making:
     return lambda setting: a_peer(name, PEERS[name], pools, setting)
+
+
+def _bound(name: str, pools: Sequence[Pool]) -> Making:
+    return lambda _setting: Reckoned(name=name, pools=tuple(pools), bound=BOUNDS[name])

@@ -10,7 +10,7 @@ from receiver.core.policy import Policy, Pool
 from receiver.replay.conservation import violations
 from receiver.replay.delays import Delays, delays
 from receiver.replay.figures import Figures, figures
-from receiver.replay.peers import Peer
+from receiver.replay.peers import Bound, Peer
 from receiver.replay.play import Controller, Played, play
 from receiver.replay.product import Product
 from receiver.replay.reaction import Reaction
@@ -33,6 +33,15 @@ class Contestant:
     pools: tuple[Pool, ...]
     make: Maker
     reaction: Reaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reckoned:
+    """A bound on what any policy could do with *pools*: it is worked out and not played."""
+
+    name: str
+    pools: tuple[Pool, ...]
+    bound: Bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,10 +76,25 @@ def a_peer(name: str, peer: Peer, pools: Iterable[Pool], setting: Setting) -> Co
 
 
 def contest(
-    jobs: Sequence[Job], contestants: Iterable[Contestant], setting: Setting, progress: Progress | None = None
+    jobs: Sequence[Job],
+    contestants: Iterable[Contestant | Reckoned],
+    setting: Setting,
+    progress: Progress | None = None,
 ) -> list[Result]:
     """Let each of *contestants* run *jobs*; *progress* is told its name and how many jobs have finished."""
-    return [_one(jobs, contestant, setting, progress) for contestant in contestants]
+    return [
+        _one(jobs, each, setting, progress)
+        if isinstance(each, Contestant)
+        else _reckoned(jobs, each, setting, progress)
+        for each in contestants
+    ]
+
+
+def _reckoned(jobs: Sequence[Job], those: Reckoned, setting: Setting, progress: Progress | None) -> Result:
+    found = those.bound.reckon(jobs, those.pools, setting)
+    if progress is not None:
+        progress(those.name, len(jobs))
+    return Result(name=those.name, kind="bound", figures=found, played=None)
 
 
 def _one(jobs: Sequence[Job], contestant: Contestant, setting: Setting, progress: Progress | None) -> Result:

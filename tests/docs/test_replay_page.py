@@ -8,7 +8,7 @@ import pytest
 
 from receiver.config import load_text
 from receiver.replay.document import _setting
-from receiver.replay.peers import PEERS
+from receiver.replay.peers import BOUNDS, PEERS
 from receiver.replay.setting import Setting
 from receiver.replay_inputs import USD_PER_GPU_HOUR, WITHOUT_CONFIG, Asked
 from tests.cli.test_replay import KEYS, OFFICE, document, replayed
@@ -48,7 +48,7 @@ def test_the_head_of_the_table_is_the_one_that_is_printed() -> None:
 
 
 def test_every_peer_is_told_and_no_other() -> None:
-    assert keys_of(section(PAGE, "Whom to compare with")) == list(PEERS)
+    assert keys_of(section(PAGE, "Whom to compare with")) == [*PEERS, *BOUNDS]
 
 
 def test_every_circumstance_is_told_with_its_default() -> None:

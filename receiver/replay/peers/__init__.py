@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from receiver.replay.peers.always_on import AlwaysOn
+from receiver.replay.peers.bounds import BOUNDS, Bound
 from receiver.replay.peers.cluster_autoscaler import ClusterAutoscaler, Defaults
 from receiver.replay.peers.escalator import SCAN, Escalator, Sample
 from receiver.replay.peers.naive_watchdog import EVERY, NaiveWatchdog
@@ -14,7 +15,7 @@ from receiver.replay.play import Controller
 from receiver.replay.world.config import Job
 from receiver.replay.world.world import World
 
-__all__ = ["BOUNDS", "PEERS", "Peer"]
+__all__ = ["BOUNDS", "PEERS", "Bound", "Peer"]
 
 Make = Callable[[World, Mapping[str, int], Sequence[Job]], Controller]
 TEN_SECONDS = timedelta(seconds=10)
