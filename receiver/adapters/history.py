@@ -147,7 +147,7 @@ def _pages(since: datetime, until: datetime, span: timedelta, most: int) -> Iter
 
 def _notes(holes: Sequence[Gap], unsure: int, every: float, pods: Sequence[Any], until: datetime) -> Iterator[str]:
     yield (
-        f"history until {until:%Y-%m-%d %H:%M} UTC, scraped every {every:.0f} s: pods that came and went between two "
+        f"history until {until:%Y-%m-%d %H:%M} UTC, scraped about every {every:.0f} s: pods that came and went between two "
         "scrapes are not in it"
     )
     for hole in holes:

@@ -1,11 +1,14 @@
 """A simulated month, scraped into a real Prometheus and rebuilt from it: the same jobs come out that went in."""
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from receiver.cli import main
 from receiver.importing import Remembered, trace_from_prometheus
 from receiver.ports import WontWork
 from receiver.replay.traces import Reading, Trace
@@ -164,10 +167,19 @@ def test_nothing_comes_out_that_did_not_go_in(trace: Trace) -> None:
 
 def test_how_closely_it_was_looked_is_said(trace: Trace) -> None:
     (line,) = [line for line in trace.report if line.startswith("history until")]
-    assert line.startswith("history until 2026-03-31 00:00 UTC, scraped every 30 s: ")
+    assert line.startswith("history until 2026-03-31 00:00 UTC, scraped about every 30 s: ")
 
 
 def test_a_time_without_history_is_refused_with_what_to_do(month: tuple[str, World]) -> None:
     with pytest.raises(WontWork, match=r"has no up\{job=.*let it scrape kube-state-metrics under that job") as refused:
         trace_from_prometheus(asked(month[0], T0 - 2 * MONTH, T0 - MONTH), Reading())
     assert refused.value.code == "no_history"
+
+
+def test_the_command_replays_what_prometheus_remembers(month: tuple[str, World]) -> None:
+    words = ["--prometheus", month[0], "--since", "10d", "--until", "2026-03-12", "--skip-misfits", "--json"]
+    found = CliRunner().invoke(main, ["replay", *words, "--ignore-placement"], catch_exceptions=False)
+    told = json.loads(found.stdout)
+    assert (found.exit_code, told["jobs"], told["policies"][0]["jobs_lost"]) == (0, 8, 0)
+    assert "ml.sliced-0, gpus_per_pod" in found.stderr  # no pool of the replay has slices
+    assert "scraped about every" in found.stderr

@@ -25,6 +25,8 @@ JOB_ID = re.compile(r"\d+(?:_(?:\d+|\[.*\]))?(?:\+\d+)?(\..+)?")
 RUNNING = frozenset({"RUNNING", "SUSPENDED", "COMPLETING", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"})
 WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
 
+SHOWN = 10
+
 STEPS = "steps (they are part of their jobs)"
 NO_GPU = "jobs without a GPU"
 PART_OF_GPU = "jobs with a share of a GPU only (gres/mps, gres/shard)"
@@ -84,7 +86,8 @@ def _columns(header: str, found: Findings) -> Sequence[str]:
         raise BadTrace([*absent, *(_column(name, "the column is there twice", "name it once") for name in twice)])
     idle = [name for name in spelt if name and name not in USED]
     if idle:
-        found.notes.append(f"columns that are not used: {', '.join(idle)}")
+        more = f" and {len(idle) - SHOWN} more" if len(idle) > SHOWN else ""  # sacct -o ALL has a hundred
+        found.notes.append(f"columns that are not used: {', '.join(idle[:SHOWN])}{more}")
     return spelt
 
 
