@@ -156,8 +156,10 @@ def plot(policies: Sequence[Mapping[str, Any]], *, by_the_hour: bool) -> Plot | 
             for point, y, name_y in zip(near, ys, _apart(ys), strict=True)
         ),
         outside=tuple(str(point) for point in found if point not in near),
-        across=tuple(Tick(at=round(across.place(v), 2), label=f"{v:,.0f}") for v in across.marks()),
-        down=tuple(Tick(at=round(PLOT * (1 - down.place(v) / 100), 1), label=brief(v)) for v in down.marks()),
+        across=tuple(Tick(at=round(across.place(v), 2), label=f"{v:,.0f}") for v in across.marks(ROUND)),
+        down=tuple(
+            Tick(at=round(PLOT * (1 - down.place(v) / 100), 1), label=brief(v)) for v in down.marks(ROUND_TIMES)
+        ),
         described="; ".join(map(str, near)) + ".",
     )
 
@@ -202,15 +204,18 @@ class _Scale:
         """Return where *value* is, 0-100."""
         return 100 * (math.log(value) - self._low) / self._room
 
-    def marks(self) -> list[float]:
-        """Return at most six round values on the axis, or the two values nearest its ends where none is round."""
-        for steps in ((1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0), tuple(n / 20 for n in range(20, 200))):
-            found = [
-                m * 10.0**power for power in range(-2, 12) for m in steps if 2 <= self.place(m * 10.0**power) <= 98
-            ]
-            if len(found) >= 2:
-                return found[:: math.ceil(len(found) / 6)]
-        return []
+    def marks(self, steps: Sequence[float]) -> list[float]:
+        """Return round values on the axis: 1, 2 and 5 of every power on a long one, on a short one at most six of the
+        multiples of the smallest of *steps* that allows that."""
+        low, high = (math.exp(self._low + self._room * part) for part in (0.03, 0.97))
+        if high > 5 * low:
+            return [v for power in range(-1, 12) for m in (1, 2, 5) if low <= (v := m * 10.0**power) <= high]
+        step = next((s for s in steps if (high - low) / s <= 5), steps[-1])
+        return [n * step for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+ROUND = tuple(m * 10.0**power for power in range(-2, 12) for m in (1, 2, 5))
+ROUND_TIMES = (1.0, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400, 864000)
 
 
 def hours(first: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]] | None, name: str) -> Hours:

@@ -69,6 +69,21 @@ def test_what_would_squeeze_all_others_is_told_beside_the_plot() -> None:
     assert found.outside == ("always-on 4,000 GPU-hours, mean wait 0s",)
 
 
+@pytest.mark.parametrize(
+    ("waits", "labels"),
+    [
+        ((85.0, 111.0), ["1m30s", "1m40s", "1m50s"]),
+        ((200.0, 400.0), ["4m00s", "5m00s", "6m00s"]),
+        ((30.0, 290.0), ["50s", "1m40s", "3m20s"]),
+    ],
+)
+def test_marks_are_round_and_spread_over_the_whole_axis(waits: tuple[float, float], labels: list[str]) -> None:
+    one, two = (a_policy(name, 1000, wait - 1) for name, wait in zip("ab", waits, strict=True))
+    found = plot([one, two], by_the_hour=True)
+    assert found is not None
+    assert [tick.label for tick in found.down] == labels
+
+
 def test_policies_that_are_equal_have_a_plot_too() -> None:
     found = plot([a_policy("a"), a_policy("b")], by_the_hour=True)
     assert found is not None
