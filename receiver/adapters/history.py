@@ -146,10 +146,8 @@ def _pages(since: datetime, until: datetime, span: timedelta, most: int) -> Iter
 
 
 def _notes(holes: Sequence[Gap], unsure: int, every: float, pods: Sequence[Any], until: datetime) -> Iterator[str]:
-    yield (
-        f"history until {until:%Y-%m-%d %H:%M} UTC, scraped about every {every:.0f} s: pods that came and went between two "
-        "scrapes are not in it"
-    )
+    unseen = "pods that came and went between two scrapes are not in it"
+    yield f"history until {until:%Y-%m-%d %H:%M} UTC, scraped about every {every:.0f} s: {unseen}"
     for hole in holes:
         yield f"Prometheus saw nothing from {hole}: pods that came and went in it are missing"
     if unsure:
