@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from benchmarks import core, reaction, settings, webhook
+from benchmarks import core, imports, reaction, settings, webhook
 from benchmarks.figures import keep
 from demo.configs import ROOT
 from demo.processes import NotStarted
@@ -21,6 +21,7 @@ Say = Callable[[str], None]
 BENCHMARKS: dict[str, Callable[[Say], dict[str, Any]]] = {
     "core": core.run,
     "webhook": webhook.run,
+    "imports": imports.run,
     **{course.name: partial(reaction.run, course, SEED) for course in reaction.COURSES},
     "settings": partial(settings.run, SEED),
 }
