@@ -85,7 +85,7 @@ def play(
         if wake is not None and wake <= now:
             looks += 1
             again = controller.look(now)
-            wake = None if again is None else reaction.tick_at(max(again, now + A_MOMENT))
+            wake = None if again is None else reaction.wakes_at(max(again, now + A_MOMENT))
             if progress is not None:
                 progress(now, len(world.finished))
             version = _noted(placements, world, version)

@@ -107,6 +107,7 @@ class Setting:
         return Reaction(
             start=self.start,
             tick=self.tick,
+            by_itself=True,
             watch=self.watch,
             scrape=self.scrape,
             evaluation=self.evaluation,

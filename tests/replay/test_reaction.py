@@ -72,3 +72,23 @@ def test_a_pod_without_room_is_looked_at_when_the_watch_tells_of_it() -> None:
     assert all(at % 60 == 0 for at in unwatched)
     assert len([at for at in watched if 131 <= at < 133]) == 1
     assert len([at for at in watched if at % 60]) == 1  # neither a start nor an end is news to it
+
+
+class Punctual(Onlooker):
+    """Names a moment that is on no tick."""
+
+    def look(self, now: datetime) -> datetime | None:
+        super().look(now)
+        named = START + 77 * SECOND
+        return named if now < named else None
+
+
+def test_a_moment_that_was_named_is_kept_by_whoever_wakes_by_itself() -> None:
+    kept = []
+    for by_itself in (True, False):
+        world = World(WorldConfig(pools=(WorldPool(id="l40s-id", size=SIZE, resources={GPU: 8}, count=1),)), START)
+        controller = Punctual()
+        job = a_job(submit_at=START, duration=200 * SECOND)
+        play(world, [job], controller, Reaction(start=START, tick=60 * SECOND, by_itself=by_itself))
+        kept.append(77.0 in controller.seconds)
+    assert kept == [True, False]
