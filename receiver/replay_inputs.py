@@ -8,6 +8,7 @@ from typing import Any
 
 from receiver.config import ConfigError, FileSettings, load_file, load_text
 from receiver.config.mistakes import did_you_mean
+from receiver.core.pods import Toleration
 from receiver.core.policy import Attribution, Pool
 from receiver.importing import Progress, Remembered, trace_from_file, trace_from_prometheus
 from receiver.ports import TryLater, WontWork
@@ -120,7 +121,14 @@ def recall(remembered: Remembered, asked: Asked, those: Lineup, progress: Progre
 
 
 def _reading(asked: Asked, those: Lineup) -> Reading:
-    return replace(asked.reading, start=those.setting.start, team_label=those.attribution.team)
+    """Jobs of a trace that knows no taints tolerate those of all pools, and no others: a cordon is a taint too."""
+    keys = {taint.key for _, pools in those.shapes for pool in pools for taint in pool.taints}
+    return replace(
+        asked.reading,
+        start=those.setting.start,
+        team_label=those.attribution.team,
+        tolerations=tuple(Toleration(key=key, operator="Exists") for key in sorted(keys)),
+    )
 
 
 def fitting(trace: Trace, asked: Asked, those: Lineup) -> Trace:

@@ -78,6 +78,7 @@ class PrometheusHistory:
             pods=pods,
             since=since,
             until=until,
+            tolerations_known=False,
             troubles=troubles,
             notes=list(_notes(holes, unsure, every, pods, until)),
         )

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from receiver.adapters import history_queries as asked
 from receiver.adapters.history_queries import sanitized
-from receiver.core.pods import Pod, PodPhase, Toleration
+from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import POOL_LABEL
 from receiver.ports.past import PastPod, Trouble
 
@@ -122,7 +122,6 @@ class PodBook:
             phase=PodPhase.OTHER,
             created_at=created,
             node_selector={POOL_LABEL: seen.pool} if seen.pool else {},
-            tolerations=(Toleration(operator="Exists"),),  # kept by kube-state-metrics, but what counts is where it ran
             owner=seen.owner,
             labels={self._team_label: seen.team} if seen.team else {},
             daemon=kind == "DaemonSet",

@@ -41,13 +41,14 @@ class PastPod:
 class Past:
     """What was read. *until* is its end, *since* its beginning (None: whatever still was there).
 
-    *troubles* are what could not be taken; *uncounted* says by kind how many were rightly left out; *notes* are
-    sentences about how far the pods can be trusted.
+    *tolerations_known* says whether the pods carry theirs. *troubles* are what could not be taken; *uncounted* says by
+    kind how many were rightly left out; *notes* are sentences about how far the pods can be trusted.
     """
 
     pods: Sequence[PastPod]
     until: datetime
     since: datetime | None = None
+    tolerations_known: bool = True
     troubles: Sequence[Trouble] = ()
     uncounted: Mapping[str, int] = field(default_factory=dict)
     notes: Sequence[str] = ()

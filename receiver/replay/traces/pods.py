@@ -150,7 +150,7 @@ def _job(key: str, members: Sequence[PastPod], past: Past, reading: Reading, fou
         node_selector=first.node_selector if reading.placement else {},
         affinity=first.affinity if reading.placement else (),
         preferred=first.preferred if reading.placement else (),
-        tolerations=first.tolerations if reading.placement else reading.tolerations,
+        tolerations=first.tolerations if reading.placement and past.tolerations_known else reading.tolerations,
         labels=first.labels,
         annotations=_wishes(first.evictable, first.protected),
         priority=first.priority,

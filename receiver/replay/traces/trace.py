@@ -13,7 +13,8 @@ from receiver.replay.world.config import Job
 SHOWN = 100
 KEPT = 10_000  # of a file in which every line is wrong, no more troubles than this are held in memory
 NOTHING: Mapping[str, str] = {}  # shared: a trace of a million jobs would otherwise hold a million empty ones
-TOLERATES_EVERYTHING = (Toleration(operator="Exists"),)  # a trace knows no taints
+# A trace knows no taints. Not every taint is tolerated: a cordon is one too, and so is a node that is not ready.
+TOLERATES_GPU_TAINTS = tuple(Toleration(key=key, operator="Exists") for key in ("gpu", "nvidia.com/gpu"))
 
 Format = Literal["csv", "sacct", "kubernetes"]
 FORMATS: tuple[Format, ...] = ("csv", "sacct", "kubernetes")
@@ -62,7 +63,7 @@ class Reading:
     placement: bool = True
     namespace: str = "replay"
     node_selector: Mapping[str, str] = field(default_factory=dict)
-    tolerations: tuple[Toleration, ...] = TOLERATES_EVERYTHING
+    tolerations: tuple[Toleration, ...] = TOLERATES_GPU_TAINTS
     gpu_util: float = 0.9
     team_label: str = "team"
 

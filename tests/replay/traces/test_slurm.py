@@ -7,7 +7,6 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from receiver.core.pods import Toleration
 from receiver.importing import trace_from_file
 from receiver.replay.traces import BadTrace, Reading, Trace, read_sacct
 from receiver.replay.world import Job
@@ -63,7 +62,7 @@ def test_a_line_becomes_a_job_at_its_own_time() -> None:
     assert (job.id, job.submit_at) == ("7", datetime(2026, 3, 2, 9, 10, tzinfo=UTC))
     assert (job.duration, job.pods, job.gpus_per_pod, job.gang) == (timedelta(hours=1), 2, 8, True)
     assert (job.team, job.labels) == ("vision", {"gpu-type": "a100", "partition": "gpu"})
-    assert job.tolerations == (Toleration(operator="Exists"),)
+    assert [t.key for t in job.tolerations] == ["gpu", "nvidia.com/gpu"]
 
 
 def test_the_replay_begins_at_the_full_hour_before_the_first_job() -> None:

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from receiver.core.pods import Toleration
+from receiver.core.policy import Taint
 from receiver.replay.traces import BadTrace, Reading, Trace, load_jobs, read_tidy
 from receiver.replay.world import Job
+from receiver.replay.world.matching import untolerated
+from receiver.replay.world.nodes import UNSCHEDULABLE
 from tests.replay.builders import T0, after, seconds
 
 HEADER = "job_id,submit_s,duration_s,gpus,pods,gpus_per_pod,user_or_team,gpu_type,gpu_util\n"
@@ -38,8 +40,11 @@ def test_empty_optional_fields_take_what_the_reading_says() -> None:
     assert (job.namespace, job.node_selector) == ("ml", {"k": "v"})
 
 
-def test_a_trace_knows_no_taints_so_its_jobs_tolerate_all_of_them() -> None:
-    assert one("a,0,1,1,1,1,,,").tolerations == (Toleration(operator="Exists"),)
+def test_a_trace_knows_no_taints_so_its_jobs_tolerate_those_of_gpu_nodes_but_no_cordon() -> None:
+    tolerations = one("a,0,1,1,1,1,,,").tolerations
+    gpu = Taint(key="nvidia.com/gpu", value="present", effect="NoSchedule")
+    assert untolerated([gpu], tolerations) is None
+    assert untolerated([gpu, UNSCHEDULABLE], tolerations) == UNSCHEDULABLE
 
 
 def test_the_team_stands_under_the_label_by_which_the_product_knows_teams() -> None:
