@@ -202,6 +202,17 @@ def test_most_allocated_packing_fills_the_fuller_node_first() -> None:
     assert len(set(nodes)) == 1
 
 
+def test_least_allocated_packing_goes_to_the_node_with_the_larger_part_free() -> None:
+    w = world(
+        pool("small", count=1, resources={GPU: 2}),
+        pool("large", count=1, resources={GPU: 8}),
+        packing="least_allocated",
+    )
+    nodes = placed(w, job("x"), job("y", gpus_per_pod=4), job("z"))
+    small, large = (vms(w, name)[0].hostname for name in ("small", "large"))
+    assert nodes == [large, large, small]
+
+
 def prefer(weight: int, **labels: str) -> Preference:
     """A preference for nodes with these labels."""
     return Preference(
