@@ -1,7 +1,7 @@
 """The options of `gpu-autoscaler replay` that say where its jobs come from and how they are read."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -41,7 +41,8 @@ IMPORTS = (
     click.option("--since", type=Duration(), default="30d", show_default=True,
                  help="With --prometheus: how far back."),
     click.option("--until", type=click.DateTime(MOMENTS), metavar="TIME",
-                 help="With --prometheus: from when on back (UTC); now."),
+                 help="Until when a Prometheus is read, and when an export of Kubernetes was made (UTC); now, and when "
+                      "its file was written."),
     click.option("--step", type=Duration(), default="30s", show_default=True,
                  help="With --prometheus: how often kube-state-metrics is scraped."),
     click.option("--query-timeout", type=Duration(), default="60s", show_default=True,
@@ -61,23 +62,23 @@ def taken(given: dict[str, Any]) -> dict[str, Any]:
     from receiver.importing import Remembered  # what the other commands need not load
     from receiver.replay.traces import Reading
 
+    until = given.pop("until")
+    until = None if until is None else until.replace(tzinfo=UTC)
     reading = Reading(
+        made_at=until,
         format=given.pop("form"),
         zone=given.pop("zone"),
         gangs=given.pop("gangs"),
         placement=not given.pop("ignore_placement"),
         skip_bad=given.pop("skip_bad"),
     )
-    url, until = given.pop("prometheus"), _utc(given.pop("until"))
+    url = given.pop("prometheus")
     since, step, timeout = given.pop("since"), given.pop("step"), given.pop("query_timeout")
     if url is None:
         return {"reading": reading, "remembered": None}
     for name, length in (("--since", since), ("--step", step), ("--query-timeout", timeout)):
         if length < timedelta(seconds=1):
             raise click.BadParameter("write a duration of a second or more", param_hint=name)
+    until = until or SystemClock().now().replace(microsecond=0)
     remembered = Remembered(url=url, since=until - since, until=until, step=step, timeout=timeout)
     return {"reading": reading, "remembered": remembered}
-
-
-def _utc(given: datetime | None) -> datetime:
-    return SystemClock().now().replace(microsecond=0) if given is None else given.replace(tzinfo=UTC)

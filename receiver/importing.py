@@ -40,7 +40,7 @@ def trace_from_prometheus(asked: Remembered, reading: Reading, progress: Progres
         history.close()
 
 
-def _export(path: Path) -> Past:
+def _export(path: Path, made_at: datetime | None) -> Past:
     from receiver.adapters.kubernetes_export import read_export  # imports a client that takes a second to load
 
-    return read_export(path)
+    return read_export(path, made_at)

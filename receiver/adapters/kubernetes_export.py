@@ -24,8 +24,8 @@ TEMPLATES = {"PyTorchJob": "pytorchReplicaSpecs", "TFJob": "tfReplicaSpecs", "MP
 AGAIN = "export it again; do not edit it"
 
 
-def read_export(path: Path) -> Past:
-    """Return the GPU pods in the file at *path*, seen until it was last written. Raises OSError.
+def read_export(path: Path, made_at: datetime | None = None) -> Past:
+    """Return the GPU pods in the file at *path*, seen until *made_at*, or until it was last written. Raises OSError.
 
     What is no JSON at all is the one trouble that is told then.
     """
@@ -38,7 +38,7 @@ def read_export(path: Path) -> Past:
     except UnicodeDecodeError as error:
         problem = f"byte 0x{error.object[error.start]:02x} is not UTF-8"
         reading.wrong("file", "text", problem, "save the file as UTF-8 (iconv -f latin1 -t utf-8)")
-    return reading.past(datetime.fromtimestamp(path.stat().st_mtime, UTC))
+    return reading.past(made_at or datetime.fromtimestamp(path.stat().st_mtime, UTC))
 
 
 class _Export:
@@ -89,8 +89,8 @@ class _Export:
         except TryLater as error:
             self.wrong(where, "resources", str(error).partition(": ")[2] or str(error), AGAIN)
 
-    def past(self, written_at: datetime) -> Past:
-        """Return what was taken; *written_at* counts where the objects themselves are older than any doubt."""
+    def past(self, made_at: datetime) -> Past:
+        """Return what was taken until *made_at*, or until the latest moment in it where that is later."""
         for raw in self._jobs:
             self._job(raw)
         pods = [
@@ -100,9 +100,9 @@ class _Export:
             for p in self._pods
         ]
         running = any(p.held_from is not None and p.held_until is None for p in pods)
-        until = max(written_at, self._latest) if self._latest is not None else written_at
+        until = max(made_at, self._latest) if self._latest is not None else made_at
         if running:
-            self._notes.append(f"the export counts as made at {until:%Y-%m-%d %H:%M:%S} UTC, when its file was written")
+            self._notes.append(f"the export counts as made at {until:%Y-%m-%d %H:%M:%S} UTC (--until)")
         return Past(
             pods=pods,
             until=until,

@@ -32,7 +32,7 @@ __all__ = [
     "trace_of_pods",
 ]
 
-Export = Callable[[Path], Past]
+Export = Callable[[Path, datetime | None], Past]  # a file, and when it was made
 
 
 def read_trace(path: Path, reading: Reading, export: Export) -> Trace:
@@ -42,7 +42,7 @@ def read_trace(path: Path, reading: Reading, export: Export) -> Trace:
     """
     form = reading.format or recognised(path)
     if form == "kubernetes":
-        return trace_of_pods(export(path), path.name, form, reading)
+        return trace_of_pods(export(path, reading.made_at), path.name, form, reading)
     return (read_sacct if form == "sacct" else read_tidy)(lines(path), path.name, reading)
 
 

@@ -46,7 +46,8 @@ class Reading:
     """How a trace is read.
 
     *start* is the moment from which a CSV trace counts its seconds. *format* None recognises it by its content.
-    *zone* is the one that Slurm's times are of. With *skip_bad* lines and objects that are wrong are left out and
+    *zone* is the one that Slurm's times are of, *made_at* when an export of Kubernetes was made (None: when its file
+    was written). With *skip_bad* lines and objects that are wrong are left out and
     reported, else the trace is refused. *gangs* ``together`` takes pods that one owner created together for a gang,
     ``declared`` only those that say so, or whose owner's kind does. Without *placement* node selectors, affinities
     and tolerations of the pods do not count: they may run on every pool.
@@ -58,6 +59,7 @@ class Reading:
     start: datetime = datetime(2026, 1, 1, tzinfo=UTC)
     format: Format | None = None
     zone: tzinfo = UTC
+    made_at: datetime | None = None
     skip_bad: bool = False
     gangs: Literal["declared", "together"] = "declared"
     placement: bool = True

@@ -42,9 +42,22 @@ def test_a_pod_that_runs_counts_until_the_export_was_written_and_is_told(tmp_pat
     trace = exported(tmp_path, a_pod(status__phase="Running", status__containerStatuses=None))
     assert trace.jobs[0].duration == WRITTEN - (NINE + timedelta(minutes=5))
     assert trace.report == [
-        "the export counts as made at 2026-03-02 18:00:00 UTC, when its file was written",
+        "the export counts as made at 2026-03-02 18:00:00 UTC (--until)",
         "1 pods still ran: taken with the time that they had run by then",
     ]
+
+
+def test_when_an_export_was_made_may_be_said(tmp_path: Path) -> None:
+    running = a_pod(status__phase="Running", status__containerStatuses=None)
+    (job,) = exported(tmp_path, running, made_at=datetime(2026, 3, 2, 12, 5, tzinfo=UTC)).jobs
+    assert job.duration == 3 * HOUR
+
+
+def test_nothing_in_an_export_is_later_than_itself(tmp_path: Path) -> None:
+    running = a_pod("early", status__phase="Running", status__containerStatuses=None)
+    later = a_pod("later", metadata__creationTimestamp="2026-03-02T10:05:00Z", status={"phase": "Pending"})
+    (job,) = exported(tmp_path, running, later, made_at=NINE).jobs
+    assert job.duration == HOUR
 
 
 def test_where_a_pod_may_run_is_kept(tmp_path: Path) -> None:
