@@ -139,9 +139,12 @@ class PodBook:
         if begun is None:
             return None
         first, last = begun.timestamp(), (ended + span).timestamp()
-        mine = [told for at, told in self._use.get(pod, {}).items() if first <= at <= last and told.get("count")]
+        spans = [told for at, told in self._use.get(pod, {}).items() if first <= at <= last]
+        mine = [
+            told for told in spans if "sum" in told and told.get("count")
+        ]  # a sample that is no number spoils the sum
         counted = sum(told["count"] for told in mine)
-        return sum(told.get("sum", 0.0) for told in mine) / counted if counted else None
+        return sum(told["sum"] for told in mine) / counted if counted else None
 
 
 def gaps(scrapes: Iterable[float], since: datetime, until: datetime, step: timedelta) -> list[Gap]:

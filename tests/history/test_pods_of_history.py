@@ -146,6 +146,31 @@ def test_a_value_that_is_no_number_counts_for_nothing() -> None:
     assert ran(one(made)) == 100
 
 
+def use(made: PodBook, at: float, total: float, count: float) -> None:
+    """What the GPUs of ml/p showed in the span that ends *at*, in seconds after BEGIN."""
+    for of, value in (("sum", total), ("count", count)):
+        made.note(asked.USE, {"namespace": "ml", "pod": "p", "of": of}, [(BEGIN + at, value)])
+
+
+def test_utilization_is_the_mean_over_the_samples_while_it_held_gpus() -> None:
+    made = book(*times(created=0, start=0, completion=7200, over=1))
+    use(made, 3600, 90, 100)
+    use(made, 7200, 60, 300)
+    use(made, 3600 * 9, 100, 100)  # somebody else of the same name
+    assert one(made).gpu_util == pytest.approx(150 / 400)
+
+
+def test_a_span_whose_sum_is_no_number_says_nothing_of_utilization() -> None:
+    made = book(*times(created=0, start=0, completion=7200, over=1))
+    use(made, 3600, 90, 100)
+    use(made, 7200, float("nan"), 100)
+    assert one(made).gpu_util == pytest.approx(0.9)
+
+
+def test_without_any_sample_utilization_is_not_known() -> None:
+    assert one(book(*times(created=0, start=0, completion=7200, over=1))).gpu_util is None
+
+
 @pytest.mark.parametrize(
     "key, name",
     [("team", "label_team"), ("gpu-autoscaler/pool", "label_gpu_autoscaler_pool"), ("gpuPool", "label_gpu_pool")],
