@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from benchmarks import core, imports, reaction, settings, webhook
+from benchmarks import core, imports, reaction, replay, settings, webhook
 from benchmarks.figures import keep
 from demo.configs import ROOT
 from demo.processes import NotStarted
@@ -20,13 +20,14 @@ SEED = 1
 Say = Callable[[str], None]
 BENCHMARKS: dict[str, Callable[[Say], dict[str, Any]]] = {
     "core": core.run,
+    "replay": replay.run,
     "webhook": webhook.run,
     "imports": imports.run,
     **{course.name: partial(reaction.run, course, SEED) for course in reaction.COURSES},
     "settings": partial(settings.run, SEED),
 }
 USUAL = ("reaction-5s", "reaction-alert-1s")  # the others of their kind take an hour
-ON_REQUEST = (*(c.name for c in reaction.COURSES if c.name not in USUAL), "settings")
+ON_REQUEST = ("replay", *(c.name for c in reaction.COURSES if c.name not in USUAL), "settings")
 
 
 def say(text: str) -> None:
