@@ -47,10 +47,12 @@ def tell_the_rest(work: Work) -> None:
         pods = list(workload.pods)[:room]
         announce(work.hands, pods, "NotTriggerScaleUp", said)
         room -= len(pods)
-    told, closes = work.store.told, work.mode == "act" and work.hands.cluster is not None
-    reopened = closing_notices.when_reopened(told(closing_notices.TOPIC))
+    closes = work.mode == "act" and work.hands.cluster is not None
+    told = work.store.told(budget_notices.TOPIC) if assignment.budgets.views else {}
+    # Who waits beside free room may only just have been let in.
+    reopened = closing_notices.when_reopened(work.store.told(closing_notices.TOPIC) if facts.waiting else {})
     notices = (
-        *budget_notices.lines(assignment.budgets, told(budget_notices.TOPIC), work.now, closes=closes),
+        *budget_notices.lines(assignment.budgets, told, work.now, closes=closes),
         *waiting_notices.held(work.decisions, assignment, facts, policy),
         *warn.found(facts, assignment, work.drifts, policy, reopened),
     )

@@ -9,8 +9,9 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, or_, select
+from sqlalchemy import Connection, RowMapping, bindparam, or_, select
 
+from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import put
 from receiver.adapters.store.schema import charges, seeds
 from receiver.core.charges import Charge, Charged, RunsElsewhere
@@ -19,9 +20,15 @@ from receiver.core.seed import Seed
 FIELDS = tuple(f.name for f in fields(Charge))
 VALUES = attrgetter(*FIELDS)
 ELSEWHERE = tuple(f.name for f in fields(RunsElsewhere))
-NEWEST = select(charges).order_by(charges.c.month.desc()).limit(1)
-NEWEST_ASKED = select(charges.c.month, charges.c.asked_at).order_by(charges.c.month.desc()).limit(1)
-SEED = select(seeds).order_by(seeds.c.month.desc()).limit(1)
+NOW = bindparam("now", type_=Moment)
+NEWEST = select(charges).where(charges.c.asked_at <= NOW).order_by(charges.c.month.desc()).limit(1)
+NEWEST_ASKED = (
+    select(charges.c.month, charges.c.asked_at)
+    .where(charges.c.asked_at <= NOW)
+    .order_by(charges.c.month.desc())
+    .limit(1)
+)
+SEED = select(seeds).where(or_(seeds.c.at <= NOW, seeds.c.stated.is_not(None))).order_by(seeds.c.month.desc()).limit(1)
 
 
 def keep_charged(connection: Connection, charged: Charged) -> None:
@@ -40,12 +47,12 @@ def keep_charged(connection: Connection, charged: Charged) -> None:
 
 def charged(connection: Connection, held: Charged | None, now: datetime) -> Charged | None:
     """Return the newest month's answer; *held* is not read again while it is that."""
-    newest = connection.execute(NEWEST_ASKED.where(charges.c.asked_at <= now)).first()
+    newest = connection.execute(NEWEST_ASKED, {"now": now}).first()
     if newest is None:
         return None
     if held is not None and (held.month, held.asked_at) == (newest.month, newest.asked_at):
         return held
-    return _charged(connection.execute(NEWEST.where(charges.c.asked_at <= now)).mappings().one())
+    return _charged(connection.execute(NEWEST, {"now": now}).mappings().one())
 
 
 def charged_of(connection: Connection, month: str) -> Charged | None:
@@ -75,8 +82,7 @@ def keep_seed(connection: Connection, seed: Seed) -> None:
 
 def seed(connection: Connection, now: datetime) -> Seed | None:
     """Return the newest month's seed. A stated amount names its month itself: it stands whatever its date."""
-    believed = SEED.where(or_(seeds.c.at <= now, seeds.c.stated.is_not(None)))
-    row = connection.execute(believed).mappings().first()
+    row = connection.execute(SEED, {"now": now}).mappings().first()
     return None if row is None else _seed(row)
 
 

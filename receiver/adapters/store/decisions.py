@@ -39,6 +39,9 @@ CLOSED_SINCE = select(
     actions.c.closed_at,
 ).where(actions.c.closed_at > bindparam("since", type_=Moment), actions.c.closed_at <= bindparam("until", type_=Moment))
 
+NEWEST = select(func.max(decisions.c.id))
+Said = tuple[int, int, list[list[str]]]  # present and target size, verdicts as stored
+
 ENDED_GROWTH = (
     select(actions)
     .where(actions.c.kind == ActionKind.GROW.value)
@@ -47,11 +50,22 @@ ENDED_GROWTH = (
 )
 
 
+def said(decision: Decision) -> Said:
+    """What of *decision* is compared with the pool's last one."""
+    return decision.present, decision.target, rows.verdicts(decision)
+
+
+def newest(connection: Connection) -> int:
+    """Return the number of the last decision of any pool, 0 before the first."""
+    return int(connection.execute(NEWEST).scalar() or 0)
+
+
 def in_force(connection: Connection, decision: Decision) -> int | None:
     """Return the number of the pool's last decision if *decision* says nothing else, or None."""
     before = connection.execute(LAST, {"of_pool": decision.pool}).first()
-    now = (decision.present, decision.target, rows.verdicts(decision))
-    return None if before is None or (before.present, before.target, before.verdicts) != now else int(before.id)
+    if before is None or (before.present, before.target, before.verdicts) != said(decision):
+        return None
+    return int(before.id)
 
 
 def decided(connection: Connection, decision: Decision, made_from: Mapping[str, bytes] | None = None) -> int:

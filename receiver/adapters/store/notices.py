@@ -17,13 +17,13 @@ from receiver.ports import StoredNotice, Telling
 LONGEST_WAIT = timedelta(minutes=30)  # neither a retry nor a notice held back waits longer
 
 # Compared as stored: what could not be kept was replaced.
+TOLD = select(topics).where(topics.c.topic.like(bindparam("pattern"), escape="/"))
 TOLD_BEFORE = select(topics.c.key == bindparam("same_key")).where(topics.c.topic == bindparam("of_topic"))
 
 
 def say(connection: Connection, notice: Notice, at: datetime) -> bool:
     """Insert *notice* unless the last one of its topic had the same key, or it clears what was never told."""
-    told_before = connection.execute(TOLD_BEFORE, {"of_topic": notice.topic, "same_key": notice.key}).scalar()
-    if told_before or (notice.all_clear and told_before is None):
+    if is_old(connection, notice):
         return False
     put(connection, topics, {"topic": notice.topic, "key": notice.key, "told_at": at})
     fresh = {**rows.notice_values(notice), "created_at": at, "attempts": 0, "last_error": ""}
@@ -31,10 +31,17 @@ def say(connection: Connection, notice: Notice, at: datetime) -> bool:
     return True
 
 
+def is_old(connection: Connection, notice: Notice) -> bool:
+    """True when the last notice of its topic had the same key, and for what clears what was never told."""
+    told_before = connection.execute(TOLD_BEFORE, {"of_topic": notice.topic, "same_key": notice.key}).scalar()
+    return bool(told_before) or (notice.all_clear and told_before is None)
+
+
 def told(connection: Connection, prefix: str) -> Mapping[str, tuple[str, datetime]]:
     """Return key and time of the last notice of each topic that begins with *prefix*."""
-    query = select(topics).where(topics.c.topic.startswith(prefix, autoescape=True))
-    return {row["topic"]: (row["key"], row["told_at"]) for row in connection.execute(query).mappings()}
+    escaped = prefix.replace("/", "//").replace("%", "/%").replace("_", "/_")
+    found = connection.execute(TOLD, {"pattern": f"{escaped}%"}).mappings()
+    return {row["topic"]: (row["key"], row["told_at"]) for row in found}
 
 
 def due(connection: Connection, now: datetime, limit: int) -> Sequence[StoredNotice]:

@@ -15,7 +15,10 @@ class SqlOutbox:
     _database: Database
 
     def say(self, notice: Notice, at: datetime) -> bool:
-        """See Store. A topic is remembered for 90 days."""
+        """See Store. A topic is remembered for 90 days. What was said before, as most is, takes no write lock."""
+        with self._database.read() as connection:
+            if notices.is_old(connection, notice):
+                return False
         with self._database.write() as connection:
             return notices.say(connection, notice, at)
 

@@ -113,6 +113,8 @@ class SqlStore(SqlUsage, SqlOverrides, SqlQuestions, SqlBudgets, SqlReports, Sql
         self._last_read: Memory | None = None  # while it is what pools and lives hold
         self._charged: Charged | None = None  # as last read
         self._written: tuple[Grounds, Mapping[str, bytes]] | None = None  # of the last step that decided anew
+        self._newest: int | None = None  # the last decision's number, when `memory` was read
+        self._said: dict[str, tuple[int, decisions.Said]] = {}  # each pool's last decision, while that is known
 
     def close(self) -> None:
         """Let go of every connection."""
@@ -153,8 +155,11 @@ class SqlStore(SqlUsage, SqlOverrides, SqlQuestions, SqlBudgets, SqlReports, Sql
         """See Store. Removals of the last hour count however their action ended: the nodes are gone."""
         with self._database.read() as connection:
             found = ledger.memory(connection, now, since)
+            newest = decisions.newest(connection)
             self._charged = charges.charged(connection, self._charged, now)
             found = replace(found, charged=self._charged, seed=charges.seed(connection, now))
+        if newest != self._newest:  # the first step, or another process stored some
+            self._newest, self._said = newest, {}
         self._last_read = found
         return found
 
@@ -191,13 +196,20 @@ class SqlStore(SqlUsage, SqlOverrides, SqlQuestions, SqlBudgets, SqlReports, Sql
     # --- decisions and actions
 
     def decided(self, decision: Decision, made_from: Grounds | None = None) -> int:
-        """See Store."""
+        """See Store. One that says what the pool's last one said when `memory` was read is not compared again."""
+        said, known = decisions.said(decision), self._said.get(decision.pool)
+        if known is not None and known[1] == said:
+            return known[0]
         with self._database.read() as connection:
-            before = decisions.in_force(connection, decision)
-        if before is not None:
-            return before
-        with self._database.write() as connection:
-            return decisions.decided(connection, decision, self._written_once(made_from))
+            number = decisions.in_force(connection, decision)
+        if number is None:
+            with self._database.write() as connection:
+                number = decisions.decided(connection, decision, self._written_once(made_from))
+            if self._newest is not None and number == self._newest + 1:
+                self._newest = number
+        if self._newest is not None:
+            self._said[decision.pool] = number, said
+        return number
 
     def _written_once(self, made_from: Grounds | None) -> Mapping[str, bytes] | None:
         """What *made_from* is kept as; the decisions of a step share it."""
