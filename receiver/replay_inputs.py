@@ -71,7 +71,6 @@ class Lineup:
     making: Sequence[Making]
     against: str | None
     attribution: Attribution
-    warnings: Sequence[str] = ()
 
 
 def lineup(asked: Asked) -> Lineup:

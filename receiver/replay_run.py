@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +30,13 @@ def run(traces: Sequence[Path], asked: Asked, *, as_json: bool, html: Path | Non
     if html is not None and not html.parent.is_dir():
         raise BadInput([f"{html}: there is no folder {html.parent}: make it first"])
     those = lineup(asked)
-    found = [read(path, asked, those) for path in traces]
-    if asked.remembered is not None:
-        found.append(_recalled(asked.remembered, asked, those, shown=bar))
-    found = [fitting(trace, asked, those) for trace in found]
+    found = _traces(traces, asked, those, shown=bar)
     for trace in found:
         print_lines([f"{trace.source}: {line}" for line in trace.report], err=True)
     with _silent(), _progress(sum(len(trace.jobs) for trace in found) * len(those.making), shown=bar) as progress:
         played = [_played(trace, those, progress) for trace in found]
     documents = [document(each) for each in played]
     whole = documents[0] if len(documents) == 1 else several(documents)
-    if html is not None:
-        _write(html, played, whole.get("ratios", {}))
     if as_json:
         print_json(whole)
     else:
@@ -48,7 +44,26 @@ def run(traces: Sequence[Path], asked: Asked, *, as_json: bool, html: Path | Non
             print_lines([*as_table(table), ""])
         if len(documents) > 1:
             print_lines(as_means(whole))
+    if html is not None:
+        _write(html, played, whole.get("ratios", {}))
     return WRONG if any(_is_wrong(policy) for told in documents for policy in told["policies"]) else FINE
+
+
+def _traces(paths: Sequence[Path], asked: Asked, those: Lineup, *, shown: bool) -> list[Trace]:
+    """Read all of them. Raises BadInput with what is wrong with any."""
+    sources = [partial(read, path, asked, those) for path in paths]
+    if asked.remembered is not None:
+        sources.append(partial(_recalled, asked.remembered, asked, those, shown=shown))
+    found: list[Trace] = []
+    wrong: list[str] = []
+    for source in sources:
+        try:
+            found.append(fitting(source(), asked, those))
+        except BadInput as error:
+            wrong += error.lines
+    if wrong:
+        raise BadInput(wrong)
+    return found
 
 
 def _write(html: Path, played: Sequence[Replayed], ratios: Mapping[str, Any]) -> None:

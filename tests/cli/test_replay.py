@@ -182,6 +182,11 @@ def test_every_wrong_line_of_a_trace_is_named(trace: Callable[..., Path]) -> Non
     assert [line.split(": ")[1].split(",")[0] for line in found.stderr.splitlines()] == ["line 2", "line 3"]
 
 
+def test_of_several_traces_all_that_are_wrong_are_told(trace: Callable[..., Path], tmp_path: Path) -> None:
+    found = replayed("--trace", trace("a,0,-5,1,1,1,,,"), "--trace", OFFICE, "--trace", tmp_path / "none.csv")
+    assert [line.rpartition("/")[2].split(":")[0] for line in found.stderr.splitlines()] == ["trace.csv", "none.csv"]
+
+
 def test_a_trace_that_is_not_there_is_said(tmp_path: Path) -> None:
     found = replayed("--trace", tmp_path / "none.csv")
     assert (found.exit_code, "No such file" in found.stderr) == (2, True)
