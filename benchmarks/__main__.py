@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from benchmarks import core, imports, reaction, replay, settings, webhook
+from benchmarks import core, imports, memory, policy, reaction, replay, scale, settings, startup, webhook
 from benchmarks.figures import keep
 from demo.configs import ROOT
 from demo.processes import NotStarted
@@ -23,6 +23,10 @@ BENCHMARKS: dict[str, Callable[[Say], dict[str, Any]]] = {
     "replay": replay.run,
     "webhook": webhook.run,
     "imports": imports.run,
+    "memory": memory.run,
+    "startup": startup.run,
+    "scale": scale.run,
+    "policy": policy.run,
     **{course.name: partial(reaction.run, course, SEED) for course in reaction.COURSES},
     "settings": partial(settings.run, SEED),
 }
