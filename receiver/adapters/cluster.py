@@ -23,7 +23,7 @@ from receiver.adapters.holding import HoldingMeans
 from receiver.adapters.node_marks import NodeMarks
 from receiver.adapters.nodes import key_of, node_from, section
 from receiver.adapters.owners import Owners
-from receiver.adapters.pod_watch import PodWatch
+from receiver.adapters.pod_watch import LASTS_SECONDS, PodWatch
 from receiver.adapters.pods import SPEAKING, Fate, doubts, fate, hosts_us, is_untried, pod_from
 from receiver.adapters.queues import Queues
 from receiver.adapters.remarks import Remarks
@@ -111,9 +111,10 @@ class KubernetesCluster(HoldingMeans):
         self._client.rest_client.close()
         self._client.close()  # type: ignore[no-untyped-call]  # the client leaves it untyped
 
-    def pod_watch(self) -> PodWatch:
-        """Return a watch of the pods that wait for a node; nothing is asked before it is followed."""
-        return PodWatch(self._core, self._wire)
+    def pod_watch(self, seconds: int = LASTS_SECONDS) -> PodWatch:
+        """Return a watch of the pods that wait for a node, opened anew after so many *seconds*; nothing is asked before
+        it is followed."""
+        return PodWatch(self._core, self._wire, seconds)
 
     def ping(self) -> None:
         """Raise TryLater or WontWork unless nodes may be listed."""

@@ -26,7 +26,7 @@ MOST_TOLD = 20_000  # identities that are kept; a pod beyond them may be told of
 class PodWatch:
     """Hears of GPU pods that the scheduler has found no room for; see `DemandWatch`."""
 
-    def __init__(self, core: client.CoreV1Api, wire: ClusterWire, seconds: int = LASTS_SECONDS) -> None:
+    def __init__(self, core: client.CoreV1Api, wire: ClusterWire, seconds: int) -> None:
         self._core, self._wire, self._seconds = core, wire, seconds
         self._version = FROM_NOW
         self._told: set[str] = set()

@@ -171,9 +171,8 @@ def test_a_watch_that_is_silent_beyond_its_time_is_given_up(
     release = threading.Event()
     httpserver.expect_request(PODS).respond_with_handler(lambda _: silent(release))
     cluster = a_cluster_at(httpserver.url_for(""))
-    watch = PodWatch(cluster._core, cluster._wire, seconds=0)
     with pytest.raises(TryLater) as caught:
-        told(watch)
+        told(cluster.pod_watch(seconds=0))
     release.set()
     cluster.close()
     assert caught.value.code == "timeout"

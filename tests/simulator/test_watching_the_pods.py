@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from receiver.adapters.cluster import KubernetesCluster, connect
-from receiver.adapters.pod_watch import PodWatch
 from receiver.lookout import Lookout
 from receiver.watch_metrics import WatchCounts, WatchState
 from simulator.server import Simulator
@@ -27,7 +26,7 @@ class Watched:
         self.sim = sim
         self.wakes: queue.Queue[None] = queue.Queue()
         self.counts = WatchCounts()
-        watch = PodWatch(cluster._core, cluster._wire, seconds=1)
+        watch = cluster.pod_watch(seconds=1)
         self.lookout = Lookout(watch, lambda: self.wakes.put(None), lambda: True, self.counts, lambda _: 0.05)
 
     def submit(self, name: str, gpus: int) -> None:
