@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from benchmarks import core, imports, memory, policy, reaction, replay, scale, settings, startup, webhook
+from benchmarks import core, grounds, imports, memory, policy, reaction, replay, scale, settings, startup, webhook
 from benchmarks.figures import keep
 from demo.configs import ROOT
 from demo.processes import NotStarted
@@ -21,6 +21,7 @@ Say = Callable[[str], None]
 BENCHMARKS: dict[str, Callable[[Say], dict[str, Any]]] = {
     "core": core.run,
     "replay": replay.run,
+    "grounds": grounds.run,
     "webhook": webhook.run,
     "imports": imports.run,
     "memory": memory.run,

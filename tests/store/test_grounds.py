@@ -31,7 +31,7 @@ def any_grounds(seed: int) -> Grounds:
 
 def as_kept(made_from: Grounds) -> GroundsKept:
     """*made_from* as it is kept, without a database."""
-    said = {name: kept_as._said(body) for name, body in kept_as.written(made_from).items()}
+    said = {name: kept_as.said(body) for name, body in kept_as.written(made_from).items()}
     return GroundsKept(format=kept_as.FORMAT, **said)
 
 
