@@ -27,10 +27,12 @@ def record(
     *,
     holes: Sequence[Hole] = (),
     meanwhile: Mapping[datetime, Callable[[World], object]],
+    beside: Callable[[datetime], Iterable[str]] = lambda _: (),
 ) -> Path:
     """Let *world* go on to *until*, and return the database of a Prometheus that scraped it, except in *holes*.
 
-    What *meanwhile* says happens at its moment; these must be full minutes.
+    What *meanwhile* says happens at its moment; these must be full minutes. *beside* are series of kube-state-metrics
+    that the world does not show, as they are at a moment.
     """
     page = folder / "scraped.txt"
     with page.open("w", encoding="utf-8") as file:
@@ -40,6 +42,7 @@ def record(
                 meanwhile[world.now](world)
             if not any(begin <= world.now < end for begin, end in holes):
                 file.writelines(_scraped(world))
+                file.writelines(f"{series} {world.now.timestamp():.0f}\n" for series in beside(world.now))
         file.write("# EOF\n")
     made = run(
         "promtool", "tsdb", "create-blocks-from", "--max-block-duration=744h", "openmetrics", page, folder / "data"

@@ -69,6 +69,7 @@ def month(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, World
         UNTIL,
         folder,
         holes=[HOLE],
+        beside=evicted,
         meanwhile={
             at(9, 30): lambda w: w.cancel_job("deleted"),
             at(11, 10): lambda w: w.cancel_job("never"),
@@ -107,6 +108,18 @@ def went_in(month: tuple[str, World], name: str) -> FinishedJob:
     return job
 
 
+def evicted(now: datetime) -> Iterator[str]:
+    """A pod that is evicted after 20 minutes: its object stays 20 more, without a word on when it ended."""
+    if not at(17) <= now <= at(17, 40):
+        return
+    pod = 'job="kube-state-metrics",namespace="ml",pod="evicted",uid="evicted"'
+    yield f'kube_pod_container_resource_requests{{{pod},container="c",resource="nvidia_com_gpu"}} 1'
+    for name in ("kube_pod_created", "kube_pod_start_time"):
+        yield f"{name}{{{pod}}} {at(17).timestamp():.0f}"
+    for phase, holds in (("Running", now < at(17, 20)), ("Failed", now >= at(17, 20))):
+        yield f'kube_pod_status_phase{{{pod},phase="{phase}"}} {int(holds)}'
+
+
 KNOWN = [*SINGLES, GANG, SLICED, BLINK, *QUEUED]
 
 
@@ -133,6 +146,10 @@ def test_what_it_waited_for_a_node_is_not_part_of_how_long_it_ran(trace: Trace) 
 
 def test_a_job_that_was_deleted_while_it_ran_is_known_to_the_scrape(trace: Trace) -> None:
     assert abs(came_out(trace, "deleted").duration - timedelta(minutes=30)) <= SCRAPE + SECOND
+
+
+def test_a_pod_that_was_evicted_counts_until_it_was_seen_alive_last(trace: Trace) -> None:
+    assert abs(came_out(trace, "evicted").duration - timedelta(minutes=20)) <= 2 * SCRAPE  # a minute between scrapes
 
 
 def test_what_ran_at_the_beginning_counts_from_there(trace: Trace) -> None:
@@ -162,7 +179,7 @@ def test_what_never_ran_and_what_follows_nodes_is_counted_by_kind(trace: Trace) 
 
 
 def test_nothing_comes_out_that_did_not_go_in(trace: Trace) -> None:
-    assert len(trace.jobs) == len(ALL) - 1  # the one that never ran
+    assert len(trace.jobs) == len(ALL) + 1 - 1  # the evicted one, and not the one that never ran
 
 
 def test_how_closely_it_was_looked_is_said(trace: Trace) -> None:

@@ -76,6 +76,14 @@ def points(request: Request) -> int:
     return round((float(request.args["end"]) - float(request.args["start"])) / step) + 1
 
 
+def moments(pages: list[Request]) -> list[float]:
+    """The moments at which a query is evaluated by several requests for hours."""
+    return [float(r.args["start"]) + 3600 * i for r in pages for i in range(points(r))]
+
+
+EVERY_HOUR = [(SINCE + timedelta(hours=h)).timestamp() for h in range(1, 49)]
+
+
 def test_a_pod_is_put_together_from_several_answers(httpserver: HTTPServer, history: PrometheusHistory) -> None:
     serve(httpserver)
     (pod,) = ask(history).pods
@@ -90,8 +98,7 @@ def test_pages_are_of_a_day_and_meet_without_a_hole(httpserver: HTTPServer, hist
     serve(httpserver)
     ask(history)
     pages = [r for r, _ in httpserver.log if r.args["query"] == QUERIES[asked.REQUESTED]]
-    moments = [float(r.args["start"]) + 3600 * i for r in pages for i in range(points(r))]
-    assert moments == [(SINCE + timedelta(hours=h)).timestamp() for h in range(1, 49)]
+    assert moments(pages) == EVERY_HOUR
     assert {points(r) for r in pages} == {24}
 
 
@@ -102,9 +109,18 @@ def test_where_nobody_asked_for_a_gpu_nothing_else_is_asked(httpserver: HTTPServ
     assert (asked_for.count(QUERIES[asked.REQUESTED]), asked_for.count(QUERIES[asked.TIMES])) == (2, 1)
 
 
-def test_an_answer_that_is_too_large_is_asked_for_in_halves(httpserver: HTTPServer, history: PrometheusHistory) -> None:
-    serve(httpserver, lambda r: Response("too many samples", 422) if points(r) > 400 else None)
+def test_a_page_that_is_too_large_is_asked_for_in_halves_that_meet_without_a_hole(
+    httpserver: HTTPServer, history: PrometheusHistory
+) -> None:
+    def too_large(request: Request) -> bool:
+        return request.args["query"] == QUERIES[asked.REQUESTED] and points(request) > 6
+
+    serve(httpserver, lambda r: Response("too many samples", 422) if too_large(r) else None)
     assert len(ask(history).pods) == 1
+    answered = [
+        r for r, answer in httpserver.log if r.args["query"] == QUERIES[asked.REQUESTED] and answer.status_code == 200
+    ]
+    assert moments(answered) == EVERY_HOUR
 
 
 def test_one_that_is_too_large_even_for_a_single_span_is_told(

@@ -140,6 +140,14 @@ def test_a_job_whose_pods_are_gone_speaks_for_them_and_is_told(tmp_path: Path) -
     assert trace.report == ["1 Jobs have no pods in the export: their time includes what they waited for a node"]
 
 
+@pytest.mark.parametrize("at_once, wanted, pods", [(2, 6, 2), (3, 1, 1), (3, None, 3)])
+def test_a_job_whose_pods_are_gone_had_as_many_as_ran_at_once(
+    tmp_path: Path, at_once: int, wanted: int | None, pods: int
+) -> None:
+    trace = exported(tmp_path, a_job(spec__parallelism=at_once, spec__completions=wanted))
+    assert len(trace.jobs) == pods
+
+
 def test_a_failed_job_ended_when_it_failed(tmp_path: Path) -> None:
     failed = [{"type": "Failed", "status": "True", "lastTransitionTime": "2026-03-02T09:20:00Z"}]
     job = one(tmp_path, a_job(status__completionTime=None, status__conditions=failed))
