@@ -21,9 +21,11 @@ from receiver.ports import TryLater, WontWork
 from receiver.ports.past import Past
 
 SPAN = timedelta(hours=1)
+SHOWN = 60
 PAGE = 24  # spans that are asked for at once
 A_WHILE = timedelta(minutes=30)
 SIGHTING = timedelta(seconds=60)  # how closely gaps are looked for
+SMALLER = "a span of an hour is too much for it: raise its --query.max-samples, or --query-timeout here"
 TOO_LARGE = frozenset({"http_422", "http_503", "timeout"})  # fewer spans at once may be answered
 
 Progress = Callable[[int, int], None]
@@ -52,6 +54,7 @@ class PrometheusHistory:
         *progress* is told how many pages of how many are read. Raises WontWork where there is no history at all,
         TryLater where Prometheus does not answer.
         """
+        self._asked("vector(1)", until, until, SPAN)  # one that never answers must not be asked in halves
         scrapes, every = self._scrapes(since, until)
         if not scrapes:
             raise WontWork(
@@ -101,8 +104,10 @@ class PrometheusHistory:
             return self._asked(query, first, last, step)
         except TryLater as error:
             points = (last - first) // step
-            if error.code not in TOO_LARGE or points < 1:
+            if error.code not in TOO_LARGE:
                 raise
+            if points < 1:
+                raise TryLater(f"{error}; {SMALLER}", code=error.code) from None
         middle = first + step * (points // 2)
         return [*self._range(query, first, middle, step), *self._range(query, middle + step, last, step)]
 
@@ -114,13 +119,13 @@ class PrometheusHistory:
             )
         except PrometheusApiClientException as error:
             code = status_of(error)
-            detail = f"Prometheus at {self.shown} answered {query!r} with {code.removeprefix('http_')}"
+            detail = f"Prometheus at {self.shown} answered {_short(query)} with {code.removeprefix('http_')}"
             raise TryLater(detail, code=code) from None
         except (requests.exceptions.JSONDecodeError, KeyError, TypeError):
             raise self._malformed(query) from None
         except (requests.RequestException, OSError, ValueError) as error:
             code, phrase = wire_failure(error)
-            raise TryLater(f"Prometheus at {self.shown} was asked for {query!r}: {phrase}", code=code) from None
+            raise TryLater(f"Prometheus at {self.shown} was asked for {_short(query)}: {phrase}", code=code) from None
         if not isinstance(result, list):
             raise self._malformed(query)
         return [self._series(record, query) for record in result]
@@ -133,8 +138,13 @@ class PrometheusHistory:
             raise self._malformed(query) from None
 
     def _malformed(self, query: str) -> TryLater:
-        detail = f"Prometheus at {self.shown} answered {query!r} with something that is no range vector"
+        detail = f"Prometheus at {self.shown} answered {_short(query)} with something that is no range vector"
         return TryLater(detail, code="malformed")
+
+
+def _short(query: str) -> str:
+    """Return how a query begins: whole ones are a screen long."""
+    return repr(query if len(query) <= SHOWN else f"{query[:SHOWN]}...")
 
 
 def _pages(since: datetime, until: datetime, span: timedelta, most: int) -> Iterator[tuple[datetime, datetime]]:

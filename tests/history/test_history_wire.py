@@ -126,8 +126,10 @@ def test_a_page_that_is_too_large_is_asked_for_in_halves_that_meet_without_a_hol
 def test_one_that_is_too_large_even_for_a_single_span_is_told(
     httpserver: HTTPServer, history: PrometheusHistory
 ) -> None:
-    serve(httpserver, lambda _: Response("too many samples", 422))
-    with pytest.raises(TryLater, match=r"with 422$") as refused:
+    serve(httpserver, lambda r: Response("too many samples", 422) if r.args["query"] != "vector(1)" else None)
+    with pytest.raises(
+        TryLater, match=r"with 422; a span of an hour is too much for it: raise its --query.max-samples"
+    ) as refused:
         ask(history)
     assert refused.value.code == "http_422"
 
@@ -148,12 +150,13 @@ def test_what_is_no_range_vector_is_told(httpserver: HTTPServer, history: Promet
         ask(history)
 
 
-def test_a_prometheus_that_does_not_answer_in_time_is_told_so() -> None:
-    with hanging_server(RANGE, "GET") as (server, _):
+def test_a_prometheus_that_does_not_answer_in_time_is_told_so_at_once() -> None:
+    with hanging_server(RANGE, "GET") as (server, arrivals):
         history = PrometheusHistory(server.url_for(""), timeout=-4.8)  # five seconds are added for the way
         with pytest.raises(TryLater, match="it did not answer in time"):
-            history.past(UNTIL - timedelta(seconds=60), UNTIL, STEP)
+            ask(history)
         history.close()
+    assert len(arrivals) == 1
 
 
 def test_a_prometheus_that_is_not_there_is_told_without_its_credentials() -> None:
