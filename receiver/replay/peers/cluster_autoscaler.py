@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from receiver.replay.peers.moves import Rests, bought, remove
-from receiver.replay.peers.view import Seen, View, fill, view
+from receiver.replay.peers.view import Eyes, Seen, View, fill
 from receiver.replay.world.world import World
 
 
@@ -35,13 +35,13 @@ class ClusterAutoscaler:
     def __init__(self, world: World, most: Mapping[str, int], defaults: Defaults | None = None) -> None:
         self._world, self._most = world, most
         self._flags = defaults or Defaults()
-        self._rests = Rests()
+        self._eyes, self._rests = Eyes(world), Rests()
         self._grew_at = world.now - self._flags.delay_after_add
         self.actions = 0
 
     def look(self, now: datetime) -> datetime | None:
         """One scan."""
-        seen = view(self._world)
+        seen = self._eyes.look()
         ripe_at = [pod.created_at + self._flags.gpu_time_buffer for pod in seen.waiting]
         ripe = [pod for pod, at in zip(seen.waiting, ripe_at, strict=True) if at <= now]
         ripe.sort(key=lambda pod: (-pod.gpus, pod.created_at))

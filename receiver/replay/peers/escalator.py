@@ -23,9 +23,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from receiver.core.policy import Taint
-from receiver.replay.peers.moves import gpus_of, remove, resized, smallest
-from receiver.replay.peers.view import Seen, view
-from receiver.replay.world.objects import WorldPod
+from receiver.replay.peers.moves import remove, resized, smallest
+from receiver.replay.peers.view import Asking, Eyes, Seen, gpus_of
 from receiver.replay.world.world import World
 
 SCAN = timedelta(seconds=60)
@@ -54,7 +53,7 @@ class _Group:
     pool: str
     untainted: Sequence[Seen]
     tainted: Sequence[Seen]
-    waiting: Sequence[WorldPod]
+    waiting: Sequence[Asking]
 
     @property
     def requests(self) -> int:
@@ -76,11 +75,12 @@ class Escalator:
         self._world, self._most, self._sample = world, most, sample or Sample()
         self._tainted: dict[str, datetime] = {}
         self._locked: dict[str, datetime] = {}  # since when a purchase is under way, by pool
+        self._eyes = Eyes(world)
         self.actions = 0
 
     def look(self, now: datetime) -> datetime | None:
         """One scan of every group."""
-        seen = view(self._world)
+        seen = self._eyes.look()
         there = {node.instance for node in seen.nodes}
         self._tainted = {instance: at for instance, at in self._tainted.items() if instance in there}
         again = False

@@ -3,23 +3,17 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from receiver.replay.peers.view import Seen, View, fill
-from receiver.replay.world.config import GPU
-from receiver.replay.world.objects import Refused, WorldPod
+from receiver.replay.peers.view import Asking, Seen, View, fill, gpus_of
+from receiver.replay.world.objects import Refused
 from receiver.replay.world.world import World
 
 
-def gpus_of(world: World, pool: str) -> int:
-    """GPUs of one node of *pool*."""
-    return world.pools[pool].spec.resources.get(GPU, 0)
-
-
-def smallest(world: World, pools: Iterable[str], pod: WorldPod) -> str | None:
+def smallest(world: World, pools: Iterable[str], pod: Asking) -> str | None:
     """Of *pools*, the one with the smallest nodes that *pod* fits on, or None."""
-    return min((p for p in pools if gpus_of(world, p) >= pod.gpus), key=lambda p: (gpus_of(world, p), p), default=None)
+    return min((p for p in pools if p in pod.pools), key=lambda p: (gpus_of(world, p), p), default=None)
 
 
-def bought(world: World, most: Mapping[str, int], left: Sequence[WorldPod], seen: View) -> int:
+def bought(world: World, most: Mapping[str, int], left: Sequence[Asking], seen: View) -> int:
     """Buy as many nodes as the pods that are *left* take when they are packed by first fit, each new node of the pool
     with the smallest that fit and below its maximum in *most*; return how many calls the cloud took."""
     room = {pool: limit - seen.required[pool] for pool, limit in most.items()}

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from receiver.replay.peers.moves import resized, smallest
-from receiver.replay.peers.view import view
+from receiver.replay.peers.view import Eyes
 from receiver.replay.world.world import World
 
 EVERY = timedelta(seconds=10)
@@ -23,11 +23,12 @@ class NaiveWatchdog:
 
     def __init__(self, world: World, most: Mapping[str, int], *, one_by_one: bool = False) -> None:
         self._world, self._most, self._one_by_one = world, most, one_by_one
+        self._eyes = Eyes(world)
         self.actions = 0
 
     def look(self, now: datetime) -> datetime | None:
         """One round of the loop."""
-        seen = view(self._world)
+        seen = self._eyes.look()
         pending = {smallest(self._world, self._most, pod) for pod in seen.waiting}
         more_to_do = False
         for pool, most in self._most.items():

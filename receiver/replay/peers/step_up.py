@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from receiver.replay.peers.moves import Rests, remove, resized, smallest
-from receiver.replay.peers.view import View, fill, view
-from receiver.replay.world.objects import WorldPod
+from receiver.replay.peers.view import Asking, Eyes, View, fill
 from receiver.replay.world.world import World
 
 
@@ -28,12 +27,12 @@ class StepUp:
     ) -> None:
         self._world, self._most, self._cooldown, self._idle = world, most, cooldown, idle
         self._grew_at: dict[str, datetime] = {}
-        self._rests = Rests()
+        self._eyes, self._rests = Eyes(world), Rests()
         self.actions = 0
 
     def look(self, now: datetime) -> datetime | None:
         """One look."""
-        seen = view(self._world)
+        seen = self._eyes.look()
         left, taken = fill(seen.waiting, seen.nodes)
         again = self._grow(left, seen, now)
         for node, since in self._rests.at(seen, taken):
@@ -44,7 +43,7 @@ class StepUp:
                 again.append(since + self._idle)
         return min(again, default=None)
 
-    def _grow(self, left: list[WorldPod], seen: View, now: datetime) -> list[datetime]:
+    def _grow(self, left: list[Asking], seen: View, now: datetime) -> list[datetime]:
         """Add a node to each pool that is due one; return when further ones would be."""
         room = [pool for pool, most in self._most.items() if seen.required[pool] < most]
         again: list[datetime] = []

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from receiver.replay.peers.moves import Rests, bought, remove
-from receiver.replay.peers.view import fill, view
+from receiver.replay.peers.view import Eyes, fill
 from receiver.replay.world.world import World
 
 BATCH_IDLE = timedelta(seconds=1)
@@ -26,13 +26,13 @@ class WhenEmpty:
         self, world: World, most: Mapping[str, int], *, consolidate_after: timedelta = timedelta(seconds=30)
     ) -> None:
         self._world, self._most, self._consolidate_after = world, most, consolidate_after
-        self._rests = Rests()
+        self._eyes, self._rests = Eyes(world), Rests()
         self._batched: set[str] = set()  # pods whose batch is over
         self.actions = 0
 
     def look(self, now: datetime) -> datetime | None:
         """One look: end a batch that is due, and take what has been empty for long enough."""
-        seen = view(self._world)
+        seen = self._eyes.look()
         again: list[datetime] = []
         new = [pod.created_at for pod in seen.waiting if pod.uid not in self._batched]
         over_at = min(max(new) + BATCH_IDLE, min(new) + BATCH_MAX) if new else now

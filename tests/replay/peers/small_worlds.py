@@ -26,18 +26,23 @@ TIMINGS = Timings(
 MOST = 10
 
 
-def empty_world(*sizes: int) -> World:
-    """A world with one empty pool for each node size, called p1, p2 and so on; a job may lose pods six times."""
-    pools = tuple(WorldPool(id=f"p{size}", size=L40S, resources={GPU: size}) for size in sizes)
+def empty_world(*pools: WorldPool) -> World:
+    """A world of *pools*; a job may lose pods six times."""
     config = WorldConfig(pools=pools, timings=TIMINGS, price={L40S: PRICE}, packing="first_fit", backoff_limit=6)
     return World(config, T0)
 
 
 def played_by(name: str, jobs: Sequence[Job], *sizes: int, most: int = MOST) -> Played:
-    """Let a peer run *jobs* on pools of *sizes* (8 GPUs by default) with at most *most* nodes each, and check that
-    everything adds up."""
+    """Let a peer run *jobs* on pools of *sizes* (8 GPUs by default), called p1, p2 and so on, with at most *most* nodes
+    each, and check that everything adds up."""
+    pools = (WorldPool(id=f"p{size}", size=L40S, resources={GPU: size}) for size in sizes or (8,))
+    return played_on(name, jobs, *pools, most=most)
+
+
+def played_on(name: str, jobs: Sequence[Job], *pools: WorldPool, most: int = MOST) -> Played:
+    """The same on *pools*."""
     peer: Peer = PEERS[name]
-    world = empty_world(*(sizes or (8,)))
+    world = empty_world(*pools)
     limits = dict.fromkeys(world.pools, most)
     controller: Controller = peer(world, limits, jobs)
     played = play(world, jobs, controller, Reaction(start=T0, tick=peer.every))
