@@ -20,6 +20,7 @@ from receiver.adapters.custom_resources import CustomResources
 from receiver.adapters.ended_pods import TERMINATED, ended_from
 from receiver.adapters.gangs import Declaration, PodGroups, Roll, with_siblings
 from receiver.adapters.holding import HoldingMeans
+from receiver.adapters.kubernetes_api import EVENTS_OF, EVICTION, NODES, PODS, PODS_OF, KubernetesApi
 from receiver.adapters.node_marks import NodeMarks
 from receiver.adapters.nodes import key_of, node_from, section
 from receiver.adapters.owners import Owners
@@ -92,13 +93,13 @@ class KubernetesCluster(HoldingMeans):
         configuration.retries = quick_retry()
         self._client = client.ApiClient(configuration)
         self._client.user_agent = user_agent()
-        self._core = client.CoreV1Api(self._client)
+        self._api = KubernetesApi(self._client)
         self._clock = clock or SystemClock()
         self._wire = ClusterWire(self._client, timeouts, self._clock)
-        self._owners = Owners(self._client, self._wire)
-        self._marks = NodeMarks(self._client, self._wire)
+        self._owners = Owners(self._api, self._wire)
+        self._marks = NodeMarks(self._api, self._wire)
         self._remarks = Remarks(self._clock)
-        resources = CustomResources(self._wire, self._client, self._clock, self._remarks)
+        resources = CustomResources(self._wire, self._api, self._clock, self._remarks)
         self._resources = resources
         self._pod_groups = PodGroups(resources)
         self._queues = Queues(resources, kueue=kueue_queued, volcano=volcano_podgroups)
@@ -114,11 +115,11 @@ class KubernetesCluster(HoldingMeans):
     def pod_watch(self, seconds: int = LASTS_SECONDS) -> PodWatch:
         """Return a watch of the pods that wait for a node, opened anew after so many *seconds*; nothing is asked before
         it is followed."""
-        return PodWatch(self._core, self._wire, seconds)
+        return PodWatch(self._api, self._wire, seconds)
 
     def ping(self) -> None:
         """Raise TryLater or WontWork unless nodes may be listed."""
-        self._wire.ask("list", "nodes", self._core.list_node, limit=1)
+        self._wire.ask("list", "nodes", self._api.reads(NODES), limit=1)
 
     def look(self) -> ClusterFacts:
         """Return the nodes, then the living GPU pods, then what queues hold back.
@@ -126,8 +127,8 @@ class KubernetesCluster(HoldingMeans):
         A pod bound in between is seen, not missed, and one that a queue lets through in between is missed, not
         counted twice.
         """
-        nodes = self._wire.every("nodes", self._core.list_node)
-        pods = self._wire.every("pods", self._core.list_pod_for_all_namespaces, field_selector=LIVING)
+        nodes = self._wire.every("nodes", self._api.reads(NODES))
+        pods = self._wire.every("pods", self._api.reads(PODS), field_selector=LIVING)
         hosts: dict[str, list[str]] = {}
         for raw in pods:
             if hosts_us(raw):
@@ -155,7 +156,7 @@ class KubernetesCluster(HoldingMeans):
         """Return how many pods of each of *gangs* have done their work; no node is needed for them again."""
         done: list[Mapping[str, Any]] = []
         for namespace in sorted({gang.partition("/")[0] for gang in gangs}):
-            call = partial(self._core.list_namespaced_pod, namespace)
+            call = partial(self._api.reads(PODS_OF), namespace)
             done += self._wire.every("pods", call, field_selector="status.phase=Succeeded")
         return roll.succeeded(done)
 
@@ -163,7 +164,7 @@ class KubernetesCluster(HoldingMeans):
         """Return the GPU pods of *namespaces* that have terminated; one list for each namespace."""
         found: list[Mapping[str, Any]] = []
         for namespace in sorted(namespaces):
-            call = partial(self._core.list_namespaced_pod, namespace)
+            call = partial(self._api.reads(PODS_OF), namespace)
             found += self._wire.every("pods", call, field_selector=TERMINATED)
         return [end for raw in found if (end := ended_from(raw)) is not None]
 
@@ -238,14 +239,14 @@ class KubernetesCluster(HoldingMeans):
             "lastTimestamp": now,
             "count": 1,
         }
-        self._wire.ask("create", "events", self._core.create_namespaced_event, pod.namespace, body)
+        self._wire.ask("create", "events", self._api.creates(EVENTS_OF), pod.namespace, body)
         return Receipt(did=Did.DONE, sentence=f"left the Event {reason} on pod {pod.key}")
 
     def _pods_on(self, node: str) -> list[Mapping[str, Any]]:
         if not node:
             raise WontWork("a node without a name cannot be asked about", code="bad_name")
         selector = f"spec.nodeName={node}"
-        pods = self._wire.every("pods", self._core.list_pod_for_all_namespaces, field_selector=selector)
+        pods = self._wire.every("pods", self._api.reads(PODS), field_selector=selector)
         return [raw for raw in pods if section(raw, "spec").get("nodeName") == node]
 
     def _held_back(self, raws: Sequence[Mapping[str, Any]]) -> Mapping[str, timedelta]:
@@ -270,9 +271,9 @@ class KubernetesCluster(HoldingMeans):
             "metadata": {"name": name, "namespace": namespace},
             "deleteOptions": {"preconditions": {"uid": str(metadata.get("uid"))}},
         }
-        call = self._core.create_namespaced_pod_eviction
+        call = self._api.creates(EVICTION)
         try:
-            self._wire.ask("create", "pods/eviction", call, name, namespace, body, **options)
+            self._wire.ask("create", "pods/eviction", call, namespace, name, body, **options)
         except WontWork as error:
             if error.code == NOT_FOUND:
                 return False

@@ -6,9 +6,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from kubernetes import client
-
 from receiver.adapters.cluster_wire import NOT_FOUND, ClusterWire
+from receiver.adapters.kubernetes_api import CUSTOM, CUSTOM_ONE, MERGE, KubernetesApi
 from receiver.adapters.remarks import Remarks
 from receiver.ports import Clock, TryLater, WontWork
 
@@ -32,9 +31,9 @@ class Kind:
 class CustomResources:
     """Reads whole lists over all namespaces."""
 
-    def __init__(self, wire: ClusterWire, api_client: client.ApiClient, clock: Clock, remarks: Remarks) -> None:
+    def __init__(self, wire: ClusterWire, api: KubernetesApi, clock: Clock, remarks: Remarks) -> None:
         self._wire = wire
-        self._api = client.CustomObjectsApi(api_client)
+        self._api = api
         self._clock = clock
         self._remarks = remarks
         self._served: dict[Kind, str] = {}
@@ -47,7 +46,7 @@ class CustomResources:
         """
         known = self._served.get(kind)
         for version in sorted(kind.versions, key=lambda v: v != known):
-            call = partial(self._api.list_cluster_custom_object, kind.group, version, kind.plural)
+            call = partial(self._api.reads(CUSTOM), kind.group, version, kind.plural)
             try:
                 found = self._wire.every(kind.name, call)
             except WontWork as error:
@@ -61,7 +60,7 @@ class CustomResources:
     def patch(self, kind: Kind, name: str, change: Mapping[str, Any]) -> None:
         """Apply a merge patch to the cluster-wide object *name* of *kind*, in the version that `every` found served."""
         version = self._served.get(kind, kind.versions[0])
-        call = self._api.patch_cluster_custom_object
+        call = self._api.patches(CUSTOM_ONE, MERGE)
         self._wire.ask("patch", kind.name, call, kind.group, version, kind.plural, name, dict(change))
 
     def if_readable(self, kind: Kind, without: str) -> list[Mapping[str, Any]] | None:

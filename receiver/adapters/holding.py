@@ -11,10 +11,9 @@ evaluator matches it as a label selector does).
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kubernetes import client
-
 from receiver.adapters.cluster_wire import NOT_FOUND, ClusterWire
 from receiver.adapters.custom_resources import CustomResources, Kind
+from receiver.adapters.kubernetes_api import QUOTA, QUOTAS, QUOTAS_OF, KubernetesApi
 from receiver.adapters.nodes import section, words
 from receiver.ports import (
     QUOTA_LABEL,
@@ -34,13 +33,13 @@ HOLD = "Hold"
 class HoldingMeans:
     """The part of `KubernetesCluster` that `receiver.ports.Holding` describes."""
 
-    _core: client.CoreV1Api
+    _api: KubernetesApi
     _wire: ClusterWire
     _resources: CustomResources
 
     def kept_out(self, *, queues: bool) -> KeptOut:
         """See `Holding.kept_out`. A cluster without Kueue has no queues."""
-        call = self._core.list_resource_quota_for_all_namespaces
+        call = self._api.reads(QUOTAS)
         quotas = self._wire.every("resourcequotas", call, label_selector=QUOTA_LABEL)
         held = [
             _name(q) for q in (self._cluster_queues() if queues else ()) if STOP_POLICY_ANNOTATION in _annotations(q)
@@ -61,7 +60,7 @@ class HoldingMeans:
             return Receipt(did=Did.ALREADY, sentence=f"{named} is there already")
         if found is not None:  # what a quota is scoped to cannot be changed
             self._delete(namespace, found)
-        self._wire.ask("create", "resourcequotas", self._core.create_namespaced_resource_quota, namespace, wanted)
+        self._wire.ask("create", "resourcequotas", self._api.creates(QUOTAS_OF), namespace, wanted)
         return Receipt(did=Did.DONE, sentence=f"created {named}: no new pod there may ask for a GPU")
 
     def let_in(self, namespace: str) -> Receipt:
@@ -102,9 +101,9 @@ class HoldingMeans:
         return Receipt(did=Did.DONE, sentence=left)
 
     def _quota(self, namespace: str) -> Mapping[str, Any] | None:
-        call = self._core.read_namespaced_resource_quota
+        call = self._api.reads(QUOTA)
         try:
-            return self._wire.ask("get", "resourcequotas", call, QUOTA_NAME, namespace)
+            return self._wire.ask("get", "resourcequotas", call, namespace, QUOTA_NAME)
         except WontWork as error:
             if error.code == NOT_FOUND:
                 return None
@@ -113,8 +112,8 @@ class HoldingMeans:
     def _delete(self, namespace: str, found: Mapping[str, Any]) -> None:
         """Delete exactly this quota, not a namesake that came after it."""
         options = {"preconditions": {"uid": str(section(found, "metadata").get("uid"))}}
-        call = self._core.delete_namespaced_resource_quota
-        self._wire.ask("delete", "resourcequotas", call, QUOTA_NAME, namespace, body=options)
+        call = self._api.deletes(QUOTA)
+        self._wire.ask("delete", "resourcequotas", call, namespace, QUOTA_NAME, options)
 
     def _cluster_queues(self) -> list[Mapping[str, Any]]:
         try:

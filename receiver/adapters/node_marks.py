@@ -6,9 +6,8 @@ Promises never to touch a cordon of someone else, and to keep the labels and tai
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kubernetes import client
-
 from receiver.adapters.cluster_wire import NOT_FOUND, ClusterWire
+from receiver.adapters.kubernetes_api import NODE, KubernetesApi
 from receiver.adapters.nodes import entries, node_from, section, taint_from
 from receiver.core.policy import Taint
 from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION, ClusterNode, Did, Receipt, WontWork
@@ -17,9 +16,9 @@ from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION, ClusterNode, Did,
 class NodeMarks:
     """Changes nodes through *wire*, each as it was read just before."""
 
-    def __init__(self, api_client: client.ApiClient, wire: ClusterWire) -> None:
+    def __init__(self, api: KubernetesApi, wire: ClusterWire) -> None:
         self._wire = wire
-        self._core = client.CoreV1Api(api_client)
+        self._api = api
 
     def cordon(self, node: str, action: str) -> Receipt:
         """Make *node* unschedulable for *action*; a node that is gone, or someone else's to decide on, DIFFERS."""
@@ -104,7 +103,7 @@ class NodeMarks:
 
     def _read(self, name: str) -> Mapping[str, Any] | None:
         try:
-            return self._wire.ask("get", "nodes", self._core.read_node, name)
+            return self._wire.ask("get", "nodes", self._api.reads(NODE), name)
         except WontWork as error:
             if error.code == NOT_FOUND:
                 return None
@@ -116,7 +115,7 @@ class NodeMarks:
         version = {"resourceVersion": str(read["resourceVersion"])} if read.get("resourceVersion") else {}
         body = {"metadata": {**metadata, **version}, **({"spec": dict(spec)} if spec else {})}
         try:
-            self._wire.ask("patch", "nodes", self._core.patch_node, str(read.get("name")), body)
+            self._wire.ask("patch", "nodes", self._api.patches(NODE), str(read.get("name")), body)
         except WontWork as error:
             if error.code == NOT_FOUND:
                 return False

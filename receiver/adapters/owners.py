@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kubernetes import client
-
 from receiver.adapters.cluster_wire import NOT_FOUND, ClusterWire
+from receiver.adapters.kubernetes_api import DEPLOYMENT, JOB, POD, REPLICA_SET, STATEFUL_SET, KubernetesApi
 from receiver.adapters.nodes import entries, section, words
 from receiver.adapters.pods import pod_from
 from receiver.core.pods import Pod
@@ -41,38 +40,26 @@ class _Reference:
     uid: str
 
 
+def _scalable(plural: str, path: str, api: KubernetesApi) -> _Calls:
+    return _Calls(plural, api.reads(path), f"{plural}/scale", api.patches(f"{path}/scale"))
+
+
 class Owners:
     """Scales owners of pods through *wire*."""
 
-    def __init__(self, api_client: client.ApiClient, wire: ClusterWire) -> None:
+    def __init__(self, api: KubernetesApi, wire: ClusterWire) -> None:
         self._wire = wire
-        self._core = client.CoreV1Api(api_client)
-        apps, batch = client.AppsV1Api(api_client), client.BatchV1Api(api_client)
+        self._api = api
         self._kinds: Mapping[tuple[str, str], _Calls] = {
-            ("apps", "Deployment"): _Calls(
-                "deployments",
-                apps.read_namespaced_deployment,
-                "deployments/scale",
-                apps.patch_namespaced_deployment_scale,
-            ),
-            ("apps", "StatefulSet"): _Calls(
-                "statefulsets",
-                apps.read_namespaced_stateful_set,
-                "statefulsets/scale",
-                apps.patch_namespaced_stateful_set_scale,
-            ),
-            ("apps", "ReplicaSet"): _Calls(
-                "replicasets",
-                apps.read_namespaced_replica_set,
-                "replicasets/scale",
-                apps.patch_namespaced_replica_set_scale,
-            ),
-            ("batch", "Job"): _Calls("jobs", batch.read_namespaced_job, "jobs", batch.patch_namespaced_job),
+            ("apps", "Deployment"): _scalable("deployments", DEPLOYMENT, api),
+            ("apps", "StatefulSet"): _scalable("statefulsets", STATEFUL_SET, api),
+            ("apps", "ReplicaSet"): _scalable("replicasets", REPLICA_SET, api),
+            ("batch", "Job"): _Calls("jobs", api.reads(JOB), "jobs", api.patches(JOB)),
         }
 
     def scale_to_zero(self, pod: Pod) -> Receipt:
         """See `Cluster.scale_to_zero`. A pod that is gone, or whose annotations changed since: DIFFERS."""
-        raw = self._read("pods", self._core.read_namespaced_pod, pod.name, pod.namespace)
+        raw = self._read("pods", self._api.reads(POD), pod.name, pod.namespace)
         found = pod_from(raw) if raw is not None else None
         if raw is None or found is None or found.uid != pod.uid or found.terminating:
             return Receipt(did=Did.DIFFERS, sentence=f"pod {pod.key} is gone or going")
@@ -128,7 +115,7 @@ class Owners:
 
     def _read(self, plural: str, call: Callable[..., Any], name: str, namespace: str) -> Mapping[str, Any] | None:
         try:
-            return self._wire.ask("get", plural, call, name, namespace)
+            return self._wire.ask("get", plural, call, namespace, name)
         except WontWork as error:
             if error.code == NOT_FOUND:
                 return None
@@ -141,7 +128,7 @@ class Owners:
         if metadata.get("resourceVersion"):
             body["metadata"] = {"resourceVersion": str(metadata["resourceVersion"])}
         name, namespace = str(metadata.get("name")), str(metadata.get("namespace"))
-        self._wire.ask("patch", calls.resource, calls.patch, name, namespace, body)
+        self._wire.ask("patch", calls.resource, calls.patch, namespace, name, body)
 
 
 def _controller(raw: Mapping[str, Any]) -> _Reference | None:

@@ -9,9 +9,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kubernetes import client
-
 from receiver.adapters.cluster_wire import GONE, ClusterWire
+from receiver.adapters.kubernetes_api import PODS, KubernetesApi
 from receiver.adapters.nodes import section
 from receiver.adapters.pods import gpu_requests, is_untried, phase_of
 from receiver.core.pods import PodPhase
@@ -26,8 +25,8 @@ MOST_TOLD = 20_000  # identities that are kept; a pod beyond them may be told of
 class PodWatch:
     """Hears of GPU pods that the scheduler has found no room for; see `DemandWatch`."""
 
-    def __init__(self, core: client.CoreV1Api, wire: ClusterWire, seconds: int) -> None:
-        self._core, self._wire, self._seconds = core, wire, seconds
+    def __init__(self, api: KubernetesApi, wire: ClusterWire, seconds: int) -> None:
+        self._api, self._wire, self._seconds = api, wire, seconds
         self._version = FROM_NOW
         self._told: set[str] = set()
         self._lock = threading.Lock()
@@ -45,7 +44,7 @@ class PodWatch:
             self._told.clear()
         events = self._wire.watch(
             "pods",
-            self._core.list_pod_for_all_namespaces,
+            self._api.reads(PODS),
             opened,
             self._seconds,
             field_selector=PENDING,
