@@ -162,7 +162,7 @@ class StoreCollector(Collector):
             "pool_nodes", "Nodes of a pool by state; required is what Civo was asked for.", states, "pool", "state"
         )
         for name, key, text in (
-            ("pool_nodes_wanted", "wanted", "Nodes that demand, floors and standby ask for."),
+            ("pool_nodes_wanted", "wanted", "Nodes that demand, floors, standby and headroom ask for."),
             ("pool_pending_gpus", "pending_gpus", "GPUs that waiting pods ask of a pool."),
             ("pool_utilization_ratio", "utilization", "GPU utilization as the last step read it (0-1)."),
             ("pool_ready_in_seconds", "ready_in_seconds", "Median time until a new node's GPUs are allocatable."),

@@ -39,7 +39,7 @@ from receiver.config.reports import ReportsSpec
 from receiver.config.schedule import WindowSpec
 from receiver.config.section import Section
 from receiver.config.spacing import NotifySpec
-from receiver.core.policy import QUEUE_WAIT, Fallback
+from receiver.core.policy import QUEUE_WAIT, Fallback, Objective
 
 
 class Mode(StrEnum):
@@ -245,6 +245,9 @@ class Configuration(Section):
 
     mode: Annotated[Mode, BeforeValidator(one_of(Mode))] = Mode.OBSERVE
     """`act` writes to Civo and the cluster; `observe` only says what it would do"""
+    objective: Annotated[Objective, BeforeValidator(one_of(Objective))] = Objective.BALANCED
+    """what goes first where [cost and wait pull apart](how-it-decides.md#cost-and-wait): `cost` keeps nothing warm,
+    `balanced` where pools of several node sizes pay for it, `wait` everywhere"""
     tick: Tick = timedelta(seconds=10)
     """how often a step runs when nothing wakes it; a webhook wakes it at once"""
     heartbeat_interval: Period = timedelta(minutes=1)

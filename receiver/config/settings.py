@@ -137,6 +137,7 @@ def _policy(configuration: Configuration, prices: Prices) -> Policy:
     budget, billing, limits = configuration.budget, configuration.billing, configuration.limits
     return Policy(
         pools=tuple(_pool(pool, prices) for pool in configuration.pools),
+        objective=configuration.objective,
         budget=Budget(
             monthly_usd=budget.monthly_usd,
             timezone=budget.timezone,

@@ -30,6 +30,7 @@ from receiver.core.cost import unit_price
 from receiver.core.demand import missing_pods, take, why_nowhere, workloads
 from receiver.core.gangs import hold, place_gang, place_parts
 from receiver.core.graces import Grace
+from receiver.core.headroom import Headroom, keep_warm
 from receiver.core.market import Market, Matching
 from receiver.core.model import Facts, Source, SourceState
 from receiver.core.overrides import Override
@@ -52,8 +53,8 @@ class Misfit:
 class Wanted:
     """What the assignment asks of one pool, in nodes beyond those that exist or are on their way.
 
-    *for_demand*, *for_floor* and *for_standby* are what is wanted; *within_budget* >= *within_maximum* >=
-    *within_limits* how many of them each check leaves, in that order. *needed* are the instances that
+    *for_demand*, *for_floor*, *for_standby* and *for_headroom* are what is wanted; *within_budget* >=
+    *within_maximum* >= *within_limits* how many of them each check leaves, in that order. *needed* are the instances that
     waiting work would use, *asking* the workloads that the new nodes are for. *overrides* are those of this pool that
     are in force or still to come (what is in force at the facts' time is in *bounds*).
     """
@@ -63,6 +64,7 @@ class Wanted:
     for_demand: int = 0
     for_floor: int = 0
     for_standby: int = 0
+    for_headroom: int = 0
     within_budget: int = 0
     within_maximum: int = 0
     within_limits: int = 0
@@ -83,6 +85,7 @@ class Wanted:
     overrides: tuple[Override, ...] = ()
     graces: tuple[Grace, ...] = ()  # of the open windows that evict
     questions: tuple[Question, ...] = ()  # of this pool, not over yet
+    headroom: Headroom | None = None  # what it keeps warm; None: nothing
     spend_unknown: str = ""  # why nobody can tell yet what the month has cost
     first_changed_at: datetime | None = None  # when the first change that limits per hour count was over
     removals_left: int | None = None  # set pool by pool in `decide_all`: None is no limit
@@ -90,7 +93,7 @@ class Wanted:
     @property
     def new_nodes(self) -> int:
         """All nodes wanted beyond those that exist."""
-        return self.for_demand + self.for_floor + self.for_standby
+        return self.for_demand + self.for_floor + self.for_standby + self.for_headroom
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +114,7 @@ def assign(facts: Facts, policy: Policy) -> Assignment:
     """Return what each pool should have beyond what it has, and why some work stays waiting.
 
     The order of service is: workloads by priority and age, then floors (`min_nodes`), then standby nodes,
-    so a budget that cannot serve all drops standby first.
+    then headroom, so a budget that cannot serve all drops what is only expected first.
     """
     budgets = views(facts, policy)
     tallies = {p.id: open_tally(p, facts, budgets) for p in policy.pools}
@@ -124,11 +127,15 @@ def assign(facts: Facts, policy: Policy) -> Assignment:
         _hold_floor(tally, allowance)
     for tally in tallies.values():
         _keep_standby(tally, allowance)
+    headroom = keep_warm(tallies, facts, policy, allowance)
     empties = movable(tallies.values(), facts.at)
     kept_out = budgets.holding or facts.kept_out  # what is moved or evicted now could not start again
     unreturning = _unreturning(facts, policy) if kept_out else frozenset()
     return Assignment(
-        pools={x.pool.id: _wanted(x, facts, budgets, empties - unreturning, unreturning) for x in tallies.values()},
+        pools={
+            i: _wanted(x, facts, budgets, empties - unreturning, unreturning, headroom.get(i))
+            for i, x in tallies.items()
+        },
         misfits=tuple(misfits),
         budgets=budgets,
     )
@@ -278,7 +285,12 @@ def _keep_standby(tally: Tally, allowance: Allowance) -> None:
 
 
 def _wanted(
-    tally: Tally, facts: Facts, budgets: Budgets, empties: frozenset[str], unreturning: frozenset[str]
+    tally: Tally,
+    facts: Facts,
+    budgets: Budgets,
+    empties: frozenset[str],
+    unreturning: frozenset[str],
+    headroom: Headroom | None,
 ) -> Wanted:
     return Wanted(
         pool=tally.pool.id,
@@ -286,6 +298,8 @@ def _wanted(
         for_demand=tally.counts["demand"],
         for_floor=tally.counts["floor"],
         for_standby=tally.counts["standby"],
+        for_headroom=tally.counts["headroom"],
+        headroom=headroom,
         within_budget=tally.within[0],
         within_maximum=tally.within[1],
         within_limits=tally.within[2],

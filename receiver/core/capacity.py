@@ -18,6 +18,7 @@ from receiver.core.policy import Pool
 from receiver.core.provisioning import probes_left, stuck_on_the_way, unlisted_too_long
 
 Requests = tuple[tuple[str, int], ...]
+WHY = ("demand", "floor", "standby", "headroom")  # new nodes are opened, in this order
 
 # Where a bin stands. What is usable is filled first; then what was begun; only then another node that is on its
 # way is begun, in the order in which nodes are bought. So the same pods fill the nodes that were bought for them:
@@ -70,7 +71,7 @@ class Tally:
     shelves: tuple[list[Bin], ...] = ([], [], [], [])  # the bins by how they may be used: see USABLE and below
     too_small: dict[tuple[Requests, ...], int] = field(default_factory=dict)
     reached: dict[tuple[int, Requests], int] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("demand", "floor", "standby"), 0))
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(WHY, 0))
     within: list[int] = field(default_factory=lambda: [0, 0, 0])  # budget, maximum, limits
     asking: list[Workload] = field(default_factory=list)
     settled: list[Workload] = field(default_factory=list)  # of a gang in several pools, its part here

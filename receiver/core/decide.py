@@ -17,6 +17,7 @@ from receiver.core.policy import Policy
 from receiver.core.questions import sentence
 from receiver.core.remedies import remedies
 from receiver.core.removal import is_dead, removable, surplus, unapproved, why_kept
+from receiver.core.shapes import goes_early
 from receiver.core.taking import is_kept, was_refused
 from receiver.core.tell import why
 from receiver.core.words import lasting, some
@@ -172,6 +173,11 @@ def _sources_of_size(case: Case, due: Sequence[Node], over: Sequence[Node]) -> l
         ("demand", wanted.for_demand, _asking(wanted)),
         ("floor", wanted.for_floor * spare_wanted, f"at least {some(wanted.bounds.min_nodes, 'node')}{least}"),
         ("standby", wanted.for_standby * spare_wanted, some(wanted.bounds.standby_nodes, "spare node")),
+        (
+            "headroom",
+            wanted.for_headroom * spare_wanted,
+            f"{wanted.headroom}: {some(wanted.for_headroom, 'more node')}",
+        ),
     )
     for rule, count, detail in asked:
         if count > 0:
@@ -230,6 +236,8 @@ def _asking(wanted: Wanted) -> str:
 def _why_due(case: Case) -> str:
     if case.policy.billing.by_the_hour:
         unit = "hour" if case.policy.billing.granularity == HOUR else "unit"
+        if goes_early(case.pool, case.policy):
+            return f"no GPU pod, and beyond its first paid {unit} a node this wide is not kept for small pods"
         return f"no GPU pod, and the next paid {unit} begins within {lasting(case.policy.billing.removal_margin)}"
     if case.wanted.stopped:
         return "no GPU pod, and none may begin there: a budget is at its stop"
@@ -253,6 +261,8 @@ def _nothing_to_do(case: Case) -> Reason:
     elif idle and case.policy.billing.by_the_hour:
         soonest = min(removal_moment(n, case.pool, case.policy, case.now) for n in idle)  # the same at a stop
         detail = f"{some(len(idle), 'idle node')}, paid for; the first may go at {soonest:%H:%M:%S} UTC"
+        if soonest <= case.now and wanted.headroom is not None and wanted.headroom.gpus:
+            detail = f"{some(len(idle), 'idle node')}; {wanted.headroom}"
     elif idle:
         detail = f"{some(len(idle), 'idle node')}, none for {lasting(case.pool.idle_for)} yet"
     elif refused and case.state.removal_backoff is not None:

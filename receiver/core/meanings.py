@@ -28,6 +28,7 @@ MEANINGS: Mapping[str, str] = {
     "demand": "GPU pods wait that fit this pool, and neither a free GPU nor a node on its way serves them.",
     "floor": "The pool has fewer nodes than its minimum.",
     "standby": "Fewer spare nodes are empty than the pool should keep.",
+    "headroom": "Fewer GPUs are free than are usually asked for next, by what came in the last minutes.",
     "dead_nodes": "Nodes cost money and serve nobody: they never came up, or broke and stayed so.",
     "override": "A person's word for a while: pin, floor, ceiling, pause or snooze.",
     "silence": "A silence in Alertmanager that names the pool is in force.",

@@ -11,6 +11,7 @@ from receiver.core.counts import GIVES_WAY_FOR
 from receiver.core.guardrails import Case
 from receiver.core.model import ON_ITS_WAY, Node, Stage
 from receiver.core.policy import Policy, Pool
+from receiver.core.shapes import goes_early
 from receiver.core.windows import next_change
 
 SAFETY_MINIMUM = timedelta(seconds=60)  # a node this fresh from work is not judged idle, whatever the paid hour says
@@ -21,11 +22,15 @@ AN_INSTANT = timedelta(microseconds=1)
 
 def removal_moment(node: Node, pool: Pool, policy: Policy, now: datetime, *, stopped: bool = False) -> datetime:
     """When *node*, idle since `idle_since`, may go if it stays idle: a margin before its next paid unit, or
-    after `idle_for` where every second is billed; at a budget's stop at once there, for nothing can begin on it."""
+    after `idle_for` where every second is billed; at a budget's stop at once there, for nothing can begin on it.
+
+    A wide node beside small ones stays its first paid unit only, and goes in a later one as soon as it has rested: work
+    that needs it may follow the work that it was bought for, and later a small pod is what would land there."""
     rested = (node.idle_since or now) + min(SAFETY_MINIMUM, pool.idle_for)
     if not policy.billing.by_the_hour:
         return rested if stopped else (node.idle_since or now) + pool.idle_for
-    return max(rested, unit_ends_soon(node, policy, now))
+    ends = unit_ends_soon(node, policy, now)
+    return max(rested, min(ends, node.created_at + policy.billing.granularity) if goes_early(pool, policy) else ends)
 
 
 def unit_ends_soon(node: Node, policy: Policy, now: datetime) -> datetime:
@@ -58,6 +63,7 @@ def _moments(case: Case) -> Iterable[datetime]:
         if grace.ends_at is not None:
             yield grace.ends_at
     yield from _moments_of_shares(case)
+    yield from _moments_of_headroom(case)
     yield from _moments_of_people(case)
     change = next_change(pool.windows, case.now)
     if change is not None:
@@ -74,6 +80,13 @@ def _moments_of_shares(case: Case) -> Iterable[datetime]:
     limits, changed = case.policy.limits, case.wanted.first_changed_at
     if changed is not None and (limits.max_growth_per_hour is not None or limits.max_removals_per_hour is not None):
         yield changed + HOUR  # what was changed then counts no longer
+
+
+def _moments_of_headroom(case: Case) -> Iterable[datetime]:
+    """When the idle nodes that it keeps may be too many."""
+    headroom = case.wanted.headroom
+    if headroom is not None and headroom.falls_at is not None and any(n.idle_since for n in case.state.nodes):
+        yield headroom.falls_at
 
 
 def _moments_of_people(case: Case) -> Iterable[datetime]:

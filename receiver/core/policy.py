@@ -235,6 +235,14 @@ class Fallback(StrEnum):
     KUBERNETES = "kubernetes"
 
 
+class Objective(StrEnum):
+    """What goes first where cost and wait pull apart (docs/how-it-decides.md)."""
+
+    COST = "cost"
+    BALANCED = "balanced"
+    WAIT = "wait"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepUntil:
     """Whose ``gpu-autoscaler.io/keep-until`` is honoured: pods of *namespaces*, at most *longest* ahead."""
@@ -256,6 +264,7 @@ class Policy:
     """
 
     pools: tuple[Pool, ...]
+    objective: Objective = Objective.BALANCED
     budget: Budget | None = None
     billing: Billing = field(default_factory=Billing)
     limits: Limits = field(default_factory=Limits)

@@ -242,6 +242,7 @@ ALWAYS: Mapping[str, tuple[str, ...]] = {
         "by itself, once Civo's charges of the month can be read; or budget.spent_usd_stated and a restart",
     ),
     "demand": ("no node would be bought if the pods were gone, or had room on a usable node of a pool that fits them",),
+    "headroom": ("no node would be bought for what may come with objective: cost, and a restart",),
     "dead_nodes": (
         "a node stays if it becomes usable before it is deleted, or is annotated gpu-autoscaler.io/protect",
     ),

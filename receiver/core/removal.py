@@ -27,7 +27,7 @@ def removable(case: Case, within: timedelta = NOW) -> tuple[Node, ...]:
     """The nodes that may go now: dead ones, then idle ones that are too many by a person's or a window's word or whose
     moment has come or comes *within* a time, then busy ones that a window evicts or that may be emptied.
 
-    Soonest paid unit first; a pool's spare nodes are left.
+    Soonest paid unit first; a pool's spare nodes and its headroom are left.
     """
     dead = [n for n in dead_nodes(case.pool, case.state, case.now) if not n.busy and is_ours_to_take(n, case)]
     many = surplus(case)
@@ -47,7 +47,10 @@ def removable(case: Case, within: timedelta = NOW) -> tuple[Node, ...]:
     keep = 0 if floor_gives_way(case.wanted) else case.wanted.bounds.standby_nodes
     # Never more than Civo wants to have: where it wants fewer than live, it is about to take one itself.
     empty, busy = [n for n in over if not n.busy], [n for n in over if n.busy]
-    resting = due[: max(0, len(spare) - len(many) - len(empty) - keep)]
+    leaving = len(spare) - keep
+    if case.wanted.headroom is not None and not floor_gives_way(case.wanted):
+        leaving = min(leaving, case.wanted.headroom.may_leave)
+    resting = due[: max(0, leaving - len(many) - len(empty))]
     return tuple([*dead, *many, *empty, *resting, *busy, *moved][: case.present])
 
 

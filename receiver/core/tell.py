@@ -11,7 +11,7 @@ OF_TEAMS = ("report", "budget", "budget-change")  # topics that name a scope
 
 
 # What a source of size says before its own sentence.
-WANTED = {"standby": "to keep ready: ", "floor": "the pool's least size: "}
+WANTED = {"standby": "to keep ready: ", "headroom": "for what comes next: ", "floor": "the pool's least size: "}
 
 
 class Severity(StrEnum):

@@ -94,7 +94,7 @@ _COUNTS = {
     "idle": maybe(count("ready nodes without one")),
     "unknown": maybe(count("nodes that nobody could tell about")),
     "pending_gpus": maybe(count("GPUs that waiting pods ask of this pool")),
-    "wanted": maybe(count("nodes that demand, floors and standby ask for")),
+    "wanted": maybe(count("nodes that demand, floors, standby and headroom ask for")),
 }
 POOL = fields(
     "A pool as the last step found it. Before the first step, and of a picture that an older version kept, only what is"

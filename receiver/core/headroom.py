@@ -1,0 +1,111 @@
+"""GPUs kept free for what comes next: learnt from what was asked for a moment ago and from what is held now.
+
+Work comes in bursts. So the best that a pool can know of its next minutes is its last ones (docs/policy.md has what
+else was tried). What came is read from the pods themselves, by when they were created: there is nothing to remember,
+and nothing that a restart could lose.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from receiver.core.allowance import RULES, Allowance
+from receiver.core.capacity import Tally
+from receiver.core.market import Matching
+from receiver.core.model import Facts, Source
+from receiver.core.pods import Pod
+from receiver.core.policy import Policy
+from receiver.core.shapes import siblings, stays_warm
+from receiver.core.words import lasting
+
+ASKED_WITHIN = timedelta(minutes=10)
+PERCENT_OF_ASKED = 70
+PERCENT_OF_HELD = 5
+ENOUGH_PERCENT = 50  # of the headroom: nothing is bought while that much is left, and no idle node goes below it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headroom:
+    """What a pool keeps warm: *gpus*, for *asked* came within `ASKED_WITHIN` and *held* are in use.
+
+    *may_leave* is how many of the pool's nodes may go and leave enough, *falls_at* when the headroom next gets less
+    unless more comes.
+    """
+
+    gpus: int
+    asked: int
+    held: int
+    may_leave: int
+    falls_at: datetime | None = None
+
+    def __str__(self) -> str:
+        """Say what is kept warm and why."""
+        came = f"{self.asked} asked for within {lasting(ASKED_WITHIN)}, {self.held} in use"
+        return f"{self.gpus} GPU{'' if self.gpus == 1 else 's'} kept warm ({came})"
+
+
+def keep_warm(
+    tallies: Mapping[str, Tally], facts: Facts, policy: Policy, allowance: Allowance
+) -> Mapping[str, Headroom]:
+    """Open nodes where less than enough of a pool's headroom is free; return the headroom by pool id.
+
+    It asks for nothing that budget, maximum or limits refuse. There is none while work waits that one of these refuses,
+    while a budget holds, or while Kubernetes is silent: then idle nodes make room, and nobody knows what came.
+    """
+    warm = [x for x in tallies.values() if stays_warm(x.pool, policy) and _may_keep(x)]
+    refused = any(x.counts["demand"] > x.within[-1] for x in tallies.values())
+    if not warm or refused or allowance.budgets.holding or not facts.up(Source.KUBERNETES):
+        return {}
+    at_home = _at_home(facts, tuple(tallies.values()))
+    found: dict[str, Headroom] = {}
+    for tally in warm:
+        fitting = [tallies[pool.id] for pool in siblings(tally.pool, policy)]
+        found[tally.pool.id] = _open(tally, fitting, at_home.get(tally.pool.id, ()), facts.at, allowance)
+    return found
+
+
+def _may_keep(tally: Tally) -> bool:
+    """False where somebody says how many nodes there are to be, or a window allows fewer than there are."""
+    bounds = tally.bounds
+    return not tally.blocked and bounds.spoken.pin is None and tally.state.required <= bounds.max_nodes
+
+
+def _at_home(facts: Facts, tallies: Sequence[Tally]) -> Mapping[str, Sequence[Pod]]:
+    """The pods that wait or hold GPUs, by the pool that a node for each alone would be bought in."""
+    matching = Matching(tallies)
+    homes: dict[str, list[Pod]] = {}
+    for pod in _pods(facts):
+        if matching.fitting(pod):
+            homes.setdefault(matching.market(pod).order(pod)[0].pool.id, []).append(pod)
+    return homes
+
+
+def _pods(facts: Facts) -> Iterable[Pod]:
+    yield from (pod for pod in facts.waiting if not pod.daemon and pod.gpus)
+    for state in facts.pools:
+        for node in state.nodes:
+            yield from (pod for pod in node.pods if not pod.daemon and pod.gpus)
+
+
+def _open(tally: Tally, fitting: Sequence[Tally], pods: Sequence[Pod], now: datetime, allowance: Allowance) -> Headroom:
+    recent = [pod for pod in pods if timedelta(0) <= now - pod.created_at < ASKED_WITHIN]
+    asked = sum(pod.gpus for pod in recent)
+    held = sum(pod.gpus for pod in pods if pod.node is not None)
+    gpus = (PERCENT_OF_ASKED * asked + PERCENT_OF_HELD * held) // 100
+    unit = max((pod.gpus for pod in recent), default=1)  # what is left of a node helps only pods that fit into it
+    free = sum(room.gpus // unit * unit for x in fitting for room in x.bins if room.allowed)
+    per_node = tally.pool.gpus_per_node
+    if free * 100 < ENOUGH_PERCENT * gpus:
+        for _ in range(-(-(gpus - free) // per_node)):
+            if tally.blocked or allowance.passes(tally, 1) < len(RULES):
+                break
+            allowance.open(tally, "headroom")
+            free += per_node
+    enough = -(-ENOUGH_PERCENT * gpus // 100)
+    return Headroom(
+        gpus=gpus,
+        asked=asked,
+        held=held,
+        may_leave=max(0, free - enough) // per_node,
+        falls_at=min(pod.created_at for pod in recent) + ASKED_WITHIN if recent else None,
+    )
