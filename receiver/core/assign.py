@@ -53,10 +53,10 @@ class Misfit:
 class Wanted:
     """What the assignment asks of one pool, in nodes beyond those that exist or are on their way.
 
-    *for_demand*, *for_floor*, *for_standby* and *for_headroom* are what is wanted; *within_budget* >=
-    *within_maximum* >= *within_limits* how many of them each check leaves, in that order. *needed* are the instances that
-    waiting work would use, *asking* the workloads that the new nodes are for. *overrides* are those of this pool that
-    are in force or still to come (what is in force at the facts' time is in *bounds*).
+    *for_demand*, *for_floor*, *for_standby* and *for_headroom* are what is wanted; *within_budget* >= *within_maximum*
+    >= *within_limits* how many of them each check leaves, in that order. *needed* are the instances that waiting work
+    would use, *asking* the workloads that the new nodes are for. *overrides* are those of this pool that are in force
+    or still to come (what is in force at the facts' time is in *bounds*).
     """
 
     pool: str

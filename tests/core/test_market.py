@@ -13,7 +13,7 @@ from receiver.core.actions import Decision
 from receiver.core.demand import disproof, is_believed, offer_of
 from receiver.core.model import Stage
 from receiver.core.pods import Pod, Preference, Requirement, Toleration
-from receiver.core.policy import Pool, Taint
+from receiver.core.policy import Objective, Pool, Taint
 from tests.core.builders import GPU, NOW, a_node, a_pod, a_policy, a_pool, a_silence, a_state, an_offer, facts, run
 from tests.core.worlds import LAWS
 
@@ -33,9 +33,9 @@ def a_kind(name: str, price: str | None, gpus: int = 1, **changes: Any) -> Pool:
 
 
 def bought(pools: Sequence[Pool], *waiting: Pod) -> dict[str, int]:
-    """New nodes by pool, where there is none yet."""
+    """New nodes by pool, where there is none yet and nothing is kept warm."""
     decisions: dict[str, Decision] = run(
-        facts(*(a_state(pool=p.id) for p in pools), waiting=waiting), a_policy(*pools)
+        facts(*(a_state(pool=p.id) for p in pools), waiting=waiting), a_policy(*pools, objective=Objective.COST)
     )[1]
     return {name: d.target for name, d in decisions.items() if d.target}
 
