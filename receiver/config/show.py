@@ -19,6 +19,7 @@ def describe(settings: FileSettings, odd: Sequence[str] = ()) -> Iterator[str]:
     """Yield the lines that tell how *settings* were understood; warnings last, and what else is *odd*."""
     configuration = settings.configuration
     yield f"mode {configuration.mode}, a step at least every {spell_duration(configuration.tick)}"
+    yield f"objective {configuration.objective}"
     budget = configuration.budget
     if budget is None:
         yield "budget none"

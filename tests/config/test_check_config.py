@@ -43,6 +43,7 @@ def test_a_right_file_is_shown_as_understood_without_any_environment(file: Path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         "mode observe, a step at least every 10s",
+        "objective balanced",
         "budget 5000 USD a month (UTC): warn at 50 %, hold at 80 %, stop at 100 %",
         "prices https://www.civo.com/pricing (2026-08-22)",
         "",

@@ -35,7 +35,10 @@ from tests.core.builders import (
 from tests.core.worlds import World, decided, worlds
 
 NAMES = {guardrail.__name__ for guardrail in GUARDRAILS}
-SIZES = {"demand", "floor", "standby", "dead_nodes", "override", "evict_after", "idle_nodes", "consolidation"}
+SIZES = {
+    *("demand", "floor", "standby", "headroom"),
+    *("dead_nodes", "override", "evict_after", "idle_nodes", "consolidation"),
+}
 HOUR = timedelta(hours=1)
 LONG_IDLE = a_node(created_at=NOW - timedelta(minutes=57))  # its paid hour ends in three minutes
 

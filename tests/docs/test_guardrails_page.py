@@ -14,6 +14,7 @@ from receiver.core.guardrails import GUARDRAILS
 from receiver.core.model import Node, SignalAction, Stage
 from receiver.core.overrides import Override, OverrideKind
 from receiver.core.pods import PodPhase
+from receiver.core.policy import Objective
 from tests.core.builders import (
     GPU,
     NOW,
@@ -95,7 +96,9 @@ def rules_of_a_few_pools() -> set[str]:
         found = facts(state, waiting=waiting, signals=firing, overrides=(pause,), told_to_go=told, questions=asked)
         _, decisions = run(found, policy)
         spoken |= {reason.rule for decision in decisions.values() for reason in decision.reasons}
-    return spoken
+    followed = facts(a_state(), waiting=[a_pod("one"), a_pod("two")])  # nothing is kept warm in a pause
+    _, decisions = run(followed, a_policy(objective=Objective.WAIT))
+    return spoken | {reason.rule for decision in decisions.values() for reason in decision.reasons}
 
 
 def test_every_other_rule_on_the_page_speaks_in_the_code() -> None:
