@@ -12,7 +12,7 @@ from simulator.kube_state_metrics import kube_state_metrics
 from tests.rules.files import run
 
 SCRAPE = timedelta(seconds=30)
-QUIET = timedelta(seconds=60)  # where there is no pod nothing but `up` is worth a line
+QUIET = timedelta(seconds=120)  # where there is no pod nothing but `up` is worth a line
 POD_FAMILIES = ("kube_pod_", "kube_job_")
 USE = ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_GPU_UTIL")
 RENAMED = {"namespace": "exported_namespace", "pod": "exported_pod", "container": "exported_container"}
@@ -31,13 +31,14 @@ def record(
 ) -> Path:
     """Let *world* go on to *until*, and return the database of a Prometheus that scraped it, except in *holes*.
 
-    What *meanwhile* says happens at its moment; these must be full minutes. *beside* are series of kube-state-metrics
-    that the world does not show, as they are at a moment.
+    What *meanwhile* says happens at its moment, which must be a multiple of QUIET. *beside* are series of
+    kube-state-metrics that the world does not show, as they are at a moment.
     """
     page = folder / "scraped.txt"
     with page.open("w", encoding="utf-8") as file:
         while world.now < until:
-            world.advance(world.now + (SCRAPE if world.pods or world.now.second else QUIET))
+            busy = world.pods or world.now.timestamp() % QUIET.total_seconds()
+            world.advance(world.now + (SCRAPE if busy else QUIET))
             if world.now in meanwhile:
                 meanwhile[world.now](world)
             if not any(begin <= world.now < end for begin, end in holes):

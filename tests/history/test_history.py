@@ -13,7 +13,7 @@ from receiver.importing import Remembered, trace_from_prometheus
 from receiver.ports import WontWork
 from receiver.replay.traces import Reading, Trace
 from receiver.replay.world import GPU, FinishedJob, Job, PodSpec, Timings, World, WorldConfig, WorldPool
-from tests.history.recorder import SCRAPE, record
+from tests.history.recorder import QUIET, SCRAPE, record
 from tests.rules.servers import running
 
 T0 = datetime(2026, 3, 1, tzinfo=UTC)
@@ -74,7 +74,7 @@ def month(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, World
             at(9, 30): lambda w: w.cancel_job("deleted"),
             at(11, 10): lambda w: w.cancel_job("never"),
             at(16): lambda w: w.add_pod(daemon),
-            at(16, 5): lambda w: w.delete_pod("ml", "probe"),
+            at(16, 6): lambda w: w.delete_pod("ml", "probe"),
         },
     )
     config = folder / "prometheus.yml"
@@ -149,7 +149,7 @@ def test_a_job_that_was_deleted_while_it_ran_is_known_to_the_scrape(trace: Trace
 
 
 def test_a_pod_that_was_evicted_counts_until_it_was_seen_alive_last(trace: Trace) -> None:
-    assert abs(came_out(trace, "evicted").duration - timedelta(minutes=20)) <= 2 * SCRAPE  # a minute between scrapes
+    assert abs(came_out(trace, "evicted").duration - timedelta(minutes=20)) <= QUIET + SECOND
 
 
 def test_what_ran_at_the_beginning_counts_from_there(trace: Trace) -> None:
