@@ -1,15 +1,18 @@
 """How fast a month is replayed, and how that grows: the product's own steps over a synthetic month.
 
 1,000 to 30,000 jobs of 30 days (`benchmarks.month`), on nodes of eight GPUs and of one, billed by the started hour;
-and one month of 10,000 jobs whose budget is three quarters of what it costs. Events are the changes of the world's
-pods and nodes, and the steps.
+and one month of 3,000 jobs whose budget is three quarters of what it costs. Each is replayed by a process of its own.
+Events are the changes of the world's pods and nodes, and the steps. The bound is on CPU time: a replay does nothing
+else, and what the machine does beside it is not its own.
 """
 
 import gc
 import math
+import multiprocessing
 import resource
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -26,12 +29,13 @@ from receiver.replay.world import GPU, Job
 SEED = 1
 HOUR = timedelta(hours=1)
 START = datetime(2026, 1, 1, tzinfo=UTC)
-COUNTS = (1_000, 3_000, 10_000, 30_000)
+COUNTS = {8: (1_000, 3_000, 10_000, 30_000), 1: (1_000, 3_000, 10_000, 30_000)}  # jobs by GPUs per node
 SIZES = {8: "an.g1.l40s.kube.x8", 1: "an.g1.l40s.kube.x1"}
 PRICE_PER_GPU = Decimal("1.29")
 MOST_GPUS = 4_096
 THE_MONTH = (10_000, 8)  # jobs, GPUs per node: what the bound is about
-MOST_SECONDS = 60.0
+MOST_CPU_SECONDS = 60.0
+SHORT = (3_000, 8)  # what has too small a budget: with thousands of waiting jobs a step takes longer
 SHARE_OF_COST = Decimal("0.75")
 
 
@@ -95,32 +99,38 @@ def exponent(rows: Sequence[dict[str, Any]]) -> float:
     return slope
 
 
-def run(say: Callable[[str], None]) -> dict[str, Any]:
+def run(say: Callable[[str], None], counts: Mapping[int, Sequence[int]] = COUNTS) -> dict[str, Any]:
     """Measure and return the result to keep; say the figures."""
     rows: list[dict[str, Any]] = []
     growth = {}
-    for gpus in SIZES:
+    for gpus, jobs in counts.items():
         mine = []
-        for count in COUNTS:
-            mine.append(one(count, gpus))
+        for count in jobs:
+            mine.append(_alone(count, gpus))
             say(f"replay: {_said(mine[-1])}")
-        growth[gpus] = round(exponent(mine), 2)
-        say(f"replay: nodes of {gpus} GPUs: time grows with jobs to the power of {growth[gpus]:.2f}")
+        growth[str(gpus)] = round(exponent(mine), 2)
+        say(f"replay: nodes of {gpus} GPUs: CPU time grows with jobs to the power of {growth[str(gpus)]:.2f}")
         rows += mine
-    whole = next(row for row in rows if (row["jobs"], row["gpus_per_node"]) == THE_MONTH)
-    cost = whole["started_hours"] * PRICE_PER_GPU * THE_MONTH[1]
-    short = one(*THE_MONTH, budget=(cost * SHARE_OF_COST).quantize(Decimal(1)))
+    found = {(row["jobs"], row["gpus_per_node"]): row for row in rows}
+    cost = found[SHORT]["started_hours"] * PRICE_PER_GPU * SHORT[1]
+    short = _alone(*SHORT, (cost * SHARE_OF_COST).quantize(Decimal(1)))
     say(f"replay: {_said(short)}")
-    passed = whole["seconds"] <= MOST_SECONDS
-    say(f"replay: a month of {THE_MONTH[0]:,} jobs in {whole['seconds']:.1f} s; at most {MOST_SECONDS:.0f} s allowed")
+    took = found[THE_MONTH]["cpu_seconds"]
+    say(f"replay: a month of {THE_MONTH[0]:,} jobs: {took:.1f} s of CPU; at most {MOST_CPU_SECONDS:.0f} s allowed")
     return {
-        "what": "seconds for a replay of 30 days, one policy",
-        "settings": {"seed": SEED, "days": 30, "most_seconds": MOST_SECONDS},
+        "what": "seconds for a replay of 30 days under one policy",
+        "settings": {"seed": SEED, "days": 30, "most_cpu_seconds": MOST_CPU_SECONDS},
         "figures": rows,
-        "growth_exponent": {str(gpus): value for gpus, value in growth.items()},
+        "growth_exponent": growth,
         "beyond_its_budget": short,
-        "passed": passed,
+        "passed": took <= MOST_CPU_SECONDS,
     }
+
+
+def _alone(count: int, gpus: int, budget: Decimal | None = None) -> dict[str, Any]:
+    """`one` in a process of its own, whose memory is that of this replay alone."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as processes:
+        return processes.submit(one, count, gpus, budget).result()
 
 
 def _said(row: dict[str, Any]) -> str:
