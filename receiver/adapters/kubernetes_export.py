@@ -21,6 +21,7 @@ from receiver.ports.past import Past, PastPod, Trouble
 NO_GPU = {"Pod": "pods without a GPU", "Job": "Jobs without a GPU"}
 NEVER = "Jobs that never started"
 TEMPLATES = {"PyTorchJob": "pytorchReplicaSpecs", "TFJob": "tfReplicaSpecs", "MPIJob": "mpiReplicaSpecs"}
+EXPORT = "kubectl get jobs,pods -A -o json"  # lists of the API server itself leave out the kinds
 AGAIN = "export it again; do not edit it"
 
 
@@ -63,7 +64,7 @@ class _Export:
         """Take the object that is the *number*-th in the export."""
         kind = raw.get("kind") if isinstance(raw, dict) else None
         if not isinstance(raw, dict) or not isinstance(kind, str):
-            self.wrong(f"item {number}", "kind", "it is no object of Kubernetes", "export it again with -o json")
+            self.wrong(f"item {number}", "kind", "it is no object of Kubernetes with a kind", f"export with {EXPORT}")
             return
         if kind not in ("Pod", "Job", *TEMPLATES):
             self._uncounted[f"objects that are neither jobs nor pods ({kind})"] += 1
