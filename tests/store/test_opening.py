@@ -10,7 +10,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import text
 
-from receiver.adapters.store import SqlStore, open_in_memory, open_store
+from receiver.adapters.store import SqlStore, migrate, open_in_memory, open_store
 from receiver.adapters.store.database import Database
 from receiver.adapters.store.schema import metadata
 from receiver.adapters.store.urls import parse
@@ -172,3 +172,11 @@ def test_processes_that_migrate_at_once_all_get_a_store(empty_url: str) -> None:
     told.close()
     told.join_thread()
     assert sorted(map(str, numbers)) == ["1", "2", "3"]
+
+
+def test_a_store_that_is_up_to_date_is_opened_without_loading_what_migrates(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_store(url).close()
+    monkeypatch.setattr(migrate, "_migrate", lambda _: pytest.fail("there is nothing to migrate"))
+    open_store(url).close()
