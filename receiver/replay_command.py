@@ -3,6 +3,7 @@
 import sys
 from dataclasses import fields
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import click
@@ -14,9 +15,13 @@ from receiver.import_options import imports, taken
 from receiver.replay_options import circumstances, start
 
 A_FILE = click.Path(path_type=Path, dir_okay=False)
+# What `receiver.replay.peers` knows, which is loaded only when it is needed; a test compares the two.
+NAMES = ("always-on", "naive-watchdog", "naive-watchdog-one", "cluster-autoscaler", "cluster-autoscaler-1m",
+         "cluster-autoscaler-30m", "karpenter-when-empty", "escalator", "escalator-safe", "step-up", "clairvoyant",
+         "fluid")  # fmt: skip
 
 
-@click.command()
+@click.command(epilog="\b\n" + fill(f"Names for --compare: {', '.join(NAMES)}.", 76, break_on_hyphens=False))
 @click.option("--trace", "traces", type=A_FILE, multiple=True, metavar="FILE",
               help="A trace (CSV, Slurm's sacct, kubectl -o json); of several each is replayed by itself.")  # fmt: skip
 @click.option("--decision", metavar="ID", shell_complete=decision_numbers,

@@ -16,8 +16,9 @@ from click.testing import CliRunner, Result
 from receiver import replay_run
 from receiver.cli import main
 from receiver.replay import contest
+from receiver.replay.peers import BOUNDS, PEERS
 from receiver.replay.setting import Setting
-from receiver.replay_command import replay
+from receiver.replay_command import NAMES, replay
 
 OFFICE = Path(__file__).parents[1] / "replay" / "traces" / "office.csv"
 HEADER = "job_id,submit_s,duration_s,gpus,pods,gpus_per_pod,user_or_team,gpu_type,gpu_util"
@@ -306,3 +307,9 @@ def test_the_options_have_the_defaults_of_a_setting() -> None:
             parameter = known[field.name]
             default = parameter.type_cast_value(context, parameter.get_default(context))
             assert default == getattr(Setting(), field.name), field.name
+
+
+def test_the_help_names_every_peer_and_bound() -> None:
+    assert [*PEERS, *BOUNDS] == list(NAMES)
+    said = " ".join(replayed("--help").stdout.split())
+    assert all(name in said for name in NAMES)
