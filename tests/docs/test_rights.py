@@ -5,30 +5,16 @@ from collections.abc import Iterator
 
 import yaml
 
-from receiver.adapters import gangs, holding, queues, volcano
+from receiver.adapters import gangs, holding, kubernetes_api, queues, volcano
 from receiver.adapters.custom_resources import Kind
 from tests.docs.pages import ROOT, text_of
 
-VERBS = {"list": "list", "read": "get", "patch": "patch", "create": "create", "delete": "delete"}
-CALLED = re.compile(
-    r"\b(list|read|patch|create|delete)_(?:namespaced_)?"
-    r"(node|pod_eviction|pod|event|resource_quota|deployment_scale|replica_set_scale|stateful_set_scale"
-    r"|deployment|replica_set|stateful_set|job)(?:_for_all_namespaces)?\b"
-)
-RESOURCES = {
-    "node": ("", "nodes"),
-    "pod": ("", "pods"),
-    "pod_eviction": ("", "pods/eviction"),
-    "event": ("", "events"),
-    "resource_quota": ("", "resourcequotas"),
-    "deployment": ("apps", "deployments"),
-    "replica_set": ("apps", "replicasets"),
-    "stateful_set": ("apps", "statefulsets"),
-    "deployment_scale": ("apps", "deployments/scale"),
-    "replica_set_scale": ("apps", "replicasets/scale"),
-    "stateful_set_scale": ("apps", "statefulsets/scale"),
-    "job": ("batch", "jobs"),
-}
+CALLED = re.compile(r"\.(reads|creates|patches|deletes)\((\w+)")
+SCALED = re.compile(r"_scalable\(\"\w+\", (\w+),")
+WATCHED = re.compile(r"wire\.watch\(\s*\"\w+\",\s*self\._api\.reads\((\w+)\)")
+PATH = re.compile(r"/apis?(?:/([a-z.]+))?/v\d(?:/namespaces/{namespace})?/(\w+)(/{name})?(/\w+)?")
+VERBS = {"creates": "create", "patches": "patch", "deletes": "delete"}
+BY_KIND = frozenset({"CUSTOM", "CUSTOM_ONE"})
 
 
 def _given() -> set[tuple[str, str, str]]:
@@ -46,12 +32,28 @@ def _given() -> set[tuple[str, str, str]]:
     }
 
 
+def _code() -> str:
+    return "".join(path.read_text(encoding="utf-8") for path in (ROOT / "receiver" / "adapters").glob("*.py"))
+
+
+def _right(path: str, verb: str | None = None) -> tuple[str, str, str]:
+    """Return group, resource and verb; a read is a get of one object or a list of all."""
+    found = PATH.fullmatch(path)
+    assert found is not None, path
+    group, resource, one, below = found.groups()
+    return group or "", f"{resource}{below or ''}", verb or ("get" if one else "list")
+
+
 def _used() -> Iterator[tuple[str, str, str]]:
-    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "receiver" / "adapters").glob("*.py"))
-    for verb, what in CALLED.findall(code):
-        yield *RESOURCES[what], VERBS[verb]
-    for what in re.findall(r"wire\.watch\(\s*\"(\w+)\"", code):
-        yield "", what, "watch"
+    paths = vars(kubernetes_api)
+    for how, name in CALLED.findall(_code()):
+        if name.isupper() and name not in BY_KIND:
+            yield _right(paths[name], VERBS.get(how))
+    for name in SCALED.findall(_code()):
+        yield _right(paths[name])
+        yield _right(f"{paths[name]}/scale", "patch")
+    for name in WATCHED.findall(_code()):
+        yield _right(paths[name], "watch")
     for module in (gangs, holding, queues, volcano):
         for kind in vars(module).values():
             if isinstance(kind, Kind):
@@ -64,9 +66,7 @@ def test_the_rights_on_the_page_are_those_that_are_used() -> None:
 
 
 def test_no_call_to_the_cluster_is_of_a_kind_that_nobody_looks_for_here() -> None:
-    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "receiver" / "adapters").glob("*.py"))
-    every = set(re.findall(r"\b(?:list|read|patch|create|delete|replace)_(?:namespaced|cluster|node|pod)\w*\b", code))
-    assert {call for call in every if not CALLED.fullmatch(call)} == {
-        "list_cluster_custom_object",
-        "patch_cluster_custom_object",
-    }
+    named = [name for _, name in CALLED.findall(_code())]
+    assert {name for name in named if not name.isupper()} == {"path", "f"}  # the owners', see SCALED
+    assert _code().count("reads(path)") == _code().count('patches(f"{path}/scale")') == 1
+    assert not re.search(r"\bclient\.\w+Api\(|\.call_api\(", _code().replace("self._client.call_api(*request", ""))
