@@ -1,5 +1,6 @@
 """`gpu-autoscaler replay` on small traces: what it prints, what it refuses, and that it prints the same again."""
 
+import io
 import json
 import os
 import subprocess
@@ -19,6 +20,7 @@ from receiver.replay import contest
 from receiver.replay.peers import BOUNDS, PEERS
 from receiver.replay.setting import Setting
 from receiver.replay_command import NAMES, replay
+from receiver.replay_inputs import Asked
 
 OFFICE = Path(__file__).parents[1] / "replay" / "traces" / "office.csv"
 HEADER = "job_id,submit_s,duration_s,gpus,pods,gpus_per_pod,user_or_team,gpu_type,gpu_util"
@@ -313,3 +315,20 @@ def test_the_help_names_every_peer_and_bound() -> None:
     assert [*PEERS, *BOUNDS] == list(NAMES)
     said = " ".join(replayed("--help").stdout.split())
     assert all(name in said for name in NAMES)
+
+
+class Terminal(io.StringIO):
+    """Where somebody looks on."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_sees_which_policy_runs_and_how_many_jobs_have_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = Terminal()
+    monkeypatch.setattr(sys, "stderr", shown)
+    asked = Asked(max_gpus=32, compare=("step-up", "fluid"))
+    assert replay_run.run([OFFICE], asked, as_json=True, html=None, bar=True) == 0
+    said = [name for name in ("gpu-autoscaler", "step-up", "fluid") if name in shown.getvalue()]
+    assert said == ["gpu-autoscaler", "step-up", "fluid"]
+    assert "15/15" in shown.getvalue()
