@@ -32,7 +32,7 @@ from receiver.look import Looked, Sources, look
 from receiver.ports import Did, Grounds, Store, TryLater, WontWork
 from receiver.sampling import sample
 from receiver.shutdown import shut_down_idle
-from receiver.tend import dress_nodes, undo_orphaned_cordons
+from receiver.tend import dress_nodes, fill_nodes, undo_orphaned_cordons
 from receiver.work import Work
 
 log = structlog.get_logger("receiver")
@@ -114,6 +114,7 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
             log.exception("pool not served", pool=pool)
             failed.append(pool)
     dress_nodes(work)
+    fill_nodes(work)
     if chores:
         tell_the_rest(work)
     tell_whom_a_window_evicts(work, steady=looked.steady)  # whom it told goes

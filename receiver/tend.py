@@ -5,6 +5,7 @@ import structlog
 from receiver.act import FINISHED, Progress
 from receiver.core.actions import VictimStage
 from receiver.core.model import CordonedBy, Node, PoolState, Source, Stage
+from receiver.core.packing import soft_taints
 from receiver.core.policy import Pool
 from receiver.ports import TryLater, WontWork
 from receiver.work import Work
@@ -66,6 +67,24 @@ def dress_nodes(work: Work) -> None:
             except (TryLater, WontWork) as error:
                 log.warning("labels and taints not put on", node=node.name, error=str(error))
                 break  # the next pool may do better
+
+
+def fill_nodes(work: Work) -> None:
+    """Let each node carry the soft taints that fill nodes one after the other (`receiver.core.packing`).
+
+    What goes wrong is tried again by the next step.
+    """
+    cluster = work.hands.cluster
+    if cluster is None or not work.facts.up(Source.KUBERNETES):
+        return
+    for node, taints in soft_taints(work.facts, work.policy):
+        try:
+            work.hands.ready()
+            receipt = cluster.prefer(node.name, taints)
+            log.debug("soft taints", node=node.name, did=receipt.did.value, detail=receipt.sentence)
+        except (TryLater, WontWork) as error:
+            log.warning("soft taints not put on", node=node.name, error=str(error))
+            break
 
 
 def _is_bare(node: Node, pool: Pool) -> bool:

@@ -192,6 +192,10 @@ class KubernetesCluster(HoldingMeans):
         """Put *labels* and *taints* on *node*; see `receiver.adapters.node_marks`."""
         return self._marks.dress(node, labels, taints)
 
+    def prefer(self, node: str, taints: Sequence[Taint]) -> Receipt:
+        """Let *node* carry *taints* of our soft ones; see `receiver.adapters.node_marks`."""
+        return self._marks.prefer(node, taints)
+
     def drain(self, node: str, *, consenting: bool = False, evicting: bool = False) -> Receipt:
         """Evict what may go from *node*; see `Cluster.drain`. Nothing is evicted while a pod speaks for the node."""
         agreed = yields if evicting else consents if consenting else None

@@ -9,6 +9,7 @@ from typing import Any
 from receiver.adapters.cluster_wire import NOT_FOUND, ClusterWire
 from receiver.adapters.kubernetes_api import NODE, KubernetesApi
 from receiver.adapters.nodes import entries, node_from, section, taint_from
+from receiver.core.packing import SOFT_TAINTS
 from receiver.core.policy import Taint
 from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION, ClusterNode, Did, Receipt, WontWork
 
@@ -100,6 +101,21 @@ class NodeMarks:
             return _gone(node, Did.DIFFERS)
         what = [*(f"{key}={value}" for key, value in sorted(new_labels.items())), *(_words(t) for t in new_taints)]
         return Receipt(did=Did.DONE, sentence=f"put {', '.join(what)} on node {node}")
+
+    def prefer(self, node: str, taints: Sequence[Taint]) -> Receipt:
+        """Let *node* carry exactly *taints* of our soft ones; a node that is gone DIFFERS."""
+        raw = self._read(node)
+        if raw is None:
+            return _gone(node, Did.DIFFERS)
+        worn = node_from(raw).taints
+        if {t for t in worn if t in SOFT_TAINTS} == set(taints):
+            return Receipt(did=Did.ALREADY, sentence=f"node {node} carries these soft taints already")
+        others = [entry for entry in entries(section(raw, "spec"), "taints") if taint_from(entry) not in SOFT_TAINTS]
+        if not self._patch(raw, {}, {"taints": _with(others, taints)}):
+            return _gone(node, Did.DIFFERS)
+        return Receipt(
+            did=Did.DONE, sentence=f"node {node} carries {', '.join(map(_words, taints)) or 'no soft taint'}"
+        )
 
     def _read(self, name: str) -> Mapping[str, Any] | None:
         try:

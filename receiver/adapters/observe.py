@@ -74,6 +74,10 @@ class ObservedCluster:
         what = [*(f"{k}={v}" for k, v in sorted(labels.items())), *(f"{t.key}={t.value}:{t.effect}" for t in taints)]
         return _would(f"put {', '.join(what)} on node {node}")
 
+    def prefer(self, node: str, taints: Sequence[Taint]) -> Receipt:
+        """Say which soft taints *node* would carry."""
+        return _would(f"let node {node} carry {', '.join(t.key for t in taints) or 'no soft taint'}")
+
     def scale_to_zero(self, pod: Pod) -> Receipt:
         """Say what would be scaled to zero."""
         return _would(f"scale {pod.owner} of {pod.namespace} to zero")

@@ -39,7 +39,7 @@ from receiver.config.reports import ReportsSpec
 from receiver.config.schedule import WindowSpec
 from receiver.config.section import Section
 from receiver.config.spacing import NotifySpec
-from receiver.core.policy import QUEUE_WAIT, Fallback, Objective
+from receiver.core.policy import QUEUE_WAIT, Fallback, Objective, Packing
 
 
 class Mode(StrEnum):
@@ -261,6 +261,9 @@ class Configuration(Section):
     web: WebSpec = WebSpec()
     budget: BudgetSpec | None = None
     billing: BillingSpec = BillingSpec()
+    packing: Annotated[Packing, BeforeValidator(one_of(Packing))] = Packing.FULLEST_FIRST
+    """`fullest_first` puts soft taints (`PreferNoSchedule`) on nodes with room, so that pods fill one node before they
+    spread to others and the others fall idle; `scheduler` puts none. See [Packing](how-it-decides.md#packing)"""
     limits: LimitsSpec = LimitsSpec()
     attribution: Attribution = Attribution()
     prices_file: Text | None = None

@@ -77,7 +77,7 @@ class BillingSpec(Section):
     """whether a started unit is paid, or only whole ones and at least one"""
     anchor: Annotated[Anchor, BeforeValidator(one_of(Anchor))] = Anchor.INSTANCE
     """whether units begin at a node's creation or on the clock"""
-    removal_margin: Duration = timedelta(minutes=5)
+    removal_margin: Duration = timedelta(seconds=90)
     """how long before its next paid unit an idle node may go; less than `granularity`"""
     charges_tolerance_usd: Money = Decimal(10)
     """how far Civo's charges and our ledger may differ, per size and month, before [people are

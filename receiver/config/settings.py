@@ -154,6 +154,7 @@ def _policy(configuration: Configuration, prices: Prices) -> Policy:
         )
         if budget
         else None,
+        packing=configuration.packing,
         billing=Billing(
             granularity=billing.granularity,
             rounding=billing.rounding,

@@ -110,6 +110,13 @@ class Rounding(StrEnum):
     FLOOR_MIN_ONE = "floor_min_one"
 
 
+class Packing(StrEnum):
+    """Who decides which node with room a pod goes to: we, softly, so that nodes are filled; or the scheduler alone."""
+
+    FULLEST_FIRST = "fullest_first"
+    SCHEDULER = "scheduler"
+
+
 class Anchor(StrEnum):
     """Where paid units begin: at the instance's creation, or on the clock."""
 
@@ -126,7 +133,7 @@ class Billing:
     granularity: timedelta = timedelta(hours=1)
     rounding: Rounding = Rounding.CEIL
     anchor: Anchor = Anchor.INSTANCE
-    removal_margin: timedelta = timedelta(minutes=5)
+    removal_margin: timedelta = timedelta(seconds=90)
     charges_tolerance_usd: Decimal = Decimal(10)
 
     @property
@@ -267,6 +274,7 @@ class Policy:
     objective: Objective = Objective.BALANCED
     budget: Budget | None = None
     billing: Billing = field(default_factory=Billing)
+    packing: Packing = Packing.FULLEST_FIRST
     limits: Limits = field(default_factory=Limits)
     fallback: Fallback = Fallback.NONE
     heartbeat_interval: timedelta = timedelta(minutes=1)

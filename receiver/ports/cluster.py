@@ -79,6 +79,10 @@ class Cluster(Holding, Protocol):
     def dress(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
         """Put *labels* and *taints* on *node*; others that it carries stay. ALREADY when it has them all."""
 
+    def prefer(self, node: str, taints: Sequence[Taint]) -> Receipt:
+        """Let *node* carry exactly *taints* of our soft ones (`receiver.core.packing.SOFT_TAINTS`); all others stay.
+        ALREADY when it does."""
+
     def scale_to_zero(self, pod: Pod) -> Receipt:
         """Scale the owner of *pod* to zero replicas, or suspend it if it is a Job. ALREADY when it is there;
         WontWork for a pod without an owner that can be scaled."""

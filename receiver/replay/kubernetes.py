@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from receiver.core.consolidate import consents
 from receiver.core.graces import yields
+from receiver.core.packing import SOFT_TAINTS
 from receiver.core.pods import Pod
 from receiver.core.policy import Taint
 from receiver.core.usage import Ended
@@ -176,6 +177,19 @@ class WorldCluster(WorldHolding):
             lambda: self._world.patch_node(node, labels=labels, taints=(*worn, *taints)),
         )
         return Receipt(did=Did.DONE, sentence=f"put {len(labels)} labels and {len(taints)} taints on {node}")
+
+    def prefer(self, node: str, taints: Sequence[Taint]) -> Receipt:
+        """Let a node carry exactly *taints* of our soft ones. No node: DIFFERS."""
+        self.called("prefer")
+        found = self._world.nodes.get(node)
+        if found is None:
+            return Receipt(did=Did.DIFFERS, sentence=f"there is no node {node}")
+        if {t for t in found.taints if t in SOFT_TAINTS} == set(taints):
+            return Receipt(did=Did.ALREADY, sentence=f"{node} carries these soft taints already")
+        others = (t for t in found.taints if t not in SOFT_TAINTS)
+        worn = (*others, *taints)
+        self.write("prefer", (node, tuple(taints)), lambda: self._world.patch_node(node, taints=worn))
+        return Receipt(did=Did.DONE, sentence=f"{node} carries {len(taints)} soft taints")
 
     def scale_to_zero(self, pod: Pod) -> Receipt:
         """Scale the pod's controller to zero, or suspend its Job. Raises WontWork when it has none that can be."""

@@ -7,6 +7,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 
 from receiver.adapters.cluster import KubernetesCluster
+from receiver.core.packing import SOFT_TAINTS
 from receiver.core.policy import Taint
 from receiver.ports import Did, TryLater, WontWork
 from tests.adapters.kubernetes_objects import NODES, a_cluster_at, a_node
@@ -51,6 +52,30 @@ def test_a_bare_node_gets_labels_and_taints_as_it_was_read(httpserver: HTTPServe
         "metadata": {"labels": LABELS, "resourceVersion": "41"},
         "spec": {"taints": [OURS_RAW]},
     }
+
+
+SOFT_RAW = [{"key": t.key, "value": "", "effect": "PreferNoSchedule"} for t in SOFT_TAINTS]
+
+
+def test_soft_taints_come_beside_those_of_others(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
+    serve_node(httpserver, taints=[THEIRS_RAW])
+    assert cluster.prefer("gpu-1", SOFT_TAINTS).did is Did.DONE
+    assert patch_body(httpserver) == {
+        "metadata": {"resourceVersion": "41"},
+        "spec": {"taints": [THEIRS_RAW, *SOFT_RAW]},
+    }
+
+
+def test_soft_taints_go_and_those_of_others_stay(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
+    serve_node(httpserver, taints=[SOFT_RAW[0], THEIRS_RAW, SOFT_RAW[1]])
+    assert cluster.prefer("gpu-1", SOFT_TAINTS[:1]).did is Did.DONE
+    assert patch_body(httpserver)["spec"] == {"taints": [THEIRS_RAW, SOFT_RAW[0]]}
+
+
+def test_soft_taints_that_are_as_wanted_are_not_sent(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
+    serve_node(httpserver, taints=[*SOFT_RAW, THEIRS_RAW])
+    assert cluster.prefer("gpu-1", SOFT_TAINTS).did is Did.ALREADY
+    assert requests_sent(httpserver, "PATCH") == []
 
 
 def test_taints_of_others_are_sent_back_as_they_were(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:

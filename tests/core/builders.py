@@ -17,6 +17,7 @@ from receiver.core.silences import PoolSilence
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 GPU = "nvidia.com/gpu"
+HOURLY = Billing(removal_margin=timedelta(minutes=5))
 EVERY_SECOND = Billing(granularity=timedelta(seconds=1), removal_margin=timedelta(0))
 
 
@@ -34,8 +35,9 @@ def a_pool(name: str = "l40s", **changes: Any) -> Pool:
 
 
 def a_policy(*pools: Pool, **changes: Any) -> Policy:
-    """A policy over *pools* (one L40S pool when none is given), without a budget."""
-    return Policy(pools=pools or (a_pool(),), **changes)
+    """A policy over *pools* (one L40S pool when none is given), without a budget; an idle node may go in the last five
+    minutes of its paid hour."""
+    return Policy(**{"pools": pools or (a_pool(),), "billing": HOURLY, **changes})
 
 
 def a_pod(name: str = "train", gpus: int = 1, **changes: Any) -> Pod:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from receiver.core.model import Stage
 from receiver.core.overrides import OverrideKind
 from receiver.core.pods import PodPhase
-from receiver.core.policy import Approval, Billing, Unanswered
+from receiver.core.policy import Approval, Unanswered
 from receiver.core.questions import Answer, Asks, Question
-from tests.core.builders import GPU, NOW, a_busy_node, a_node, a_pod, a_question, a_state, facts
+from tests.core.builders import GPU, HOURLY, NOW, a_busy_node, a_node, a_pod, a_question, a_state, facts
 from tests.core.test_approval import APPROVED, DUE, HOLD, MINUTE, asking, decide, due
 from tests.core.worlds import ASKING, LAWS, World, decided, worlds
 
@@ -103,7 +103,7 @@ def test_a_node_goes_without_an_answer_only_after_a_whole_wait_and_never_where_t
 ) -> None:
     """A focused law: a node idles through its paid hour, stepped minute by minute."""
     node = a_node(created_at=NOW - minutes * MINUTE, idle_since=NOW - min(idle, minutes) * MINUTE)
-    policy = replace(asking(Approval(removals=True, unanswered=unanswered)), billing=Billing())
+    policy = replace(asking(Approval(removals=True, unanswered=unanswered)), billing=HOURLY)
     questions: tuple[Question, ...] = ()
     for step in range(125):
         found = facts(a_state(node), at=NOW + step * MINUTE, questions=questions)

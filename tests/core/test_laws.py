@@ -28,7 +28,7 @@ from receiver.core.model import (
 from receiver.core.plan import plan
 from receiver.core.pods import PodPhase
 from receiver.core.policy import Budget, Limits, Policy
-from tests.core.builders import GPU, NOW, a_node, a_pod, a_pool, a_signal, a_state, facts, run
+from tests.core.builders import GPU, HOURLY, NOW, a_node, a_pod, a_pool, a_signal, a_state, facts, run
 from tests.core.worlds import LAWS, POOLS, World, decided, worlds
 
 
@@ -108,7 +108,7 @@ def test_exactly_the_nodes_that_nothing_speaks_for_go_at_their_hours_end(
     there: list[Node], per_hour: int | None, before: int
 ) -> None:
     """A focused law: nothing but the nodes' own state and the hourly limit holds them back."""
-    policy = Policy(pools=(a_pool(),), limits=Limits(max_removals_per_hour=per_hour))
+    policy = Policy(pools=(a_pool(),), limits=Limits(max_removals_per_hour=per_hour), billing=HOURLY)
     [(_, _, decision)] = decided((facts(a_state(*there), removed_last_hour=before), policy))
     free = {
         n.instance

@@ -12,9 +12,21 @@ from receiver.core.actions import Action, ActionKind, Because, Victim, VictimSta
 from receiver.core.model import ON_ITS_WAY, Backoff, Drift, Node, SignalAction, Stage
 from receiver.core.overrides import Override, OverrideKind
 from receiver.core.pods import PodPhase
-from receiver.core.policy import Approval, Billing, Policy
+from receiver.core.policy import Approval, Policy
 from receiver.core.questions import Answer, Question
-from tests.core.builders import EVERY_SECOND, GPU, NOW, a_node, a_pod, a_pool, a_question, a_signal, a_state, facts
+from tests.core.builders import (
+    EVERY_SECOND,
+    GPU,
+    HOURLY,
+    NOW,
+    a_node,
+    a_pod,
+    a_pool,
+    a_question,
+    a_signal,
+    a_state,
+    facts,
+)
 from tests.core.worlds import LAWS, World, decided
 
 seconds = st.integers(1, 30)  # until something ends
@@ -108,7 +120,7 @@ def small_worlds(draw: st.DrawFn) -> World:
         overrides=spoken,
         questions=(draw(asked(there)),) if asking else (),
     )
-    return found, Policy(pools=(pool,), billing=Billing() if hourly else EVERY_SECOND)
+    return found, Policy(pools=(pool,), billing=HOURLY if hourly else EVERY_SECOND)
 
 
 @st.composite
@@ -141,7 +153,7 @@ def emptying_worlds(draw: st.DrawFn) -> World:
     action = draw(removals(node))
     room = a_node("n1", allocatable={GPU: 2}, pods=(replace(pod, evictable=False),), idle_since=None)
     state = a_state(node, room, open_action=draw(st.sampled_from([None, action])))
-    return facts(state), Policy(pools=(a_pool(resources={GPU: 2}),))
+    return facts(state), Policy(pools=(a_pool(resources={GPU: 2}),), billing=HOURLY)
 
 
 @LAWS

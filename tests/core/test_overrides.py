@@ -19,6 +19,7 @@ from receiver.core.policy import Budget, Limits, Policy, Pool
 from receiver.core.windows import Window
 from tests.core.builders import (
     EVERY_SECOND,
+    HOURLY,
     NOW,
     a_busy_node,
     a_node,
@@ -428,7 +429,9 @@ def of_all(*worlds: Mapping[str, Any]) -> int:
             else:
                 merged[key] = value
     pool: Pool = a_pool(**merged.pop("pool"))
-    policy = Policy(pools=(pool,), budget=merged.pop("budget", None), limits=merged.pop("limits", Limits()))
+    policy = Policy(
+        pools=(pool,), billing=HOURLY, budget=merged.pop("budget", None), limits=merged.pop("limits", Limits())
+    )
     return decided(a_state(*FOUR, **merged.pop("state")), *merged.pop("overrides"), policy=policy, **merged).target
 
 

@@ -14,6 +14,7 @@ from receiver.core.policy import Billing
 from tests.core.builders import (
     EVERY_SECOND,
     GPU,
+    HOURLY,
     NOW,
     a_busy_node,
     a_node,
@@ -28,7 +29,7 @@ from tests.core.builders import (
 )
 
 MINUTE = timedelta(minutes=1)
-BY_THE_HOUR = Billing()
+BY_THE_HOUR = HOURLY
 HIGH = a_signal(SignalAction.HOLD, alertname="GpuPoolBusy")
 LOW = a_signal(SignalAction.SCALE_DOWN, alertname="GpuPoolUnderutilized")
 FIRING: dict[str, tuple[Signal, ...]] = {"high": (HIGH,), "middle": (), "low": (LOW,)}

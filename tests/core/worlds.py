@@ -44,7 +44,17 @@ LAWS = settings(  # 200 examples but for `make laws`
 POOLS = ("one", "two")
 World = tuple[Facts, Policy]
 NIGHT = Window(name="night", evict_after=timedelta(minutes=30))  # always open
-MOMENTS_BEFORE = (30, 60, 180, 300, 600, 1200, 3300, 3600)  # seconds: cooldowns, rests, margins, paid hours and so on
+MOMENTS_BEFORE = (
+    30,
+    60,
+    180,
+    300,
+    600,
+    1200,
+    3300,
+    3510,
+    3600,
+)  # seconds: cooldowns, rests, margins, paid hours and so on
 
 
 def ago(draw: Choices) -> datetime:

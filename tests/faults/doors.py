@@ -16,7 +16,7 @@ PORTS = {
     "cloud": ("look", "resize", "retire"),
     "cluster": (
         *("look", "gpu_pods_on", "cordon", "uncordon", "shut", "reopen"),
-        *("drain", "dress", "scale_to_zero", "announce"),
+        *("drain", "dress", "prefer", "scale_to_zero", "announce"),
     ),
     "telemetry": ("look", "courses"),
     "alarms": ("look",),

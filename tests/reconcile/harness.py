@@ -8,13 +8,14 @@ from decimal import Decimal
 from typing import Any
 
 from receiver.act import Hands, WriterLostError
-from receiver.core.policy import Billing, Policy, Pool
+from receiver.core.policy import Policy, Pool
 from receiver.core.signals import HEARTBEAT_ALERT, Alert
 from receiver.look import Sources
 from receiver.ports import Cloud, Cluster, Delivery, Store, TryLater
 from receiver.reconcile import Stepped, step
 from receiver.replay.ports import WorldAccounts, WorldAlarms, WorldCloud, WorldCluster, WorldTelemetry
 from receiver.replay.world import Behaviour, Job, Timings, World, WorldConfig, WorldPool
+from tests.core.builders import HOURLY
 
 START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 GPU = "nvidia.com/gpu"
@@ -49,7 +50,7 @@ def a_world(*pools: WorldPool, timings: Timings = FAST, behaviour: Behaviour | N
 def a_policy(*pools: Pool, **given: Any) -> Policy:
     """A policy for that pool: at most 8 nodes, billed by the hour."""
     pool = Pool(id="l40s-id", name="l40s", size=SIZE, resources={GPU: 1}, max_nodes=8, price_usd_per_hour=PRICE)
-    return Policy(**{"pools": pools or (pool,), "billing": Billing(), **given})
+    return Policy(**{"pools": pools or (pool,), "billing": HOURLY, **given})
 
 
 def a_job(name: str = "train", **given: Any) -> Job:

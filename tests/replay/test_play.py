@@ -49,7 +49,7 @@ def a_trace_world(gpus: int = 8) -> World:
 def a_trace_policy(gpus: int = 8, **given: object) -> Policy:
     """At most 12 nodes, billed by the started hour."""
     pool = Pool(id=POOL, name="l40s", size=SIZE, resources={GPU: gpus}, max_nodes=12, price_usd_per_hour=PRICE)
-    return Policy(**{"pools": (pool,), "billing": Billing(), **given})  # type: ignore[arg-type]
+    return Policy(**{"pools": (pool,), "billing": Billing(removal_margin=timedelta(minutes=5)), **given})  # type: ignore[arg-type]
 
 
 def some_jobs(seed: int, count: int = 40) -> list[Job]:

@@ -7,6 +7,7 @@ import pytest
 from receiver.core.pods import Preference, Requirement, Toleration
 from receiver.core.policy import Taint
 from receiver.replay.world import GPU, PodSpec, Refused
+from receiver.replay.world.config import Packing
 from tests.replay.builders import job, placed, pool, run, seconds, the_pod, vms, world
 
 
@@ -304,3 +305,22 @@ def test_a_job_has_waited_until_the_last_of_its_pods_ran() -> None:
     w.submit(job(runs=100, pods=2))
     run(w, 1000)
     assert w.finished[0].wait == seconds(5.2 + 100 + 5)
+
+
+@pytest.mark.parametrize("packing", ["first_fit", "most_allocated", "least_allocated"])
+def test_a_pod_goes_to_the_node_with_the_fewest_soft_taints_whatever_the_packing(packing: Packing) -> None:
+    w = world(pool(count=3, resources={GPU: 4}), packing=packing)
+
+    two, one, none = (vm.hostname for vm in vms(w))
+    soft = [Taint(key=key, effect="PreferNoSchedule") for key in ("a", "b")]
+    w.patch_node(two, taints=soft)
+    w.patch_node(one, taints=soft[:1])
+    assert placed(w, job("x", gpus_per_pod=4), job("y", gpus_per_pod=4), job("z")) == [none, one, two]
+
+
+def test_a_soft_taint_that_a_pod_tolerates_counts_nothing() -> None:
+    w = world(pool(count=2), packing="first_fit")
+
+    first = min(vm.hostname for vm in vms(w))
+    w.patch_node(first, taints=[Taint(key="a", effect="PreferNoSchedule")])
+    assert placed(w, job("x", tolerations=(Toleration(key="a", operator="Exists"),))) == [first]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from receiver.adapters.cluster import connect
+from receiver.core.packing import SOFT_TAINTS
 from receiver.core.policy import Taint
 from receiver.ports import (
     CORDON_ANNOTATION,
@@ -201,6 +202,18 @@ def test_a_node_gets_what_it_lacks_and_keeps_what_others_put_on(
     assert (found.labels["theirs"], found.labels["gpu"]) == ("kept", "on-demand")
     assert set(found.taints) == (taints or {*worn_taints, OURS})
     assert cluster.dress(node, LABELS, [OURS]).did is Did.ALREADY
+
+
+def test_a_node_carries_the_soft_taints_that_it_should_and_keeps_others(
+    sim: Simulator, cluster: Cluster, node: str
+) -> None:
+    theirs = Taint(key="theirs", effect="PreferNoSchedule")
+    patch(sim, node, taints=[theirs])
+    for wanted in (SOFT_TAINTS, SOFT_TAINTS[:1], ()):
+        assert cluster.prefer(node, wanted).did is Did.DONE
+        assert set(sim.world.nodes[node].taints) == {theirs, *wanted}
+        assert cluster.prefer(node, wanted).did is Did.ALREADY
+    assert cluster.prefer("gone", SOFT_TAINTS).did is Did.DIFFERS
 
 
 # --- drains

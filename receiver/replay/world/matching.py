@@ -17,6 +17,11 @@ def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> T
     return None
 
 
+def soft(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> int:
+    """Return how many taints would rather have a pod with *tolerations* elsewhere."""
+    return sum(t.effect == "PreferNoSchedule" and not any(_tolerates(x, t) for x in tolerations) for t in taints)
+
+
 def _tolerates(toleration: Toleration, taint: Taint) -> bool:
     if toleration.effect and toleration.effect != taint.effect:
         return False

@@ -12,7 +12,7 @@ from receiver.replay.world.agenda import Agenda
 from receiver.replay.world.cluster import Cluster, Key
 from receiver.replay.world.config import Packing
 from receiver.replay.world.line import Line
-from receiver.replay.world.matching import preference, selects, untolerated
+from receiver.replay.world.matching import preference, selects, soft, untolerated
 from receiver.replay.world.objects import WorldNode, WorldPod
 from receiver.replay.world.unschedulable import why_not
 
@@ -49,6 +49,7 @@ class Scheduler:
         self._open: dict[str, None] = {}  # Ready nodes with some GPU free
         self._matches: dict[str, dict[int, bool]] = {}
         self._scores: dict[str, dict[int, int]] = {}
+        self._soft: dict[str, dict[int, int]] = {}
         self._gangs: dict[Gang, list[tuple[int, int, Key]]] = {}  # waiting members, the largest first
         self._started_gangs: set[Gang] = set()
         self._enqueued = 0
@@ -89,6 +90,7 @@ class Scheduler:
         """A node came, went, or takes other pods than before."""
         self._matches.pop(name, None)
         self._scores.pop(name, None)
+        self._soft.pop(name, None)
         self.room_changed(name)
 
     def room_changed(self, name: str) -> None:
@@ -174,17 +176,20 @@ class Scheduler:
         self._open_or_close(name)  # room only fell: no reason to try others again
 
     def _choose(self, pod: WorldPod, wish: _Wish, taken: Taken) -> str | None:
-        """Return the best of the nodes that fit: the most preferred, then as they are packed, then the oldest."""
-        best: tuple[int, float, datetime, str] | None = None
+        """Return the best of the nodes that fit: the one with the fewest soft taints, which outweigh the rest in
+        kube-scheduler too, the most preferred, then as they are packed, then the oldest."""
+        best: tuple[int, int, float, datetime, str] | None = None
         for name in self._open if pod.requests else self._cluster.nodes:
             node = self._cluster.nodes[name]
             left = self._left_over(pod, node, taken)
             if left is None or not self._accepts(node, pod, wish.place):
                 continue
-            rank = (-self._score(node, pod, wish.preferred), self._cost(left, node, pod), node.created_at, name)
+            avoided = self._avoided(node, pod, wish.place)
+            preferred = self._score(node, pod, wish.preferred)
+            rank = (avoided, -preferred, self._cost(left, node, pod), node.created_at, name)
             if best is None or rank < best:
                 best = rank
-        return None if best is None else best[3]
+        return None if best is None else best[4]
 
     def _cost(self, left: float, node: WorldNode, pod: WorldPod) -> float:
         """What a node with *left* units free after the pod ranks by, lowest first; CPU pods avoid GPU nodes."""
@@ -214,6 +219,15 @@ class Scheduler:
                 and untolerated(node.taints, pod.tolerations) is None
                 and selects(node.labels, pod.node_selector, pod.affinity)
             )
+        return known[place]
+
+    def _avoided(self, node: WorldNode, pod: WorldPod, place: int) -> int:
+        """How many soft taints of *node* the pod does not tolerate."""
+        if not node.taints:
+            return 0
+        known = self._soft.setdefault(node.name, {})
+        if place not in known:
+            known[place] = soft(node.taints, pod.tolerations)
         return known[place]
 
     def _score(self, node: WorldNode, pod: WorldPod, preferred: int) -> int:
