@@ -2,7 +2,11 @@
 
 import pytest
 
-from tests.replay.peers.small_worlds import asked_at, at, kept_empty, played_by
+from receiver.replay.peers import PEERS
+from receiver.replay.play import play
+from receiver.replay.reaction import Reaction
+from tests.replay.builders import T0
+from tests.replay.peers.small_worlds import asked_at, at, empty_world, kept_empty, played_by
 
 
 def test_a_gpu_pod_is_looked_at_at_the_first_scan_after_its_thirty_seconds() -> None:
@@ -43,3 +47,17 @@ def test_at_most_ten_empty_nodes_go_at_once() -> None:
     played = played_by("cluster-autoscaler", jobs, most=12)
     gone = sorted(vm.deleted_at for vm in played.lives if vm.deleted_at is not None)
     assert [moment == gone[0] for moment in gone[:12]] == [True] * 10 + [False] * 2
+
+
+def test_an_unneeded_node_is_chosen_after_those_in_use_although_it_is_older() -> None:
+    jobs = [at("a", 0, runs=300), at("b", 10, runs=3000, gpus=4), at("c", 700, gpus=4)]
+    placed = {p.pod: p.node for p in played_by("cluster-autoscaler", jobs).placements.all}
+    assert placed["default/c-0"] == placed["default/b-0"] != placed["default/a-0"]
+
+
+def test_a_node_that_is_needed_again_loses_the_taint() -> None:
+    world = empty_world(8)
+    jobs = [at("a", 0, runs=300), at("b", 600, runs=3000)]
+    peer = PEERS["cluster-autoscaler"]
+    play(world, jobs, peer(world, {"p8": 1}, jobs), Reaction(start=T0, tick=peer.every))
+    assert {node.taints for node in world.nodes.values()} == {()}
