@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 
 from receiver.core.policy import Taint
 from receiver.replay.peers.moves import Rests, bought, remove
-from receiver.replay.peers.view import Eyes, Seen, View, fill
+from receiver.replay.peers.view import Eyes, Seen, fill
 from receiver.replay.world.world import World
 
 SOFT_TAINT = Taint(key="DeletionCandidateOfClusterAutoscaler", effect="PreferNoSchedule")

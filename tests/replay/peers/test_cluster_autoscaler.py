@@ -5,7 +5,8 @@ import pytest
 from receiver.replay.peers import PEERS
 from receiver.replay.play import play
 from receiver.replay.reaction import Reaction
-from tests.replay.builders import T0
+from receiver.replay.world import GPU, WorldPool
+from tests.replay.builders import L40S, T0
 from tests.replay.peers.small_worlds import asked_at, at, empty_world, kept_empty, played_by
 
 
@@ -56,7 +57,7 @@ def test_an_unneeded_node_is_chosen_after_those_in_use_although_it_is_older() ->
 
 
 def test_a_node_that_is_needed_again_loses_the_taint() -> None:
-    world = empty_world(8)
+    world = empty_world(WorldPool(id="p8", size=L40S, resources={GPU: 8}))
     jobs = [at("a", 0, runs=300), at("b", 600, runs=3000)]
     peer = PEERS["cluster-autoscaler"]
     play(world, jobs, peer(world, {"p8": 1}, jobs), Reaction(start=T0, tick=peer.every))
