@@ -65,9 +65,8 @@ def keep_warm(
 
 
 def _may_keep(tally: Tally) -> bool:
-    """False where somebody says how many nodes there are to be, or a window allows fewer than there are."""
-    bounds = tally.bounds
-    return not tally.blocked and bounds.spoken.pin is None and tally.state.required <= bounds.max_nodes
+    """False where a guardrail would hold what is bought, and where there are more nodes than somebody allows."""
+    return not tally.blocked and tally.state.required <= tally.bounds.max_nodes
 
 
 def _at_home(facts: Facts, tallies: Sequence[Tally]) -> Mapping[str, Sequence[Pod]]:

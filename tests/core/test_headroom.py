@@ -16,6 +16,7 @@ from receiver.core.model import Node, PoolState, Source, Spend
 from receiver.core.overrides import Override, OverrideKind
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import Budget, Limits, Objective, Policy, Pool, Taint
+from receiver.core.windows import Window
 from tests.core.builders import (
     EVERY_SECOND,
     GPU,
@@ -176,12 +177,17 @@ def test_nothing_is_kept_warm_while_a_budget_holds() -> None:
     assert decided((), policy, held, spend=spent)["small"].target == 100
 
 
-def test_a_pin_leaves_no_headroom() -> None:
+def test_a_window_that_allows_fewer_nodes_leaves_no_headroom() -> None:
+    night = replace(SMALL, windows=(Window(name="night", max_nodes=50),))
+    held = state_of(*ran(60), *idle(2))
+    assert decided((), a_policy(night, WIDE), held)["small"].target == 60
+
+
+def test_a_pin_is_the_size_whatever_comes() -> None:
     pin = Override(
         id="o", kind=OverrideKind.PIN, pool="small-id", nodes=3, who="alice", why="", at=NOW, until=NOW + HOUR
     )
-    assert decided(asked(3), overrides=(pin,))["small"].target == 3
-    assert extra(decided(asked(3), overrides=(pin,))["small"]) == 0
+    assert decided(asked(5), overrides=(pin,))["small"].target == 3
 
 
 # --- wide nodes go early ---
