@@ -10,6 +10,7 @@ from receiver.core.policy import Anchor, Billing, Rounding
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 A_WEEK = timedelta(days=7)
+Units = dict[tuple[str, Decimal], int]  # paid units by pool id and USD per hour: prices are few, lives many
 
 
 def unit_price(price_usd_per_hour: Decimal, billing: Billing) -> Decimal:
@@ -84,23 +85,36 @@ def units_between(life: NodeLife, start: datetime, end: datetime, now: datetime,
     return units_since(life, start, now, billing) - units_since(life, end, now, billing)
 
 
-def spend_by_pool(
+def paid_units(
     lives: Iterable[NodeLife], since: datetime, now: datetime, billing: Billing
-) -> tuple[dict[str, Decimal], tuple[str, ...]]:
-    """USD of the priced ones of *lives* for units begun since *since*, by pool id, and the sizes without a price."""
-    counts: dict[tuple[str, Decimal], int] = {}  # prices are few, and multiplying by them takes longer than counting
+) -> tuple[Units, frozenset[str]]:
+    """Paid units of *lives* begun since *since*, and the sizes without a price: those are not counted as free."""
+    found: Units = {}
     unpriced: set[str] = set()
     for life in lives:
         count = units_since(life, since, now, billing)
         if life.price_usd_per_hour is not None:
             key = life.pool, life.price_usd_per_hour
-            counts[key] = counts.get(key, 0) + count
+            found[key] = found.get(key, 0) + count
         elif count:
             unpriced.add(life.size)
+    return found, frozenset(unpriced)
+
+
+def usd_by_pool(units: Units, billing: Billing) -> dict[str, Decimal]:
+    """USD of *units* by pool id."""
     found: dict[str, Decimal] = {}
-    for (pool, price), count in counts.items():
+    for (pool, price), count in units.items():
         found[pool] = found.get(pool, Decimal(0)) + count * unit_price(price, billing)
-    return found, tuple(sorted(unpriced))
+    return found
+
+
+def spend_by_pool(
+    lives: Iterable[NodeLife], since: datetime, now: datetime, billing: Billing
+) -> tuple[dict[str, Decimal], tuple[str, ...]]:
+    """USD of the priced ones of *lives* for units begun since *since*, by pool id, and the sizes without a price."""
+    units, unpriced = paid_units(lives, since, now, billing)
+    return usd_by_pool(units, billing), tuple(sorted(unpriced))
 
 
 def elsewhere_per_hour(lives: Iterable[NodeLife], pools: Container[str]) -> Decimal:

@@ -1,14 +1,12 @@
-"""Node lives that are over for good, and what they cost: each is counted once, however often a month is asked about."""
+"""Node lives that are over for good, and what was paid for them: each is counted once, however often it is asked."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from decimal import Decimal
 
-from receiver.core.cost import spend_by_pool, unit_price, units_since
+from receiver.core.cost import Units, paid_units, spend_by_pool, units_since, usd_by_pool
 from receiver.core.memory import NodeLife
 from receiver.core.policy import Billing
-
-Cost = tuple[dict[str, Decimal], frozenset[str]]
 
 
 class Ended:
@@ -16,7 +14,7 @@ class Ended:
 
     def __init__(self, lives: Iterable[NodeLife] = ()) -> None:
         self._lives = list(lives)
-        self._sums: dict[tuple[datetime, Billing], _Sum] = {}
+        self._counted: _Counted | None = None
 
     def add(self, life: NodeLife) -> None:
         """Take in one more. Raises ValueError for a life that has not ended."""
@@ -29,13 +27,11 @@ class Ended:
         """Those taken in so far, in that order."""
         return tuple(self._lives)
 
-    def spend(self, since: datetime, billing: Billing) -> Cost:
-        """USD by pool id for units begun since *since*, and the sizes without a price: those are not counted as 0."""
-        known = self._sums.get((since, billing))
-        if known is None:
-            self._sums.clear()  # of another month: it is not asked for again
-            known = self._sums[since, billing] = _Sum(since, billing)
-        return known.up_to(self._lives)
+    def paid_units(self, since: datetime, billing: Billing) -> tuple[Units, frozenset[str]]:
+        """Paid units begun since *since*, and the sizes without a price, as `receiver.core.cost.paid_units` of all."""
+        if self._counted is None or (self._counted.since, self._counted.billing) != (since, billing):
+            self._counted = _Counted(since, billing)
+        return self._counted.up_to(self._lives)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Ended) and self._lives == other._lives
@@ -43,29 +39,29 @@ class Ended:
     __hash__ = None  # type: ignore[assignment]  # it grows
 
 
-class _Sum:
-    """What the first so many of the lives cost since a moment."""
+class _Counted:
+    """What was paid since a moment for the first so many of the lives; a month is asked about again and again."""
 
     def __init__(self, since: datetime, billing: Billing) -> None:
-        self._since, self._billing = since, billing
-        self._counted = 0
-        self._pools: dict[str, Decimal] = {}
-        self._unpriced: frozenset[str] = frozenset()
+        self.since, self.billing = since, billing
+        self._first = 0
+        self._units: Units = {}
+        self._unpriced: set[str] = set()
 
-    def up_to(self, lives: Sequence[NodeLife]) -> Cost:
-        for life in lives[self._counted :]:
+    def up_to(self, lives: Sequence[NodeLife]) -> tuple[Units, frozenset[str]]:
+        for life in lives[self._first :]:
             self._count(life)
-        self._counted = len(lives)
-        return dict(self._pools), self._unpriced
+        self._first = len(lives)
+        return dict(self._units), frozenset(self._unpriced)
 
     def _count(self, life: NodeLife) -> None:
         assert life.gone_at is not None
-        units = units_since(life, self._since, life.gone_at, self._billing)
-        if life.price_usd_per_hour is None:
-            self._unpriced |= {life.size} if units else set()
-        elif units:
-            usd = units * unit_price(life.price_usd_per_hour, self._billing)
-            self._pools[life.pool] = self._pools.get(life.pool, Decimal(0)) + usd
+        count = units_since(life, self.since, life.gone_at, self.billing)
+        if life.price_usd_per_hour is not None:
+            key = life.pool, life.price_usd_per_hour
+            self._units[key] = self._units.get(key, 0) + count
+        elif count:
+            self._unpriced.add(life.size)
 
 
 def spent(
@@ -73,9 +69,10 @@ def spent(
 ) -> tuple[dict[str, Decimal], tuple[str, ...]]:
     """USD by pool id for units begun since *since*, of *lives* and of those that *ended* before, and the sizes without
     a price."""
-    pools, unpriced = spend_by_pool(lives, since, now, billing)
     if ended is None:
-        return pools, unpriced
-    before, unpriced_before = ended.spend(since, billing)
-    found = {pool: before.get(pool, Decimal(0)) + pools.get(pool, Decimal(0)) for pool in {**before, **pools}}
-    return found, tuple(sorted({*unpriced, *unpriced_before}))
+        return spend_by_pool(lives, since, now, billing)
+    units, unpriced = ended.paid_units(since, billing)
+    more, more_unpriced = paid_units(lives, since, now, billing)
+    for key, count in more.items():
+        units[key] = units.get(key, 0) + count
+    return usd_by_pool(units, billing), tuple(sorted(unpriced | more_unpriced))
