@@ -27,7 +27,8 @@ def goes_early(pool: Pool, policy: Policy) -> bool:
     """
     if policy.objective is Objective.WAIT or not policy.billing.by_the_hour:
         return False
-    return any(other.gpus_per_node * WIDE <= pool.gpus_per_node for other in siblings(pool, policy))
+    most = pool.gpus_per_node / WIDE  # sizes first: it is asked for every idle node, and most pools are of one size
+    return any(other.gpus_per_node <= most and _alike(pool, other) for other in policy.pools)
 
 
 def stays_warm(pool: Pool, policy: Policy) -> bool:
