@@ -42,6 +42,7 @@ def machine() -> dict[str, str | int]:
         "cpu": _cpu(),
         "cores": os.cpu_count() or 0,
         "load_1m": round(os.getloadavg()[0]),
+        "nice": os.nice(0),  # below 0 we went before what else the machine did
         "python": platform.python_version(),
     }
 
