@@ -26,7 +26,7 @@ test: venv binaries browser lint rules ## everything that must hold: lint, types
 	@echo "== pytest"
 	@$(VENV)/python -m pytest -q -n 2 --dist loadfile
 
-bench: venv binaries ## measure: reaction from pending pod to Civo call, webhook throughput, time to decide (about a quarter of an hour)
+bench: venv binaries ## measure: reaction from pending pod to Civo call, webhook throughput, memory, growth, policies (half an hour, and the traces' time)
 	@$(VENV)/python -m benchmarks
 
 faults: venv ## ten thousand random worlds with faults against the invariants, on all cores (N=100 SEED=1 for fewer; about an hour)
