@@ -7,6 +7,7 @@ else, and what the machine does beside it is not its own.
 """
 
 import gc
+import logging
 import math
 import multiprocessing
 import resource
@@ -17,6 +18,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
+
+import structlog
 
 from benchmarks.month import a_month
 from receiver.core.policy import Budget, Policy, Pool
@@ -64,6 +67,7 @@ def on_nodes_of(gpus: int, jobs: Sequence[Job]) -> list[Job]:
 
 def one(count: int, gpus: int, budget: Decimal | None = None) -> dict[str, Any]:
     """Replay one month; return what it took. Raises RuntimeError when something does not add up."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     jobs = on_nodes_of(gpus, a_month(count, SEED, START))
     setting = Setting(start=START)
     contestant = the_product("default", policy(gpus, budget), setting)
