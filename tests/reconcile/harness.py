@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from receiver.act import Hands, WriterLostError
+from receiver.core.actions import Change
 from receiver.core.policy import Policy, Pool
 from receiver.core.signals import HEARTBEAT_ALERT, Alert
 from receiver.look import Sources
@@ -22,6 +23,7 @@ GPU = "nvidia.com/gpu"
 SIZE = "an.g1.l40s.kube.x1"
 PRICE = Decimal("1.29")
 TICK = timedelta(seconds=10)
+REST = timedelta(minutes=1)  # the longest without a step: heartbeats, samples and the accounting go by the minute
 FAST = Timings(
     create=timedelta(0),
     build=timedelta(seconds=60),
@@ -143,14 +145,22 @@ class Life:
         return stepped
 
     def run(self, until: timedelta, tick: timedelta = TICK) -> None:
-        """Step as the loop does, at every tick and at every moment a decision names, for *until* from now."""
+        """Step as the loop does for *until* from now: at every moment a decision names and at every tick but those
+        that see what the one before saw."""
         end = self.now + until
         while self.now < end:
-            moment = None
-            with suppress(TryLater, WriterLostError):
-                moment = self.step().reconsider_at
-            wake = min(self.now + tick, end, *([max(moment, self.now + timedelta(milliseconds=100))] if moment else []))
-            self.world.advance(wake)
+            self.world.advance(min(self.wake_after_step(tick), end))
+
+    def wake_after_step(self, tick: timedelta) -> datetime:
+        """One step now; return when the next one is due."""
+        version, moment, due = self.world.version, None, self.now + tick
+        with suppress(TryLater, WriterLostError):
+            stepped = self.step()
+            moment = stepped.reconsider_at
+            if self.world.version == version and _calm(stepped):
+                event = self.world.next_event_at() or self.now + REST
+                due = max(due, self.now + min(-((self.now - event) // tick) * tick, REST))
+        return min(due, max(moment, self.now + timedelta(milliseconds=100))) if moment else due
 
     def _beat(self) -> None:
         if not self.heartbeats or (self._beat_at and self.now - self._beat_at < timedelta(minutes=1)):
@@ -172,14 +182,21 @@ class Life:
         return [n.notice.title for n in self.store.notices_due(self.now + timedelta(days=1), limit=1000)]
 
 
+def _calm(stepped: Stepped) -> bool:
+    """True when every source answered and nothing is under way: the same facts would decide the same."""
+    facts = stepped.facts
+    still = all(d.change is Change.HOLD for d in stepped.decisions.values())
+    return still and all(s.up for s in facts.sources.values()) and not any(p.open_action for p in facts.pools)
+
+
 def until_cordoned(life: Life) -> str:
     """Run until the node of a finished job is cordoned for removal; return its name."""
     life.submit(a_job())
     for _ in range(1000):
-        life.step()
+        wake = life.wake_after_step(timedelta(seconds=5))
         if life.writes("cordon"):
             return str(life.writes("cordon")[0][1][0])
-        life.world.advance(life.now + timedelta(seconds=5))
+        life.world.advance(wake)
     raise AssertionError("never cordoned")
 
 
