@@ -8,12 +8,13 @@ import pytest
 from receiver.adapters.store import SqlStore, open_store
 from receiver.ports import Store
 from tests.faults.stores import a_store
+from tests.store.builders import migrated
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     """A real store in a file of its own."""
-    opened = open_store(f"sqlite:///{tmp_path}/ledger.db")
+    opened = open_store(migrated(tmp_path / "ledger.db"))
     yield opened
     opened.close()
 

@@ -12,6 +12,7 @@ import structlog
 
 from receiver.adapters.store import SqlStore, open_store
 from receiver.adapters.store.schema import metadata
+from tests.store.builders import migrated
 
 IN_MEMORY = Path("/dev/shm")
 
@@ -20,7 +21,7 @@ IN_MEMORY = Path("/dev/shm")
 def a_store() -> Iterator[SqlStore]:
     """A new store, gone afterwards."""
     folder = tempfile.mkdtemp(dir=IN_MEMORY if IN_MEMORY.is_dir() else None, prefix="faults-")
-    store = open_store(f"sqlite:///{folder}/ledger.db")
+    store = open_store(migrated(Path(folder) / "ledger.db"))
     try:
         yield store
     finally:

@@ -2,13 +2,12 @@
 
 import json
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import responses
 
 from receiver.adapters.notify import Outbox
-from receiver.adapters.store import open_store
+from receiver.adapters.store import open_in_memory
 from receiver.core.tell import Notice
 from tests.messages.cases import CASES, PAGES
 from tests.notify.destinations import NOW, SLACK, SLACK_API, TELEGRAM, TELEGRAM_API, FixedClock
@@ -19,10 +18,10 @@ SHOWN = "out_of_stock"  # the case whose requests are kept
 
 def sent(notice: Notice) -> dict[str, Any]:
     """Deliver *notice*; return the one document that each of the two gets."""
-    with TemporaryDirectory() as folder, responses.RequestsMock() as wire:
+    with responses.RequestsMock() as wire:
         wire.post(SLACK_API, body="ok")
         wire.post(TELEGRAM_API, json={"ok": True, "result": {}})
-        store = open_store(f"sqlite:///{folder}/store.db")
+        store = open_in_memory()
         store.say(notice, NOW)
         Outbox(store, [SLACK, TELEGRAM], FixedClock(NOW), links=PAGES).deliver_due(NOW)
         store.close()

@@ -19,6 +19,7 @@ from tests.adapters.wire import hanging_server
 from tests.core.builders import a_policy, a_state, facts, run
 from tests.e2e.waiting import until
 from tests.notify.destinations import LINKS
+from tests.store.builders import migrated
 
 pytestmark = pytest.mark.filterwarnings(
     # Apprise's mail plugin imports a module that Python 3.13 dropped; it brings its own where there is none.
@@ -51,7 +52,7 @@ class NoTimer:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SqlStore]:
-    opened = open_store(f"sqlite:///{tmp_path}/store.db")
+    opened = open_store(migrated(tmp_path / "store.db"))
     yield opened
     opened.close()
 

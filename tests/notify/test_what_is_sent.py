@@ -13,6 +13,7 @@ from receiver.adapters.notify import Outbox
 from receiver.adapters.store import open_store
 from receiver.core.tell import Notice, Severity
 from tests.notify.destinations import LINKS, NOW, SLACK, SLACK_API, TELEGRAM, TELEGRAM_API, FixedClock
+from tests.store.builders import migrated
 
 pytestmark = pytest.mark.filterwarnings(
     # Apprise's mail plugin imports a module that Python 3.13 dropped; it brings its own where there is none.
@@ -36,7 +37,7 @@ def wire() -> Any:
 
 
 def send(folder: Path, destination: str, notice: Notice) -> int:
-    store = open_store(f"sqlite:///{folder}/store.db")
+    store = open_store(migrated(folder / "store.db"))
     store.say(notice, NOW)
     finished = Outbox(store, [destination], FixedClock(NOW), links=LINKS).deliver_due(NOW)
     store.close()

@@ -24,6 +24,7 @@ SIZE = "an.g1.l40s.kube.x1"
 PRICE = Decimal("1.29")
 TICK = timedelta(seconds=10)
 REST = timedelta(minutes=1)  # the longest without a step: heartbeats, samples and the accounting go by the minute
+TRIES = 2  # steps after which nothing is tried again: then they may rest
 FAST = Timings(
     create=timedelta(0),
     build=timedelta(seconds=60),
@@ -88,6 +89,7 @@ class Life:
     wrap_cloud: Any = None
     wrap_cluster: Any = None
     _beat_at: datetime | None = None
+    _calm_steps: int = 0
 
     def __post_init__(self) -> None:
         """Open the ports on the world."""
@@ -148,16 +150,19 @@ class Life:
         """Step as the loop does for *until* from now: at every moment a decision names and at every tick but those
         that see what the one before saw."""
         end = self.now + until
+        self._calm_steps = 0
         while self.now < end:
             self.world.advance(min(self.wake_after_step(tick), end))
 
     def wake_after_step(self, tick: timedelta) -> datetime:
         """One step now; return when the next one is due."""
         version, moment, due = self.world.version, None, self.now + tick
+        calm, self._calm_steps = self._calm_steps + 1, 0
         with suppress(TryLater, WriterLostError):
             stepped = self.step()
             moment = stepped.reconsider_at
-            if self.world.version == version and _calm(stepped):
+            self._calm_steps = calm if self.world.version == version and _calm(stepped) else 0
+            if self._calm_steps > TRIES:
                 event = self.world.next_event_at() or self.now + REST
                 due = max(due, self.now + min(-((self.now - event) // tick) * tick, REST))
         return min(due, max(moment, self.now + timedelta(milliseconds=100))) if moment else due

@@ -14,6 +14,7 @@ from receiver.core.policy import Billing, Budget, BudgetChange, Scope
 from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION, Store, TryLater, WontWork
 from receiver.replay.world import WorldNode
 from tests.reconcile.harness import TICK, Life, a_job, a_policy, a_world
+from tests.store.builders import migrated
 
 MINUTE = timedelta(minutes=1)
 WHY = "cluster budget 2026-11"
@@ -173,7 +174,7 @@ def test_a_node_that_somebody_makes_schedulable_is_closed_again(store: Store) ->
 def test_a_lost_store_neither_opens_nor_forgets_what_is_closed(store: Store, tmp_path: Any) -> None:
     life = at_the_stop(store)
     life.step()
-    other = open_store(f"sqlite:///{tmp_path}/new.db")
+    other = open_store(migrated(tmp_path / "new.db"))
     again = Life(world=life.world, policy=life.policy, store=other)
     again.accounts.fail_always(TryLater("timeout"))
     again.step()

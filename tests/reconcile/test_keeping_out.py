@@ -18,6 +18,7 @@ from receiver.replay.world.holding import ClusterQueue, Quota
 from tests.core.builders import GPU, NOW, a_busy_node, a_pod, a_pool, a_state, facts, run
 from tests.core.builders import a_policy as core_policy
 from tests.reconcile.harness import TICK, Life, Wrapped, a_job, a_policy, a_world
+from tests.store.builders import migrated
 
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
@@ -178,7 +179,7 @@ def test_a_restart_neither_forgets_nor_repeats_what_is_held(store: Store) -> Non
 
 def test_a_store_that_was_lost_during_the_hold_still_lets_work_in_again(store: Store, tmp_path: Any) -> None:
     life = beyond_the_hold(a_life(store))
-    other = open_store(f"sqlite:///{tmp_path}/new.db")
+    other = open_store(migrated(tmp_path / "new.db"))
     raised(Life(world=life.world, policy=life.policy, store=other)).run(TICK + TICK)
     other.close()
     assert life.world.holding.quotas == {}
@@ -202,7 +203,7 @@ def test_means_that_left_the_configuration_and_the_store_are_undone_at_the_start
     life = beyond_the_hold(a_life(store))
     assert life.policy.budget is not None
     budget = replace(life.policy.budget, keep_out=KeepOut()) if lost == "budget.hold" else None
-    other = open_store(f"sqlite:///{tmp_path}/new.db")
+    other = open_store(migrated(tmp_path / "new.db"))
     again = Life(world=life.world, policy=replace(life.policy, budget=budget), store=other)
     again.cluster.fail_next(TryLater("timeout"), "kept_out")
     again.run(2 * TICK)

@@ -12,6 +12,7 @@ from receiver.core.policy import Budget
 from receiver.core.tell import Cause, Notice
 from receiver.ports import Store, WontWork
 from tests.reconcile.harness import Life, a_job, a_policy, a_world
+from tests.store.builders import migrated
 from tests.stories.bench import idle_nodes, two_pools
 
 MINUTE = timedelta(minutes=1)
@@ -20,7 +21,7 @@ BUDGET = Budget(monthly_usd=Decimal(100))
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    opened = open_store(f"sqlite:///{tmp_path}/store.db")
+    opened = open_store(migrated(tmp_path / "store.db"))
     yield opened
     opened.close()
 

@@ -14,6 +14,7 @@ from receiver.core.shortage import Shortage, shortage_of
 from receiver.ports import Did, Receipt, TryLater, WontWork
 from receiver.replay.world import WorldPool
 from tests.reconcile.harness import GPU, SIZE, Life, Wrapped, a_job, a_policy, a_world
+from tests.store.builders import migrated
 from tests.stories.bench import HOUR, MINUTE, POOL, SECOND
 
 EVERY_SECOND = Billing(granularity=SECOND, removal_margin=timedelta(0))
@@ -112,7 +113,7 @@ def test_another_process_holds_what_the_last_one_held_until_the_same_moment(
 def test_the_reason_of_a_back_off_from_growth_tells_its_cause(
     tmp_path: Path, error: WontWork | TryLater, cause: Shortage
 ) -> None:
-    store = open_store(f"sqlite:///{tmp_path}/ledger.db")
+    store = open_store(migrated(tmp_path / "ledger.db"))
     life = Life(world=a_world(WorldPool(id=POOL, size=SIZE, resources={GPU: 1})), policy=a_policy(), store=store)
     for _ in range(10):
         life.cloud.fail_next(error, "resize")
@@ -129,7 +130,7 @@ def test_the_reason_of_a_back_off_from_growth_tells_its_cause(
 
 
 def test_the_picture_names_the_rules_that_held_the_decision(tmp_path: Path) -> None:
-    store = open_store(f"sqlite:///{tmp_path}/ledger.db")
+    store = open_store(migrated(tmp_path / "ledger.db"))
     life = Life(world=a_world(WorldPool(id=POOL, size=SIZE, resources={GPU: 1})), policy=a_policy(), store=store)
     life.run(5 * SECOND)
     kept = store.snapshot()

@@ -19,6 +19,7 @@ from receiver.reports.monthly import MonthEnd
 from receiver.reports.text import as_text
 from tests.core.report.builders import HOUR, MONTH, a_life, a_policy, a_usage, at
 from tests.reports.test_month_end import DUE, EPOCH, Counter, month_end
+from tests.store.builders import migrated
 from tests.web.builders import Bench
 from tests.web.fakes import FakeClock
 
@@ -28,7 +29,7 @@ LATER = DUE + timedelta(days=3)
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SqlStore]:
     """A store with one node of eight hours, six of them held by team vision."""
-    opened = open_store(f"sqlite:///{tmp_path}/ledger.db")
+    opened = open_store(migrated(tmp_path / "ledger.db"))
     opened.saw((a_life(lasts=8),), {"pool-l40s": 0}, at(0))
     assert opened.account(Accounting(usage=(a_usage(hours=6),)), None, DUE)
     yield opened
@@ -118,7 +119,7 @@ def test_everybodys_report_is_kept_last_so_that_a_crash_leaves_no_month_half_clo
 
 
 def test_an_empty_month_is_not_closed(tmp_path: Path) -> None:
-    store = open_store(f"sqlite:///{tmp_path}/empty.db")
+    store = open_store(migrated(tmp_path / "empty.db"))
     store.saw((), {"pool-l40s": 0}, at(0))
     assert store.account(Accounting(), None, DUE)
     close(store, a_policy())
@@ -157,7 +158,7 @@ def test_what_one_process_closed_under_a_clock_ahead_it_closes_again(store: SqlS
 
 @pytest.mark.parametrize("watched", [True, False], ids=["with a cluster", "without one"])
 def test_where_no_cluster_is_configured_a_month_does_not_wait_for_who_held_what(tmp_path: Path, watched: bool) -> None:
-    store = open_store(f"sqlite:///{tmp_path}/alone.db")
+    store = open_store(migrated(tmp_path / "alone.db"))
     store.saw((a_life(lasts=8),), {"pool-l40s": 0}, at(0))
     policy = a_policy(reports=ReportPolicy(monthly=Monthly(everybody=True)))
     for minutes in (0, 6, 12):

@@ -20,6 +20,7 @@ from receiver.reports.monthly import MonthEnd
 from tests.core.report.builders import HOUR, MONTH, START, a_policy, at
 from tests.core.report.simulated import a_month
 from tests.reconcile.harness import Wrapped
+from tests.store.builders import migrated
 
 EPOCH = UnitOfWork(name="epoch", query="sum(epochs)")
 STEP = UnitOfWork(name="step", query="sum(steps)")
@@ -44,7 +45,7 @@ class Counter:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SqlStore]:
     """A store with the simulated month."""
-    opened = open_store(f"sqlite:///{tmp_path}/ledger.db")
+    opened = open_store(migrated(tmp_path / "ledger.db"))
     month = a_month()
     opened.saw(month.lives, {}, MONTH.end)
     lives = tuple(month.workloads)
@@ -134,7 +135,7 @@ def test_without_the_wish_nothing_is_sent(store: SqlStore) -> None:
 
 
 def test_a_month_that_nobody_knows_anything_of_is_no_news(tmp_path: Path) -> None:
-    empty = open_store(f"sqlite:///{tmp_path}/empty.db")
+    empty = open_store(migrated(tmp_path / "empty.db"))
     assert empty.account(Accounting(), None, DUE)
     month_end(empty, a_policy_that_sends("vision")).look(DUE)
     assert titles(empty) == []

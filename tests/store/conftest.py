@@ -7,7 +7,7 @@ import pytest
 
 from receiver.adapters.store import SqlStore, open_store
 from receiver.adapters.store.schema import metadata
-from tests.store.builders import PostgresServer, postgres_programs, postgres_server
+from tests.store.builders import PostgresServer, migrated, postgres_programs, postgres_server
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +39,7 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The URL of a store with no rows, on each engine."""
     if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/state/store.db"
+        yield migrated(tmp_path / "state" / "store.db")
         return
     server: PostgresServer = request.getfixturevalue("postgres")
     yield server.url

@@ -14,6 +14,7 @@ import pytest
 from receiver.adapters.store import open_store
 from receiver.ports import CORDON_ANNOTATION
 from tests.reconcile.harness import FAST, START, Life
+from tests.store.builders import migrated
 from tests.stories.bench import HOUR, MINUTE, POOL, SECOND, Calls, bought, bound, idle_nodes, living, waiting, watch
 
 DELETE = "cloud.retire"
@@ -26,7 +27,7 @@ def a_removal(folder: Path, at: int | None, comes: Callable[[Life], None]) -> tu
 
     Calls are numbered from the step that decides the removal (the first after the node's moment) to the DELETE.
     """
-    life = idle_nodes(open_store(f"sqlite:///{folder}/{at}.db"), timings=AT_ONCE)
+    life = idle_nodes(open_store(migrated(folder / f"{at}.db")), timings=AT_ONCE)
     life.world.advance(START + 50 * MINUTE)
     life.step()
     life.run(5 * MINUTE - SECOND, tick=MINUTE)

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from receiver.adapters.store import SqlStore, open_store
+from receiver.adapters.store import SqlStore, open_in_memory, open_store
 from receiver.core.policy import Policy
 from receiver.ports import CORDON_ANNOTATION, Store
 from receiver.replay.world import World
 from tests.reconcile.harness import START, TICK, Life, a_job, a_policy, a_world
+from tests.store.builders import migrated
 from tests.stories.bench import (
     HOUR,
     MINUTE,
@@ -44,7 +45,8 @@ class Restarted:
 
     def one(self) -> Life:
         """A new process on the same file."""
-        life = Life(world=self.world, policy=self.policy, store=open_store(f"sqlite:///{self.file}"))
+        url = f"sqlite:///{self.file}" if self.file.exists() else migrated(self.file)
+        life = Life(world=self.world, policy=self.policy, store=open_store(url))
         self.lives.append(life)
         return life
 
@@ -95,7 +97,7 @@ def test_a_cooldown_outlives_the_process(tmp_path: Path) -> None:
 
 def _a_crash_in_a_removal(folder: Path, at: int | None, *, after: bool) -> tuple[Restarted, Calls]:
     """One idle node; the process dies at call *at* of its removal, before the call or right after it."""
-    world = idle_nodes(open_store(f"sqlite:///{folder}/unused-{at}-{after}.db")).world
+    world = idle_nodes(open_in_memory()).world
     product = Restarted(world, a_policy(), folder / f"{at}-{after}.db")
 
     def dies() -> None:
@@ -170,7 +172,7 @@ def test_a_restart_at_every_second_of_a_change_makes_it_once(tmp_path: Path, wha
     begin: Callable[[World], object] = lambda world: world.submit(a_job())  # noqa: E731
     world = a_world()
     if what == "removal":
-        world = idle_nodes(open_store(f"sqlite:///{tmp_path}/unused.db")).world
+        world = idle_nodes(open_in_memory()).world
         world.advance(START + 54 * MINUTE - 10 * SECOND)
         begin = lambda _: None  # noqa: E731
     product = Restarted(world, a_policy(), tmp_path / "ledger.db")

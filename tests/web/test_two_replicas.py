@@ -12,6 +12,7 @@ from werkzeug.test import TestResponse
 from receiver.adapters.store import SqlStore, open_store
 from receiver.core.tell import Notice
 from receiver.links import Seal
+from tests.store.builders import migrated
 from tests.web.builders import NOW, OPERATOR, Bench, a_question
 from tests.web.people import Person, field_of
 
@@ -50,7 +51,7 @@ def at_once(store: SqlStore, looks: str, send: Callable[[Bench, int], TestRespon
 
 @pytest.fixture
 def store(tmp_path: Path) -> Any:
-    opened = open_store(f"sqlite:///{tmp_path}/store.db")
+    opened = open_store(migrated(tmp_path / "store.db"))
     yield opened
     opened.close()
 
