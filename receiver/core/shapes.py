@@ -16,8 +16,9 @@ def siblings(pool: Pool, policy: Policy) -> Sequence[Pool]:
 
 def is_small(pool: Pool, policy: Policy) -> bool:
     """True when no sibling of *pool* has smaller nodes, and one has `WIDE` times their GPUs or more."""
-    sizes = [other.gpus_per_node for other in siblings(pool, policy)]
-    return bool(sizes) and min(sizes) == pool.gpus_per_node and max(sizes) >= WIDE * pool.gpus_per_node
+    size = pool.gpus_per_node  # sizes first: it is asked for every pool, about every other one
+    wide = any(other.gpus_per_node >= WIDE * size and _alike(pool, other) for other in policy.pools)
+    return wide and not any(other.gpus_per_node < size and _alike(pool, other) for other in policy.pools)
 
 
 def goes_early(pool: Pool, policy: Policy) -> bool:
