@@ -1,6 +1,6 @@
 """The default policy and its peers on real traces: what is paid and how long jobs wait, by Cluster Autoscaler's.
 
-The traces are not part of this repository: they have licences of their own. GPU_AUTOSCALER_TRACES names the folder they
+The traces are not part of this repository: they have licences of their own. TRACES names the folder they
 are in, else it is ``traces``; docs/benchmarks.md says where they are from. Without any, a generated month stands in.
 """
 
@@ -27,7 +27,7 @@ from receiver.replay.ratios import Ratio, over_all, ratio
 from receiver.replay.setting import BillingUnit, Setting
 from receiver.replay_inputs import OURS, USD_PER_GPU_HOUR, Asked, fitting, lineup, read
 
-FOLDER = "GPU_AUTOSCALER_TRACES"
+FOLDER = "TRACES"
 AGAINST = "cluster-autoscaler"
 MAX_GPUS = 320
 GENERATED_JOBS = 400
