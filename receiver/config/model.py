@@ -125,7 +125,7 @@ class TaintSpec(Section):
 class Cooldown(Section):
     """How long a pool rests after a change before the next one of that direction."""
 
-    grow: Duration = timedelta(seconds=30)
+    grow: Duration = timedelta(seconds=5)
     """rest after a growth before the next one"""
     shrink: Duration = timedelta(minutes=5)
     """rest after a shrink before the next one; not used where billing is by the hour"""

@@ -66,7 +66,7 @@ class Pool:
     taints: tuple[Taint, ...] = ()
     min_nodes: int = 0
     standby_nodes: int = 0
-    grow_cooldown: timedelta = timedelta(seconds=30)
+    grow_cooldown: timedelta = timedelta(seconds=5)
     shrink_cooldown: timedelta = timedelta(minutes=5)
     utilization_high: float = 0.70
     utilization_low: float = 0.50

@@ -22,7 +22,7 @@ EVERY_SECOND = Billing(granularity=timedelta(seconds=1), removal_margin=timedelt
 
 
 def a_pool(name: str = "l40s", **changes: Any) -> Pool:
-    """A pool of one-GPU nodes at USD 1.29 an hour, at most 8."""
+    """A pool of one-GPU nodes at USD 1.29 an hour, at most 8, that rests for 30 s after it grew."""
     given: dict[str, Any] = {
         "id": f"{name}-id",
         "name": name,
@@ -30,6 +30,7 @@ def a_pool(name: str = "l40s", **changes: Any) -> Pool:
         "resources": {GPU: 1},
         "max_nodes": 8,
         "price_usd_per_hour": Decimal("1.29"),
+        "grow_cooldown": timedelta(seconds=30),
     }
     return Pool(**{**given, **changes})
 

@@ -52,7 +52,15 @@ def a_world(*pools: WorldPool, timings: Timings = FAST, behaviour: Behaviour | N
 
 def a_policy(*pools: Pool, **given: Any) -> Policy:
     """A policy for that pool: at most 8 nodes, billed by the hour."""
-    pool = Pool(id="l40s-id", name="l40s", size=SIZE, resources={GPU: 1}, max_nodes=8, price_usd_per_hour=PRICE)
+    pool = Pool(
+        id="l40s-id",
+        name="l40s",
+        size=SIZE,
+        resources={GPU: 1},
+        max_nodes=8,
+        price_usd_per_hour=PRICE,
+        grow_cooldown=timedelta(seconds=30),
+    )
     return Policy(**{"pools": pools or (pool,), "billing": HOURLY, **given})
 
 

@@ -6,6 +6,7 @@ Everything begins with two nodes of a pool that may have three, and with a pool 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -60,6 +61,7 @@ def a_policy(*, small: Mapping[str, Any] | None = None, large: Mapping[str, Any]
         min_nodes=2,
         max_nodes=3,
         price_usd_per_hour=Decimal("1.29"),
+        grow_cooldown=timedelta(seconds=30),
     )
     second = Pool(
         id=LARGE, name="h100", size=LARGE_SIZE, resources={GPU: 8}, max_nodes=1, price_usd_per_hour=Decimal("23.92")

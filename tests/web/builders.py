@@ -49,6 +49,7 @@ def a_policy() -> Policy:
                 resources={"nvidia.com/gpu": 1},
                 max_nodes=8,
                 price_usd_per_hour=Decimal("1.29"),
+                grow_cooldown=timedelta(seconds=30),
             ),
             Pool(id=A100, name="a100", size="an.g1.a100.kube.x8", resources={"nvidia.com/gpu": 8}, max_nodes=2),
         ),
