@@ -1,7 +1,6 @@
 """Grouped delivery: one message of a kind at a time to each destination, whatever the others, the clock or we do."""
 
 import json
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 import responses
 
 from receiver.adapters.notify import Outbox
-from receiver.adapters.store import SqlStore, open_in_memory
+from receiver.adapters.store import SqlStore
 from receiver.core.tell import Cause, Notice, Severity
 from tests.adapters.wire import hanging_server
 from tests.notify.destinations import LINKS, NOW, TELEGRAM, TELEGRAM_API, FixedClock
@@ -22,25 +21,6 @@ pytestmark = pytest.mark.filterwarnings(
 CHAT, CHAT_API = "json://chat.example.com", "http://chat.example.com/"
 MINUTE = timedelta(minutes=1)
 SECOND = timedelta(seconds=1)
-
-
-@pytest.fixture
-def wire() -> Iterator[responses.RequestsMock]:
-    with responses.RequestsMock(assert_all_requests_are_fired=False) as wire:
-        yield wire
-
-
-@pytest.fixture
-def store() -> Iterator[SqlStore]:
-    opened = open_in_memory()
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> FixedClock:
-    monkeypatch.setattr("apprise.plugins.base.NotifyBase.throttle", lambda *_, **__: None)
-    return FixedClock(NOW)
 
 
 def say(store: SqlStore, title: str, at: datetime, cause: Cause = Cause.GREW, **changes: Any) -> None:

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from receiver.adapters.destinations import check_destinations, hide
 from receiver.adapters.notify import Outbox, next_try
-from receiver.adapters.store import SqlStore, open_in_memory
+from receiver.adapters.store import SqlStore
 from receiver.core.tell import Notice
 from receiver.ports import StoredNotice, TryLater
 from tests.notify.destinations import LINKS, NOW, SECRETS, SLACK, SLACK_API, TELEGRAM, TELEGRAM_API, FixedClock
@@ -23,26 +23,6 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:'imghdr' is deprecated:DeprecationWarning"
 )
 TOO_MANY = {"ok": False, "error_code": 429, "description": "Too Many Requests: retry after 30"}
-
-
-@pytest.fixture
-def wire() -> Iterator[responses.RequestsMock]:
-    with responses.RequestsMock(assert_all_requests_are_fired=False) as wire:
-        yield wire
-
-
-@pytest.fixture
-def store() -> Iterator[SqlStore]:
-    opened = open_in_memory()
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> FixedClock:
-    """The clock; Apprise's pause of a second between two messages to Slack is left out."""
-    monkeypatch.setattr("apprise.plugins.base.NotifyBase.throttle", lambda *_, **__: None)
-    return FixedClock(NOW)
 
 
 def say(store: SqlStore, *keys: str) -> None:
