@@ -24,7 +24,7 @@ demo: venv binaries ## watch it work: simulator, Prometheus, Alertmanager, the a
 
 test: venv binaries browser lint rules ## everything that must hold: lint, types, rules, then the test suite
 	@echo "== pytest"
-	@$(VENV)/python -m pytest -q -n 2 --dist loadfile
+	@$(VENV)/python -m pytest -q -n 3 --dist loadfile
 
 bench: venv binaries ## measure: reaction from pending pod to Civo call, webhook throughput, memory, growth, policies (half an hour, and the traces' time)
 	@$(VENV)/python -m benchmarks

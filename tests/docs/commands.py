@@ -10,7 +10,19 @@ from receiver.cli import main
 
 PROGRAMS = ("amtool", "civo", "curl", "gpu-autoscaler", "helm", "kubectl", "make", "pip", "promtool", "python3")
 OF_SOMETHING = frozenset({"annotate", "cordon", "delete", "describe", "get", "label", "patch", "scale", "uncordon"})
-VERBS = OF_SOMETHING | {"apply", "auth", "create", "debug", "exec", "logs", "port-forward", "rollout", "top", "wait"}
+VERBS = OF_SOMETHING | {
+    "apply",
+    "auth",
+    "create",
+    "debug",
+    "exec",
+    "logs",
+    "port-forward",
+    "rollout",
+    "taint",
+    "top",
+    "wait",
+}
 # Words in capitals stand for what the reader knows; these are not text.
 FIGURES = {"NODES": "2", "USD": "6500", "NUMBER": "1", "NAMESPACE/NAME": "ml/train-0", "NAMESPACE/POD": "ml/train-0"}
 

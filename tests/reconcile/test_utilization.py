@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from receiver.core.policy import Billing
+from receiver.core.policy import Billing, Packing
 from receiver.ports import SAFE_TO_EVICT_ANNOTATION, Store
 from receiver.replay.world import PodSpec, WorldPool
 from tests.reconcile.harness import GPU, Life, a_policy, a_world
@@ -18,7 +18,7 @@ def a_life(store: Store, count: int, **given: Any) -> Life:
     """*count* nodes of two GPUs, empty, and Alertmanager as our rules make it of what their GPUs do."""
     world = a_world(WorldPool(id=POOL, size=BIG_SIZE, resources={GPU: 2}, count=count))
     pool = replace(a_policy().pools[0], size=BIG_SIZE, resources={GPU: 2}, max_nodes=count)
-    return Life(world=world, policy=a_policy(pool, **given), store=store)
+    return Life(world=world, policy=a_policy(pool, packing=Packing.SCHEDULER, **given), store=store)
 
 
 def work(life: Life, node: int, used: float, gpus: int = 1, **given: Any) -> PodSpec:

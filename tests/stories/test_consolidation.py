@@ -3,6 +3,7 @@
 from typing import Any
 
 from receiver.core.actions import Because
+from receiver.core.policy import Packing
 from receiver.ports import SAFE_TO_EVICT_ANNOTATION, Store
 from receiver.replay.world import Pdb, WorldPool
 from tests.reconcile.harness import GPU, START, Life, a_policy, a_world
@@ -15,7 +16,9 @@ AT_THE_HOURS_END = HOUR + MINUTE
 def half_empty(store: Store, *, movable: dict[str, str], **given: Any) -> Life:
     """Two two-GPU nodes, one pod on each; that of the second carries the annotations *movable*."""
     world = a_world(WorldPool(id=POOL, size=BIG_SIZE, resources={GPU: 2}, count=2), **given)
-    life = Life(world=world, policy=a_policy(a_pool(size=BIG_SIZE, resources={GPU: 2})), store=store)
+    life = Life(
+        world=world, policy=a_policy(a_pool(size=BIG_SIZE, resources={GPU: 2}), packing=Packing.SCHEDULER), store=store
+    )
     first, second = (vm.hostname for vm in world.lives)
     owned = {"owner_kind": "ReplicaSet", "gpu_util": 0.6}
     world.add_pod(bound("stays", first, owner_name="stays", annotations={SAFE_TO_EVICT_ANNOTATION: "false"}, **owned))

@@ -1,0 +1,46 @@
+"""Soft taints let a scheduler that spreads pods fill one node before it begins another."""
+
+import pytest
+
+from receiver.core.packing import SOFT_TAINTS
+from receiver.core.policy import Packing
+from receiver.ports import Store
+from receiver.replay.world import WorldPool
+from tests.reconcile.harness import GPU, Life, a_job, a_policy, a_world
+from tests.stories.bench import BIG_SIZE, MINUTE, POOL, SECOND, a_pool
+
+
+def spread(store: Store, packing: Packing) -> Life:
+    """Two idle nodes of four GPUs under a scheduler that prefers the emptiest, and jobs of one GPU a minute apart."""
+    world = a_world(WorldPool(id=POOL, size=BIG_SIZE, resources={GPU: 4}, count=2), packing="least_allocated")
+    pool = a_pool(size=BIG_SIZE, resources={GPU: 4}, max_nodes=2)
+    life = Life(world=world, policy=a_policy(pool, packing=packing), store=store)
+    life.run(5 * MINUTE)
+    for number in range(4):
+        life.submit(a_job(f"j{number}", submit_at=life.now, duration=60 * MINUTE))
+        life.run(MINUTE)
+    return life
+
+
+@pytest.mark.parametrize("packing, nodes", [(Packing.FULLEST_FIRST, 1), (Packing.SCHEDULER, 2)])
+def test_four_pods_of_one_gpu_share_a_node_of_four_and_spread_without_soft_taints(
+    store: Store, packing: Packing, nodes: int
+) -> None:
+    life = spread(store, packing)
+    assert len({p.node for p in life.world.active_pods.values()}) == nodes
+
+
+def test_a_node_is_patched_when_what_it_should_carry_changes_and_not_at_every_step(store: Store) -> None:
+    life = spread(store, Packing.FULLEST_FIRST)
+    done = life.writes("prefer")
+    assert 1 <= len(done) <= 4
+    life.run(5 * MINUTE, 10 * SECOND)
+    assert life.writes("prefer") == done
+
+
+def test_what_we_put_on_goes_when_the_operator_leaves_it_to_the_scheduler(store: Store) -> None:
+    life = spread(store, Packing.FULLEST_FIRST)
+    assert any(set(SOFT_TAINTS) & set(n.taints) for n in life.world.nodes.values())
+    life.policy = a_policy(*life.policy.pools, packing=Packing.SCHEDULER)
+    life.run(MINUTE)
+    assert not any(set(SOFT_TAINTS) & set(n.taints) for n in life.world.nodes.values())
