@@ -1,5 +1,6 @@
 """Traces played through a world, by the product and by a peer, checked by what the world itself logged."""
 
+import gc
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -17,7 +18,7 @@ from receiver.replay.bounds import clairvoyant, fluid_gpu_hours
 from receiver.replay.conservation import violations
 from receiver.replay.figures import Figures, figures, quantile
 from receiver.replay.peers.cluster_autoscaler import ClusterAutoscaler
-from receiver.replay.play import Controller, Played, play
+from receiver.replay.play import Controller, Played, play, seldom_collecting
 from receiver.replay.product import Product
 from receiver.replay.reaction import Reaction
 from receiver.replay.store import ReplayStore
@@ -221,3 +222,11 @@ def test_figures_are_what_one_job_on_one_node_comes_to() -> None:
 def test_a_quantile_is_one_of_the_values() -> None:
     assert [quantile([1.0, 2.0, 3.0, 4.0], part) for part in (0.5, 0.95)] == [2.0, 4.0]
     assert quantile([], 0.5) == 0.0
+
+
+def test_a_replay_leaves_the_collector_of_garbage_as_it_was() -> None:
+    before = gc.get_threshold()
+    with pytest.raises(RuntimeError), seldom_collecting():
+        assert gc.get_threshold()[0] > before[0]
+        raise RuntimeError
+    assert gc.get_threshold() == before
