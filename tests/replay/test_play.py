@@ -226,7 +226,6 @@ def test_a_quantile_is_one_of_the_values() -> None:
 
 def test_a_replay_leaves_the_collector_of_garbage_as_it_was() -> None:
     before = gc.get_threshold()
-    with pytest.raises(RuntimeError), seldom_collecting():
-        assert gc.get_threshold()[0] > before[0]
-        raise RuntimeError
-    assert gc.get_threshold() == before
+    with seldom_collecting():
+        during = gc.get_threshold()
+    assert (during[0] > 10_000, gc.get_threshold()) == (True, before)
