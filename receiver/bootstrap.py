@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path as File
 
 import structlog
 from flask import Flask
@@ -24,6 +25,7 @@ from receiver.adapters.telemetry import PrometheusTelemetry
 from receiver.adapters.writer_lock import WriterLock
 from receiver.clock import SystemClock
 from receiver.config import ConfigError, Settings, load
+from receiver.config.live import ConfigurationFile, LiveSecrets
 from receiver.config.model import GroupDemand, Mode, QueueDemand
 from receiver.core.steady import believed_since, is_sure
 from receiver.installed import installed_version
@@ -85,7 +87,10 @@ def configure_logs() -> None:
 
 def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     """Build the application from the environment. Raises ConfigError with every mistake at once."""
-    settings = load(os.environ if environ is None else environ)
+    environ = os.environ if environ is None else environ
+    settings = load(environ)
+    secrets = LiveSecrets(environ, settings.environment)
+    file = ConfigurationFile(File(environ["GPU_AUTOSCALER_CONFIG"].strip()))
     configure_logs()
     log = structlog.get_logger("receiver")
     for warning in settings.warnings:
@@ -94,8 +99,9 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     database = settings.environment.database_url.get_secret_value()
     store = open_store(database)
     instruments = Instruments()
+    instruments.on_disk.watch(secrets, file)
     writer = WriterLock(database)
-    sources, hands_cloud, hands_cluster = _open_ports(settings, store, writer, instruments)
+    sources, hands_cloud, hands_cluster = _open_ports(settings, secrets, store, writer, instruments)
     hands = Hands(cloud=hands_cloud, cluster=hands_cluster, may_write=writer.held)
     month_end = MonthEnd(store, sources.telemetry, settings.policy, watched=sources.cluster is not None)
     pruned_at = clock.now()
@@ -103,6 +109,7 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
 
     def one_step(now: datetime) -> Stepped:
         nonlocal pruned_at, believed
+        file.look()
         stepped = step(sources, hands, settings.policy, mode, now)
         believed = believed_since(believed, now, steady=stepped.steady)
         if not stepped.steady:
@@ -123,11 +130,10 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     everybody, of_teams = settings.environment.destinations()
     for warning in check_every_destination(everybody, of_teams):
         log.warning("configuration", detail=warning)
-    operator = settings.environment.operator_token
     links = PageLinks(
         public_url=settings.configuration.public_url,
         docs_url=settings.configuration.docs_url,
-        seal=Seal(operator.get_secret_value()) if operator else None,
+        seal=lambda: Seal(token) if (token := secrets.tokens().operator) else None,
     )
     every = settings.configuration.notify.at_most_every
     outbox = Outbox(store, everybody, clock, of_teams, links=links, every=every)
@@ -135,10 +141,9 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     registry = CollectorRegistry()
     registry.register(instruments)
     registry.register(StoreCollector(store, settings.policy, clock, mode=mode, destinations=outbox.destinations))
-    operator, reader = settings.environment.operator_token, settings.environment.reader_token
     app = create_web(
         WebParts(
-            webhook_tokens=tuple(t.get_secret_value() for t in settings.environment.webhook_tokens),
+            tokens=secrets.tokens,
             store=store,
             wake=loop.wake,
             clock=clock,
@@ -149,8 +154,6 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
             instruments=instruments,
             max_body_bytes=settings.configuration.webhook.max_bytes,
             version=installed_version(),
-            operator_token=operator.get_secret_value() if operator else None,
-            reader_token=reader.get_secret_value() if reader else None,
             reading=settings.configuration.web.reading,
             public_url=settings.configuration.public_url,
             docs_url=settings.configuration.docs_url,
@@ -174,7 +177,7 @@ def load_app() -> Flask:
 
 
 def _open_ports(
-    settings: Settings, store: SqlStore, writer: WriterLock, instruments: Instruments
+    settings: Settings, secrets: LiveSecrets, store: SqlStore, writer: WriterLock, instruments: Instruments
 ) -> tuple[Sources, Cloud, Cluster | None]:
     """Open every source, and what may be written to: in observe mode writes become sentences.
 
@@ -190,7 +193,7 @@ def _open_ports(
     try:
         civo = CivoCloud(
             api_url=told.civo_api_url,
-            api_key=told.civo_api_key.get_secret_value(),
+            api_key=secrets.civo_key,
             region=told.civo_region,
             cluster_id=told.civo_cluster_id,
             before_write=still_the_writer,

@@ -1,7 +1,7 @@
 """Addresses of our pages and documents, for those who read a message, and the seal on those that let them act."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from itsdangerous import BadSignature, Signer
@@ -30,11 +30,14 @@ class Seal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageLinks:
-    """`receiver.core.message.Links` below the two addresses of the configuration; neither ends with a slash."""
+    """`receiver.core.message.Links` below the two addresses of the configuration; neither ends with a slash.
+
+    *seal* gives what signs now: the operator's token may change while the program runs.
+    """
 
     public_url: str | None = None
     docs_url: str | None = None
-    seal: Seal | None = field(default=None, repr=False)
+    seal: Callable[[], Seal | None] = field(default=lambda: None, repr=False)
 
     def decision(self, number: int) -> str | None:
         """Return the address of the decision's page, None without ``public_url``."""
@@ -49,6 +52,7 @@ class PageLinks:
 
         Empty without ``public_url`` or without a seal: an unsigned link must not act.
         """
-        if not self.public_url or self.seal is None:
+        seal = self.seal()
+        if not self.public_url or seal is None:
             return ()
-        return ((ANSWER, f"{self.public_url}/answer/{self.seal.sign(question)}"),)
+        return ((ANSWER, f"{self.public_url}/answer/{seal.sign(question)}"),)

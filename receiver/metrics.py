@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from receiver.budget_metrics import budgets
 from receiver.civo_metrics import CivoCalls
+from receiver.configuration_metrics import OnDisk
 from receiver.core import stages
 from receiver.core.actions import ActionKind, Change, OutcomeKind
 from receiver.core.model import SignalAction
@@ -48,6 +49,7 @@ class Instruments(Collector):
         self._step_seconds = _timings("loop_step_seconds", "Duration of a step of the loop, in seconds.", STEP_BUCKETS)
         self.civo = CivoCalls()
         self.watch = WatchCounts()
+        self.on_disk = OnDisk()
         for code in WEBHOOK_CODES:
             self._requests.labels(code=str(code))
 
@@ -57,6 +59,7 @@ class Instruments(Collector):
             yield from metric.collect()
         yield from self.civo.collect()
         yield from self.watch.collect()
+        yield from self.on_disk.collect()
 
     def webhook_answered(self, code: int, seconds: float) -> None:
         """Count one answer with its HTTP status *code* and how long it took in seconds."""

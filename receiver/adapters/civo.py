@@ -40,7 +40,8 @@ class _Bearer(AuthBase):
 class CivoCloud:
     """The node pools of one Civo cluster.
 
-    *timeouts* are (connect, read) seconds. *before_write* is called right before each PUT and DELETE, after
+    *api_key* is the key, or what gives the one that is valid now. *timeouts* are (connect, read) seconds.
+    *before_write* is called right before each PUT and DELETE, after
     the reads that precede it, which may have taken long; what it raises stops the write and is passed on.
     *ended* is told of each call: method, outcome (``ok``, ``try_later`` or ``wont_work``), seconds.
     Raises ValueError for a key or id that cannot be sent.
@@ -49,7 +50,7 @@ class CivoCloud:
     def __init__(
         self,
         api_url: str,
-        api_key: str,
+        api_key: str | Callable[[], str],
         region: str,
         cluster_id: str,
         session: requests.Session | None = None,
@@ -62,8 +63,8 @@ class CivoCloud:
         if not IDENTIFIER.fullmatch(self.cluster_id):
             raise ValueError("CIVO_CLUSTER_ID is empty or holds characters that no id has")
         self._url = api_url.strip().rstrip("/")
-        self._key = api_key.strip()
-        if not re.fullmatch(r"[!-~]+", self._key):
+        self._key: Callable[[], str] = (lambda: api_key) if isinstance(api_key, str) else api_key
+        if not re.fullmatch(r"[!-~]+", self._key().strip()):
             raise ValueError("CIVO_API_KEY is empty or holds characters that no key has")
         self._session = session or quick_session()
         self._timeouts = timeouts
@@ -192,6 +193,7 @@ class CivoCloud:
     def _asked(
         self, method: str, path: str, doing: str, body: dict[str, object] | None, query: Mapping[str, str] | None
     ) -> object:
+        key = self._key().strip()
         try:
             response = self._session.request(
                 method,
@@ -199,7 +201,7 @@ class CivoCloud:
                 params={"region": self.region} if query is None else dict(query),
                 json=body,
                 headers={"Accept": "application/json", "Content-Type": "application/json"},
-                auth=_Bearer(self._key),
+                auth=_Bearer(key),
                 timeout=self._timeouts,
                 allow_redirects=False,
             )
@@ -207,16 +209,16 @@ class CivoCloud:
             raise WontWork(f"CIVO_API_URL {shown(self._url)} is no URL that works", code="bad_url") from None
         except (requests.RequestException, OSError, ValueError) as error:
             self._fail(error, doing)
-        return self._decoded(response, method, doing)
+        return self._decoded(response, method, doing, key)
 
-    def _decoded(self, response: requests.Response, method: str, doing: str) -> object:
+    def _decoded(self, response: requests.Response, method: str, doing: str, key: str) -> object:
         try:
             decoded: object = response.json()
         except ValueError:
             decoded = None
         if response.status_code >= 300:
             delay = retry_after(response.headers, self._now())
-            raise refusal(response.status_code, decoded, doing, delay, self._key)
+            raise refusal(response.status_code, decoded, doing, delay, key)
         if decoded is None and not (method == "DELETE" and not response.content):
             detail = f"Civo was asked to {doing} and answered {response.status_code} without readable JSON"
             raise TryLater(detail, code="malformed")

@@ -5,15 +5,19 @@ Reading may be open or take a token. What changes something takes the operator's
 """
 
 import hmac
+from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
+import structlog
 from flask import Flask, Request, g, redirect, request, url_for
+from flask import Response as FlaskResponse
 from werkzeug.wrappers import Response
 
 from receiver.config.model import Reading
+from receiver.web.attempts import Attempts
 from receiver.web.auth import READER, is_one_of, require_bearer
-from receiver.web.errors import Problem, for_machines
+from receiver.web.errors import Problem, for_machines, loggable
 from receiver.web.parts import WebParts
 from receiver.web.sessions import Role, Session, Sessions
 
@@ -22,6 +26,8 @@ COOKIE = "gpu_autoscaler_session"
 # have none, and who logs in has none yet. Everything else is closed, also what is added some day.
 OPEN_BLUEPRINTS = frozenset({"webhook", "health", "login", "answers"})
 OPEN_ENDPOINTS = frozenset({"static"})
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +54,25 @@ class Access:
 
     def __init__(self, parts: WebParts) -> None:
         self._parts = parts
-        tokens = {Role.OPERATOR: parts.operator_token, Role.READER: parts.reader_token}
-        self._tokens = {role: token.strip() for role, token in tokens.items() if token and token.strip()}
-        self.sessions = Sessions(self._tokens)
+        self.attempts = Attempts()
+        self._made_of: tuple[Mapping[Role, str], Sessions] = ({}, Sessions({}))
+
+    @property
+    def _tokens(self) -> Mapping[Role, str]:
+        """Who may read pages or act, by the tokens that are valid now."""
+        valid = self._parts.tokens()
+        found = {Role.OPERATOR: valid.operator, Role.READER: valid.reader}
+        return {role: token.strip() for role, token in found.items() if token and token.strip()}
+
+    @property
+    def sessions(self) -> Sessions:
+        """The sessions of the tokens that are valid now: a changed one ends its sessions."""
+        valid = self._tokens
+        tokens, sessions = self._made_of
+        if tokens != valid:
+            sessions = Sessions(valid)
+            self._made_of = (valid, sessions)
+        return sessions
 
     def role_of(self, token: str) -> Role | None:
         """Return what *token* lets its holder do. Every token is compared, in constant time."""
@@ -90,6 +112,26 @@ class Access:
                 "open the page here and send its own form; behind a proxy set public_url to what the browser shows",
             )
 
+    def require_no_guesser(self, incoming: Request) -> None:
+        """Raise Problem 429 for a token from an address that tried many others within a minute.
+
+        The webhook is left out: whoever has its token is heard at once, whatever others sent from the same address.
+        """
+        reads = incoming.method in ("GET", "HEAD") and self._parts.reading is Reading.OPEN
+        if reads or _is_open(incoming) or not _bearer(incoming):
+            return
+        wait = self.attempts.wait(incoming.remote_addr or "")
+        if wait:
+            remedy = f"wait {wait} seconds, then send the right one"
+            raise Problem(429, "too many different wrong tokens came from this address", remedy, retry_after=wait)
+
+    def note_refusal(self, incoming: Request) -> None:
+        """Count and log a token that was refused; one that is sent again and again is one."""
+        sent, address = _bearer(incoming), incoming.remote_addr or ""
+        failures = self.attempts.failed(address, sent) if sent else None
+        if failures is not None:
+            log.warning("token refused", address=address, path=loggable(incoming.path), failures=failures)
+
     def requires_token(self, incoming: Request, visitor: Visitor) -> bool:
         """True when *visitor* asks for something that is closed and brings nothing that opens it.
 
@@ -109,6 +151,12 @@ class Access:
 
 def _is_open(incoming: Request) -> bool:
     return incoming.blueprint in OPEN_BLUEPRINTS or incoming.endpoint in OPEN_ENDPOINTS
+
+
+def _bearer(incoming: Request) -> str:
+    """The bearer token that *incoming* brings, empty for none."""
+    scheme, _, sent = (incoming.headers.get("Authorization") or "").strip().partition(" ")
+    return sent.strip() if scheme.lower() == "bearer" else ""
 
 
 def same_token(sent: str, visitor: Visitor) -> bool:
@@ -142,9 +190,16 @@ def install(app: Flask, access: Access) -> None:
     @app.before_request
     def look() -> Response | None:
         g.visitor = access.visitor(request)
+        access.require_no_guesser(request)
         if access.requires_token(request, g.visitor):
             return redirect(url_for("login.log_in", next=here(request)), 303)
         return None
+
+    @app.after_request
+    def count(response: FlaskResponse) -> FlaskResponse:
+        if response.status_code == 401:
+            access.note_refusal(request)
+        return response
 
     @app.context_processor
     def said_to_pages() -> dict[str, object]:

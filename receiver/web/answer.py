@@ -28,7 +28,6 @@ NONE_CHOSEN = "Nothing was changed: choose one of the answers."
 def blueprint(parts: WebParts) -> Blueprint:
     """Return the page and what its form sends to."""
     routes = Blueprint("answers", __name__)
-    seal = Seal(parts.operator_token) if parts.operator_token else None
 
     @routes.after_request
     def keep_out_of_indexes(response: Response) -> Response:
@@ -38,12 +37,12 @@ def blueprint(parts: WebParts) -> Blueprint:
     @routes.get("/answer/<signed>")
     def ask(signed: str) -> Response:
         """Show what is asked, how it stands, and the choices."""
-        return _page(_asked(signed, seal, parts), signed, parts)
+        return _page(_asked(signed, parts), signed, parts)
 
     @routes.post("/answer/<signed>")
     def take(signed: str) -> Response:
         """Act once, and show how the question stands then."""
-        question, form = _asked(signed, seal, parts), read_form(request)
+        question, form = _asked(signed, parts), read_form(request)
         said = form.get("answer", "")
         if said not in set(Answer):
             return _page(question, signed, parts, wrong=NONE_CHOSEN, status=400)
@@ -58,11 +57,12 @@ def blueprint(parts: WebParts) -> Blueprint:
     return routes
 
 
-def _asked(signed: str, seal: Seal | None, parts: WebParts) -> Question:
+def _asked(signed: str, parts: WebParts) -> Question:
     """Return the question behind a link; Problem for none."""
-    if seal is None:
+    token = parts.operator_token
+    if token is None:
         raise Problem(403, "this server signs no links", "set GPU_AUTOSCALER_OPERATOR_TOKEN for it and restart it")
-    number = seal.read(signed)
+    number = Seal(token).read(signed)
     if number is None:
         raise Problem(
             403,

@@ -22,7 +22,10 @@ log = structlog.get_logger(__name__)
 
 
 class Problem(Exception):
-    """An answer other than success: HTTP *status*, what is wrong, what helps, and which *field* it is about."""
+    """An answer other than success: HTTP *status*, what is wrong, what helps, and which *field* it is about.
+
+    *more* goes into a machine's answer, but for ``retry_after``: seconds that its header says.
+    """
 
     def __init__(self, status: int, error: str, remedy: str, *, field: str | None = None, **more: Any) -> None:
         super().__init__(error)
@@ -64,9 +67,10 @@ def on_problem(problem: Problem) -> Response:
     more = dict(problem.more)
     if problem.field is not None:
         more["field"] = problem.field
+    wait = more.pop("retry_after", RETRY_AFTER_SECONDS if problem.status == 503 else None)
     response = answer(problem.status, str(problem), problem.remedy, **more)
-    if problem.status == 503:
-        response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    if wait is not None:
+        response.headers["Retry-After"] = str(wait)
     return response
 
 

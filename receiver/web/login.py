@@ -1,10 +1,5 @@
 """GET and POST /login, POST /logout: a person with a token gets a session that ends by itself."""
 
-import threading
-import time
-from collections import OrderedDict
-from collections.abc import Callable
-
 import structlog
 from flask import Blueprint, g, make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
@@ -16,47 +11,13 @@ from receiver.web.errors import Problem
 from receiver.web.parts import WebParts
 from receiver.web.sessions import LASTS
 
-MOST_FAILURES = 10  # of one address within a minute
-MINUTE = 60.0
-ADDRESSES = 1000  # remembered; the oldest are forgotten first
-
 log = structlog.get_logger(__name__)
-
-
-class Attempts:
-    """Failed log-ins of the last minute by address, in this process. Nobody waits in a thread, and no address stops
-    another one."""
-
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now = now
-        self._failed: OrderedDict[str, list[float]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def wait(self, address: str) -> int:
-        """Return the whole seconds until *address* may try again, 0 when it may now."""
-        with self._lock:
-            recent = self._recent(address)
-            return int(recent[-MOST_FAILURES] + MINUTE - self._now()) + 1 if len(recent) >= MOST_FAILURES else 0
-
-    def failed(self, address: str) -> int:
-        """Note a failure of *address*; return how many it had within a minute."""
-        with self._lock:
-            recent = [*self._recent(address), self._now()][-MOST_FAILURES:]
-            self._failed[address] = recent
-            self._failed.move_to_end(address)
-            while len(self._failed) > ADDRESSES:
-                self._failed.popitem(last=False)
-            return len(recent)
-
-    def _recent(self, address: str) -> list[float]:
-        since = self._now() - MINUTE
-        return [at for at in self._failed.get(address, ()) if at > since]
 
 
 def blueprint(access: Access, parts: WebParts) -> Blueprint:
     """Return /login and /logout."""
     routes = Blueprint("login", __name__)
-    attempts = Attempts()
+    attempts = access.attempts
     closed = parts.reading is Reading.TOKEN
 
     def page(wanted: str, *, error: str = "", status: int = 200) -> Response:

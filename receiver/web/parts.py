@@ -7,6 +7,7 @@ from typing import Protocol
 
 from prometheus_client import CollectorRegistry
 
+from receiver.config.live import Tokens
 from receiver.config.model import Reading
 from receiver.core.policy import Policy
 from receiver.links import PageLinks
@@ -45,17 +46,17 @@ class WebInstruments(Protocol):
 class WebParts:
     """Everything `create_app` needs.
 
-    *webhook_tokens* are the bearer tokens that POST /webhook takes; two of them during a rotation; none
-    means that every delivery is refused. *operator_token* is the one that people send with what they change; None
-    means that nobody may. They are kept out of repr. *max_body_bytes* bounds a delivery. *reading* TOKEN asks for
-    *reader_token* or the operator's from who reads pages or API. *public_url* is where people reach the pages, None
+    *tokens* says which bearer tokens are valid now: POST /webhook takes any of its own, two of them during a rotation;
+    with none every delivery is refused. The operator's is the one that people send with what they change; None
+    means that nobody may. *max_body_bytes* bounds a delivery. *reading* TOKEN asks for the reader's or the operator's
+    from who reads pages or API. *public_url* is where people reach the pages, None
     when nobody said, *docs_url* where they read docs/. *messages_to* names the destinations of messages, without
     their secrets.
     *wake* tells the loop to step now and must return at once. *mode* is ``act`` or ``observe``. *watch* says how the
     watch of pods stands (`receiver.watch_metrics.WatchState`).
     """
 
-    webhook_tokens: tuple[str, ...] = field(repr=False)
+    tokens: Callable[[], Tokens] = field(repr=False)
     store: Store
     wake: Callable[[], None]
     clock: Clock
@@ -66,8 +67,6 @@ class WebParts:
     instruments: WebInstruments
     max_body_bytes: int = 4 * 1024 * 1024
     version: str = ""
-    operator_token: str | None = field(default=None, repr=False)
-    reader_token: str | None = field(default=None, repr=False)
     reading: Reading = Reading.OPEN
     public_url: str | None = None
     docs_url: str | None = None
@@ -75,11 +74,20 @@ class WebParts:
     watch: Callable[[], str] = lambda: "off"
 
     def __post_init__(self) -> None:
-        """Raise ValueError for an empty token, which every caller would know, and for a limit below one byte."""
-        if any(not token.strip() for token in self.webhook_tokens):
-            raise ValueError("a webhook token is empty: set GPU_AUTOSCALER_WEBHOOK_TOKEN to a long random word")
+        """Raise ValueError for tokens that cannot be used, and for a limit below one byte."""
+        self.tokens()
         if self.max_body_bytes < 1:
             raise ValueError("max_body_bytes must be at least 1")
+
+    @property
+    def webhook_tokens(self) -> tuple[str, ...]:
+        """Alertmanager's tokens that are valid now."""
+        return self.tokens().webhook
+
+    @property
+    def operator_token(self) -> str | None:
+        """The operator's token that is valid now."""
+        return self.tokens().operator
 
     def pool_name(self, pool_id: str) -> str:
         """Return what people call *pool_id*, or the id itself when the policy no longer names it."""

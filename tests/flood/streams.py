@@ -13,6 +13,7 @@ from pytest_httpserver import HTTPServer
 
 from receiver.adapters.notify import Outbox
 from receiver.adapters.store import SqlStore
+from receiver.config.live import Tokens
 from receiver.core.policy import Billing, Pool
 from receiver.links import PageLinks
 from receiver.loop import Health
@@ -80,7 +81,7 @@ class Flood:
         self.outbox = Outbox(self.store, [chat], self, links=PageLinks(), every=EVERY)
         health = Health(state="leading", beat_age=SECOND, fresh=EVERY, steps=1, errors=0)
         parts = WebParts(
-            webhook_tokens=(TOKEN,),
+            tokens=lambda: Tokens(webhook=(TOKEN,)),
             store=self.store,
             wake=lambda: None,
             clock=self,

@@ -11,7 +11,7 @@ from tests.messages import of_many, of_money, of_people, of_pools, of_questions
 
 GOLDEN = Path(__file__).parent / "golden"
 SEAL = Seal("operator-token-of-thirty-two-chars")
-PAGES = PageLinks(public_url="https://gpu.example.com", docs_url="https://git.example.com/gpu/docs", seal=SEAL)
+PAGES = PageLinks(public_url="https://gpu.example.com", docs_url="https://git.example.com/gpu/docs", seal=lambda: SEAL)
 WITHOUT = PageLinks()
 CASES: Mapping[str, Callable[[], Notice]] = {
     **of_pools.CASES,

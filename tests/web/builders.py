@@ -10,6 +10,7 @@ from flask.testing import FlaskClient
 from jinja2.bccache import Bucket, BytecodeCache
 from prometheus_client import CollectorRegistry
 
+from receiver.config.live import Tokens
 from receiver.config.model import Reading
 from receiver.core.actions import (
     Action,
@@ -425,7 +426,7 @@ class Bench:
     def parts(self) -> WebParts:
         """Return what create_app takes."""
         return WebParts(
-            webhook_tokens=self.tokens,
+            tokens=self.valid,
             store=self.store,
             wake=self.wake or (lambda: self.store.log.append("wake")),
             clock=self.clock,
@@ -436,14 +437,16 @@ class Bench:
             instruments=self.instruments,
             max_body_bytes=self.max_body_bytes,
             version="0.1.0",
-            operator_token=self.operator_token,
-            reader_token=self.reader_token,
             reading=self.reading,
             public_url=self.public_url,
             docs_url=self.docs_url,
             messages_to=self.messages_to,
             watch=lambda: self.watch,
         )
+
+    def valid(self) -> Tokens:
+        """The tokens as they are now: a test may change them."""
+        return Tokens(webhook=self.tokens, operator=self.operator_token, reader=self.reader_token)
 
     def client(self) -> FlaskClient:
         """Return a client of a fresh app; its templates are compiled once for all of them."""

@@ -254,7 +254,7 @@ def test_the_link_is_in_no_log(failure: dict[str, Any]) -> None:
 
 
 def test_a_message_has_one_link_that_this_server_reads_and_another_token_does_not() -> None:
-    links = PageLinks(public_url="https://gpu.example.com", seal=SEAL)
+    links = PageLinks(public_url="https://gpu.example.com", seal=lambda: SEAL)
     [(label, address)] = links.answers("l40s-growth-0123456789ab")
     assert label == "Approve, snooze or keep"
     signed = address.removeprefix("https://gpu.example.com/answer/")
@@ -265,4 +265,4 @@ def test_a_message_has_one_link_that_this_server_reads_and_another_token_does_no
 
 def test_without_an_address_or_a_token_there_is_no_link() -> None:
     assert PageLinks(public_url="https://gpu.example.com").answers("q1") == ()
-    assert PageLinks(seal=SEAL).answers("q1") == ()
+    assert PageLinks(seal=lambda: SEAL).answers("q1") == ()

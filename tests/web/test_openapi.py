@@ -18,6 +18,7 @@ from receiver.config.model import Reading
 from receiver.core.policy import Approval, Budget
 from receiver.ports import TryLater
 from receiver.web import create_app
+from receiver.web.attempts import MOST_FAILURES
 from receiver.web.openapi import document
 from tests.core.builders import a_question
 from tests.faults.stores import a_store
@@ -290,3 +291,12 @@ def test_what_a_working_pool_leaves_is_as_told() -> None:
 def test_a_report_in_which_everything_has_happened_is_as_told(team: str | None, under_way: bool) -> None:
     schema = {"$ref": "#/components/schemas/Report", "components": strict()}
     Draft202012Validator(schema).validate(everything_happened(team, under_way))
+
+
+def test_a_guesser_is_answered_as_the_document_says() -> None:
+    client = a_bench().client()
+    for number in range(MOST_FAILURES):
+        client.get("/api/v1/pools", headers={"Authorization": f"Bearer guess-{number}"})
+    response = client.get("/api/v1/pools", headers={"Authorization": f"Bearer {READER}"})
+    assert response.status_code == 429
+    holds("get", "/api/v1/pools", response)

@@ -27,6 +27,7 @@ _REFUSALS: dict[int, tuple[str, dict[str, Any]]] = {
     404: ("there is no such thing", {}),
     409: ("it was answered otherwise, or is over", {}),
     413: ("the body is too large", {}),
+    429: ("many different wrong tokens came from this address within a minute", _RETRY),
     503: ("the store does not answer now", _RETRY),
 }
 _POOL = ("pool", text("a pool's name or id"))
@@ -82,11 +83,11 @@ def paths(*, closed: bool) -> dict[str, dict[str, Operation]]:
     readers = ("reader", "operator", "session") if closed else ()
 
     def read(name: str, says: str, answer: Schema, *refusals: int, **more: Any) -> Operation:
-        asked = {401, 503, *refusals} if closed else {503, *refusals}
+        asked = {401, 429, 503, *refusals} if closed else {503, *refusals}
         return _operation(name, says, answer, refusals=sorted(asked), security=readers, **more)
 
     def write(name: str, says: str, answer: str, *refusals: int, **more: Any) -> Operation:
-        asked = sorted({401, 503, *refusals})
+        asked = sorted({401, 429, 503, *refusals})
         return _operation(name, says, shared(answer), refusals=asked, security=("operator",), **more)
 
     return {
@@ -150,7 +151,7 @@ def paths(*, closed: bool) -> dict[str, dict[str, Operation]]:
                 "openapi",
                 "This document",
                 {"type": "object"},
-                refusals=(401,) if closed else (),
+                refusals=(401, 429) if closed else (),
                 security=readers,
             )
         },

@@ -1,0 +1,178 @@
+"""Secrets in files are taken anew while the program runs; what cannot be used changes nothing."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from receiver.config.environment import read_environment
+from receiver.config.live import LOOK_EVERY, ROTATED, ConfigurationFile, LiveSecrets
+from tests.config.builders import ENVIRONMENT, one_pool
+
+WEBHOOK, OPERATOR, READER, KEY = ROTATED[1], ROTATED[2], ROTATED[3], ROTATED[0]
+
+
+class Mounted:
+    """Secrets as Kubernetes mounts them: each file is a link through a folder that is turned around at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.at, self._versions = folder, 0.0, 0
+        self.said = {name: ENVIRONMENT.get(name, f"a-token-of-{name}") for name in ROTATED}
+        self.write()
+        self.environ = {k: v for k, v in ENVIRONMENT.items() if k not in ROTATED}
+        for name in ROTATED:
+            (folder / name).symlink_to(folder / "..data" / name)
+            self.environ[f"{name}_FILE"] = str(folder / name)
+        environment, mistakes, _ = read_environment({**self.environ, "GPU_AUTOSCALER_CONFIG": "-"})
+        assert environment, mistakes
+        self.secrets = LiveSecrets({**self.environ, "GPU_AUTOSCALER_CONFIG": "-"}, environment, now=lambda: self.at)
+        self.pass_time()
+
+    def write(self, **changed: str) -> None:
+        """Mount a new version of everything."""
+        self.said.update(changed)
+        self._versions += 1
+        version = self.folder / f"..{self._versions}"
+        version.mkdir()
+        for name, text in self.said.items():
+            (version / name).write_text(text)
+        new = self.folder / "..data_tmp"
+        new.symlink_to(version)
+        new.rename(self.folder / "..data")
+
+    def pass_time(self) -> None:
+        """Let the time pass after which files are looked at, and let them be."""
+        self.at += LOOK_EVERY
+        self.secrets.tokens()
+
+    def change(self, **changed: str) -> None:
+        """Mount changes, and let them be seen."""
+        self.write(**changed)
+        self.pass_time()
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Mounted:
+    return Mounted(tmp_path)
+
+
+def test_a_token_that_is_changed_in_its_file_is_the_one_from_then_on(mounted: Mounted) -> None:
+    mounted.change(**{OPERATOR: "another-operators-token"})
+    assert mounted.secrets.tokens().operator == "another-operators-token"
+
+
+def test_the_webhook_has_two_tokens_while_its_file_holds_two(mounted: Mounted) -> None:
+    mounted.change(**{WEBHOOK: "the-old-token-of-alertmanager\nthe-new-token-of-alertmanager\n"})
+    assert mounted.secrets.tokens().webhook == ("the-old-token-of-alertmanager", "the-new-token-of-alertmanager")
+
+
+def test_civos_key_is_changed_without_a_restart(mounted: Mounted) -> None:
+    mounted.change(**{KEY: "another-key\n"})
+    assert mounted.secrets.civo_key() == "another-key"
+
+
+def test_a_change_is_not_looked_for_at_every_request(mounted: Mounted) -> None:
+    mounted.write(**{OPERATOR: "another-operators-token"})
+    mounted.at += LOOK_EVERY / 2
+    assert mounted.secrets.tokens().operator != "another-operators-token"
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        (WEBHOOK, ""),
+        (OPERATOR, ""),
+        (READER, " \n"),
+        (KEY, ""),
+        (KEY, "a key"),
+        (OPERATOR, "two words"),
+        (OPERATOR, ENVIRONMENT[WEBHOOK]),
+    ],
+)
+def test_what_cannot_be_used_changes_nothing_and_is_told_once(mounted: Mounted, name: str, text: str) -> None:
+    before = mounted.secrets.tokens(), mounted.secrets.civo_key()
+    with capture_logs() as logs:
+        mounted.change(**{name: text})
+        mounted.pass_time()
+    assert (mounted.secrets.tokens(), mounted.secrets.civo_key()) == before
+    assert mounted.secrets.refused
+    assert [line["event"] for line in logs] == ["secrets refused"]
+    assert name in str(logs[0]["mistakes"])
+    assert not text.strip() or text.strip() not in str(logs)
+
+
+def test_after_the_mistake_is_mended_everything_is_taken(mounted: Mounted) -> None:
+    mounted.change(**{WEBHOOK: "", OPERATOR: "another-operators-token"})
+    mounted.change(**{WEBHOOK: "another-webhook-token"})
+    assert not mounted.secrets.refused
+    assert mounted.secrets.tokens().operator == "another-operators-token"
+    assert mounted.secrets.tokens().webhook == ("another-webhook-token",)
+
+
+def test_files_that_vanish_change_nothing(mounted: Mounted) -> None:
+    before = mounted.secrets.tokens()
+    (mounted.folder / "..data").unlink()
+    mounted.pass_time()
+    assert mounted.secrets.tokens() == before
+    assert mounted.secrets.refused
+
+
+def test_the_log_names_what_was_changed_and_no_secret(mounted: Mounted) -> None:
+    with capture_logs() as logs:
+        mounted.change(**{OPERATOR: "another-operators-token", KEY: "another-key"})
+    assert [(line["event"], line["names"]) for line in logs] == [("secrets changed", [KEY, OPERATOR])]
+    assert "another-operators-token" not in str(logs)
+    assert "another-key" not in str(logs)
+
+
+def test_tokens_stay_out_of_repr(mounted: Mounted) -> None:
+    assert mounted.said[OPERATOR] not in repr(mounted.secrets.tokens())
+    assert mounted.said[WEBHOOK] not in repr(mounted.secrets.tokens())
+
+
+# --- the configuration file
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    found = tmp_path / "config.yaml"
+    found.write_text(one_pool())
+    return found
+
+
+@pytest.mark.parametrize(
+    "change, refused, differs",
+    [
+        (lambda text: text, False, False),
+        (lambda text: f"{text}\n# a comment\n", False, True),
+        (lambda text: f"{text}\nmodus: act\n", True, True),
+    ],
+)
+def test_a_file_that_the_next_start_would_refuse_is_told_before_that_start(
+    file: Path, change: Callable[[str], str], *, refused: bool, differs: bool
+) -> None:
+    configuration = ConfigurationFile(file)
+    file.write_text(change(file.read_text()))
+    with capture_logs() as logs:
+        configuration.look()
+        configuration.look()
+    assert (configuration.refused, configuration.differs) == (refused, differs)
+    assert len(logs) == (refused or differs)
+    assert not refused or "modus: unknown key" in str(logs)
+
+
+def test_a_file_that_is_as_it_was_again_differs_no_more(file: Path) -> None:
+    configuration, before = ConfigurationFile(file), file.read_text()
+    file.write_text("modus: act\n")
+    configuration.look()
+    file.write_text(before)
+    configuration.look()
+    assert (configuration.refused, configuration.differs) == (False, False)
+
+
+def test_a_file_that_is_gone_would_be_refused(file: Path) -> None:
+    configuration = ConfigurationFile(file)
+    file.unlink()
+    configuration.look()
+    assert configuration.refused
