@@ -31,6 +31,7 @@ worker_tmp_dir = str(_shm) if _shm.is_dir() and os.access(_shm, os.W_OK) else No
 
 accesslog = None  # /metrics counts answers; a line for each scrape and probe tells nobody anything
 errorlog = "-"
+logger_class = "receiver.gunicorn_log.CarefulLogger"  # quotes nothing that a client sent
 proc_name = "gpu-autoscaler"
 
 

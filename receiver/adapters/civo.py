@@ -16,7 +16,7 @@ from requests.auth import AuthBase
 from receiver.adapters.civo_charges import charges_of, stamp
 from receiver.adapters.civo_errors import GONE, refusal
 from receiver.adapters.civo_shapes import cloud_pools, required_pools
-from receiver.adapters.sessions import quick_session, retry_after, shown, wire_failure
+from receiver.adapters.sessions import quick_session, retry_after, shown, wire_failure, without
 from receiver.clock import SystemClock
 from receiver.core.charges import distinct, windows
 from receiver.ports import Charges, CloudPool, Did, Receipt, TryLater, WontWork
@@ -213,12 +213,12 @@ class CivoCloud:
 
     def _decoded(self, response: requests.Response, method: str, doing: str, key: str) -> object:
         try:
-            decoded: object = response.json()
-        except ValueError:
+            decoded: object = without(key, response.json())
+        except (ValueError, RecursionError):
             decoded = None
         if response.status_code >= 300:
             delay = retry_after(response.headers, self._now())
-            raise refusal(response.status_code, decoded, doing, delay, key)
+            raise refusal(response.status_code, decoded, doing, delay)
         if decoded is None and not (method == "DELETE" and not response.content):
             detail = f"Civo was asked to {doing} and answered {response.status_code} without readable JSON"
             raise TryLater(detail, code="malformed")

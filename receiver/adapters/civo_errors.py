@@ -40,16 +40,16 @@ GONE = frozenset(
 WORDS = 300  # characters of Civo's own explanation that a message may carry
 
 
-def refusal(status: int, body: object, doing: str, delay: timedelta | None, secret: str) -> TryLater | WontWork:
+def refusal(status: int, body: object, doing: str, delay: timedelta | None) -> TryLater | WontWork:
     """Return the error that an answer of *status* >= 300 stands for.
 
     *body* is the decoded JSON or None; of it only ``code``, ``reason`` and ``details`` are used, and the last
-    two only when they are text. *secret* is blotted out should Civo repeat it.
+    two only when they are text.
     """
     fields = body if isinstance(body, dict) else {}
     status = 500 if fields.get("status") == 500 else status  # civogo: a 500 inside the body outranks the real one
     code = _code(status, fields)
-    said = "; ".join(filter(None, (_text(fields.get("reason"), secret), _text(fields.get("details"), secret))))
+    said = "; ".join(filter(None, (_text(fields.get("reason")), _text(fields.get("details")))))
     if code.startswith("authentication_"):
         detail = f"Civo refused CIVO_API_KEY ({code}): put a valid key into the secret that sets CIVO_API_KEY"
         return WontWork(detail, code=code)
@@ -74,15 +74,14 @@ def _code(status: int, fields: Mapping[str, object]) -> str:
     """Return Civo's code, or a word made from what else it said."""
     code = fields.get("code")
     if isinstance(code, str) and code.strip():
-        return _text(code, "")[:80]
+        return _text(code)[:80]
     if fields.get("result") == "requires_authentication" or status == 401:
         return "authentication_required"
     return f"http_{status}"
 
 
-def _text(value: object, secret: str) -> str:
+def _text(value: object) -> str:
     """Return *value* on one line and cut short if it is text, else nothing: other types may hold anything."""
     if not isinstance(value, str):
         return ""
-    lines = "; ".join(" ".join(line.split()) for line in value.splitlines() if line.strip())
-    return (lines.replace(secret, "***") if secret else lines)[:WORDS]
+    return "; ".join(" ".join(line.split()) for line in value.splitlines() if line.strip())[:WORDS]

@@ -21,6 +21,7 @@ GONE = "http_410"
 CONFLICT = "conflict"
 TOO_MANY = "http_429"
 HANGS_AFTER = 10  # seconds after which a watch that should have ended is taken for dead
+HIDE_FROM = 8  # characters; a shorter word is no credential
 WORDS = 300  # characters of Kubernetes' own explanation that a message may carry
 
 
@@ -29,6 +30,7 @@ class ClusterWire:
 
     def __init__(self, api_client: client.ApiClient, timeouts: tuple[float, float], clock: Clock) -> None:
         self.url = shown(str(api_client.configuration.host))
+        self._client = api_client
         self._timeouts = timeouts
         self._clock = clock
 
@@ -40,7 +42,7 @@ class ClusterWire:
         """
         with self._understood(verb, resource):
             response = call(*args, _request_timeout=self._timeouts, _preload_content=False, **options)
-            decoded = json.loads(response.data)
+            decoded = json.loads(self._blotted(response.data))
         if not isinstance(decoded, dict):
             raise TryLater(f"Kubernetes' answer to {verb} {resource} is not understood", code="malformed")
         return decoded
@@ -81,9 +83,20 @@ class ClusterWire:
         except (HTTPError, OSError) as error:
             code, phrase = wire_failure(error)
             raise TryLater(f"Kubernetes at {self.url} was asked to {verb} {resource}: {phrase}", code=code) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:  # no JSON, or brackets without end
             detail = f"Kubernetes at {self.url} was asked to {verb} {resource} and answered without readable JSON"
             raise TryLater(detail, code="malformed") from error
+
+    def _blotted(self, answer: bytes) -> bytes:
+        """*answer* without the credentials that were sent: a gateway puts the headers that it got into its errors.
+
+        They are asked for each time, because a service account's token changes while the program runs.
+        """
+        for sent in self._client.configuration.api_key.values():
+            for secret in dict.fromkeys((str(sent), str(sent).rpartition(" ")[2])):
+                if len(secret) >= HIDE_FROM:
+                    answer = answer.replace(secret.encode(), b"***")
+        return answer
 
     def every(self, resource: str, call: Callable[..., Any], **options: Any) -> list[Mapping[str, Any]]:
         """Return every object of a list, page by page.
@@ -104,7 +117,8 @@ class ClusterWire:
 
     def _refusal(self, error: ApiException, verb: str, resource: str) -> TryLater | WontWork:
         status = error.status or 0
-        detail = f"Kubernetes did not {verb} {resource}: {status} {_explanation(error)}".rstrip()
+        said = self._blotted(_explanation(error).encode()).decode()[:WORDS]
+        detail = f"Kubernetes did not {verb} {resource}: {status} {said}".rstrip()
         delay = retry_after(error.headers, self._clock.now())
         if status == 401:
             remedy = "put a valid token or certificate into KUBECONFIG, or mount the service account's token"
@@ -127,7 +141,7 @@ def _explanation(error: ApiException) -> str:
     except (ValueError, TypeError):
         return str(error.reason or "")
     message = body.get("message") if isinstance(body, dict) else None
-    return " ".join(message.split())[:WORDS] if isinstance(message, str) else str(error.reason or "")
+    return " ".join(message.split()) if isinstance(message, str) else str(error.reason or "")
 
 
 def at_least(delay: timedelta | None, least: timedelta) -> timedelta:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit, urlunsplit
 
 import requests
@@ -81,6 +81,22 @@ def shown(url: str) -> str:
     """Return *url* without the credentials, query and fragment that it may carry."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def without(secret: str, value: Any) -> Any:
+    """Return *value*, which was decoded from JSON, with *secret* blotted out wherever a text in it repeats it.
+
+    Gateways put the headers that they got into their errors, and into any field.
+    """
+    if not secret:
+        return value
+    if isinstance(value, str):
+        return value.replace(secret, "***")
+    if isinstance(value, dict):
+        return {without(secret, key): without(secret, inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [without(secret, inner) for inner in value]
+    return value
 
 
 def wire_failure(error: BaseException) -> tuple[str, str]:
