@@ -156,6 +156,7 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
             version=installed_version(),
             reading=settings.configuration.web.reading,
             public_url=settings.configuration.public_url,
+            hosts=settings.configuration.web.hosts,
             docs_url=settings.configuration.docs_url,
             messages_to=outbox.destinations,
             watch=lambda: instruments.watch.state,

@@ -12,6 +12,15 @@ wsgi_app = "receiver.bootstrap:load_app()"
 
 bind = os.environ.get("GPU_AUTOSCALER_LISTEN") or "0.0.0.0:8080"
 
+# https: both or none (check-config says so). Read anew for each connection: a renewed certificate needs no restart.
+certfile = os.environ.get("GPU_AUTOSCALER_TLS_CERT_FILE") or None
+keyfile = os.environ.get("GPU_AUTOSCALER_TLS_KEY_FILE") or None
+
+# What a request may be; the body's limit is `webhook.max_bytes`.
+limit_request_line = 4094  # bytes
+limit_request_fields = 50
+limit_request_field_size = 8190  # bytes
+
 # One worker: two would run two loops, and each /metrics would be a matter of chance.
 workers = 1
 worker_class = "gthread"

@@ -4,6 +4,7 @@ Values are never repeated in messages: the mistake may be a secret in the wrong 
 """
 
 import re
+import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as File
@@ -38,6 +39,8 @@ OPTIONAL = (
     "GPU_AUTOSCALER_NOTIFY_URLS",
     "GPU_AUTOSCALER_TEAM_NOTIFY_URLS",
     "GPU_AUTOSCALER_LISTEN",
+    "GPU_AUTOSCALER_TLS_CERT_FILE",
+    "GPU_AUTOSCALER_TLS_KEY_FILE",
     "GPU_AUTOSCALER_URL",
     "KUBECONFIG",
 )
@@ -139,6 +142,7 @@ def read_environment(environ: Mapping[str, str]) -> tuple[Environment | None, li
     destinations = tuple(_destinations(reading))
     of_teams = _team_destinations(reading)
     listen = _listen(reading)
+    _tls(reading)
     server = reading.address("GPU_AUTOSCALER_URL", SERVER)
     reading.warnings += _misspelt(environ)
     if reading.mistakes:
@@ -271,6 +275,20 @@ def _listen(reading: Reading) -> str:
         remedy = "write address:port, such as 0.0.0.0:8080 or [::]:8080"
         reading.wrong("GPU_AUTOSCALER_LISTEN", "is not an address with a port", remedy)
     return f"{host or '0.0.0.0'}:{port}"  # noqa: S104 (":8080" means everywhere, as it does elsewhere)
+
+
+def _tls(reading: Reading) -> None:
+    """Note what is wrong with the files that https takes; gunicorn reads them (`receiver.gunicorn_conf`)."""
+    names = ("GPU_AUTOSCALER_TLS_CERT_FILE", "GPU_AUTOSCALER_TLS_KEY_FILE")
+    cert, key = (reading.value(name) for name in names)
+    if bool(cert) != bool(key):
+        reading.wrong(names[0] if key else names[1], "is not set and the other one is", "set both, or none for http")
+    elif cert:
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key, "")
+        except (OSError, ValueError):  # an SSLError is an OSError; nobody is asked for the key's password
+            remedy = "mount a PEM certificate with its chain, and its key, readable by this process"
+            reading.wrong(names[0], "and the key's file cannot be used together", remedy)
 
 
 def _misspelt(environ: Mapping[str, str]) -> Iterator[str]:

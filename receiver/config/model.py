@@ -94,6 +94,9 @@ class WebSpec(Section):
     reading: Annotated[Reading, BeforeValidator(one_of(Reading))] = Reading.OPEN
     """who may read pages and API: whoever reaches the port, or who has the operator's or the reader's token
     ([more](operations.md#who-may-read-who-may-act))"""
+    hosts: tuple[ObjectName, ...] = ()
+    """the names under which people open the pages, beside that of `public_url`; addresses and names inside the cluster
+    are always taken ([why](security.md#pages-and-api))"""
 
 
 class Attribution(Section):

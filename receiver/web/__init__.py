@@ -1,10 +1,12 @@
 """The web side: webhook, health, JSON API and pages. It remembers deliveries, reads the store and acts on nothing."""
 
 import time
+from urllib.parse import urlsplit
 
 from flask import Flask, Response, g, request
 from jinja2 import ChainableUndefined
 from werkzeug.exceptions import BadHost
+from werkzeug.routing import RequestRedirect
 
 from receiver.web import access, acting, answer, api, errors, health, login, pages, reports, webhook
 from receiver.web.headers import HEADERS, NO_STORE
@@ -41,6 +43,9 @@ def create_app(parts: WebParts) -> Flask:
     def finish(response: Response) -> Response:
         for name, value in (HEADERS if request.endpoint == "static" else {**HEADERS, **NO_STORE}).items():
             response.headers.setdefault(name, value)
+        if isinstance(request.routing_exception, RequestRedirect):  # made of the host that was asked for: keep the path
+            to = urlsplit(response.location or "/")
+            response.location = "/" + to._replace(scheme="", netloc="").geturl().lstrip("/")
         if request.path == webhook.PATH:
             parts.instruments.webhook_answered(response.status_code, time.perf_counter() - g.started)
         return response

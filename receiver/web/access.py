@@ -18,6 +18,7 @@ from receiver.config.model import Reading
 from receiver.web.attempts import Attempts
 from receiver.web.auth import READER, is_one_of, require_bearer
 from receiver.web.errors import Problem, for_machines, loggable
+from receiver.web.hosts import is_ours
 from receiver.web.parts import WebParts
 from receiver.web.sessions import Role, Session, Sessions
 
@@ -25,6 +26,7 @@ COOKIE = "gpu_autoscaler_session"
 # What never takes the reader's token: Alertmanager and the links in messages carry their own, a kubelet and a scraper
 # have none, and who logs in has none yet. Everything else is closed, also what is added some day.
 OPEN_BLUEPRINTS = frozenset({"webhook", "health", "login", "answers"})
+ASKED_BY_MACHINES = frozenset({"webhook", "health"})  # no browser: whatever name they have for us is fine
 OPEN_ENDPOINTS = frozenset({"static"})
 
 log = structlog.get_logger(__name__)
@@ -92,6 +94,16 @@ class Access:
         """
         ours = urlsplit(self._parts.public_url or "")
         return incoming.is_secure or (ours.scheme == "https" and ours.netloc == incoming.host)
+
+    def require_our_host(self, incoming: Request) -> None:
+        """Raise Problem 421 for pages and API under a name that is none of ours (`receiver.web.hosts`)."""
+        if incoming.blueprint in ASKED_BY_MACHINES or is_ours(incoming.host, self._parts.public_url, self._parts.hosts):
+            return
+        raise Problem(
+            421,
+            "this server is not known under the name that you asked for",
+            "set public_url to what the browser shows, or add the name to web.hosts",
+        )
 
     def require_own_site(self, incoming: Request) -> None:
         """Raise Problem 403 for a form that another site sent.
@@ -189,6 +201,8 @@ def install(app: Flask, access: Access) -> None:
 
     @app.before_request
     def look() -> Response | None:
+        g.visitor = Visitor()
+        access.require_our_host(request)
         g.visitor = access.visitor(request)
         access.require_no_guesser(request)
         if access.requires_token(request, g.visitor):

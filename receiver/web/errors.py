@@ -98,7 +98,7 @@ def on_http(error: HTTPException) -> Response:
     status = error.code or 500
     response = answer(status, (error.name or "error").lower(), REMEDIES.get(status, "see docs/http-api.md"))
     for name, value in error.get_headers(request.environ):
-        if name.lower() in {"allow", "location"}:
+        if name.lower() == "allow":
             response.headers[name] = value
     return response
 

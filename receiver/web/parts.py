@@ -49,9 +49,9 @@ class WebParts:
     *tokens* says which bearer tokens are valid now: POST /webhook takes any of its own, two of them during a rotation;
     with none every delivery is refused. The operator's is the one that people send with what they change; None
     means that nobody may. *max_body_bytes* bounds a delivery. *reading* TOKEN asks for the reader's or the operator's
-    from who reads pages or API. *public_url* is where people reach the pages, None
-    when nobody said, *docs_url* where they read docs/. *messages_to* names the destinations of messages, without
-    their secrets.
+    from who reads pages or API. *public_url* is where people reach the pages, None when nobody said, *hosts* the other
+    names that they use for it, *docs_url* where they read docs/. *messages_to* names the destinations of messages,
+    without their secrets.
     *wake* tells the loop to step now and must return at once. *mode* is ``act`` or ``observe``. *watch* says how the
     watch of pods stands (`receiver.watch_metrics.WatchState`).
     """
@@ -69,6 +69,7 @@ class WebParts:
     version: str = ""
     reading: Reading = Reading.OPEN
     public_url: str | None = None
+    hosts: tuple[str, ...] = ()
     docs_url: str | None = None
     messages_to: tuple[str, ...] = ()
     watch: Callable[[], str] = lambda: "off"

@@ -283,3 +283,28 @@ def test_a_short_readers_token_is_odd(file: Path) -> None:
     file.write_text(CLOSED + file.read_text())
     [odd] = loaded(file, GPU_AUTOSCALER_READER_TOKEN="short").warnings
     assert odd == "GPU_AUTOSCALER_READER_TOKEN: is shorter than 16 characters and can be guessed"
+
+
+TLS = Path(__file__).parents[1] / "e2e" / "tls"
+
+
+def test_a_certificate_and_its_key_are_taken_together(file: Path) -> None:
+    cert, key = str(TLS / "cert.pem"), str(TLS / "key.pem")
+    assert loaded(file, GPU_AUTOSCALER_TLS_CERT_FILE=cert, GPU_AUTOSCALER_TLS_KEY_FILE=key)
+
+
+@pytest.mark.parametrize(
+    ("cert", "key", "says"),
+    [
+        ("cert.pem", "", "GPU_AUTOSCALER_TLS_KEY_FILE: is not set and the other one is; set both, or none for http"),
+        ("", "key.pem", "GPU_AUTOSCALER_TLS_CERT_FILE: is not set and the other one is; set both, or none for http"),
+        ("cert.pem", "cert.pem", "GPU_AUTOSCALER_TLS_CERT_FILE: and the key's file cannot be used together"),
+        ("cert.pem", "none.pem", "GPU_AUTOSCALER_TLS_CERT_FILE: and the key's file cannot be used together"),
+    ],
+)
+def test_a_certificate_that_cannot_be_used_is_told_before_the_server_listens(
+    file: Path, cert: str, key: str, says: str
+) -> None:
+    names = {"GPU_AUTOSCALER_TLS_CERT_FILE": cert, "GPU_AUTOSCALER_TLS_KEY_FILE": key}
+    (said,) = mistakes(file, **{name: str(TLS / value) if value else "" for name, value in names.items()})
+    assert said.startswith(says)

@@ -415,6 +415,7 @@ class Bench:
     reader_token: str | None = None
     reading: Reading = Reading.OPEN
     public_url: str | None = None
+    hosts: tuple[str, ...] = ()
     policy: Policy = field(default_factory=a_policy)
     mode: str = "act"
     max_body_bytes: int = 100_000
@@ -439,6 +440,7 @@ class Bench:
             version="0.1.0",
             reading=self.reading,
             public_url=self.public_url,
+            hosts=self.hosts,
             docs_url=self.docs_url,
             messages_to=self.messages_to,
             watch=lambda: self.watch,
