@@ -14,6 +14,7 @@ from typing import Any
 from receiver.core.model import UNASSIGNED, SignalAction
 from receiver.core.signals import Alert
 from receiver.core.silences import COMPONENT
+from receiver.core.words import harmless
 from receiver.ports import Delivery
 
 VERSION = "4"
@@ -25,7 +26,6 @@ _STATUSES = ("firing", "resolved")
 _SEND_OURS = "send Alertmanager's own webhook payload unchanged (webhook_configs, no template in between)"
 # RFC 3339, as Go writes it: up to nanoseconds, always with an offset.
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)")
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")  # JSON can say these; databases refuse them
 
 
 class BadPayload(ValueError):
@@ -209,7 +209,7 @@ def _name(alert: Alert) -> str:
 
 
 def _clean(text: str) -> str:
-    return _UNSTORABLE.sub("\ufffd", text)
+    return harmless(text)  # what databases refuse is among it
 
 
 def _text(value: object) -> str:

@@ -13,6 +13,7 @@ import click
 from receiver import screen
 from receiver.adapters.api import NotThereError, RefusedError, ServerApi
 from receiver.config import ConfigError, reading_token, server_url
+from receiver.core.words import OBEYED
 from receiver.ports import TryLater
 from receiver.screen_words import printable
 
@@ -66,8 +67,9 @@ def print_lines(lines: Iterable[str], *, err: bool = False) -> None:
 
 
 def print_json(document: Any) -> None:
-    """Print *document* as indented JSON."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    """Print *document* as indented JSON; what a terminal would obey is escaped."""
+    written = json.dumps(document, indent=2, ensure_ascii=False)
+    click.echo("\n".join(OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", line) for line in written.split("\n")))
 
 
 def who_asks() -> str:

@@ -3,10 +3,11 @@
 import atexit
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path as File
+from typing import Any
 
 import structlog
 from flask import Flask
@@ -28,6 +29,7 @@ from receiver.config import ConfigError, Settings, load
 from receiver.config.live import ConfigurationFile, LiveSecrets
 from receiver.config.model import GroupDemand, Mode, QueueDemand
 from receiver.core.steady import believed_since, is_sure
+from receiver.core.words import harmless
 from receiver.installed import installed_version
 from receiver.links import PageLinks, Seal
 from receiver.look import Sources
@@ -79,10 +81,16 @@ def configure_logs() -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            *([_shown] if terminal else []),
             structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer(),
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stdout),
     )
+
+
+def _shown(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Keep what others wrote from steering a terminal; JSON escapes it by itself."""
+    return {key: harmless(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
 def create_app(environ: Mapping[str, str] | None = None) -> Flask:

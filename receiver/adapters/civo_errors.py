@@ -7,6 +7,7 @@ of the official client (civogo ``errors.go``) and ``gpu_count_exceeded``, which 
 from collections.abc import Mapping
 from datetime import timedelta
 
+from receiver.core.words import harmless
 from receiver.ports import TryLater, WontWork
 
 REMEDIES: Mapping[str, str] = {
@@ -84,4 +85,4 @@ def _text(value: object) -> str:
     """Return *value* on one line and cut short if it is text, else nothing: other types may hold anything."""
     if not isinstance(value, str):
         return ""
-    return "; ".join(" ".join(line.split()) for line in value.splitlines() if line.strip())[:WORDS]
+    return harmless("; ".join(" ".join(line.split()) for line in value.splitlines() if line.strip()))[:WORDS]

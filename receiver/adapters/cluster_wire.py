@@ -13,6 +13,7 @@ from urllib3.exceptions import HTTPError
 
 from receiver.adapters.nodes import entries, section
 from receiver.adapters.sessions import retry_after, shown, wire_failure
+from receiver.core.words import harmless
 from receiver.ports import Clock, TryLater, WontWork
 
 PAGE = 500  # objects per answer: bounds what the API server and we hold at once
@@ -139,9 +140,9 @@ def _explanation(error: ApiException) -> str:
     try:
         body = json.loads(error.body or "")
     except (ValueError, TypeError):
-        return str(error.reason or "")
+        return harmless(str(error.reason or ""))
     message = body.get("message") if isinstance(body, dict) else None
-    return " ".join(message.split()) if isinstance(message, str) else str(error.reason or "")
+    return harmless(" ".join(message.split())) if isinstance(message, str) else harmless(str(error.reason or ""))
 
 
 def at_least(delay: timedelta | None, least: timedelta) -> timedelta:

@@ -11,14 +11,17 @@ import apprise
 
 from receiver.core.message import Message
 from receiver.core.tell import Severity
+from receiver.core.words import harmless
 
 ERROR_LENGTH = 300
 HIDE_FROM = 5  # characters: shorter parts of a destination are words like "bot", not secrets
 
-# A zero-width space between the sign and the word: it reads the same and calls nobody.
+# A zero-width space after the sign: it reads the same, calls nobody, and hides no address behind other words.
 _MENTIONS = (
     (re.compile(r"@(?=(?:channel|here|everyone|all|room|group|team)\b)", re.IGNORECASE), "@\u200b"),
-    (re.compile(r"<(?=[!@#])"), "<\u200b"),  # <!channel>, <!subteam^...>, <@user>, <@&role>, <#channel>
+    (re.compile(r"(?<![\w.+-])@(?=\w)"), "@\u200b"),  # @alice, but no mail address
+    (re.compile(r"<(?=[!@#]|[a-z][a-z0-9+.-]*:)", re.IGNORECASE), "<\u200b"),  # <!channel>, <@user>, <https://...|text>
+    (re.compile(r"\](?=[(\[:])"), "]\u200b"),  # [text](https://...), ![picture](...), [text][1], [1]: https://...
 )
 
 
@@ -82,7 +85,11 @@ def check_every_destination(everybody: Sequence[str], of_teams: Mapping[str, Seq
 
 
 def disarm(text: str) -> str:
-    """Return *text* with mentions that would call a whole channel made harmless."""
+    """Return *text*, which quotes alerts, workloads and other people, with what would act in a chat made harmless.
+
+    That is mentions, links behind other words, and characters that a screen obeys.
+    """
+    text = harmless(text)
     for pattern, replacement in _MENTIONS:
         text = pattern.sub(replacement, text)
     return text

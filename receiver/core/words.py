@@ -1,7 +1,17 @@
-"""Numbers in sentences."""
+"""Numbers in sentences, and sentences of others."""
 
 import math
+import re
 from datetime import timedelta
+
+# Control characters but tab and line breaks; what turns the direction of reading around; separators that some readers
+# take for the end of a line. Terminals, logs and people's eyes obey them.
+OBEYED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def harmless(text: str) -> str:
+    """*text* of somebody else with U+FFFD in the place of what a screen would obey instead of show."""
+    return OBEYED.sub("\ufffd", text)
 
 
 def some(count: int, noun: str) -> str:

@@ -23,7 +23,7 @@ OF_LINES = (
     "usd",
 )
 COLUMNS = ("record", *OF_LINES, "fact", "value")
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs text that begins so
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # a spreadsheet runs text that begins so
 
 
 def as_csv(report: Mapping[str, Any]) -> str:

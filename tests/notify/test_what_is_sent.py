@@ -1,6 +1,7 @@
 """The requests that Slack and Telegram get, as Apprise's own plugins make them."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,10 @@ import pytest
 import responses
 from requests import PreparedRequest
 
-from receiver.adapters.destinations import disarm
+from receiver.adapters.destinations import disarm, opened
 from receiver.adapters.notify import Outbox
 from receiver.adapters.store import open_store
+from receiver.core.message import Message
 from receiver.core.tell import Notice, Severity
 from tests.notify.destinations import LINKS, NOW, SLACK, SLACK_API, TELEGRAM, TELEGRAM_API, FixedClock
 from tests.store.builders import migrated
@@ -118,11 +120,60 @@ def test_what_an_alert_says_cannot_call_the_whole_channel(wire: responses.Reques
 
 
 @pytest.mark.parametrize(
-    "call", ["@channel", "@here", "@Everyone", "@all", "<!channel>", "<!here|here>", "<!subteam^S1>", "<@U1>", "<@&42>"]
+    "call", ["@channel", "@here", "@Everyone", "@all", "<!channel>", "<!here|here>", "<!subteam^S1>", "<@U1>", "@alice"]
 )  # fmt: skip
 def test_a_mention_reads_the_same_and_calls_nobody(call: str) -> None:
     assert call not in disarm(f"node {call} is idle")
     assert disarm(f"node {call} is idle").replace("\u200b", "") == f"node {call} is idle"
+
+
+EVIL = "https://evil.test/x"
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        f"[the page]({EVIL})",
+        f"![](  {EVIL})",
+        f"<{EVIL}|the page>",
+        f"[a][1] [1]: {EVIL}",
+        f"<{EVIL}>",
+        "<javascript:x>",
+    ],
+)
+def test_no_address_hides_behind_other_words(hidden: str) -> None:
+    said = disarm(f"Civo says {hidden}.")
+    assert not re.search(r"\]\(|\]\[|\]:|<\w+:", said)
+    assert said.replace("\u200b", "") == f"Civo says {hidden}."
+
+
+@pytest.mark.parametrize("obeyed", ["\x1b[2J", "\x07", "\u202egpj.exe", "\u2066", "\u200f", "\x9b1m", "\u2028"])
+def test_what_a_screen_would_obey_is_sent_to_nobody(obeyed: str) -> None:
+    assert obeyed[0] not in disarm(f"node {obeyed}")
+
+
+# How each speaks to its service: escaped HTML, escaped Markdown, Markdown as it is, and plain text.
+CHATS = [
+    SLACK,
+    TELEGRAM,
+    "discord://1234567890123456789/abcdefghijklmnopqrstuvwxyz0123456789012345678901234567890123456789",
+    "mmost://chat.example.com/3ccdd113474722377935511fc85d3dd4",
+    "workflows://host.example.com:443/workflowid/signature/",
+    "gchat://workspace/key/token",
+    "ntfy://ntfy.example.com/topic",
+    "json://chat.example.com",
+]
+
+
+@pytest.mark.parametrize("url", CHATS, ids=lambda url: url.partition(":")[0])
+def test_no_chat_is_given_a_mention_a_hidden_link_or_markup_of_others(url: str) -> None:
+    evil = f"@here @alice <@U1> <!channel> [ok]({EVIL}) <{EVIL}|ok> \u202ex \x1b[1m"
+    (destination,) = opened([url])
+    with responses.RequestsMock() as wire:
+        wire.post(re.compile(".*"), json={"ok": True, "result": {}})
+        destination.send(Message(title=f"T {evil}", body=evil), Severity.INFO)
+        sent = json.dumps(document(wire.calls[0].request), ensure_ascii=False)
+    assert re.findall(r"@here|@alice|<@|<!|&lt;[@!]|\]\(|<http|\u202e|\\u001b", sent) == []
 
 
 @pytest.mark.parametrize("plain", ["ops@hereford.example", "a < b", "pool@2x", "1 -> 3", "<b>", "me@allied.example"])
