@@ -149,6 +149,8 @@ class StoreCollector(Collector):
             stages = (("warn", budget.warn_at), ("hold", budget.hold_at), ("stop", budget.stop_at))
             ratios = [((name,), float(at)) for name, at in stages]
             yield gauge("budget_threshold_ratio", "Where a stage of the budget begins (ratio of it).", ratios, "stage")
+        text = "The clock of this process at the scrape (Unix seconds): Prometheus compares it with its own."
+        yield gauge("clock_timestamp_seconds", text, [((), self._clock.now().timestamp())])
         yield gauge("build_info", "The version that runs.", [((self._version,), 1)], "version")
 
     def _seen(self, picture: Mapping[str, Any]) -> Iterator[Metric]:

@@ -100,7 +100,7 @@ class AlertmanagerAlarms:
             raise TryLater(detail, code=f"http_{response.status_code}")
         try:
             records = response.json()
-        except ValueError:
+        except (ValueError, RecursionError):  # no JSON, or brackets without end
             records = None
         if not isinstance(records, list) or not all(isinstance(r, dict) for r in records):
             raise _malformed(url, path)

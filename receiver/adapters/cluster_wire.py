@@ -111,10 +111,12 @@ class ClusterWire:
             if not isinstance(page.get("items"), list):
                 raise TryLater(f"Kubernetes' answer to list {resource} is not understood: no items", code="malformed")
             found += entries(page, "items")
-            token = section(page, "metadata").get("continue")
+            token = str(section(page, "metadata").get("continue") or "")
             if not token:
                 return found
-            more = {"_continue": str(token)}
+            if token == more.get("_continue"):  # the same page for ever
+                raise TryLater(f"Kubernetes' answer to list {resource} never ends", code="malformed")
+            more = {"_continue": token}
 
     def _refusal(self, error: ApiException, verb: str, resource: str) -> TryLater | WontWork:
         status = error.status or 0

@@ -164,7 +164,7 @@ class PrometheusTelemetry:
             code = status_of(error)
             detail = f"Prometheus at {self._shown} answered {query!r} with {code.removeprefix('http_')}"
             raise TryLater(detail, code=code) from None
-        except (requests.exceptions.JSONDecodeError, KeyError, TypeError):
+        except (requests.exceptions.JSONDecodeError, KeyError, TypeError, RecursionError):
             raise self._malformed(query) from None
         except (requests.RequestException, OSError, ValueError) as error:
             code, phrase = wire_failure(error)
@@ -179,7 +179,7 @@ class PrometheusTelemetry:
             value, labels = float(text), record["metric"]
             found = {str(k): str(v) for k, v in labels.items()}
             return (found, value, float(at)) if math.isfinite(value) else None
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             raise self._malformed(query) from None
 
     def _malformed(self, query: str) -> TryLater:

@@ -26,6 +26,9 @@ def read(text: str) -> tuple[Document, list[Mistake]]:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         raise ConfigError([_broken(error)]) from error
+    except RecursionError:
+        mistake = Mistake(path="", problem="the file is not YAML: brackets without end", remedy="close them")
+        raise ConfigError([mistake]) from None
     if node is None:
         raise ConfigError([Mistake(path="", problem="the file is empty", remedy="name at least one pool under pools")])
     if not isinstance(node, yaml.MappingNode):

@@ -56,8 +56,11 @@ class Hours:
         self.steps = True  # False: its process lives and its loop hangs
         self.unanswered: set[str] = set()  # jobs whose scrapes fail
         self.pages: dict[str, Callable[[], str]] = {}
+        self.skew = timedelta(0)  # by which the receiver's own clock is ahead where it is scraped
         self._registry = CollectorRegistry()
-        register(self._registry, store=store, policy=policy, clock=self.clock, instruments=self.instruments, mode="act")
+        register(
+            self._registry, store=store, policy=policy, clock=_Skewed(self), instruments=self.instruments, mode="act"
+        )
         self._outbox = Outbox(store, [], self.clock, links=PageLinks())
         app = Flask("simulator")
         app.register_blueprint(metrics_face(self.live))
@@ -117,6 +120,17 @@ class Hours:
         yield {"job": "gpu-autoscaler", "instance": "10.42.0.7:8080"}, generate_latest(self._registry).decode()
         for job, page in self.pages.items():
             yield {"job": job, "instance": f"{job}:9090"}, page()
+
+
+class _Skewed:
+    """The receiver's clock."""
+
+    def __init__(self, lived: Hours) -> None:
+        self._lived = lived
+
+    def now(self) -> datetime:
+        """Return what it says."""
+        return self._lived.clock.now() + self._lived.skew
 
 
 @contextmanager

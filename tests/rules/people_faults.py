@@ -1,12 +1,19 @@
 """Faults of money, of the receiver, of Alertmanager and of Prometheus: what only people are told."""
 
+import tempfile
 from collections.abc import Callable
+from datetime import timedelta
 from decimal import Decimal
+from pathlib import Path
 
+from receiver.config import load
+from receiver.config.live import ConfigurationFile, LiveSecrets
+from receiver.core.actions import Action, ActionKind
 from receiver.core.policy import Budget, Policy, Stated
 from receiver.ports import TryLater
+from tests.config.builders import ENVIRONMENT, one_pool
 from tests.reconcile.harness import Wrapped
-from tests.rules.catalogue import ON_SMALL, WITH_LARGE, Fault, a_policy, busy
+from tests.rules.catalogue import ON_SMALL, SMALL, WITH_LARGE, Fault, a_policy, busy
 from tests.rules.hours import Hours
 from tests.rules.own_pages import alertmanagers_page, counted, prometheus_page
 
@@ -103,6 +110,47 @@ def _rule_fails(h: Hours) -> None:
     busy(h, 15)
 
 
+def _no_heartbeat(h: Hours) -> None:
+    busy(h)
+    h.life.heartbeats = False
+    h.pass_time(15)
+
+
+def _hangs_in_an_action(h: Hours) -> None:
+    busy(h)
+    h.life.store.opened(
+        Action(id="grow-1", pool=SMALL, kind=ActionKind.GROW, opened_at=h.clock.now(), from_count=2, to_count=3)
+    )
+    h.steps = False
+    h.pass_time(85)
+
+
+def _somebody_counts(h: Hours) -> None:
+    busy(h)
+    for count in (3, 2, 3, 2):
+        h.live.world.pools[SMALL].required = count
+        h.pass_time(5)
+
+
+def _clock_is_ahead(h: Hours) -> None:
+    busy(h)
+    h.skew = timedelta(seconds=90)
+    h.pass_time(12)
+
+
+def _bad_file(h: Hours) -> None:
+    busy(h)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "config.yaml"
+        file.write_text(one_pool())
+        said = {**ENVIRONMENT, "GPU_AUTOSCALER_CONFIG": str(file)}
+        on_disk = ConfigurationFile(file)
+        h.instruments.on_disk.watch(LiveSecrets(said, load(said).environment), on_disk)
+        file.write_text("modus: act")
+        on_disk.look()
+    h.pass_time(12)
+
+
 def _no_kube_state_metrics(h: Hours) -> None:
     busy(h)
     h.unanswered.add("kube-state-metrics")
@@ -142,6 +190,20 @@ FAULTS = (
         course=_database_gone,
     ),
     Fault(title="the receiver's loop hangs", raises=("GpuAutoscalerStepsSlow",), course=_loop_hangs),
+    Fault(title="the heartbeat stays away", raises=("GpuAutoscalerSourceDown",), course=_no_heartbeat),
+    Fault(
+        title="the receiver's loop hangs in the middle of an action",
+        raises=("GpuAutoscalerActionStuck",),
+        also={"GpuAutoscalerStepsSlow": "no step is finished"},
+        course=_hangs_in_an_action,
+    ),
+    Fault(title="somebody keeps changing a count", raises=("GpuAutoscalerPoolDrifts",), course=_somebody_counts),
+    Fault(title="the receiver's clock is 90 s ahead", raises=("GpuAutoscalerClockSkewed",), course=_clock_is_ahead),
+    Fault(
+        title="the configuration file is changed to one that cannot be used",
+        raises=("GpuAutoscalerConfigurationRefused",),
+        course=_bad_file,
+    ),
     Fault(title="Civo does not answer", raises=("GpuAutoscalerSourceDown",), course=_civo_gone),
     Fault(
         title="the destination of messages does not answer",

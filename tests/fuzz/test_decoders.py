@@ -1,0 +1,234 @@
+"""Whatever Alertmanager, Civo, Kubernetes, Prometheus or the file say: an answer or the errors that are promised, and
+nothing else.
+
+Every document here was right and was changed in some places, or some bytes of it were. `make laws` tries fifty times as
+many.
+"""
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from receiver import alerts
+from receiver.adapters.alarms import AlertmanagerAlarms
+from receiver.adapters.civo import CivoCloud
+from receiver.adapters.cluster import KubernetesCluster
+from receiver.adapters.telemetry import PrometheusTelemetry
+from receiver.config import ConfigError, load_text
+from receiver.ports import TryLater, WontWork
+from tests.adapters.civo_answers import CLUSTER, KEY, POOL, an_instance
+from tests.adapters.civo_answers import a_pool as a_civo_pool
+from tests.adapters.kubernetes_objects import a_cluster_at, a_list, a_node
+from tests.fuzz.mutations import garbled, mutated
+from tests.web.builders import a_payload
+
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+EXAMPLE = Path(__file__).parents[2] / "docs" / "configuration.md"
+CIVO = {
+    "id": CLUSTER,
+    "required_pools": [{"id": POOL, "size": "an.g1.l40s.kube.x1", "count": 2}],
+    "pools": [a_civo_pool(an_instance(1), an_instance(2, created_at=None))],
+}
+INSTANCES = {"items": [an_instance(1), an_instance(2)]}
+CHARGES = [
+    {"code": "an.g1.l40s.kube.x1", "label": "k3s-demo", "from": "2026-11-20T10:00:00Z", "to": None, "num_hours": 2},
+    {"code": "volume", "label": "x", "num_hours": "1.5", "size_gb": 20, "nodes": 1},
+]
+A_POD = {
+    "metadata": {
+        "name": "train-0",
+        "namespace": "ml",
+        "uid": "u1",
+        "creationTimestamp": "2026-11-20T10:00:00Z",
+        "labels": {"team": "vision"},
+        "annotations": {"gpu-autoscaler.io/gang": "g", "gpu-autoscaler.io/keep-until": "2026-11-21T10:00:00Z"},
+        "ownerReferences": [{"kind": "Job", "name": "train", "uid": "u2", "controller": True}],
+    },
+    "spec": {
+        "nodeName": "gpu-1",
+        "priority": 7,
+        "nodeSelector": {"gpu": "on-demand"},
+        "containers": [{"resources": {"requests": {"nvidia.com/gpu": "1", "cpu": "500m"}}}],
+        "tolerations": [{"key": "gpu", "operator": "Exists", "tolerationSeconds": 30}],
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}]
+                }
+            }
+        },
+    },
+    "status": {
+        "phase": "Pending",
+        "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1"}],
+    },
+}
+FIRING = [
+    {
+        "fingerprint": "f",
+        "labels": {"alertname": "GpuPodsPending", "action": "scale_up", "component": "gpu-autoscaler"},
+        "annotations": {"summary": "s"},
+        "startsAt": "2026-11-20T10:00:00Z",
+        "status": {"state": "suppressed", "silencedBy": ["s1"], "inhibitedBy": []},
+    }
+]
+SILENCES = [
+    {
+        "id": "s1",
+        "status": {"state": "active"},
+        "matchers": [{"name": "pool", "value": "l40s", "isRegex": True, "isEqual": True}],
+        "startsAt": "2026-11-20T10:00:00Z",
+        "endsAt": "2026-11-20T18:00:00Z",
+        "createdBy": "ada",
+        "comment": "c",
+    }
+]
+VECTOR = {
+    "status": "success",
+    "data": {"resultType": "vector", "result": [{"metric": {"pool": "a", "exported_pod": "p"}, "value": [1.5, "0.7"]}]},
+}
+MANY = (settings.default or settings()).max_examples // 3  # a third of what is usual, also where the usual is many
+quick = settings(max_examples=MANY, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+
+
+class Answers(requests.Session):
+    """A session that answers *bodies*, one after the other and the last for ever, whatever is asked."""
+
+    def __init__(self, *bodies: bytes, status: int = 200) -> None:
+        super().__init__()
+        self._bodies, self._status = list(bodies), status
+
+    def send(self, request: requests.PreparedRequest, **_: Any) -> requests.Response:
+        """Answer without a wire."""
+        response = requests.Response()
+        response.status_code, response.request, response.url = self._status, request, str(request.url)
+        response._content = self._bodies.pop(0) if len(self._bodies) > 1 else self._bodies[0]
+        return response
+
+
+def said(document: Any) -> bytes:
+    """*document* as JSON; what UTF-8 cannot say is escaped."""
+    return json.dumps(document).encode()
+
+
+def either(document: Any) -> st.SearchStrategy[bytes]:
+    """*document* changed as a value or as bytes."""
+    return mutated(document).map(said) | garbled(said(document))
+
+
+def civo(*bodies: bytes, status: int = 200) -> CivoCloud:
+    """Civo's adapter on these answers."""
+    return CivoCloud("http://civo.test", KEY, "LON1", CLUSTER, session=Answers(*bodies, status=status))
+
+
+def refused_in_words(ask: Callable[[], Any]) -> Any:
+    """Return what *ask* says, None when it refuses as promised."""
+    with suppress(TryLater, WontWork):
+        return ask()
+    return None
+
+
+@quick
+@given(either(CIVO), either(INSTANCES))
+def test_a_cluster_that_is_odd_is_pools_or_a_refusal(cluster: bytes, instances: bytes) -> None:
+    for pool in (refused_in_words(civo(cluster, instances).look) or {}).values():
+        assert pool.required >= 0
+        assert all(i.id and i.created_at.tzinfo for i in pool.instances)
+
+
+@quick
+@given(either(CHARGES))
+def test_charges_that_are_odd_are_charges_or_a_refusal(charges: bytes) -> None:
+    found = refused_in_words(lambda: civo(charges).charges(NOW - timedelta(days=3), NOW))
+    assert found is None or all(c.hours is None or c.hours >= 0 for c in found.records)
+
+
+@quick
+@given(either({"code": "x", "reason": "r", "details": "d", "status": 500}), st.sampled_from([302, 401, 403, 429, 503]))
+def test_a_refusal_of_any_form_is_a_refusal(body: bytes, status: int) -> None:
+    with pytest.raises((TryLater, WontWork)) as refused:
+        civo(body, status=status).look()
+    assert len(str(refused.value)) < 1200
+
+
+@quick
+@given(either(FIRING), either(SILENCES))
+def test_alertmanagers_that_are_odd_say_something_or_nothing(firing: bytes, silences: bytes) -> None:
+    alarms = AlertmanagerAlarms(["http://alerts.test"], session=Answers(firing, silences))
+    refused_in_words(alarms.look)
+
+
+@quick
+@given(either(VECTOR))
+def test_a_prometheus_that_is_odd_says_something_or_nothing(answer: bytes) -> None:
+    telemetry = PrometheusTelemetry("http://prometheus.test")
+    telemetry._prometheus._session = Answers(answer)
+    refused_in_words(telemetry.look)
+
+
+class Api:
+    """An API server that answers what it was told, without a wire."""
+
+    status, reason = 200, ""
+
+    def __init__(self) -> None:
+        self.nodes = self.pods = self.data = b""
+        self.response = self
+
+    def call_api(self, *request: Any, **_: Any) -> "Api":
+        """Answer one request."""
+        self.data = self.nodes if "/nodes" in str(request[1]) else self.pods
+        return self
+
+    def read(self, *_: Any, **__: Any) -> bytes:
+        """The body of the answer."""
+        return self.data
+
+
+@cache
+def a_cluster() -> tuple[KubernetesCluster, Api]:
+    """A cluster's adapter, and what answers it."""
+    api, cluster = Api(), a_cluster_at("http://127.0.0.1:1")
+    cluster._api._client.call_api = api.call_api  # type: ignore[assignment, method-assign]
+    return cluster, api
+
+
+@quick
+@given(either(a_list(a_node())), either(a_list(A_POD)))
+def test_a_cluster_whose_objects_are_odd_says_something_or_nothing(nodes: bytes, pods: bytes) -> None:
+    cluster, api = a_cluster()
+    api.nodes, api.pods = nodes, pods
+    refused_in_words(cluster.look)
+
+
+@quick
+@given(either(a_payload()))
+def test_a_payload_that_is_odd_is_a_delivery_that_can_be_kept_or_bad(body: bytes) -> None:
+    with suppress(alerts.BadPayload):
+        delivery = alerts.parse(body, received_at=NOW, pools=("a",))
+        said_by = [delivery.receiver, delivery.group_key, *delivery.warnings]
+        said_by += [text for a in delivery.alerts for text in (*a.labels.values(), *a.annotations.values())]
+        "".join(said_by).encode()  # no database refuses it
+        assert "\x00" not in "".join(said_by)
+        assert all(NOW - timedelta(days=401) < a.starts_at <= NOW + timedelta(minutes=5) for a in delivery.alerts)
+
+
+def _example() -> bytes:
+    text = EXAMPLE.read_text(encoding="utf-8")
+    return text.split("```yaml\n", 1)[1].split("```", 1)[0].encode()
+
+
+@quick
+@given(garbled(_example()))
+def test_a_file_that_is_odd_is_a_configuration_or_a_list_of_mistakes(content: bytes) -> None:
+    with suppress(ConfigError):
+        load_text(content.decode("utf-8", "replace"))
