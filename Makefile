@@ -14,7 +14,7 @@ OUT ?= .build/pictures
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench faults laws mutants lint rules dashboards pictures alerts format lock manifests clean python venv binaries browser screenshots
+.PHONY: help demo test bench faults laws mutants audit lint rules dashboards pictures alerts format lock manifests clean python venv binaries browser screenshots
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -37,6 +37,10 @@ laws: venv ## every law of the tests with fifty times the examples
 
 mutants: venv ## plant bugs in the core one by one and see the tests find them (some minutes)
 	@$(VENV)/python tools/mutants.py
+
+audit: ## known vulnerabilities of what runs (needs uv and the Internet; fails where it cannot ask)
+	@command -v uvx >/dev/null || { echo "make audit needs uv (https://docs.astral.sh/uv)" >&2; exit 1; }
+	uvx pip-audit --strict --require-hashes --disable-pip -r requirements/run.lock
 
 lint: venv ## ruff, formatting, mypy, import direction
 	@echo "== ruff check"

@@ -9,6 +9,7 @@ import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -49,12 +50,14 @@ class Echo:
 
     def __init__(self, server: HTTPServer) -> None:
         self.server, self.asked, self.bodies = server, 0, b""
+        self.paths: set[str] = set()
         server.expect_request(_ANY).respond_with_handler(self._answer)
         self.url = server.url_for("").rstrip("/")
 
     def _answer(self, request: Request) -> Response:
         sent = " ".join([request.headers.get("Authorization", ""), request.url, request.get_data(as_text=True)])
         self.bodies += request.get_data()
+        self.paths.add(request.path)
         status, said = ECHOES[self.asked % len(ECHOES)](sent)
         self.asked += 1
         headers = {"Retry-After": sent.replace("\n", " "), "X-Echo": quote(sent)}
@@ -141,6 +144,17 @@ def raw(receiver: Receiver, request: bytes) -> bytes:
     return found
 
 
+def an_alert_full_of_addresses(trap: str) -> dict[str, Any]:
+    """A payload in which everything that may be an address is *trap*."""
+    payload = a_payload()
+    payload |= {"externalURL": trap, "commonAnnotations": {"runbook_url": trap}, "groupLabels": {"url": trap}}
+    for alert in payload["alerts"]:
+        alert |= {"generatorURL": trap, "silenceURL": trap, "dashboardURL": trap, "imageURL": trap}
+        alert["annotations"] = {"runbook_url": trap, "summary": f"see {trap}", "description": f"![x]({trap})"}
+        alert["labels"] = {**alert["labels"], "instance": trap.removeprefix("http://"), "url": trap}
+    return payload
+
+
 def provoke(receiver: Receiver) -> list[bytes]:
     """Ask for everything, rightly and wrongly; return every answer that is given to somebody without its secret."""
     operator = {"Authorization": f"Bearer {OPERATOR}"}
@@ -187,6 +201,7 @@ def written(receiver: Receiver) -> dict[str, bytes]:
 
 def test_nothing_that_is_written_answered_or_sent_holds_a_secret(receiver: Receiver, echo: Echo) -> None:
     answers = provoke(receiver)
+    assert receiver.post(an_alert_full_of_addresses(f"{echo.url}/trap"), token=WEBHOOK).status_code == 202
     for request in MISPLACED:
         raw(receiver, request % OPERATOR.encode())
     until(lambda: echo.asked > 8 * len(ECHOES), "a step that met each way", 60)
@@ -198,6 +213,8 @@ def test_nothing_that_is_written_answered_or_sent_holds_a_secret(receiver: Recei
     leaks["messages"] = MARK.encode() in echo.bodies
     assert [where for where, leaks_here in leaks.items() if leaks_here] == []
     assert "Traceback" not in receiver.said()
+    assert len(echo.paths) > 3
+    assert [path for path in echo.paths if "trap" in path] == []  # no address in an alert is ever asked
 
 
 def test_what_cannot_start_says_so_without_a_secret(receiver: Receiver, tmp_path: Path) -> None:
