@@ -9,6 +9,7 @@ from receiver.web.openapi.shapes import (
     count,
     fields,
     listed,
+    moment,
     one_of,
     text,
     yes_or_no,
@@ -35,7 +36,7 @@ PAYLOAD = fields(
         "alerts": listed(
             fields(
                 "",
-                {"status": _STATUS, "labels": by_name(text()), "startsAt": text(), "fingerprint": text(minLength=1)},
+                {"status": _STATUS, "labels": by_name(text()), "startsAt": moment(), "fingerprint": text(minLength=1)},
                 {"annotations": by_name(text()), "endsAt": text()},
             )
         )

@@ -69,7 +69,12 @@ BUDGET_ASKED: Schema = {
         "An allowance for the current month.",
         {
             "scope": one_of(Scope),
-            "monthly_usd": {"type": ["string", "number"], "description": "USD, 0 or more"},
+            "monthly_usd": {
+                "type": ["string", "number"],
+                "minimum": 0,
+                "pattern": r"^[0-9]+(\.[0-9]+)?$",
+                "description": "USD, 0 or more",
+            },
             "who": text("the person", **_WORDS),
             "why": text("the reason", **_WORDS),
         },

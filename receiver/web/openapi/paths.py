@@ -36,6 +36,7 @@ _LIMIT = (
     {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT},
 )
 _ID = ("number", text("its id"))
+_NTH = ("number", {"type": "integer", "minimum": 0, "description": "its id"})
 
 
 def _answer(says: str, schema: Schema, headers: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -193,10 +194,10 @@ def _steps(read: Any) -> dict[str, dict[str, Operation]]:
             "get": read("decisions", "The newest decisions", listed(shared("Decision")), 400, 404, **lists)
         },
         "/api/v1/decisions/{number}": {
-            "get": read("decision", "One of them, explained", shared("ExplainedDecision"), 400, 404, path=[_ID])
+            "get": read("decision", "One of them, explained", shared("ExplainedDecision"), 400, 404, path=[_NTH])
         },
         "/api/v1/decisions/{number}/grounds": {
-            "get": read("grounds", "What it was made from, to make it again", shared("Grounds"), 400, 404, path=[_ID])
+            "get": read("grounds", "What it was made from, to make it again", shared("Grounds"), 400, 404, path=[_NTH])
         },
         "/api/v1/actions": {"get": read("actions", "The newest actions", listed(shared("Action")), 400, 404, **lists)},
         "/api/v1/charges": {"get": read("charges", "What Civo charged, beside the ledger", shared("Charges"), **which)},
