@@ -35,6 +35,7 @@ def main() -> int:
     found = campaign(range(asked.seed, asked.seed + asked.worlds), asked.processes)
     counts = ", ".join(f"{found.tally.counts[name]} {name}" for name in COUNTS)
     say(f"{found.tally.worlds} worlds in {time.monotonic() - began:.0f} s: {counts}")
+    say(f"the process died at {len(found.tally.lines)} different lines of the step and the store, and between them")
     for result in sorted(found.violations, key=lambda r: r.seed):
         say(f"\nworld {result.seed}:\n{result.message}")
     say(f"{len(found.violations)} worlds in which an invariant did not hold")

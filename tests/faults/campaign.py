@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 
 from receiver.adapters.store import SqlStore
 from tests.faults.generate import scenario
-from tests.faults.run import Run, Tally, ViolationError
+from tests.faults.run import Run
 from tests.faults.scenario import Scenario
 from tests.faults.stores import a_store, empty, silent_log
+from tests.faults.tally import Tally, ViolationError
 
 LONGEST_SECONDS = 120  # of one world
 PROGRESS_EVERY = 15.0
