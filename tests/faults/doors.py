@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from receiver.ports import TryLater, WontWork
 from receiver.replay.world import World
 from tests.faults.blur import blurred
+from tests.faults.lines import CrashError
 from tests.faults.stores import ILLNESSES, ill
 
 PORTS = {
@@ -28,10 +29,6 @@ PORTS = {
     ),
 }
 WRITES = frozenset({"resize", "delete_instance", "patch_node", "evict", "delete_pod", "patch_pod", "scale"})
-
-
-class CrashError(BaseException):
-    """The process dies here; nothing may catch it."""
 
 
 class Watcher(Protocol):

@@ -7,19 +7,22 @@ here the process goes on; so is the outbox, of which the checks follow whole cal
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import receiver
-from tests.faults.doors import CrashError
 
 ROOT = Path(receiver.__file__).parent
 STORE = "adapters/store/"
 LEFT_OUT = frozenset(f"{STORE}{name}.py" for name in ("database", "intake", "migrate", "outbox", "notices"))
 LONGEST_WAIT = 12  # steps in which a trap waits for its line: tracing makes a step slower
+
+
+class CrashError(BaseException):
+    """The process dies here; nothing may catch it."""
 
 
 def _modules() -> dict[str, str]:
@@ -32,10 +35,16 @@ def _modules() -> dict[str, str]:
 MODULES = _modules()
 
 
-class LineTrap:
-    """Dies once. *died_at* names the line: ``act.py:153 in _grow``."""
+def crash(_line: str) -> None:
+    """Raise CrashError: the process that it stands for is gone."""
+    raise CrashError
 
-    def __init__(self) -> None:
+
+class LineTrap:
+    """Dies once, by *strike*. *died_at* names the line: ``act.py:153 in _grow``."""
+
+    def __init__(self, strike: Callable[[str], None] = crash) -> None:
+        self.strike = strike
         self.died_at = ""
         self._within = ""
         self._left = 0
@@ -79,5 +88,5 @@ class LineTrap:
         if self._left == 0:
             code = frame.f_code
             self.died_at = f"{MODULES[code.co_filename]}:{frame.f_lineno} in {code.co_name}"
-            raise CrashError
+            self.strike(self.died_at)
         return self._ran

@@ -16,8 +16,9 @@ from receiver.reconcile import Stepped, step
 from receiver.replay.ports import WorldAlarms, WorldCloud, WorldCluster, WorldTelemetry
 from tests.faults.build import HEARTBEAT, policy_of, world_of
 from tests.faults.checks import Checks, sentence
-from tests.faults.doors import WRITES, CrashError, Door, Doors, OurWorld
+from tests.faults.doors import WRITES, Door, Doors, OurWorld
 from tests.faults.happen import Happenings, broken, tidy
+from tests.faults.lines import CrashError
 from tests.faults.scenario import Event, Scenario
 from tests.faults.settle import unsettled
 from tests.faults.stores import rebuilt

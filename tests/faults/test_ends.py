@@ -6,9 +6,8 @@ from receiver.adapters.store import SqlStore
 from receiver.core.signals import Alert
 from receiver.ports import Delivery, TryLater
 from tests.faults.campaign import judge
-from tests.faults.doors import CrashError
 from tests.faults.generate import scenario
-from tests.faults.lines import LineTrap
+from tests.faults.lines import CrashError, LineTrap
 from tests.faults.stores import ILLNESSES, ill, rebuilt
 from tests.reconcile.harness import START, Life, a_job, a_policy, a_world
 
