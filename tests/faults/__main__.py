@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.faults.campaign import campaign, replay, say
 from tests.faults.generate import scenario
+from tests.faults.planted import MOST, hunt, plant_all
 from tests.faults.processes import campaign as processes
 from tests.faults.scenario import Scenario
 from tests.faults.shrink import shrink
@@ -33,6 +34,10 @@ def main() -> int:
         violation = processes.replay(asked.schedule, asked.process_case)
         say(violation or "the invariants held")
         return 1 if violation else 0
+    if asked.hunt is not None:
+        return hunt(asked.hunt[0], asked.hunt[1:], asked.seed)
+    if asked.planted is not None:
+        return 1 if plant_all(asked.level or list(MOST), asked.seed, asked.planted) else 0
     if asked.processes is not None:
         seeds = range(asked.seed, asked.seed + asked.processes)
         return 1 if processes.campaign(seeds, asked.workers or processes.AT_ONCE).violations else 0
@@ -68,6 +73,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, metavar="N", help="play N schedules with the real receiver process")
     parser.add_argument("--schedule", type=int, help="play the schedule of this seed and print its events")
     parser.add_argument("--process-case", type=Path, help="play the schedule in this file and print its events")
+    parser.add_argument(
+        "--planted", nargs="?", const="", metavar="WORDS", help="plant each bug (with these words in its name)"
+    )
+    parser.add_argument("--level", action="append", choices=list(MOST), help="where planted bugs are looked for")
+    parser.add_argument("--hunt", nargs="+", metavar="LEVEL SEEN", help=argparse.SUPPRESS)
     parser.add_argument("--workers", type=int, help="how many at a time (default: one world per core, two schedules)")
     parser.add_argument("--world", type=int, help="replay the world of this seed with its trace")
     parser.add_argument("--case", type=Path, help="replay the world in this file with its trace")

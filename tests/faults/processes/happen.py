@@ -61,7 +61,7 @@ class Happenings:
     def calm(self) -> None:
         """No trouble stands any more; what began is over."""
         stage = self._stage
-        self._waits_to_land = None
+        stage.witness.stale = 0
         (stage.folder / "line").unlink(missing_ok=True)
         stage.faces.heal()
         stage.faces.firing.clear()
@@ -214,6 +214,9 @@ class Happenings:
 
             self._beside(again)
         self._counts[how] += 1
+
+    def _stale(self, what: What) -> None:
+        self._stage.witness.stale = what["lists"]
 
     def _ail(self, what: What) -> None:
         self._stage.faces.ail(what["whom"], what["how"], what["seconds"])

@@ -154,6 +154,7 @@ class Playing:
             said = _json(line)
             if "exception" in said and said.get("event") not in EXPECTED:
                 self._violations.append(f"bug: {said.get('event')}: {said['exception'][-1500:]}")
+        counts["stale list"] += stage.witness.stale_answers
         counts.update({"PUT": stage.witness.puts, "DELETE": stage.witness.deletes, "eviction": stage.witness.evictions})
         counts["delivery kept"] += len(kept)
         counts["starts"] += stage.receiver.said().count("Booting worker")

@@ -16,7 +16,7 @@ from tests.faults.processes.faces import ALERTMANAGER_ILLS, PROMETHEUS_ILLS
 TROUBLED = 9.0  # seconds
 What = dict[str, Any]
 WITHIN = ("act", "act", "act", "reconcile", "reconcile", "look", "tend", "adapters/store/", "")
-LINES = {"act": 120, "reconcile": 200, "": 2500, "adapters/store/": 1200}
+LINES = {"act": 60, "reconcile": 200, "": 1500, "adapters/store/": 600}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,10 +144,12 @@ class Maker:
 
     def _kinds(self) -> list[tuple[Callable[[], None], float]]:
         return [
-            (self._end, 1.3),
+            (self._end, 0.5),
+            (self._line, 1.0),
             (self._civo, 2.5),
             (self._kubernetes, 1.5),
             (self._watching, 0.4),
+            (lambda: self._add("stale", lists=self.dice.choice([1, 2, 4])), 0.4),
             (self._sources, 1.0),
             (self._store, 0.6),
             (self._clock, 0.3),
@@ -158,14 +160,14 @@ class Maker:
         ]
 
     def _end(self) -> None:
-        """How the process ends: a line most often, for that is where the worst moments are."""
-        kind = self.dice.choice(["line"] * 5 + ["kill worker", "kill worker", "kill all", "kill all", "orphan", "stop"])
-        if kind == "line":
-            within = self.dice.choice(WITHIN)
-            lines = round(math.exp(self.dice.uniform(0, math.log(LINES.get(within, 300)))))
-            self._add("line", within=within, lines=lines)
-        else:
-            self._add("end", how=kind, down=self.dice.choice([0, 0, 1.0]))
+        """Somebody ends the process, or a part of it."""
+        how = self.dice.choice(["kill worker", "kill worker", "kill all", "kill all", "orphan", "stop"])
+        self._add("end", how=how, down=self.dice.choice([0, 0, 1.0]))
+
+    def _line(self) -> None:
+        """It kills itself between two lines, for that is where the worst moments are."""
+        within = self.dice.choice(WITHIN)
+        self._add("line", within=within, lines=round(math.exp(self.dice.uniform(0, math.log(LINES.get(within, 150))))))
 
     def _civo(self) -> None:
         dice = self.dice

@@ -8,7 +8,8 @@ from datetime import timedelta
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from werkzeug.wrappers import Request
+from werkzeug.test import run_wsgi_app
+from werkzeug.wrappers import Request, Response
 
 from receiver.ports import CORDON_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, STOP_ANNOTATION
 from receiver.replay.world import VM, World, WorldPod
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 PUT_POOL = re.compile(r"/pools/([^/]+)$")
 DELETE_INSTANCE = re.compile(r"/pools/([^/]+)/instances/([^/]+)$")
 EVICTION = re.compile(r"/namespaces/([^/]+)/pods/([^/]+)/eviction$")
+CORDONS = re.compile(rb'"unschedulable":\s*true')
 NODE = re.compile(r"/api/v1/nodes/([^/]+)$")
+LISTS = ("/api/v1/nodes", "/api/v1/pods")
+OF_ITS_OWN = {"watch", "continue"}
 ASKS_ITSELF = "/apis/authorization.k8s.io/"  # what may I do: changes nothing
 PROVISION = timedelta(seconds=60)
 A_STEP = 30.0  # seconds at most
@@ -39,6 +43,8 @@ class Witness:
         self.violations: list[str] = []
         self.puts = self.deletes = self.evictions = 0
         self.cordoned: Callable[[str], None] = lambda _node: None
+        self.stale = self.stale_answers = 0  # how many lists are to be old, and how many were
+        self._answered: dict[str, tuple[bytes, list[WorldPod]]] = {}  # lists by URL, and who waited then
         self._looked_at: dict[str, frozenset[str]] = {}  # by node: the GPU pods there when we last asked about it
         self._seen: dict[str, float] = {}  # instances, since when (monotonic)
         self._waiting: list[WorldPod] = []  # when all pods were last asked for
@@ -55,7 +61,29 @@ class Witness:
                     self._read(request, world)
                 elif not request.path.startswith(ASKS_ITSELF):
                     self._written(request, body, world)
+        of_one_node = "spec.nodeName" in request.args.get("fieldSelector", "")  # the last look, which is a quorum read
+        if (
+            request.method == "GET"
+            and request.path in LISTS
+            and not request.args.keys() & OF_ITS_OWN
+            and not of_one_node
+        ):
+            return self._listed(request, environ, start_response)
         return self._app(environ, start_response)
+
+    def _listed(self, request: Request, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        """Answer a list of all nodes or pods, with the answer before this one where that is to be stale."""
+        if self.stale and request.full_path in self._answered:
+            self.stale -= 1
+            self.stale_answers += 1
+            body, waiting = self._answered[request.full_path]
+            self._waiting = waiting if request.path.endswith("pods") else self._waiting
+            return Response(body, content_type="application/json")(environ, start_response)
+        chunks, status, headers = run_wsgi_app(self._app, environ, buffered=True)
+        body = b"".join(chunks)
+        if status.startswith("200"):
+            self._answered[request.full_path] = (body, self._waiting)
+        return Response(body, status, headers)(environ, start_response)
 
     def violated(self, invariant: str, what: str) -> None:
         """Note that *invariant* does not hold."""
@@ -87,7 +115,7 @@ class Witness:
             self._delete(gone[2], world)
         elif request.method == "POST" and (pod := EVICTION.search(request.path)):
             self._evict(world.pods.get((pod[1], pod[2])), body)
-        elif request.method == "PATCH" and (node := NODE.search(request.path)) and b'"unschedulable": true' in body:
+        elif request.method == "PATCH" and (node := NODE.search(request.path)) and CORDONS.search(body):
             self.cordoned(node[1])
 
     def _evict(self, pod: WorldPod | None, body: bytes) -> None:
