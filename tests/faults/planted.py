@@ -23,6 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LISTED = Path(__file__).with_suffix(".toml")
 PARTS = ("receiver", "simulator", "tests", "demo", "rules", "tools")
 MOST = {"worlds": 300, "processes": 60}
+ONE = {"worlds": "world", "processes": "schedule"}
+WHERE = {"worlds": "in process", "processes": "real processes"}
 NOT_SEEN = 3
 
 
@@ -69,12 +71,13 @@ def planted(bug: Bug, root: Path) -> None:
 def plant_all(levels: Sequence[str], seed: int, words: str = "") -> int:
     """Plant each bug whose name holds *words*, at each of *levels*; return how many were not seen."""
     missed = 0
+    say(f"from seed {seed}: | invariant | bug | where | seen by | as |")
     for bug in (b for b in bugs() if words in b.name):
         for level in (x for x in levels if x in bug.levels):
             ran = _in_a_copy(bug, level, seed)
             missed += ran.returncode != 0
             told = ran.stdout.strip().splitlines()
-            say(f"invariant {bug.invariant}, {level}: {bug.name}: {told[-1] if told else ran.stderr[-2000:]}")
+            say(f"| {bug.invariant} | {bug.name} | {WHERE[level]} | {told[-1] if told else ran.stderr[-2000:]} |")
     say(f"{missed} bugs were not seen")
     return missed
 
@@ -98,8 +101,8 @@ def hunt(level: str, seen: Sequence[str], seed: int) -> int:
             lines = result.message.splitlines()
             said = next((line for line in lines if line.startswith(tuple(seen))), None)
             if said is not None:
-                say(f"seen by {level} {number + 1} (seed {this}): {said[:160]}")
+                say(f"{ONE[level]} {number + 1} | `{said.split(':')[0]}`")
                 return 0
             others += bool(lines)
-    say(f"NOT SEEN in {most} {level} from seed {seed} ({others} with other violations)")
+    say(f"none of {most} | NOT SEEN; {others} had other violations")
     return NOT_SEEN
