@@ -58,6 +58,11 @@ class Happenings:
             self.start_at = None
             self.receiver.start()
 
+    @property
+    def under_way(self) -> bool:
+        """True while something that was begun lasts."""
+        return any(helper.is_alive() for helper in self._helpers)
+
     def calm(self) -> None:
         """No trouble stands any more; what began is over."""
         stage = self._stage
@@ -68,8 +73,6 @@ class Happenings:
         stage.clock.step(0)
         for pid in list(self._limited):
             self._unlimit(pid)
-        for helper in self._helpers:
-            helper.join(20)
         stage.cloud.faults.clear()
         lift(stage.cloud.live)
 
@@ -170,6 +173,7 @@ class Happenings:
                 with contextlib.suppress(sqlite3.OperationalError):
                     other.execute("BEGIN IMMEDIATE")
                     self._counts[f"store locked {seconds:g} s"] += 1
+                    self._mail.send("firing")  # what comes now must be refused, or kept in the end
                     time.sleep(seconds)
                     other.execute("ROLLBACK")
                     return
@@ -185,6 +189,7 @@ class Happenings:
             resource.prlimit(worker, resource.RLIMIT_FSIZE, (size, hard))
             self._limited[worker] = time.monotonic() + what["seconds"]
             self._counts["store full"] += 1
+            self._mail.send("six at once")
 
     def _unlimit(self, worker: int) -> None:
         del self._limited[worker]

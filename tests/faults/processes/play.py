@@ -119,6 +119,9 @@ class Playing:
         return [*self._stage.witness.violations, *self.mail.violations, *self._violations]
 
     def _calm(self) -> None:
+        while self._happenings.under_way and not self._found():
+            time.sleep(LOOK_EVERY)
+            self._look()
         self._say("--- calm from here on")
         self._happenings.calm()
         deadline, number, skipped = time.monotonic() + CALM_WITHIN, 0, time.monotonic()
