@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Dialect, func, insert, select, update
 from receiver.adapters.store import rows
 from receiver.adapters.store.database import upsert
 from receiver.adapters.store.prepared import Prepared
-from receiver.adapters.store.schema import alerts, deliveries, marks, totals
+from receiver.adapters.store.schema import alerts, deliveries, marks
 from receiver.adapters.store.totals import HEARTBEAT, LAST_DELIVERY, addition
 from receiver.core.model import SignalAction
 from receiver.core.signals import HEARTBEAT_ALERT, Alert
