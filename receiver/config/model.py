@@ -77,7 +77,7 @@ class Kubernetes(Section):
 class Webhook(Section):
     """What one delivery may be."""
 
-    max_bytes: Units = 4 * 1024 * 1024
+    max_bytes: Units = 16 * 1024 * 1024
     """the largest delivery that is taken, in bytes"""
 
 

@@ -64,7 +64,7 @@ class WebParts:
     heartbeat: Callable[[], LoopHealth]
     registry: CollectorRegistry
     instruments: WebInstruments
-    max_body_bytes: int = 4 * 1024 * 1024
+    max_body_bytes: int = 16 * 1024 * 1024
     version: str = ""
     operator_token: str | None = field(default=None, repr=False)
     reader_token: str | None = field(default=None, repr=False)
