@@ -17,6 +17,7 @@ from tests.web.builders import Bench
 globals().update({name: value for name, value in vars(gunicorn_conf).items() if not name.startswith("_")})
 gunicorn_worker.READ_SECONDS = 2.0
 gunicorn_worker.SEND_SECONDS = 1
+gunicorn_worker.MOST_BYTES = 100_000
 wsgi_app = "tests.web.served:app()"
 
 

@@ -164,6 +164,20 @@ def test_who_asks_whether_to_send_a_body_is_told_to(server: Server) -> None:
         assert b"202 ACCEPTED" in (said + client.recv(65536) if b"202" not in said else said)
 
 
+def test_bytes_beyond_what_all_requests_may_hold_are_refused_so_that_they_come_again(server: Server) -> None:
+    half = b"POST /webhook HTTP/1.1\r\nHost: x\r\nContent-Length: 70000\r\n\r\n" + b"x" * 60_000
+    with ExitStack() as opened:
+        for _ in range(2):  # 100,000 may be held
+            client = opened.enter_context(
+                socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_SECONDS)
+            )
+            client.sendall(half)
+        said = client.recv(200)
+        assert said.startswith(b"HTTP/1.1 503 ")
+        assert b"Retry-After: " in said
+        assert server.request("POST", "/webhook", {"Authorization": f"Bearer {TOKEN}"}, json.dumps(a_payload())) == 202
+
+
 def test_a_head_without_end_is_refused(server: Server) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_SECONDS) as client:
         client.sendall(b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 70_000)
