@@ -209,7 +209,7 @@ def _name(alert: Alert) -> str:
 
 
 def _clean(text: str) -> str:
-    return text if text.isprintable() else _UNSTORABLE.sub("\ufffd", text)  # what is printable can be stored
+    return _UNSTORABLE.sub("\ufffd", text)
 
 
 def _text(value: object) -> str:
