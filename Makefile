@@ -10,6 +10,8 @@ BIN := .build/bin
 KEEP ?=
 N ?= 10000
 SEED ?= 1
+PROCESSES ?=
+PLANTED ?=
 OUT ?= .build/pictures
 
 .NOTPARALLEL:
@@ -29,8 +31,8 @@ test: venv binaries browser lint rules ## everything that must hold: lint, types
 bench: venv binaries ## measure: reaction from pending pod to Civo call, webhook throughput, memory, growth, policies (half an hour, and the traces' time)
 	@$(VENV)/python -m benchmarks
 
-faults: venv ## ten thousand random worlds with faults against the invariants, on all cores (N=100 SEED=1 for fewer; about an hour)
-	@$(VENV)/python -m tests.faults --worlds $(N) --seed $(SEED)
+faults: venv ## ten thousand random worlds with faults against the invariants (N=100 SEED=1 for fewer), or PROCESSES=200 schedules of the real process, or PLANTED=1 bugs (hours)
+	@$(VENV)/python -m tests.faults --seed $(SEED) $(if $(PLANTED),--planted,$(if $(PROCESSES),--processes $(PROCESSES),--worlds $(N)))
 
 laws: venv ## every law of the tests with fifty times the examples
 	@$(VENV)/python -m pytest -q -n 2 --dist worksteal -m hypothesis --hypothesis-profile=long

@@ -9,7 +9,20 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from benchmarks import core, grounds, imports, memory, policy, reaction, replay, scale, settings, startup, webhook
+from benchmarks import (
+    core,
+    grounds,
+    imports,
+    memory,
+    overload,
+    policy,
+    reaction,
+    replay,
+    scale,
+    settings,
+    startup,
+    webhook,
+)
 from benchmarks.figures import keep
 from demo.configs import ROOT
 from demo.processes import NotStarted
@@ -25,6 +38,7 @@ BENCHMARKS: dict[str, Callable[[Say], dict[str, Any]]] = {
     "webhook": webhook.run,
     "imports": imports.run,
     "memory": memory.run,
+    "overload": overload.run,
     "startup": startup.run,
     "scale": scale.run,
     "policy": policy.run,
@@ -32,7 +46,7 @@ BENCHMARKS: dict[str, Callable[[Say], dict[str, Any]]] = {
     "settings": partial(settings.run, SEED),
 }
 USUAL = ("reaction-5s", "reaction-alert-1s")  # the others of their kind take an hour
-ON_REQUEST = ("replay", *(c.name for c in reaction.COURSES if c.name not in USUAL), "settings")
+ON_REQUEST = ("replay", "overload", *(c.name for c in reaction.COURSES if c.name not in USUAL), "settings")
 
 
 def say(text: str) -> None:

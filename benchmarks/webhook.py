@@ -32,7 +32,7 @@ BOUND = 0.6  # of the bare endpoint's throughput
 Figures = dict[str, float]
 
 
-def _body(number: int) -> bytes:
+def body(number: int) -> bytes:
     """Return one delivery as Alertmanager 0.25 and later send it (webhook payload version 4)."""
     pool = f"5f3c0000-0000-4000-8000-{number % 8 + 1:012}"
     labels = {"alertname": "GpuPodsPending", "component": "gpu-autoscaler", "action": "scale_up", "pool": pool}
@@ -66,9 +66,9 @@ def _client(address: str, first: int, count: int, took: list[float], bad: list[i
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {WEBHOOK_TOKEN}"}
     connection = http.client.HTTPConnection(address, timeout=30)
     for number in range(first, first + count):
-        body = _body(number)
+        said = body(number)
         began = time.perf_counter()
-        connection.request("POST", "/webhook", body, headers)
+        connection.request("POST", "/webhook", said, headers)
         answer = connection.getresponse()
         answer.read()
         took.append(time.perf_counter() - began)
@@ -107,14 +107,14 @@ def load(address: str) -> Figures:
 
 
 @contextmanager
-def _bare(folder: Path) -> Iterator[str]:
+def bare_endpoint(folder: Path) -> Iterator[str]:
     """Serve the bare endpoint with gunicorn as the product is served, but for the hooks; yield its address."""
     address = f"127.0.0.1:{free_port()}"
     command = [
         sys.executable,
         "-m",
         "gunicorn",
-        "--worker-class=gthread",
+        f"--worker-class={gunicorn_conf.worker_class}",
         f"--threads={gunicorn_conf.threads}",
         "--workers=1",
     ]
@@ -144,7 +144,7 @@ def run(say: Callable[[str], None]) -> dict[str, Any]:
     """Measure both and return the result to keep; say the figures."""
     with (
         tempfile.TemporaryDirectory(prefix="gpu-autoscaler-bench-") as folder,
-        _bare(Path(folder)) as bare_address,
+        bare_endpoint(Path(folder)) as bare_address,
         serving(Path(folder) / "stack") as stack,
     ):
         # In turns, so that what else the machine does meets both.
@@ -164,7 +164,7 @@ def run(say: Callable[[str], None]) -> dict[str, Any]:
             "clients": CLIENTS,
             "deliveries": CLIENTS * DELIVERIES,
             "rounds": ROUNDS,
-            "worker": f"gthread, {gunicorn_conf.threads} threads",
+            "worker": f"{gunicorn_conf.worker_class}, {gunicorn_conf.threads} threads",
         },
         "figures": {"bare": bare, "webhook": ours},
         "ratio": ratio,

@@ -85,6 +85,7 @@ def configure_logs() -> None:
             structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer(),
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stdout),
+        cache_logger_on_first_use=True,  # a storm of deliveries writes a line for each
     )
 
 

@@ -23,8 +23,8 @@ limit_request_field_size = 8190  # bytes
 
 # One worker: two would run two loops, and each /metrics would be a matter of chance.
 workers = 1
-worker_class = "gthread"
-threads = 16  # each holds one request, and a slow client its own: they wait far more than they work
+worker_class = "receiver.gunicorn_worker.Worker"  # gthread that no slow client can stop
+threads = 16  # each holds one request from when it has come to its answer: they wait far more than they work
 # A thread that starts before the fork stays in the master, so nothing is loaded there.
 preload_app = False
 

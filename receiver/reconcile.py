@@ -114,7 +114,8 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
             log.exception("pool not served", pool=pool)
             failed.append(pool)
     dress_nodes(work)
-    fill_nodes(work)
+    change = fill_nodes(work)
+    again += [change] if change is not None else []
     if chores:
         tell_the_rest(work)
     tell_whom_a_window_evicts(work, steady=looked.steady)  # whom it told goes

@@ -1,12 +1,15 @@
 """Keep nodes as they should be: no cordon for a removal outlives it, nodes carry their pool's labels and taints."""
 
+from datetime import datetime
+
 import structlog
 
 from receiver.act import FINISHED, Progress
 from receiver.core.actions import VictimStage
 from receiver.core.model import CordonedBy, Node, PoolState, Source, Stage
-from receiver.core.packing import soft_taints
+from receiver.core.packing import changes_at, compares, soft_taints
 from receiver.core.policy import Pool
+from receiver.core.survival import LAST_WORKLOADS, Survival
 from receiver.ports import TryLater, WontWork
 from receiver.work import Work
 
@@ -69,15 +72,18 @@ def dress_nodes(work: Work) -> None:
                 break  # the next pool may do better
 
 
-def fill_nodes(work: Work) -> None:
+def fill_nodes(work: Work) -> datetime | None:
     """Let each node carry the soft taints that fill nodes one after the other (`receiver.core.packing`).
 
-    What goes wrong is tried again by the next step.
+    Returns the first moment at which they change although nothing happens. What goes wrong is tried again by the next
+    step.
     """
     cluster = work.hands.cluster
     if cluster is None or not work.facts.up(Source.KUBERNETES):
-        return
-    for node, taints in soft_taints(work.facts, work.policy):
+        return None
+    matters = compares(work.facts, work.policy)
+    survival = Survival.of(work.store.lasted(LAST_WORKLOADS)) if matters else Survival()
+    for node, taints in soft_taints(work.facts, work.policy, survival):
         try:
             work.hands.ready()
             receipt = cluster.prefer(node.name, taints)
@@ -85,6 +91,7 @@ def fill_nodes(work: Work) -> None:
         except (TryLater, WontWork) as error:
             log.warning("soft taints not put on", node=node.name, error=str(error))
             break
+    return changes_at(work.facts, work.policy)
 
 
 def _is_bare(node: Node, pool: Pool) -> bool:

@@ -77,7 +77,7 @@ class Kubernetes(Section):
 class Webhook(Section):
     """What one delivery may be."""
 
-    max_bytes: Units = 4 * 1024 * 1024
+    max_bytes: Units = 16 * 1024 * 1024
     """the largest delivery that is taken, in bytes"""
 
 
@@ -264,8 +264,8 @@ class Configuration(Section):
     web: WebSpec = WebSpec()
     budget: BudgetSpec | None = None
     billing: BillingSpec = BillingSpec()
-    packing: Annotated[Packing, BeforeValidator(one_of(Packing))] = Packing.FULLEST_FIRST
-    """`fullest_first` puts soft taints (`PreferNoSchedule`) on nodes with room, so that pods fill one node before they
+    packing: Annotated[Packing, BeforeValidator(one_of(Packing))] = Packing.FILL
+    """`fill` puts soft taints (`PreferNoSchedule`) on nodes with room, so that pods join work that lasts before they
     spread to others and the others fall idle; `scheduler` puts none. See [Packing](how-it-decides.md#packing)"""
     limits: LimitsSpec = LimitsSpec()
     attribution: Attribution = Attribution()

@@ -14,7 +14,7 @@ from receiver.core.policy import Policy, Pool
 from receiver.core.shapes import goes_early
 from receiver.core.windows import next_change
 
-SAFETY_MINIMUM = timedelta(seconds=60)  # a node this fresh from work is not judged idle, whatever the paid hour says
+SAFETY_MINIMUM = timedelta(seconds=10)  # a node this fresh from work is not judged idle, whatever the paid hour says
 LOOK_AGAIN_AFTER = timedelta(seconds=5)  # between our cordon and the last look: a pod bound meanwhile becomes visible
 SHORTEST_MARGIN = timedelta(seconds=30)  # a removal takes a tick, the cordon, the last look and the DELETE
 AN_INSTANT = timedelta(microseconds=1)

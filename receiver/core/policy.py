@@ -113,7 +113,7 @@ class Rounding(StrEnum):
 class Packing(StrEnum):
     """Who decides which node with room a pod goes to: we, softly, so that nodes are filled; or the scheduler alone."""
 
-    FULLEST_FIRST = "fullest_first"
+    FILL = "fill"
     SCHEDULER = "scheduler"
 
 
@@ -274,7 +274,7 @@ class Policy:
     objective: Objective = Objective.BALANCED
     budget: Budget | None = None
     billing: Billing = field(default_factory=Billing)
-    packing: Packing = Packing.FULLEST_FIRST
+    packing: Packing = Packing.FILL
     limits: Limits = field(default_factory=Limits)
     fallback: Fallback = Fallback.NONE
     heartbeat_interval: timedelta = timedelta(minutes=1)

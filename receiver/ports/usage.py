@@ -1,7 +1,7 @@
 """The part of the ledger that says who used the nodes that were paid for."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from receiver.core.memory import NodeLife
@@ -37,6 +37,9 @@ class UsageStore(Protocol):
 
     def workload_lives(self, since: datetime, until: datetime) -> Sequence[WorkloadLife]:
         """Return the workloads that existed at some time from *since* to *until*, the oldest first."""
+
+    def lasted(self, limit: int) -> Sequence[timedelta]:
+        """Return how long the last workloads that ended ran, from the first pod's node on, at most *limit* of them."""
 
     def node_lives(self, since: datetime) -> Sequence[NodeLife]:
         """Return the node lives that are living, or ended after *since*, the oldest first."""

@@ -30,7 +30,7 @@ class Product:
         self.budgets = BudgetLog() if policy.budget is not None else None
         self._cloud, cluster = WorldCloud(world), WorldCluster(world)
         # Without a budget nothing depends on what nodes that are gone have cost.
-        store = ReplayStore(priced=policy.budget is not None)
+        store = ReplayStore(priced=policy.budget is not None, finished=world.finished)
         self._sources = Sources(
             cloud=self._cloud,
             cluster=cluster,

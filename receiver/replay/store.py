@@ -22,6 +22,7 @@ from receiver.core.signals import Alert
 from receiver.core.tell import Notice
 from receiver.core.unanswered import UNSURE_FOR, may_have_landed
 from receiver.ports import Grounds, StoredAction, StoredDecision
+from receiver.replay.world.objects import FinishedJob
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -41,11 +42,13 @@ class _Pool:
 class ReplayStore:
     """The memory of one replay, in which nobody sets overrides, answers questions or delivers alerts.
 
-    *priced* False leaves out nodes that are gone: what they cost then counts in no budget.
+    *priced* False leaves out nodes that are gone: what they cost then counts in no budget. *finished* are the world's
+    finished jobs, the last one last.
     """
 
-    def __init__(self, *, priced: bool = True) -> None:
+    def __init__(self, *, priced: bool = True, finished: Sequence[FinishedJob] = ()) -> None:
         self._priced = priced
+        self._finished = finished
         self._pools: dict[str, _Pool] = {}
         self._living: dict[str, NodeLife] = {}
         self._ended = Ended()
@@ -121,6 +124,10 @@ class ReplayStore:
         """See Store."""
         found = [StoredAction(action=a) for a in self._open.values()] + self._closed[::-1]
         return [s for s in found if pool is None or s.action.pool == pool][:limit]
+
+    def lasted(self, limit: int) -> Sequence[timedelta]:
+        """See Store."""
+        return [job.finished_at - job.started_at for job in self._finished[-limit:]]
 
     def node_lives(self, since: datetime) -> Sequence[NodeLife]:
         """See Store."""

@@ -65,7 +65,7 @@ class WebParts:
     heartbeat: Callable[[], LoopHealth]
     registry: CollectorRegistry
     instruments: WebInstruments
-    max_body_bytes: int = 4 * 1024 * 1024
+    max_body_bytes: int = 16 * 1024 * 1024
     version: str = ""
     reading: Reading = Reading.OPEN
     public_url: str | None = None

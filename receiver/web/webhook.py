@@ -5,8 +5,10 @@ pages would cost more than keeping it does. What cannot be taken is answered by 
 """
 
 import json
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import structlog
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 PATH = "/webhook"
 FAILURE = "gpu_autoscaler.failure"  # in the WSGI environment: why the delivery was not taken
+LARGE = 256 * 1024  # bytes
+PATIENCE_SECONDS = 2.0  # for another large one
 BEGAN = "gpu_autoscaler.began"  # the same: when it came, in seconds of time.perf_counter
 
 log = structlog.get_logger(__name__)
@@ -36,6 +40,7 @@ class Door:
     def __init__(self, inner: "WSGIApplication", parts: WebParts) -> None:
         """Stand before *inner*, which is Flask's with `blueprint` in it."""
         self._inner, self._parts = inner, parts
+        self._large = threading.BoundedSemaphore()
         self._pools = tuple(name for pool in parts.policy.pools for name in (pool.id, pool.name))
         self._headers = [*HEADERS.items(), *NO_STORE.items(), ("Content-Type", "application/json")]
 
@@ -59,7 +64,24 @@ class Door:
         """Remember one delivery and wake the loop; return its number. What policy thinks of it is decided later."""
         parts = self._parts
         require_bearer(incoming.environ.get("HTTP_AUTHORIZATION"), parts.webhook_tokens)
-        body = read_body(incoming, parts.max_body_bytes)
+        with self._turn(incoming.content_length):
+            return self._remember(read_body(incoming, parts.max_body_bytes))
+
+    @contextmanager
+    def _turn(self, size: int | None) -> Iterator[None]:
+        """One large delivery at a time: as objects of Python it takes ten times its bytes. None is a size unknown."""
+        if size is not None and size <= LARGE:
+            yield
+            return
+        if not self._large.acquire(timeout=PATIENCE_SECONDS):
+            raise Problem(503, "other large deliveries are being read", "try again; small ones need not wait")
+        try:
+            yield
+        finally:
+            self._large.release()
+
+    def _remember(self, body: bytes) -> tuple[int, Delivery]:
+        parts = self._parts
         now = parts.clock.now()
         try:
             delivery = alerts.parse(body, received_at=now, pools=self._pools)

@@ -2,14 +2,18 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import timedelta
+from typing import Any
 
+import pytest
 from hypothesis import given
 
 from receiver.core.model import CordonedBy, Node, Stage
-from receiver.core.packing import FILL_OTHERS_FIRST, IDLE, SOFT_TAINTS, soft_taints
+from receiver.core.packing import FILL_OTHERS_FIRST, IDLE, SOFT_TAINTS, changes_at, compares, soft_taints
 from receiver.core.pods import PodPhase
 from receiver.core.policy import Packing, Taint
-from tests.core.builders import GPU, NOW, a_node, a_pod, a_policy, a_pool, a_state, facts, run
+from receiver.core.survival import Survival
+from tests.core.builders import EVERY_SECOND, GPU, HOURLY, NOW, a_node, a_pod, a_policy, a_pool, a_state, facts, run
 from tests.core.worlds import LAWS, World, worlds
 
 EIGHT = a_pool(resources={GPU: 8}, price_usd_per_hour=None)
@@ -22,23 +26,59 @@ def a_big_node(name: str, held: int, **changes: object) -> Node:
     return a_node(name, **{"allocatable": {GPU: 8}, "pods": pods, "idle_since": None if held else NOW, **changes})
 
 
-def wanted(nodes: Iterable[Node], packing: Packing = Packing.FULLEST_FIRST) -> dict[str, tuple[Taint, ...]]:
-    """The nodes to change by name, with what each should carry."""
+def wanted(
+    nodes: Iterable[Node], packing: Packing = Packing.FILL, lasted: Iterable[timedelta] = ()
+) -> dict[str, tuple[Taint, ...]]:
+    """The nodes to change by name, with what each should carry where workloads *lasted* that long."""
     found = facts(a_state(*nodes))
-    return {node.name: taints for node, taints in soft_taints(found, a_policy(EIGHT, packing=packing))}
+    policy = a_policy(EIGHT, packing=packing)
+    return {node.name: taints for node, taints in soft_taints(found, policy, Survival.of(lasted))}
 
 
-def test_the_fullest_node_with_room_carries_none_others_in_use_one_and_idle_ones_two() -> None:
+def one_that_runs(name: str, hours: float, held: int = 1, **changes: object) -> Node:
+    """A node of eight GPUs, *held* of which a pod holds that was bound *hours* ago."""
+    node = a_big_node(name, held, **changes)
+    return replace(node, pods=tuple(replace(p, bound_at=NOW - timedelta(hours=hours)) for p in node.pods))
+
+
+def test_one_node_in_use_with_room_carries_none_others_in_use_one_and_idle_ones_two() -> None:
     nodes = [a_big_node("idle", 0), a_big_node("some", 2), a_big_node("most", 6), a_big_node("full", 8)]
     assert wanted(nodes) == {"idle": SOFT_TAINTS, "some": (FILL_OTHERS_FIRST,)}
 
 
-def test_of_two_nodes_as_full_the_older_is_filled_first() -> None:
+def test_the_node_whose_work_runs_longest_is_filled_first() -> None:
+    nodes = [one_that_runs("young", 0.1, held=6), one_that_runs("old", 5)]
+    assert wanted(nodes) == {"young": (FILL_OTHERS_FIRST,)}
+
+
+def test_what_workloads_lasted_outweighs_their_age() -> None:
+    nodes = [one_that_runs("young", 0.1), one_that_runs("old", 5)]
+    lasted = [timedelta(hours=5.1)] * 100  # so the old one is about to end
+    assert wanted(nodes, lasted=lasted) == {"old": (FILL_OTHERS_FIRST,)}
+
+
+def test_a_node_with_more_work_is_likelier_to_stay_in_use() -> None:
+    two = one_that_runs("two", 1)
+    two = replace(two, pods=(*two.pods, *(replace(p, name="other", uid="other") for p in two.pods)))
+    assert wanted([one_that_runs("one", 1, held=2), two]) == {"one": (FILL_OTHERS_FIRST,)}
+
+
+def test_the_node_that_is_filled_stays_it_while_another_is_hardly_better() -> None:
+    filled, other = one_that_runs("filled", 5), one_that_runs("other", 5.1, taints=(FILL_OTHERS_FIRST,))
+    assert wanted([filled, other]) == {}
+    assert wanted([filled, one_that_runs("other", 9, taints=(FILL_OTHERS_FIRST,))]) == {
+        "filled": (FILL_OTHERS_FIRST,),
+        "other": (),
+    }
+
+
+def test_of_two_nodes_as_good_the_fuller_then_the_older_is_filled_first() -> None:
     older = a_big_node("b", 4, created_at=NOW.replace(hour=1))
     assert wanted([a_big_node("a", 4), older]) == {"a": (FILL_OTHERS_FIRST,)}
+    assert wanted([a_big_node("c", 5), older]) == {"b": (FILL_OTHERS_FIRST,)}
 
 
-def test_a_node_that_becomes_the_fullest_loses_what_it_carried() -> None:
+def test_a_node_that_is_to_be_filled_loses_what_it_carried() -> None:
     assert wanted([a_big_node("a", 4, taints=(*SOFT_TAINTS, THEIRS))]) == {"a": ()}
 
 
@@ -63,16 +103,47 @@ def test_the_scheduler_alone_decides_where_the_operator_says_so_and_what_we_put_
     assert wanted(nodes, Packing.SCHEDULER) == {"idle": (), "full": ()}
 
 
-def test_nodes_of_one_gpu_alone_carry_none() -> None:
-    pool = a_pool()
-    found = facts(a_state(a_node("n1"), a_node("n2")))
-    assert list(soft_taints(found, a_policy(pool))) == []
+def of_one_gpu(left: timedelta, **changes: object) -> Node:
+    """An idle node of one GPU, *left* of whose paid hour is to come."""
+    return a_node("n", **{"created_at": NOW - timedelta(hours=3) + left, "idle_since": NOW, **changes})
+
+
+@pytest.mark.parametrize("minutes, carried", [(1, (IDLE,)), (20, (IDLE,)), (21, ()), (59, ())])
+def test_where_nodes_hold_one_gpu_an_idle_one_whose_paid_hour_ends_soon_is_taken_last(
+    minutes: int, carried: tuple[Taint, ...]
+) -> None:
+    found, policy = facts(a_state(of_one_gpu(timedelta(minutes=minutes)))), a_policy(a_pool(), billing=HOURLY)
+    assert [taints for _, taints in soft_taints(found, policy, Survival())] == ([carried] if carried else [])
+
+
+@pytest.mark.parametrize("minutes, then", [(59, 39), (21, 1), (20, 20), (1, 1)])
+def test_it_is_known_when_a_paid_hour_ends_soon_and_when_the_next_begins(minutes: int, then: int) -> None:
+    found, policy = facts(a_state(of_one_gpu(timedelta(minutes=minutes)))), a_policy(a_pool(), billing=HOURLY)
+    assert changes_at(found, policy) == NOW + timedelta(minutes=then)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"billing": EVERY_SECOND}, {"packing": Packing.SCHEDULER}],
+    ids=["billed by the second", "left to the scheduler"],
+)
+def test_an_idle_node_of_one_gpu_carries_none(changes: dict[str, Any]) -> None:
+    found = facts(a_state(of_one_gpu(timedelta(minutes=1))))
+    policy = a_policy(a_pool(), **{"billing": HOURLY, **changes})
+    assert (list(soft_taints(found, policy, Survival())), changes_at(found, policy)) == ([], None)
 
 
 def test_beside_larger_nodes_an_idle_node_of_one_gpu_carries_two() -> None:
     small, big = a_pool("small"), replace(EIGHT, id="big-id", name="big")
     found = facts(a_state(a_node("n1"), pool="small-id"), a_state(a_big_node("used", 1), pool="big-id"))
-    assert [(n.name, taints) for n, taints in soft_taints(found, a_policy(small, big))] == [("n1", SOFT_TAINTS)]
+    assert [(n.name, t) for n, t in soft_taints(found, a_policy(small, big), Survival())] == [("n1", SOFT_TAINTS)]
+
+
+@pytest.mark.parametrize("held, matters", [((), False), ((1,), False), ((1, 8, 0), False), ((1, 2), True)])
+def test_how_long_workloads_last_matters_where_there_is_a_choice(held: tuple[int, ...], matters: bool) -> None:
+    found = facts(a_state(*(a_big_node(f"n{i}", gpus) for i, gpus in enumerate(held))))
+    assert compares(found, a_policy(EIGHT)) is matters
+    assert not compares(found, a_policy(EIGHT, packing=Packing.SCHEDULER))
 
 
 @LAWS
@@ -97,7 +168,7 @@ def test_law_soft_taints_change_no_decision(world: World) -> None:
 def test_law_what_soft_taints_should_be_they_stay(world: World) -> None:
     """Put on as wanted, nothing is left to change: no node is patched twice for the same facts."""
     found, policy = world
-    changes = {node.instance: taints for node, taints in soft_taints(found, policy)}
+    changes = {node.instance: taints for node, taints in soft_taints(found, policy, Survival())}
     done = replace(
         found,
         pools=tuple(
@@ -105,4 +176,4 @@ def test_law_what_soft_taints_should_be_they_stay(world: World) -> None:
             for s in found.pools
         ),
     )
-    assert list(soft_taints(done, policy)) == []
+    assert list(soft_taints(done, policy, Survival())) == []

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from tests.faults.campaign import campaign, replay, say
 from tests.faults.generate import scenario
+from tests.faults.planted import MOST, hunt, plant_all
+from tests.faults.processes import campaign as processes
 from tests.faults.scenario import Scenario
 from tests.faults.shrink import shrink
 
@@ -28,13 +30,25 @@ COUNTS = (
 def main() -> int:
     """Run what the command line asks for; 1 when an invariant did not hold."""
     asked = arguments()
+    if asked.schedule is not None or asked.process_case is not None:
+        violation = processes.replay(asked.schedule, asked.process_case)
+        say(violation or "the invariants held")
+        return 1 if violation else 0
+    if asked.hunt is not None:
+        return hunt(asked.hunt[0], asked.hunt[1:], asked.seed)
+    if asked.planted is not None:
+        return 1 if plant_all(asked.level or list(MOST), asked.seed, asked.planted) else 0
+    if asked.processes is not None:
+        seeds = range(asked.seed, asked.seed + asked.processes)
+        return 1 if processes.campaign(seeds, asked.workers or processes.AT_ONCE).violations else 0
     if asked.world is not None or asked.case is not None:
         world = scenario(asked.world) if asked.case is None else Scenario.from_json(asked.case.read_text())
         return one(world, asked)
     began = time.monotonic()
-    found = campaign(range(asked.seed, asked.seed + asked.worlds), asked.processes)
+    found = campaign(range(asked.seed, asked.seed + asked.worlds), asked.workers)
     counts = ", ".join(f"{found.tally.counts[name]} {name}" for name in COUNTS)
     say(f"{found.tally.worlds} worlds in {time.monotonic() - began:.0f} s: {counts}")
+    say(f"the process died at {len(found.tally.lines)} different lines of the step and the store, and between them")
     for result in sorted(found.violations, key=lambda r: r.seed):
         say(f"\nworld {result.seed}:\n{result.message}")
     say(f"{len(found.violations)} worlds in which an invariant did not hold")
@@ -56,7 +70,15 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--worlds", type=int, default=1000, help="how many worlds")
     parser.add_argument("--seed", type=int, default=1, help="the seed of the first")
-    parser.add_argument("--processes", type=int, help="worker processes (default: one per core)")
+    parser.add_argument("--processes", type=int, metavar="N", help="play N schedules with the real receiver process")
+    parser.add_argument("--schedule", type=int, help="play the schedule of this seed and print its events")
+    parser.add_argument("--process-case", type=Path, help="play the schedule in this file and print its events")
+    parser.add_argument(
+        "--planted", nargs="?", const="", metavar="WORDS", help="plant each bug (with these words in its name)"
+    )
+    parser.add_argument("--level", action="append", choices=list(MOST), help="where planted bugs are looked for")
+    parser.add_argument("--hunt", nargs="+", metavar="LEVEL SEEN", help=argparse.SUPPRESS)
+    parser.add_argument("--workers", type=int, help="how many at a time (default: one world per core, two schedules)")
     parser.add_argument("--world", type=int, help="replay the world of this seed with its trace")
     parser.add_argument("--case", type=Path, help="replay the world in this file with its trace")
     parser.add_argument(

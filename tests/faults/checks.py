@@ -1,6 +1,6 @@
 """The invariants, checked at every write of ours and after every step, on a count of their own (`Truth`)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -8,6 +8,7 @@ from typing import Any
 
 from receiver.core.assign import assign
 from receiver.core.decide import decide_all
+from receiver.core.memory import Memory
 from receiver.core.model import Facts, SignalAction
 from receiver.core.policy import Policy
 from receiver.ports import PROTECT_ANNOTATION, Receipt
@@ -69,6 +70,12 @@ class Checks:
             self.open[action.pool] = action.id
         elif name == "store.closed" and not failed and self.open.get(args[0].pool) == args[0].id:
             del self.open[args[0].pool]
+
+    def found_after_crash(self, memory: Memory, deliveries: Iterable[int]) -> None:
+        """Take over what the store holds: a crash inside one of its calls may be on either side of the commit."""
+        known = {pool: found.open_action for pool, found in memory.pools.items()}
+        self.open = {pool: action.id for pool, action in known.items() if action is not None}
+        self.considered.update(set(deliveries) - set(memory.deliveries))
 
     # --- growth
 

@@ -11,6 +11,9 @@ from typing import Any, Protocol
 
 from receiver.ports import TryLater, WontWork
 from receiver.replay.world import World
+from tests.faults.blur import blurred
+from tests.faults.lines import CrashError
+from tests.faults.stores import ILLNESSES, ill
 
 PORTS = {
     "cloud": ("look", "resize", "retire"),
@@ -26,10 +29,6 @@ PORTS = {
     ),
 }
 WRITES = frozenset({"resize", "delete_instance", "patch_node", "evict", "delete_pod", "patch_pod", "scale"})
-
-
-class CrashError(BaseException):
-    """The process dies here; nothing may catch it."""
 
 
 class Watcher(Protocol):
@@ -68,6 +67,7 @@ class Doors:
     now: Callable[[], datetime]
     armed: list[Fault]
     silent: dict[str, datetime]
+    blurred: tuple[str, datetime] | None = None  # how Prometheus answers, until when
 
     def arm(self, name: str, error: str, *, after: bool) -> None:
         """Let the next call *name* fail."""
@@ -77,6 +77,7 @@ class Doors:
         """Nothing fails any more."""
         self.armed.clear()
         self.silent.clear()
+        self.blurred = None
 
     def take(self, name: str) -> Fault | None:
         """Use up and return the fault that call *name* meets, or None."""
@@ -92,6 +93,8 @@ class Doors:
         if port in self.silent and self.now() < self.silent[port]:
             raise TryLater(f"{port}: no answer", code="timeout")
         fault = self.take(name) if self.armed else None
+        if fault is not None and fault.error in ILLNESSES:
+            return self._through_an_ill_store(name, fault.error, method, args, given)
         if fault is not None and not fault.after:
             self.watcher.struck(name, f"{fault.error} before")
             raise error_of(fault.error)
@@ -104,10 +107,25 @@ class Doors:
                 raise error_of(fault.error) from None
             raise
         lost = fault is not None and verb == "look"  # what was read did not arrive; what was written is written
+        if name == "telemetry.look" and self.blurred is not None and self.now() < self.blurred[1]:
+            answer = blurred(answer, self.blurred[0])
+            self.watcher.struck(name, f"answered {self.blurred[0]}")
         self.watcher.called(name, (*args, *given.values()), error_of("timeout") if lost else answer)
         if fault is not None:
             self.watcher.struck(name, f"{fault.error} after")
             raise error_of(fault.error)
+        return answer
+
+    def _through_an_ill_store(self, name: str, how: str, method: Callable[..., Any], args: Any, given: Any) -> Any:
+        """Make one call of the store while its database refuses what it is asked; a read may not notice."""
+        try:
+            with ill(method.__self__, how):  # type: ignore[attr-defined] # a bound method of the store
+                answer = method(*args, **given)
+        except TryLater as error:
+            self.watcher.called(name, (*args, *given.values()), error)
+            self.watcher.struck(name, f"{how}: {error}")
+            raise
+        self.watcher.called(name, (*args, *given.values()), answer)
         return answer
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.faults.doors import PORTS
+from tests.faults.ends import ends
 from tests.faults.scenario import Event, PoolPlan, Scenario
 
 GPU = "nvidia.com/gpu"
@@ -49,7 +50,9 @@ class Maker:
             seed=self.seed,
             start=dice.choice(STARTS),
             pools=self._that_ask(self._that_evict(self._with_budgets(budget))),
-            events=sorted([*self.events, *self._words(), *self._answers()], key=lambda e: e.at),
+            events=sorted(
+                [*self.events, *self._words(), *self._answers(), *ends(self.seed, self.troubled)], key=lambda e: e.at
+            ),
             troubled=self.troubled,
             ticks=[dice.choice([5, 10, 20, 30, 60, 90]) for _ in range(20)],
             timings=self._timings(),

@@ -18,6 +18,7 @@ from receiver.replay.ports import WorldAlarms
 from receiver.replay.world import VM, Pdb, PodSpec, Refused, World, WorldNode
 from tests.faults.build import job_of
 from tests.faults.doors import Doors
+from tests.faults.lines import LineTrap
 from tests.faults.spoken import Word, Words
 from tests.faults.truth import is_theirs
 
@@ -31,11 +32,13 @@ class Happenings:
     def __init__(
         self, world: World, doors: Doors, alarms: WorldAlarms, store: Store, words: Words, policy: Policy
     ) -> None:
-        self._world, self._doors, self._alarms, self._store, self._words = world, doors, alarms, store, words
+        self._world, self._doors, self._alarms, self._words = world, doors, alarms, words
+        self.store = store  # the present process's
         self._policy = policy
         self.answered = 0
         self.deliveries: list[int] = []
         self.skew = timedelta(0)
+        self.trap = LineTrap()
         self.lost_writer_after: int | None = None  # how many more times we may write
         self.quiet_until = world.now  # the heartbeat's
 
@@ -144,6 +147,12 @@ class Happenings:
     def _fault(self, what: What) -> None:
         self._doors.arm(what["on"], what["error"], after=what.get("after", False))
 
+    def _die(self, what: What) -> None:
+        self.trap.arm(what["within"], what["lines"])
+
+    def _blur(self, what: What) -> None:
+        self._doors.blurred = (what["how"], self._world.now + timedelta(seconds=what["seconds"]))
+
     def _silent(self, what: What) -> None:
         until = self._world.now + timedelta(seconds=what["seconds"])
         match what["source"]:
@@ -177,7 +186,7 @@ class Happenings:
         alert = Alert(fingerprint=what["name"], labels=labels, starts_at=self._world.now)
         self._alarms.extra.append(alert)
         delivery = Delivery(receiver="faults", group_key=what["name"], alerts=(alert,))
-        self.deliveries.append(self._store.remember(delivery, self._world.now))
+        self.deliveries.append(self.store.remember(delivery, self._world.now))
 
     def _resolved(self, what: What) -> None:
         self._alarms.extra[:] = [a for a in self._alarms.extra if a.fingerprint != what["name"]]
@@ -203,23 +212,23 @@ class Happenings:
             pool=word.pool,
             nodes=word.nodes,
         )
-        self._store.set_override(override, _told(word, "set"))
+        self.store.set_override(override, _told(word, "set"))
         self._words.said.append(word)
 
     def _override_end(self, what: What) -> None:
         now = self._world.now + self.skew
         for word in self._words.said:
-            if word.id == what["id"] and self._store.end_override(word.id, now, "bob", _told(word, "ended")):
+            if word.id == what["id"] and self.store.end_override(word.id, now, "bob", _told(word, "ended")):
                 word.until = min(word.until, now)
 
     def _answer(self, what: What) -> None:
         """Whoever sees what is asked answers all of it alike, by the page's own way."""
         now, answer = self._world.now + self.skew, Answer(what["say"])
-        for question in self._store.questions_standing(now):
-            present = size_of(question.pool, self._store)
+        for question in self.store.questions_standing(now):
+            present = size_of(question.pool, self.store)
             if present is None or not question.is_open(now):
                 continue
-            if take_answer(question, answer, "ada", "", self._store, self._policy, now, present=present):
+            if take_answer(question, answer, "ada", "", self.store, self._policy, now, present=present):
                 self.answered += 1
                 set_by = override_of(answer, question, self._policy, now, present=present, who="ada")
                 if set_by is not None:

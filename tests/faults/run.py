@@ -1,25 +1,28 @@
 """Drive one world: troubles first, then calm until everything that should happen has happened."""
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.act import Hands, WriterLostError
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
+from receiver.adapters.store import SqlStore
 from receiver.core.approval import asking_nobody
 from receiver.core.signals import HEARTBEAT_ALERT, Alert
 from receiver.look import Sources
-from receiver.ports import Cloud, Cluster, Delivery, Store, TryLater
+from receiver.ports import Cloud, Cluster, Delivery, TryLater
 from receiver.reconcile import Stepped, step
 from receiver.replay.ports import WorldAlarms, WorldCloud, WorldCluster, WorldTelemetry
 from tests.faults.build import HEARTBEAT, policy_of, world_of
 from tests.faults.checks import Checks, sentence
-from tests.faults.doors import WRITES, CrashError, Door, Doors, OurWorld
+from tests.faults.doors import WRITES, Door, Doors, OurWorld
 from tests.faults.happen import Happenings, broken, tidy
+from tests.faults.lines import CrashError
 from tests.faults.scenario import Event, Scenario
 from tests.faults.settle import unsettled
+from tests.faults.stores import rebuilt
+from tests.faults.tally import Tally, ViolationError
 from tests.faults.truth import Truth, ended
 
 CALM_STEPS = 500
@@ -33,27 +36,10 @@ SPINNING_TIME = timedelta(seconds=30)
 PEOPLE_WAIT = timedelta(hours=3)  # then somebody removes what never came up: the product had its chance
 
 
-class ViolationError(AssertionError):
-    """An invariant does not hold in this world."""
-
-
-@dataclass(slots=True)
-class Tally:
-    """What happened in one world, or in many."""
-
-    worlds: int = 0
-    counts: Counter[str] = field(default_factory=Counter)
-
-    def add(self, other: "Tally") -> None:
-        """Take in what happened elsewhere."""
-        self.worlds += other.worlds
-        self.counts.update(other.counts)
-
-
 class Run:
     """The product in the world of *scenario*, on *store*. *tell* gets the trace, line by line."""
 
-    def __init__(self, scenario: Scenario, store: Store, tell: Callable[[str], None] | None = None) -> None:
+    def __init__(self, scenario: Scenario, store: SqlStore, tell: Callable[[str], None] | None = None) -> None:
         self.scenario = scenario
         self.world = world_of(scenario)
         self.policy = policy_of(scenario)
@@ -105,6 +91,7 @@ class Run:
         self._doors.open()
         self._pending.clear()
         self._surprises.clear()
+        self.happenings.trap.disarm()
         self.happenings.skew = timedelta(0)
         self.happenings.lost_writer_after = None
         self.happenings.quiet_until = self.world.now
@@ -146,16 +133,15 @@ class Run:
         again: datetime | None = None
         writes = self.tally.counts["writes"]
         try:
-            self.last = step(self._sources, self._hands, self.policy, self.scenario.mode, self.clock())
+            with self.happenings.trap.watching():
+                self.last = step(self._sources, self._hands, self.policy, self.scenario.mode, self.clock())
             self.checks.stepped(self.last)
             self._trace(self.last)
             again = self.last.reconsider_at
         except (TryLater, WriterLostError) as error:
             self._say(f"step ended: {error}")
         except CrashError:
-            self.tally.counts["crashes"] += 1
-            self._say("CRASH")
-            self._boot()
+            self._crashed()
             again = self.clock() + RESTART
         except Exception as error:  # noqa: BLE001  # whatever it is, the loop would have met it
             self.checks.violated("bug", f"the step raised {type(error).__name__}: {error}")
@@ -179,8 +165,21 @@ class Run:
         if self.checks.violations:
             raise ViolationError("\n".join(self.checks.violations)) from cause
 
+    def _crashed(self) -> None:
+        """Begin anew after a crash, and note where it was."""
+        self.tally.counts["crashes"] += 1
+        trap = self.happenings.trap
+        self._say(f"CRASH {trap.died_at}")
+        if trap.died_at:
+            self.tally.counts["faults"] += 1
+            self.tally.lines.add(trap.died_at)
+            trap.died_at = ""
+        self._boot()
+        self.checks.found_after_crash(self._store.memory(self.clock(), self.clock()), self.happenings.deliveries)
+
     def _boot(self) -> None:
-        """Start the process: new ports on the same world, the same store."""
+        """Start the process: new ports on the same world, and a store that knows what is in its file."""
+        self._store = self.happenings.store = rebuilt(self._store)
         ours: Any = OurWorld(self.world, self._doors)
         cloud: Any = Door("cloud", WorldCloud(ours), self._doors)
         cluster: Any = Door("cluster", WorldCluster(ours), self._doors)

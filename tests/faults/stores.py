@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
+from sqlalchemy import Connection, event
 
 from receiver.adapters.store import SqlStore, open_store
 from receiver.adapters.store.schema import metadata
@@ -35,6 +36,36 @@ def empty(store: SqlStore) -> None:
         for table in reversed(metadata.sorted_tables):
             connection.execute(table.delete())
         connection.exec_driver_sql("DELETE FROM sqlite_sequence")
+
+
+def rebuilt(store: SqlStore) -> SqlStore:
+    """The store as a new process opens it: on the same database, knowing nothing from before."""
+    return SqlStore(store._database)
+
+
+ILLNESSES = {"full": "PRAGMA max_page_count = 1", "read_only": "PRAGMA query_only = ON", "lost": ""}
+HEALTH = ("PRAGMA max_page_count = 1073741823", "PRAGMA query_only = OFF")
+
+
+@contextmanager
+def ill(store: SqlStore, how: str) -> Iterator[None]:
+    """Let SQLite itself refuse meanwhile: its disk is *full*, its file *read_only*, or a connection is *lost*."""
+    engine = store._database.engine
+
+    def on_begin(connection: Connection) -> None:
+        if how == "lost":
+            connection.connection.dbapi_connection.close()  # type: ignore[union-attr] # it is connected, or none began
+        else:
+            connection.exec_driver_sql(ILLNESSES[how])
+
+    event.listen(engine, "begin", on_begin)
+    try:
+        yield
+    finally:
+        event.remove(engine, "begin", on_begin)
+        with engine.connect() as connection:
+            for pragma in HEALTH:
+                connection.exec_driver_sql(pragma)
 
 
 @contextmanager

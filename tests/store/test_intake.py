@@ -102,6 +102,38 @@ def test_when_the_store_is_down_everyone_is_told_after_one_try() -> None:
     assert crowd.disk.batches == [1, 3]  # each waits for a lock as long as it may, so it is not waited for again
 
 
+def test_who_waits_too_long_for_others_is_told_to_come_again_and_is_not_kept() -> None:
+    disk = Disk()
+    intake = Intake(disk.keep, patience=0.05)
+    with ThreadPoolExecutor(1) as thread:
+        first = thread.submit(intake.remember, delivery(), NOW)
+        until(lambda: disk.batches, "the first is being committed")
+        for _ in range(2):  # one that waited, one that need not
+            with pytest.raises(TryLater, match="other deliveries wait"):
+                intake.remember(delivery(), NOW)
+        disk.free.set()
+        assert first.result(1) == 1
+    assert intake.remember(delivery(), NOW) == 2
+    assert disk.batches == [1, 1]
+
+
+def test_after_a_commit_that_failed_one_delivery_tries_and_the_others_are_told_at_once() -> None:
+    disk = Disk(TryLater("disk full", code="store"))
+    disk.free.set()
+    intake = Intake(disk.keep, patience=60)
+    with pytest.raises(TryLater, match="disk full"):
+        intake.remember(POISON, NOW)
+    disk.free.clear()
+    with ThreadPoolExecutor(1) as thread:
+        tries = thread.submit(intake.remember, delivery(), NOW)
+        until(lambda: len(disk.batches) == 2, "one tries")
+        with pytest.raises(TryLater, match="other deliveries wait"):
+            intake.remember(delivery(), NOW)
+        disk.free.set()
+        assert tries.result(1) == 1
+    assert intake.remember(delivery(), NOW) == 2
+
+
 def test_a_thread_that_is_ended_leaves_nobody_waiting() -> None:
     class Ended(BaseException):
         pass

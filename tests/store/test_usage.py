@@ -200,3 +200,12 @@ def test_two_thousand_nodes_are_accounted_for_in_a_moment(store: SqlStore, figur
 
 def _held(uid: str, gpus: int = 1) -> Holding:
     return Holding(uid=uid, instance="i-1", workload="ml/Job/train", gpus=gpus)
+
+
+def test_how_long_workloads_lasted_is_told_of_the_last_that_ended(store: SqlStore) -> None:
+    first = replace(RUNS, workload="ml/Job/first", bound_at=after(minutes=1), ended_at=after(minutes=31))
+    second = replace(RUNS, workload="ml/Job/second", bound_at=after(minutes=2), ended_at=after(minutes=12))
+    never = replace(RUNS, workload="ml/Job/never", bound_at=None, ended_at=after(minutes=40))
+    store.account(Accounting(lives=(first, second, never, RUNS)), None, NOW)
+    assert store.lasted(9) == (timedelta(minutes=30), timedelta(minutes=10))
+    assert store.lasted(1) == (timedelta(minutes=30),)

@@ -22,7 +22,7 @@ def spread(store: Store, packing: Packing) -> Life:
     return life
 
 
-@pytest.mark.parametrize("packing, nodes", [(Packing.FULLEST_FIRST, 1), (Packing.SCHEDULER, 2)])
+@pytest.mark.parametrize("packing, nodes", [(Packing.FILL, 1), (Packing.SCHEDULER, 2)])
 def test_four_pods_of_one_gpu_share_a_node_of_four_and_spread_without_soft_taints(
     store: Store, packing: Packing, nodes: int
 ) -> None:
@@ -31,7 +31,7 @@ def test_four_pods_of_one_gpu_share_a_node_of_four_and_spread_without_soft_taint
 
 
 def test_a_node_is_patched_when_what_it_should_carry_changes_and_not_at_every_step(store: Store) -> None:
-    life = spread(store, Packing.FULLEST_FIRST)
+    life = spread(store, Packing.FILL)
     done = life.writes("prefer")
     assert 1 <= len(done) <= 4
     life.run(5 * MINUTE, 10 * SECOND)
@@ -39,7 +39,7 @@ def test_a_node_is_patched_when_what_it_should_carry_changes_and_not_at_every_st
 
 
 def test_what_we_put_on_goes_when_the_operator_leaves_it_to_the_scheduler(store: Store) -> None:
-    life = spread(store, Packing.FULLEST_FIRST)
+    life = spread(store, Packing.FILL)
     assert any(set(SOFT_TAINTS) & set(n.taints) for n in life.world.nodes.values())
     life.policy = a_policy(*life.policy.pools, packing=Packing.SCHEDULER)
     life.run(MINUTE)

@@ -200,6 +200,11 @@ class FakeStore:
         self._called("workload_lives")
         return [x for x in self.kept_workloads if x.created_at <= until and (x.ended_at is None or x.ended_at >= since)]
 
+    def lasted(self, limit: int) -> Sequence[timedelta]:
+        self._called("lasted")
+        over = sorted((x.ended_at, x.bound_at) for x in self.kept_workloads if x.ended_at and x.bound_at)
+        return [ended - bound for ended, bound in over[::-1][:limit]]
+
     def node_lives(self, since: datetime) -> Sequence[NodeLife]:
         self._called("node_lives")
         return [x for x in self.kept_lives if x.gone_at is None or x.gone_at > since]

@@ -10,17 +10,22 @@ from typing import Any
 
 from flask import Flask
 
-from receiver import gunicorn_conf
+from receiver import gunicorn_conf, gunicorn_worker
 from receiver.web import create_app
 from tests.web.builders import Bench
 
 globals().update({name: value for name, value in vars(gunicorn_conf).items() if not name.startswith("_")})
+gunicorn_worker.READ_SECONDS = 2.0
+gunicorn_worker.SEND_SECONDS = 1
+gunicorn_worker.MOST_BYTES = 100_000
 wsgi_app = "tests.web.served:app()"
 
 
 def app() -> Flask:
     """Return the application."""
-    return create_app(Bench(max_body_bytes=2000).parts())
+    served = create_app(Bench(max_body_bytes=2000).parts())
+    served.add_url_rule("/large", view_func=lambda: "x" * 20_000_000)  # more than the kernel takes at once
+    return served
 
 
 def _note(event: str, worker: Any) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,9 +37,16 @@ class Server:
         return [json.loads(line) for line in self.notes.read_text().splitlines()] if self.notes.exists() else []
 
     def request(
-        self, method: str, path: str, headers: Mapping[str, str], body: Any = None, *, chunked: bool = False
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: Any = None,
+        *,
+        chunked: bool = False,
+        timeout: float = 5,
     ) -> int:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
             connection.request(method, path, body=body, headers=dict(headers), encode_chunked=chunked)
             return connection.getresponse().status
@@ -97,21 +105,90 @@ def test_gunicorn_hands_chunked_bodies_on_and_they_are_bounded(server: Server) -
     assert server.request("POST", "/webhook", headers, iter([b"x" * 1000] * 3), chunked=True) == 413
 
 
-def test_clients_that_never_end_their_requests_do_not_keep_others_waiting(server: Server) -> None:
-    head = f"POST /webhook HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 1000\r\n\r\n{{"
-    slow = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(12)]
-    for client in slow:
-        client.sendall(head.encode())
-    assert server.request("POST", "/webhook", {"Authorization": f"Bearer {TOKEN}"}, json.dumps(a_payload())) == 202
-    for client in slow:
-        client.close()
+NEVER_ENDED = (
+    "",
+    "POST /webhook HTTP/1.1\r\nHost: x\r\nAuthor",
+    "POST /webhook HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",
+    "POST /webhook HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n9\r\na",
+    "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\nHo",
+)
+
+
+def test_clients_that_never_end_their_requests_take_no_thread_and_are_closed(server: Server) -> None:
+    with ExitStack() as opened:
+        slow = [
+            opened.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_SECONDS))
+            for _ in range(2 * gunicorn_conf.threads * len(NEVER_ENDED))
+        ]
+        for number, client in enumerate(slow):
+            client.sendall(NEVER_ENDED[number % len(NEVER_ENDED)].encode())
+        assert server.request("POST", "/webhook", {"Authorization": f"Bearer {TOKEN}"}, json.dumps(a_payload())) == 202
+        for client in slow:
+            while client.recv(65536):
+                pass
+
+
+def test_clients_that_never_take_their_answers_are_let_go_of(server: Server) -> None:
+    with ExitStack() as opened:
+        for _ in range(gunicorn_conf.threads):
+            client = opened.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+            client.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+            client.recv(1)  # a thread has it
+        assert server.request("GET", "/healthz", {}, timeout=DEADLINE_SECONDS) == 200
+
+
+def test_two_requests_of_one_connection_that_come_in_other_pieces_are_both_answered(server: Server) -> None:
+    body = json.dumps(a_payload()).encode()
+    head = f"POST /webhook HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: {len(body)}\r\n\r\n"
+    whole = (head.encode() + body) * 2
+    with socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_SECONDS) as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        middle = len(whole) // 2
+        for piece in (whole[:30], whole[30:200], whole[200 : middle + 40], whole[middle + 40 :]):
+            client.sendall(piece)
+        said = b""
+        while said.count(b"202 ACCEPTED") < 2:
+            came = client.recv(65536)
+            assert came, said
+            said += came
+
+
+def test_who_asks_whether_to_send_a_body_is_told_to(server: Server) -> None:
+    body = json.dumps(a_payload()).encode()
+    head = f"POST /webhook HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: {len(body)}\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_SECONDS) as client:
+        client.sendall(f"{head}Expect: 100-continue\r\n\r\n".encode())
+        assert client.recv(100).startswith(b"HTTP/1.1 100 ")
+        client.sendall(body)
+        said = client.recv(65536)
+        assert b"202 ACCEPTED" in (said + client.recv(65536) if b"202" not in said else said)
+
+
+def test_bytes_beyond_what_all_requests_may_hold_are_refused_so_that_they_come_again(server: Server) -> None:
+    half = b"POST /webhook HTTP/1.1\r\nHost: x\r\nContent-Length: 70000\r\n\r\n" + b"x" * 60_000
+    with ExitStack() as opened:
+        for _ in range(2):  # 100,000 may be held
+            client = opened.enter_context(
+                socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_SECONDS)
+            )
+            client.sendall(half)
+        said = client.recv(200)
+        assert said.startswith(b"HTTP/1.1 503 ")
+        assert b"Retry-After: " in said
+        assert server.request("POST", "/webhook", {"Authorization": f"Bearer {TOKEN}"}, json.dumps(a_payload())) == 202
+
+
+def test_a_head_without_end_is_refused(server: Server) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_SECONDS) as client:
+        client.sendall(b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 70_000)
+        assert client.recv(100).startswith(b"HTTP/1.1 431 ")
 
 
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
         ("workers", 1),
-        ("worker_class", "gthread"),
+        ("worker_class", "receiver.gunicorn_worker.Worker"),
         ("threads", 16),
         ("preload_app", False),
         ("control_socket_disable", True),

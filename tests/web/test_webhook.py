@@ -2,6 +2,8 @@
 
 import io
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 from werkzeug.test import TestResponse
 
 from receiver.ports import TryLater
+from receiver.web import create_app, webhook
 from tests.web.builders import L40S, NOW, TOKEN, Bench, a_payload
 from tests.web.fakes import FakeStore
 
@@ -233,3 +236,32 @@ def test_every_answer_is_counted_by_its_code() -> None:
     client.get("/healthz")
     assert bench.instruments.codes == [202, 400, 401, 405, 413, 503, 500]
     assert all(seconds >= 0 for seconds in bench.instruments.seconds)
+
+
+def test_large_deliveries_come_one_at_a_time_and_small_ones_need_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = json.dumps(a_payload()).encode()
+    large = small + b" "
+    monkeypatch.setattr(webhook, "LARGE", len(small))
+    monkeypatch.setattr(webhook, "PATIENCE_SECONDS", 0.01)
+    reading, read = threading.Event(), threading.Event()
+
+    def first_one_takes_long() -> None:
+        if not reading.is_set():
+            reading.set()
+            assert read.wait(10)
+
+    bench = Bench(wake=first_one_takes_long)
+    app = create_app(bench.parts())
+
+    def send(body: bytes) -> TestResponse:
+        return app.test_client().post("/webhook", data=body, headers=BEARER)
+
+    with ThreadPoolExecutor(1) as thread:
+        first = thread.submit(send, large)
+        assert reading.wait(10)
+        second = send(large)
+        assert (second.status_code, second.headers["Retry-After"]) == (503, "5")
+        assert send(small).status_code == 202
+        read.set()
+        assert first.result(10).status_code == 202
+    assert send(large).status_code == 202

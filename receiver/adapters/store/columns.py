@@ -31,19 +31,29 @@ class Moment(TypeDecorator[datetime]):
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         """Turn an aware datetime into UTC."""
-        if value is None:
-            return None
-        if value.tzinfo is None:
-            raise ValueError(f"a naive datetime has no place in the store: {value!r}")
-        return value.astimezone(UTC)
+        return None if value is None else _in_utc(value)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         """Give back an aware datetime in UTC."""
         return None if value is None else value.astimezone(UTC)
 
+    def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any] | None:
+        """Write SQLite's text in one go."""
+        return _to_text if dialect.name == "sqlite" else super().bind_processor(dialect)
+
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
         """Read SQLite's text in one go: a step reads thousands of these."""
         return _from_text if dialect.name == "sqlite" else super().result_processor(dialect, coltype)
+
+
+def _in_utc(value: datetime) -> datetime:
+    if value.tzinfo is None:
+        raise ValueError(f"a naive datetime has no place in the store: {value!r}")
+    return value.astimezone(UTC)
+
+
+def _to_text(value: datetime | None) -> str | None:
+    return None if value is None else _in_utc(value).isoformat(" ", "microseconds").removesuffix("+00:00")
 
 
 def _from_text(value: str | None) -> datetime | None:
@@ -61,8 +71,8 @@ class PlainText(TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         """Replace what cannot be stored."""
-        if value is None:
-            return None
+        if value is None or (value.isascii() and "\x00" not in value):
+            return value
         return value.replace("\x00", REPLACEMENT).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -117,9 +127,12 @@ class Json(TypeDecorator[Any]):
         return json.loads(value, object_hook=_untag) if TAGGED in value else json.loads(value)
 
 
+_encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode  # json.dumps would make one for each call
+
+
 def to_json(value: Any) -> str:
     """Return *value* as JSON text in ASCII (NUL and lone surrogates stay escapes). TypeError for unknown types."""
-    return json.dumps(_tag(value), allow_nan=False, separators=(",", ":"))
+    return _encode(_tag(value))
 
 
 def _tag(value: Any) -> Any:

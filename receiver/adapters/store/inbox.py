@@ -2,12 +2,16 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
+from typing import NamedTuple
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, Dialect, func, insert, select, update
 
 from receiver.adapters.store import rows
-from receiver.adapters.store.schema import alerts, deliveries
-from receiver.adapters.store.totals import HEARTBEAT, LAST_DELIVERY, count_all, mark_all
+from receiver.adapters.store.database import upsert
+from receiver.adapters.store.prepared import Prepared
+from receiver.adapters.store.schema import alerts, deliveries, marks
+from receiver.adapters.store.totals import HEARTBEAT, LAST_DELIVERY, addition
 from receiver.core.model import SignalAction
 from receiver.core.signals import HEARTBEAT_ALERT, Alert
 from receiver.ports import Delivery
@@ -15,32 +19,55 @@ from receiver.ports import Delivery
 AT_ONCE = 500  # numbers in one IN (...): every engine takes that many
 
 ACTIONS = frozenset(SignalAction)
-NEW_DELIVERIES = insert(deliveries).returning(deliveries.c.id, sort_by_parameter_order=True)
-NEW_ALERTS = insert(alerts)
+DELIVERY = ("receiver", "group_key", "body", "truncated", "warnings", "received_at")
+ALERT = ("delivery", "fingerprint", "starts_at", "firing", "labels", "annotations", "received_at")
 NOT_CONSIDERED = select(deliveries.c.id).where(deliveries.c.considered_at.is_(None)).order_by(deliveries.c.id)
+
+
+class _Statements(NamedTuple):
+    """What a batch of deliveries runs."""
+
+    deliveries: Prepared
+    alerts: Prepared
+    totals: Prepared
+    marks: Prepared
+
+
+@lru_cache(maxsize=4)
+def _statements(dialect: Dialect) -> _Statements:
+    of = dialect.name
+    return _Statements(
+        deliveries=Prepared(dialect, insert(deliveries).returning(deliveries.c.id), DELIVERY),
+        alerts=Prepared(dialect, insert(alerts), ALERT),
+        totals=Prepared(dialect, addition(of), ("name", "labels", "total")),
+        marks=Prepared(dialect, upsert(of, marks, ("name", "at")), ("name", "at")),
+    )
 
 
 def remember(connection: Connection, received: Sequence[tuple[Delivery, datetime]]) -> tuple[int, ...]:
     """Insert deliveries, each with when it came, and their alerts; return their numbers, which grow in that order.
 
-    However many they are, it takes the same few statements.
+    However many they are, it takes the same few statements. Totals and marks are written in order, so that two
+    processes that do so lock their rows in the same one.
     """
-    numbers = tuple(connection.execute(NEW_DELIVERIES, [_values(d, at) for d, at in received]).scalars())
+    run = _statements(connection.dialect)
+    numbers = run.deliveries.numbered(connection, [_values(d, at) for d, at in received])
     listed = [
         {"delivery": number, "received_at": at, **rows.alert_values(alert)}
         for number, (delivery, at) in zip(numbers, received, strict=True)
         for alert in delivery.alerts
     ]
     if listed:
-        connection.execute(NEW_ALERTS, listed)
+        run.alerts.run(connection, listed)
     by_action: dict[str, int] = {}
     for delivery, _ in received:
         for alert in delivery.alerts:
             by_action[_action(alert)] = by_action.get(_action(alert), 0) + 1
-    count_all(connection, {("deliveries",): len(received), **{("alerts", a): n for a, n in by_action.items()}})
-    heard = [at for delivery, at in received if _is_heartbeat(delivery)]
-    mark_all(connection, {LAST_DELIVERY: received[-1][1], **({HEARTBEAT: heard[-1]} if heard else {})})
-    return numbers
+    counted = [{"name": "alerts", "labels": [action], "total": n} for action, n in sorted(by_action.items())]
+    run.totals.run(connection, [*counted, {"name": "deliveries", "labels": [], "total": len(received)}])
+    heard = [{"name": HEARTBEAT, "at": at} for delivery, at in received if _is_heartbeat(delivery)]
+    run.marks.run(connection, [*heard[-1:], {"name": LAST_DELIVERY, "at": received[-1][1]}])
+    return tuple(numbers)
 
 
 def _values(delivery: Delivery, at: datetime) -> rows.Values:

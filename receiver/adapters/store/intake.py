@@ -3,12 +3,17 @@
 Whoever comes while nobody commits commits at once, alone. Whoever comes during a commit waits for the next one, which
 the first of those waiting makes for all of them. So nothing is ever delayed to gather more, and the slower the disk,
 the more share one commit ("group commit").
+
+Waiting has an end: each who waits holds a thread of the server, and health checks need one too. While a commit takes
+too long, or after one that failed, one delivery tries and everyone else is told at once to come again.
 """
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from contextlib import suppress
 from datetime import datetime
+from time import monotonic
+from typing import TypeGuard
 
 from receiver.adapters.store.database import Refused
 from receiver.ports import Delivery, TryLater
@@ -16,66 +21,86 @@ from receiver.ports import Delivery, TryLater
 Received = tuple[Delivery, datetime]
 Keep = Callable[[Sequence[Received]], Sequence[int]]  # one transaction; the numbers, in the same order
 MOST_AT_ONCE = 100
+PATIENCE_SECONDS = 2.0
 
 
 class _Waiting:
-    """One delivery that is not on disk yet. *turn* ends with its number, or with None when it is to commit next."""
+    """One delivery that is not on disk yet. *turn* is let go when it has its *outcome*, or is to commit next."""
 
-    __slots__ = ("received", "turn")
+    __slots__ = ("outcome", "received", "turn")
 
     def __init__(self, received: Received) -> None:
         self.received = received
-        self.turn: Future[int | None] = Future()
+        self.outcome: int | BaseException | None = None
+        self.turn = threading.Lock()  # a lock is the cheapest thing that can be waited for
+        self.turn.acquire()
 
 
 class Intake:
     """Where deliveries are kept together; safe to use from many threads."""
 
-    def __init__(self, keep: Keep) -> None:
-        """Use *keep* for each transaction; it raises `Refused` for values that no transaction can hold."""
+    def __init__(self, keep: Keep, patience: float = PATIENCE_SECONDS) -> None:
+        """Use *keep* for each transaction; it raises `Refused` for values that no transaction can hold.
+
+        A delivery waits *patience* seconds for what others commit.
+        """
         self._keep = keep
+        self._patience = patience
         self._lock = threading.Lock()
         self._waiting: list[_Waiting] = []
         self._committing = False
+        self._began = 0.0  # the commit under way, in seconds of `monotonic`
+        self._failing = False  # the last commit did not succeed
 
     def remember(self, delivery: Delivery, at: datetime) -> int:
-        """Keep *delivery*, which came *at*; return its number when it is on disk. TryLater when it is not."""
+        """Keep *delivery*, which came *at*; return its number when it is on disk. TryLater when it is not.
+
+        One that was told to try later may be kept all the same: it was part of a commit that took too long.
+        """
         mine = _Waiting((delivery, at))
         with self._lock:
+            if self._committing and (self._failing or monotonic() - self._began > self._patience):
+                raise _stuck()
             self._waiting.append(mine)
             first, self._committing = not self._committing, True
         if not first:
-            number = mine.turn.result()
-            if number is not None:
-                return number
+            if not mine.turn.acquire(timeout=self._patience) and self._withdrawn(mine):
+                raise _stuck()
+            if mine.outcome is not None:
+                return _said(mine.outcome)
         return self._commit_with(mine)
+
+    def _withdrawn(self, mine: _Waiting) -> bool:
+        """Wait no more; False when *mine* was called at this very moment."""
+        with self._lock:
+            if mine.turn.acquire(blocking=False):
+                return False
+            with suppress(ValueError):  # it is being committed: whoever does so finds nobody to tell
+                self._waiting.remove(mine)
+            return True
 
     def _commit_with(self, mine: _Waiting) -> int:
         """Commit *mine* and everything else that waits, then let the first who came meanwhile do the same."""
         with self._lock:
+            self._began = monotonic()
             batch, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
         assert batch[0] is mine  # who commits next is the first of those who wait
         try:
             outcomes = self._outcomes([waiting.received for waiting in batch])
         except BaseException as error:  # noqa: BLE001 (a thread that is ended leaves nobody waiting)
             outcomes = [error] * len(batch)
-        self._hand_on()
+        self._hand_on(failed=all(_is_outage(outcome) for outcome in outcomes))
         for waiting, outcome in zip(batch[1:], outcomes[1:], strict=True):
-            if isinstance(outcome, int):
-                waiting.turn.set_result(outcome)
-            else:
-                waiting.turn.set_exception(outcome)
-        own = outcomes[0]
-        if isinstance(own, int):
-            return own
-        raise own
+            waiting.outcome = outcome
+            waiting.turn.release()
+        return _said(outcomes[0])
 
-    def _hand_on(self) -> None:
+    def _hand_on(self, *, failed: bool) -> None:
         with self._lock:
-            following = self._waiting[0] if self._waiting else None
-            self._committing = following is not None
-        if following is not None:
-            following.turn.set_result(None)
+            self._failing = failed
+            self._committing = bool(self._waiting)
+            if self._waiting:
+                self._waiting[0].turn.release()
 
     def _outcomes(self, received: Sequence[Received]) -> list[int | BaseException]:
         """Keep *received* in one transaction, or in one each where one of them cannot be kept; the others can."""
@@ -84,6 +109,21 @@ class Intake:
         except Exception as error:  # noqa: BLE001 (whoever sent it is told)
             if len(received) == 1:
                 return [error]
-            if isinstance(error, TryLater) and not isinstance(error, Refused):  # one by one would fail as well
+            if _is_outage(error):  # one by one would fail as well
                 return [TryLater(str(error), code=error.code, delay=error.delay) for _ in received]
         return [self._outcomes([one])[0] for one in received]
+
+
+def _is_outage(outcome: object) -> TypeGuard[TryLater]:
+    """True for what the next transaction would say, too."""
+    return isinstance(outcome, TryLater) and not isinstance(outcome, Refused)
+
+
+def _said(outcome: int | BaseException) -> int:
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
+
+
+def _stuck() -> TryLater:
+    return TryLater("store: other deliveries wait for it already", code="store")

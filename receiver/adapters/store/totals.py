@@ -29,11 +29,12 @@ def count_all(connection: Connection, by: Mapping[tuple[str, ...], int]) -> None
     In order, so that two processes that do so lock their rows in the same one.
     """
     added = [{"name": name, "labels": labels, "total": total} for (name, *labels), total in sorted(by.items())]
-    connection.execute(_addition(connection.dialect.name), added)
+    connection.execute(addition(connection.dialect.name), added)
 
 
 @cache
-def _addition(dialect: str) -> Insert:
+def addition(dialect: str) -> Insert:
+    """An INSERT that adds its total to the one there is, in the dialect of that name."""
     statement = insert_in(dialect, totals)
     added = {"total": totals.c.total + statement.excluded.total}
     addition: Insert = statement.on_conflict_do_update(index_elements=[totals.c.name, totals.c.labels], set_=added)

@@ -4,7 +4,7 @@ The owner is in the key because names are used again: two teams may run a Job of
 """
 
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
@@ -91,6 +91,18 @@ def lives_between(connection: Connection, since: datetime, until: datetime) -> t
         .order_by(table.created_at, table.workload)
     )
     return tuple(_life(row) for row in connection.execute(statement).mappings())
+
+
+def lasted(connection: Connection, limit: int) -> tuple[timedelta, ...]:
+    """How long the last *limit* workloads that ended ran."""
+    table = workload_lives.c
+    statement = (
+        select(table.bound_at, table.ended_at)
+        .where(table.ended_at.is_not(None), table.bound_at.is_not(None))
+        .order_by(table.ended_at.desc())
+        .limit(limit)
+    )
+    return tuple(ended - bound for bound, ended in connection.execute(statement))
 
 
 def node_lives_since(connection: Connection, since: datetime) -> tuple[NodeLife, ...]:

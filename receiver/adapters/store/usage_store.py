@@ -1,7 +1,7 @@
 """The part of the store that keeps usage (`receiver.ports.UsageStore` says what each call means)."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from receiver.adapters.store import charges, usage
 from receiver.adapters.store.database import Database
@@ -61,6 +61,11 @@ class SqlUsage:
         """See UsageStore."""
         with self._database.read() as connection:
             return usage.lives_between(connection, since, until)
+
+    def lasted(self, limit: int) -> Sequence[timedelta]:
+        """See UsageStore."""
+        with self._database.read() as connection:
+            return usage.lasted(connection, limit)
 
     def node_lives(self, since: datetime) -> Sequence[NodeLife]:
         """See UsageStore."""

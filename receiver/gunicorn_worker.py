@@ -1,0 +1,203 @@
+"""gunicorn's gthread worker, but a request costs a thread only once all of it has come.
+
+gthread reads a request in one of its threads and waits for the client as long as that takes: sixteen clients that
+send half a request and then nothing would end webhooks and health checks alike. Here the one thread that waits for
+events anyway gathers the bytes. What is not complete in time is closed, and when there are too many connections those
+that have been incomplete for longest go first.
+"""
+
+import re
+import selectors
+import socket
+import struct
+from contextlib import suppress
+from enum import Enum
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from gunicorn import http
+from gunicorn.workers.gthread import ThreadWorker
+
+SEND_SECONDS = 10  # for a client to take some of its answer
+READ_SECONDS = 10.0  # from a request's first byte, or the connection's beginning, to its last byte
+STOPPING_SECONDS = 1.0  # the same once we stop
+LARGEST_HEAD = 64 * 1024
+MOST_BYTES = 32 * 1024 * 1024  # of all requests together that are not answered yet
+AT_ONCE = 256 * 1024  # bytes of one client before it is somebody else's turn
+SPARE = 50  # connections that are made free when there are too many
+
+END = b"\r\n\r\n"
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,18})[ \t]*\r\n", re.IGNORECASE)
+_CHUNKED = re.compile(rb"\r\ntransfer-encoding:[^\r\n]*chunked", re.IGNORECASE)
+_EXPECTS = re.compile(rb"\r\nexpect:[ \t]*100-continue", re.IGNORECASE)
+
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+TOO_MUCH = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+HEAD_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+class Arriving:
+    """The bytes of one request so far. What they mean is left to gunicorn; this only finds the end."""
+
+    def __init__(self, until: float) -> None:
+        """Begin with nothing; *until* is when it is given up, in seconds of `monotonic`."""
+        self.bytes = bytearray()
+        self.until = until
+        self._head = 0  # where the body begins; 0 while the head is incomplete
+        self._needed: int | None = None  # bytes of head and body; None: chunked
+        self._chunk = 0  # where the next chunk's size begins
+
+    @property
+    def head_complete(self) -> bool:
+        """True once the empty line has come."""
+        return self._head > 0
+
+    @property
+    def wants_continue(self) -> bool:
+        """True when the client waits for a word before it sends the body."""
+        return self.head_complete and bool(_EXPECTS.search(self.bytes, 0, self._head))
+
+    def complete(self, largest: int) -> bool:
+        """True when all has come, or when it is for gunicorn to say what is wrong: it will not wait for more.
+
+        A body said to be larger than *largest* bytes is not waited for: it is refused unread.
+        """
+        if not self._head:
+            at = self.bytes.find(END)
+            if at < 0:
+                return False
+            self._head = self._chunk = at + len(END)
+            self._needed = None if _CHUNKED.search(self.bytes, 0, self._head) else self._head + self._length()
+        if self._needed is None:
+            return self._last_chunk_came()
+        return len(self.bytes) >= self._needed or self._needed - self._head > largest
+
+    def _length(self) -> int:
+        found = _LENGTH.search(self.bytes, 0, self._head)
+        return int(found[1]) if found else 0
+
+    def _last_chunk_came(self) -> bool:
+        while True:
+            end = self.bytes.find(b"\r\n", self._chunk)
+            if end < 0:
+                return False
+            try:
+                size = int(self.bytes[self._chunk : end].partition(b";")[0], 16)
+            except ValueError:
+                return True
+            if size <= 0:
+                return self.bytes.find(END, end) >= 0
+            if len(self.bytes) < end + 2 + size + 2:
+                return False
+            self._chunk = end + 2 + size + 2
+
+
+class Next(Enum):
+    """What a connection needs."""
+
+    BYTES = "bytes"
+    THREAD = "thread"
+    END = "end"
+
+
+class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
+    """Threads for requests, none for those who have not said yet what they want."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._arriving: dict[Any, Arriving] = {}  # by connection, the oldest first; the poller has each
+        self._answering: dict[Any, int] = {}  # bytes of what threads have, by connection
+        self._held = 0  # bytes of all of both
+
+    def enqueue_req(self, conn: Any) -> None:
+        """Give *conn* to a thread once its request has come; gunicorn calls this when there may be one."""
+        if self.cfg.is_ssl:
+            super().enqueue_req(conn)
+            return
+        conn.sock.setblocking(False)
+        arriving = Arriving(monotonic() + READ_SECONDS)
+        if conn.parser is not None:
+            arriving.bytes += conn.parser.unreader.take_buffered()
+        needs = self._take(conn, arriving)
+        if needs is not Next.BYTES:
+            self._done(conn, arriving, needs)
+            return
+        self._arriving[conn] = arriving
+        self._held += len(arriving.bytes)
+        self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_more, conn))
+
+    def finish_request(self, conn: Any, fs: Any) -> None:
+        """See what comes next on *conn*; gunicorn calls this after an answer."""
+        self._held -= self._answering.pop(conn, 0)
+        super().finish_request(conn, fs)
+
+    def murder_pending(self) -> None:
+        """Close what took too long; gunicorn calls this after every round of events."""
+        super().murder_pending()
+        now = monotonic()
+        latest = now + (READ_SECONDS if self.alive else STOPPING_SECONDS)
+        spare = SPARE if self.nr_conns >= self.worker_connections else 0
+        for number, (conn, arriving) in enumerate(list(self._arriving.items())):
+            arriving.until = min(arriving.until, latest)
+            if number < spare or arriving.until <= now:
+                self._forget(conn)
+                self._done(conn, arriving, Next.END)
+
+    def _on_more(self, conn: Any, _sock: Any) -> None:
+        arriving = self._arriving[conn]
+        before = len(arriving.bytes)
+        needs = self._take(conn, arriving)
+        self._held += len(arriving.bytes) - before
+        if needs is not Next.BYTES:
+            self._forget(conn)
+            self._done(conn, arriving, needs)
+
+    def _forget(self, conn: Any) -> None:
+        self._held -= len(self._arriving.pop(conn).bytes)
+        self.poller.unregister(conn.sock)
+
+    def _take(self, conn: Any, arriving: Arriving) -> Next:
+        """Take what has come without waiting, and say what comes next."""
+        try:
+            came = conn.sock.recv(AT_ONCE)
+        except (BlockingIOError, InterruptedError):
+            came = None
+        except OSError:
+            came = b""
+        if came == b"":
+            return Next.END
+        arriving.bytes += came or b""
+        told = arriving.head_complete
+        if arriving.complete(MOST_BYTES):
+            return Next.THREAD
+        if not arriving.head_complete and len(arriving.bytes) > LARGEST_HEAD:
+            _say(conn, HEAD_TOO_LARGE)
+            return Next.END
+        if self._held + len(arriving.bytes) > MOST_BYTES:
+            _say(conn, TOO_MUCH)
+            return Next.END
+        if not told and arriving.wants_continue:
+            _say(conn, CONTINUE)
+        return Next.BYTES
+
+    def _done(self, conn: Any, arriving: Arriving, needs: Next) -> None:
+        if needs is Next.END:
+            self.nr_conns -= 1
+            conn.close()
+            return
+        if conn.parser is None:
+            conn.parser = http.get_parser(self.cfg, conn.sock, conn.client)
+        # gunicorn makes the socket a blocking one: the kernel ends what would block for good.
+        conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_SECONDS, 0))
+        conn.parser.unreader.unread(bytes(arriving.bytes))
+        self._answering[conn] = len(arriving.bytes)
+        self._held += len(arriving.bytes)
+        conn.data_ready = True
+        super().enqueue_req(conn)
+
+
+def _say(conn: Any, words: bytes) -> None:
+    """Send a few bytes to a client that may be gone or may not read."""
+    with suppress(OSError):
+        conn.sock.send(words)

@@ -1,0 +1,35 @@
+"""How the process of a scenario ends at lines of its own, its database refuses, and Prometheus says less than it knows.
+
+Drawn by dice of their own, so that no other draw of a seed moves.
+"""
+
+import math
+import random
+from typing import Any
+
+from tests.faults.blur import BLURS
+from tests.faults.doors import PORTS
+from tests.faults.lines import STORE
+from tests.faults.scenario import Event
+from tests.faults.stores import ILLNESSES
+
+WITHIN = (*["act", "reconcile"] * 4, *("look", "tend", "closing", "evicting", "events", "approving", STORE, ""))
+LINES = {"act": 120, "reconcile": 250, "": 3000, STORE: 1500}  # about as many as a step runs there
+FEW = 400
+
+
+def ends(seed: int, troubled: int) -> list[Event]:
+    """The events of *seed* within its *troubled* seconds."""
+    dice, found = random.Random(f"ends of {seed}"), []
+
+    def add(kind: str, **what: Any) -> None:
+        found.append(Event(at=round(dice.uniform(0, troubled), 1), kind=kind, what=what))
+
+    for _ in range(dice.choice([0, 4, 8, 16])):
+        within = dice.choice(WITHIN)
+        add("die", within=within, lines=round(math.exp(dice.uniform(0, math.log(LINES.get(within, FEW))))))
+    for _ in range(dice.choice([0, 2, 6])):
+        add("fault", on=f"store.{dice.choice(PORTS['store'])}", error=dice.choice(list(ILLNESSES)))
+    for _ in range(dice.choice([0, 0, 1, 2])):
+        add("blur", how=dice.choice(BLURS), seconds=dice.choice([20, 100, 400]))
+    return found

@@ -1,0 +1,249 @@
+"""What the events of a schedule do. Each kind is counted when it really came about, not when it was meant to."""
+
+import contextlib
+import resource
+import signal
+import sqlite3
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+
+from receiver.replay.world import Job, PodSpec, Refused
+from simulator.world_faults import lift
+from tests.e2e.receivers import Receiver
+from tests.faults.processes.mail import Mail
+from tests.faults.processes.schedule import Event, What
+from tests.faults.processes.stage import Stage, size_of
+
+TRIES_FOR = 3.0  # seconds in which the lock of the store is asked for
+ROOM = 300_000  # bytes that the log may still take where the store's file may not
+
+
+class Happenings:
+    """Lets events happen on *stage*."""
+
+    def __init__(self, stage: Stage, mail: Mail, counts: Counter[str]) -> None:
+        self._stage, self._mail, self._counts = stage, mail, counts
+        self._plans = {p.id: p for p in stage.schedule.pools}
+        self._waits_to_land: What | None = None
+        self._limited: dict[int, float] = {}  # worker: until when (monotonic) its files may not grow
+        self._landed = 0
+        self._helpers: list[threading.Thread] = []
+        self.start_at: float | None = None  # monotonic: when the server is to be started again
+        stage.witness.cordoned = self._somebody_cordoned
+
+    @property
+    def receiver(self) -> Receiver:
+        """The installation."""
+        return self._stage.receiver
+
+    def happen(self, event: Event) -> None:
+        """Do it; what the world refuses does not happen."""
+        does: Callable[[What], None] = getattr(self, f"_{event.kind}")
+        with contextlib.suppress(Refused):
+            does(event.what)
+
+    def go_on(self) -> None:
+        """Start a server that is to run, and let go what has lasted long enough."""
+        now = time.monotonic()
+        for pid, until in list(self._limited.items()):
+            if now >= until:
+                self._unlimit(pid)
+        if self.receiver.server.ended_by_itself and self.start_at is None:
+            self._counts["server ended and was started again"] += 1
+            self.start_at = now + 0.5
+        if self.start_at is not None and now >= self.start_at and not self.receiver.server.alive:
+            self.start_at = None
+            self.receiver.start()
+
+    @property
+    def under_way(self) -> bool:
+        """True while something that was begun lasts."""
+        return any(helper.is_alive() for helper in self._helpers)
+
+    def calm(self) -> None:
+        """No trouble stands any more; what began is over."""
+        stage = self._stage
+        stage.witness.stale = 0
+        (stage.folder / "line").unlink(missing_ok=True)
+        stage.faces.heal()
+        stage.faces.firing.clear()
+        stage.clock.step(0)
+        for pid in list(self._limited):
+            self._unlimit(pid)
+        stage.cloud.faults.clear()
+        lift(stage.cloud.live)
+
+    # --- work
+
+    def _job(self, what: What) -> None:
+        plan = self._plans[what["pool"]]
+        with self._stage.cloud.moved() as world:
+            world.submit(
+                Job(
+                    id=what["id"],
+                    submit_at=world.now,
+                    duration=timedelta(seconds=what["seconds"]),
+                    pods=what["pods"],
+                    gpus_per_pod=what["each"],
+                    namespace="ml",
+                    team="vision",
+                    node_selector={"tier": plan.name},
+                )
+            )
+        self._counts["job"] += 1
+
+    def _cancel(self, what: What) -> None:
+        with self._stage.cloud.moved() as world:
+            world.cancel_job(what["id"])
+        self._counts["job cancelled"] += 1
+
+    def _land(self, what: What) -> None:
+        self._waits_to_land = what
+
+    def _lands(self, node: str, what: What) -> None:
+        time.sleep(what["after"])
+        self._landed += 1
+        spec = PodSpec(
+            namespace="ml",
+            name=f"landed{self._landed}",
+            requests={"nvidia.com/gpu": 1},
+            duration=timedelta(seconds=what["seconds"]),
+            node=node,
+        )
+        with contextlib.suppress(Refused), self._stage.cloud.moved() as world:
+            there = world.nodes.get(node)
+            if there is None or not there.ready or any(p.requests for p in world.pods_on(node)):
+                return
+            world.add_pod(spec)
+            self._counts["pod landed between cordon and DELETE"] += 1
+
+    def _somebody_cordoned(self, node: str) -> None:
+        """The receiver has just asked for a cordon: what waits for that lands there."""
+        what, self._waits_to_land = self._waits_to_land, None
+        if what is not None:
+            self._beside(lambda: self._lands(node, what))
+
+    def _beside(self, does: Callable[[], None]) -> None:
+        helper = threading.Thread(target=does, daemon=True)
+        self._helpers.append(helper)
+        helper.start()
+
+    # --- the process
+
+    def _line(self, what: What) -> None:
+        (self._stage.folder / "line").write_text(f"{what['within']},{what['lines']}", encoding="utf-8")
+
+    def _end(self, what: What) -> None:
+        receiver = self.receiver
+        if not receiver.server.alive:
+            return
+        self._counts[what["how"]] += 1
+        match what["how"]:
+            case "kill worker":
+                with contextlib.suppress(IndexError, ProcessLookupError):
+                    receiver.kill_worker()
+            case "kill all":
+                receiver.server.kill()
+            case "orphan":
+                receiver.kill_master()
+            case "stop":
+                receiver.server.signal(signal.SIGTERM)
+        if what["how"] != "kill worker":
+            self.start_at = time.monotonic() + what["down"]
+
+    def _clock(self, what: What) -> None:
+        self._stage.clock.step(what["by"])
+        self._counts["clock step"] += 1
+
+    def _skip(self, what: What) -> None:
+        self._stage.clock.skip(what["seconds"])
+
+    # --- the store
+
+    def _locked(self, what: What) -> None:
+        self._beside(lambda: self._lock(what["seconds"]))
+
+    def _lock(self, seconds: float) -> None:
+        deadline = time.monotonic() + TRIES_FOR
+        with contextlib.closing(sqlite3.connect(self.receiver.store, isolation_level=None, timeout=0.2)) as other:
+            while time.monotonic() < deadline:
+                with contextlib.suppress(sqlite3.OperationalError):
+                    other.execute("BEGIN IMMEDIATE")
+                    self._counts[f"store locked {seconds:g} s"] += 1
+                    self._mail.send("firing")  # what comes now must be refused, or kept in the end
+                    time.sleep(seconds)
+                    other.execute("ROLLBACK")
+                    return
+
+    def _full(self, what: What) -> None:
+        """The store's files cannot grow any more, as on a full disk; what is written into them still can."""
+        wal = self.receiver.store.with_name(f"{self.receiver.store.name}-wal")
+        with contextlib.suppress(OSError, IndexError):
+            size, worker = wal.stat().st_size, self.receiver.worker
+            if size < self.receiver.output.stat().st_size + ROOM:
+                return  # the log would meet the limit first
+            _, hard = resource.prlimit(worker, resource.RLIMIT_FSIZE)
+            resource.prlimit(worker, resource.RLIMIT_FSIZE, (size, hard))
+            self._limited[worker] = time.monotonic() + what["seconds"]
+            self._counts["store full"] += 1
+            self._mail.send("six at once")
+
+    def _unlimit(self, worker: int) -> None:
+        del self._limited[worker]
+        with contextlib.suppress(OSError):
+            _, hard = resource.prlimit(worker, resource.RLIMIT_FSIZE)
+            resource.prlimit(worker, resource.RLIMIT_FSIZE, (hard, hard))
+
+    # --- the sources
+
+    def _wire(self, what: What) -> None:
+        self._stage.cloud.fault(**what)
+
+    def _watching(self, what: What) -> None:
+        cloud, how = self._stage.cloud, what["how"]
+        if how.startswith("gone"):
+            cloud.fault(kind="expired", how=how.removeprefix("gone "))
+            cloud.fault(kind="compact")
+        else:
+            cloud.fault(kind="watches", do=how.removeprefix("watches "))
+            live = cloud.live
+
+            def again() -> None:
+                time.sleep(what["seconds"])
+                with live.moved():
+                    live.watches = "live"
+                    live.changed.notify_all()
+
+            self._beside(again)
+        self._counts[how] += 1
+
+    def _stale(self, what: What) -> None:
+        self._stage.witness.stale = what["lists"]
+
+    def _ail(self, what: What) -> None:
+        self._stage.faces.ail(what["whom"], what["how"], what["seconds"])
+
+    def _machines(self, what: What) -> None:
+        pool, how = what["pool"], what["how"]
+        faults = {
+            "stock": {"kind": "stock", "size": size_of(self._plans[pool]), "units": 0},
+            "refuse": {"kind": "refuse_rescale", "times": 2},
+        }
+        self._stage.cloud.fault(**faults.get(how, {"kind": how, "pool": pool}))
+        self._counts[how] += 1
+
+    # --- signals
+
+    def _deliver(self, what: What) -> None:
+        self._mail.send(what["how"])
+
+    def _fires(self, what: What) -> None:
+        labels = {"alertname": "Said", "component": "gpu-autoscaler", "action": what["action"], "pool": what["pool"]}
+        self._stage.faces.firing["said"] = labels
+        self._counts[f"{what['action']} fires"] += 1
+
+    def _ends(self, _what: What) -> None:
+        self._stage.faces.firing.clear()

@@ -1,0 +1,126 @@
+"""What a schedule plays on: the simulator, the faces of Prometheus and Alertmanager, and an installed receiver."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from simulator.server import Simulator
+from tests.e2e.receivers import Receiver
+from tests.faults.processes.clocks import MovedClock
+from tests.faults.processes.faces import Faces
+from tests.faults.processes.schedule import PoolPlan, Schedule
+from tests.faults.processes.witness import PROVISION, Witness
+
+INSIDE = Path(__file__).parent / "inside"
+TIMINGS = {
+    "build": "700ms",
+    "boot": "200ms",
+    "driver": "400ms",
+    "image_pull": "0s",
+    "warmup": "0s",
+    "delete": "300ms",
+    "node_lingers": "200ms",
+    "terminate": "100ms",
+    "quota_lag": "1s",
+    "fill_retry": "2s",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Everything that is there while a schedule plays; *folder* holds the receiver's files."""
+
+    schedule: Schedule
+    folder: Path
+    clock: MovedClock
+    cloud: Simulator
+    faces: Faces
+    receiver: Receiver
+    witness: Witness
+
+
+@contextmanager
+def staged(schedule: Schedule, folder: Path) -> Iterator[Stage]:
+    """Yield a stage with a receiver that was not started; everything ends with it."""
+    clock = MovedClock(folder)
+    with Simulator(_cloud(schedule), clock) as cloud, Faces(cloud) as faces:
+        server = cloud._server
+        assert server is not None
+        witness = Witness(schedule, cloud, server.app)
+        server.app = witness
+        where = {
+            "CIVO_API_URL": cloud.url,
+            "CIVO_CLUSTER_ID": cloud.config.cluster.id,
+            "KUBECONFIG": str(cloud.kubeconfig(folder / "kubeconfig")),
+            "PYTHONPATH": str(INSIDE),
+            "FAULTS_INSIDE": str(folder),
+        }
+        receiver = Receiver(folder, _config(schedule, faces), where, folder / "ledger.db")
+        try:
+            yield Stage(schedule, folder, clock, cloud, faces, receiver, witness)
+        finally:
+            receiver.end()
+
+
+def _cloud(schedule: Schedule) -> dict[str, Any]:
+    return {
+        "pools": [
+            {
+                "id": p.id,
+                "size": size_of(p),
+                "resources": {"nvidia.com/gpu": p.gpus},
+                "labels": {"tier": p.name},
+                "count": p.count,
+            }
+            for p in schedule.pools
+        ],
+        "price": {size_of(p): str(p.usd) for p in schedule.pools},
+        "timings": TIMINGS,
+        "behaviour": {"granularity": f"{schedule.granularity}s"},
+        "seed": schedule.seed,
+    }
+
+
+def size_of(plan: PoolPlan) -> str:
+    """The size of its nodes at Civo."""
+    return f"an.g1.{plan.name}"
+
+
+def _config(schedule: Schedule, faces: Faces) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        "mode": schedule.mode,
+        "tick": "1s",
+        "heartbeat_interval": "10m",
+        "fallback": schedule.fallback,
+        "prometheus": {"url": faces.url},
+        "kubernetes": {"watch": schedule.watch},
+        "billing": {
+            "granularity": f"{schedule.granularity}s",
+            "removal_margin": "30s" if schedule.granularity > 30 else "0s",
+        },
+        "pools": [
+            {
+                "name": p.name,
+                "civo_pool_id": p.id,
+                "size": size_of(p),
+                "resources": {"nvidia.com/gpu": p.gpus},
+                "labels": {"tier": p.name},
+                "max_nodes": p.max_nodes,
+                "min_nodes": p.min_nodes,
+                "price_usd_per_hour": p.usd,
+                "cooldown": {"grow": "0s", "shrink": "0s"},
+                "idle_for": "5s",
+                "provision_timeout": f"{PROVISION.seconds}s",
+            }
+            for p in schedule.pools
+        ],
+    }
+    if schedule.alertmanager:
+        config["alertmanager"] = {"urls": [faces.url]}
+    if schedule.max_gpus is not None:
+        config["limits"] = {"max_gpus": schedule.max_gpus}
+    if schedule.budget_usd is not None:
+        config["budget"] = {"monthly_usd": schedule.budget_usd}
+    return config

@@ -1,0 +1,42 @@
+"""The process dies where it was told to, and the database refuses as SQLite does."""
+
+import pytest
+
+from receiver.adapters.store import SqlStore
+from receiver.core.signals import Alert
+from receiver.ports import Delivery, TryLater
+from tests.faults.campaign import judge
+from tests.faults.generate import scenario
+from tests.faults.lines import CrashError, LineTrap
+from tests.faults.stores import ILLNESSES, ill, rebuilt
+from tests.reconcile.harness import START, Life, a_job, a_policy, a_world
+
+DELIVERY = Delivery(receiver="r", group_key="g", alerts=(Alert(fingerprint="f", labels={}, starts_at=START),))
+
+
+def test_the_process_dies_at_the_line_that_it_was_told_and_only_once(emptied: SqlStore) -> None:
+    life, trap = Life(world=a_world(), policy=a_policy(), store=emptied), LineTrap()
+    life.submit(a_job())
+    trap.arm("act", 3)
+    with pytest.raises(CrashError), trap.watching():
+        life.step()
+    assert trap.died_at.startswith("act.py:")
+    with trap.watching():
+        life.step()
+
+
+def test_a_world_dies_at_lines_of_its_own_and_holds(emptied: SqlStore) -> None:
+    seed = next(s for s in range(1, 99) if sum(e.kind == "die" for e in scenario(s).events) == 16)
+    result = judge(scenario(seed), emptied)
+    assert result.message == ""
+    assert len(result.tally.lines) >= 3
+
+
+@pytest.mark.parametrize("how", ILLNESSES)
+def test_an_ill_database_takes_no_delivery_and_a_healthy_one_takes_it_again(how: str, emptied: SqlStore) -> None:
+    large = Delivery(receiver="r", group_key="g" * 1_000_000, alerts=DELIVERY.alerts)  # a full file has some room left
+    with ill(emptied, how), pytest.raises(TryLater):
+        emptied.remember(large, START)
+    kept = emptied.memory(START, START).deliveries
+    assert emptied.remember(DELIVERY, START) not in kept
+    assert len(rebuilt(emptied).memory(START, START).deliveries) == len(kept) + 1
