@@ -16,7 +16,7 @@ OUT ?= .build/pictures
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench faults laws mutants audit lint rules dashboards pictures alerts format lock manifests clean python venv binaries browser screenshots
+.PHONY: help demo test bench faults replicas laws mutants audit lint rules dashboards pictures alerts format lock manifests clean python venv binaries browser screenshots
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -33,6 +33,10 @@ bench: venv binaries ## measure: reaction from pending pod to Civo call, webhook
 
 faults: venv ## ten thousand random worlds with faults against the invariants (N=100 SEED=1 for fewer), or PROCESSES=200 schedules of the real process, or PLANTED=1 bugs (hours)
 	@$(VENV)/python -m tests.faults --seed $(SEED) $(if $(PLANTED),--planted,$(if $(PROCESSES),--processes $(PROCESSES),--worlds $(N)))
+
+replicas: N = 20
+replicas: venv ## rounds with three replicas on PostgreSQL whose leader dies, freezes or is stopped (N=20 SEED=1; half a minute each)
+	@$(VENV)/python -m tests.faults.replicas --rounds $(N) --seed $(SEED)
 
 laws: venv ## every law of the tests with fifty times the examples
 	@$(VENV)/python -m pytest -q -n 2 --dist worksteal -m hypothesis --hypothesis-profile=long

@@ -219,6 +219,7 @@ def run(course: Course, seed: int, say: Callable[[str], None]) -> dict[str, Any]
             "group_wait": "0s",
             "group_interval": "30s",
             "tick": plan.tick,
+            "warm_up": "0s",
             "watch": plan.watch,
             "seed": seed,
         },

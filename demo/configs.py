@@ -139,6 +139,7 @@ def receiver_config(plan: StackPlan, places: Places) -> JSON:
     base: JSON = {
         "mode": plan.mode,
         "tick": plan.tick,
+        "warm_up": "0s",
         "kubernetes": {"watch": plan.watch},
         "prometheus": {"url": places.url("prometheus")},
         "alertmanager": {"urls": [places.url(a) for a in places.alertmanagers]},

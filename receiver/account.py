@@ -14,7 +14,7 @@ from receiver.core.policy import Policy
 from receiver.core.report.in_use import in_use
 from receiver.core.usage import Ended
 from receiver.look import Looked, Sources
-from receiver.ports import Cluster, Telemetry, TryLater, WontWork
+from receiver.ports import Cluster, Telemetry, TryLater, WontWork, WriterLostError
 
 log = structlog.get_logger("receiver")
 
@@ -30,7 +30,7 @@ def account_for_usage(looked: Looked, sources: Sources, policy: Policy, now: dat
         return
     try:
         _account(looked, cluster, sources, policy, now)
-    except TryLater:
+    except (TryLater, WriterLostError):
         raise
     except Exception:
         log.exception("usage not accounted for")

@@ -14,7 +14,7 @@ from receiver.core.counts import late_after
 from receiver.core.model import Backoff, CordonedBy, LateCount, Node, PoolState, Stage
 from receiver.core.moments import LOOK_AGAIN_AFTER
 from receiver.core.words import some
-from receiver.ports import Cloud, Cluster, Did, Receipt, TryLater, WontWork
+from receiver.ports import Cloud, Cluster, Did, Receipt, TryLater, WontWork, WriterLostError
 
 FIRST_RETRY = timedelta(seconds=2)
 LONGEST_RETRY = timedelta(minutes=1)
@@ -25,12 +25,12 @@ PATIENT_ATTEMPTS = 40
 DRAIN_WITHIN = timedelta(minutes=15)
 MUST_GO_WITHIN = timedelta(minutes=15)
 POLL_DELETED = timedelta(seconds=5)
+LEAD_LOST = (
+    "another replica leads, our lease ends before a call could, the database does not answer,"
+    " or our parent process is gone"
+)
 FINISHED = (VictimStage.GONE, VictimStage.SPARED)
 EMPTIED = (Because.CONSOLIDATED, Because.EVICTED)  # their pods go before they do
-
-
-class WriterLostError(Exception):
-    """We are no longer the one writer; nothing more may be written outside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Hands:
     def ready(self) -> None:
         """Raise WriterLostError unless we still are the one writer."""
         if not self.may_write():
-            raise WriterLostError("another loop writes, or our parent process is gone")
+            raise WriterLostError(LEAD_LOST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from receiver.act import WriterLostError
 from receiver.core import eviction_notices
 from receiver.core.actions import Because
 from receiver.core.decide import case_of
@@ -17,7 +16,7 @@ from receiver.core.model import Source
 from receiver.core.policy import Policy
 from receiver.core.windows import is_open
 from receiver.events import announce
-from receiver.ports import Store, TryLater
+from receiver.ports import Store, TryLater, WriterLostError
 from receiver.work import Work
 
 log = structlog.get_logger("receiver")

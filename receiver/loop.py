@@ -13,9 +13,9 @@ from typing import Protocol
 
 import structlog
 
-from receiver.act import WriterLostError
 from receiver.pace import Pace
-from receiver.ports import Clock, TryLater
+from receiver.ports import Clock, TryLater, WriterLostError
+from receiver.ports.leading import Leader
 from receiver.reconcile import Stepped
 
 log = structlog.get_logger("receiver")
@@ -36,7 +36,11 @@ class Writer(Protocol):
         """True while it is ours and our parent process lives."""
 
     def release(self) -> None:
-        """Give it up."""
+        """Give it up; no call to the outside may be under way."""
+
+    @property
+    def leader(self) -> Leader | None:
+        """Who has it, as far as is known without asking anybody."""
 
 
 class StepTimer(Protocol):
@@ -55,6 +59,7 @@ class Health:
     fresh: timedelta
     steps: int
     errors: int
+    leader: Leader | None = None
 
 
 class Loop(threading.Thread):
@@ -76,6 +81,7 @@ class Loop(threading.Thread):
         self._stopping = threading.Event()
         self._beat_at = monotonic()
         self._state = "starting"
+        self._waits_for: str | None = None  # who led when that was logged last
         self._steps = 0
         self._errors = 0
 
@@ -84,12 +90,16 @@ class Loop(threading.Thread):
         self._woken.set()
 
     def stop(self, timeout: float = 15.0) -> None:
-        """End after the step under way, at most *timeout* seconds later, and give up the right to write."""
+        """End after the step under way, at most *timeout* seconds later, and give up the right to write.
+
+        A step that is not through by then may be in the midst of a call: the right ends with the process, or by itself.
+        """
         self._stopping.set()
         self._woken.set()
         if self.is_alive():
             self.join(timeout)
-        self._writer.release()
+        if not self.is_alive():
+            self._writer.release()
 
     def health(self) -> Health:
         """Return the loop's heartbeat for /healthz."""
@@ -99,11 +109,17 @@ class Loop(threading.Thread):
             fresh=3 * self._tick + LONGEST_CALL,
             steps=self._steps,
             errors=self._errors,
+            leader=self._writer.leader,
         )
+
+    def leads(self) -> bool:
+        """True while this loop is the one that writes, as far as is known without asking anybody."""
+        leader = self._writer.leader
+        return self._state == "leading" and leader is not None and leader.mine and not self._stopping.is_set()
 
     @property
     def leading(self) -> bool:
-        """True while this loop is the one that writes."""
+        """True while this loop is the one that writes: whoever holds the right was asked."""
         return self._state == "leading" and self._writer.held()
 
     def run(self) -> None:
@@ -125,9 +141,12 @@ class Loop(threading.Thread):
                 log.info("leading", detail="this process is the one that writes")
             self._state = "leading"
             return True
-        if self._state != "waiting":
-            log.info("waiting", detail="another loop holds the store's writer lock; webhooks are answered meanwhile")
-        self._state = "waiting"
+        leader = self._writer.leader
+        name = leader.name if leader else None
+        if self._state != "waiting" or name != self._waits_for:
+            detail = "another loop holds the store's writer lock; webhooks are answered meanwhile"
+            log.info("waiting", detail=detail, leader=name, before=self._state)
+        self._state, self._waits_for = "waiting", name
         return False
 
     def _may_lead(self) -> bool:
@@ -148,7 +167,8 @@ class Loop(threading.Thread):
             wait = self._until(stepped.reconsider_at)
         except WriterLostError as error:
             self._writer.release()
-            log.error("stopped writing", error=str(error))
+            wait = min(wait, LOCK_RETRY_SECONDS)
+            log.error("stopped writing", error=str(error), detail="the step was abandoned")
         except TryLater as error:
             log.error("step failed", error=str(error), code=error.code)
         except Exception:  # the loop outlives any bug in a step: the next look starts from the world again

@@ -3,7 +3,7 @@
 Only `Instruments` lives in the process, because only the process knows how long its answers and steps took.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
@@ -47,6 +47,7 @@ class Instruments(Collector):
         self._steps = Counter(f"{PREFIX}_loop_steps", "Steps of the loop, failed ones included.", registry=None)
         self._errors = Counter(f"{PREFIX}_loop_errors", "Steps of the loop that failed.", registry=None)
         self._step_seconds = _timings("loop_step_seconds", "Duration of a step of the loop, in seconds.", STEP_BUCKETS)
+        self.leads: Callable[[], bool] = lambda: False
         self.civo = CivoCalls()
         self.watch = WatchCounts()
         self.on_disk = OnDisk()
@@ -57,6 +58,8 @@ class Instruments(Collector):
         """Yield every family once."""
         for metric in (self._requests, self._request_seconds, self._steps, self._errors, self._step_seconds):
             yield from metric.collect()
+        text = "Whether this process leads: it steps and writes outside (1), or waits and answers (0)."
+        yield gauge("leader", text, [((), float(self.leads()))])
         yield from self.civo.collect()
         yield from self.watch.collect()
         yield from self.on_disk.collect()

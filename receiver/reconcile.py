@@ -7,7 +7,7 @@ from datetime import datetime
 import structlog
 
 from receiver.account import account_for_usage
-from receiver.act import Hands, Progress, WriterLostError, carry_out, settled
+from receiver.act import Hands, Progress, carry_out, settled
 from receiver.approving import ask, asked_before, due
 from receiver.backoffs import removals_stopped
 from receiver.closing import close_nodes
@@ -29,7 +29,7 @@ from receiver.evicting import given_up_before, tell_whom_a_window_evicts, told_b
 from receiver.installed import installed_version
 from receiver.keeping_out import keep_out, kept_out_before
 from receiver.look import Looked, Sources, look
-from receiver.ports import Did, Grounds, Store, TryLater, WontWork
+from receiver.ports import Did, Grounds, Store, TryLater, WontWork, WriterLostError
 from receiver.sampling import sample
 from receiver.shutdown import shut_down_idle
 from receiver.tend import dress_nodes, fill_nodes, undo_orphaned_cordons

@@ -7,7 +7,7 @@ import structlog
 
 from receiver.core.model import Facts
 from receiver.core.samples import samples, turns
-from receiver.ports import Store, TryLater
+from receiver.ports import Store, TryLater, WriterLostError
 
 log = structlog.get_logger("receiver")
 
@@ -19,7 +19,7 @@ def sample(facts: Facts, shown: Mapping[str, Any], store: Store) -> None:
     """
     try:
         store.keep_samples(samples(shown, facts.at), turns(facts), facts.at)
-    except TryLater:
+    except (TryLater, WriterLostError):
         raise
     except Exception:
         log.exception("nothing sampled")

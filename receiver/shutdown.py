@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from receiver.act import Hands, WriterLostError
+from receiver.act import Hands
 from receiver.core import idle_notices as notices
 from receiver.core.idle_shutdown import (
     TOPIC,
@@ -32,7 +32,7 @@ from receiver.core.policy import Policy
 from receiver.core.tell import Notice
 from receiver.core.warn import SILENT_FOR
 from receiver.look import Looked, Sources
-from receiver.ports import Cluster, Did, Store, Telemetry, TryLater, WontWork
+from receiver.ports import Cluster, Did, Store, Telemetry, TryLater, WontWork, WriterLostError
 
 log = structlog.get_logger("receiver")
 EVENTS_PER_WORKLOAD = 10  # pods of it that get a Kubernetes Event

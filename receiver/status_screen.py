@@ -39,6 +39,9 @@ def _head(status: Mapping[str, Any], now: datetime) -> Iterator[str]:
     if loop.get("status") != "ok":
         health = click.style(f"{health}: IT STANDS STILL, see /healthz and the log", fg="red")
     yield f"gpu-autoscaler {status.get('version')}, {shown}, {health}"
+    if loop.get("leader"):
+        term = loop.get("term")
+        yield f"{loop['leader']} leads{f', term {term}' if isinstance(term, int) else ''}"
     if at is None:
         yield "no step has finished yet"
     elif now - at > OLD:

@@ -96,6 +96,7 @@ class Gate:
         entry = {
             "at": at.isoformat(),
             "face": face,
+            "host": request.host,
             "method": request.method,
             "path": request.path,
             "query": request.args.to_dict(),

@@ -5,7 +5,7 @@ and never to delete anything but by eviction, and a ResourceQuota of our own.
 """
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -52,10 +52,12 @@ def connect(
     timeouts: tuple[float, float] = (5, 30),
     kueue_queued: bool = False,
     volcano_podgroups: bool = False,
+    before_write: Callable[[], None] | None = None,
 ) -> "KubernetesCluster":
     """Return the cluster of *kubeconfig* (a path, or several as in KUBECONFIG), or else the one we run in.
 
-    *kueue_queued* and *volcano_podgroups* say which queues count as demand, see `Queues`.
+    *kueue_queued* and *volcano_podgroups* say which queues count as demand, see `Queues`; *before_write* is called
+    before each write, see `ClusterWire`.
     Raises WontWork when neither gives credentials; no call is made yet.
     """
     configuration = client.Configuration()
@@ -70,7 +72,11 @@ def connect(
         remedy = "set KUBECONFIG to a readable file, or run inside the cluster with a mounted token"
         raise WontWork(f"no Kubernetes credentials from {where}: {error}; {remedy}", code="no_credentials") from error
     return KubernetesCluster(
-        configuration, timeouts=timeouts, kueue_queued=kueue_queued, volcano_podgroups=volcano_podgroups
+        configuration,
+        timeouts=timeouts,
+        kueue_queued=kueue_queued,
+        volcano_podgroups=volcano_podgroups,
+        before_write=before_write,
     )
 
 
@@ -89,13 +95,14 @@ class KubernetesCluster(HoldingMeans):
         clock: Clock | None = None,
         kueue_queued: bool = False,
         volcano_podgroups: bool = False,
+        before_write: Callable[[], None] | None = None,
     ) -> None:
         configuration.retries = quick_retry()
         self._client = client.ApiClient(configuration)
         self._client.user_agent = user_agent()
         self._api = KubernetesApi(self._client)
         self._clock = clock or SystemClock()
-        self._wire = ClusterWire(self._client, timeouts, self._clock)
+        self._wire = ClusterWire(self._client, timeouts, self._clock, before_write)
         self._owners = Owners(self._api, self._wire)
         self._marks = NodeMarks(self._api, self._wire)
         self._remarks = Remarks(self._clock)

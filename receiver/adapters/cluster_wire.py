@@ -16,6 +16,7 @@ from receiver.adapters.sessions import retry_after, shown, wire_failure
 from receiver.core.words import harmless
 from receiver.ports import Clock, TryLater, WontWork
 
+READS = frozenset({"get", "list", "watch"})
 PAGE = 500  # objects per answer: bounds what the API server and we hold at once
 NOT_FOUND = "http_404"
 GONE = "http_410"
@@ -27,9 +28,20 @@ WORDS = 300  # characters of Kubernetes' own explanation that a message may carr
 
 
 class ClusterWire:
-    """Sends one call at a time with a timeout; *timeouts* are (connect, read) seconds."""
+    """Sends one call at a time with a timeout; *timeouts* are (connect, read) seconds.
 
-    def __init__(self, api_client: client.ApiClient, timeouts: tuple[float, float], clock: Clock) -> None:
+    *before_write* is called right before each call that may change something, after the reads that precede it, which
+    may have taken long; what it raises stops the write and is passed on.
+    """
+
+    def __init__(
+        self,
+        api_client: client.ApiClient,
+        timeouts: tuple[float, float],
+        clock: Clock,
+        before_write: Callable[[], None] | None = None,
+    ) -> None:
+        self._before_write = before_write
         self.url = shown(str(api_client.configuration.host))
         self._client = api_client
         self._timeouts = timeouts
@@ -41,6 +53,8 @@ class ClusterWire:
         Raises WontWork with code ``http_404`` when the object is not there, TryLater with ``conflict`` when it
         changed meanwhile and with ``http_429`` when something (a PodDisruptionBudget, load) asks to wait.
         """
+        if self._before_write is not None and verb not in READS:
+            self._before_write()
         with self._understood(verb, resource):
             response = call(*args, _request_timeout=self._timeouts, _preload_content=False, **options)
             decoded = json.loads(self._blotted(response.data))

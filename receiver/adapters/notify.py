@@ -6,7 +6,7 @@ with several targets in it (two channels) counts as one destination: name each t
 retried one by one.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -68,14 +68,17 @@ class Outbox:
         *,
         links: Links,
         every: timedelta = AT_MOST_EVERY,
+        may_send: Callable[[], bool] = lambda: True,
     ) -> None:
         """Deliver from *store* to *destinations* (Apprise URLs); with none, notices go to the log.
 
         What is about a team that has destinations in *of_teams* goes to them and nowhere else. *links* is where
-        messages lead to. Of one group of notices a destination gets at most one message in *every*.
+        messages lead to. Of one group of notices a destination gets at most one message in *every*. *may_send* is
+        asked right before each message: of several replicas only the one that leads sends.
         """
         keep_secrets_out_of_logs()
         self._store, self._clock, self._links, self._every = store, clock, links, every
+        self._may_send = may_send
         self._destinations = opened(destinations)
         self._of_teams = {team: opened(urls, f"of team {team} ") for team, urls in (of_teams or {}).items()}
         self._resting: dict[str, datetime] = {}  # by digest: a destination that failed, and when it is tried again
@@ -139,6 +142,8 @@ class Outbox:
         last = self._store.reached_last(group, destination.digest, now)
         waiting = [Waiting(number=n.id, notice=n.notice, at=n.created_at) for n in missing]
         for bundle in goes_out(waiting, {group: last} if last else {}, now, self._every).bundles:
+            if not self._may_send():
+                return
             notice = bundle.as_one(now)
             error = destination.send(compose(notice, self._links), notice.severity)
             at = self._clock.now()

@@ -1,51 +1,30 @@
-"""The right to be the one loop that writes, held for as long as this process lives."""
+"""The right to be the one loop that writes to a SQLite file, held for as long as this process lives.
 
-import contextlib
+On PostgreSQL it is a lease (`receiver.adapters.lease`).
+"""
+
 import fcntl
 import os
 from pathlib import Path
 from threading import Lock
-from typing import Protocol
 
 import structlog
-from sqlalchemy import URL, Connection, Engine, create_engine, text
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.pool import NullPool
 
-from receiver.adapters.store.database import postgres_arguments
-from receiver.adapters.store.urls import beside, is_sqlite, parse
-from receiver.ports import TryLater, WontWork
+from receiver.adapters.store.urls import beside, parse
+from receiver.ports import WontWork
+from receiver.ports.leading import Leader
 
 log = structlog.get_logger("receiver")
 
-LOCK_KEY = 0x6770755F6C6F6F70  # "gpu_loop": PostgreSQL's advisory locks are named by a number
-
-
-class _Hold(Protocol):
-    """Where the lock is."""
-
-    def take(self) -> bool:
-        """Take the lock without waiting; False when another process has it. TryLater, WontWork if that is unknown."""
-
-    def keeps(self) -> bool:
-        """True while the lock that was taken is still the one that counts."""
-
-    def let_go(self) -> None:
-        """Release the lock; safe to call twice."""
-
 
 class WriterLock:
-    """The lock of one store's loop. Safe to use from several threads.
-
-    SQLite: an exclusive `flock` on ``<db file>.loop.lock``, which the kernel drops when the process dies,
-    however it dies. PostgreSQL: a session's advisory lock on a connection of its own, which the server drops
-    when the connection ends.
+    """The lock of one store's loop: an exclusive `flock` on ``<db file>.loop.lock``, which the kernel drops when the
+    process dies, however it dies. Safe to use from several threads.
     """
 
     def __init__(self, url: str) -> None:
-        """Name the lock of the store at *url*; WontWork for a URL that `open_store` would refuse too."""
-        parsed = parse(url)
-        self._hold: _Hold = _FileHold(beside(parsed, ".loop.lock")) if is_sqlite(parsed) else _SessionHold(parsed)
+        """Name the lock of the SQLite store at *url*; WontWork for a URL that `open_store` would refuse too."""
+        self._hold = _FileHold(beside(parse(url), ".loop.lock"))
         self._parent = os.getppid()
         self._owner: int | None = None  # the process that took it: a fork inherits the file, not the right
         self._trouble = ""  # what was logged last
@@ -81,10 +60,16 @@ class WriterLock:
                 self._hold.let_go()
             self._owner = None
 
+    @property
+    def leader(self) -> Leader | None:
+        """Who has the lock, by the number of its process; None while that is not known."""
+        process = self._hold.holder()
+        return Leader(name=f"process {process}", mine=self._owner == os.getpid()) if process else None
+
     def _taken(self) -> bool:
         try:
             taken = self._hold.take()
-        except (TryLater, WontWork) as error:
+        except WontWork as error:
             if str(error) != self._trouble:
                 log.warning("writer lock out of reach", error=str(error))
             self._trouble = str(error)
@@ -121,6 +106,13 @@ class _FileHold:
         self._file = file
         return True
 
+    def holder(self) -> str:
+        """What the last process that took the lock wrote into it."""
+        try:
+            return self._path.read_text(encoding="ascii", errors="replace").strip()[:20]
+        except OSError:
+            return ""
+
     def keeps(self) -> bool:
         if self._file is None:
             return False
@@ -135,43 +127,3 @@ class _FileHold:
         if self._file is not None:
             os.close(self._file)
             self._file = None
-
-
-class _SessionHold:
-    """An advisory lock of a PostgreSQL session."""
-
-    def __init__(self, url: URL) -> None:
-        self._engine: Engine = create_engine(
-            url, poolclass=NullPool, isolation_level="AUTOCOMMIT", connect_args=postgres_arguments(url)
-        )
-        self._connection: Connection | None = None
-
-    def take(self) -> bool:
-        try:
-            connection = self._engine.connect()
-            taken = connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": LOCK_KEY}).scalar()
-        except SQLAlchemyError as error:
-            raise TryLater(
-                f"store: the writer lock cannot be asked for ({type(error).__name__})", code="store"
-            ) from None
-        if not taken:
-            connection.close()
-            return False
-        self._connection = connection
-        return True
-
-    def keeps(self) -> bool:
-        if self._connection is None:
-            return False
-        try:  # the lock lives as long as the session, so an answer on this connection is the proof
-            self._connection.execute(text("SELECT 1"))
-        except SQLAlchemyError:
-            self.let_go()
-            return False
-        return True
-
-    def let_go(self) -> None:
-        if self._connection is not None:
-            with contextlib.suppress(SQLAlchemyError):
-                self._connection.close()  # without a pool this ends the session, and that is what unlocks
-            self._connection = None

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from receiver.config.approval_checks import approval_warnings, approvals
 from receiver.config.eviction_checks import evictions
+from receiver.config.leader import lease_contradictions
 from receiver.config.mistakes import Finding, Path, spell
 from receiver.config.model import Configuration, PoolSpec
 from receiver.config.money import BudgetSpec
@@ -20,6 +21,7 @@ def contradictions(configuration: Configuration) -> Iterator[Finding]:
         yield from _thresholds(configuration.budget)
         yield from _budget(configuration.budget)
     yield from _billing(configuration)
+    yield from lease_contradictions(configuration.leader)
     if not configuration.pools:
         yield Finding(path=("pools",), problem="is empty", remedy="list at least one pool")
     yield from _same_names(configuration)

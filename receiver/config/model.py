@@ -33,6 +33,7 @@ from receiver.config.fields import (
     Whole,
     one_of,
 )
+from receiver.config.leader import LeaderSpec
 from receiver.config.money import BillingSpec, BudgetSpec, LimitsSpec
 from receiver.config.published import PublicAddress
 from receiver.config.reports import ReportsSpec
@@ -253,6 +254,9 @@ class Configuration(Section):
     `balanced` where pools of several node sizes pay for it, `wait` everywhere"""
     tick: Tick = timedelta(seconds=10)
     """how often a step runs when nothing wakes it; a webhook wakes it at once"""
+    warm_up: Duration = timedelta(minutes=1)
+    """how long a new store only looks: the first start on a cluster, or one whose database was lost, does as `observe`
+    for so long"""
     heartbeat_interval: Period = timedelta(minutes=1)
     """how often the heartbeat alert arrives; after three missed ones nothing is removed"""
     fallback: Annotated[Fallback, BeforeValidator(one_of(Fallback))] = Fallback.NONE
@@ -293,4 +297,5 @@ class Configuration(Section):
     keep_until: KeepUntilSpec = KeepUntilSpec()
     overrides: OverridesSpec = OverridesSpec()
     reports: ReportsSpec = ReportsSpec()
+    leader: LeaderSpec = LeaderSpec()
     pools: tuple[PoolSpec, ...]

@@ -17,7 +17,7 @@ from receiver.ports.cluster import (
     ClusterNode,
 )
 from receiver.ports.decisions import DecisionStore, Grounds, GroundsKept, StoredAction, StoredDecision
-from receiver.ports.failures import TryLater, WontWork
+from receiver.ports.failures import TryLater, WontWork, WriterLostError
 from receiver.ports.history import Arrival, HistoryStore, Told
 from receiver.ports.holding import QUOTA_LABEL, QUOTA_NAME, STOP_POLICY_ANNOTATION, Holding, KeptOut
 from receiver.ports.ledger import Delivery, Snapshot, Store, StoredNotice, Telling
@@ -80,4 +80,5 @@ __all__ = [
     "TryLater",
     "UsageStore",
     "WontWork",
+    "WriterLostError",
 ]

@@ -1,4 +1,4 @@
-"""The two ways in which a port can fail."""
+"""The two ways in which a port can fail, and the one in which we stop using them."""
 
 from datetime import timedelta
 
@@ -21,3 +21,7 @@ class WontWork(Exception):
     def __init__(self, detail: str, *, code: str = "refused") -> None:
         super().__init__(detail)
         self.code = code
+
+
+class WriterLostError(Exception):
+    """We are no longer the one writer, or may cease to be before a call could end: nothing may be written outside."""

@@ -17,7 +17,7 @@ from receiver.core.report.policy import UnitOfWork
 from receiver.core.report.report import Found, report
 from receiver.core.report.units import Counted, query_of
 from receiver.core.watch import is_settled
-from receiver.ports import Store, Telemetry, TryLater, WontWork
+from receiver.ports import Store, Telemetry, TryLater, WontWork, WriterLostError
 from receiver.reports.gather import found_in
 
 log = structlog.get_logger("receiver")
@@ -43,8 +43,8 @@ class MonthEnd:
         self._nothing: set[str] = set()  # months of which there is nothing to tell
 
     def look(self, now: datetime, *, sure: bool = True) -> None:
-        """Do what is due at *now*. Raises nothing. Unless the clock is *sure* (`receiver.core.steady`) nothing is
-        closed or sent: no later report replaces one."""
+        """Do what is due at *now*. Raises nothing but WriterLostError. Unless the clock is *sure*
+        (`receiver.core.steady`) nothing is closed or sent: no later report replaces one."""
         if self._looked_at is not None and abs(now - self._looked_at) < LOOK_EVERY:
             return
         if self._looked_at is not None and now < self._looked_at:  # what was closed under a clock ahead was not
@@ -57,6 +57,8 @@ class MonthEnd:
                 self._send(now)
         except TryLater as error:
             log.warning("reports wait", error=str(error))
+        except WriterLostError:
+            raise
         except Exception:  # a bug in a report must not end the loop's step
             log.exception("reports failed")
 

@@ -15,7 +15,7 @@ def alive(health: LoopHealth) -> bool:
 
 
 def loop_document(health: LoopHealth) -> dict[str, Any]:
-    """Return how the loop is doing; *steps* and *errors* count since the process started."""
+    """Return how the loop is doing and who leads; *steps* and *errors* count since the process started."""
     return {
         "status": "ok" if alive(health) else "stale",
         "loop": str(health.state),
@@ -23,7 +23,14 @@ def loop_document(health: LoopHealth) -> dict[str, Any]:
         "fresh_seconds": round(health.fresh.total_seconds(), 3),
         "steps": health.steps,
         "errors": health.errors,
+        **leader_document(health),
     }
+
+
+def leader_document(health: LoopHealth) -> dict[str, Any]:
+    """Return who leads, and in which term where terms are counted."""
+    leader = health.leader
+    return {"leader": leader.name if leader else None, "term": leader.term if leader else None}
 
 
 def blueprint(parts: WebParts) -> Blueprint:
@@ -48,7 +55,15 @@ def blueprint(parts: WebParts) -> Blueprint:
                 parts.store.check()
             except (TryLater, WontWork) as error:
                 reason = f"store: {error}"
-        document = {"ready": not reason, "reason": reason, "pools": len(parts.policy.pools), "mode": parts.mode}
+        health = parts.heartbeat()
+        document = {
+            "ready": not reason,
+            "reason": reason,
+            "pools": len(parts.policy.pools),
+            "mode": parts.mode,
+            "loop": str(health.state),
+            **leader_document(health),
+        }
         return make_response(jsonify(document), 503 if reason else 200)
 
     @routes.get("/metrics")

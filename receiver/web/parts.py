@@ -12,6 +12,7 @@ from receiver.config.model import Reading
 from receiver.core.policy import Policy
 from receiver.links import PageLinks
 from receiver.ports import Clock, Store
+from receiver.ports.leading import Leader
 
 
 class LoopHealth(Protocol):
@@ -20,7 +21,7 @@ class LoopHealth(Protocol):
     *state* is ``starting``, ``leading``, ``waiting`` (for the leader lock) or ``stopped``. *beat_age* is the
     time since the last beat, or since the start when there was none; a loop that waits for the lock beats
     too. *fresh* is the age up to which a beat counts as alive (three ticks and the longest call timeout).
-    *steps* and *errors* count since the process started.
+    *steps* and *errors* count since the process started. *leader* is who leads, None where nobody is known to.
     """
 
     @property
@@ -33,6 +34,8 @@ class LoopHealth(Protocol):
     def steps(self) -> int: ...
     @property
     def errors(self) -> int: ...
+    @property
+    def leader(self) -> Leader | None: ...
 
 
 class WebInstruments(Protocol):

@@ -13,8 +13,8 @@ from receiver.web.source_guide import about, stops, titled
 
 STATES = {
     "starting": "starting: no step has begun yet",
-    "leading": "leading: this process holds the writer lock and steps",
-    "waiting": "waiting: another process holds the writer lock; webhooks are answered and pages served here too",
+    "leading": "leading: this process steps, and writes to Civo and Kubernetes",
+    "waiting": "waiting: another process leads; webhooks are answered and pages served here too",
     "stopped": "stopped",
 }
 WATCHES = {

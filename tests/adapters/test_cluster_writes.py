@@ -1,7 +1,8 @@
 """What `KubernetesCluster` changes: cordons, evictions, Events, and when it changes nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from pytest_httpserver import HTTPServer
 
 from receiver.adapters.cluster import KubernetesCluster
 from receiver.adapters.pods import pod_from
-from receiver.ports import CORDON_ANNOTATION, Did, TryLater, WontWork
+from receiver.ports import CORDON_ANNOTATION, Did, TryLater, WontWork, WriterLostError
 from tests.adapters.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod, owned_by
 from tests.adapters.wire import requests_sent
 
@@ -253,3 +254,30 @@ def test_two_events_never_share_a_name_and_long_names_fit(httpserver: HTTPServer
     assert first["metadata"]["name"] != second["metadata"]["name"]
     assert len(first["metadata"]["name"]) <= 253
     assert len(first["message"]) <= 1024
+
+
+# --- by who may write no more
+
+
+def test_whoever_may_not_write_any_more_changes_nothing_and_reads_on(httpserver: HTTPServer) -> None:
+    """The reads that precede a write may have taken long: the right to write is asked for between the two."""
+
+    def lost() -> None:
+        raise WriterLostError("another replica leads")
+
+    adapter = a_cluster_at(httpserver.url_for(""), before_write=lost)
+    serve_node(httpserver)
+    httpserver.expect_request(PODS).respond_with_json(a_list())
+    waiting = pod_from(a_pod(name="train-0", gpus=1))
+    assert waiting is not None
+    writes: tuple[Callable[[], object], ...] = (
+        partial(adapter.cordon, "gpu-1", "action-7"),
+        partial(adapter.shut, "gpu-1", "budget"),
+        partial(adapter.announce, waiting, reason="TriggeredScaleUp", message="soon"),
+    )
+    for write in writes:
+        with pytest.raises(WriterLostError):
+            write()
+    assert {request.method for request, _ in httpserver.log} == {"GET"}
+    assert adapter.gpu_pods_on("gpu-1") == ()
+    adapter.close()

@@ -39,6 +39,7 @@ def test_everything_is_on_one_screen(url: str) -> None:
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         "gpu-autoscaler 0.1.0, mode act, loop leading, beat 2 s ago",
+        "gpu-autoscaler-0-1-c0ffee leads, term 4",
         "as of 14:29:56 UTC, 1 step failed since the start",
         "cluster budget 2026-03: USD 3,120.44 of 5,000.00 spent (62%), 412.80 reserved, stage warn",
         "budget of team research 2026-03: USD 80.50 of 100.00 spent (80%), 2.58 reserved, stage hold",

@@ -65,7 +65,7 @@ class Receiver:
         self.store = store
         self.output = folder / "output"
         file = folder / "config.yaml"
-        file.write_text(yaml.safe_dump(dict(config)), encoding="utf-8")
+        file.write_text(yaml.safe_dump({"warm_up": "0s", **config}), encoding="utf-8")  # its own test lets it look
         self.address = f"127.0.0.1:{free_port()}"
         self.environ = {
             **plain_environment(),

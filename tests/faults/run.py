@@ -5,13 +5,13 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from receiver.act import Hands, WriterLostError
+from receiver.act import Hands
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.adapters.store import SqlStore
 from receiver.core.approval import asking_nobody
 from receiver.core.signals import HEARTBEAT_ALERT, Alert
 from receiver.look import Sources
-from receiver.ports import Cloud, Cluster, Delivery, TryLater
+from receiver.ports import Cloud, Cluster, Delivery, TryLater, WriterLostError
 from receiver.reconcile import Stepped, step
 from receiver.replay.ports import WorldAlarms, WorldCloud, WorldCluster, WorldTelemetry
 from tests.faults.build import HEARTBEAT, policy_of, world_of

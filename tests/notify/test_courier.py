@@ -32,6 +32,7 @@ class TheWriter:
     """The right to write, which nobody else wants."""
 
     mine = True
+    leader = None
 
     def try_acquire(self) -> bool:
         return self.mine

@@ -270,3 +270,14 @@ def test_a_destination_that_apprise_does_not_understand_is_named_without_its_sec
     assert problem.startswith(name)
     assert "does not understand" in problem
     assert "hunter2" not in problem
+
+
+def test_a_replica_that_may_not_send_leaves_the_messages_to_the_one_that_may(
+    store: SqlStore, clock: FixedClock, wire: responses.RequestsMock
+) -> None:
+    wire.post(SLACK_API, body="ok")
+    say(store)
+    assert Outbox(store, [SLACK], clock, links=LINKS, may_send=lambda: False).deliver_due(NOW) == 0
+    assert sent_to(wire) == []
+    assert Outbox(store, [SLACK], clock, links=LINKS).deliver_due(clock.now()) == 1
+    assert sent_to(wire) == ["slack"]

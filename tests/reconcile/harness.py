@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from receiver.act import Hands, WriterLostError
+from receiver.act import Hands
 from receiver.core.actions import Change
 from receiver.core.policy import Policy, Pool
 from receiver.core.signals import HEARTBEAT_ALERT, Alert
 from receiver.look import Sources
-from receiver.ports import Cloud, Cluster, Delivery, Store, TryLater
+from receiver.ports import Cloud, Cluster, Delivery, Store, TryLater, WriterLostError
 from receiver.reconcile import Stepped, step
 from receiver.replay.ports import WorldAccounts, WorldAlarms, WorldCloud, WorldCluster, WorldTelemetry
 from receiver.replay.world import Behaviour, Job, Timings, World, WorldConfig, WorldPool

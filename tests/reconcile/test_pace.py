@@ -34,6 +34,8 @@ def test_one_now_and_then_never_waits() -> None:
 class _Alone:
     """Writer and timer of a loop that has nobody beside it."""
 
+    leader = None
+
     def try_acquire(self) -> bool:
         return True
 

@@ -318,6 +318,7 @@ def test_the_loop_outlives_a_lock_that_cannot_be_asked_for() -> None:
 
     class Writer:
         tries = 0
+        leader = None
 
         def try_acquire(self) -> bool:
             self.tries += 1

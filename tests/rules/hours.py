@@ -20,12 +20,11 @@ from typing import Any
 from flask import Flask
 from prometheus_client import CollectorRegistry, generate_latest
 
-from receiver.act import WriterLostError
 from receiver.adapters.notify import Outbox
 from receiver.core.policy import Policy
 from receiver.links import PageLinks
 from receiver.metrics import Instruments, register
-from receiver.ports import TryLater
+from receiver.ports import TryLater, WriterLostError
 from receiver.replay.world.config import POOL_LABEL
 from simulator.clocks import ManualClock
 from simulator.metrics import metrics_face

@@ -15,7 +15,7 @@ from receiver.adapters.store.database import Database
 from receiver.adapters.store.schema import metadata
 from receiver.adapters.store.urls import parse
 from receiver.ports import TryLater, WontWork
-from tests.store.builders import NOW, PostgresServer, after, delivery
+from tests.store.builders import NOW, PostgresServer, after, delivery, grow, notice, outcome
 
 VARIABLE = "GPU_AUTOSCALER_DATABASE_URL"
 
@@ -111,9 +111,35 @@ def test_a_database_of_a_newer_version_is_refused(empty_url: str) -> None:
     database = Database(parse(empty_url))
     with database.write() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        connection.execute(text("UPDATE compatibility SET oldest = '9999'"))
     database.close()
     with pytest.raises(WontWork, match=f"{VARIABLE}.*newer version.*9999.*run that version"):
         open_store(empty_url)
+
+
+def test_a_database_that_a_newer_version_has_only_added_to_is_read_and_written(empty_url: str) -> None:
+    """A rolling upgrade: the new version has migrated, and a replica of this one is started once more."""
+    before = open_store(empty_url)
+    database = Database(parse(empty_url))
+    with database.write() as connection:
+        for statement in (
+            "ALTER TABLE deliveries ADD COLUMN of_tomorrow TEXT",
+            "ALTER TABLE actions ADD COLUMN of_tomorrow INTEGER",
+            "CREATE TABLE tomorrows (id INTEGER PRIMARY KEY)",
+            "UPDATE alembic_version SET version_num = '9999'",
+        ):
+            connection.execute(text(statement))
+    database.close()
+    started_again = open_store(empty_url)
+    for store in (before, started_again):
+        number = store.remember(delivery(), NOW)
+        assert number in store.memory(NOW, NOW).deliveries
+    assert before.opened(grow())
+    assert [stored.action for stored in started_again.actions()] == [grow()]
+    started_again.closed(grow(), outcome(), None, notice())
+    assert [told.notice for told in before.undelivered()] == [notice()]
+    before.close()
+    started_again.close()
 
 
 def test_a_server_that_does_not_answer_may_do_so_later_and_its_password_is_not_told() -> None:

@@ -1,4 +1,4 @@
-"""One loop writes: the lock is exclusive, ends with its process, and does not outlive our parent."""
+"""One loop writes to a file: the lock is exclusive, ends with its process, and does not outlive our parent."""
 
 import os
 import subprocess
@@ -9,7 +9,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from receiver.adapters.writer_lock import WriterLock
-from tests.store.builders import PostgresServer
 from tests.store.test_durability import python
 
 HOLD = """
@@ -21,8 +20,14 @@ time.sleep(60)
 """
 
 
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """The URL of a store in a file, which need not be there."""
+    return f"sqlite:///{tmp_path}/state/store.db"
+
+
 def acquired_before(lock: WriterLock, seconds: float) -> bool:
-    """Poll: a server notices a lost connection a moment later."""
+    """Poll: the kernel drops a lock a moment after its process."""
     deadline = time.monotonic() + seconds
     while not (taken := lock.try_acquire()) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -154,27 +159,18 @@ def test_a_lock_file_that_was_replaced_no_longer_counts(tmp_path: Path) -> None:
     new.release()
 
 
-def test_a_lost_session_is_a_lost_lock(request: pytest.FixtureRequest) -> None:
-    server: PostgresServer = request.getfixturevalue("postgres")
-    lock = WriterLock(server.url)
-    assert lock.try_acquire()
-    server.run("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
-    assert not lock.held()
-    assert lock.try_acquire()
-    lock.release()
-
-
-def test_a_server_that_does_not_answer_gives_no_lock_and_is_logged_once() -> None:
-    lock = WriterLock("postgresql://user:hunter2@127.0.0.1:9/db?connect_timeout=2")
-    with capture_logs() as logged:
-        assert [lock.try_acquire(), lock.try_acquire(), lock.held()] == [False, False, False]
-    (line,) = logged
-    assert line["event"] == "writer lock out of reach"
-    assert "hunter2" not in str(line)
-
-
 def test_a_lock_file_that_cannot_be_made_gives_no_lock_and_is_logged(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with capture_logs() as logged:
         assert not WriterLock(f"sqlite:///{tmp_path}/file/store.db").try_acquire()
     assert "cannot open" in logged[0]["error"]
+
+
+def test_who_waits_knows_the_process_that_has_the_lock(url: str) -> None:
+    first, second = WriterLock(url), WriterLock(url)
+    assert second.leader is None
+    first.try_acquire()
+    for lock, mine in ((first, True), (second, False)):
+        assert lock.leader is not None
+        assert (lock.leader.name, lock.leader.mine) == (f"process {os.getpid()}", mine)
+    first.release()

@@ -33,8 +33,12 @@ from receiver.ports import (
     Told,
     TryLater,
 )
+from receiver.ports.leading import Leader
 
 ALL_THE_TIME = Watch(since=datetime(2020, 1, 1, tzinfo=UTC), until=datetime(2030, 1, 1, tzinfo=UTC))
+
+
+LEADER = Leader(name="gpu-autoscaler-0-1-c0ffee", term=4)
 
 
 @dataclass
@@ -56,6 +60,7 @@ class FakeHealth:
     fresh: timedelta = timedelta(seconds=75)
     steps: int = 7
     errors: int = 1
+    leader: Leader | None = LEADER
 
 
 @dataclass

@@ -23,6 +23,8 @@ def test_a_loop_that_beats_is_healthy_whoever_leads(state: str) -> None:
         "fresh_seconds": 75.0,
         "steps": 7,
         "errors": 1,
+        "leader": "gpu-autoscaler-0-1-c0ffee",
+        "term": 4,
         "watch": "off",
         "mode": "act",
         "version": "0.1.0",
@@ -57,7 +59,15 @@ def test_a_server_whose_store_takes_writes_is_ready() -> None:
     bench = Bench()
     response = bench.client().get("/readyz")
     assert response.status_code == 200
-    assert response.get_json() == {"ready": True, "reason": "", "pools": 2, "mode": "act"}
+    assert response.get_json() == {
+        "ready": True,
+        "reason": "",
+        "pools": 2,
+        "mode": "act",
+        "loop": "leading",
+        "leader": "gpu-autoscaler-0-1-c0ffee",
+        "term": 4,
+    }
     assert bench.store.log == ["check"]
 
 

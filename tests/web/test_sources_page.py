@@ -67,9 +67,11 @@ def test_what_nobody_configured_is_not_called_silent() -> None:
     assert "Nothing waits for it; silences are not seen." in text
 
 
-def test_the_loop_and_the_writer_lock_are_told() -> None:
-    assert "leading: this process holds the writer lock" in page("/sources")
-    assert "another process holds the writer lock" in page("/sources", health=FakeHealth(state="waiting"))
+def test_the_loop_and_who_leads_are_told() -> None:
+    assert "leading: this process steps, and writes" in page("/sources")
+    assert "Who leads gpu-autoscaler-0-1-c0ffee term 4" in words(page("/sources"))
+    assert "Who leads nobody is known to" in words(page("/sources", health=FakeHealth(leader=None)))
+    assert "another process leads" in page("/sources", health=FakeHealth(state="waiting"))
     assert "does not beat" in page("/sources", health=FakeHealth(beat_age=timedelta(minutes=5)))
 
 

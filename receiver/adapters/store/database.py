@@ -2,8 +2,9 @@
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import copy
 from functools import cache
 from typing import Any
 
@@ -22,8 +23,12 @@ POSTGRES: dict[str, str | int] = {
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,  # milliseconds until a dead connection is noticed while sending
-    "options": "-c statement_timeout=10000 -c lock_timeout=5000 -c synchronous_commit=on",
+    # A process that is stopped within a transaction holds its locks no longer than that, the lease's above all.
+    "options": "-c statement_timeout=10000 -c lock_timeout=5000 -c idle_in_transaction_session_timeout=5000"
+    " -c synchronous_commit=on",
 }
+
+Fence = Callable[[Connection], None]  # raises what ends a transaction that must not be
 
 
 class Refused(TryLater):
@@ -51,6 +56,7 @@ class Database:
     def __init__(self, url: URL, *, lock_wait: float = LOCK_WAIT_SECONDS) -> None:
         """Prepare to connect to *url*; a lock held by another process is waited for *lock_wait* seconds."""
         self.url = url
+        self._fence: Fence | None = None
         # SQLite's writers of this process queue here: its own lock is waited for by asking again after longer sleeps.
         self._writer: AbstractContextManager[object] = Turn(lock_wait) if is_sqlite(url) else nullcontext()
         if is_in_memory(url):  # one connection, which is the database; threads queue for it
@@ -92,7 +98,15 @@ class Database:
         with self._errors(), self._writer, self.engine.connect() as connection:
             connection = connection.execution_options(gpu_autoscaler_write=True)
             with connection.begin():
+                if self._fence is not None:
+                    self._fence(connection)
                 yield connection
+
+    def fenced(self, fence: Fence) -> "Database":
+        """Return the same database, over the same connections, each of whose writes begins with *fence*."""
+        other = copy(self)
+        other._fence = fence
+        return other
 
     def close(self) -> None:
         """Close every connection that is not in use."""

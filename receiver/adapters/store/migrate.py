@@ -5,18 +5,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import structlog
 from sqlalchemy import Connection, inspect, text
 
 from receiver.adapters.store.database import Database
 from receiver.adapters.store.urls import VARIABLE, beside, is_in_memory, is_sqlite
 from receiver.ports import WontWork
 
+log = structlog.get_logger("receiver")
+
 SCRIPTS = Path(__file__).parent.parent / "migrations"
 LOCK_KEY = 0x6770755F6D6967  # "gpu_mig": PostgreSQL's advisory locks are named by a number
 
 
 def upgrade(database: Database) -> None:
-    """Run the missing migrations in one transaction. WontWork when the database is newer than this version."""
+    """Run the missing migrations in one transaction.
+
+    A database that a newer version has brought further is left as it is, if that version says that this one can go on
+    with it: during a rolling upgrade both run. WontWork otherwise.
+    """
     with _alone(database), database.write() as connection:
         _wait_for_others(connection)
         if not _is_current(connection):
@@ -30,8 +37,19 @@ def _is_current(connection: Connection) -> bool:
     """
     if not inspect(connection).has_table("alembic_version"):
         return False
-    newest = max(file.name.partition("_")[0] for file in (SCRIPTS / "versions").glob("[0-9]*_*.py"))
-    return list(connection.execute(text("SELECT version_num FROM alembic_version")).scalars()) == [newest]
+    return list(connection.execute(text("SELECT version_num FROM alembic_version")).scalars()) == [_newest()]
+
+
+def _newest() -> str:
+    return max(file.name.partition("_")[0] for file in (SCRIPTS / "versions").glob("[0-9]*_*.py"))
+
+
+def _is_compatible(connection: Connection) -> bool:
+    """True when whoever brought the schema further says that who knows our newest revision can work with it."""
+    if not inspect(connection).has_table("compatibility"):
+        return False
+    oldest = connection.execute(text("SELECT oldest FROM compatibility WHERE id = 1")).scalar()
+    return oldest is not None and str(oldest) <= _newest()
 
 
 def _migrate(connection: Connection) -> None:
@@ -46,6 +64,9 @@ def _migrate(connection: Connection) -> None:
     known = {script.revision for script in scripts.walk_revisions()}
     present = set(MigrationContext.configure(connection).get_current_heads())
     if strange := present - known:
+        if _is_compatible(connection):
+            log.warning("the database was brought further by a newer version", schema=sorted(strange))
+            return
         raise WontWork(
             f"the database that {VARIABLE} names was written by a newer version (schema {', '.join(strange)});"
             " run that version, or restore a copy from before it",

@@ -438,3 +438,21 @@ seeds = Table(  # what a month had cost before this store watched
     Column("stated", Exact),
     Column("elsewhere", Json, nullable=False),
 )
+
+lease = Table(  # who leads among several replicas: one row, on PostgreSQL (`receiver.adapters.store.lease_table`)
+    "lease",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("owner", PlainText),  # None: nobody
+    Column("term", Number, nullable=False),  # how many times it was taken
+    Column("expires_at", Moment, nullable=False),
+    Column("free_at", Moment, nullable=False),  # from when on another may take it
+    Column("wakes", Number, nullable=False),  # how often replicas that do not lead have called
+)
+
+compatibility = Table(  # one row: programs that know this revision, or a later one, can work with the schema as it is
+    "compatibility",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("oldest", PlainText, nullable=False),
+)

@@ -22,7 +22,7 @@ from receiver.adapters.store import (
     totals,
 )
 from receiver.adapters.store.budget_changes import SqlBudgets
-from receiver.adapters.store.database import LOCK_WAIT_SECONDS, Database, put
+from receiver.adapters.store.database import LOCK_WAIT_SECONDS, Database, Fence, put
 from receiver.adapters.store.decision_store import SqlDecisions
 from receiver.adapters.store.history import SqlHistory
 from receiver.adapters.store.intake import Intake
@@ -115,6 +115,10 @@ class SqlStore(SqlUsage, SqlOverrides, SqlQuestions, SqlBudgets, SqlReports, Sql
         self._written: tuple[Grounds, Mapping[str, bytes]] | None = None  # of the last step that decided anew
         self._newest: int | None = None  # the last decision's number, when `memory` was read
         self._said: dict[str, tuple[int, decisions.Said]] = {}  # each pool's last decision, while that is known
+
+    def fenced(self, fence: Fence) -> "SqlStore":
+        """Return the same store for a loop: each of its writes begins with *fence*, which may raise WriterLostError."""
+        return SqlStore(self._database.fenced(fence))
 
     def close(self) -> None:
         """Let go of every connection."""

@@ -59,7 +59,13 @@ HEALTH = fields(
 )
 READY = fields(
     "Whether a delivery would be taken and kept.",
-    {"ready": yes_or_no(), "reason": text("empty when ready"), "pools": count(), "mode": one_of(Mode)},
+    {
+        "ready": yes_or_no(),
+        "reason": text("empty when ready"),
+        "pools": count(),
+        "mode": one_of(Mode),
+        **{name: LOOP[name] for name in ("loop", "leader", "term")},
+    },
 )
 SCHEMAS: dict[str, Schema] = {
     "Problem": PROBLEM,

@@ -24,6 +24,8 @@ LOOP = {
     "fresh_seconds": number("up to which age a beat counts", minimum=0),
     "steps": count(),
     "errors": count(),
+    "leader": maybe(text("the process that leads, as far as this one knows")),
+    "term": maybe(count("how many leaders there have been; null where one process is alone with its file")),
 }
 SOURCE = fields(
     "Whether a source answered in the last step.",

@@ -1,0 +1,144 @@
+"""The lease in the database: one row that says who leads, in which term, and until when by the database's clock.
+
+Every change of the leader raises the term. A leader's own transactions take a share of the row, which lets it be
+renewed and holds a change of the leader back until they are through: what a former leader still has to write comes
+before the next one reads, or is refused.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import URL, Connection, bindparam, create_engine, func, select, update
+
+from receiver.adapters.store.columns import Moment
+from receiver.adapters.store.database import insert, postgres_arguments
+from receiver.adapters.store.schema import lease
+
+THE_ONE = 1  # the row
+THE_ROW = select(lease).where(lease.c.id == THE_ONE)
+OURS = (lease.c.id == THE_ONE, lease.c.owner == bindparam("of_owner"), lease.c.term == bindparam("of_term"))
+# "FOR KEY SHARE": beside renewals, which change no key, and not beside `take`, which asks for the whole row.
+TERM = select(lease.c.term).where(lease.c.id == THE_ONE).with_for_update(read=True, key_share=True)
+# A process that is frozen within a transaction must not keep the row from the others.
+QUICK: dict[str, str | int] = {
+    "connect_timeout": 3,
+    "tcp_user_timeout": 5_000,
+    "options": "-c statement_timeout=3000 -c lock_timeout=2000 -c idle_in_transaction_session_timeout=3000"
+    " -c synchronous_commit=on",
+}
+
+Now = Callable[[Connection], datetime]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """The row as it was read *at* a moment of the database's clock; *owner* None: nobody leads.
+
+    Nobody else may take it before *free_at*, which lies as long behind *expires_at* as its owner's longest call lasts.
+    """
+
+    owner: str | None
+    term: int
+    expires_at: datetime
+    free_at: datetime
+    at: datetime
+
+    def is_free_to(self, name: str) -> bool:
+        """True when the process of that *name* may take it: its own it may always take anew."""
+        return self.owner in (None, name) or self.at >= self.free_at
+
+
+def database_now(connection: Connection) -> datetime:
+    """Return PostgreSQL's clock at this moment, not that of the transaction's begin."""
+    found: datetime = connection.execute(select(func.clock_timestamp(type_=Moment))).scalar_one()
+    return found
+
+
+def term_of(connection: Connection) -> int | None:
+    """Return the term in force; nobody else begins one before the transaction of *connection* ends."""
+    found: int | None = connection.execute(TERM).scalar()
+    return found
+
+
+class LeaseTable:
+    """The row, over connections of its own that give up soon. Every call is one transaction, or one statement, and
+    raises SQLAlchemyError when the database does not answer. Safe to use from many threads."""
+
+    def __init__(self, url: URL, now: Now = database_now) -> None:
+        """Use the store at *url*, whose schema is up to date; *now* asks for its clock."""
+        waits: dict[str, Any] = {}
+        if url.get_backend_name() == "postgresql":
+            waits = postgres_arguments(url) | {name: v for name, v in QUICK.items() if name not in url.query}
+        self._engine = create_engine(url, pool_size=2, max_overflow=2, pool_pre_ping=True, connect_args=waits)
+        self._now = now
+
+    def close(self) -> None:
+        """Close the connections that are not in use."""
+        self._engine.dispose()
+
+    def read(self) -> Held | None:
+        """Return the row; None before anybody ever led."""
+        with self._engine.connect() as connection:
+            return self._held(connection, THE_ROW)
+
+    def take(self, owner: str, lasts: timedelta, waits: timedelta) -> int | None:
+        """Begin a term of *owner* if the lease is free; return its number, or None while somebody else has the lease.
+
+        It *lasts* so long from now on, and the longest call of its owner so long more that others *wait*.
+        """
+        with self._engine.begin() as connection:
+            whole = THE_ROW.with_for_update()
+            found = self._held(connection, whole)
+            if found is None:
+                now = self._now(connection)
+                nobody = {"id": THE_ONE, "term": 0, "wakes": 0, "expires_at": now, "free_at": now}
+                connection.execute(insert(connection, lease).values(nobody).on_conflict_do_nothing())
+                found = self._held(connection, whole)
+            assert found is not None
+            if not found.is_free_to(owner):
+                return None
+            term = found.term + 1
+            ends = found.at + lasts
+            values = {"owner": owner, "term": term, "expires_at": ends, "free_at": ends + waits}
+            connection.execute(update(lease).where(lease.c.id == THE_ONE).values(values))
+            return term
+
+    def renew(self, owner: str, term: int, lasts: timedelta, waits: timedelta) -> bool:
+        """Let the lease of this *term* last so long from now on; False when another term has begun."""
+        with self._engine.begin() as connection:
+            ends = self._now(connection) + lasts
+            return self._change(connection, owner, term, {"expires_at": ends, "free_at": ends + waits})
+
+    def left(self, owner: str, term: int) -> timedelta | None:
+        """Return how long the lease of this *term* lasts yet, by the database's clock; None when the term is over."""
+        found = self.read()
+        return found.expires_at - found.at if found and (found.owner, found.term) == (owner, term) else None
+
+    def free(self, owner: str, term: int) -> None:
+        """Let anybody take the lease at once, if it still is of this *term*."""
+        with self._engine.begin() as connection:
+            now = self._now(connection)
+            self._change(connection, owner, term, {"owner": None, "expires_at": now, "free_at": now})
+
+    def wake(self) -> None:
+        """Count one wake-up for whoever leads."""
+        with self._engine.begin() as connection:
+            connection.execute(update(lease).where(lease.c.id == THE_ONE).values(wakes=lease.c.wakes + 1))
+
+    def wakes(self) -> int:
+        """Return how many wake-ups were counted."""
+        with self._engine.connect() as connection:
+            return int(connection.execute(select(lease.c.wakes).where(lease.c.id == THE_ONE)).scalar() or 0)
+
+    def _held(self, connection: Connection, query: Any) -> Held | None:
+        row = connection.execute(query).first()
+        if row is None:
+            return None
+        at = self._now(connection)  # after the row, whose lock may have been waited for
+        return Held(owner=row.owner, term=row.term, expires_at=row.expires_at, free_at=row.free_at, at=at)
+
+    def _change(self, connection: Connection, owner: str, term: int, values: dict[str, Any]) -> bool:
+        statement = update(lease).where(*OURS).values(values)
+        return connection.execute(statement, {"of_owner": owner, "of_term": term}).rowcount == 1

@@ -1,0 +1,57 @@
+"""Three replicas on one PostgreSQL: one acts, any answers, and another takes over from a leader that freezes or is told
+to stop. `python -m tests.faults.replicas` plays many more rounds, with leaders that die while they write."""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+import requests
+
+from tests.e2e.receivers import OPERATOR_TOKEN, POOL
+from tests.e2e.waiting import until
+from tests.faults.replica_set import ReplicaSet, Storm, replica_set
+from tests.faults.replicas import Round, a_server, frozen_before_it_buys, hand_over, play
+from tests.store.builders import postgres_programs
+
+pytestmark = pytest.mark.skipif(postgres_programs() is None, reason="PostgreSQL's initdb is not installed")
+
+
+@pytest.fixture(scope="module")
+def replicas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicaSet]:
+    """Three replicas, one of which leads."""
+    with a_server() as server, replica_set(server, tmp_path_factory.mktemp("replicas")) as found:
+        yield found
+
+
+def test_every_replica_says_who_leads_and_one_of_them_does(replicas: ReplicaSet) -> None:
+    leader = replicas.until_led()
+    until(lambda: len({r.health()["leader"] for r in replicas.receivers}) == 1, "one leader for all")
+    for number, receiver in enumerate(replicas.receivers):
+        assert receiver.health()["loop"] == ("leading" if number == leader else "waiting")
+        assert f"gpu_autoscaler_leader {float(number == leader)}" in receiver.get("/metrics").text
+
+
+def test_what_a_person_says_to_a_replica_that_waits_is_done_by_the_one_that_leads(replicas: ReplicaSet) -> None:
+    other = next(n for n in range(3) if n != replicas.until_led())
+    asked = {"pool": POOL, "kind": "ceiling", "nodes": 7, "who": "ada", "why": "a test", "for": "1h"}
+    headers = {"Authorization": f"Bearer {OPERATOR_TOKEN}"}
+    url = f"{replicas.receivers[other].url}/api/v1/overrides"
+    answer = requests.post(url, json=asked, headers=headers, timeout=10)
+    assert answer.status_code == 201, answer.text
+    until(lambda: replicas.receivers[other].pool()["max_nodes"] == 7, "the ceiling in force")
+
+
+def test_a_leader_that_freezes_before_it_buys_is_replaced_and_does_nothing_when_it_wakes(replicas: ReplicaSet) -> None:
+    with Storm(replicas.receivers) as storm:
+        a = play(replicas, random.Random("suite"), storm, frozen_before_it_buys, rest=0.0)
+    assert a.wrong == []
+    assert replicas.violations(storm.accepted) == []
+    assert len(storm.accepted) > 20
+    assert replicas.effects.bought >= 1
+
+
+def test_a_leader_that_is_told_to_stop_hands_over_at_once(replicas: ReplicaSet) -> None:
+    a = Round(replicas, random.Random("suite"))
+    hand_over(a)
+    assert a.wrong == []
+    assert replicas.violations(()) == []

@@ -1,0 +1,279 @@
+"""``python -m tests.faults.replicas``: three replicas on PostgreSQL, and rounds of work in which the leader dies, is
+frozen and wakes, loses its database or is told to stop, while webhooks come to all of them. See docs/invariants.md.
+
+Each round hands in jobs, breaks something in the midst of them, and lets everything come to rest. After each nothing
+may have been done twice or by who did not lead, no answered alert may be lost, and another must have led within two
+leases.
+"""
+
+import argparse
+import logging
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.e2e.clouds import calls
+from tests.e2e.waiting import until
+from tests.faults.campaign import say
+from tests.faults.replica_set import LEASE, PATIENCE, TAKEOVER_WITHIN, ReplicaSet, Storm, replica_set
+from tests.store.builders import PostgresServer, postgres_programs, postgres_server
+
+SLOW = {"kind": "slow", "face": "civo", "times": None}
+HANDED_OVER_WITHIN = 3.0  # seconds after SIGTERM: gunicorn ends, and the next asks once a second
+
+
+@dataclass
+class Round:
+    """One round: its dice, and what it did for whoever reads on."""
+
+    replicas: ReplicaSet
+    dice: random.Random
+    did: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    takeover: float | None = None
+
+    def wait(self, least: float, most: float) -> None:
+        """Let some time pass."""
+        time.sleep(self.dice.uniform(least, most))
+
+    def in_the_midst(self) -> None:
+        """Wait for a moment while a node is bought, or while one is removed."""
+        if self.dice.random() < 0.6:
+            self.wait(0.0, 3.0)
+            return
+        with suppress(TimeoutError):
+            until(lambda: self._open("retire"), "a removal", 20)
+        self.wait(0.0, 6.0)
+
+    def _open(self, kind: str) -> bool:
+        query = "SELECT 1 FROM actions WHERE closed_at IS NULL AND kind = %s"
+        return bool(self.replicas.rows(query, kind))
+
+    def lost(self, leader: int, within: float = TAKEOVER_WITHIN.total_seconds()) -> int:
+        """Wait for another leader than *leader*, which ends now; note how long that took."""
+        began = time.time()
+        before = len(self.replicas.terms())
+        found = self.replicas.until_led(by_another_than=leader)
+        begun = self.replicas.terms()[before:] or self.replicas.terms()[-1:]
+        self.takeover = begun[0][2].timestamp() - began
+        if self.takeover > within:
+            self.wrong.append(f"the next leader came {self.takeover:.1f} s later")
+        return found
+
+
+Fault = Callable[[Round], None]  # what a round breaks
+
+
+def killed(a: Round) -> None:
+    """SIGKILL the leader in the midst of it."""
+    a.in_the_midst()
+    leader = a.replicas.until_led()
+    a.replicas.kill(leader)
+    a.did.append(f"killed replica {leader}")
+    a.lost(leader)
+
+
+def killed_while_it_writes(a: Round) -> None:
+    """SIGKILL the leader while Civo has its PUT or DELETE and takes its time."""
+    method = a.dice.choice(["PUT", "PUT", "DELETE"])
+    before = len(calls(a.replicas.cloud, method))
+    seconds = round(a.dice.uniform(0.5, 5.5), 2)
+    a.replicas.cloud.fault(kind="slow", face="civo", method=method, seconds=f"{seconds}s", times=1)
+    try:
+        until(lambda: len(calls(a.replicas.cloud, method)) > before, f"a {method}", 25)
+    except TimeoutError:
+        a.did.append(f"no {method} came")
+        return
+    leader = a.replicas.until_led()
+    a.replicas.kill(leader)
+    a.did.append(f"killed replica {leader} {seconds} s before its {method} took effect")
+    a.lost(leader)
+
+
+def frozen(a: Round) -> None:
+    """SIGSTOP the leader while it waits for an answer of Civo, until after another has led for a while."""
+    a.replicas.cloud.fault(**SLOW, method="GET", seconds=f"{a.dice.uniform(0.3, 0.9):.2f}s")
+    a.in_the_midst()
+    until(lambda: calls(a.replicas.cloud, "GET")[-1]["status"] is None, "a question to Civo")
+    leader = a.replicas.until_led()
+    a.replicas.freeze(leader)
+    a.replicas.cloud.faults.clear()
+    a.lost(leader)
+    a.wait(0.0, 3.0)
+    a.replicas.thaw(leader)
+    a.did.append(f"froze replica {leader} until after another led")
+
+
+def frozen_before_it_buys(a: Round) -> None:
+    """SIGSTOP the leader while it reads the count again, right before its PUT."""
+    a.replicas.cloud.fault(**SLOW, method="GET", seconds="0.8s")
+    with suppress(TimeoutError):
+        until(lambda: a._open("grow"), "an open growth", 15)
+    leader = a.replicas.until_led()
+    a.replicas.freeze(leader)
+    a.replicas.cloud.faults.clear()
+    a.lost(leader)
+    a.wait(0.0, 4.0)
+    a.replicas.thaw(leader)
+    a.did.append(f"froze replica {leader} with a growth open")
+
+
+def blinked(a: Round) -> None:
+    """SIGSTOP the leader for less time than a takeover takes."""
+    a.in_the_midst()
+    leader = a.replicas.until_led()
+    a.replicas.freeze(leader)
+    a.wait(0.2, LEASE.total_seconds())
+    a.replicas.thaw(leader)
+    a.did.append(f"froze replica {leader} for a moment")
+
+
+def told_to_stop(a: Round) -> None:
+    """SIGTERM the leader in the midst of it."""
+    a.in_the_midst()
+    hand_over(a)
+
+
+def hand_over(a: Round) -> None:
+    """SIGTERM the leader: the next must lead about a second after its end."""
+    leader = a.replicas.until_led()
+    before = len(a.replicas.terms())
+    a.replicas.receivers[leader].terminate(25)
+    ended = time.time()
+    a.replicas.kill(leader)  # so that it may be started again
+    a.replicas.until_led(by_another_than=leader)
+    a.takeover = a.replicas.terms()[before][2].timestamp() - ended
+    if a.takeover > HANDED_OVER_WITHIN:
+        a.wrong.append(f"the lead was handed over only {a.takeover:.1f} s after its end")
+    a.did.append(f"stopped replica {leader}")
+
+
+def follower_killed(a: Round) -> None:
+    """SIGKILL one that does not lead."""
+    a.in_the_midst()
+    leader = a.replicas.until_led()
+    other = a.dice.choice([n for n in a.replicas.alive() if n != leader])
+    a.replicas.kill(other)
+    a.did.append(f"killed replica {other}, which did not lead")
+
+
+def cut_off(a: Round) -> None:
+    """End every session that the leader has with the database."""
+    a.in_the_midst()
+    leader = a.replicas.until_led()
+    query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s"
+    a.replicas.rows(query, f"replica-{leader}")
+    a.did.append(f"cut the sessions of replica {leader}")
+
+
+FAULTS: tuple[Fault, ...] = (
+    killed,
+    killed_while_it_writes,
+    killed_while_it_writes,
+    frozen,
+    frozen,
+    frozen_before_it_buys,
+    frozen_before_it_buys,
+    blinked,
+    told_to_stop,
+    follower_killed,
+    cut_off,
+)
+
+
+def play(replicas: ReplicaSet, dice: random.Random, storm: Storm, fault: Fault, rest: float = 0.5) -> Round:
+    """Play one round to its end; what did not hold is in its *wrong*. *rest* is the chance that all nodes go first."""
+    a = Round(replicas, dice)
+    replicas.submit([dice.uniform(2.0, 4.0) for _ in range(dice.choice([1, 1, 2, 3]))])
+    try:
+        fault(a)
+        replicas.cloud.faults.clear()
+        replicas.thaw_all()
+        for number, receiver in enumerate(replicas.receivers):
+            if not receiver.server.alive:
+                replicas.start(number)
+        until(lambda: not replicas.unfinished(), "the end of every job", PATIENCE)
+        if dice.random() < rest:
+            until(lambda: not replicas.required(), "no node left", PATIENCE)
+        newest = max(storm.accepted, default=0)
+        query = "SELECT 1 FROM deliveries WHERE considered_at IS NULL AND id <= %s"
+        until(lambda: not replicas.rows(query, newest), "every alert considered", PATIENCE)
+        replicas.until_ready()
+    except TimeoutError as error:
+        a.wrong.append(str(error))
+    return a
+
+
+@contextmanager
+def a_server() -> Iterator[PostgresServer]:
+    """Yield a PostgreSQL of our own."""
+    programs = postgres_programs()
+    if programs is None:
+        raise SystemExit("PostgreSQL's initdb is not installed")
+    with postgres_server(programs) as url:
+        server = PostgresServer(url)
+        yield server
+        server.close()
+
+
+def main() -> int:
+    """Play what the command line asks for; 1 when something did not hold."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.replicas", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=20, help="how many rounds")
+    parser.add_argument("--seed", type=int, default=1, help="the dice of every round are thrown from it and its number")
+    parser.add_argument("--only", choices=sorted({f.__name__ for f in FAULTS}), help="this fault in every round")
+    parser.add_argument("--until-wrong", action="store_true", help="stop at the first round that shows something")
+    asked = parser.parse_args()
+    chosen = next((f for f in FAULTS if f.__name__ == asked.only), None)
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)
+    with (
+        a_server() as server,
+        tempfile.TemporaryDirectory(prefix="replicas-") as folder,
+        replica_set(server, Path(folder)) as replicas,
+        Storm(replicas.receivers) as storm,
+    ):
+        return 1 if campaign(asked, chosen, replicas, storm) else 0
+
+
+def campaign(asked: argparse.Namespace, chosen: Fault | None, replicas: ReplicaSet, storm: Storm) -> int:
+    """Play the rounds and tell of each; return in how many something did not hold."""
+    began, bad, told = time.monotonic(), 0, 0
+    takeovers: list[tuple[str, float]] = []
+    kinds: Counter[str] = Counter()
+    for number in range(1, asked.rounds + 1):
+        dice = random.Random(f"{asked.seed}/{number}")
+        fault = chosen or dice.choice(FAULTS)
+        kinds[fault.__name__] += 1
+        a = play(replicas, dice, storm, fault)
+        took = "" if a.takeover is None else f", another led {a.takeover:.1f} s later"
+        takeovers += [(fault.__name__, a.takeover)] if a.takeover is not None else []
+        say(f"round {number} of seed {asked.seed}: {fault.__name__}: {'; '.join(a.did)}{took}")
+        found = replicas.violations(tuple(storm.accepted))
+        new = [*a.wrong, *found[told:]]
+        told = len(found)
+        bad += bool(new)
+        for line in new:
+            say(f"  WRONG: {line}")
+        if new and asked.until_wrong:
+            break
+    effects = replicas.effects
+    say(
+        f"{sum(kinds.values())} rounds in {time.monotonic() - began:.0f} s: {dict(kinds)}; {len(storm.accepted)}"
+        f" webhooks answered 202, {storm.refused} refused; {replicas.jobs} jobs, {effects.bought} nodes bought,"
+        f" {effects.removed} removed; {len(replicas.terms())} terms"
+    )
+    for name in ("killed", "frozen", "told_to_stop"):
+        if times := sorted(t for kind, t in takeovers if kind.startswith(name)):
+            say(f"{name}: takeover median {times[len(times) // 2]:.1f} s, longest {times[-1]:.1f} s")
+    say(f"{bad} rounds in which something did not hold")
+    return bad
+
+
+if __name__ == "__main__":
+    sys.exit(main())
