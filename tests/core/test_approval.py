@@ -230,7 +230,7 @@ def test_nobody_is_asked_twice_about_the_same_nodes_and_growth() -> None:
 def test_people_are_asked_about_a_node_that_came_to_rest_late_but_not_when_nobody_could_answer() -> None:
     late = a_node(created_at=NOW - 52 * MINUTE, idle_since=NOW - MINUTE)
     assert len(due(facts(a_state(late)), asking())) == 1
-    assert due(facts(a_state(replace(late, idle_since=NOW - 59 * timedelta(seconds=1)))), asking()) == ()
+    assert due(facts(a_state(replace(late, idle_since=NOW - 9 * timedelta(seconds=1)))), asking()) == ()
     too_late = replace(late, created_at=NOW - 59 * MINUTE - timedelta(seconds=1))
     assert due(facts(a_state(too_late)), asking()) == ()
 

@@ -144,7 +144,7 @@ def test_an_idle_node_at_the_stop_keeps_what_is_paid_of_its_hour() -> None:
     assert decisions["l40s"].target == 1
 
 
-@pytest.mark.parametrize("seconds, left", [(59, 1), (60, 0)])
+@pytest.mark.parametrize("seconds, left", [(9, 1), (10, 0)])
 def test_where_seconds_are_billed_an_idle_node_at_the_stop_goes_after_the_safety_minimum(
     seconds: int, left: int
 ) -> None:

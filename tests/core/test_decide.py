@@ -199,7 +199,7 @@ def test_where_hours_are_billed_the_shrink_cooldown_does_not_apply() -> None:
 
 
 def test_a_node_that_worked_a_moment_ago_is_not_judged_idle_at_the_hours_end() -> None:
-    assert decided(a_state(an_old_node(idle_since=NOW - timedelta(seconds=59)))).target == 1
+    assert decided(a_state(an_old_node(idle_since=NOW - timedelta(seconds=9)))).target == 1
 
 
 @pytest.mark.parametrize(

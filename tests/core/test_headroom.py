@@ -220,7 +220,7 @@ def test_a_wide_node_that_work_waits_for_stays() -> None:
 
 
 def test_a_wide_node_rests_before_it_goes() -> None:
-    resting = wide_node(created_at=TO_BE_LET_GO, idle_since=NOW - timedelta(seconds=59))
+    resting = wide_node(created_at=TO_BE_LET_GO, idle_since=NOW - timedelta(seconds=9))
     decision = decided(wide=state_of(resting, pool="wide-id"))["wide"]
     assert (decision.target, decision.reconsider_at) == (1, NOW + timedelta(seconds=1))
 

@@ -90,7 +90,7 @@ def nodes_at_the_hours_end(draw: st.DrawFn) -> Node:
     return a_node(
         name,
         created_at=NOW - timedelta(minutes=draw(st.sampled_from([57, 57, 30]))),
-        idle_since=draw(st.sampled_from([NOW - timedelta(minutes=15), NOW - timedelta(seconds=59), None])),
+        idle_since=draw(st.sampled_from([NOW - timedelta(minutes=15), NOW - timedelta(seconds=9), None])),
         pods=(pod,) * draw(st.sampled_from([0, 0, 1])),
         protected=draw(st.sampled_from([False, False, True])),
         hosts=draw(st.sampled_from([(), (), ("prometheus-0",)])),

@@ -87,7 +87,8 @@ def test_the_moments_and_the_money_are_those_of_the_run(lived: Lived) -> None:
 
 def test_the_writes_are_those_of_the_run(lived: Lived) -> None:
     assert sorted(verb for verb, _ in lived.of("an_hour").writes()) == ["announce", "cordon", "resize", "retire"]
-    assert "one PUT, one Event on the pod, one cordon, one DELETE" in " ".join(EXAMPLE.split())
+    assert len(lived.of("an_hour").writes("prefer")) == 1
+    assert "one PUT, one Event on the pod, one soft taint, one cordon, one DELETE" in " ".join(EXAMPLE.split())
 
 
 def test_the_second_pod_costs_nothing_that_was_not_paid(lived: Lived) -> None:

@@ -183,8 +183,10 @@ class Life:
         self.store.remember(Delivery(receiver="test", group_key="beat", alerts=(alert,)), self.now)
 
     def writes(self, *verbs: str) -> list[tuple[str, tuple[object, ...]]]:
-        """The writes to Civo and Kubernetes so far, of *verbs* only if given."""
-        return [w for w in (*self.cloud.writes, *self.cluster.writes) if not verbs or w[0] in verbs]
+        """The writes to Civo and Kubernetes so far, of *verbs* only if given; else all but soft taints, which neither
+        scale nor move anything."""
+        done = (*self.cloud.writes, *self.cluster.writes)
+        return [w for w in done if (w[0] in verbs if verbs else w[0] != "prefer")]
 
     def required(self, pool: str = "l40s-id") -> int:
         """What Civo was asked for."""
