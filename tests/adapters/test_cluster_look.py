@@ -99,7 +99,7 @@ def test_a_cluster_of_thousands_of_pods_is_read_in_pages(httpserver: HTTPServer,
     httpserver.expect_ordered_request(NODES).respond_with_json(a_list(*(a_node(f"gpu-{n}") for n in range(100))))
     for page in range(4):
         names = [f"p{page}-{n}" for n in range(500)]
-        answer = a_list(*(a_pod(name, node="gpu-1") for name in names), more="more" if page < 3 else None)
+        answer = a_list(*(a_pod(name, node="gpu-1") for name in names), more=f"more-{page}" if page < 3 else None)
         httpserver.expect_ordered_request(PODS).respond_with_json(answer)
     assert len(cluster.look().pods) == 2000
 
