@@ -18,6 +18,7 @@ LAST_WORKLOADS = 300  # what people run changes; as many give as good a picture 
 WEIGHT_OF_THE_RULE = 5  # the heavy tail counts as much as so many workloads
 A_YOUNG_AGE = timedelta(minutes=5)  # added to every age: most that has just begun does not end at once
 LATER = tuple(timedelta(minutes=m) for m in (10, 20, 40, 80, 160))
+LATER_SECONDS = tuple(moment.total_seconds() for moment in LATER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +34,20 @@ class Survival:
 
     def chance(self, age: timedelta, more: timedelta) -> float:
         """The chance (0-1) that what has run for *age* runs for *more*, which is positive."""
-        old, later, young = age.total_seconds(), more.total_seconds(), A_YOUNG_AGE.total_seconds()
-        rule = (old + young) / (old + young + later)
-        got_as_old = len(self.lengths) - bisect_right(self.lengths, old)
-        ran_on = len(self.lengths) - bisect_right(self.lengths, old + later)
-        return (ran_on + WEIGHT_OF_THE_RULE * rule) / (got_as_old + WEIGHT_OF_THE_RULE)
+        return self._chances(age.total_seconds(), (more.total_seconds(),))[0]
 
     def goes_on(self, pods: Iterable[Pod], now: datetime) -> float:
         """The chance (0-1) that at least one of *pods* still runs later, the mean over the moments `LATER`."""
-        ages = [max(timedelta(0), now - (p.bound_at or p.running_since or p.created_at)) for p in pods]
-        return sum(1 - prod(1 - self.chance(age, more) for age in ages) for more in LATER) / len(LATER)
+        ages = [max(0.0, (now - (p.bound_at or p.running_since or p.created_at)).total_seconds()) for p in pods]
+        of_each = [self._chances(age, LATER_SECONDS) for age in ages]
+        all_end = [prod(1 - chances[n] for chances in of_each) for n in range(len(LATER))]
+        return sum(1 - chance for chance in all_end) / len(LATER)
+
+    def _chances(self, age: float, later: Sequence[float]) -> list[float]:
+        """The chance to run on for each of so many seconds *later*."""
+        lengths, count, old = self.lengths, len(self.lengths), age + A_YOUNG_AGE.total_seconds()
+        seen = count - bisect_right(lengths, age) + WEIGHT_OF_THE_RULE  # those that got as old, and the rule
+        return [
+            (count - bisect_right(lengths, age + more) + WEIGHT_OF_THE_RULE * old / (old + more)) / seen
+            for more in later
+        ]
