@@ -2,12 +2,12 @@
 
 import pytest
 
-from receiver.core.packing import SOFT_TAINTS
+from receiver.core.packing import IDLE, SOFT_TAINTS
 from receiver.core.policy import Packing
 from receiver.ports import Store
 from receiver.replay.world import WorldPool
 from tests.reconcile.harness import GPU, Life, a_job, a_policy, a_world
-from tests.stories.bench import BIG_SIZE, MINUTE, POOL, SECOND, a_pool
+from tests.stories.bench import BIG_SIZE, HOUR, MINUTE, POOL, SECOND, a_pool, idle_nodes
 
 
 def spread(store: Store, packing: Packing) -> Life:
@@ -44,3 +44,12 @@ def test_what_we_put_on_goes_when_the_operator_leaves_it_to_the_scheduler(store:
     life.policy = a_policy(*life.policy.pools, packing=Packing.SCHEDULER)
     life.run(MINUTE)
     assert not any(set(SOFT_TAINTS) & set(n.taints) for n in life.world.nodes.values())
+
+
+def test_the_loop_wakes_when_an_idle_nodes_paid_hour_ends_soon(store: Store) -> None:
+    """A tick may be hours long: work that comes in the last minutes of a paid hour would begin on that node."""
+    life = idle_nodes(store)
+    life.run(10 * MINUTE, tick=HOUR)
+    assert life.writes("prefer") == []
+    life.run(35 * MINUTE, tick=HOUR)
+    assert [taints for _, (_, taints) in life.writes("prefer")] == [(IDLE,)]
