@@ -1,13 +1,16 @@
 """Soft taints let a scheduler that spreads pods fill one node before it begins another."""
 
+from dataclasses import replace
+
 import pytest
 
-from receiver.core.packing import IDLE, SOFT_TAINTS
+from receiver.core.packing import FILL_OTHERS_FIRST, IDLE, SOFT_TAINTS
 from receiver.core.policy import Packing
+from receiver.core.usage import Accounting, WorkloadLife
 from receiver.ports import Store
 from receiver.replay.world import WorldPool
-from tests.reconcile.harness import GPU, Life, a_job, a_policy, a_world
-from tests.stories.bench import BIG_SIZE, HOUR, MINUTE, POOL, SECOND, a_pool, idle_nodes
+from tests.reconcile.harness import GPU, START, Life, a_job, a_policy, a_world
+from tests.stories.bench import BIG_SIZE, HOUR, MINUTE, POOL, SECOND, a_pool, bound, idle_nodes
 
 
 def spread(store: Store, packing: Packing) -> Life:
@@ -53,3 +56,22 @@ def test_the_loop_wakes_when_an_idle_nodes_paid_hour_ends_soon(store: Store) -> 
     assert life.writes("prefer") == []
     life.run(35 * MINUTE, tick=HOUR)
     assert [taints for _, (_, taints) in life.writes("prefer")] == [(IDLE,)]
+
+
+def test_what_the_ledger_knows_of_ended_workloads_says_which_node_is_filled(store: Store) -> None:
+    ended = WorkloadLife(
+        workload="", namespace="ml", created_at=START - HOUR, bound_at=START - HOUR, ended_at=START, gpus=1
+    )
+    store.account(Accounting(lives=tuple(replace(ended, workload=f"ml/Job/j{n}") for n in range(100))), None, START)
+    pool = a_pool(size=BIG_SIZE, resources={GPU: 4}, max_nodes=2)
+    world = a_world(WorldPool(id=POOL, size=BIG_SIZE, resources={GPU: 4}, count=2))
+    life = Life(world=world, policy=a_policy(pool), store=store)
+    old, young = (vm.hostname for vm in life.world.lives)
+    life.world.add_pod(bound("old", old))
+    life.run(52 * MINUTE, tick=MINUTE)
+    life.world.add_pod(bound("young", young))
+    life.run(MINUTE)
+    assert {name: set(SOFT_TAINTS) & set(node.taints) for name, node in life.world.nodes.items()} == {
+        old: {FILL_OTHERS_FIRST},
+        young: set(),
+    }
