@@ -29,12 +29,14 @@ class CivoFace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubernetesFace:
-    """The Kubernetes API. *denied* are rights that the caller lacks, such as ``patch nodes`` or
-    ``create pods/eviction``; *expired* is how a watch from too old a version is refused, as an ERROR event in
-    a 200 stream or as HTTP 410; *daemonsets* puts the GPU operator's pods on every node."""
+    """The Kubernetes API. *rules* are those of the caller's ClusterRoles, in their words (None: it may do everything);
+    *denied* are rights that it lacks all the same, such as ``patch nodes`` or ``create pods/eviction``; *expired* is
+    how a watch from too old a version is refused, as an ERROR event in a 200 stream or as HTTP 410; *daemonsets* puts
+    the GPU operator's pods on every node."""
 
     token: str | None = None
     version: str = "v1.32.5+k3s1"
+    rules: tuple[Mapping[str, tuple[str, ...]], ...] | None = None
     denied: tuple[str, ...] = ()
     expired: Literal["event", "status"] = "event"
     daemonsets: bool = True

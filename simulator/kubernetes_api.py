@@ -218,11 +218,15 @@ def _add_empty_lists(face: Blueprint, live: Live) -> None:
         "/apis/apps/v1/daemonsets": ("DaemonSet", "apps/v1"),
     }
 
-    def empty(kind: str, api: str) -> Callable[[], JSON]:
-        return lambda: list_json(kind, api, [], live.world.version)
+    def empty(path: str, kind: str, api: str) -> Callable[[], JSON]:
+        def answer() -> JSON:
+            need(live, "list", path.rpartition("/")[2])
+            return list_json(kind, api, [], live.world.version)
+
+        return answer
 
     for path, (kind, api) in kinds.items():
-        face.add_url_rule(path, f"list_{kind}", empty(kind, api), methods=["GET"])
+        face.add_url_rule(path, f"list_{kind}", empty(path, kind, api), methods=["GET"])
 
 
 def _add_custom(face: Blueprint, live: Live) -> None:

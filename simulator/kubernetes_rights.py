@@ -1,4 +1,4 @@
-"""Who may do what: one token, and a list of rights that are denied."""
+"""Who may do what: one token, a list of rights that are denied, and where given the rules of a ClusterRole."""
 
 import hmac
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from simulator.kubernetes_objects import status_json
 from simulator.live import Live
 
 OPEN_PATHS = frozenset({"/version", "/healthz", "/livez", "/readyz"})
+USER = "system:serviceaccount:gpu-autoscaler:gpu-autoscaler"
 
 
 def authorize(live: Live) -> tuple[Response, int] | None:
@@ -25,10 +26,18 @@ def authorize(live: Live) -> tuple[Response, int] | None:
 
 
 def need(live: Live, verb: str, resource: str) -> None:
-    """Raise Refused (403) when ``verb resource`` (``create pods/eviction``) is denied."""
-    if f"{verb} {resource}" in live.denied:
-        user = "system:serviceaccount:gpu-autoscaler:gpu-autoscaler"
-        raise Refused("Forbidden", 403, f'{resource} is forbidden: User "{user}" cannot {verb} resource "{resource}"')
+    """Raise Refused (403) when the caller may not *verb* *resource* (``create`` ``pods/eviction``).
+
+    Group and name are those of the request's path. A resource may be given with its group behind it
+    (``workloads.kueue.x-k8s.io``).
+    """
+    group = request.path.split("/")[2] if request.path.startswith("/apis/") else ""
+    plain = resource.removesuffix(f".{group}") if group else resource
+    if _why_not(live, verb, group, plain, (request.view_args or {}).get("name") or ""):
+        where = f' in API group "{group}"'
+        raise Refused(
+            "Forbidden", 403, f'{resource} is forbidden: User "{USER}" cannot {verb} resource "{plain}"{where}'
+        )
 
 
 def review(live: Live, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,13 +46,31 @@ def review(live: Live, body: Mapping[str, Any]) -> dict[str, Any]:
     resource = spec.get("resourceAttributes")
     if resource is None and spec.get("nonResourceAttributes") is None:
         raise Refused("Invalid", 422, "spec.resourceAttributes: exactly one of both attributes must be specified")
-    resource = resource or {}
-    name = "/".join(filter(None, (resource.get("resource"), resource.get("subresource"))))
-    allowed = f"{resource.get('verb')} {name}" not in live.denied
+    asked = resource or {}
+    name = "/".join(filter(None, (asked.get("resource"), asked.get("subresource"))))
+    why = _why_not(live, asked.get("verb") or "", asked.get("group") or "", name, asked.get("name") or "")
     return {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
         "metadata": {},
         "spec": spec,
-        "status": {"allowed": allowed, **({} if allowed else {"reason": "denied by the simulator's configuration"})},
+        "status": {"allowed": not why, **({"reason": why} if why else {})},
     }
+
+
+def _why_not(live: Live, verb: str, group: str, resource: str, name: str) -> str:
+    """Return why the caller may not do this, empty when it may."""
+    if live.denied & {f"{verb} {resource}", f"{verb} {resource}.{group}"}:
+        return "denied by the simulator's configuration"
+    if live.rules is None or any(_allows(rule, verb, group, resource, name) for rule in live.rules):
+        return ""
+    return "no rule of the ClusterRole allows it"
+
+
+def _allows(rule: Mapping[str, Any], verb: str, group: str, resource: str, name: str) -> bool:
+    """True when *rule* of a ClusterRole covers this. A rule for names covers no list, no watch and no new object."""
+    asked = (("verbs", verb), ("apiGroups", group), ("resources", resource))
+    names = rule.get("resourceNames") or ()
+    return all(what in rule.get(key, ()) or "*" in rule.get(key, ()) for key, what in asked) and (
+        not names or name in names
+    )

@@ -38,6 +38,7 @@ class Live:
         self.readings: dict[tuple[str, int], dict[str, float | None]] = {}  # DCGM's fields by node and GPU
         self.stalls: dict[tuple[str, int], float] = {}  # what the engine does (ratio) by node and GPU
         self.leaks: dict[tuple[str, int], tuple[datetime, float]] = {}  # since when, and MiB an hour, by node and GPU
+        self.rules: Sequence[Mapping[str, Sequence[str]]] | None = config.kubernetes.rules
         self.denied: set[str] = set(config.kubernetes.denied)
         self.custom = CustomResources()
         self.quotas = Quotas()

@@ -248,8 +248,10 @@ def test_a_new_style_event_is_the_same_object(sim: Simulator, core: Any, api_for
 # --- rights -----------------------------------------------------------------------------------------------
 
 
-def may(api: Any, verb: str, resource: str, subresource: str = "") -> bool:
-    attributes = k8s.V1ResourceAttributes(verb=verb, resource=resource, subresource=subresource)
+def may(api: Any, verb: str, resource: str, subresource: str = "", group: str = "", name: str = "") -> bool:
+    attributes = k8s.V1ResourceAttributes(
+        verb=verb, group=group, resource=resource, subresource=subresource, name=name or None
+    )
     body = k8s.V1SelfSubjectAccessReview(spec=k8s.V1SelfSubjectAccessReviewSpec(resource_attributes=attributes))
     allowed: bool = k8s.AuthorizationV1Api(api).create_self_subject_access_review(body).status.allowed
     return allowed
@@ -264,3 +266,48 @@ def test_denied_rights_are_reviewed_and_enforced(start: Starter, api_for: ApiFor
     with pytest.raises(ApiException) as refused:
         core.patch_node(node_of(core).metadata.name, {"spec": {"unschedulable": True}})
     assert (refused.value.status, json.loads(refused.value.body or "")["reason"]) == (403, "Forbidden")
+
+
+def test_a_denied_right_on_a_custom_resource_is_reviewed(start: Starter, api_for: ApiFor) -> None:
+    api = api_for(start(kubernetes={"denied": ["list workloads.kueue.x-k8s.io"]}))
+    assert not may(api, "list", "workloads", group="kueue.x-k8s.io")
+    assert may(api, "list", "workloads", group="example.com")
+
+
+def test_with_the_rules_of_a_role_only_they_are_allowed(start: Starter, api_for: ApiFor) -> None:
+    rules = [
+        {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]},
+        {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": ["*"]},
+    ]
+    api = api_for(start(kubernetes={"rules": rules}))
+    core = k8s.CoreV1Api(api)
+    assert core.list_pod_for_all_namespaces().items
+    assert k8s.SchedulingV1Api(api).list_priority_class().items == []
+    for forbidden in (
+        lambda: core.patch_node(node_of(core).metadata.name, {"spec": {"unschedulable": True}}),
+        lambda: core.read_node(node_of(core).metadata.name),
+        core.list_namespace,
+        k8s.BatchV1Api(api).list_job_for_all_namespaces,
+    ):
+        with pytest.raises(ApiException) as refused:
+            forbidden()
+        assert refused.value.status == 403
+    assert may(api, "list", "pods")
+    assert not may(api, "watch", "pods")
+    assert not may(api, "list", "pods", group="metrics.k8s.io")
+
+
+def test_a_rule_for_names_covers_these_objects_and_no_list(start: Starter, api_for: ApiFor) -> None:
+    rule = {"apiGroups": [""], "resources": ["resourcequotas"], "verbs": ["get", "list", "create"]}
+    api = api_for(start(kubernetes={"rules": [{**rule, "resourceNames": ["held"]}]}))
+    core = k8s.CoreV1Api(api)
+    for call, status in (
+        (lambda: core.read_namespaced_resource_quota("held", "ml"), 404),
+        (lambda: core.read_namespaced_resource_quota("other", "ml"), 403),
+        (core.list_resource_quota_for_all_namespaces, 403),
+    ):
+        with pytest.raises(ApiException) as refused:
+            call()
+        assert refused.value.status == status
+    assert may(api, "get", "resourcequotas", name="held")
+    assert not may(api, "create", "resourcequotas")
