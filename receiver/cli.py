@@ -12,6 +12,7 @@ from receiver.budget_commands import budget
 from receiver.completion_command import completion
 from receiver.config import ConfigError, load, load_file
 from receiver.config.show import describe
+from receiver.doctor_command import doctor
 from receiver.explain_commands import explain
 from receiver.installed import installed_version
 from receiver.override_commands import override
@@ -70,6 +71,7 @@ def serve() -> None:
     os.execv(sys.executable, command)  # noqa: S606 (our own interpreter and arguments; gunicorn takes over the process)
 
 
+main.add_command(doctor)
 main.add_command(status)
 main.add_command(explain)
 main.add_command(override)

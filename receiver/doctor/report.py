@@ -1,0 +1,62 @@
+"""What the doctor found, as lines for people and as a document for programs."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+
+from receiver.core.words import some
+from receiver.doctor.finding import VERDICTS, Finding
+from receiver.screen_words import printable
+
+Found = Sequence[tuple[str, Sequence[Finding]]]  # what was found, by the name of the area
+COLOURS = {"pass": "green", "warn": "yellow", "fail": "red", "skip": "bright_black"}
+SHOWN = {"pass": "pass", "warn": "WARN", "fail": "FAIL", "skip": "skip"}
+
+
+def counts(found: Found) -> dict[str, int]:
+    """Return how many findings came to which verdict, every verdict named."""
+    counted = Counter(finding.verdict for _, findings in found for finding in findings)
+    return {verdict: counted[verdict] for verdict in VERDICTS}
+
+
+def lines(found: Found) -> Iterator[str]:
+    """Yield a table, area by area, each warning and failure with what helps, and a summary at the end."""
+    names = [finding.check for _, findings in found for finding in findings]
+    width = max(map(len, names), default=0)
+    for _, findings in found:
+        for finding in findings:
+            verdict = click.style(SHOWN[finding.verdict], fg=COLOURS[finding.verdict])
+            yield f"{verdict}  {finding.check:{width}}  {printable(finding.said)}"
+            if finding.remedy:
+                yield f"      {'':{width}}  what to do: {printable(finding.remedy)}"
+    yield summary(found)
+
+
+def summary(found: Found) -> str:
+    """Return one line that counts."""
+    number = counts(found)
+    parts = [
+        f"{number['pass']} passed",
+        some(number["warn"], "warning"),
+        f"{number['fail']} failed",
+        f"{number['skip']} skipped",
+    ]
+    return ", ".join(parts)
+
+
+def document(found: Found, *, version: str, mode: str | None, at: datetime) -> dict[str, Any]:
+    """Return what ``--json`` prints; docs/doctor.md promises its keys."""
+    return {
+        "version": version,
+        "at": at.isoformat(timespec="seconds"),
+        "mode": mode,
+        "summary": counts(found),
+        "findings": [
+            {"area": area, "check": f.check, "verdict": f.verdict, "said": f.said, "remedy": f.remedy or None}
+            for area, findings in found
+            for f in findings
+        ],
+    }

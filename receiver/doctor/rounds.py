@@ -1,0 +1,78 @@
+"""The doctor's round through all areas: beside each other, none hides another, and each ends in time.
+
+Promises to let no secret of the environment into a finding.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from threading import Thread
+from time import monotonic
+
+from receiver.config.environment import SECRET, Reading
+from receiver.doctor.area import Area, Installation
+from receiver.doctor.finding import Finding
+from receiver.ports import TryLater, WontWork
+
+HIDE_FROM = 8  # characters; a shorter word is no credential and may be part of any sentence
+SAID_OF_ERROR = 300  # characters of an error that nobody foresaw
+
+
+@dataclass(slots=True)
+class Visit:
+    """An area while it is looked at; *ended* once `Area.look` has returned."""
+
+    area: Area
+    found: list[Finding] = field(default_factory=list)
+    ended: bool = False
+
+
+def go_round(areas: Sequence[Area], installation: Installation) -> list[tuple[Area, list[Finding]]]:
+    """Look at all *areas* and return what was found, in their order. Never raises what an area raises."""
+    secrets = secrets_in(installation.environ)
+    visits = [Visit(area) for area in areas]
+    threads = [Thread(target=_visit, args=(v, installation), name=f"doctor-{v.area.name}", daemon=True) for v in visits]
+    began = monotonic()
+    for thread in threads:
+        thread.start()
+    for visit, thread in zip(visits, threads, strict=True):
+        thread.join(max(0.0, began + visit.area.timeout - monotonic()))
+    return [(visit.area, [hidden(finding, secrets) for finding in _ended(visit)]) for visit in visits]
+
+
+def _visit(visit: Visit, installation: Installation) -> None:
+    try:
+        visit.found.extend(visit.area.look(installation))  # a list grows by each finding as it comes
+    except (TryLater, WontWork) as error:
+        visit.found.append(visit.area.answers.failed(f"{visit.area.source}: {error}"))
+    except Exception as error:  # noqa: BLE001 (a mistake of ours in one area must not hide the others)
+        said = f"{visit.area.source}: the check itself failed: {type(error).__name__}: {str(error)[:SAID_OF_ERROR]}"
+        remedy = "report this with the version; `--only` looks at the other areas"
+        visit.found.append(visit.area.answers.failed(said, remedy))
+    visit.ended = True
+
+
+def _ended(visit: Visit) -> list[Finding]:
+    """What is known of an area now; one whose thread is still at it says so."""
+    found, area = list(visit.found), visit.area
+    if not visit.ended:
+        found.append(area.answers.failed(f"{area.source} did not answer everything within {area.timeout:g} s"))
+    return found
+
+
+def secrets_in(environ: Mapping[str, str]) -> frozenset[str]:
+    """Return the secrets that *environ* holds or names files of, and each word and password in them."""
+    reading, found = Reading(environ), set()
+    for name in SECRET:
+        said = reading.value(name)
+        for word in (said, *said.split()):
+            password = word.partition("://")[2].rpartition("@")[0].partition(":")[2]
+            found |= {word, password}
+    return frozenset(word for word in found if len(word) >= HIDE_FROM)
+
+
+def hidden(finding: Finding, secrets: Collection[str]) -> Finding:
+    """Return *finding* with every one of *secrets* blotted out."""
+    said, remedy = finding.said, finding.remedy
+    for secret in sorted(secrets, key=len, reverse=True):
+        said, remedy = said.replace(secret, "***"), remedy.replace(secret, "***")
+    return replace(finding, said=said, remedy=remedy)

@@ -1,0 +1,73 @@
+"""`gpu-autoscaler doctor`: look at a live installation, and say what is wrong and what helps."""
+
+import os
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from receiver.asking import UNUSABLE, print_json
+from receiver.clock import SystemClock
+from receiver.config import ConfigError, load
+from receiver.installed import installed_version
+from receiver.ports import Clock
+
+if TYPE_CHECKING:
+    from receiver.doctor.report import Found
+
+FAILED = 1
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON (docs/doctor.md has the keys).")
+@click.option("--only", "only", metavar="AREA", multiple=True, help="Look at this area only; may be given again.")
+@click.option("--send-test-alert", is_flag=True, help="Send an alert through Alertmanager and see it come back to us.")
+@click.option("--send-test-message", is_flag=True, help="Send a test message to every destination.")
+@click.pass_obj
+def doctor(
+    clock: Clock | None, as_json: bool, only: tuple[str, ...], send_test_alert: bool, send_test_message: bool
+) -> None:
+    """Check a live installation: configuration, rights, pools, monitoring, routing, store.
+
+    It reads file and environment as the server does, asks everything that the server would ask, and changes nothing
+    unless an option says so. It may run beside the server. The exit status is 0 if no check failed, 1 if one did, and 2
+    for a wrong command line or a configuration that cannot be used.
+    """
+    from receiver.doctor.area import Installation  # what areas ask with takes a while to load
+    from receiver.doctor.areas import AREAS
+    from receiver.doctor.configuration import unreadable
+    from receiver.doctor.rounds import go_round
+
+    names = [area.name for area in AREAS]
+    unknown = [name for name in only if name not in names]
+    if unknown:
+        raise click.BadParameter(f"no area {', '.join(unknown)}; there are {', '.join(names)}", param_hint="--only")
+    clock = clock or SystemClock()
+    try:
+        settings = load(os.environ)
+    except ConfigError as error:
+        _show([("configuration", unreadable(error.mistakes))], None, clock.now(), as_json=as_json)
+        sys.exit(UNUSABLE)
+    installation = Installation(
+        settings=settings,
+        environ=os.environ,
+        clock=clock,
+        send_test_alert=send_test_alert,
+        send_test_message=send_test_message,
+    )
+    areas = [area for area in AREAS if not only or area.name in only]
+    visited = [(area.name, findings) for area, findings in go_round(areas, installation)]
+    _show(visited, settings.configuration.mode.value, clock.now(), as_json=as_json)
+    if any(finding.verdict == "fail" for _, findings in visited for finding in findings):
+        sys.exit(FAILED)
+
+
+def _show(found: "Found", mode: str | None, at: datetime, *, as_json: bool) -> None:
+    from receiver.doctor import report
+
+    if as_json:
+        print_json(report.document(found, version=installed_version(), mode=mode, at=at))
+        return
+    for line in report.lines(found):
+        click.echo(line)

@@ -1,0 +1,24 @@
+"""docs/doctor.md has every check of the doctor, as the code has it."""
+
+from receiver.doctor.areas import AREAS
+from receiver.doctor.finding import VERDICTS
+from tests.docs.pages import section, table, text_of
+from tools.doctor_page import filled
+
+PAGE = text_of("docs/doctor.md")
+
+
+def test_the_table_is_that_of_the_doctor() -> None:
+    assert filled(PAGE) == PAGE, "run python -m tools.doctor_page"
+
+
+def test_every_check_is_named_after_its_area_and_only_once() -> None:
+    names = [(area.name, check) for area in AREAS for check in (*area.checks, area.answers)]
+    assert len({check.name for _, check in names}) == len(names)
+    assert [check.name for area, check in names if check.name.partition(".")[0] != area] == []
+    assert [check.name for _, check in names if not check.may or not set(check.may) < set(VERDICTS)] == []
+
+
+def test_every_verdict_is_explained() -> None:
+    told = {row[0].strip("`").lower() for row in table(section(PAGE, "Reading it"))}
+    assert told == set(VERDICTS)

@@ -1,0 +1,78 @@
+"""The round through the areas: what one does must not touch another."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from receiver.doctor.area import Installation
+from receiver.doctor.finding import Check, Finding
+from receiver.doctor.rounds import go_round, hidden, secrets_in
+from receiver.ports import TryLater, WontWork
+from tests.doctor.builders import KEY, OPERATOR, PAIN, WEBHOOK, area, environ, installation
+
+
+def fine(_: Installation) -> Iterator[Finding]:
+    yield PAIN.passed("it does not")
+
+
+@pytest.mark.parametrize(
+    "error", [TryLater("it did not answer in time"), WontWork("the key is wrong"), RuntimeError("a mistake")]
+)
+def test_an_area_that_breaks_fails_by_name_and_hides_no_other(tmp_path: Path, error: Exception) -> None:
+    def broken(_: Installation) -> Iterator[Finding]:
+        yield PAIN.passed("before it broke")
+        raise error
+
+    (_, first), (_, second) = go_round([area(broken, "one"), area(fine, "two")], installation(tmp_path))
+    assert [(f.check, f.verdict) for f in first] == [("tried.pain", "pass"), ("one.answers", "fail")]
+    assert str(error) in first[1].said
+    assert first[1].remedy
+    assert second == [PAIN.passed("it does not")]
+
+
+def test_an_area_that_hangs_is_left_and_what_it_had_found_is_kept(tmp_path: Path) -> None:
+    let_go = threading.Event()
+
+    def hanging(_: Installation) -> Iterator[Finding]:
+        yield PAIN.warned("a little")
+        let_go.wait(30)
+
+    try:
+        ((_, found),) = go_round([area(hanging, "slow", timeout=0.2)], installation(tmp_path))
+    finally:
+        let_go.set()
+    assert [(f.check, f.verdict) for f in found] == [("tried.pain", "warn"), ("slow.answers", "fail")]
+    assert "within 0.2 s" in found[1].said
+    assert found[1].remedy == "look again"
+
+
+def test_no_secret_gets_into_a_finding(tmp_path: Path) -> None:
+    told = environ(
+        tmp_path,
+        GPU_AUTOSCALER_DATABASE_URL="postgresql://us:dbpassword@127.0.0.1/x",
+        GPU_AUTOSCALER_NOTIFY_URLS="slack://aaaaaaaa/bbbbbbbb/cccccccc",
+    )
+
+    def telling(seen: Installation) -> Iterator[Finding]:
+        yield PAIN.failed(" ".join(seen.environ.values()), f"not dbpassword, not {OPERATOR}")
+        raise RuntimeError(f"{KEY} {WEBHOOK}")
+
+    seen = Installation(settings=installation(tmp_path).settings, environ=told)
+    ((_, found),) = go_round([area(telling)], seen)
+    text = " ".join(f"{f.said} {f.remedy}" for f in found)
+    assert not [s for s in (KEY, WEBHOOK, OPERATOR, "dbpassword", "slack://aaaaaaaa/bbbbbbbb/cccccccc") if s in text]
+
+
+def test_a_secret_that_a_file_holds_is_hidden_too(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("from-a-file-0123\n")
+    secrets = secrets_in({"CIVO_API_KEY_FILE": str(tmp_path / "key")})
+    assert hidden(PAIN.failed("it said from-a-file-0123"), secrets).said == "it said ***"
+
+
+def test_bad_news_without_a_remedy_cannot_be_told() -> None:
+    with pytest.raises(ValueError, match="needs a remedy"):
+        Finding("a.b", "fail", "broken")
+    with pytest.raises(AssertionError):
+        Check("a.b", "x", ("fail",), "mend it").warned("not declared")

@@ -1,0 +1,42 @@
+"""Write the table of checks in docs/doctor.md from the doctor's own areas.
+
+The rest of the page is written by hand. With ``--check`` nothing is written, and the exit status is 1 when the page
+would change.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+from receiver.doctor.areas import AREAS
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "doctor.md"
+WRITTEN = re.compile(r"(?<=<!-- checks -->\n).*?(?=<!-- end of checks -->)", re.DOTALL)
+
+
+def filled(page: str) -> str:
+    """Return *page* with the table as the checks are now."""
+    rows = ["", "| check | what it looks at | can be | what to do |", "|---|---|---|---|"]
+    rows += [
+        f"| `{check.name}` | {check.looks} | {', '.join(check.may)} | {check.remedy} |"
+        for area in AREAS
+        for check in (*area.checks, area.answers)
+    ]
+    return WRITTEN.sub(lambda _: "\n".join([*rows, "", ""]), page)
+
+
+def main() -> int:
+    """Write the page if it differs; return the exit status."""
+    check = "--check" in sys.argv[1:]
+    page = PAGE.read_text(encoding="utf-8")
+    wanted = filled(page)
+    if wanted == page:
+        return 0
+    print("docs/doctor.md", "differs from the doctor" if check else "written")
+    if not check:
+        PAGE.write_text(wanted, encoding="utf-8")
+    return 1 if check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
