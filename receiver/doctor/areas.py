@@ -1,6 +1,6 @@
 """Every area of the doctor's round, in the order in which they are shown."""
 
-from receiver.doctor import configuration
+from receiver.doctor import civo, configuration
 from receiver.doctor.area import Area
 
-AREAS: tuple[Area, ...] = (configuration.AREA,)
+AREAS: tuple[Area, ...] = (configuration.AREA, civo.AREA)

@@ -1,0 +1,158 @@
+"""Civo as the doctor reads it: the cluster's pools with labels and taints, sizes, quota, and the time there.
+
+Promises to send nothing but GET.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import requests
+
+from receiver.adapters.civo import CivoCloud
+from receiver.adapters.nodes import entries, section
+from receiver.adapters.sessions import quick_session
+from receiver.adapters.survey.dates import Told, http_date
+from receiver.core.policy import Taint
+from receiver.ports import Clock, TryLater
+
+COUNTED = ("instance_count", "cpu_core", "ram_mb", "disk_gb")  # what a node takes of the account's quota
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolAtCivo:
+    """A pool as Civo has it; *labels* and *taints* are None where the answer does not tell them."""
+
+    id: str
+    size: str
+    required: int
+    labels: Mapping[str, str] | None = None
+    taints: tuple[Taint, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeAtCivo:
+    """A size: what one node takes, and whether Civo offers it now."""
+
+    name: str
+    cpu_cores: int
+    ram_mb: int
+    disk_gb: int
+    gpus: int
+    selectable: bool
+
+    @property
+    def takes(self) -> Mapping[str, int]:
+        """What one node takes of each of `COUNTED`."""
+        return dict(zip(COUNTED, (1, self.cpu_cores, self.ram_mb, self.disk_gb), strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """What the account may have and has of each of `COUNTED` that Civo told."""
+
+    limit: Mapping[str, int] = field(default_factory=dict)
+    usage: Mapping[str, int] = field(default_factory=dict)
+
+
+class CivoSurvey(CivoCloud):
+    """The account and cluster of `CivoCloud`; *timeouts* are (connect, read) seconds, *told* the time there.
+
+    Raises ValueError as `CivoCloud` does.
+    """
+
+    def __init__(
+        self,
+        api_url: str,
+        api_key: str | Callable[[], str],
+        region: str,
+        cluster_id: str,
+        clock: Clock,
+        timeouts: tuple[float, float] = (5, 30),
+    ) -> None:
+        session = quick_session()
+        super().__init__(api_url, api_key, region, cluster_id, session=session, timeouts=timeouts)
+        self.told: Told | None = None
+        self._local = clock
+        session.hooks["response"].append(self._heard)
+
+    def pools(self) -> dict[str, PoolAtCivo]:
+        """Return the pools of the cluster by id. Raises TryLater and WontWork as `CivoCloud.look` does."""
+        found = self.look()
+        cluster = self._cluster()
+        raw = section({"cluster": cluster}, "cluster")
+        said: dict[str, dict[str, object]] = {}
+        for record in (*entries(raw, "pools"), *entries(raw, "required_pools")):
+            known = {key: record[key] for key in ("labels", "taints") if record.get(key) is not None}
+            said.setdefault(str(record.get("id")), {}).update(known)
+        return {
+            pool.id: PoolAtCivo(
+                id=pool.id,
+                size=pool.size,
+                required=pool.required,
+                labels=_labels(said.get(pool.id, {})),
+                taints=_taints(said.get(pool.id, {})),
+            )
+            for pool in found.values()
+        }
+
+    def sizes(self) -> dict[str, SizeAtCivo]:
+        """Return every size that Civo lists, by name. Raises TryLater and WontWork."""
+        answer = self._send("GET", "/v2/sizes", "list the sizes")
+        if not isinstance(answer, list):
+            raise TryLater("Civo's answer is not understood: the list of sizes is malformed", code="malformed")
+        sizes = (_size(record) for record in answer if isinstance(record, dict))
+        return {size.name: size for size in sizes if size.name}
+
+    def quota(self) -> Quota:
+        """Return limits and usage of the whole account. Raises TryLater and WontWork."""
+        answer = self._send("GET", "/v2/quota", "show the quota")
+        if not isinstance(answer, dict):
+            raise TryLater("Civo's answer is not understood: the quota is malformed", code="malformed")
+        told = {name: (_whole(answer.get(f"{name}_limit")), _whole(answer.get(f"{name}_usage"))) for name in COUNTED}
+        known = {name: (limit, used) for name, (limit, used) in told.items() if limit is not None and used is not None}
+        return Quota(limit={n: limit for n, (limit, _) in known.items()}, usage={n: u for n, (_, u) in known.items()})
+
+    def _heard(self, response: requests.Response, *_: object, **__: object) -> None:
+        """Keep when the last answer was written there, and when it came here."""
+        there: datetime | None = http_date(response.headers.get("Date"))
+        if there is not None:
+            self.told = Told(there=there, here=self._local.now(), took=response.elapsed)
+
+
+def _labels(said: Mapping[str, object]) -> dict[str, str] | None:
+    labels = said.get("labels")
+    return {str(k): str(v) for k, v in labels.items()} if isinstance(labels, dict) else None
+
+
+def _taints(said: Mapping[str, object]) -> tuple[Taint, ...] | None:
+    if not isinstance(said.get("taints"), list):
+        return None
+    records = entries(said, "taints")
+    return tuple(
+        Taint(key=str(t.get("key") or ""), value=str(t.get("value") or ""), effect=str(t.get("effect") or ""))
+        for t in records
+    )
+
+
+def _size(record: Mapping[str, object]) -> SizeAtCivo:
+    cores, ram, disk, gpus = (_whole(record.get(k)) or 0 for k in ("cpu_cores", "ram_mb", "disk_gb", "gpu_count"))
+    name = record.get("name")
+    return SizeAtCivo(
+        name=name if isinstance(name, str) else "",
+        cpu_cores=cores,
+        ram_mb=ram,
+        disk_gb=disk,
+        gpus=gpus,
+        selectable=record.get("selectable") is not False,
+    )
+
+
+def _whole(value: object) -> int | None:
+    """A number, which may come as text (seen in other clients' decoders)."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return int(float(value))
+    except (ValueError, OverflowError):
+        return None
