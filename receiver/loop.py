@@ -73,11 +73,14 @@ class Loop(threading.Thread):
         tick: timedelta,
         timer: StepTimer,
         pace: Pace | None = None,
+        may_begin: Callable[[], bool] = lambda: True,
     ) -> None:
+        """Ask *may_begin* before the first step: until it says so the loop beats, asks nobody to lead and steps not."""
         super().__init__(name="loop", daemon=True)
         self._step, self._writer, self._clock, self._tick, self._timer = step, writer, clock, tick, timer
         self._woken = threading.Event()
         self._pace = pace or Pace()
+        self._may_begin = may_begin
         self._stopping = threading.Event()
         self._beat_at = monotonic()
         self._state = "starting"
@@ -126,7 +129,7 @@ class Loop(threading.Thread):
         """The thread's body."""
         while not self._stopping.is_set():
             self._beat_at = monotonic()
-            if not self._take_the_lead():
+            if not self._may_begin() or not self._take_the_lead():
                 self._stopping.wait(LOCK_RETRY_SECONDS)
                 continue
             self._woken.clear()

@@ -54,7 +54,7 @@ def blueprint(parts: WebParts) -> Blueprint:
             try:
                 parts.store.check()
             except (TryLater, WontWork) as error:
-                reason = f"store: {error}"
+                reason = f"store: {str(error).removeprefix('store: ')}"
         health = parts.heartbeat()
         document = {
             "ready": not reason,

@@ -10,8 +10,7 @@ from typing import Any, cast
 import pytest
 from click.testing import CliRunner, Result
 
-from receiver.adapters.store import SqlStore
-from receiver.adapters.store.sql_store import open_in_memory
+from receiver.adapters.store import SqlStore, open_in_memory
 from receiver.cli import main
 from receiver.core.actions import Verdict
 from tests.adapters.wire import unused_url

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from receiver.adapters.store.sql_store import open_in_memory
+from receiver.adapters.store import open_in_memory
 from receiver.core.memory import Memory
 from receiver.core.policy import Billing, Budget, Policy, Pool
 from receiver.ports import Store

@@ -10,7 +10,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import text
 
-from receiver.adapters.store import SqlStore, migrate, open_in_memory, open_store
+from receiver.adapters.store import SqlStore, migrate, open_in_memory, open_store, store_at
 from receiver.adapters.store.database import Database
 from receiver.adapters.store.schema import metadata
 from receiver.adapters.store.urls import parse
@@ -75,6 +75,42 @@ def test_a_store_in_memory_works_from_many_threads_and_starts_empty() -> None:
     another = open_in_memory()
     assert another.memory(NOW, NOW).deliveries == ()
     another.close()
+
+
+def test_an_option_of_the_url_that_no_server_will_ever_take_is_refused() -> None:
+    with pytest.raises(WontWork, match=f"{VARIABLE} has the unknown option 'ssl_mode'"):
+        store_at("postgresql://user@127.0.0.1:9/db?connect_timeout=2&ssl_mode=require")
+
+
+def test_a_store_that_was_not_opened_says_so_at_every_call(empty_url: str) -> None:
+    store = store_at(empty_url)
+    calls = (store.check, store.counts, store.snapshot, lambda: store.remember(delivery(), NOW))
+    for call in (*calls, lambda: store.fenced(lambda _: None).memory(NOW, NOW)):
+        with pytest.raises(TryLater, match="not reached yet"):
+            call()
+    store.open()
+    assert store.remember(delivery(), NOW) in store.memory(NOW, NOW).deliveries
+    store.close()
+
+
+def test_a_server_that_refuses_our_user_is_named_at_every_call_until_it_lets_us_in(
+    request: pytest.FixtureRequest,
+) -> None:
+    server: PostgresServer = request.getfixturevalue("postgres")
+    store = store_at(server.url.replace("receiver@", "newcomer:hunter2@"))
+    refused = 'not open since this process started: .*role "newcomer" does not exist'
+    with pytest.raises(TryLater, match='role "newcomer" does not exist'):
+        store.open()
+    with pytest.raises(TryLater, match=refused) as failed:
+        store.check()
+    assert "hunter2" not in str(failed.value)
+    server.run("CREATE ROLE newcomer LOGIN SUPERUSER")
+    try:
+        store.open()
+        store.check()
+    finally:
+        store.close()
+        server.run("DROP ROLE newcomer")
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])

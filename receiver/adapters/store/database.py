@@ -50,12 +50,33 @@ class Turn:
         self._lock.release()
 
 
+class Gate:
+    """Whether the schema is what this version expects; until it is, nothing may be read or written."""
+
+    def __init__(self) -> None:
+        self._closed = ""
+
+    def close(self, because: str) -> None:
+        """Let nobody through, *because* of this."""
+        self._closed = because
+
+    def open(self) -> None:
+        """Let everybody through."""
+        self._closed = ""
+
+    def go_through(self) -> None:
+        """Raise TryLater while it is closed."""
+        if self._closed:
+            raise TryLater(f"store: {self._closed}", code="store")
+
+
 class Database:
     """An engine whose transactions raise TryLater when the database fails; safe to use from many threads."""
 
     def __init__(self, url: URL, *, lock_wait: float = LOCK_WAIT_SECONDS) -> None:
         """Prepare to connect to *url*; a lock held by another process is waited for *lock_wait* seconds."""
         self.url = url
+        self.gate = Gate()
         self._fence: Fence | None = None
         # SQLite's writers of this process queue here: its own lock is waited for by asking again after longer sleeps.
         self._writer: AbstractContextManager[object] = Turn(lock_wait) if is_sqlite(url) else nullcontext()
@@ -87,6 +108,7 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """One consistent view of the store."""
+        self.gate.go_through()
         with self._errors(), self.engine.connect() as connection:
             if connection.dialect.name == "postgresql":
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
@@ -95,6 +117,13 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """One transaction, on disk when this ends without an exception; rolled back otherwise."""
+        self.gate.go_through()
+        with self.preparing() as connection:
+            yield connection
+
+    @contextmanager
+    def preparing(self) -> Iterator[Connection]:
+        """The same, and open before the gate is: for what makes the schema what it must be."""
         with self._errors(), self._writer, self.engine.connect() as connection:
             connection = connection.execution_options(gpu_autoscaler_write=True)
             with connection.begin():

@@ -24,7 +24,7 @@ def upgrade(database: Database) -> None:
     A database that a newer version has brought further is left as it is, if that version says that this one can go on
     with it: during a rolling upgrade both run. WontWork otherwise.
     """
-    with _alone(database), database.write() as connection:
+    with _alone(database), database.preparing() as connection:
         _wait_for_others(connection)
         if not _is_current(connection):
             _migrate(connection)

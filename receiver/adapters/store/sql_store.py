@@ -1,13 +1,12 @@
 """The store on SQLite or PostgreSQL: one transaction per call (`receiver.ports.Store` says what each one means)."""
 
-import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, make_url, select
+from sqlalchemy import Connection, select
 
 from receiver.adapters.store import (
     charges,
@@ -22,7 +21,7 @@ from receiver.adapters.store import (
     totals,
 )
 from receiver.adapters.store.budget_changes import SqlBudgets
-from receiver.adapters.store.database import LOCK_WAIT_SECONDS, Database, Fence, put
+from receiver.adapters.store.database import Database, Fence, put
 from receiver.adapters.store.decision_store import SqlDecisions
 from receiver.adapters.store.history import SqlHistory
 from receiver.adapters.store.intake import Intake
@@ -31,7 +30,7 @@ from receiver.adapters.store.outbox import SqlOutbox
 from receiver.adapters.store.overrides import SqlOverrides
 from receiver.adapters.store.questions import SqlQuestions
 from receiver.adapters.store.report_store import SqlReports
-from receiver.adapters.store.urls import VARIABLE, database_file, is_in_memory, is_sqlite, parse
+from receiver.adapters.store.urls import VARIABLE, database_file, is_in_memory, is_sqlite
 from receiver.adapters.store.usage_store import SqlUsage
 from receiver.core.actions import Action, Decision, Outcome
 from receiver.core.charges import Charged
@@ -47,66 +46,11 @@ SNAPSHOT_AT = select(schema.snapshot.c.at).where(schema.snapshot.c.id == THE_ONE
 SNAPSHOT = select(schema.snapshot.c.picture, schema.snapshot.c.at).where(schema.snapshot.c.id == THE_ONE)
 
 
-def open_store(url: str, *, lock_wait: float = LOCK_WAIT_SECONDS) -> "SqlStore":
-    """Open the store at *url*, bring its schema up to date and return it.
-
-    WontWork when a person must act (the URL, the path's permissions, a newer schema, a missing driver);
-    TryLater when the database does not answer now. A lock of another process is waited for *lock_wait* seconds.
-    """
-    parsed = parse(url)
-    if is_sqlite(parsed):
-        _writable_folder(parsed.database or "")
-        parsed = parsed.set(database=str(database_file(parsed)))
-    try:
-        database = Database(parsed, lock_wait=lock_wait)
-    except ModuleNotFoundError as error:
-        raise WontWork(
-            f"{VARIABLE} names PostgreSQL, whose driver is missing: install civo-gpu-autoscaler[postgres]", code="store"
-        ) from error
-    try:
-        upgrade(database)
-    except TryLater as error:
-        database.close()
-        if "file is not a database" in str(error):
-            raise WontWork(
-                f"the file that {VARIABLE} names is no SQLite database: name another, or move it away", code="store"
-            ) from None
-        raise
-    except OSError as error:  # the lock file beside the database
-        database.close()
-        raise WontWork(f"cannot write beside the file that {VARIABLE} names: {error.strerror}", code="store") from error
-    except BaseException:
-        database.close()
-        raise
-    return SqlStore(database)
-
-
-def open_in_memory() -> "SqlStore":
-    """Return an empty store that is gone when it is closed: for simulations, which have nothing to survive."""
-    database = Database(make_url("sqlite://"))
-    schema.metadata.create_all(database.engine)
-    return SqlStore(database)
-
-
-def _writable_folder(path: str) -> None:
-    """Create the folder of *path* and make sure that a database can be written there."""
-    file = database_file(parse(f"sqlite:///{path}"))
-    remedy = f"let {VARIABLE} name a file in a folder that this process may write to (a mounted volume in Kubernetes)"
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WontWork(f"cannot create {file.parent}: {error.strerror}; {remedy}", code="store") from error
-    if file.is_dir():
-        raise WontWork(f"{file} is a folder; {remedy}", code="store")
-    if not os.access(file if file.exists() else file.parent, os.W_OK) or not os.access(file.parent, os.W_OK):
-        raise WontWork(f"cannot write to {file}; {remedy}", code="store")
-
-
 class SqlStore(SqlUsage, SqlOverrides, SqlQuestions, SqlBudgets, SqlReports, SqlHistory, SqlDecisions, SqlOutbox):
-    """The durable memory; safe to use from many threads. `open_store` makes one."""
+    """The durable memory; safe to use from many threads. `receiver.adapters.store.opening` makes one."""
 
     def __init__(self, database: Database) -> None:
-        """Use *database*, whose schema is up to date."""
+        """Use *database*, whose schema is up to date or is brought up to date by `open`."""
         self._database = database
         self._intake = Intake(self._keep)
         self._picture: tuple[Mapping[str, Any], datetime] | None = None  # as last read
@@ -119,6 +63,34 @@ class SqlStore(SqlUsage, SqlOverrides, SqlQuestions, SqlBudgets, SqlReports, Sql
     def fenced(self, fence: Fence) -> "SqlStore":
         """Return the same store for a loop: each of its writes begins with *fence*, which may raise WriterLostError."""
         return SqlStore(self._database.fenced(fence))
+
+    def open(self) -> None:
+        """Bring the schema up to date; until then every other call raises TryLater. May be repeated after a failure.
+
+        WontWork when a person must act (a newer schema, a file that is no database); TryLater when the database does
+        not answer now, or not with these credentials.
+        """
+        gate = self._database.gate
+        try:
+            self._upgrade()
+        except (TryLater, WontWork) as error:
+            gate.close(f"not open since this process started: {str(error).removeprefix('store: ')}")
+            raise
+        gate.open()
+
+    def _upgrade(self) -> None:
+        try:
+            upgrade(self._database)
+        except TryLater as error:
+            if "file is not a database" in str(error):
+                raise WontWork(
+                    f"the file that {VARIABLE} names is no SQLite database: name another, or move it away", code="store"
+                ) from None
+            raise
+        except OSError as error:  # the lock file beside the database
+            raise WontWork(
+                f"cannot write beside the file that {VARIABLE} names: {error.strerror}", code="store"
+            ) from error
 
     def close(self) -> None:
         """Let go of every connection."""
@@ -292,6 +264,7 @@ class SqlStore(SqlUsage, SqlOverrides, SqlQuestions, SqlBudgets, SqlReports, Sql
 
     def check(self) -> None:
         """See Store. It writes: only that finds a full disk or a file that was taken away."""
+        self._database.gate.go_through()
         url = self._database.url
         if is_sqlite(url) and not is_in_memory(url) and not database_file(url).exists():
             raise TryLater("store: the database file is gone", code="store")

@@ -1,0 +1,117 @@
+"""The composition root: the only place that knows which classes stand behind the ports."""
+
+import atexit
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import structlog
+from flask import Flask
+from gunicorn.errors import AppImportError
+
+from receiver.adapters.lease import Lease
+from receiver.adapters.store import SqlStore
+from receiver.adapters.writer_lock import WriterLock
+from receiver.bootstrap.logs import configure_logs
+from receiver.bootstrap.loops import lookout_of, loop_of, outbox_of
+from receiver.bootstrap.outside import reach_out
+from receiver.bootstrap.pages import web_of
+from receiver.clock import SystemClock
+from receiver.config import ConfigError, Settings, load
+from receiver.lookout import Lookout
+from receiver.loop import Courier, Loop
+from receiver.opening import Opening
+from receiver.ports import TryLater, WontWork
+
+EXTENSION = "gpu_autoscaler"
+
+
+@dataclass(slots=True)
+class Running:
+    """One process of the receiver: what was opened and what must be ended."""
+
+    settings: Settings
+    store: SqlStore
+    writer: WriterLock | Lease
+    opening: Opening
+    loop: Loop
+    courier: Courier
+    lookout: Lookout | None
+
+    def start(self) -> None:
+        """Start the threads."""
+        if isinstance(self.writer, Lease):
+            self.writer.start(self.loop.wake)
+        self.loop.start()
+        self.courier.start()
+        if self.lookout is not None:
+            self.lookout.start()
+
+    def stop(self) -> None:
+        """End the threads, then close the store."""
+        self.opening.stop()
+        if self.lookout is not None:
+            self.lookout.stop()
+        self.courier.stop()
+        self.loop.stop()
+        if isinstance(self.writer, Lease):
+            self.writer.close()
+        self.store.close()
+
+
+def create_app(environ: Mapping[str, str] | None = None) -> Flask:
+    """Build the application from the environment.
+
+    A database that does not answer is waited for beside it. Raises ConfigError with every mistake at once, and WontWork
+    for what a person must change before it can ever work.
+    """
+    environ = os.environ if environ is None else environ
+    settings = load(environ)
+    configure_logs()
+    log = structlog.get_logger("receiver")
+    for warning in settings.warnings:
+        log.warning("configuration", detail=warning)
+    clock = SystemClock()
+    outside = reach_out(settings, environ)
+    opening = Opening(outside.store.open)
+    loop = loop_of(outside, opening, clock)
+    outbox, warnings = outbox_of(outside, clock)
+    for warning in warnings:
+        log.warning("configuration", detail=warning)
+    app = web_of(outside, loop, clock, outbox.destinations)
+    opening.begin()
+    app.extensions[EXTENSION] = Running(
+        settings=settings,
+        store=outside.store,
+        writer=outside.writer,
+        opening=opening,
+        loop=loop,
+        courier=Courier(outbox.deliver_due, loop, clock),
+        lookout=lookout_of(outside, loop),
+    )
+    return app
+
+
+def load_app() -> Flask:
+    """Build the application for gunicorn: what keeps it from starting is one line on standard error, not a stack trace.
+
+    gunicorn prints the text of an AppImportError and ends with status 4 instead of booting one worker after another.
+    """
+    try:
+        return create_app()
+    except (ConfigError, WontWork, TryLater) as error:
+        raise AppImportError(f"cannot start: {error}") from None
+
+
+def start(app: Flask) -> None:
+    """Start the threads of *app*'s process; they end with it."""
+    running: Running = app.extensions[EXTENSION]
+    running.start()
+    atexit.register(stop, app)
+
+
+def stop(app: Flask) -> None:
+    """End the threads of *app*'s process; harmless when repeated."""
+    running: Running | None = app.extensions.pop(EXTENSION, None)
+    if running is not None:
+        running.stop()

@@ -1,0 +1,53 @@
+"""The threads beside the web: the loop, the courier of messages, the watch of pods."""
+
+from receiver.adapters.cluster import KubernetesCluster
+from receiver.adapters.destinations import check_every_destination
+from receiver.adapters.notify import Outbox
+from receiver.bootstrap.outside import Outside
+from receiver.bootstrap.stepping import Stepping
+from receiver.links import PageLinks, Seal
+from receiver.lookout import Lookout
+from receiver.loop import Loop
+from receiver.opening import Opening
+from receiver.ports import Clock
+
+
+def loop_of(outside: Outside, opening: Opening, clock: Clock) -> Loop:
+    """Return the loop, which steps once the store is open, and let the instruments say whether it leads."""
+    tick, instruments = outside.settings.configuration.tick, outside.instruments
+    stepping = Stepping(outside, clock.now())
+    loop = Loop(stepping, outside.writer, clock, tick, instruments, may_begin=opening.is_open)
+    instruments.leads = loop.leads
+    return loop
+
+
+def lookout_of(outside: Outside, loop: Loop) -> Lookout | None:
+    """Return what watches pods, None where that is switched off."""
+    cluster = outside.sources.cluster
+    if not isinstance(cluster, KubernetesCluster) or not outside.settings.configuration.kubernetes.watch:
+        return None
+    return Lookout(cluster.pod_watch(), loop.wake, lambda: loop.leading, outside.instruments.watch)
+
+
+def outbox_of(outside: Outside, clock: Clock) -> tuple[Outbox, list[str]]:
+    """Return what delivers messages, and what is odd about where they go."""
+    said = outside.settings.configuration
+    everybody, of_teams = outside.settings.environment.destinations()
+    warnings = list(check_every_destination(everybody, of_teams))
+    tokens = outside.secrets.tokens
+    links = PageLinks(
+        public_url=said.public_url,
+        docs_url=said.docs_url,
+        seal=lambda: Seal(token) if (token := tokens().operator) else None,
+    )
+    # Not fenced: that a message has reached somebody is true whoever notes it, and keeps it from being sent again.
+    outbox = Outbox(
+        outside.store,
+        everybody,
+        clock,
+        of_teams,
+        links=links,
+        every=said.notify.at_most_every,
+        may_send=outside.writer.held,
+    )
+    return outbox, warnings

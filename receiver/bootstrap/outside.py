@@ -1,0 +1,143 @@
+"""Everything outside the process: the store, the right to write, the sources, and what may be written to."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path as File
+
+from receiver.act import LEAD_LOST, Hands
+from receiver.adapters.alarms import AlertmanagerAlarms
+from receiver.adapters.civo import CivoCloud
+from receiver.adapters.cluster import KubernetesCluster, connect
+from receiver.adapters.lease import Lease, Terms
+from receiver.adapters.observe import ObservedCloud, ObservedCluster
+from receiver.adapters.store import SqlStore, store_at
+from receiver.adapters.store.lease_table import LeaseTable
+from receiver.adapters.store.urls import is_sqlite, parse
+from receiver.adapters.telemetry import PrometheusTelemetry
+from receiver.adapters.writer_lock import WriterLock
+from receiver.config import Settings
+from receiver.config.live import ConfigurationFile, LiveSecrets
+from receiver.config.model import GroupDemand, Mode, QueueDemand
+from receiver.look import Sources
+from receiver.metrics import Instruments
+from receiver.ports import Cloud, Cluster, WontWork, WriterLostError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """What the parts of a process share.
+
+    *store* is that of people and webhooks, who are heard by every replica; what a loop writes to *loops_store* is
+    refused once it does not lead any more. *only_looks* are hands for a step that tells what it would do.
+    """
+
+    settings: Settings
+    secrets: LiveSecrets
+    file: ConfigurationFile
+    instruments: Instruments
+    store: SqlStore
+    loops_store: SqlStore
+    writer: WriterLock | Lease
+    sources: Sources
+    hands: Hands
+    only_looks: Hands
+
+    @property
+    def mode(self) -> str:
+        """``act`` or ``observe``."""
+        return self.settings.configuration.mode.value
+
+
+def reach_out(settings: Settings, environ: Mapping[str, str]) -> Outside:
+    """Prepare everything without asking anybody. Raises WontWork for what could never work, and ConfigError."""
+    secrets = LiveSecrets(environ, settings.environment)
+    file = ConfigurationFile(File(environ["GPU_AUTOSCALER_CONFIG"].strip()))
+    instruments = Instruments()
+    instruments.on_disk.watch(secrets, file)
+    store = store_at(settings.environment.database_url.get_secret_value())
+    writer = _writer(settings)
+    loops_store = store.fenced(writer.fence) if isinstance(writer, Lease) else store
+    civo = _civo(settings, secrets, writer, instruments)
+    cluster = _cluster(settings, writer)
+    said = settings.configuration
+    sources = Sources(
+        cloud=civo,
+        accounts=civo,
+        cluster=cluster,
+        telemetry=PrometheusTelemetry(said.prometheus.url) if said.prometheus.url else None,
+        alarms=AlertmanagerAlarms(said.alertmanager.urls) if said.alertmanager.urls else None,
+        store=loops_store,
+    )
+    only_looks = Hands(
+        cloud=ObservedCloud(civo), cluster=ObservedCluster(cluster) if cluster else None, may_write=writer.held
+    )
+    return Outside(
+        settings=settings,
+        secrets=secrets,
+        file=file,
+        instruments=instruments,
+        store=store,
+        loops_store=loops_store,
+        writer=writer,
+        sources=sources,
+        hands=only_looks if said.mode is Mode.OBSERVE else _hands(civo, cluster, writer),
+        only_looks=only_looks,
+    )
+
+
+def _hands(cloud: Cloud, cluster: Cluster | None, writer: WriterLock | Lease) -> Hands:
+    return Hands(cloud=cloud, cluster=cluster, may_write=writer.held)
+
+
+def _writer(settings: Settings) -> WriterLock | Lease:
+    """Return the right to write: a lock beside an SQLite file, a lease in PostgreSQL."""
+    database = settings.environment.database_url.get_secret_value()
+    if is_sqlite(parse(database)):
+        return WriterLock(database)
+    leader = settings.configuration.leader
+    return Lease(LeaseTable(parse(database)), Terms(lasts=leader.lease, longest_call=leader.longest_call))
+
+
+# The adapters ask once more right before each write: they read again first, and while the other side takes its time
+# for that our parent may have died, or another replica may have taken the lead.
+
+
+def _civo(settings: Settings, secrets: LiveSecrets, writer: WriterLock | Lease, instruments: Instruments) -> CivoCloud:
+    told = settings.environment
+
+    def still_lasts() -> None:
+        if isinstance(writer, Lease) and not writer.lasts():
+            raise WriterLostError(LEAD_LOST)
+
+    try:
+        return CivoCloud(
+            api_url=told.civo_api_url,
+            api_key=secrets.civo_key,
+            region=told.civo_region,
+            cluster_id=told.civo_cluster_id,
+            timeouts=settings.configuration.leader.timeouts,
+            before_write=lambda: _require(writer),
+            last_word=still_lasts,
+            ended=instruments.civo.ended,
+        )
+    except ValueError as error:  # a key or an id that cannot be sent; the message names the variable
+        raise WontWork(str(error), code="configuration") from None
+
+
+def _cluster(settings: Settings, writer: WriterLock | Lease) -> KubernetesCluster | None:
+    said = settings.configuration
+    if not said.kubernetes.enabled:
+        return None
+    return connect(
+        settings.environment.kubeconfig,
+        timeouts=said.leader.timeouts,
+        before_write=lambda: _require(writer),
+        kueue_queued=said.kueue.demand is QueueDemand.QUEUED,
+        volcano_podgroups=said.volcano.demand is GroupDemand.PODGROUPS,
+    )
+
+
+def _require(writer: WriterLock | Lease) -> None:
+    """Raise WriterLostError unless we may write."""
+    if not writer.held():
+        raise WriterLostError(LEAD_LOST)

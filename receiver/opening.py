@@ -1,0 +1,80 @@
+"""Open the store, again and again until it comes.
+
+A database may start later than we do, restart while we start, or get its user a minute after us. A process that ended
+then would be started again by the kubelet after ever longer waits, and say nothing in between. This one waits: it
+answers 503 to webhooks and says at /readyz why.
+"""
+
+import threading
+from collections.abc import Callable
+from itertools import chain, repeat
+from time import monotonic
+
+import structlog
+
+from receiver.ports import TryLater
+
+log = structlog.get_logger("receiver")
+
+FIRST_TRY_SECONDS = 15.0  # gunicorn ends a worker that takes more than 30 to load
+WAITS = (1.0, 2.0, 4.0, 8.0)  # seconds after each failure; the last for all that follow
+
+
+class Opening(threading.Thread):
+    """A thread that ends when the store is open."""
+
+    def __init__(self, open_store: Callable[[], None], waits: tuple[float, ...] = WAITS) -> None:
+        """*open_store* raises TryLater when it may succeed later, WontWork when a person must act."""
+        super().__init__(name="opening", daemon=True)
+        self._open_store, self._waits = open_store, waits
+        self._tried, self._stopping, self._opened = threading.Event(), threading.Event(), threading.Event()
+        self._failure: Exception | None = None  # of the first attempt, when it was not TryLater
+
+    def begin(self, patience: float = FIRST_TRY_SECONDS) -> None:
+        """Start, and return when the first attempt is over, after *patience* seconds in any case.
+
+        Raises what it failed with, if that was not TryLater: a person who has just started us wants to know at once.
+        """
+        self.start()
+        self._tried.wait(patience)
+        if self._failure is not None:
+            self._stopping.set()
+            raise self._failure
+
+    def is_open(self) -> bool:
+        """True once the store can be used."""
+        return self._opened.is_set()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """End after the attempt under way, at most *timeout* seconds later."""
+        self._stopping.set()
+        if self.is_alive():
+            self.join(timeout)
+
+    def run(self) -> None:
+        """The thread's body."""
+        began = monotonic()
+        for wait in chain(self._waits, repeat(self._waits[-1])):
+            opened = self._attempt(wait)
+            if opened:
+                self._opened.set()
+                log.info("store open", after_seconds=round(monotonic() - began, 1))
+            self._tried.set()
+            if opened or self._stopping.wait(wait):
+                return
+
+    def _attempt(self, wait: float) -> bool:
+        """Try once; True when it is open."""
+        try:
+            self._open_store()
+        except TryLater as error:
+            detail = "webhooks are answered 503 and nothing is decided until it opens"
+            log.error("store not open", error=str(error), again_in_seconds=wait, detail=detail)
+        except Exception as error:  # `begin` raises it if it still waits; a thread that ended would never try again
+            if self._tried.is_set():
+                log.exception("store not open", again_in_seconds=wait)
+            else:
+                self._failure = error
+        else:
+            return True
+        return False
