@@ -89,8 +89,9 @@ lock: ## work out requirements/*.lock anew from pyproject.toml (needs uv)
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
 		--no-header pyproject.toml --extra postgres -o requirements/run.lock
 
-manifests: venv ## write the Prometheus Operator's objects from rules/alertmanager.yml
+manifests: venv ## write the objects of k8s that come from rules: routes, PrometheusRules, ConfigMaps
 	@$(VENV)/python -m tools.operator_routing
+	@$(VENV)/python -m tools.monitoring_manifests
 
 clean: ## remove everything that was made or fetched
 	rm -rf .build .venv *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

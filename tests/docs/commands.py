@@ -16,6 +16,7 @@ VERBS = OF_SOMETHING | {
     "create",
     "debug",
     "exec",
+    "kustomize",
     "logs",
     "port-forward",
     "rollout",
@@ -132,7 +133,7 @@ def misshapen(words: Sequence[str]) -> str | None:
         return "exec needs -- before the program"
     if verb == "logs" and "-l" in rest and not any(word.startswith("--tail") for word in rest):
         return "logs of a selector are ten lines without --tail"
-    if verb in OF_SOMETHING and (len(rest) < 2 or rest[1].startswith("-")):
+    if verb in OF_SOMETHING and (len(rest) < 2 or rest[1].startswith("-")) and not {"-f", "-k"} & {*rest[1:2]}:
         return f"{verb} needs to know what"
     if verb == "patch" and not any(w in ("-p", "--patch") or w.startswith(("-p=", "--patch=")) for w in rest):
         return "patch needs -p"

@@ -1,4 +1,4 @@
-"""The rights that docs/operations.md gives the autoscaler are those that its adapters use, and no other."""
+"""The rights that k8s/base/rbac.yaml gives the autoscaler are those that its adapters use, and no other."""
 
 import re
 from collections.abc import Iterator
@@ -15,20 +15,22 @@ WATCHED = re.compile(r"wire\.watch\(\s*\"\w+\",\s*self\._api\.reads\((\w+)\)")
 PATH = re.compile(r"/apis?(?:/([a-z.]+))?/v\d(?:/namespaces/{namespace})?/(\w+)(/{name})?(/\w+)?")
 VERBS = {"creates": "create", "patches": "patch", "deletes": "delete"}
 BY_KIND = frozenset({"CUSTOM", "CUSTOM_ONE"})
+RBAC = (ROOT / "k8s" / "base" / "rbac.yaml").read_text(encoding="utf-8")
+VERB = re.compile(r"^  - (get|list|watch|create|update|patch|delete|deletecollection)\b(.*)$", re.MULTILINE)
 
 
-def _given() -> set[tuple[str, str, str]]:
-    [role] = [
-        found
-        for block in re.findall(r"^```yaml\n(.*?)^```", text_of("docs/operations.md"), re.MULTILINE | re.DOTALL)
-        if (found := yaml.safe_load(block)).__class__ is dict and found.get("kind") == "ClusterRole"
-    ]
+def _roles() -> dict[str, set[tuple[str, str, str]]]:
+    """Return group, resource and verb of each rule by the ClusterRole."""
     return {
-        (group, resource, verb)
-        for rule in role["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
+        found["metadata"]["name"]: {
+            (group, resource, verb)
+            for rule in found["rules"]
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
+            for verb in rule["verbs"]
+        }
+        for found in yaml.safe_load_all(RBAC)
+        if found["kind"] == "ClusterRole"
     }
 
 
@@ -61,8 +63,30 @@ def _used() -> Iterator[tuple[str, str, str]]:
     yield holding.CLUSTER_QUEUES.group, holding.CLUSTER_QUEUES.plural, "patch"
 
 
-def test_the_rights_on_the_page_are_those_that_are_used() -> None:
-    assert sorted(_given()) == sorted(set(_used()))
+def test_the_roles_give_what_is_used_and_no_more() -> None:
+    assert sorted(set().union(*_roles().values())) == sorted(set(_used()))
+
+
+def test_the_role_of_observe_mode_only_reads_and_shares_nothing_with_the_other() -> None:
+    look, act = (_roles()[f"gpu-autoscaler-{name}"] for name in ("look", "act"))
+    assert {verb for _, _, verb in look} == {"list", "watch"}
+    assert not look & act
+
+
+def test_every_verb_says_which_function_needs_it_and_every_function_is_there() -> None:
+    told = VERB.findall(RBAC)
+    assert len(told) == sum(len(r["verbs"]) for d in yaml.safe_load_all(RBAC) for r in d.get("rules", ()))
+    for verb, comment in told:
+        named = re.findall(r"\b([A-Z]\w+)\.([a-z_]+)\b", comment)
+        assert named, f"{verb}{comment}"
+        for owner, method in named:
+            body = re.search(rf"^class {owner}\b.*?(?=^class |\Z)", _code(), re.MULTILINE | re.DOTALL)
+            assert body is not None, owner
+            assert f"    def {method}(" in body[0], f"{owner}.{method}"
+
+
+def test_the_page_and_the_file_know_of_each_other() -> None:
+    assert "../k8s/base/rbac.yaml" in text_of("docs/operations.md")
 
 
 def test_no_call_to_the_cluster_is_of_a_kind_that_nobody_looks_for_here() -> None:
