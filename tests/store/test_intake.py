@@ -61,12 +61,48 @@ class Crowd:
         return answers
 
 
+def number_of(intake: Intake) -> int:
+    """The number of a delivery that is kept within five seconds, however long a commit may gather."""
+    answer: Future[int] = Future()
+    threading.Thread(target=lambda: answer.set_result(intake.remember(delivery(), NOW)), daemon=True).start()
+    return answer.result(5)
+
+
 def test_who_comes_alone_commits_alone() -> None:
     disk = Disk()
     disk.free.set()
     intake = Intake(disk.keep)
     assert [intake.remember(delivery(), NOW) for _ in range(3)] == [1, 2, 3]
     assert disk.batches == [1, 1, 1]
+
+
+def test_who_comes_alone_waits_for_nobody() -> None:
+    disk = Disk()
+    disk.free.set()
+    intake = Intake(disk.keep, gather=60)
+    assert [number_of(intake) for _ in range(3)] == [1, 2, 3]
+
+
+def test_those_who_came_together_are_waited_for_when_one_of_them_comes_again() -> None:
+    crowd = Crowd(Disk())
+    assert [a.result(1) for a in crowd.come("a", "b", "c")] == [1, 2, 3]
+    crowd.intake._gather_seconds = 60
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(crowd.intake.remember, delivery(), NOW)
+        until(lambda: crowd.intake._enough, "it waits for the other")
+        assert crowd.disk.batches == [1, 2]
+        second = threads.submit(crowd.intake.remember, delivery(), NOW)
+        assert [first.result(1), second.result(1)] == [4, 5]
+    assert crowd.disk.batches == [1, 2, 2]
+
+
+def test_who_did_not_come_again_is_waited_for_no_more() -> None:
+    crowd = Crowd(Disk())
+    assert [a.result(1) for a in crowd.come("a", "b", "c")] == [1, 2, 3]
+    assert crowd.intake.remember(delivery(), NOW) == 4
+    crowd.intake._gather_seconds = 60
+    assert number_of(crowd.intake) == 5
+    assert crowd.disk.batches == [1, 2, 1, 1]
 
 
 def test_those_who_come_during_a_commit_share_the_next_one_in_the_order_they_came() -> None:
