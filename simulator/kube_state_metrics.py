@@ -116,7 +116,7 @@ def _pod_facts(pods: Sequence[WorldPod], face: MetricsFace) -> Iterable[Family]:
         )
         if face.pod_labels:
             labels.put({**of, **_allowed("label", pod.labels, face.pod_labels)}, 1)
-        if face.nodeselectors and pod.node_selector:
+        if face.nodeselectors:  # of every pod, as kube-state-metrics does: without a selector it has no label of one
             selectors.put({**of, **_allowed("nodeselector", pod.node_selector, ("*",))}, 1)
         for t in pod.tolerations:
             given = {"key": t.key, "operator": t.operator, "value": t.value, "effect": t.effect}

@@ -2,5 +2,10 @@
 
 from receiver.doctor import civo, configuration
 from receiver.doctor.area import Area
+from receiver.doctor.monitoring import MONITORING
 
-AREAS: tuple[Area, ...] = (configuration.AREA, civo.AREA)
+AREAS: tuple[Area, ...] = (
+    configuration.AREA,
+    civo.AREA,
+    *MONITORING,
+)

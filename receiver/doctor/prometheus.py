@@ -1,0 +1,181 @@
+"""Prometheus itself: its clock, how often it scrapes what our rules read, how long it keeps it, whom it tells."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from receiver.adapters.monitoring_api import MonitoringApi
+from receiver.core.words import lasting, some
+from receiver.doctor.area import Area, Installation
+from receiver.doctor.finding import Check, Finding
+from receiver.doctor.promql import longest_range, milliseconds
+from receiver.doctor.rules import CHECKS as RULE_CHECKS
+from receiver.doctor.rules import LOADED
+from receiver.doctor.rules import judge as judge_rules
+from receiver.doctor.running_rules import running_rules
+from receiver.doctor.shipped import shipped_rules
+from receiver.doctor.told import few
+
+FAR = timedelta(seconds=60)  # the alert GpuAutoscalerClockSkewed fires there
+NOTICEABLE = timedelta(seconds=5)
+SELDOM = timedelta(seconds=60)  # rules about an idle hour want a sample of every minute
+A_WEEK = timedelta(days=7)
+OURS = ("kube-state-metrics", "gpu-autoscaler", "alertmanager")  # jobs that the rules or their alerts read
+
+CLOCK = Check(
+    "prometheus.clock",
+    "whether Prometheus' clock and ours agree: within 5 s, at most a minute",
+    ("warn", "fail", "skip"),
+    "let a time service (chrony, systemd-timesyncd) set both machines: ages, cooldowns and paid hours depend on it",
+)
+TARGETS = Check(
+    "prometheus.targets",
+    "whether every target of kube-state-metrics, the DCGM exporter, Alertmanager and ours answers its scrapes",
+    ("warn", "skip"),
+    "the page /targets of Prometheus shows the error; a NetworkPolicy or a port name is the usual reason",
+)
+INTERVALS = Check(
+    "prometheus.intervals",
+    "how often those are scraped: at least once a minute; a pod that waits is seen at the next scrape",
+    ("warn", "skip"),
+    "set interval: 15s in the ServiceMonitor, or scrape_interval in the job (kube-prometheus-stack has 30s)",
+)
+RETENTION = Check(
+    "prometheus.retention",
+    "whether it keeps what the longest window of the rules reads, and a week for `gpu-autoscaler replay --since`",
+    ("warn", "fail", "skip"),
+    "raise --storage.tsdb.retention.time (prometheus.prometheusSpec.retention), or replay from something that keeps"
+    " more, such as Thanos",
+)
+ALERTMANAGERS = Check(
+    "prometheus.alertmanagers",
+    "whether Prometheus sends its alerts to as many Alertmanagers as alertmanager.urls names",
+    ("warn", "fail", "skip"),
+    "set alerting.alertmanagers in Prometheus (the operator does it by spec.alerting), to every peer and to none twice",
+)
+SERVER_CHECKS = (CLOCK, TARGETS, INTERVALS, RETENTION, ALERTMANAGERS)
+
+
+def look(installation: Installation) -> Iterator[Finding]:
+    """Yield what the configured Prometheus says of itself and of its rules."""
+    url = installation.settings.configuration.prometheus.url
+    if url is None:
+        yield CLOCK.skipped("prometheus.url is not set")
+        return
+    with MonitoringApi("Prometheus", url, installation.clock, installation.timeouts) as api:
+        ahead, uncertain = api.ahead()
+        yield clock(ahead, uncertain)
+        targets = api.told("targets", state="active")
+        yield from scrapes(active_targets(targets)) if targets is not None else [_untold(TARGETS)]
+        info = api.told("status/runtimeinfo")
+        kept = info.get("storageRetention") if isinstance(info, Mapping) else None
+        windows = longest_range(rule.expression for rule in shipped_rules())
+        yield retention(str(kept), windows) if kept else _untold(RETENTION)
+        told = api.told("alertmanagers")
+        peers = len(installation.settings.configuration.alertmanager.urls)
+        yield alertmanagers(told, peers) if told is not None else _untold(ALERTMANAGERS)
+
+
+def look_at_rules(installation: Installation) -> Iterator[Finding]:
+    """Yield what the configured Prometheus says of our rules."""
+    url = installation.settings.configuration.prometheus.url
+    if url is None:
+        yield LOADED.skipped("prometheus.url is not set")
+        return
+    with MonitoringApi("Prometheus", url, installation.clock, installation.timeouts) as api:
+        ahead, _ = api.ahead()
+        running = api.told("rules")
+        if running is None:
+            yield LOADED.skipped("this source has no /api/v1/rules; the ruler of Thanos or Mimir, or vmalert, has it")
+        else:
+            yield from judge_rules(shipped_rules(), running_rules(running), installation.clock.now() + ahead)
+
+
+def _untold(check: Check) -> Finding:
+    return check.skipped("this source does not say it (it is no Prometheus itself)")
+
+
+def clock(ahead: timedelta, uncertain: timedelta) -> Finding:
+    """Judge how far Prometheus' clock is *ahead* of ours (negative: behind); it may be off by *uncertain*."""
+    off = max(abs(ahead) - uncertain, timedelta(0))
+    said = f"Prometheus' clock is {lasting(abs(ahead))} {'ahead of' if ahead > timedelta(0) else 'behind'} ours"
+    if off > FAR:
+        return CLOCK.failed(said)
+    if off > NOTICEABLE:
+        return CLOCK.warned(said)
+    return CLOCK.passed(f"Prometheus' clock and ours are within {max(abs(ahead), uncertain).total_seconds():.1f} s")
+
+
+def active_targets(data: Any) -> Sequence[Mapping[str, Any]]:
+    """Return the targets that matter to us among *data*, the answer to ``/api/v1/targets``."""
+    found = data.get("activeTargets") if isinstance(data, Mapping) else None
+    targets = [target for target in found or () if isinstance(target, Mapping)]
+    return [target for target in targets if _job(target) in OURS or "dcgm" in _job(target)]
+
+
+def _job(target: Mapping[str, Any]) -> str:
+    labels = target.get("labels")
+    return str(labels.get("job") or "") if isinstance(labels, Mapping) else ""
+
+
+def scrapes(targets: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Say which targets do not answer, and how often each job is scraped."""
+    if not targets:
+        yield TARGETS.skipped("no target has the job kube-state-metrics, gpu-autoscaler, alertmanager, or one of DCGM")
+        return
+    down = [t for t in targets if t.get("health") == "down"]
+    for target in down:
+        where = f"{_job(target)} at {(target.get('labels') or {}).get('instance')}"
+        yield TARGETS.warned(f"{where} does not answer: {target.get('lastError') or 'no reason given'}")
+    if not down:
+        yield TARGETS.passed(f"{some(len(targets), 'target')} of {few(sorted({_job(t) for t in targets}))} answer")
+    said = {_job(t): str(t.get("scrapeInterval") or "") for t in targets}
+    seldom = [job for job, every in said.items() if timedelta(milliseconds=milliseconds(every)) > SELDOM]
+    shown = ", ".join(f"{job} every {every}" for job, every in sorted(said.items()) if every)
+    if seldom:
+        yield INTERVALS.warned(f"scraped less than once a minute: {few(seldom)} ({shown})")
+    elif shown:
+        yield INTERVALS.passed(shown)
+
+
+def retention(kept: str, window: timedelta) -> Finding:
+    """Judge how long Prometheus keeps samples, in its own words: ``15d``, ``10d or 50GiB``, or a size alone."""
+    length = timedelta(milliseconds=milliseconds(kept.partition(" or ")[0]))
+    if not length:
+        return RETENTION.skipped(f"it keeps {kept}, which says no time")
+    if length < window:
+        return RETENTION.failed(f"it keeps {kept}, and rules look back {lasting(window)}")
+    if length < A_WEEK:
+        return RETENTION.warned(f"it keeps {kept}: a replay of less than a week shows no weekend")
+    return RETENTION.passed(f"it keeps {kept}; `replay --since` can look back as far")
+
+
+def alertmanagers(data: Any, configured: int) -> Finding:
+    """Judge whom Prometheus sends to, by its answer *data*, beside how many peers the configuration names."""
+    listed = data.get("activeAlertmanagers") if isinstance(data, Mapping) else None
+    urls = [str(one.get("url") or "") for one in listed or () if isinstance(one, Mapping)]
+    named = sorted({url.partition("://")[2].partition("/")[0] for url in urls})
+    if not named:
+        return ALERTMANAGERS.failed("Prometheus sends its alerts to nobody")
+    if not configured:
+        return ALERTMANAGERS.skipped(f"alertmanager.urls is empty; Prometheus sends to {few(named)}")
+    if len(named) != configured:
+        said = f"Prometheus sends to {few(named)}: {len(named)}, and alertmanager.urls names {configured}"
+        return ALERTMANAGERS.warned(said, "name every peer in alertmanager.urls: a silence may be known to one only")
+    return ALERTMANAGERS.passed(f"Prometheus sends to {few(named)}")
+
+
+SERVER = Area(
+    name="prometheus",
+    source="Prometheus",
+    checks=SERVER_CHECKS,
+    look=look,
+    remedy="check prometheus.url and that this pod may reach it (NetworkPolicy): without Prometheus no node is removed",
+)
+RULES = Area(
+    name="rules",
+    source="Prometheus",
+    checks=RULE_CHECKS,
+    look=look_at_rules,
+    remedy="check prometheus.url and that this pod may reach it (NetworkPolicy)",
+)

@@ -1,0 +1,122 @@
+"""What a healthy Prometheus answers to the doctor, as values in which a test plants a fault."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from receiver.adapters.monitoring_api import Sample
+from receiver.doctor.kube_state_metrics import ALWAYS as KSM_ALWAYS
+from receiver.doctor.kube_state_metrics import POOL
+from receiver.doctor.own_metrics import ALWAYS as OWN_ALWAYS
+from receiver.doctor.own_metrics import OTHERS
+from receiver.doctor.shipped import read_by, shipped_rules
+
+NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+POOLS = {"pool-gpu": "l40s", "pool-big": "h100"}
+Answers = dict[str, Sequence[Sample]]
+JSON = dict[str, Any]
+
+
+def one(value: float = 1, /, **labels: str) -> Sample:
+    """One series."""
+    return Sample(labels=labels, value=value)
+
+
+def named(names: Sequence[str]) -> list[Sample]:
+    """What counts series by their metric."""
+    return [Sample(labels={"__name__": name}, value=1) for name in names]
+
+
+def answers(**changes: Sequence[Sample]) -> Answers:
+    """Two GPU nodes of pool-gpu, one of them used, and a node without; *changes* by query, ``_`` for spaces."""
+    found: Answers = {
+        "ksm up": [one(job="kube-state-metrics", instance="ksm-0")],
+        "ksm jobs": [one(3, job="kube-state-metrics")],
+        "ksm nodes": [one(node=node, instance="ksm-0") for node in ("gpu-1", "gpu-2", "cpu-1")],
+        "ksm renamed": [],
+        "ksm pools": _pools(),
+        "ksm pods": [one(20)],
+        "ksm selectors": [one(20)],
+        "ksm shards": [],
+        "ksm metrics": named(KSM_ALWAYS),
+        "gpu nodes": [one(node="gpu-1"), one(node="gpu-2")],
+        "node pools": _pools(),
+        "node ages": [one(7200, node=node) for node in ("gpu-1", "gpu-2", "cpu-1")],
+        "pods on gpus": [one(1)],
+        "dcgm ages": [one(12, Hostname="gpu-1"), one(14, hostname="gpu-2")],
+        "dcgm pods": [one(1)],
+        "dcgm counters": named(read_by(shipped_rules(), "DCGM_")),
+        "own up": [one(job="gpu-autoscaler")],
+        "own builds": [one(job="gpu-autoscaler", version="1.2.3")],
+        "own metrics": named(OWN_ALWAYS),
+        "others": named(OTHERS),
+    }
+    return {**found, **{name.replace("_", " "): samples for name, samples in changes.items()}}
+
+
+def _pools() -> list[Sample]:
+    by_node = {"gpu-1": "pool-gpu", "gpu-2": "pool-gpu", "cpu-1": "pool-system"}
+    return [one(**{"node": node, POOL: pool}) for node, pool in by_node.items()]
+
+
+def rules() -> JSON:
+    """What ``/api/v1/rules`` answers where all that is shipped runs well, with runbooks that somebody publishes."""
+    groups: dict[str, JSON] = {}
+    for rule in shipped_rules():
+        group = groups.setdefault(
+            rule.group,
+            {
+                "name": rule.group,
+                "file": f"/etc/prometheus/{rule.file}",
+                "interval": _seconds(rule.interval),
+                "evaluationTime": 0.004,
+                "lastEvaluation": "2026-11-22T11:59:58.123456789Z",
+                "rules": [],
+            },
+        )
+        group["rules"].append(
+            {
+                "name": rule.name,
+                "type": rule.kind,
+                "query": rule.expression,
+                "labels": dict(rule.labels),
+                "health": "ok",
+                "lastEvaluation": "2026-11-22T11:59:58.123456789Z",
+                **_alerting(rule.name, rule.hold, is_alert=rule.is_alert),
+            }
+        )
+    return {"groups": list(groups.values())}
+
+
+def _alerting(name: str, hold: str, *, is_alert: bool) -> Mapping[str, Any]:
+    if not is_alert:
+        return {}
+    return {
+        "duration": _seconds(hold),
+        "state": "firing" if name == "GpuAutoscalerHeartbeat" else "inactive",
+        "annotations": {"runbook_url": f"https://git.acme.net/gpu/docs/runbooks/{name}.md"},
+        "alerts": [],
+    }
+
+
+def _seconds(duration: str) -> float:
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    return float(duration[:-1]) * units[duration[-1]]
+
+
+def rule_named(data: JSON, name: str) -> JSON:
+    """The rule called *name* in *data*, to be changed."""
+    found: JSON = next(rule for group in data["groups"] for rule in group["rules"] if rule["name"] == name)
+    return found
+
+
+def group_of(data: JSON, name: str) -> JSON:
+    """The group of the rule called *name* in *data*, to be changed."""
+    found: JSON = next(group for group in data["groups"] if any(rule["name"] == name for rule in group["rules"]))
+    return found
+
+
+def target(job: str, **changes: Any) -> JSON:
+    """One target as ``/api/v1/targets`` tells of it."""
+    labels = {"job": job, "instance": f"{job}:80"}
+    return {"labels": labels, "health": "up", "lastError": "", "scrapeInterval": "15s", **changes}

@@ -1,0 +1,188 @@
+"""Of the rules that ought to run: what is missing, erring, altered or late is named, and nothing else is."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from receiver.doctor.finding import Finding
+from receiver.doctor.promql import longest_range, normalized
+from receiver.doctor.rules import judge
+from receiver.doctor.running_rules import running_rules
+from receiver.doctor.shipped import ShippedRule, asleep_without, shipped_rules
+from tests.doctor.monitored import JSON, NOW, group_of, rule_named, rules
+from tools.shipped_rules import FILE, needed, text
+
+BUSY = "GpuPoolBusy"
+RECORDING = "pool:gpu_utilization:avg5m"
+
+
+def found(data: JSON) -> list[Finding]:
+    return list(judge(shipped_rules(), running_rules(data), NOW))
+
+
+def trouble(data: JSON) -> list[Finding]:
+    return [finding for finding in found(data) if finding.verdict != "pass"]
+
+
+def test_what_the_program_carries_is_what_the_files_say() -> None:
+    assert FILE.read_text(encoding="utf-8") == text(), "run python -m tools.shipped_rules"
+
+
+def test_rules_that_run_as_shipped_raise_no_alarm() -> None:
+    assert trouble(rules()) == []
+    assert len(found(rules())) == 6
+
+
+def _without_a_file(data: JSON) -> None:
+    data["groups"] = [g for g in data["groups"] if not g["file"].endswith("money.rules.yaml")]
+
+
+def _changed(name: str, **changes: Any) -> Callable[[JSON], None]:
+    return lambda data: rule_named(data, name).update(changes)
+
+
+def _group_changed(name: str, **changes: Any) -> Callable[[JSON], None]:
+    return lambda data: group_of(data, name).update(changes)
+
+
+def _twice(data: JSON) -> None:
+    data["groups"].append({**group_of(data, BUSY), "file": "/etc/prometheus/copy.yaml"})
+
+
+def _late(data: JSON) -> None:
+    group = group_of(data, BUSY)
+    for one in (group, *group["rules"]):
+        one["lastEvaluation"] = "2026-11-22T11:50:00Z"
+
+
+PLANTED: list[tuple[str, Callable[[JSON], None], str, str, str]] = [
+    ("a file is missing", _without_a_file, "rules.loaded", "fail", "rules/money.rules.yaml not loaded"),
+    ("a group is there twice", _twice, "rules.loaded", "warn", "copy.yaml"),
+    ("a rule errs", _changed(BUSY, health="err", lastError="many-to-many"), "rules.healthy", "fail", "many-to-many"),
+    ("a rule was never run", _changed(RECORDING, health="unknown"), "rules.healthy", "warn", RECORDING),
+    ("an expression is altered", _changed(RECORDING, query="vector(0)"), "rules.same", "warn", "(expression)"),
+    ("a `for` is altered", _changed(BUSY, duration=3600.0), "rules.same", "warn", "(for): GpuPoolBusy"),
+    (
+        "an alert lost its component",
+        _changed(BUSY, labels={"action": "hold", "namespace": "gpu-autoscaler", "severity": "warning"}),
+        "rules.same",
+        "fail",
+        "GpuPoolBusy (component)",
+    ),
+    (
+        "an alert does something else",
+        _changed(BUSY, labels={**rule_named(rules(), BUSY)["labels"], "action": "notify"}),
+        "rules.same",
+        "fail",
+        "GpuPoolBusy (action)",
+    ),
+    (
+        "an alert has another severity",
+        _changed(BUSY, labels={**rule_named(rules(), BUSY)["labels"], "severity": "info"}),
+        "rules.same",
+        "warn",
+        "(labels): GpuPoolBusy",
+    ),
+    ("a group stands still", _late, "rules.timely", "fail", "gpu-autoscaler.utilization.alerts (10m ago)"),
+    ("a group is too slow", _group_changed(BUSY, evaluationTime=40.0), "rules.timely", "fail", "longer than"),
+    ("a group is nearly too slow", _group_changed(BUSY, evaluationTime=20.0), "rules.timely", "warn", "most of"),
+    (
+        "the heartbeat is silent",
+        _changed("GpuAutoscalerHeartbeat", state="inactive"),
+        "rules.heartbeat",
+        "fail",
+        "does not fire",
+    ),
+    (
+        "runbooks lead nowhere",
+        _changed(BUSY, annotations={"runbook_url": "https://civo-gpu-autoscaler.example/docs/x.md"}),
+        "rules.runbooks",
+        "warn",
+        "1 alert lead",
+    ),
+    ("a runbook is missing", _changed(BUSY, annotations={}), "rules.runbooks", "warn", BUSY),
+]
+
+
+@pytest.mark.parametrize("plant, check, verdict, words", [p[1:] for p in PLANTED], ids=[p[0] for p in PLANTED])
+def test_a_fault_is_found_named_and_has_a_remedy(
+    plant: Callable[[JSON], None], check: str, verdict: str, words: str
+) -> None:
+    data = rules()
+    plant(data)
+    (finding,) = trouble(data)
+    assert (finding.check, finding.verdict) == (check, verdict)
+    assert words in finding.said
+    assert finding.remedy
+
+
+def test_of_no_rules_at_all_every_file_is_named_and_nothing_else_is_asked() -> None:
+    told = trouble({"groups": []})
+    assert {finding.check for finding in told} == {"rules.loaded"}
+    assert len(told) == len({rule.file for rule in shipped_rules()})
+
+
+def test_rules_under_another_file_and_group_name_are_found_all_the_same() -> None:
+    data = rules()
+    for group in data["groups"]:
+        group.update(file="/etc/prometheus/rules/prometheus-0/x.yaml", name=f"gpu/{group['name']}")
+    assert trouble(data) == []
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        ('a{x="1", y="2"}', "a{y='2',x=`1`,}"),
+        ("sum by (pool) (a) # why\n > 0.70", "sum by(pool)(a)>7e-1"),
+        ("rate(a[60m])", "rate(a[1h])"),
+        (r'a{x="a\"b\\"}', r"""a{x='a"b\\'}"""),
+    ],
+)
+def test_spelling_makes_no_other_expression(one: str, other: str) -> None:
+    assert normalized(one) == normalized(other)
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        ("a > 0.7", "a > 0.07"),
+        ('a{x="1"}', 'a{x!="1"}'),
+        ('a{x="1",y="2"}', 'a{x="2",y="1"}'),
+        ("a[5m]", "a[5s]"),
+        ("a and b", "a or b"),
+        ("a - b", "b - a"),
+    ],
+)
+def test_what_means_something_else_is_another_expression(one: str, other: str) -> None:
+    assert normalized(one) != normalized(other)
+
+
+def test_the_longest_window_is_found() -> None:
+    assert longest_range(["a[5m] + b[3d]", "c[1h:1m]"]).days == 3
+
+
+@pytest.mark.parametrize(
+    "expression, metrics",
+    [
+        ("a + on (pool) group_left (name) b", {"a", "b"}),
+        ("a or b", set()),
+        ("a or a * b", {"a"}),
+        ("a unless on (pool) b and c", {"a", "c"}),
+        ("absent(a{x='1'}) and b", {"b"}),
+        ("sum by (pool) (rate(a[5m])) > 0", {"a"}),
+        ('{__name__=~"a|b"}', set()),
+        ("recorded * c", {"a", "c"}),
+        ("topk by (node) (1, a)", {"a"}),
+    ],
+)
+def test_what_an_expression_cannot_do_without(expression: str, metrics: set[str]) -> None:
+    assert needed(expression, {"recorded": "a or a + b"}) == metrics
+
+
+def test_alerts_that_sleep_without_a_metric_are_named() -> None:
+    rule = ShippedRule(
+        file="f", group="g", interval="15s", name="Hot", kind="alerting", expression="a > 1", needs=("a",)
+    )
+    assert asleep_without([rule], ["a", "b"]) == ("Hot",)
+    assert asleep_without([rule], ["b"]) == ()

@@ -1,0 +1,136 @@
+"""Write what `gpu-autoscaler doctor` compares a running Prometheus with: `python -m tools.shipped_rules`.
+
+Of every rule in ``rules/`` what the program must know where those files are not: its place, its expression without
+comments, its labels, which metrics it reads and which of them it cannot do without.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tools.metric_names import LABELS_FOLLOW, TOKEN, WORDS, Token, metrics_in
+
+ROOT = Path(__file__).resolve().parents[1]
+RULES = ROOT / "rules"
+FILE = ROOT / "receiver" / "doctor" / "shipped_rules.json"
+JSON = dict[str, Any]
+OPEN, CLOSED = ("(", "{", "["), (")", "}", "]")
+
+
+def documents() -> list[JSON]:
+    """Return the rules as `receiver.doctor.shipped` reads them."""
+    found = list(_rules())
+    recorded = {rule["record"]: str(rule["expr"]) for _, _, rule in found if "record" in rule}
+    return [_document(file, group, rule, recorded) for file, group, rule in found]
+
+
+def _rules() -> Iterator[tuple[str, JSON, JSON]]:
+    for path in sorted(RULES.glob("*.yaml")):
+        for group in yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]:
+            for rule in group["rules"]:
+                yield path.name, group, rule
+
+
+def _document(file: str, group: JSON, rule: JSON, recorded: Mapping[str, str]) -> JSON:
+    expression = re.sub(r"\s+", " ", re.sub(r"#[^\n]*", "", str(rule["expr"]))).strip()
+    return {
+        "file": file,
+        "group": group["name"],
+        "interval": group["interval"],
+        "name": rule.get("alert") or rule["record"],
+        "kind": "alerting" if "alert" in rule else "recording",
+        "expression": expression,
+        "labels": dict(sorted(rule.get("labels", {}).items())),
+        "hold": rule.get("for", "0s"),
+        "runbook": rule.get("annotations", {}).get("runbook_url", ""),
+        "reads": sorted(metrics_in(expression, recorded.keys()) - recorded.keys()),
+        "needs": sorted(needed(expression, recorded)),
+    }
+
+
+def needed(expression: str, recorded: Mapping[str, str]) -> set[str]:
+    """Return the metrics without which *expression* is empty; *recorded* are expressions by the name they record.
+
+    Both sides of an operator and of `and` are needed, the left one of `unless`, and of `or` what both sides need.
+    """
+    tokens = [Token(str(m.lastgroup), m[0]) for m in TOKEN.finditer(expression) if m.lastgroup != "space"]
+    return _needed(tokens, recorded)
+
+
+def _needed(tokens: Sequence[Token], recorded: Mapping[str, str]) -> set[str]:
+    sides = _split(tokens, "or")
+    if len(sides) > 1:
+        return set.intersection(*(_needed(side, recorded) for side in sides))
+    arguments = _split(tokens, ",")
+    if len(arguments) > 1:
+        return set().union(*(_needed(argument, recorded) for argument in arguments))
+    found: set[str] = set()
+    at = 0
+    while at < len(tokens):
+        kind, text = tokens[at]
+        after = tokens[at + 1].text if at + 1 < len(tokens) else ""
+        if kind == "word" and text in LABELS_FOLLOW and after == "(":
+            at = _closing(tokens, at + 1)
+        elif text == "unless":
+            at = _operand_ends(tokens, at + 1) - 1
+        elif text == "(":
+            end = _closing(tokens, at)
+            if at == 0 or tokens[at - 1].text != "absent":
+                found |= _needed(tokens[at + 1 : end], recorded)
+            at = end
+        elif text in OPEN:
+            at = _closing(tokens, at)  # matchers, ranges; a metric named by a pattern has alternatives
+        elif kind == "word" and after != "(" and text not in WORDS and after not in LABELS_FOLLOW:
+            found |= needed(recorded[text], recorded) if text in recorded else {text}
+        at += 1
+    return found
+
+
+def _split(tokens: Sequence[Token], word: str) -> list[Sequence[Token]]:
+    """*tokens* parted at every *word* that stands in no bracket; the matching that follows an `or` is no metric."""
+    parts, depth, begin = [], 0, 0
+    for place, token in enumerate(tokens):
+        depth += (token.text in OPEN) - (token.text in CLOSED)
+        if token.text == word and depth == 0:
+            parts.append(tokens[begin:place])
+            begin = place + 1
+    return [*parts, tokens[begin:]]
+
+
+def _operand_ends(tokens: Sequence[Token], begin: int) -> int:
+    """Where the operand that begins at *begin* ends: at the next `and` or `unless` in no bracket, or at the end."""
+    depth = 0
+    for place in range(begin, len(tokens)):
+        depth += (tokens[place].text in OPEN) - (tokens[place].text in CLOSED)
+        if depth == 0 and tokens[place].text in ("and", "unless"):
+            return place
+    return len(tokens)
+
+
+def _closing(tokens: Sequence[Token], at: int) -> int:
+    depth = 0
+    for place in range(at, len(tokens)):
+        depth += (tokens[place].text in OPEN) - (tokens[place].text in CLOSED)
+        if depth == 0:
+            return place
+    raise ValueError(f"nothing closes {tokens[at].text!r}")
+
+
+def text() -> str:
+    """Return the file's content."""
+    return json.dumps(documents(), indent=1) + "\n"
+
+
+def main() -> int:
+    """Write the file."""
+    FILE.write_text(text(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
