@@ -1,0 +1,252 @@
+"""What the admission policy of k8s/workloads takes and refuses, evaluated as CEL, and what it tells the person."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+from receiver.config import load_text
+from receiver.core.demand import IGNORED_NAMESPACES
+from tests.workloads.cel import Policy
+from tests.workloads.files import CONFIGURATION, PodMade, objects, of_kind, pods
+
+JSON = dict[str, Any]
+[DEFINITION] = of_kind("ValidatingAdmissionPolicy")
+POLICY = Policy(DEFINITION.body)
+GPU = "nvidia.com/gpu"
+PLURALS = {"Pod": "pods", "Deployment": "deployments", "DaemonSet": "daemonsets", "Job": "jobs"}
+SELECTOR = "spec.nodeSelector: say which GPU nodes"
+TOLERATION = "spec.tolerations: GPU nodes carry a taint. Add {key: nvidia.com/gpu"
+OVERCOMMITTED = "spec.containers[].resources: GPUs cannot be overcommitted"
+LABELS = "metadata.labels: nobody would know whose its cost is. Add a value for:"
+
+
+def a_pod(**changes: Any) -> JSON:
+    """Return a GPU pod that is taken; *changes* replace parts of its spec."""
+    container = {"name": "main", "image": "train", "resources": {"limits": {GPU: "1"}, "requests": {GPU: "1"}}}
+    labels = dict.fromkeys(("team", "project", "workload-class", "environment", "cost-center"), "x")
+    spec: JSON = {
+        "nodeSelector": {"gpu": "on-demand"},
+        "tolerations": [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}],
+        "containers": [container],
+        **changes,
+    }
+    spec = {key: value for key, value in spec.items() if value is not None}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "train", "labels": labels}, "spec": spec}
+
+
+def asking(name: str = "main", *, limits: JSON | None = None, requests: JSON | None = None) -> JSON:
+    """Return a container with *limits* and *requests*."""
+    resources = {key: value for key, value in (("limits", limits), ("requests", requests)) if value is not None}
+    return {"name": name, "image": "train", "resources": resources}
+
+
+def required(*terms: JSON) -> JSON:
+    """Return required node affinity of *terms*."""
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
+
+
+def expression(key: str, operator: str = "In") -> JSON:
+    """Return a term with one expression about *key*."""
+    return {"matchExpressions": [{"key": key, "operator": operator, "values": ["on-demand"]}]}
+
+
+TAKEN = {
+    "the example": a_pod(),
+    "limits alone": a_pod(containers=[asking(limits={GPU: "1"})]),
+    "the same number, once as a number": a_pod(containers=[asking(limits={GPU: 1}, requests={GPU: "1"})]),
+    "other resources that differ": a_pod(
+        containers=[asking(limits={GPU: "1", "memory": "8Gi"}, requests={GPU: "1", "memory": "4Gi", "cpu": "2"})]
+    ),
+    "a toleration of the taint's value": a_pod(tolerations=[{"key": GPU, "operator": "Equal", "value": "present"}]),
+    "more tolerations": a_pod(tolerations=[{"key": "node.kubernetes.io/not-ready"}, *a_pod()["spec"]["tolerations"]]),
+    "the pool's id": a_pod(nodeSelector={"kubernetes.civo.com/civo-node-pool": "gpu-l40s"}),
+    "what the operator labels": a_pod(nodeSelector={"nvidia.com/gpu.present": "true"}),
+    "affinity instead of a selector": a_pod(nodeSelector=None, affinity=required(expression("gpu"))),
+    "every alternative names a pool": a_pod(
+        nodeSelector=None, affinity=required(expression("gpu"), expression("node.kubernetes.io/instance-type"))
+    ),
+    "a sidecar without GPUs": a_pod(containers=[*a_pod()["spec"]["containers"], asking("sidecar")]),
+    "no GPU at all": a_pod(containers=[asking(limits={"cpu": "1"})], tolerations=None, nodeSelector=None),
+    "no resources at all": a_pod(containers=[{"name": "web", "image": "web"}], tolerations=None, nodeSelector=None),
+    "the zeros of a LimitRange": a_pod(
+        containers=[asking(limits={GPU: "0"}, requests={GPU: "0"})], tolerations=None, nodeSelector=None
+    ),
+    "another device of NVIDIA": a_pod(
+        containers=[asking(limits={"nvidia.com/hostdev": "1"})], tolerations=None, nodeSelector=None
+    ),
+}
+REFUSED: dict[str, tuple[JSON, str]] = {
+    "no toleration": (a_pod(tolerations=None), TOLERATION),
+    "a toleration of another taint": (a_pod(tolerations=[{"key": "gpu", "operator": "Exists"}]), TOLERATION),
+    "a toleration of another effect": (
+        a_pod(tolerations=[{"key": GPU, "operator": "Exists", "effect": "NoExecute"}]),
+        TOLERATION,
+    ),
+    "a toleration of another value": (a_pod(tolerations=[{"key": GPU, "value": "true"}]), TOLERATION),
+    "a toleration of everything": (
+        a_pod(tolerations=[*a_pod()["spec"]["tolerations"], {"operator": "Exists"}]),
+        "spec.tolerations: one without a key tolerates every taint",
+    ),
+    "no selector": (a_pod(nodeSelector=None), SELECTOR),
+    "a selector of something else": (a_pod(nodeSelector={"zone": "a"}), SELECTOR),
+    "the label that nobody sets": (a_pod(nodeSelector={GPU: "true"}), SELECTOR),
+    "one alternative that names no pool": (
+        a_pod(nodeSelector=None, affinity=required(expression("gpu"), expression("zone"))),
+        SELECTOR,
+    ),
+    "affinity away from a pool": (a_pod(nodeSelector=None, affinity=required(expression("gpu", "NotIn"))), SELECTOR),
+    "preferred affinity alone": (
+        a_pod(
+            nodeSelector=None,
+            affinity={
+                "nodeAffinity": {
+                    "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": expression("gpu")}]
+                }
+            },
+        ),
+        SELECTOR,
+    ),
+    "requests without limits": (a_pod(containers=[asking(requests={GPU: "1"})]), OVERCOMMITTED),
+    "requests below limits": (a_pod(containers=[asking(limits={GPU: "2"}, requests={GPU: "1"})]), OVERCOMMITTED),
+    "one of two containers": (
+        a_pod(containers=[*a_pod()["spec"]["containers"], asking("other", limits={GPU: "2"}, requests={GPU: "1"})]),
+        OVERCOMMITTED,
+    ),
+    "an init container": (
+        a_pod(
+            containers=[asking()],
+            initContainers=[asking("first", limits={GPU: "1"}, requests={GPU: "1"})],
+            tolerations=None,
+        ),
+        TOLERATION,
+    ),
+    "MIG slices": (a_pod(containers=[asking(limits={"nvidia.com/mig-1g.10gb": "1"})], tolerations=None), TOLERATION),
+    "time-sliced GPUs": (
+        a_pod(containers=[asking(limits={"nvidia.com/gpu.shared": "1"})], nodeSelector=None),
+        SELECTOR,
+    ),
+}
+
+
+@pytest.mark.parametrize("pod", TAKEN.values(), ids=list(TAKEN))
+def test_a_pod_is_taken(pod: JSON) -> None:
+    assert POLICY.refusals("pods", pod) == []
+
+
+@pytest.mark.parametrize(("pod", "told"), REFUSED.values(), ids=list(REFUSED))
+def test_a_pod_is_refused_with_the_field_and_the_remedy(pod: JSON, told: str) -> None:
+    [message] = POLICY.refusals("pods", pod)
+    assert message.startswith(told)
+
+
+@pytest.mark.parametrize("change", ["missing", "empty"])
+@pytest.mark.parametrize("label", ["team", "project", "workload-class", "environment", "cost-center"])
+def test_a_gpu_pod_without_a_label_of_attribution_is_refused_by_name(label: str, change: str) -> None:
+    pod = a_pod()
+    if change == "missing":
+        del pod["metadata"]["labels"][label]
+    else:
+        pod["metadata"]["labels"][label] = ""
+    assert POLICY.refusals("pods", pod) == [f"{LABELS} {label}"]
+
+
+def test_a_gpu_pod_without_any_label_is_told_all_of_them() -> None:
+    pod = a_pod()
+    del pod["metadata"]["labels"]
+    assert POLICY.refusals("pods", pod) == [f"{LABELS} team project workload-class environment cost-center"]
+
+
+def test_everything_that_is_wrong_is_told_at_once() -> None:
+    pod = a_pod(tolerations=None, nodeSelector=None)
+    del pod["metadata"]["labels"]["team"]
+    assert len(POLICY.refusals("pods", pod)) == 3
+
+
+IN_A_TEMPLATE: dict[str, tuple[str, str, Callable[[JSON], JSON]]] = {
+    "deployments": ("apps", "spec.template.", lambda template: {"spec": {"template": template}}),
+    "statefulsets": ("apps", "spec.template.", lambda template: {"spec": {"template": template}}),
+    "jobs": ("batch", "spec.template.", lambda template: {"spec": {"template": template}}),
+    "cronjobs": (
+        "batch",
+        "spec.jobTemplate.spec.template.",
+        lambda template: {"spec": {"jobTemplate": {"spec": {"template": template}}}},
+    ),
+}
+
+
+@pytest.mark.parametrize("resource", IN_A_TEMPLATE)
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
+def test_a_template_is_judged_like_its_pods_and_the_message_names_the_field_there(
+    resource: str, operation: str
+) -> None:
+    group, path, within = IN_A_TEMPLATE[resource]
+    good, bad = a_pod(), a_pod(tolerations=None)
+    assert POLICY.matches(resource, operation, "ml", group=group)
+    assert POLICY.refusals(resource, within({"metadata": good["metadata"], "spec": good["spec"]})) == []
+    [message] = POLICY.refusals(resource, within({"metadata": bad["metadata"], "spec": bad["spec"]}))
+    assert message.startswith(path + TOLERATION)
+
+
+def test_a_template_without_metadata_is_told_its_labels_and_breaks_nothing() -> None:
+    [message] = POLICY.refusals("deployments", {"spec": {"template": {"spec": a_pod()["spec"]}}})
+    assert message.startswith("spec.template." + LABELS)
+
+
+def test_a_daemonset_that_asks_for_gpus_is_refused_and_one_that_does_not_is_taken() -> None:
+    pod, plain = a_pod(), a_pod(containers=[asking()], tolerations=[{"operator": "Exists"}])
+    [message] = POLICY.refusals("daemonsets", {"spec": {"template": pod}})
+    assert "holds one on every node for ever" in message
+    assert POLICY.refusals("daemonsets", {"spec": {"template": plain}}) == []
+
+
+@pytest.mark.parametrize("namespace", sorted(IGNORED_NAMESPACES))
+def test_the_gpu_operators_own_pods_and_daemonsets_are_left_alone(namespace: str) -> None:
+    assert not POLICY.matches("pods", "CREATE", namespace)
+    assert not POLICY.matches("daemonsets", "CREATE", namespace, group="apps")
+    assert POLICY.matches("pods", "CREATE", "ml")
+
+
+def test_a_pod_that_exists_already_is_not_judged_again() -> None:
+    assert not POLICY.matches("pods", "UPDATE", "ml")  # its controller could not even take its finalizer off
+
+
+@pytest.mark.parametrize("made", pods(), ids=lambda made: made.of.name)
+def test_every_pod_of_these_files_is_taken_as_pod_and_as_template(made: PodMade) -> None:
+    assert POLICY.refusals("pods", made.raw) == []
+    if made.of.body["apiVersion"] in ("v1", "apps/v1", "batch/v1"):
+        assert POLICY.refusals(PLURALS[made.of.kind], made.of.body) == []
+
+
+def test_the_labels_that_the_policy_demands_are_those_that_costs_are_told_by() -> None:
+    attribution = load_text(CONFIGURATION.read_text(encoding="utf-8")).configuration.attribution
+    [listed] = [v["expression"] for v in DEFINITION.body["spec"]["variables"] if v["name"] == "attribution"]
+    assert set(yaml.safe_load(listed)) == set(attribution.model_dump().values())
+
+
+def test_the_selectors_that_the_policy_takes_are_labels_of_every_pool_from_its_first_node_on() -> None:
+    [listed] = [v["expression"] for v in DEFINITION.body["spec"]["variables"] if v["name"] == "poolLabels"]
+    for pool in load_text(CONFIGURATION.read_text(encoding="utf-8")).policy.pools:
+        assert set(yaml.safe_load(listed)) <= set(pool.offered_labels)
+
+
+def test_a_policy_that_cannot_be_evaluated_lets_nothing_through_and_the_binding_denies() -> None:
+    [binding] = of_kind("ValidatingAdmissionPolicyBinding")
+    assert DEFINITION.body["spec"]["failurePolicy"] == "Fail"
+    assert binding.body["spec"]["policyName"] == DEFINITION.body["metadata"]["name"]
+    assert "Deny" in binding.body["spec"]["validationActions"]
+
+
+def test_every_message_is_one_line_as_the_api_demands() -> None:
+    for validation in DEFINITION.body["spec"]["validations"]:
+        assert "\n" not in validation.get("message", "")
+    broken = copy.deepcopy(a_pod(tolerations=[{"operator": "Exists"}], nodeSelector=None))
+    assert all("\n" not in told for told in POLICY.refusals("pods", broken))
+
+
+def test_there_is_one_policy_and_it_is_applied_with_every_cluster() -> None:
+    listed = yaml.safe_load((CONFIGURATION.parent / "kustomization.yaml").read_text(encoding="utf-8"))["resources"]
+    assert str(DEFINITION.file.relative_to(CONFIGURATION.parent)) in listed
+    assert [o.name for o in objects() if o.kind == "ValidatingAdmissionPolicy"] == [DEFINITION.name]
