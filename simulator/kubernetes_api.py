@@ -10,6 +10,7 @@ from flask import Blueprint, Response, abort, jsonify, request
 
 from receiver.replay.world import Pdb, Refused, World
 from simulator.gate import hung_up
+from simulator.kubernetes_daemons import daemon_sets, overlaid
 from simulator.kubernetes_events import CORE_API, NEW_API, core_json, find, in_words_of
 from simulator.kubernetes_holding import add_holding
 from simulator.kubernetes_objects import list_json, node_json, pod_json, stamp, status_json, uid_of
@@ -28,6 +29,7 @@ GROUPS = {
     "apps": "v1",
     "batch": "v1",
     "scheduling.k8s.io": "v1",
+    "networking.k8s.io": "v1",
     "coordination.k8s.io": "v1",
 }
 
@@ -78,7 +80,9 @@ def _add_discovery(face: Blueprint, live: Live) -> None:
     @face.get("/apis")
     def show_groups() -> JSON:
         groups = []
-        for name, v in GROUPS.items():
+        with live.moved():
+            served = {**GROUPS, **live.custom.installed}
+        for name, v in served.items():
             this = {"groupVersion": f"{name}/{v}", "version": v}
             groups.append({"name": name, "versions": [this], "preferredVersion": this})
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
@@ -147,7 +151,8 @@ def _add_pods(face: Blueprint, live: Live) -> None:
         with live.moved() as world:
             names = sorted({"default", "kube-system"} | {namespace for namespace, _ in world.pods})
             metadata = [{"name": n, "uid": uid_of(n), "creationTimestamp": stamp(live.started_at)} for n in names]
-            items = [{"metadata": m, "status": {"phase": "Active"}} for m in metadata]
+            made = [{"metadata": m, "status": {"phase": "Active"}} for m in metadata]
+            items = overlaid(made, live.custom.objects("", "namespaces"))
             return list_json("Namespace", "v1", items, world.version)
 
 
@@ -212,10 +217,8 @@ def _budget(world: World, pdb: Pdb, live: Live) -> JSON:
 def _add_empty_lists(face: Blueprint, live: Live) -> None:
     """Kinds that clients ask for and this cluster has none of."""
     kinds = {
-        "/apis/scheduling.k8s.io/v1/priorityclasses": ("PriorityClass", "scheduling.k8s.io/v1"),
         "/apis/coordination.k8s.io/v1/leases": ("Lease", "coordination.k8s.io/v1"),
         "/apis/batch/v1/jobs": ("Job", "batch/v1"),
-        "/apis/apps/v1/daemonsets": ("DaemonSet", "apps/v1"),
     }
 
     def empty(path: str, kind: str, api: str) -> Callable[[], JSON]:
@@ -238,6 +241,8 @@ def _add_custom(face: Blueprint, live: Live) -> None:
         if kind is None:
             abort(404)
         found = live.custom.objects(group, plural)
+        if (group, plural) == ("apps", "daemonsets"):
+            found = overlaid(daemon_sets(live), found)
         return answer_list(live, name, kind, f"{group}/{version}", None, lambda _: found, lambda o: o)
 
 

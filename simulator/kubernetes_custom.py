@@ -1,4 +1,5 @@
-"""Custom resources as data: what tests and demos say that Kueue, Volcano and coscheduling have written."""
+"""Objects as data: what tests and demos say that Kueue, Volcano and coscheduling have written, and that people have set
+up in the cluster (namespaces, policies, quotas of shape, classes). Nothing here acts on them."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -11,12 +12,19 @@ JSON = dict[str, Any]
 PLURALS: Mapping[tuple[str, str], str] = {
     ("kueue.x-k8s.io", "Workload"): "workloads",
     ("kueue.x-k8s.io", "ClusterQueue"): "clusterqueues",
+    ("kueue.x-k8s.io", "ResourceFlavor"): "resourceflavors",
     ("scheduling.volcano.sh", "PodGroup"): "podgroups",
     ("scheduling.volcano.sh", "Queue"): "queues",
     ("batch.volcano.sh", "Job"): "jobs",
     ("scheduling.x-k8s.io", "PodGroup"): "podgroups",
+    ("", "Namespace"): "namespaces",
+    ("apps", "DaemonSet"): "daemonsets",
+    ("networking.k8s.io", "NetworkPolicy"): "networkpolicies",
+    ("scheduling.k8s.io", "PriorityClass"): "priorityclasses",
 }
-CLUSTER_WIDE = frozenset({"queues", "clusterqueues"})
+CLUSTER_WIDE = frozenset({"queues", "clusterqueues", "resourceflavors", "namespaces", "priorityclasses"})
+# Served by every cluster, in this version, and never uninstalled.
+BUILT_IN: Mapping[str, str] = {"": "v1", "apps": "v1", "networking.k8s.io": "v1", "scheduling.k8s.io": "v1"}
 
 
 class CustomResources:
@@ -29,7 +37,7 @@ class CustomResources:
 
     def install(self, api: str) -> None:
         """Serve the kinds of *api* (``kueue.x-k8s.io/v1beta2``). Raises Unreadable for a group without any."""
-        group, _, version = api.partition("/")
+        group, version = group_and_version(api)
         if not version or all(group != known for known, _ in PLURALS):
             raise Unreadable([f"apiVersion: {api!r} is none of the groups {sorted({g for g, _ in PLURALS})}"])
         self._versions[group] = version
@@ -38,7 +46,7 @@ class CustomResources:
         """Add objects, or replace those of the same name, installing their groups. Raises Unreadable."""
         for manifest in given:
             api, kind = str(manifest.get("apiVersion") or ""), str(manifest.get("kind") or "")
-            group = api.partition("/")[0]
+            group, _ = group_and_version(api)
             name = (manifest.get("metadata") or {}).get("name")
             plural = PLURALS.get((group, kind))
             if plural is None or not name:
@@ -62,6 +70,11 @@ class CustomResources:
         self._changes += 1
         return str(self._changes)
 
+    @property
+    def installed(self) -> Mapping[str, str]:
+        """The groups beside the built-in ones, each with its version."""
+        return {group: version for group, version in self._versions.items() if group not in BUILT_IN}
+
     def clear(self) -> None:
         """Uninstall everything."""
         self._versions.clear()
@@ -69,10 +82,16 @@ class CustomResources:
 
     def kind(self, group: str, version: str, plural: str) -> str | None:
         """Return the kind of which this is a list, or None when it is not served."""
-        if self._versions.get(group) != version:
+        if self._versions.get(group, BUILT_IN.get(group)) != version:
             return None
         return next((k for (g, k), p in PLURALS.items() if (g, p) == (group, plural)), None)
 
     def objects(self, group: str, plural: str) -> list[JSON]:
         """Return every object of a kind."""
         return list(self._objects.get((group, plural), {}).values())
+
+
+def group_and_version(api: str) -> tuple[str, str]:
+    """Return both parts of an ``apiVersion``: the core group's is a version alone."""
+    group, _, version = api.rpartition("/")
+    return group, version

@@ -60,6 +60,17 @@ def connect(
     before each write, see `ClusterWire`.
     Raises WontWork when neither gives credentials; no call is made yet.
     """
+    return KubernetesCluster(
+        credentials(kubeconfig),
+        timeouts=timeouts,
+        kueue_queued=kueue_queued,
+        volcano_podgroups=volcano_podgroups,
+        before_write=before_write,
+    )
+
+
+def credentials(kubeconfig: str | None) -> client.Configuration:
+    """Return where the API server is and what to show there; see `connect`."""
     configuration = client.Configuration()
     try:
         if kubeconfig:
@@ -71,13 +82,7 @@ def connect(
         where = f"KUBECONFIG {kubeconfig}" if kubeconfig else "the pod's service account"
         remedy = "set KUBECONFIG to a readable file, or run inside the cluster with a mounted token"
         raise WontWork(f"no Kubernetes credentials from {where}: {error}; {remedy}", code="no_credentials") from error
-    return KubernetesCluster(
-        configuration,
-        timeouts=timeouts,
-        kueue_queued=kueue_queued,
-        volcano_podgroups=volcano_podgroups,
-        before_write=before_write,
-    )
+    return configuration
 
 
 class KubernetesCluster(HoldingMeans):

@@ -44,7 +44,7 @@ def told(tmp_path: Path) -> Told:
         simulator: Simulator, said: dict[str, Any] | None = None, clock: Clock | None = None, **more: str
     ) -> Installation:
         kubeconfig = simulator.kubeconfig(tmp_path / "kubeconfig")
-        made = installation(tmp_path, said, CIVO_API_URL=simulator.url, KUBECONFIG=str(kubeconfig), **more)
+        made = installation(tmp_path, said, **{"CIVO_API_URL": simulator.url, "KUBECONFIG": str(kubeconfig), **more})
         return made if clock is None else Installation(settings=made.settings, environ=made.environ, clock=clock)
 
     return tell

@@ -1,0 +1,190 @@
+"""Kubernetes as the doctor reads it: nodes and pods of every kind, who may do what, policies, and the time there.
+
+Promises to change nothing: beside reads it sends SelfSubjectAccessReviews, which the API server answers and forgets.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from kubernetes import client
+
+from receiver.adapters.cluster import LIVING, KubernetesCluster
+from receiver.adapters.cluster_wire import NOT_FOUND
+from receiver.adapters.custom_resources import Kind
+from receiver.adapters.kubernetes_api import CUSTOM, NODES, PODS, QUOTAS, KubernetesApi
+from receiver.adapters.nodes import entries, key_of, node_from, section, words
+from receiver.adapters.pods import HOST_LABEL, controller_of, gpu_requests, hosts_us
+from receiver.adapters.survey.dates import Told, http_date
+from receiver.adapters.timestamps import moment
+from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, Clock, ClusterNode, WontWork
+
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+GROUPS = "/apis"
+NAMESPACES = "/api/v1/namespaces"
+DAEMON_SETS = Kind("apps", "daemonsets", ("v1",))
+NETWORK_POLICIES = Kind("networking.k8s.io", "networkpolicies", ("v1",))
+PRIORITY_CLASSES = Kind("scheduling.k8s.io", "priorityclasses", ("v1",))
+RESOURCE_FLAVORS = Kind("kueue.x-k8s.io", "resourceflavors", ("v1beta2", "v1beta1"))
+CLUSTER_QUEUES = Kind("kueue.x-k8s.io", "clusterqueues", ("v1beta2", "v1beta1"))
+OURS = "gpu-autoscaler"
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """A verb on a resource (``pods/eviction``) of an API group, empty for the core's, as RBAC has it."""
+
+    verb: str
+    group: str
+    resource: str
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenNode:
+    """A node and when it came."""
+
+    node: ClusterNode
+    created_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenPod:
+    """A living pod of any kind; *words* are its images, commands and arguments, *gpus* what it asks for.
+
+    *daemon* names the DaemonSet that owns it, *shuts_down* tells that it is annotated for idle shutdown.
+    """
+
+    key: str
+    namespace: str
+    labels: Mapping[str, str]
+    node: str
+    words: tuple[str, ...] = ()
+    gpus: Mapping[str, int] = field(default_factory=dict)
+    daemon: str = ""
+    shuts_down: bool = False
+
+    @property
+    def is_ours(self) -> bool:
+        """True for a pod of our own deployment."""
+        return self.labels.get(HOST_LABEL) == OURS
+
+
+class _HeardApi(KubernetesApi):
+    """Calls that keep what the last answer's ``Date`` said."""
+
+    def __init__(self, api_client: client.ApiClient, clock: Clock) -> None:
+        super().__init__(api_client)
+        self.told: Told | None = None
+        self._clock = clock
+
+    def _send(self, *call: Any) -> Any:
+        began = monotonic()
+        answer = super()._send(*call)
+        there = http_date(answer.headers.get("Date"))
+        if there is not None:
+            took = timedelta(seconds=monotonic() - began)
+            self.told = Told(there=there, here=self._clock.now(), took=took)
+        return answer
+
+
+class ClusterSurvey(KubernetesCluster):
+    """The cluster that *configuration* names; every call may raise TryLater and WontWork (``http_403``: forbidden,
+    ``http_404``: not installed)."""
+
+    def __init__(self, configuration: client.Configuration, clock: Clock, timeouts: tuple[float, float]) -> None:
+        super().__init__(configuration, timeouts=timeouts, clock=clock)
+        self._heard = _HeardApi(self._client, clock)
+        self._api = self._heard
+
+    @property
+    def told(self) -> Told | None:
+        """What the last answer said of the time there."""
+        return self._heard.told
+
+    def nodes(self) -> list[SeenNode]:
+        """Return every node; those that host us or the monitoring say so."""
+        hosts: dict[str, list[str]] = {}
+        for raw in self._pods():
+            if hosts_us(raw):
+                hosts.setdefault(str(section(raw, "spec").get("nodeName")), []).append(key_of(raw))
+        found = []
+        for raw in self._wire.every("nodes", self._api.reads(NODES)):
+            metadata = section(raw, "metadata")
+            node = node_from(raw, sorted(hosts.get(str(metadata.get("name")), ())))
+            found.append(SeenNode(node=node, created_at=moment(metadata.get("creationTimestamp"))))
+        return found
+
+    def pods(self) -> list[SeenPod]:
+        """Return every living pod."""
+        return [_pod(raw) for raw in self._pods()]
+
+    def may(self, right: Right) -> bool:
+        """True when the API server says that we have *right* in every namespace."""
+        resource, _, below = right.resource.partition("/")
+        asked = {"verb": right.verb, "group": right.group, "resource": resource}
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {**asked, **({"subresource": below} if below else {})}},
+        }
+        answer = self._wire.ask("create", "selfsubjectaccessreviews", self._api.creates(REVIEWS), body)
+        return section(answer, "status").get("allowed") is True
+
+    def groups(self) -> frozenset[str]:
+        """Return the API groups that the cluster serves."""
+        answer = self._wire.ask("get", "apis", self._api.reads(GROUPS))
+        return frozenset(str(group.get("name")) for group in entries(answer, "groups"))
+
+    def namespaces(self) -> dict[str, Mapping[str, str]]:
+        """Return the labels of every namespace by name."""
+        found = self._wire.every("namespaces", self._api.reads(NAMESPACES))
+        return {str(section(raw, "metadata").get("name")): words(section(raw, "metadata"), "labels") for raw in found}
+
+    def quotas(self) -> list[Mapping[str, Any]]:
+        """Return every ResourceQuota."""
+        return self._wire.every("resourcequotas", self._api.reads(QUOTAS))
+
+    def every(self, kind: Kind) -> list[Mapping[str, Any]]:
+        """Return every object of *kind* in the version that is served."""
+        for version in kind.versions:
+            try:
+                return self._wire.every(kind.name, partial(self._api.reads(CUSTOM), kind.group, version, kind.plural))
+            except WontWork as error:
+                if error.code != NOT_FOUND:
+                    raise
+        raise WontWork(f"Kubernetes does not serve {kind.name}", code=NOT_FOUND)
+
+    def _pods(self) -> Sequence[Mapping[str, Any]]:
+        return self._wire.every("pods", self._api.reads(PODS), field_selector=LIVING)
+
+
+def _pod(raw: Mapping[str, Any]) -> SeenPod:
+    metadata, spec = section(raw, "metadata"), section(raw, "spec")
+    said: list[str] = []
+    for container in entries(spec, "containers"):
+        said.append(str(container.get("image") or ""))
+        for key in ("command", "args"):
+            given = container.get(key)
+            said += [str(word) for word in given] if isinstance(given, list) else []
+    kind, _, owner = controller_of(metadata).partition("/")
+    return SeenPod(
+        key=key_of(raw),
+        namespace=str(metadata.get("namespace") or ""),
+        labels=words(metadata, "labels"),
+        node=str(spec.get("nodeName") or ""),
+        words=tuple(said),
+        gpus=gpu_requests(spec),
+        daemon=owner if kind == "DaemonSet" else "",
+        shuts_down=IDLE_SHUTDOWN_ANNOTATION in words(metadata, "annotations"),
+    )
+
+
+def age(seen: SeenNode, now: datetime) -> timedelta | None:
+    """Return how long ago the node came; None where nobody tells."""
+    return None if seen.created_at is None else now - seen.created_at.astimezone(UTC)

@@ -1,0 +1,157 @@
+"""Kubernetes: credentials, rights, the nodes of our pools, the GPU operator, other autoscalers, what surrounds us."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import TypeVar
+
+from receiver.adapters.cluster import credentials
+from receiver.adapters.nodes import section
+from receiver.adapters.survey.cluster import (
+    DAEMON_SETS,
+    NETWORK_POLICIES,
+    PRIORITY_CLASSES,
+    ClusterSurvey,
+    SeenPod,
+)
+from receiver.doctor import nodes, operator, others, policies, rights
+from receiver.doctor.area import Area, Installation
+from receiver.doctor.clocks import KUBERNETES_CLOCK, clock
+from receiver.doctor.finding import Check, Finding
+from receiver.ports import TryLater, WontWork
+
+CREDENTIALS = Check(
+    "kubernetes.credentials",
+    "whether the API server takes our service account, or the user of KUBECONFIG",
+    ("fail", "skip"),
+    "mount the service account's token, or set KUBECONFIG to a file with a valid user",
+)
+CHECKS = (
+    CREDENTIALS,
+    rights.RIGHTS,
+    nodes.POOL_LABELS,
+    nodes.NODE_LABELS,
+    nodes.NODE_TAINTS,
+    nodes.ALLOCATABLE,
+    nodes.HOSTS,
+    nodes.CORDONS,
+    operator.OPERATOR,
+    operator.TOLERATIONS,
+    others.AUTOSCALERS,
+    policies.NETWORK,
+    policies.SECURITY,
+    policies.QUOTAS,
+    policies.CLASSES,
+    KUBERNETES_CLOCK,
+)
+FORBIDDEN = "http_403"
+Found = TypeVar("Found")
+
+
+def look(installation: Installation) -> Iterator[Finding]:
+    """Ask Kubernetes from the credentials to what surrounds us."""
+    settings = installation.settings
+    if not settings.configuration.kubernetes.enabled:
+        yield CREDENTIALS.skipped(
+            "kubernetes.enabled is false: nobody looks at the cluster, and no node is ever removed"
+        )
+        return
+    try:
+        survey = opened(installation)
+    except WontWork as error:
+        yield CREDENTIALS.failed(str(error))
+        return
+    with closing(survey) as cluster:
+        try:
+            groups = cluster.groups()
+        except WontWork as error:
+            yield CREDENTIALS.failed(str(error))
+            return
+        yield CREDENTIALS.passed("the API server takes us")
+        yield clock(KUBERNETES_CLOCK, cluster.told)
+        pods, cannot = attempted(cluster.pods)
+        wanted = rights.needed(settings.configuration, groups, shuts_down=any(pod.shuts_down for pod in pods or ()))
+        yield from rights.rights(wanted, cluster.may, settings.configuration.mode)
+        if pods is None:  # the right that is missing has been named
+            yield from _unseen(cannot)
+            return
+        found, cannot = attempted(cluster.nodes)
+        if found is None:
+            yield from _unseen(cannot)
+            return
+        now = installation.clock.now()
+        yield from nodes.judged(found, settings.policy, settings.configuration.mode, now)
+        yield from others.others(pods, found, settings.policy)
+        yield from _operator(cluster, installation, pods)
+        yield from _around(cluster, installation, pods)
+
+
+def opened(installation: Installation) -> ClusterSurvey:
+    """Return the cluster as the server would ask it. Raises WontWork without credentials."""
+    where = credentials(installation.settings.environment.kubeconfig)
+    return ClusterSurvey(where, installation.clock, installation.timeouts)
+
+
+def attempted(ask: Callable[[], Found]) -> tuple[Found | None, str]:
+    """Return what *ask* does, or None and why that is forbidden. Raises what else it raises."""
+    try:
+        return ask(), ""
+    except WontWork as error:
+        if error.code != FORBIDDEN:
+            raise
+        return None, str(error)
+
+
+def _unseen(why: str) -> Iterator[Finding]:
+    """Skip what rests on nodes and pods."""
+    rest = (nodes.POOL_LABELS, nodes.NODE_LABELS, nodes.NODE_TAINTS, nodes.ALLOCATABLE, operator.OPERATOR)
+    yield from (check.skipped(why) for check in rest)
+
+
+def _operator(cluster: ClusterSurvey, installation: Installation, pods: list[SeenPod]) -> Iterator[Finding]:
+    sets, why = attempted(lambda: cluster.every(DAEMON_SETS))
+    if sets is None:
+        yield operator.by_pods(pods)
+        yield operator.TOLERATIONS.skipped(may_not(why))
+        return
+    yield operator.installed([str(section(raw, "metadata").get("name")) for raw in sets], "those of the cluster")
+    yield from operator.tolerations(sets, installation.settings.policy)
+
+
+def _around(cluster: ClusterSurvey, installation: Installation, pods: list[SeenPod]) -> Iterator[Finding]:
+    """Look at what surrounds us, one kind after another: each may be forbidden by itself."""
+    ours = [pod for pod in pods if pod.is_ours]
+    configuration = installation.settings.configuration
+
+    def network() -> Finding:
+        return policies.network(cluster.every(NETWORK_POLICIES), ours)
+
+    def security() -> Finding:
+        return policies.security(cluster.namespaces(), ours)
+
+    def quotas() -> Finding:
+        return policies.quotas(cluster.quotas(), pods)
+
+    def classes() -> Finding:
+        names = [str(section(raw, "metadata").get("name")) for raw in cluster.every(PRIORITY_CLASSES)]
+        return policies.classes(names, configuration)
+
+    judges = ((policies.NETWORK, network), (policies.SECURITY, security), (policies.QUOTAS, quotas))
+    for check, judge in (*judges, (policies.CLASSES, classes)):
+        try:
+            yield judge()
+        except (TryLater, WontWork) as error:
+            yield check.skipped(may_not(str(error)) if error.code == FORBIDDEN else str(error))
+
+
+def may_not(why: str) -> str:
+    """Say *why* something could not be seen, and that a role would let it be."""
+    return f"{why.partition(': grant')[0]} (the optional role of docs/doctor.md lets it be seen)"
+
+
+AREA = Area(
+    name="kubernetes",
+    source="Kubernetes",
+    checks=CHECKS,
+    look=look,
+    remedy="see that this host reaches the API server (egress rules, proxy), and try again",
+)

@@ -1,0 +1,90 @@
+"""What a production cluster has around the workloads: policies, quotas and classes. Pure judgements; all only warn."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from receiver.adapters.nodes import section, words
+from receiver.adapters.survey.cluster import SeenPod
+from receiver.config import Configuration
+from receiver.doctor.finding import Check, Finding
+from receiver.ports import QUOTA_LABEL
+
+NETWORK = Check(
+    "kubernetes.network_policy",
+    "whether a NetworkPolicy says who may reach our pods",
+    ("warn", "skip"),
+    "apply the NetworkPolicy of k8s/ to our namespace: pages and webhook are for few",
+)
+SECURITY = Check(
+    "kubernetes.pod_security",
+    "whether our namespace enforces Pod Security `restricted` or `baseline`",
+    ("warn", "skip"),
+    "label the namespace pod-security.kubernetes.io/enforce=restricted",
+)
+QUOTAS = Check(
+    "kubernetes.quotas",
+    "whether every namespace with GPU pods has a ResourceQuota of GPUs (Kueue's queues count as one)",
+    ("warn", "skip"),
+    "give the namespace a ResourceQuota with requests.nvidia.com/gpu (k8s/workloads)",
+)
+CLASSES = Check(
+    "kubernetes.priority_classes",
+    "whether there are PriorityClasses beside the system's, and those that `budget.passing_priority_classes` names",
+    ("warn", "fail", "skip"),
+    "create PriorityClasses for production, training and development (k8s/workloads)",
+)
+ENFORCE = "pod-security.kubernetes.io/enforce"
+KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
+SYSTEM = "system-"
+
+
+def network(policies: Sequence[Mapping[str, Any]], ours: Sequence[SeenPod]) -> Finding:
+    """Judge the NetworkPolicies that select our pods."""
+    if not ours:
+        return NETWORK.skipped("no pod in the cluster is labelled app.kubernetes.io/name=gpu-autoscaler")
+    pod = ours[0]
+    for raw in policies:
+        metadata = section(raw, "metadata")
+        wanted = words(section(section(raw, "spec"), "podSelector"), "matchLabels")
+        if metadata.get("namespace") == pod.namespace and wanted.items() <= pod.labels.items():
+            return NETWORK.passed(f"{metadata.get('name')} selects {pod.key}")
+    return NETWORK.warned(f"no NetworkPolicy in {pod.namespace} selects {pod.key}: every pod of the cluster reaches it")
+
+
+def security(namespaces: Mapping[str, Mapping[str, str]], ours: Sequence[SeenPod]) -> Finding:
+    """Judge the labels of our namespace."""
+    if not ours:
+        return SECURITY.skipped("no pod in the cluster is labelled app.kubernetes.io/name=gpu-autoscaler")
+    namespace = ours[0].namespace
+    level = namespaces.get(namespace, {}).get(ENFORCE, "")
+    if level in ("restricted", "baseline"):
+        return SECURITY.passed(f"{namespace} enforces {level}")
+    return SECURITY.warned(f"{namespace} enforces {level or 'nothing'}")
+
+
+def quotas(found: Sequence[Mapping[str, Any]], pods: Sequence[SeenPod]) -> Finding:
+    """Find namespaces whose GPU pods nothing bounds."""
+    asking = {p.namespace for p in pods if p.gpus and not p.daemon and KUEUE_QUEUE not in p.labels}
+    bounded = {
+        str(section(raw, "metadata").get("namespace"))
+        for raw in found
+        if QUOTA_LABEL not in words(section(raw, "metadata"), "labels")
+        and any("nvidia.com/" in resource for resource in section(section(raw, "spec"), "hard"))
+    }
+    free = sorted(asking - bounded)
+    if free:
+        return QUOTAS.warned(f"GPU pods run without a quota in {', '.join(free)}: one team can take everything")
+    return QUOTAS.passed(f"{len(asking)} namespaces with GPU pods outside of Kueue, each with a quota")
+
+
+def classes(found: Collection[str], configuration: Configuration) -> Finding:
+    """Judge the names of the PriorityClasses."""
+    own = {name for name in found if not name.startswith(SYSTEM)}
+    passing = set(configuration.budget.passing_priority_classes) if configuration.budget else set()
+    missing = sorted(passing - set(found))
+    if missing:
+        said = f"budget.passing_priority_classes names {', '.join(missing)}, and there is no such PriorityClass"
+        return CLASSES.failed(said, "create it, or correct the name: at the hold nobody passes")
+    if not own:
+        return CLASSES.warned("there is no PriorityClass beside the system's, so no work goes before other work")
+    return CLASSES.passed(f"there are {', '.join(sorted(own)[:6])}")

@@ -1,0 +1,318 @@
+"""Kubernetes as the doctor sees it: each fault is planted into a healthy cluster, found, named and given its remedy."""
+
+import re
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from receiver.clock import SystemClock
+from receiver.core.policy import Taint
+from receiver.doctor.area import Installation
+from receiver.doctor.finding import Finding
+from receiver.doctor.kubernetes import AREA
+from receiver.doctor.rounds import go_round
+from receiver.replay.world import PodSpec
+from tests.doctor.builders import document, pool
+from tests.doctor.cluster import gpu_pool, node_of, put, run, run_image, well_kept
+from tests.doctor.conftest import Starter, Told
+from tests.simulator.builders import CPU_POOL, GPU_POOL
+from tests.web.fakes import FakeClock
+
+CA = "registry.k8s.io/autoscaling/cluster-autoscaler:v1.28.1"
+
+
+def seen(installation: Installation) -> list[Finding]:
+    """Return what the area came to, passes left out."""
+    ((_, found),) = go_round([AREA], installation)
+    return [f for f in found if f.verdict != "pass"]
+
+
+def only(installation: Installation) -> Finding:
+    """Return the one finding that is no pass; it has a remedy unless it is a skip."""
+    (finding,) = seen(installation)
+    assert finding.remedy or finding.verdict == "skip"
+    return finding
+
+
+def test_a_healthy_cluster_raises_no_alarm_and_passes_every_check(start: Starter, told: Told) -> None:
+    ((_, found),) = go_round([AREA], told(well_kept(start)))
+    assert [f for f in found if f.verdict != "pass"] == []
+    assert {f.check for f in found} == {check.name for check in AREA.checks}
+
+
+def test_nothing_but_reads_and_access_reviews_is_sent(start: Starter, told: Told) -> None:
+    sim = well_kept(start)
+    seen(told(sim))
+    sent = {(e["method"], e["path"].partition("?")[0]) for e in sim.log.entries() if e["method"] != "GET"}
+    assert sent == {("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")}
+
+
+def test_a_pool_without_nodes_is_skipped_with_the_reason(start: Starter, told: Told) -> None:
+    findings = seen(told(well_kept(start, gpu_pool(count=0))))
+    assert {(f.check, f.verdict) for f in findings} == {
+        ("kubernetes.node_labels", "skip"),
+        ("kubernetes.node_taints", "skip"),
+        ("kubernetes.gpus", "skip"),
+    }
+    assert all("has no node" in f.said for f in findings)
+
+
+def test_a_file_without_credentials_fails(start: Starter, told: Told) -> None:
+    finding = only(told(well_kept(start), KUBECONFIG="nowhere/kubeconfig"))
+    assert (finding.check, finding.verdict) == ("kubernetes.credentials", "fail")
+
+
+def test_a_token_that_is_not_taken_fails(start: Starter, told: Told) -> None:
+    sim = well_kept(start, kubernetes={"token": "the-right-one-0123"})
+    installation = told(sim)
+    assert installation.settings.environment.kubeconfig is not None
+    with open(installation.settings.environment.kubeconfig, "r+", encoding="utf-8") as file:  # noqa: PTH123
+        wrong = file.read().replace("the-right-one-0123", "a-wrong-one-0123")
+        file.seek(0)
+        file.write(wrong)
+        file.truncate()
+    finding = only(installation)
+    assert (finding.check, finding.verdict) == ("kubernetes.credentials", "fail")
+    assert "a-wrong-one" not in finding.said
+
+
+def test_a_cluster_that_nobody_looks_at_is_said(start: Starter, told: Told) -> None:
+    finding = only(told(well_kept(start), document(kubernetes={"enabled": False})))
+    assert (finding.check, finding.verdict) == ("kubernetes.credentials", "skip")
+
+
+@pytest.mark.parametrize(
+    "right, verdict", [("patch nodes", "fail"), ("create pods/eviction", "fail"), ("watch pods", "warn")]
+)
+def test_a_right_that_is_missing_is_named_with_the_rule_to_grant(
+    start: Starter, told: Told, right: str, verdict: str
+) -> None:
+    finding = only(told(well_kept(start, kubernetes={"denied": [right]})))
+    assert (finding.check, finding.verdict) == ("kubernetes.rights", verdict)
+    verb, resource = right.split()
+    assert f"may not {right}" in finding.said
+    assert f"resources: [{resource}], verbs: [{verb}]" in finding.remedy
+
+
+def test_a_right_to_write_is_only_warned_of_while_it_observes(start: Starter, told: Told) -> None:
+    sim = well_kept(start, kubernetes={"denied": ["patch nodes"]})
+    finding = only(told(sim, document(mode="observe")))
+    assert (finding.check, finding.verdict) == ("kubernetes.rights", "warn")
+    assert "used in mode act" in finding.said
+
+
+def test_rights_of_features_are_asked_for_where_they_are_configured(start: Starter, told: Told) -> None:
+    sim = well_kept(start, kubernetes={"denied": ["create resourcequotas", "list workloads.kueue.x-k8s.io"]})
+    findings = seen(told(sim, document(kueue={"demand": "queued"})))
+    assert [(f.check, f.verdict) for f in findings] == [("kubernetes.rights", "fail")] * 2
+    assert "kueue.demand is queued" in findings[0].said
+    assert "budget.hold" in findings[1].said
+
+
+def test_without_the_right_to_see_pods_the_rest_is_skipped_not_invented(start: Starter, told: Told) -> None:
+    findings = seen(told(well_kept(start, kubernetes={"denied": ["list pods"]})))
+    assert [f.check for f in findings if f.verdict == "fail"] == ["kubernetes.rights"]
+    assert all("list pods" in f.said for f in findings)
+
+
+@pytest.mark.parametrize(
+    "changes, check, verdict, words",
+    [
+        ({"labels": {"gpu": "spot"}}, "kubernetes.node_labels", "fail", "lacks gpu=on-demand"),
+        ({"resources": {"nvidia.com/gpu.shared": 4}}, "kubernetes.gpus", "fail", "offers 4 nvidia.com/gpu.shared"),
+        ({"resources": {"nvidia.com/mig-1g.10gb": 7}}, "kubernetes.gpus", "fail", "configured is 1 nvidia.com/gpu"),
+    ],
+)
+def test_a_node_that_differs_is_named(
+    start: Starter, told: Told, changes: dict[str, Any], check: str, verdict: str, words: str
+) -> None:
+    sim = well_kept(start, gpu_pool(**changes))
+    finding = only(told(sim))
+    assert (finding.check, finding.verdict) == (check, verdict)
+    assert words in finding.said
+    assert node_of(sim) in finding.said
+
+
+def test_a_node_without_its_pools_taint_fails(start: Starter, told: Told) -> None:
+    sim = well_kept(start)
+    change(sim, taints=())
+    finding = only(told(sim))
+    assert (finding.check, finding.verdict) == ("kubernetes.node_taints", "fail")
+    assert "lacks gpu=true:NoSchedule" in finding.said
+
+
+def test_a_taint_that_nobody_configured_is_warned_of(start: Starter, told: Told) -> None:
+    sim = well_kept(start)
+    change(sim, taints=(Taint(key="gpu", value="true", effect="NoSchedule"), Taint(key="team", effect="NoSchedule")))
+    finding = only(told(sim))
+    assert (finding.check, finding.verdict) == ("kubernetes.node_taints", "warn")
+    assert "has team:NoSchedule" in finding.said
+
+
+def test_a_node_without_its_pools_id_is_warned_of(start: Starter, told: Told) -> None:
+    sim = well_kept(start)
+    change(sim, labels={"gpu": "on-demand"})
+    findings = seen(told(sim))
+    assert (findings[0].check, findings[0].verdict) == ("kubernetes.pool_label", "warn")
+    assert node_of(sim) in findings[0].said
+
+
+def test_a_node_whose_driver_never_came_fails_and_a_young_one_does_not(start: Starter, told: Told) -> None:
+    sim = well_kept(start)
+    change(sim, allocatable={"cpu": 12, "memory": 1000})
+    assert only(told(sim)).verdict == "skip"
+    change(sim, created_at=SystemClock().now() - timedelta(hours=1))
+    finding = only(told(sim))
+    assert (finding.check, finding.verdict) == ("kubernetes.gpus", "fail")
+    assert "offers no GPU" in finding.said
+    assert "it came 1h" in finding.said
+
+
+def test_our_own_pod_on_a_gpu_node_is_warned_of(start: Starter, told: Told) -> None:
+    sim = well_kept(start)
+    labels = {"app.kubernetes.io/name": "prometheus"}
+    run(sim, PodSpec(namespace="monitoring", name="prometheus-0", labels=labels, node=node_of(sim)))
+    finding = only(told(sim))
+    assert (finding.check, finding.verdict) == ("kubernetes.hosts", "warn")
+    assert f"monitoring/prometheus-0 on {node_of(sim)} of pool l40s" in finding.said
+
+
+def test_a_cordon_of_ours_that_nobody_will_undo_leads_to_release(start: Starter, told: Told) -> None:
+    sim = well_kept(start)
+    change(sim, unschedulable=True, annotations={"gpu-autoscaler.io/cordoned-for": "a-1"})
+    assert seen(told(sim)) == []
+    findings = [f for f in seen(told(sim, document(mode="observe"))) if f.check == "kubernetes.cordons"]
+    assert [f.verdict for f in findings] == ["warn"]
+    assert "--release" in findings[0].remedy
+
+
+@pytest.mark.parametrize("denied", [[], ["list daemonsets"]])
+def test_a_gpu_operator_that_is_not_there_fails_or_is_not_known(start: Starter, told: Told, denied: list[str]) -> None:
+    sim = well_kept(start, kubernetes={"daemonsets": False, "denied": denied})
+    findings = {f.check: f for f in seen(told(sim))}
+    assert findings["kubernetes.gpu_operator"].verdict == ("skip" if denied else "fail")
+
+
+def test_where_daemon_sets_may_not_be_listed_their_pods_tell(start: Starter, told: Told) -> None:
+    sim = well_kept(start, kubernetes={"denied": ["list daemonsets"]})
+    finding = only(told(sim))
+    assert (finding.check, finding.verdict) == ("kubernetes.operator_tolerations", "skip")
+    assert "optional role" in finding.said
+
+
+def test_an_operator_without_the_exporter_is_warned_of(start: Starter, told: Told) -> None:
+    sim = well_kept(start, kubernetes={"daemonsets": False})
+    put(sim, daemon_set("nvidia-device-plugin-daemonset", [{"operator": "Exists"}]))
+    finding = only(told(sim))
+    assert (finding.check, finding.verdict) == ("kubernetes.gpu_operator", "warn")
+    assert "dcgmExporter" in finding.remedy
+
+
+def test_an_operator_that_a_pools_taint_keeps_away_fails(start: Starter, told: Told) -> None:
+    sim = well_kept(start)
+    chart = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    put(sim, daemon_set("nvidia-device-plugin-daemonset", chart))
+    finding = only(told(sim))
+    assert (finding.check, finding.verdict) == ("kubernetes.operator_tolerations", "fail")
+    assert "does not tolerate gpu=true:NoSchedule, so it never comes to pool l40s" in finding.said
+
+
+@pytest.mark.parametrize(
+    "args, verdict",
+    [
+        ("--cloud-provider=civo --nodes=1:10:workers", "fail"),
+        (f"--nodes=0:4:{GPU_POOL}", "fail"),
+        (f"--nodes 0:4:{GPU_POOL}", "fail"),
+        ("--v=4", "fail"),
+        (f"--nodes=1:10:workers --nodes=1:3:{CPU_POOL}", "pass"),
+    ],
+)
+def test_cluster_autoscaler_on_a_pool_of_ours_fails_and_on_others_does_not(
+    start: Starter, told: Told, args: str, verdict: str
+) -> None:
+    sim = well_kept(start)
+    run_image(sim, "cluster-autoscaler-0", CA, args)
+    findings = seen(told(sim))
+    assert [(f.check, f.verdict) for f in findings] == [("kubernetes.other_autoscaler", "fail")] * (verdict == "fail")
+
+
+def test_marks_of_cluster_autoscaler_on_our_nodes_fail(start: Starter, told: Told) -> None:
+    sim = well_kept(start)
+    mark = Taint(key="DeletionCandidateOfClusterAutoscaler", effect="PreferNoSchedule")
+    change(sim, taints=(Taint(key="gpu", value="true", effect="NoSchedule"), mark))
+    finding = only(told(sim))
+    assert (finding.check, finding.verdict) == ("kubernetes.other_autoscaler", "fail")
+
+
+def test_an_autoscaler_that_does_not_tell_its_pools_is_warned_of(start: Starter, told: Told) -> None:
+    sim = well_kept(start)
+    run_image(sim, "karpenter-0", "public.ecr.aws/karpenter/controller:1.0")
+    assert (only(told(sim)).check, only(told(sim)).verdict) == ("kubernetes.other_autoscaler", "warn")
+
+
+def test_what_surrounds_us_is_missed_where_it_is_not_there(start: Starter, told: Told) -> None:
+    sim = well_kept(start)
+    with sim.moved():
+        sim.live.custom.clear()
+    assert [(f.check, f.verdict) for f in seen(told(sim))] == [
+        ("kubernetes.network_policy", "warn"),
+        ("kubernetes.pod_security", "warn"),
+        ("kubernetes.priority_classes", "warn"),
+    ]
+
+
+def test_what_surrounds_us_is_skipped_where_it_may_not_be_seen(start: Starter, told: Told) -> None:
+    denied = ["list networkpolicies", "list namespaces", "list resourcequotas", "list priorityclasses"]
+    findings = seen(told(well_kept(start, kubernetes={"denied": denied}), document(budget={"monthly_usd": 5000})))
+    assert {f.verdict for f in findings} == {"skip"}
+    assert all("optional role" in f.said for f in findings)
+
+
+def test_gpu_pods_without_a_quota_are_warned_of(start: Starter, told: Told) -> None:
+    sim = well_kept(start)
+    run(sim, PodSpec(namespace="research", name="train", requests={"nvidia.com/gpu": 1}))
+    finding = only(told(sim))
+    assert (finding.check, finding.verdict) == ("kubernetes.quotas", "warn")
+    assert "research" in finding.said
+    spec = {"hard": {"requests.nvidia.com/gpu": "8"}}
+    with sim.moved() as world:
+        sim.live.quotas.create("research", {"metadata": {"name": "gpus"}, "spec": spec}, world.now)
+    assert seen(told(sim)) == []
+
+
+def test_a_passing_class_that_does_not_exist_fails(start: Starter, told: Told) -> None:
+    budget = {"monthly_usd": 5000, "hold": {"namespaces": ["ml"]}, "passing_priority_classes": ["urgent"]}
+    finding = only(told(well_kept(start), document(budget=budget)))
+    assert (finding.check, finding.verdict) == ("kubernetes.priority_classes", "fail")
+
+
+def test_a_clock_that_is_off_is_told(start: Starter, told: Told) -> None:
+    clock = FakeClock(SystemClock().now() + timedelta(minutes=5))
+    findings = seen(told(well_kept(start), clock=clock))
+    assert [(f.check, f.verdict) for f in findings] == [("kubernetes.clock", "fail")]
+
+
+def test_the_configured_pools_alone_are_compared(start: Starter, told: Told) -> None:
+    said = document(pools=[pool(), pool(name="other", civo_pool_id="pool-other")])
+    findings = seen(told(well_kept(start), said))
+    assert {f.verdict for f in findings} == {"skip"}
+    assert all(re.search("pool other has no node", f.said) for f in findings)
+
+
+def change(sim: Any, **changes: Any) -> None:
+    """Let the GPU node be as *changes* say."""
+    with sim.moved() as world:
+        name = next(n.name for n in world.nodes.values() if n.pool == GPU_POOL)
+        world.nodes[name] = replace(world.nodes[name], **changes)
+
+
+def daemon_set(name: str, tolerations: list[dict[str, str]]) -> dict[str, Any]:
+    """Return a DaemonSet of the GPU operator."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": name, "namespace": "gpu-operator"},
+        "spec": {"template": {"spec": {"containers": [], "tolerations": tolerations}}},
+    }
