@@ -7,31 +7,32 @@ from receiver.adapters.survey.cluster import Right
 from receiver.config import Configuration, Mode
 from receiver.config.model import GroupDemand, QueueDemand
 from receiver.doctor.finding import Check, Finding
+from receiver.ports import QUOTA_NAME
 
 RIGHTS = Check(
     "kubernetes.rights",
     "whether our service account has every right that the configured features need, by SelfSubjectAccessReview",
-    ("warn", "fail"),
-    "grant it in the ClusterRole (docs/operations.md, Rights in the cluster)",
+    ("warn", "fail", "skip"),
+    "grant it in the ClusterRole (k8s/base/rbac.yaml; docs/operations.md, Rights in the cluster)",
 )
-READS = frozenset({"get", "list", "watch"})
 ALWAYS = (
-    ("list", "nodes", "to see the nodes"),
-    ("get patch", "nodes", "to cordon nodes before they are removed"),
-    ("list", "pods", "to see who waits and who runs"),
-    ("create", "pods/eviction", "to empty nodes before they are removed"),
-    ("create", "events", "to tell the owners of waiting pods"),
+    ("list", "nodes", "to see the nodes", False),
+    ("list", "pods", "to see who waits and who runs", False),
+    ("get patch", "nodes", "to cordon nodes before they are removed", True),
+    ("create", "pods/eviction", "to empty nodes before they are removed", True),
+    ("create", "events", "to tell the owners of waiting pods", True),
 )
 GANGS = "gangs of {} count as complete with the pods that exist"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needed:
-    """A right, what it is for, and whether its lack only makes something weaker."""
+    """A right and what it is for: *weaker*, its lack only makes something weaker; *acts*, mode observe does without."""
 
     right: Right
     purpose: str
     weaker: bool = False
+    acts: bool = False
 
 
 def needed(configuration: Configuration, groups: frozenset[str], *, shuts_down: bool) -> Iterator[Needed]:
@@ -39,8 +40,8 @@ def needed(configuration: Configuration, groups: frozenset[str], *, shuts_down: 
 
     *shuts_down* tells that some workload is annotated for idle shutdown.
     """
-    for verbs, resource, purpose in ALWAYS:
-        yield from _each(verbs, "", resource, purpose)
+    for verbs, resource, purpose, acts in ALWAYS:
+        yield from _each(verbs, "", resource, purpose, acts=acts)
     if configuration.kubernetes.watch:
         yield from _each("watch", "", "pods", "a waiting pod wakes us at once instead of at the next tick", weaker=True)
     for group, name in (("scheduling.x-k8s.io", "coscheduling"), ("scheduling.volcano.sh", "Volcano")):
@@ -58,38 +59,48 @@ def needed(configuration: Configuration, groups: frozenset[str], *, shuts_down: 
     if shuts_down:
         why = "some workload is annotated gpu-autoscaler.io/idle-shutdown"
         owners = "deployments replicasets statefulsets"
-        yield from _each("get", "", "pods", why)
-        yield from _each("get", "apps", owners, why)
-        yield from _each("patch", "apps", " ".join(f"{kind}/scale" for kind in owners.split()), why)
-        yield from _each("get patch", "batch", "jobs", why)
+        yield from _each("get", "", "pods", why, acts=True)
+        yield from _each("get", "apps", owners, why, acts=True)
+        yield from _each("patch", "apps", " ".join(f"{kind}/scale" for kind in owners.split()), why, acts=True)
+        yield from _each("get patch", "batch", "jobs", why, acts=True)
 
 
 def _holds(configuration: Configuration) -> Iterator[Needed]:
     hold = configuration.budget.hold if configuration.budget else None
     if hold and (hold.namespaces or hold.kueue_cluster_queues):
-        yield from _each("list get create delete", "", "resourcequotas", "budget.hold keeps new work out")
+        why = "budget.hold keeps new work out"
+        yield from _each("list", "", "resourcequotas", why)
+        yield from _each("create", "", "resourcequotas", why, acts=True)
+        yield from _each("get delete", "", "resourcequotas", why, acts=True, name=QUOTA_NAME)
     if hold and hold.kueue_cluster_queues:
-        yield from _each("list patch", "kueue.x-k8s.io", "clusterqueues", "budget.hold names ClusterQueues")
+        yield from _each("list", "kueue.x-k8s.io", "clusterqueues", "budget.hold names ClusterQueues")
+        yield from _each("patch", "kueue.x-k8s.io", "clusterqueues", "budget.hold names ClusterQueues", acts=True)
 
 
-def _each(verbs: str, group: str, resources: str, purpose: str, *, weaker: bool = False) -> Iterator[Needed]:
+def _each(
+    verbs: str, group: str, resources: str, purpose: str, *, weaker: bool = False, acts: bool = False, name: str = ""
+) -> Iterator[Needed]:
     for resource in resources.split():
         for verb in verbs.split():
-            yield Needed(right=Right(verb, group, resource), purpose=purpose, weaker=weaker)
+            yield Needed(right=Right(verb, group, resource, name), purpose=purpose, weaker=weaker, acts=acts)
 
 
 def rights(needs: Iterator[Needed], may: Callable[[Right], bool], mode: Mode) -> Iterator[Finding]:
-    """Ask for each of *needs*; in observe mode nothing is written, so the lack of a right to write only warns."""
+    """Ask for each of *needs*; those that mode observe does without are only named there."""
+    later: list[str] = []
     lacking, asked = 0, 0
     for need in needs:
         asked += 1
         if may(need.right):
             continue
+        if need.acts and mode is Mode.OBSERVE:
+            later.append(str(need.right))
+            continue
         lacking += 1
-        later = mode is Mode.OBSERVE and need.right.verb not in READS
-        said = f"may not {need.right}: {need.purpose}{' (used in mode act)' if later else ''}"
         where = f'apiGroups: ["{need.right.group}"], resources: [{need.right.resource}], verbs: [{need.right.verb}]'
         remedy = f"grant {{{where}}} in the ClusterRole (docs/operations.md, Rights in the cluster)"
-        yield (RIGHTS.warned if need.weaker or later else RIGHTS.failed)(said, remedy)
+        yield (RIGHTS.warned if need.weaker else RIGHTS.failed)(f"may not {need.right}: {need.purpose}", remedy)
+    if later:
+        yield RIGHTS.skipped(f"mode observe does without, mode act does not: {', '.join(later)}")
     if not lacking:
-        yield RIGHTS.passed(f"all {asked} rights that the configured features need are there")
+        yield RIGHTS.passed(f"all {asked - len(later)} rights that mode {mode.value} and its features need are there")

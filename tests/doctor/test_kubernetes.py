@@ -96,11 +96,11 @@ def test_a_right_that_is_missing_is_named_with_the_rule_to_grant(
     assert f"resources: [{resource}], verbs: [{verb}]" in finding.remedy
 
 
-def test_a_right_to_write_is_only_warned_of_while_it_observes(start: Starter, told: Told) -> None:
+def test_a_right_that_observing_does_without_is_only_named_while_it_observes(start: Starter, told: Told) -> None:
     sim = well_kept(start, kubernetes={"denied": ["patch nodes"]})
     finding = only(told(sim, document(mode="observe")))
-    assert (finding.check, finding.verdict) == ("kubernetes.rights", "warn")
-    assert "used in mode act" in finding.said
+    assert (finding.check, finding.verdict) == ("kubernetes.rights", "skip")
+    assert "mode act does not: patch nodes" in finding.said
 
 
 def test_rights_of_features_are_asked_for_where_they_are_configured(start: Starter, told: Told) -> None:

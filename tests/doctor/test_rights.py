@@ -2,16 +2,17 @@
 
 from typing import Any
 
+import pytest
 import yaml
 
 from receiver.config import load_text
 from receiver.doctor.finding import Finding
 from receiver.doctor.kubernetes import AREA as KUBERNETES
 from receiver.doctor.kueue import AREA as KUEUE
-from receiver.doctor.rights import needed
+from receiver.doctor.rights import Needed, needed
 from receiver.doctor.rounds import go_round
 from tests.docs.pages import text_of
-from tests.docs.test_rights import _given
+from tests.docs.test_rights import RBAC, _roles
 from tests.doctor.builders import document
 from tests.doctor.cluster import well_kept
 from tests.doctor.conftest import Starter, Told
@@ -20,13 +21,30 @@ from tests.doctor.test_kueue import a_flavor, a_queue, install
 EVERY_GROUP = frozenset({"scheduling.x-k8s.io", "scheduling.volcano.sh", "kueue.x-k8s.io"})
 
 
-def test_with_every_feature_on_the_rights_asked_for_are_those_of_the_cluster_role() -> None:
+def every_right() -> list[Needed]:
+    """Return what a configuration with every feature on needs."""
     hold = {"namespaces": ["ml"], "kueue_cluster_queues": ["gpus"]}
     said = document(
         kueue={"demand": "queued"}, volcano={"demand": "podgroups"}, budget={"monthly_usd": 5000, "hold": hold}
     )
-    asked = needed(load_text(yaml.safe_dump(said)).configuration, EVERY_GROUP, shuts_down=True)
-    assert {(n.right.group, n.right.resource, n.right.verb) for n in asked} == _given()
+    return list(needed(load_text(yaml.safe_dump(said)).configuration, EVERY_GROUP, shuts_down=True))
+
+
+def test_with_every_feature_on_the_rights_asked_for_are_those_of_the_cluster_roles() -> None:
+    roles = _roles()
+    for role, acts in (("gpu-autoscaler-look", False), ("gpu-autoscaler-act", True)):
+        asked = {(n.right.group, n.right.resource, n.right.verb) for n in every_right() if n.acts is acts}
+        assert asked == roles[role]
+
+
+@pytest.mark.parametrize("mode", ["act", "observe"])
+def test_the_shipped_roles_are_enough_for_their_mode(start: Starter, told: Told, mode: str) -> None:
+    granted = [r for r in yaml.safe_load_all(RBAC) if r["kind"] == "ClusterRole"]
+    rules = [rule for r in granted for rule in r["rules"] if mode == "act" or r["metadata"]["name"].endswith("-look")]
+    sim = well_kept(start, kubernetes={"rules": rules})
+    ((_, found),) = go_round([KUBERNETES], told(sim, document(mode=mode)))
+    judged = [f.verdict for f in found if f.check == "kubernetes.rights"]
+    assert judged == (["pass"] if mode == "act" else ["skip", "pass"])
 
 
 def role() -> list[dict[str, Any]]:

@@ -35,11 +35,15 @@ OURS = "gpu-autoscaler"
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """A verb on a resource (``pods/eviction``) of an API group, empty for the core's, as RBAC has it."""
+    """A verb on a resource (``pods/eviction``) of an API group, empty for the core's, as RBAC has it.
+
+    *name* is that of the one object it is needed for, empty where it is needed for any.
+    """
 
     verb: str
     group: str
     resource: str
+    name: str = ""
 
     def __str__(self) -> str:
         return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''}"
@@ -128,6 +132,7 @@ class ClusterSurvey(KubernetesCluster):
         """True when the API server says that we have *right* in every namespace."""
         resource, _, below = right.resource.partition("/")
         asked = {"verb": right.verb, "group": right.group, "resource": resource}
+        asked |= {"name": right.name} if right.name else {}
         body = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
