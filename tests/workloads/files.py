@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,15 +47,16 @@ class PodMade:
     raw: JSON
 
 
-def objects(folder: Path = WORKLOADS) -> list[Object]:
-    """Return every object below *folder*: documents with apiVersion, kind and a name."""
+@cache
+def objects(folder: Path = WORKLOADS) -> tuple[Object, ...]:
+    """Return every object below *folder*: documents with kind and name. They are shared: change copies."""
     found = []
     for file in sorted(folder.rglob("*.yaml")):
         for body in yaml.safe_load_all(file.read_text(encoding="utf-8")):
             if isinstance(body, dict) and {"apiVersion", "kind", "metadata"} <= set(body):
                 found.append(Object(file=file, body=body))
     assert found, folder
-    return found
+    return tuple(found)
 
 
 def of_kind(*kinds: str) -> list[Object]:

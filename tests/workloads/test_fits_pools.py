@@ -78,7 +78,6 @@ def test_each_waiting_pod_counts_as_demand_of_its_pool_and_nodes_are_wanted_for_
     assert {name: w.within_limits for name, w in wanted.items()} == {"l40s": 7, "l40s-shared": 1, "a100-mig": 1}
 
 
-@pytest.mark.skipif(not BASE.exists(), reason="k8s/base is not part of this checkout")
 @pytest.mark.parametrize("made", [m for m in WORKERS if WANTED_POOL[short(m)] == "l40s"], ids=short)
 def test_a_pod_for_whole_gpus_fits_the_pool_of_the_configuration_that_is_installed(made: PodMade) -> None:
     assert fitting(as_demand(made), settings(BASE).policy) == ["l40s"]
@@ -110,12 +109,11 @@ def test_a_gpu_in_the_daemonset_would_hold_a_gpu_of_every_node() -> None:
 
 
 def test_the_configurations_name_priority_classes_that_exist() -> None:
-    for file in (CONFIGURATION, BASE):
-        if file.exists():
-            found = settings(file).configuration
-            named = set(found.queue_wait) if "queue_wait" in found.model_fields_set else set()
-            named |= set(found.budget.passing_priority_classes) if found.budget else set()
-            assert named <= set(CLASSES), file
+    for file in (CONFIGURATION, BASE, *sorted(K8S.glob("overlays/*/config.yaml"))):
+        found = settings(file).configuration
+        named = set(found.queue_wait) if "queue_wait" in found.model_fields_set else set()
+        named |= set(found.budget.passing_priority_classes) if found.budget else set()
+        assert named <= set(CLASSES), file
 
 
 def test_every_priority_class_has_its_own_wait_in_the_example() -> None:

@@ -1,0 +1,95 @@
+"""What a team's namespace promises: limits in GPUs, walls between tenants, and pods that its security level takes."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import yaml
+
+from receiver.config import load_text
+from receiver.ports.holding import QUOTA_NAME
+from tests.workloads.files import CONFIGURATION, WORKLOADS, PodMade, of_kind, pods
+
+JSON = dict[str, Any]
+POLICIES = {o.body["metadata"]["name"]: o.body["spec"] for o in of_kind("NetworkPolicy")}
+QUOTAS = {o.body["metadata"]["name"]: o.body["spec"] for o in of_kind("ResourceQuota")}
+RESTRICTED = {
+    o.body["metadata"]["name"]
+    for o in of_kind("Namespace")
+    if o.body["metadata"]["labels"].get("pod-security.kubernetes.io/enforce") == "restricted"
+}
+POOLS = load_text(CONFIGURATION.read_text(encoding="utf-8")).policy.pools
+
+
+def test_the_quota_names_every_resource_that_a_pool_offers_and_the_budgets_hold_has_its_own_name() -> None:
+    assert set(QUOTAS["gpus"]["hard"]) == {f"requests.{name}" for pool in POOLS for name in pool.resources}
+    assert QUOTA_NAME not in QUOTAS
+
+
+def test_production_is_given_out_by_quota() -> None:
+    [scope] = QUOTAS["production-gpus"]["scopeSelector"]["matchExpressions"]
+    assert scope == {"scopeName": "PriorityClass", "operator": "In", "values": ["production"]}
+    assert int(QUOTAS["production-gpus"]["hard"]["requests.nvidia.com/gpu"]) < int(
+        QUOTAS["gpus"]["hard"]["requests.nvidia.com/gpu"]
+    )
+
+
+def test_a_container_may_ask_for_what_a_node_has_and_gets_no_gpu_that_it_did_not_ask_for() -> None:
+    [limits] = of_kind("LimitRange")
+    [item] = limits.body["spec"]["limits"]
+    largest = max(pool.resources.get("nvidia.com/gpu", 0) for pool in POOLS)
+    assert int(item["max"]["nvidia.com/gpu"]) == largest
+    assert (item["default"]["nvidia.com/gpu"], item["defaultRequest"]["nvidia.com/gpu"]) == ("0", "0")
+
+
+def test_everything_is_closed_first_and_names_can_be_looked_up() -> None:
+    assert POLICIES["default-deny"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    [dns] = POLICIES["dns"]["egress"]
+    assert {(p["protocol"], p["port"]) for p in dns["ports"]} == {("UDP", 53), ("TCP", 53)}
+    assert [set(peer) for peer in dns["to"]] == [{"namespaceSelector", "podSelector"}]  # one peer: both must hold
+
+
+def test_only_the_own_namespace_and_the_monitoring_come_in() -> None:
+    peers = [peer for spec in POLICIES.values() for rule in spec.get("ingress", ()) for peer in rule["from"]]
+    monitoring = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    assert peers == [{"podSelector": {}}, monitoring]
+
+
+def test_the_internet_is_for_pods_that_ask_and_leaves_out_what_is_private() -> None:
+    [rule] = POLICIES["internet"]["egress"]
+    [peer] = rule["to"]
+    assert POLICIES["internet"]["podSelector"] == {"matchLabels": {"network": "internet"}}
+    assert {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16"} <= set(peer["ipBlock"]["except"])
+
+
+@pytest.mark.parametrize("made", pods(), ids=lambda made: made.of.name)
+def test_a_pod_of_these_files_is_taken_by_the_restricted_level(made: PodMade) -> None:
+    assert made.raw["metadata"]["namespace"] in RESTRICTED | {"default"}
+    spec = made.raw["spec"]
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
+    assert {kind for v in spec.get("volumes", ()) for kind in v if kind != "name"} <= {
+        "configMap",
+        "persistentVolumeClaim",
+    }
+    for container in (*spec.get("initContainers", ()), *spec["containers"]):
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+@pytest.mark.parametrize("made", pods(), ids=lambda made: made.of.name)
+def test_a_container_of_these_files_says_which_image_and_how_much_cpu_and_memory(made: PodMade) -> None:
+    for container in (*made.raw["spec"].get("initContainers", ()), *made.raw["spec"]["containers"]):
+        assert ":" in container["image"].rpartition("/")[2]
+        assert not container["image"].endswith(":latest")
+        assert Decimal(str(container["resources"]["requests"]["cpu"]).replace("m", "e-3")) <= 8
+        assert "memory" in container["resources"]["requests"]
+
+
+def test_every_file_of_a_folder_is_in_its_kustomization_or_says_that_it_is_not() -> None:
+    for kustomization in WORKLOADS.rglob("kustomization.yaml"):
+        listed = set(yaml.safe_load(kustomization.read_text(encoding="utf-8"))["resources"])
+        for file in kustomization.parent.glob("*.yaml"):
+            if file.name not in {*listed, "kustomization.yaml", "values.yaml", CONFIGURATION.name}:
+                assert "# Not part of" in file.read_text(encoding="utf-8"), file
