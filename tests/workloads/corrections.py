@@ -142,7 +142,7 @@ def _volcano_has_no_such_thing(body: JSON) -> bool:
 
 
 def _the_rights_end_at_the_namespace(body: JSON) -> bool:
-    return body["kind"] == "Role" and body["metadata"].get("namespace") == "kube-system"
+    return bool(body["kind"] == "Role" and body["metadata"].get("namespace") == "kube-system")
 
 
 def _a_scaling_alert_is_info(body: JSON) -> bool:
