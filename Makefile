@@ -9,6 +9,8 @@ VENV := .venv/bin
 BIN := .build/bin
 KEEP ?=
 N ?= 10000
+TAG ?=
+BASE ?=
 SEED ?= 1
 PROCESSES ?=
 PLANTED ?=
@@ -16,10 +18,10 @@ OUT ?= .build/pictures
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench faults replicas laws mutants audit lint rules dashboards pictures alerts format lock manifests clean python venv binaries browser screenshots
+.PHONY: help demo test bench faults replicas laws mutants image image-check audit lint rules dashboards pictures alerts format lock manifests clean python venv binaries browser screenshots
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: venv binaries ## watch it work: simulator, Prometheus, Alertmanager, the autoscaler (KEEP=1 leaves them running)
 	@KEEP=$(KEEP) $(VENV)/python -m demo
@@ -43,6 +45,12 @@ laws: venv ## every law of the tests with fifty times the examples
 
 mutants: venv ## plant bugs in the core one by one and see the tests find them (some minutes)
 	@$(VENV)/python tools/mutants.py
+
+image: venv ## build the image with docker, podman or buildah (TAG=name:tag BASE=image)
+	@$(VENV)/python -m tools.image $(if $(TAG),--tag $(TAG)) $(if $(BASE),--base $(BASE))
+
+image-check: venv ## build and run the image without an engine, and install without an image; prove what both claim (root; minutes)
+	@$(VENV)/python -m tests.image
 
 audit: ## known vulnerabilities of what runs (needs uv and the Internet; fails where it cannot ask)
 	@command -v uvx >/dev/null || { echo "make audit needs uv (https://docs.astral.sh/uv)" >&2; exit 1; }
@@ -88,6 +96,8 @@ lock: ## work out requirements/*.lock anew from pyproject.toml (needs uv)
 		--no-header pyproject.toml --group dev --extra postgres -o requirements/dev.lock
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
 		--no-header pyproject.toml --extra postgres -o requirements/run.lock
+	uv pip compile --universal --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
+		--no-header --group build -o requirements/build.lock
 
 manifests: venv ## write the objects of k8s that come from rules: routes, PrometheusRules, ConfigMaps
 	@$(VENV)/python -m tools.operator_routing

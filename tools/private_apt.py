@@ -27,11 +27,14 @@ class AptFailed(Exception):
     """apt or dpkg is missing, or did not deliver; the text says which and why."""
 
 
-def fetch(packages: Sequence[str], state: Path, into: Path, *, with_dependencies: bool = False) -> None:
+def fetch(
+    packages: Sequence[str], state: Path, into: Path, *, with_dependencies: bool = False, whole: bool = False
+) -> None:
     """Download *packages* from the machine's apt sources and unpack them into the directory *into*.
 
     *state* keeps apt's lists and downloads; it is created when missing. *with_dependencies* brings everything
-    they depend on too, as for a machine on which nothing is installed, but for the C library.
+    they depend on too, as for a machine on which nothing is installed, but for the C library. *whole* brings that as
+    well: *into* becomes a root file system of its own.
     Raises AptFailed.
     """
     for tool in ("apt-get", "dpkg"):
@@ -57,9 +60,10 @@ def fetch(packages: Sequence[str], state: Path, into: Path, *, with_dependencies
     # Some third-party source may be down while ours is not: only the download decides.
     updated = _run(["apt-get", *options, "update"], cwd=state)
     with tempfile.TemporaryDirectory(dir=state) as downloads:
-        how = _with_dependencies(Path(downloads)) if with_dependencies else ["download"]
+        how = _with_dependencies(Path(downloads)) if with_dependencies or whole else ["download"]
         got = _run(["apt-get", *options, *how, *packages], cwd=Path(downloads))
-        debs = [deb for deb in sorted(Path(downloads).glob("*.deb")) if not deb.name.startswith(_OF_THE_MACHINE)]
+        left_out = () if whole else _OF_THE_MACHINE
+        debs = [deb for deb in sorted(Path(downloads).glob("*.deb")) if not deb.name.startswith(left_out)]
         if got.returncode != 0 or len(debs) < len(packages):
             raise AptFailed(_last_words(got) or _last_words(updated) or "apt-get download brought nothing")
         into.mkdir(parents=True, exist_ok=True)
