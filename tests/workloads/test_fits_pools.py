@@ -45,7 +45,8 @@ def short(made: PodMade) -> str:
 
 def as_demand(made: PodMade) -> Pod:
     """Return the pod as the adapter reads it, with the priority that its class gives it."""
-    made.raw["spec"]["priority"] = CLASSES[made.raw["spec"]["priorityClassName"]]["value"]
+    named = made.raw["spec"].get("priorityClassName")
+    made.raw["spec"]["priority"] = CLASSES[named]["value"] if named else 0
     pod = pod_from(made.raw)
     assert pod is not None, made.of.name
     assert doubts(made.raw) == []
