@@ -1,6 +1,6 @@
 """Every area of the doctor's round, in the order in which they are shown."""
 
-from receiver.doctor import civo, configuration, kubernetes, kueue
+from receiver.doctor import civo, configuration, kubernetes, kueue, server, store
 from receiver.doctor.area import Area
 from receiver.doctor.monitoring import MONITORING
 
@@ -10,4 +10,6 @@ AREAS: tuple[Area, ...] = (
     kubernetes.AREA,
     kueue.AREA,
     *MONITORING,
+    store.AREA,
+    server.AREA,
 )

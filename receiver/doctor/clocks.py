@@ -14,6 +14,9 @@ CIVO_CLOCK = Check("civo.clock", "whether our clock agrees with Civo's to 10 s",
 KUBERNETES_CLOCK = Check(
     "kubernetes.clock", "whether our clock agrees with the API server's to 10 s", ("warn", "fail", "skip"), REMEDY
 )
+STORE_CLOCK = Check(
+    "store.clock", "whether our clock agrees with the PostgreSQL server's to 10 s", ("warn", "fail", "skip"), REMEDY
+)
 
 
 def clock(check: Check, told: Told | None) -> Finding:

@@ -1,0 +1,146 @@
+"""The store as the doctor reads it, beside a server that writes there.
+
+Promises to take no lock that a writer waits for, to write nothing, and to keep the password out of every message.
+"""
+
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy import URL, inspect, text
+
+from receiver.adapters.store.database import Database
+from receiver.adapters.store.migrate import SCRIPTS
+from receiver.adapters.store.urls import database_file, is_sqlite, parse
+from receiver.adapters.survey.dates import Told
+from receiver.ports import Clock, TryLater
+
+NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs"})
+MOUNTS = Path("/proc/self/mounts")
+WAITS_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """What revision a database has (None: it has no tables yet), the newest that we know, and the oldest revision whose
+    release the database's own says can live with it."""
+
+    revision: str | None
+    newest: str
+    oldest: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a SQLite file is: whether file and folder are there and may be written to, bytes free there, the kind of
+    file system."""
+
+    file: Path
+    exists: bool
+    folder: bool
+    writable: bool
+    free: int
+    kind: str
+
+    @property
+    def remote(self) -> bool:
+        """True for a file system over a network: SQLite's locks and shared memory do not work there."""
+        return self.kind in NETWORK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Postgres:
+    """A PostgreSQL server: its version, whether it takes writes, and its time beside ours."""
+
+    version: str
+    takes_writes: bool
+    told: Told
+
+
+def parsed(url: str) -> URL:
+    """Return *url* as the server reads it. Raises WontWork."""
+    return parse(url)
+
+
+def in_file(url: URL) -> bool:
+    """True for SQLite."""
+    return is_sqlite(url)
+
+
+def place(url: URL, mounts: Path = MOUNTS) -> Place:
+    """Return where the file of *url* is; nothing is opened."""
+    file = database_file(url)
+    folder = file.parent
+    there = folder.is_dir()
+    touched = [path for path in (file, Path(f"{file}-wal"), folder) if path.exists()]
+    return Place(
+        file=file,
+        exists=file.is_file(),
+        folder=there,
+        writable=there and all(os.access(path, os.W_OK) for path in touched),
+        free=shutil.disk_usage(folder).free if there else 0,
+        kind=file_system(folder, mounts) if there else "",
+    )
+
+
+def file_system(folder: Path, mounts: Path = MOUNTS) -> str:
+    """Return the kind of file system that *folder* is on, empty where nobody tells (no Linux)."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    found = [(fields[1].replace("\\040", " "), fields[2]) for line in lines if len(fields := line.split()) > 2]
+    over = [(point, kind) for point, kind in found if folder == Path(point) or Path(point) in folder.parents]
+    return max(over, key=lambda each: len(each[0]), default=("", ""))[1]
+
+
+def sqlite_schema(file: Path) -> Schema:
+    """Return the revision of the database in *file*, read by a connection that cannot write. Raises TryLater."""
+    try:
+        with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=WAITS_SECONDS)) as connection:
+            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            revision = oldest = None
+            if "alembic_version" in tables:
+                revision = _first(connection.execute("SELECT version_num FROM alembic_version").fetchone())
+            if "compatibility" in tables:
+                oldest = _first(connection.execute("SELECT oldest FROM compatibility WHERE id = 1").fetchone())
+    except sqlite3.Error as error:
+        raise TryLater(f"{file}: {error}", code="store") from None
+    return Schema(revision=revision, newest=newest(), oldest=oldest)
+
+
+def postgres(url: URL, clock: Clock) -> tuple[Postgres, Schema]:
+    """Return what the server of *url* and its database are. Raises TryLater without the password."""
+    database = Database(url)
+    try:
+        with database.read() as connection:
+            began = clock.now()
+            now: datetime = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
+            here = clock.now()
+            version = str(connection.execute(text("SHOW server_version")).scalar_one())
+            standby = bool(connection.execute(text("SELECT pg_is_in_recovery()")).scalar_one())
+            closed = str(connection.execute(text("SHOW default_transaction_read_only")).scalar_one()) == "on"
+            tables = inspect(connection)
+            revision = oldest = None
+            if tables.has_table("alembic_version"):
+                revision = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+            if tables.has_table("compatibility"):
+                oldest = connection.execute(text("SELECT oldest FROM compatibility WHERE id = 1")).scalar()
+    finally:
+        database.close()
+    told = Told(there=now.astimezone(UTC), here=here, took=here - began)
+    server = Postgres(version=version, takes_writes=not standby and not closed, told=told)
+    return server, Schema(revision=revision, newest=newest(), oldest=oldest)
+
+
+def newest() -> str:
+    """Return the newest revision that this version knows."""
+    return max(file.name.partition("_")[0] for file in (SCRIPTS / "versions").glob("[0-9]*_*.py"))
+
+
+def _first(row: tuple[object, ...] | None) -> str | None:
+    return None if row is None or row[0] is None else str(row[0])

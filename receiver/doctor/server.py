@@ -1,0 +1,132 @@
+"""The running server: whether it lives, takes webhooks, and is of this version and configuration."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from typing import Any
+
+from receiver.adapters.survey.server import ServerSurvey
+from receiver.config import Settings
+from receiver.core.words import some
+from receiver.doctor.area import Area, Installation
+from receiver.doctor.finding import Check, Finding
+from receiver.installed import installed_version
+from receiver.ports import TryLater
+
+ANSWERS = Check(
+    "server.reached",
+    "whether the server answers at `GPU_AUTOSCALER_URL`",
+    ("warn", "fail"),
+    "start it (`gpu-autoscaler serve`), or set GPU_AUTOSCALER_URL to where it listens, perhaps after `kubectl "
+    "port-forward -n gpu-autoscaler svc/gpu-autoscaler 8080:8080`",
+)
+HEALTH = Check(
+    "server.health",
+    "whether its loop beats (`/healthz`)",
+    ("fail", "skip"),
+    "read its log; the kubelet restarts it, or do so",
+)
+READY = Check(
+    "server.ready",
+    "whether webhooks are taken and kept (`/readyz`)",
+    ("fail", "skip"),
+    "mend what it names: nearly always the store",
+)
+VERSION = Check(
+    "server.version",
+    "whether it is of the version of this command",
+    ("warn", "skip"),
+    "run the doctor of the server's own version (in its pod), or finish the upgrade",
+)
+SAME = Check(
+    "server.configuration",
+    "whether it runs in the mode and with as many pools as file and environment say here",
+    ("warn", "skip"),
+    "restart it to let it read the file, or run the doctor with the server's own file and environment",
+)
+SOURCES = Check(
+    "server.sources",
+    "whether every source that it asks answered in its last step, the heartbeat included",
+    ("warn", "skip"),
+    "see the page /sources: it says what is lost without the source, and what helps (docs/troubleshooting.md)",
+)
+CHECKS = (ANSWERS, HEALTH, READY, VERSION, SAME, SOURCES)
+URL = "GPU_AUTOSCALER_URL"
+
+
+def look(installation: Installation) -> Iterator[Finding]:
+    """Ask as the kubelet does, then as the command line does."""
+    settings = installation.settings
+    told = settings.environment
+    token = told.reader_token or told.operator_token
+    survey = ServerSurvey(told.url, installation.timeouts, token.get_secret_value() if token else None)
+    with closing(survey) as server:
+        try:
+            beats, health = server.ask("/healthz")
+            takes, ready = server.ask("/readyz")
+        except TryLater as error:
+            named = bool(installation.environ.get(URL, "").strip())
+            yield (ANSWERS.failed if named else ANSWERS.warned)(str(error))
+            yield from (check.skipped("the server does not answer") for check in CHECKS[1:])
+            return
+        yield ANSWERS.passed(f"the server answers at {server.shown}")
+        yield beating(beats, health)
+        yield taking(takes, ready)
+        yield same_version(str(health.get("version")), installed_version())
+        yield same_configuration(health, ready, settings)
+        try:
+            status, document = server.ask("/api/v1/status")
+        except TryLater as error:
+            yield SOURCES.skipped(str(error))
+        else:
+            yield sources(status, document)
+
+
+def beating(status: int, health: Mapping[str, Any]) -> Finding:
+    """Judge what /healthz answered."""
+    said = f"the loop is {health.get('loop')}, its last beat {health.get('beat_age_seconds')} s ago"
+    return HEALTH.passed(said) if status == 200 else HEALTH.failed(said)
+
+
+def taking(status: int, ready: Mapping[str, Any]) -> Finding:
+    """Judge what /readyz answered."""
+    if status == 200:
+        return READY.passed("webhooks are taken and kept")
+    return READY.failed(f"webhooks are refused: {ready.get('reason') or 'no reason given'}")
+
+
+def same_version(theirs: str, ours: str) -> Finding:
+    """Compare versions."""
+    if theirs == ours:
+        return VERSION.passed(f"both are {ours}")
+    return VERSION.warned(f"the server is {theirs}, this command {ours}")
+
+
+def same_configuration(health: Mapping[str, Any], ready: Mapping[str, Any], settings: Settings) -> Finding:
+    """Compare what the server says of itself with what is configured here."""
+    mode, pools = settings.configuration.mode.value, len(settings.configuration.pools)
+    if health.get("mode") != mode:
+        return SAME.warned(f"the server runs in mode {health.get('mode')}, the file here says {mode}")
+    if ready.get("pools") != pools:
+        return SAME.warned(f"the server has {ready.get('pools')} pools, the file here {pools}")
+    return SAME.passed(f"mode {mode}, {some(pools, 'pool')}, as here")
+
+
+def sources(status: int, document: Mapping[str, Any]) -> Finding:
+    """Judge which sources answered the server last."""
+    found = document.get("sources")
+    if status != 200 or not isinstance(found, list):
+        return SOURCES.skipped(f"the server does not tell ({status}): no step has ended yet, or it wants a token")
+    asked = [s for s in found if isinstance(s, dict) and s.get("configured")]
+    silent = [f"{s.get('source')} ({s.get('detail') or 'no answer'})" for s in asked if not s.get("up")]
+    if silent:
+        return SOURCES.warned(f"silent for the server: {'; '.join(silent)}")
+    return SOURCES.passed(f"all {len(asked)} that are configured answered")
+
+
+AREA = Area(
+    name="server",
+    source="the running server",
+    checks=CHECKS,
+    look=look,
+    remedy="see that the server answers, and try again",
+)

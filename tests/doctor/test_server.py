@@ -1,0 +1,91 @@
+"""The running server as the doctor sees it, asked of one that really listens."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from werkzeug.serving import make_server
+
+from receiver.doctor.area import Installation
+from receiver.doctor.finding import Finding
+from receiver.doctor.rounds import go_round
+from receiver.doctor.server import AREA, same_version
+from receiver.ports import TryLater
+from receiver.web import create_app
+from tests.adapters.wire import unused_url
+from tests.doctor.builders import document, installation, pool
+from tests.web.builders import Bench, a_full_store
+
+
+@contextmanager
+def listening(bench: Bench) -> Iterator[str]:
+    """Serve *bench* until the end."""
+    server = make_server("127.0.0.1", 0, create_app(bench.parts()), threaded=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def found(told: Installation) -> dict[str, Finding]:
+    """Return what is no pass, by check, but for the version: a test's server has its own."""
+    ((_, findings),) = go_round([AREA], told)
+    return {f.check: f for f in findings if f.verdict != "pass" and f.check != "server.version"}
+
+
+def at(tmp_path: Path, url: str, **changes: object) -> Installation:
+    """Return an installation of two pools, as the test's server has."""
+    pools = [pool(), pool(name="a100", civo_pool_id="pool-a100")]
+    return installation(tmp_path, document(**{"pools": pools, **changes}), GPU_AUTOSCALER_URL=url)
+
+
+def test_a_healthy_server_raises_no_alarm_but_for_what_it_misses_itself(tmp_path: Path) -> None:
+    with listening(Bench(store=a_full_store())) as url:
+        findings = found(at(tmp_path, url))
+    assert set(findings) == {"server.sources"}  # that picture has DCGM silent
+    assert "dcgm (no series for l40s)" in findings["server.sources"].said
+
+
+def test_a_server_that_does_not_answer_fails_where_its_address_is_set(tmp_path: Path) -> None:
+    findings = found(at(tmp_path, unused_url()))
+    assert findings["server.reached"].verdict == "fail"
+    assert "port-forward" in findings["server.reached"].remedy
+    assert {f.verdict for name, f in findings.items() if name != "server.reached"} == {"skip"}
+
+
+def test_another_server_there_is_told(tmp_path: Path) -> None:
+    from pytest_httpserver import HTTPServer
+
+    with HTTPServer(host="127.0.0.1") as other:
+        other.expect_request("/healthz").respond_with_data("ok")
+        finding = found(at(tmp_path, other.url_for("").rstrip("/")))["server.reached"]
+    assert "another server" in finding.said
+
+
+def test_a_loop_that_does_not_beat_and_a_store_that_refuses_fail(tmp_path: Path) -> None:
+    bench = Bench(store=a_full_store())
+    bench.health.beat_age = timedelta(hours=1)
+    bench.store.down = TryLater("store: disk full", code="store")
+    with listening(bench) as url:
+        findings = found(at(tmp_path, url))
+    assert findings["server.health"].verdict == "fail"
+    assert "disk full" in findings["server.ready"].said
+
+
+@pytest.mark.parametrize("changes, words", [({"mode": "observe"}, "mode act"), ({"pools": [pool()]}, "2 pools")])
+def test_a_server_with_another_file_is_told(tmp_path: Path, changes: dict[str, object], words: str) -> None:
+    with listening(Bench(store=a_full_store())) as url:
+        finding = found(at(tmp_path, url, **changes))["server.configuration"]
+    assert finding.verdict == "warn"
+    assert words in finding.said
+    assert "restart" in finding.remedy
+
+
+def test_another_version_is_told() -> None:
+    assert same_version("0.1.0", "0.1.0").verdict == "pass"
+    assert same_version("0.2.0", "0.1.0").verdict == "warn"

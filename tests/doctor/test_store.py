@@ -1,0 +1,148 @@
+"""The store as the doctor sees it."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from receiver.adapters.store import open_store
+from receiver.adapters.survey.store import Place, Schema, file_system, newest
+from receiver.adapters.writer_lock import WriterLock
+from receiver.clock import SystemClock
+from receiver.doctor.area import Installation
+from receiver.doctor.finding import Finding
+from receiver.doctor.rounds import go_round
+from receiver.doctor.store import AREA, judged, located
+from tests.doctor.builders import installation
+from tests.store.builders import migrated, postgres_programs, postgres_server
+from tests.web.fakes import FakeClock
+
+GIB = 2**30
+
+
+def found(told: Installation) -> dict[str, Finding]:
+    """Return what is no pass, by check."""
+    ((_, findings),) = go_round([AREA], told)
+    return {f.check: f for f in findings if f.verdict != "pass"}
+
+
+def at(tmp_path: Path, url: str) -> Installation:
+    return installation(tmp_path, GPU_AUTOSCALER_DATABASE_URL=url)
+
+
+def test_a_store_beside_a_server_that_writes_raises_no_alarm_and_nobody_waits(tmp_path: Path) -> None:
+    url = migrated(tmp_path / "state" / "ledger.db")
+    store, lock = open_store(url), WriterLock(url)
+    try:
+        assert lock.try_acquire()
+        files = {path.name for path in (tmp_path / "state").iterdir()}
+        with closing(sqlite3.connect(tmp_path / "state" / "ledger.db")) as writing:
+            writing.execute("BEGIN IMMEDIATE")
+            assert set(found(at(tmp_path, url))) == {"store.clock"}
+        assert lock.held()
+        assert {path.name for path in (tmp_path / "state").iterdir()} == files
+    finally:
+        lock.release()
+        store.close()
+
+
+def test_a_folder_that_is_not_there_fails(tmp_path: Path) -> None:
+    finding = found(at(tmp_path, f"sqlite:///{tmp_path}/nowhere/ledger.db"))["store.opens"]
+    assert finding.verdict == "fail"
+    assert "mount the volume" in finding.remedy
+
+
+def test_before_the_first_start_there_is_no_file_and_that_is_no_alarm(tmp_path: Path) -> None:
+    findings = found(at(tmp_path, f"sqlite:///{tmp_path}/ledger.db"))
+    assert {(f.check, f.verdict) for f in findings.values()} == {
+        ("store.opens", "skip"),
+        ("store.schema", "skip"),
+        ("store.clock", "skip"),
+    }
+    assert not (tmp_path / "ledger.db").exists()
+
+
+def test_a_file_that_is_no_database_fails(tmp_path: Path) -> None:
+    (tmp_path / "ledger.db").write_bytes(b"not a database at all" * 100)
+    finding = found(at(tmp_path, f"sqlite:///{tmp_path}/ledger.db"))["store.opens"]
+    assert finding.verdict == "fail"
+    assert "Restore" in finding.remedy
+
+
+@pytest.mark.parametrize(
+    "revision, oldest, verdict",
+    [("0000", None, "warn"), ("9999", "0001", "warn"), ("9999", "9998", "fail"), ("9999", None, "fail")],
+)
+def test_a_schema_of_another_version_is_told(revision: str, oldest: str | None, verdict: str) -> None:
+    finding = judged(Schema(revision=revision, newest=newest(), oldest=oldest))
+    assert (finding.check, finding.verdict) == ("store.schema", verdict)
+    assert finding.remedy
+
+
+def test_the_schema_of_the_file_is_read(tmp_path: Path) -> None:
+    url = migrated(tmp_path / "ledger.db")
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.execute("UPDATE compatibility SET oldest = '9999'")
+        connection.commit()
+    assert found(at(tmp_path, url))["store.schema"].verdict == "fail"
+
+
+@pytest.mark.parametrize(
+    "changes, check, verdict",
+    [
+        ({"writable": False}, "store.writable", "fail"),
+        ({"free": GIB // 2}, "store.space", "warn"),
+        ({"free": GIB // 100}, "store.space", "fail"),
+        ({"kind": "nfs4"}, "store.file_system", "warn"),
+        ({"kind": ""}, "store.file_system", "skip"),
+    ],
+)
+def test_a_bad_place_is_told(changes: dict[str, object], check: str, verdict: str) -> None:
+    good = Place(file=Path("ledger.db"), exists=True, folder=True, writable=True, free=9 * GIB, kind="ext4")
+    assert {f.verdict for f in located(good)} == {"pass"}
+    (finding,) = [f for f in located(replace(good, **changes)) if f.verdict != "pass"]  # type: ignore[arg-type]  # by name
+    assert (finding.check, finding.verdict) == (check, verdict)
+
+
+def test_the_kind_of_file_system_is_that_of_the_nearest_mount(tmp_path: Path) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text("/dev/a / ext4 rw 0 0\nserver:/x /var/lib nfs4 rw 0 0\n/dev/b /var/lib/my\\040data xfs rw 0 0\n")
+    assert file_system(Path("/var/lib/ledger"), mounts) == "nfs4"
+    assert file_system(Path("/var/lib/my data"), mounts) == "xfs"
+    assert file_system(Path("/var/library"), mounts) == "ext4"
+
+
+@pytest.fixture(scope="module")
+def postgres_url() -> Iterator[str]:
+    """The URL of a migrated PostgreSQL database."""
+    programs = postgres_programs()
+    if programs is None:
+        pytest.skip("PostgreSQL's initdb is not installed")
+    with postgres_server(programs) as url:
+        open_store(url).close()
+        yield url
+
+
+def test_postgres_raises_no_alarm_and_a_skewed_clock_is_told(tmp_path: Path, postgres_url: str) -> None:
+    told = at(tmp_path, postgres_url)
+    assert {f.verdict for f in found(told).values()} == {"skip"}
+    assert set(found(told)) == {"store.space", "store.file_system"}
+    clock = FakeClock(SystemClock().now() + timedelta(minutes=5))
+    assert found(replace(told, clock=clock))["store.clock"].verdict == "fail"
+
+
+def test_a_postgres_that_takes_no_writes_fails(tmp_path: Path, postgres_url: str) -> None:
+    sign = "&" if "?" in postgres_url else "?"
+    read_only = f"{postgres_url}{sign}options=-c%20default_transaction_read_only%3Don"
+    assert found(at(tmp_path, read_only))["store.writable"].verdict == "fail"
+
+
+def test_a_postgres_that_is_away_fails_without_its_password(tmp_path: Path) -> None:
+    finding = found(at(tmp_path, "postgresql://us:very-secret-1@127.0.0.1:1/x"))["store.opens"]
+    assert finding.verdict == "fail"
+    assert "very-secret-1" not in finding.said
