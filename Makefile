@@ -18,7 +18,7 @@ OUT ?= .build/pictures
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench faults replicas laws mutants image image-check audit lint rules dashboards pictures alerts format lock manifests clean python venv binaries browser screenshots
+.PHONY: help demo test bench faults replicas laws mutants image image-check audit lint rules dashboards pictures alerts format lock manifests clean python venv binaries browser kubectl screenshots
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -26,7 +26,7 @@ help: ## list the targets
 demo: venv binaries ## watch it work: simulator, Prometheus, Alertmanager, the autoscaler (KEEP=1 leaves them running)
 	@KEEP=$(KEEP) $(VENV)/python -m demo
 
-test: venv binaries browser lint rules ## everything that must hold: lint, types, rules, then the test suite
+test: venv binaries browser kubectl lint rules ## everything that must hold: lint, types, rules, then the test suite
 	@echo "== pytest"
 	@$(VENV)/python -m pytest -q -n 3 --dist loadfile
 
@@ -118,3 +118,6 @@ binaries: python
 
 browser: python
 	@$(PYTHON) -m tools.fetch_chromium
+
+kubectl: venv
+	@$(VENV)/python -m tools.fetch_kubectl

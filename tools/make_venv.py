@@ -51,12 +51,12 @@ def bring_up_to_date() -> None:
     STAMP.unlink(missing_ok=True)
     if not _runs():
         _create()
-    pip = _pip()
+    installer = pip()
     if made_from[:1] != [locked]:
         print("installing requirements/dev.lock into .venv", flush=True)
-        _install([*pip, "install", "-q", "--require-hashes", "-r", str(ROOT / "requirements" / "dev.lock")])
+        _install([*installer, "install", "-q", "--require-hashes", "-r", str(ROOT / "requirements" / "dev.lock")])
     print("installing the checkout into .venv", flush=True)
-    _install([*pip, "install", "-q", "--no-deps", "--no-build-isolation", "-e", str(ROOT)])
+    _install([*installer, "install", "-q", "--no-deps", "--no-build-isolation", "-e", str(ROOT)])
     STAMP.write_text(f"{locked}\n{project}\n")
 
 
@@ -85,7 +85,7 @@ def _create() -> None:
         raise NotMade(f"{sys.executable} -m venv failed: install your distribution's python3-venv package")
 
 
-def _pip() -> list[str]:
+def pip() -> list[str]:
     """The command that runs pip inside .venv. Raises NotMade."""
     has_pip = subprocess.run([_python(), "-m", "pip", "--version"], capture_output=True).returncode == 0
     if has_pip:

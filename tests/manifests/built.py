@@ -1,0 +1,106 @@
+"""The overlays of k8s, built by the oldest and a new kubectl, and what schemas have against an object."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import jsonschema
+import yaml
+from kubernetes_validate import utils
+
+from tests.rules.files import binary
+from tools.fetch_kubectl import VERSIONS
+
+JSON = dict[str, Any]
+
+ROOT = Path(__file__).resolve().parents[2]
+K8S = ROOT / "k8s"
+SCHEMAS = Path(__file__).parent / "schemas"
+OVERLAYS = ("observe", "act", "ha-postgres", "kube-prometheus-stack", "plain-prometheus")
+OLD, NEW = VERSIONS
+KUBERNETES = tuple(f"1.{minor}" for minor in range(28, 37))
+HASHED = re.compile(r"\bgpu-autoscaler-[a-z0-9]{10}\b")  # the ConfigMap's name: how it is hashed differs by version
+
+_cached = cache(utils.schema_contents)  # a megabyte and a half of definitions for each version, read once
+
+
+class Loader(yaml.SafeLoader):
+    """Reads ``=`` as the word that it is: YAML 1.1 has a meaning for it, which no one wants."""
+
+
+Loader.yaml_implicit_resolvers = {
+    letter: [(tag, regex) for tag, regex in found if tag != "tag:yaml.org,2002:value"]
+    for letter, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def build(folder: Path, kubectl: str) -> str:
+    """Return what ``kubectl kustomize`` of the version *kubectl* makes of *folder*; fails the test when it refuses."""
+    program = binary(f"kubectl-{kubectl}")
+    ran = subprocess.run([program, "kustomize", folder], capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, f"kubectl {kubectl} does not build {folder}: {ran.stderr}"
+    return ran.stdout
+
+
+@cache
+def overlay(name: str, kubectl: str = NEW) -> tuple[JSON, ...]:
+    """Return the objects of the overlay *name*. Not to be changed."""
+    return tuple(read(build(K8S / "overlays" / name, kubectl)))
+
+
+def read(text: str) -> Iterator[JSON]:
+    """Yield the objects in *text*, without empty labels and annotations, which the old kustomize writes."""
+    for found in yaml.load_all(HASHED.sub("gpu-autoscaler-HASH", text), Loader=Loader):
+        if found is not None:
+            for key in ("labels", "annotations"):
+                if not found["metadata"].get(key, True):
+                    del found["metadata"][key]
+            yield found
+
+
+def named(objects: tuple[JSON, ...]) -> dict[tuple[str, str, str], JSON]:
+    """Return *objects* by kind, namespace and name."""
+    return {(o["kind"], o["metadata"].get("namespace", ""), o["metadata"]["name"]): o for o in objects}
+
+
+def the(objects: tuple[JSON, ...], kind: str, name: str = "gpu-autoscaler") -> JSON:
+    """Return the one object of *kind* with *name*."""
+    [found] = [o for o in objects if (o["kind"], o["metadata"]["name"]) == (kind, name)]
+    return found
+
+
+def every_object() -> list[JSON]:
+    """Return the objects of all overlays, and the Secret that is applied by hand, each once."""
+    found = {json.dumps(o, sort_keys=True): o for name in OVERLAYS for o in overlay(name)}
+    by_hand = yaml.safe_load((K8S / "alertmanager" / "secret.yaml").read_text(encoding="utf-8"))
+    return [*found.values(), by_hand]
+
+
+def is_custom(found: Mapping[str, Any]) -> bool:
+    """True for an object of a kind that a CRD brings, of which a schema is kept here."""
+    return (SCHEMAS / f"{found['kind']}.json").exists()
+
+
+def mistakes(found: JSON, version: str) -> str:
+    """Return what is wrong with *found* by Kubernetes' own schema of *version*, strictly; empty when nothing is.
+
+    Raises SchemaNotFoundError for a kind that this version does not have.
+    """
+    with mock.patch.object(utils, "schema_contents", _cached):
+        try:
+            utils.validate(found, version, strict=True)
+        except utils.ValidationError as error:
+            return f"{found['kind']} {'.'.join(map(str, error.path))}: {error.message}"
+    return ""
+
+
+def custom_mistakes(found: JSON) -> list[str]:
+    """Return what is wrong with *found* by the schema of its CRD."""
+    schema = json.loads((SCHEMAS / f"{found['kind']}.json").read_text(encoding="utf-8"))
+    errors = jsonschema.Draft202012Validator(schema).iter_errors(found)
+    return [f"{found['kind']} {'.'.join(map(str, error.path))}: {error.message}" for error in errors]
