@@ -84,6 +84,18 @@ def check_every_destination(everybody: Sequence[str], of_teams: Mapping[str, Seq
     return found
 
 
+def oddities(destination: Destination) -> list[str]:
+    """Return what a destination that Apprise understands leaves open, so that messages go elsewhere or nowhere."""
+    found = []
+    for plugin in destination.service or ():
+        kind = type(plugin).__name__
+        if kind == "NotifyTelegram" and not plugin.targets:
+            found.append("names no chat, so messages go to whoever wrote to the bot last, if Telegram still knows")
+        if kind == "NotifySlack" and plugin.mode == "bot" and plugin.channels == ["#general"]:
+            found += [] if "general" in destination.url else ["names no channel, so messages go to #general"]
+    return found
+
+
 def disarm(text: str) -> str:
     """Return *text*, which quotes alerts, workloads and other people, with what would act in a chat made harmless.
 

@@ -24,6 +24,7 @@ from receiver.web.openapi import add_openapi
 from receiver.web.overrides import add_overrides
 from receiver.web.parts import WebParts
 from receiver.web.questions import add_questions
+from receiver.web.received import add_received
 from receiver.web.reports import add_report
 from receiver.web.status import add_status
 from receiver.web.waiting import add_waiting, fits_nowhere
@@ -97,6 +98,7 @@ def blueprint(parts: WebParts) -> Blueprint:
     add_questions(routes, parts)
     add_budget_changes(routes, parts)
     add_report(routes, parts)
+    add_received(routes, parts)
     add_openapi(routes, parts)
     return routes
 

@@ -307,7 +307,13 @@ class FakeStore:
         raise NotImplementedError
 
     def remembered_alerts(self, since: datetime) -> tuple[Alert, ...]:
-        raise NotImplementedError
+        self._called("remembered_alerts")
+        return tuple(
+            replace(alert, delivery=number)
+            for number, (delivery, at) in enumerate(self.deliveries, start=1)
+            if at > since
+            for alert in delivery.alerts
+        )
 
     def considered(self, deliveries: Sequence[int], at: datetime) -> None:
         raise NotImplementedError

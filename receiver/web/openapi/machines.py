@@ -9,6 +9,7 @@ from receiver.web.openapi.shapes import (
     count,
     fields,
     listed,
+    maybe,
     moment,
     one_of,
     text,
@@ -67,7 +68,19 @@ READY = fields(
         **{name: LOOP[name] for name in ("loop", "leader", "term")},
     },
 )
+RECEIVED = fields(
+    "An alert as Alertmanager last delivered it.",
+    {
+        "alertname": text(),
+        "labels": by_name(text()),
+        "firing": yes_or_no("false where it was reported as resolved"),
+        "starts_at": moment(),
+        "fingerprint": text("Alertmanager's hash of the labels"),
+        "delivery": maybe(count("the number of the delivery that brought it")),
+    },
+)
 SCHEMAS: dict[str, Schema] = {
+    "ReceivedAlert": RECEIVED,
     "Problem": PROBLEM,
     "AlertmanagerPayload": PAYLOAD,
     "DeliveryTaken": TAKEN,

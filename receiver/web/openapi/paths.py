@@ -200,6 +200,14 @@ def _steps(read: Any) -> dict[str, dict[str, Operation]]:
             "get": read("grounds", "What it was made from, to make it again", shared("Grounds"), 400, 404, path=[_NTH])
         },
         "/api/v1/actions": {"get": read("actions", "The newest actions", listed(shared("Action")), 400, 404, **lists)},
+        "/api/v1/alerts": {
+            "get": read(
+                "alerts",
+                "Alerts that were delivered within the last hour, the newest first",
+                listed(shared("ReceivedAlert")),
+                query=[("alertname", text("those of this name"))],
+            )
+        },
         "/api/v1/charges": {"get": read("charges", "What Civo charged, beside the ledger", shared("Charges"), **which)},
         "/api/v1/costs": {
             "get": read(
