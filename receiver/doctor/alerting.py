@@ -67,7 +67,7 @@ def _routes(original: str, alerts: tuple[Carried, ...], settings: Settings) -> I
     try:
         config = read_config(original)
     except Unreadable as error:
-        yield routing.REACHES.skipped(f"not computed: {error}; ask `amtool config routes test`, or --send-test-alert")
+        yield routing.REACHES.skipped(f"not computed: {error}; --send-test-alert shows whether it works")
         return
     beat = settings.configuration.heartbeat_interval
     yield from routing.judge(config, alerts, addresses.known(settings), beat)

@@ -42,7 +42,7 @@ INTERVALS = Check(
 )
 RETENTION = Check(
     "prometheus.retention",
-    "whether it keeps what the longest window of the rules reads, and a week for `gpu-autoscaler replay --since`",
+    "whether it keeps what the longest window of the rules reads, and a week for a replay of the past",
     ("warn", "fail", "skip"),
     "raise --storage.tsdb.retention.time (prometheus.prometheusSpec.retention), or replay from something that keeps"
     " more, such as Thanos",

@@ -25,7 +25,7 @@ REACHES = Check(
     "whether every alert that the autoscaler acts on, the heartbeat too, ends at a receiver that is ours",
     ("fail", "skip"),
     "take over the first two routes of rules/alertmanager.yml (or k8s/alertmanager), before any route that takes all;"
-    " `amtool config routes test` shows the same",
+    " amtool shows the same (docs/runbooks/GpuAutoscalerHeartbeat.md)",
 )
 WEBHOOK = Check(
     "alertmanager.webhook",
