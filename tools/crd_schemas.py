@@ -1,26 +1,58 @@
 """Write tests/manifests/schemas: JSON schemas of custom resources, out of models that are made of their CRDs.
 
-The models are a package that is no dependency: run it in an environment of its own.
+The models are packages that are no dependency: run it in an environment of its own.
 
-    python3 -m venv /tmp/crds && /tmp/crds/bin/pip install cloudcoil-models-prometheus-operator==0.80.1.0
+    python3 -m venv /tmp/crds
+    /tmp/crds/bin/pip install cloudcoil-models-prometheus-operator==0.80.1.0 cloudcoil-models-keda==2.16.1.0
     /tmp/crds/bin/python -m tools.crd_schemas
+
+What has no such package (Kueue, Volcano, the Vertical Pod Autoscaler) is written by hand, and says so.
 """
 
 import importlib
 import json
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parents[1] / "tests" / "manifests" / "schemas"
-PACKAGE = "cloudcoil.models.prometheus_operator"
-DISTRIBUTION = "cloudcoil-models-prometheus-operator"
-KINDS = {
-    "PrometheusRule": ("v1", "monitoring.coreos.com/v1"),
-    "ServiceMonitor": ("v1", "monitoring.coreos.com/v1"),
-    "AlertmanagerConfig": ("v1alpha1", "monitoring.coreos.com/v1alpha1"),
-}
+WORKLOADS = FOLDER / "workloads"  # of k8s/workloads
+
+
+@dataclass(frozen=True)
+class Models:
+    """A package of models, the project whose CRDs they are made of, and the kinds taken: (module, API) by name."""
+
+    package: str
+    distribution: str
+    project: str
+    folder: Path
+    kinds: Mapping[str, tuple[str, str]]
+
+
+MODELS = (
+    Models(
+        "cloudcoil.models.prometheus_operator",
+        "cloudcoil-models-prometheus-operator",
+        "prometheus-operator 0.80.1",
+        FOLDER,
+        {
+            "PrometheusRule": ("v1", "monitoring.coreos.com/v1"),
+            "ServiceMonitor": ("v1", "monitoring.coreos.com/v1"),
+            "AlertmanagerConfig": ("v1alpha1", "monitoring.coreos.com/v1alpha1"),
+        },
+    ),
+    Models(
+        "cloudcoil.models.keda",
+        "cloudcoil-models-keda",
+        "KEDA 2.16.1",
+        WORKLOADS,
+        {"ScaledObject": ("v1alpha1", "keda.sh/v1alpha1")},
+    ),
+)
 WORDS = frozenset({"title", "default", "description"})
 
 JSON = dict[str, Any]
@@ -54,14 +86,15 @@ def strict(schema: Any, *, named: bool = False) -> Any:
 
 def main() -> int:
     """Write one file for each kind."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    source = f"{DISTRIBUTION} {version(DISTRIBUTION)} (PyPI), made of the CRDs of prometheus-operator 0.80.1"
-    for kind, (module, api) in KINDS.items():
-        model = getattr(importlib.import_module(f"{PACKAGE}.{module}"), kind)
-        head = {"$comment": f"{kind} {api}; {source}; Apache-2.0. Written by tools/crd_schemas.py."}
-        schema = head | strict(model.model_json_schema(by_alias=True))
-        text = json.dumps(schema, indent=1, sort_keys=True) + "\n"
-        (FOLDER / f"{kind}.json").write_text(text, encoding="utf-8")
+    for models in MODELS:
+        models.folder.mkdir(parents=True, exist_ok=True)
+        source = f"{models.distribution} {version(models.distribution)} (PyPI), made of the CRDs of {models.project}"
+        for kind, (module, api) in models.kinds.items():
+            model = getattr(importlib.import_module(f"{models.package}.{module}"), kind)
+            head = {"$comment": f"{kind} {api}; {source}; Apache-2.0. Written by tools/crd_schemas.py."}
+            schema = head | strict(model.model_json_schema(by_alias=True))
+            text = json.dumps(schema, indent=1, sort_keys=True) + "\n"
+            (models.folder / f"{kind}.json").write_text(text, encoding="utf-8")
     return 0
 
 

@@ -91,7 +91,7 @@ def test_the_checkpoint_of_another_run_ends_the_job_at_once(tmp_path: Path) -> N
 
 def test_an_eviction_uses_up_no_retry_and_is_looked_at_before_the_exit_code() -> None:
     first = SPEC["podFailurePolicy"]["rules"][0]
-    assert first == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+    assert first == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
     assert POD["restartPolicy"] == "Never"  # Kubernetes takes no podFailurePolicy with another one
     assert SPEC["podReplacementPolicy"] == "Failed"  # no two pods on one volume
 
