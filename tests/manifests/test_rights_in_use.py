@@ -1,0 +1,152 @@
+"""The roles of k8s/base/rbac.yaml by use: what they allow is enough, and every verb is missed when it is taken away."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from receiver.adapters.cluster import connect
+from receiver.adapters.observe import ObservedCloud, ObservedCluster
+from receiver.adapters.store import SqlStore
+from receiver.core.pods import Toleration
+from receiver.core.policy import Policy, Pool, Taint
+from receiver.ports import TryLater, WontWork
+from simulator import kubernetes_rights
+from simulator.clocks import ManualClock
+from simulator.server import Simulator
+from tests.core.builders import HOURLY
+from tests.faults.stores import a_store
+from tests.manifests.built import K8S
+from tests.manifests.uses import USES, Right, Stage, Use
+from tests.reconcile.harness import PRICE, SIZE, Life, a_job
+from tests.simulator.builders import GPU_POOL, START, config
+
+Rules = list[dict[str, Any]]
+Staged = Callable[[Rules], Any]
+
+ROLES: dict[str, Rules] = {
+    found["metadata"]["name"].removeprefix("gpu-autoscaler-"): found["rules"]
+    for found in yaml.safe_load_all((K8S / "base" / "rbac.yaml").read_text(encoding="utf-8"))
+    if found["kind"] == "ClusterRole"
+}
+EVERY = [*ROLES["look"], *ROLES["act"]]
+BY_NAME: dict[str, Use] = {use.__name__: use for use in USES.values()}
+
+
+def rights(rules: Rules) -> list[Right]:
+    """Return group, resource and verb of each single right, as often as it is given."""
+    return [(g, r, v) for rule in rules for g in rule["apiGroups"] for r in rule["resources"] for v in rule["verbs"]]
+
+
+def without(rules: Rules, taken: Right) -> Rules:
+    """Return *rules* less that one right."""
+    left = []
+    for rule in rules:
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                verbs = [v for v in rule["verbs"] if (group, resource, v) != taken]
+                left.append({**rule, "apiGroups": [group], "resources": [resource], "verbs": verbs})
+    return left
+
+
+@pytest.fixture
+def staged(tmp_path: Path) -> Staged:
+    """Stages whose caller may do what some rules allow."""
+
+    @contextmanager
+    def begin(rules: Rules) -> Iterator[Stage]:
+        given = config(kubernetes={"rules": rules, "daemonsets": False})
+        with Simulator(given, clock=ManualClock(START)) as sim:
+            sim.live.turn(timedelta(minutes=3))
+            path = sim.kubeconfig(tmp_path / "kubeconfig")
+            stage = Stage(sim, lambda **options: connect(str(path), timeouts=(2, 5), **options))
+            try:
+                yield stage
+            finally:
+                for cluster in stage.opened:
+                    cluster.close()
+
+    return begin
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the API server refused, reads too."""
+    found: list[str] = []
+    asked = kubernetes_rights._why_not
+
+    def noted(live: Any, verb: str, group: str, resource: str, name: str) -> str:
+        why = asked(live, verb, group, resource, name)
+        if why:
+            found.append(f"{verb} {resource} {group} {name}")
+        return why
+
+    monkeypatch.setattr(kubernetes_rights, "_why_not", noted)
+    return found
+
+
+def a_life(stage: Stage, store: SqlStore, mode: str) -> Life:
+    """The product's step on that cluster through the real adapter; Civo is the world itself."""
+    pool = Pool(
+        id=GPU_POOL,
+        name="l40s",
+        size=SIZE,
+        resources={"nvidia.com/gpu": 1},
+        labels={"gpu": "on-demand", "team": "vision"},  # the second is not on the nodes: it is put there
+        taints=(Taint(key="gpu", value="true", effect="NoSchedule"),),
+        apply_to_nodes=True,
+        max_nodes=2,
+        price_usd_per_hour=PRICE,
+    )
+    life = Life(stage.sim.world, Policy(pools=(pool,), billing=HOURLY), store, mode=mode)
+    life.cluster = stage.cluster()  # type: ignore[assignment]  # the world's own is what it stands for
+    if mode == "observe":
+        life.wrap_cloud, life.wrap_cluster = ObservedCloud, ObservedCluster
+    return life
+
+
+def counts(world: Any) -> tuple[int, int]:
+    """Return how many nodes the pool has and how many it was asked for."""
+    return sum(n.pool == GPU_POOL for n in world.nodes.values()), world.pools[GPU_POOL].required
+
+
+def test_both_roles_are_enough_to_grow_a_pool_and_to_take_it_away_again(staged: Staged, refused: list[str]) -> None:
+    with staged(EVERY) as stage, a_store() as store:
+        life = a_life(stage, store, "act")
+        life.submit(a_job(pods=2, tolerations=(Toleration(operator="Exists"),)))
+        life.run(timedelta(minutes=15))
+        assert counts(life.world) == (2, 2)
+        life.run(timedelta(minutes=75))
+        assert counts(life.world) == (0, 0)
+        assert {e.reason for e in life.world.events} >= {"TriggeredScaleUp"}
+    assert refused == []
+
+
+def test_the_role_that_looks_is_enough_to_observe_all_the_while(staged: Staged, refused: list[str]) -> None:
+    with staged(ROLES["look"]) as stage, a_store() as store:
+        life = a_life(stage, store, "observe")
+        life.submit(a_job(pods=2, tolerations=(Toleration(operator="Exists"),)))
+        life.run(timedelta(minutes=90))
+        assert counts(life.world) == (1, 1)
+        assert [title for title in life.notices() if "would go 1 -> 2 nodes" in title]
+    assert refused == []
+
+
+def test_no_right_is_given_that_nothing_here_uses_and_none_twice() -> None:
+    assert sorted(rights(EVERY)) == sorted(USES)
+
+
+@pytest.mark.parametrize("use", BY_NAME.values(), ids=BY_NAME)
+def test_with_the_roles_as_they_are(use: Use, staged: Staged) -> None:
+    with staged(EVERY) as stage:
+        use(stage)
+
+
+@pytest.mark.parametrize("taken", USES, ids=[f"{verb} {resource}.{group}".strip(".") for group, resource, verb in USES])
+def test_each_right_is_missed_when_it_alone_is_taken_away(taken: Right, staged: Staged) -> None:
+    with staged(without(EVERY, taken)) as stage, pytest.raises((AssertionError, TryLater, WontWork)):
+        USES[taken](stage)

@@ -1,0 +1,259 @@
+"""What each verb of the roles is for, by use: the product's own adapter does it over HTTP and sees the effect.
+
+Each function here fails where a right is missing that it needs. `USES` names it for each verb on each resource.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from receiver.adapters.cluster import KubernetesCluster
+from receiver.core.pods import Pod
+from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, Did, KeptOut, TryLater
+from simulator.manifests import pod_spec
+from simulator.server import Simulator
+from tests.adapters.custom_objects import a_group, a_queue, a_template, a_vcjob, a_workload, of_gpus, owned_by_vcjob
+from tests.simulator.builders import GPU_POOL
+
+GPU = "nvidia.com/gpu"
+ANYWHERE = [{"operator": "Exists"}]
+CLUSTER_QUEUE = {
+    "apiVersion": "kueue.x-k8s.io/v1beta2",
+    "kind": "ClusterQueue",
+    "metadata": {"name": "gpus"},
+    "spec": {},
+}
+ZERO_VERSION = "scheduling.volcano.sh/v1beta1"
+
+
+@dataclass
+class Stage:
+    """A simulated cluster and the product's *connect* to it, with options of `receiver.adapters.cluster.connect`."""
+
+    sim: Simulator
+    connect: Callable[..., KubernetesCluster]
+    opened: list[KubernetesCluster] = field(default_factory=list)
+
+    def cluster(self, **options: Any) -> KubernetesCluster:
+        """Return the adapter."""
+        self.opened.append(self.connect(**options))
+        return self.opened[-1]
+
+    def put(self, api: str, kind: str, *objects: dict[str, Any]) -> None:
+        """Let custom resources be there."""
+        with self.sim.moved() as world:
+            self.sim.live.custom.put([{"apiVersion": api, "kind": kind, **one} for one in objects], world.now)
+
+    def run_pod(self, name: str, *, gpus: int = 1, owner: tuple[str, str] | None = None, **metadata: Any) -> None:
+        """Let a pod of namespace ml run that tolerates every node."""
+        if owner is not None:
+            api = "batch/v1" if owner[0] == "Job" else "apps/v1"
+            metadata["ownerReferences"] = [
+                {"apiVersion": api, "kind": owner[0], "name": owner[1], "uid": "any", "controller": True}
+            ]
+        with self.sim.moved() as world:
+            spec = a_template(gpus)["spec"] | {"tolerations": ANYWHERE}
+            world.add_pod(pod_spec({"metadata": {"namespace": "ml", "name": name, **metadata}, "spec": spec}))
+        self.sim.live.turn(timedelta(seconds=20))
+
+    def node(self) -> str:
+        """Return the one GPU node's name."""
+        with self.sim.moved() as world:
+            [name] = [n.name for n in world.nodes.values() if n.pool == GPU_POOL]
+            return str(name)
+
+    def queue_stops(self) -> object:
+        """Return the ClusterQueue's stop policy."""
+        [queue] = self.sim.live.custom.objects("kueue.x-k8s.io", "clusterqueues")
+        return queue["spec"].get("stopPolicy")
+
+
+# --- looking ----------------------------------------------------------------------------------------------
+
+
+def sees_nodes_and_the_pods_on_them(stage: Stage) -> None:
+    stage.run_pod("train")
+    facts = stage.cluster().look()
+    assert stage.node() in {n.name for n in facts.nodes}
+    assert [(p.key, p.node) for p in facts.pods] == [("ml/train", stage.node())]
+
+
+def hears_of_a_pod_that_finds_no_room(stage: Stage) -> None:
+    job = {"id": "large", "duration": "10m", "gpus_per_pod": 4, "tolerations": ANYWHERE}
+    stage.sim.live.submit([job])
+    stage.sim.live.turn(timedelta(seconds=5))
+    heard: list[None] = []
+    watch = stage.cluster().pod_watch(seconds=1)
+
+    def found() -> None:
+        heard.append(None)
+        watch.close()
+
+    watch.follow(lambda: None, found)
+    assert heard
+
+
+def knows_the_minimum_of_a_coscheduled_gang(stage: Stage) -> None:
+    with stage.sim.moved() as world:
+        for n in range(3):
+            labels = {"scheduling.x-k8s.io/pod-group": "pg"}
+            metadata = {"namespace": "ml", "name": f"w-{n}", "labels": labels}
+            world.add_pod(pod_spec({"metadata": metadata, "spec": a_template(8)["spec"]}))
+    stage.put("scheduling.x-k8s.io/v1alpha1", "PodGroup", a_group("pg", 2))
+    assert {p.gang_min for p in stage.cluster().look().pods} == {2}
+
+
+def knows_the_minimum_of_a_gang_of_volcano(stage: Stage) -> None:
+    with stage.sim.moved() as world:
+        for n in range(3):
+            annotations = {"scheduling.k8s.io/group-name": "pg"}
+            metadata = {"namespace": "ml", "name": f"w-{n}", "annotations": annotations}
+            world.add_pod(pod_spec({"metadata": metadata, "spec": a_template(8)["spec"]}))
+    stage.put(ZERO_VERSION, "PodGroup", a_group("pg", 2))
+    assert {p.gang_min for p in stage.cluster().look().pods} == {2}
+
+
+def counts_the_queue_of_volcano_by_its_jobs_and_classes(stage: Stage) -> None:
+    owned = {"ownerReferences": owned_by_vcjob("train")}
+    group = a_group("small", 2, priorityClassName="production", **owned)
+    stage.put(ZERO_VERSION, "PodGroup", group, a_group("large", 8, minResources=of_gpus(8)))
+    stage.put(ZERO_VERSION, "Queue", a_queue(capability=4))
+    stage.put(
+        "batch.volcano.sh/v1alpha1", "Job", a_vcjob("train", {"name": "w", "replicas": 2, "template": a_template(2)})
+    )
+    stage.put("scheduling.k8s.io/v1", "PriorityClass", {"metadata": {"name": "production"}, "value": 1000})
+    found = [(p.key, p.gpus, p.priority) for p in stage.cluster(volcano_podgroups=True).look().pods]
+    assert found == [("ml/small/0", 2, 1000), ("ml/small/1", 2, 1000)]
+
+
+def counts_the_queue_of_kueue(stage: Stage) -> None:
+    stage.put("kueue.x-k8s.io/v1beta2", "Workload", a_workload())
+    assert len(stage.cluster(kueue_queued=True).look().pods) == 2
+
+
+def knows_what_is_kept_out(stage: Stage) -> None:
+    stage.put("kueue.x-k8s.io/v1beta2", "ClusterQueue", {**CLUSTER_QUEUE})
+    assert stage.cluster().kept_out(queues=True) == KeptOut()
+
+
+# --- acting -----------------------------------------------------------------------------------------------
+
+
+def cordons_a_node(stage: Stage) -> None:
+    assert stage.cluster().cordon(stage.node(), "a1").did is Did.DONE
+    with stage.sim.moved() as world:
+        assert world.nodes[stage.node()].unschedulable
+
+
+def evicts_a_pod_without_gpus(stage: Stage) -> None:
+    spec = a_template(0)["spec"] | {"tolerations": ANYWHERE, "nodeSelector": {"gpu": "on-demand"}}
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "any", "controller": True}
+    metadata = {"namespace": "ml", "name": "web-1-0", "ownerReferences": [owner]}
+    with stage.sim.moved() as world:
+        world.add_pod(pod_spec({"metadata": metadata, "spec": spec}))
+    stage.sim.live.turn(timedelta(seconds=20))
+    with pytest.raises(TryLater, match="still leaving"):
+        stage.cluster().drain(stage.node())
+    stage.sim.live.turn(timedelta(seconds=60))
+    with stage.sim.moved() as world:
+        assert ("ml", "web-1-0") not in world.active_pods
+
+
+def tells_the_owner_of_a_pod(stage: Stage) -> None:
+    stage.run_pod("train")
+    cluster = stage.cluster()
+    [pod] = cluster.look().pods
+    assert cluster.announce(pod, reason="TriggeredScaleUp", message="a node comes").did is Did.DONE
+    with stage.sim.moved() as world:
+        assert [e.reason for e in world.events if e.reason == "TriggeredScaleUp"]
+
+
+def keeps_a_namespace_shut_and_opens_it(stage: Stage) -> None:
+    cluster = stage.cluster()
+    assert cluster.keep_out("ml", [GPU], []).did is Did.DONE
+    assert cluster.kept_out(queues=False) == KeptOut(namespaces=("ml",))
+    assert cluster.let_in("ml").did is Did.DONE
+
+
+def holds_a_queue_and_releases_it(stage: Stage) -> None:
+    stage.put("kueue.x-k8s.io/v1beta2", "ClusterQueue", {**CLUSTER_QUEUE})
+    cluster = stage.cluster()
+    cluster.hold_queue("gpus")
+    assert stage.queue_stops() == "Hold"
+    cluster.release_queue("gpus")
+    assert stage.queue_stops() is None
+
+
+def _scaled(stage: Stage) -> None:
+    cluster = stage.cluster()
+    pod: Pod
+    [pod] = cluster.look().pods
+    assert cluster.scale_to_zero(pod).did is Did.DONE
+    stage.sim.live.turn(timedelta(seconds=60))
+    with stage.sim.moved() as world:
+        assert not [name for namespace, name in world.active_pods if namespace == "ml"]
+
+
+CONSENTS = {IDLE_SHUTDOWN_ANNOTATION: "2h"}
+
+
+def scales_an_idle_deployment_to_zero(stage: Stage) -> None:
+    labels = {"pod-template-hash": "5d9c"}
+    stage.run_pod("web-5d9c-0", owner=("ReplicaSet", "web-5d9c"), labels=labels, annotations=CONSENTS)
+    _scaled(stage)
+
+
+def scales_an_idle_replica_set_to_zero(stage: Stage) -> None:
+    stage.run_pod("alone-0", owner=("ReplicaSet", "alone"), annotations=CONSENTS)
+    _scaled(stage)
+
+
+def scales_an_idle_stateful_set_to_zero(stage: Stage) -> None:
+    stage.run_pod("db-0", owner=("StatefulSet", "db"), annotations=CONSENTS)
+    _scaled(stage)
+
+
+def suspends_an_idle_job(stage: Stage) -> None:
+    job = {"id": "train", "namespace": "ml", "duration": "10h", "annotations": CONSENTS, "tolerations": ANYWHERE}
+    stage.sim.live.submit([job])
+    stage.sim.live.turn(timedelta(seconds=20))
+    _scaled(stage)
+
+
+Use = Callable[[Stage], None]
+Right = tuple[str, str, str]  # group, resource, verb
+
+APPS: Sequence[tuple[str, Use]] = (
+    ("deployments", scales_an_idle_deployment_to_zero),
+    ("replicasets", scales_an_idle_replica_set_to_zero),
+    ("statefulsets", scales_an_idle_stateful_set_to_zero),
+)
+USES: dict[Right, Use] = {
+    ("", "nodes", "list"): sees_nodes_and_the_pods_on_them,
+    ("", "pods", "list"): sees_nodes_and_the_pods_on_them,
+    ("", "pods", "watch"): hears_of_a_pod_that_finds_no_room,
+    ("scheduling.x-k8s.io", "podgroups", "list"): knows_the_minimum_of_a_coscheduled_gang,
+    ("scheduling.volcano.sh", "podgroups", "list"): knows_the_minimum_of_a_gang_of_volcano,
+    ("scheduling.volcano.sh", "queues", "list"): counts_the_queue_of_volcano_by_its_jobs_and_classes,
+    ("batch.volcano.sh", "jobs", "list"): counts_the_queue_of_volcano_by_its_jobs_and_classes,
+    ("scheduling.k8s.io", "priorityclasses", "list"): counts_the_queue_of_volcano_by_its_jobs_and_classes,
+    ("kueue.x-k8s.io", "workloads", "list"): counts_the_queue_of_kueue,
+    ("", "resourcequotas", "list"): knows_what_is_kept_out,
+    ("kueue.x-k8s.io", "clusterqueues", "list"): knows_what_is_kept_out,
+    ("", "nodes", "get"): cordons_a_node,
+    ("", "nodes", "patch"): cordons_a_node,
+    ("", "pods/eviction", "create"): evicts_a_pod_without_gpus,
+    ("", "events", "create"): tells_the_owner_of_a_pod,
+    ("", "resourcequotas", "create"): keeps_a_namespace_shut_and_opens_it,
+    ("", "resourcequotas", "get"): keeps_a_namespace_shut_and_opens_it,
+    ("", "resourcequotas", "delete"): keeps_a_namespace_shut_and_opens_it,
+    ("kueue.x-k8s.io", "clusterqueues", "patch"): holds_a_queue_and_releases_it,
+    ("", "pods", "get"): suspends_an_idle_job,
+    **{("apps", resource, "get"): use for resource, use in APPS},
+    **{("apps", f"{resource}/scale", "patch"): use for resource, use in APPS},
+    ("batch", "jobs", "get"): suspends_an_idle_job,
+    ("batch", "jobs", "patch"): suspends_an_idle_job,
+}
