@@ -8,6 +8,7 @@ import re
 import sys
 from pathlib import Path
 
+from receiver.doctor import release, smoke
 from receiver.doctor.areas import AREAS
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "doctor.md"
@@ -19,8 +20,8 @@ def filled(page: str) -> str:
     rows = ["", "| check | what it looks at | can be | what to do |", "|---|---|---|---|"]
     rows += [
         f"| `{check.name}` | {check.looks} | {', '.join(check.may)} | {check.remedy} |"
-        for area in AREAS
-        for check in (*area.checks, area.answers)
+        for checks in (*((*area.checks, area.answers) for area in AREAS), smoke.CHECKS, release.CHECKS)
+        for check in checks
     ]
     return WRITTEN.sub(lambda _: "\n".join([*rows, "", ""]), page)
 

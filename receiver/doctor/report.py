@@ -28,11 +28,16 @@ def lines(found: Found) -> Iterator[str]:
     width = max(map(len, names), default=0)
     for _, findings in found:
         for finding in findings:
-            verdict = click.style(SHOWN[finding.verdict], fg=COLOURS[finding.verdict])
-            yield f"{verdict}  {finding.check:{width}}  {printable(finding.said)}"
-            if finding.remedy:
-                yield f"      {'':{width}}  what to do: {printable(finding.remedy)}"
+            yield from told(finding, width)
     yield summary(found)
+
+
+def told(finding: Finding, width: int = 16) -> Iterator[str]:
+    """Yield the lines of one finding, the name of its check in *width* columns."""
+    verdict = click.style(SHOWN[finding.verdict], fg=COLOURS[finding.verdict])
+    yield f"{verdict}  {finding.check:{width}}  {printable(finding.said)}"
+    if finding.remedy:
+        yield f"      {'':{width}}  what to do: {printable(finding.remedy)}"
 
 
 def summary(found: Found) -> str:

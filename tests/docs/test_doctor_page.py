@@ -1,5 +1,6 @@
 """docs/doctor.md has every check of the doctor, as the code has it."""
 
+from receiver.doctor import release, smoke
 from receiver.doctor.areas import AREAS
 from receiver.doctor.finding import VERDICTS
 from tests.docs.pages import section, table, text_of
@@ -14,6 +15,7 @@ def test_the_table_is_that_of_the_doctor() -> None:
 
 def test_every_check_is_named_after_its_area_and_only_once() -> None:
     names = [(area.name, check) for area in AREAS for check in (*area.checks, area.answers)]
+    names += [(task, check) for task, known in (("smoke", smoke), ("release", release)) for check in known.CHECKS]
     assert len({check.name for _, check in names}) == len(names)
     assert [check.name for area, check in names if check.name.partition(".")[0] != area] == []
     assert [check.name for _, check in names if not check.may or not set(check.may) < set(VERDICTS)] == []

@@ -1,5 +1,6 @@
 """The rights that the doctor asks for are those of the ClusterRole; its own role is what it needs beside them."""
 
+import re
 from typing import Any
 
 import pytest
@@ -47,10 +48,10 @@ def test_the_shipped_roles_are_enough_for_their_mode(start: Starter, told: Told,
     assert judged == (["pass"] if mode == "act" else ["skip", "pass"])
 
 
-def role() -> list[dict[str, Any]]:
-    """Return the rules of the optional role on the page."""
-    block = text_of("docs/doctor.md").partition("```yaml\n")[2].partition("```")[0]
-    rules: list[dict[str, Any]] = yaml.safe_load(block)["rules"]
+def role(name: str = "gpu-autoscaler-doctor") -> list[dict[str, Any]]:
+    """Return the rules of the optional role of that *name* on the page."""
+    blocks = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", text_of("docs/doctor.md"), re.DOTALL))
+    rules: list[dict[str, Any]] = next(b["rules"] for b in blocks if b["metadata"]["name"] == name)
     return rules
 
 

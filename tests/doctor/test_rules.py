@@ -96,7 +96,9 @@ PLANTED: list[tuple[str, Callable[[JSON], None], str, str, str]] = [
     ),
     (
         "runbooks lead nowhere",
-        _changed(BUSY, annotations={"runbook_url": "https://civo-gpu-autoscaler.example/docs/runbooks/GpuPodsPending.md"}),
+        _changed(
+            BUSY, annotations={"runbook_url": "https://civo-gpu-autoscaler.example/docs/runbooks/GpuPodsPending.md"}
+        ),
         "rules.runbooks",
         "warn",
         "1 alert lead",

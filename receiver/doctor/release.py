@@ -1,0 +1,125 @@
+"""Undoing what a server in mode act left on nodes, namespaces and queues: before a switch to observe, or for good.
+
+Promises to touch only what carries our annotation, label or taint.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from enum import StrEnum
+
+from receiver.adapters.cluster import KubernetesCluster, connect
+from receiver.adapters.survey.server import ServerSurvey
+from receiver.config import Mode
+from receiver.core.packing import SOFT_TAINTS
+from receiver.doctor.area import Installation
+from receiver.doctor.civo_pools import shown
+from receiver.doctor.finding import Check, Finding
+from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION, ClusterNode, Did, Receipt, TryLater, WontWork
+
+SERVER = Check(
+    "release.server",
+    "whether the server is stopped or in mode observe: one in mode act would do everything again",
+    ("warn", "fail"),
+    "stop the server (`kubectl -n gpu-autoscaler scale deploy/gpu-autoscaler --replicas=0`), or set `mode: observe` "
+    "and restart it; then release",
+)
+UNDONE = Check(
+    "release.undone",
+    "each cordon, soft taint, quota and held queue of ours, as it is undone",
+    ("fail", "skip"),
+    "see what it says: a right that is missing (docs/operations.md, Rights in the cluster), or an object that changed "
+    "meanwhile; then release again",
+)
+CHECKS = (SERVER, UNDONE)
+
+
+class Kind(StrEnum):
+    """What we leave somewhere; the value is what carries it."""
+
+    CORDON = "cordoned node"
+    STOP = "closed node"
+    TAINTS = "node"
+    QUOTA = "namespace"
+    QUEUE = "ClusterQueue"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something of ours: what *kind*, on which object, and what it says."""
+
+    kind: Kind
+    name: str
+    said: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.value} {self.name}: {self.said}"
+
+
+def server(installation: Installation) -> Finding:
+    """Judge whether the server may be taken for one that will not do it all again."""
+    with closing(ServerSurvey(installation.settings.environment.url, installation.timeouts)) as asked:
+        try:
+            _, health = asked.ask("/healthz")
+        except TryLater as error:
+            said = f"{error}: taken for stopped, and so must every other replica be"
+            return SERVER.warned(said, "see that no server in mode act runs anywhere before you go on")
+    if health.get("mode") == Mode.OBSERVE.value:
+        return SERVER.passed("the server runs in mode observe")
+    return SERVER.failed(f"the server at {asked.shown} runs in mode {health.get('mode')}")
+
+
+def opened(installation: Installation) -> KubernetesCluster:
+    """Return the cluster to change. Raises WontWork without credentials."""
+    return connect(installation.settings.environment.kubeconfig, timeouts=installation.timeouts)
+
+
+def marks(cluster: KubernetesCluster) -> tuple[list[Mark], str]:
+    """Return everything of ours, nodes first, and why quotas and queues could not be seen (empty: they could).
+
+    Raises TryLater, and WontWork where nodes may not be seen.
+    """
+    found = [mark for node in cluster.look().nodes for mark in _of(node)]
+    try:
+        kept_out = cluster.kept_out(queues=True)
+    except WontWork as error:
+        return found, str(error)
+    found += [Mark(Kind.QUOTA, name, "a quota of ours keeps GPU pods out") for name in kept_out.namespaces]
+    found += [Mark(Kind.QUEUE, name, "held by us") for name in kept_out.cluster_queues]
+    return found, ""
+
+
+def _of(node: ClusterNode) -> Iterator[Mark]:
+    for kind, annotation in ((Kind.CORDON, CORDON_ANNOTATION), (Kind.STOP, STOP_ANNOTATION)):
+        if annotation in node.annotations:
+            yield Mark(kind, node.name, f"{annotation}={node.annotations[annotation]}")
+    if worn := [shown(taint) for taint in node.taints if taint in SOFT_TAINTS]:
+        yield Mark(Kind.TAINTS, node.name, f"soft taints {', '.join(worn)}")
+
+
+def undone(cluster: KubernetesCluster, found: Sequence[Mark]) -> Iterator[Finding]:
+    """Undo each of *found*; one that fails keeps no other."""
+    if not found:
+        yield UNDONE.skipped("nothing of ours is on nodes, namespaces and queues")
+    for mark in found:
+        try:
+            receipt = _undo(cluster, mark)
+        except (TryLater, WontWork) as error:
+            yield UNDONE.failed(f"{mark}: {error}")
+        else:
+            done = receipt.did is not Did.DIFFERS
+            yield UNDONE.passed(receipt.sentence) if done else UNDONE.failed(receipt.sentence)
+
+
+def _undo(cluster: KubernetesCluster, mark: Mark) -> Receipt:
+    match mark.kind:
+        case Kind.CORDON:
+            return cluster.uncordon(mark.name)
+        case Kind.STOP:
+            return cluster.reopen(mark.name)
+        case Kind.TAINTS:
+            return cluster.prefer(mark.name, ())
+        case Kind.QUOTA:
+            return cluster.let_in(mark.name)
+        case Kind.QUEUE:
+            return cluster.release_queue(mark.name)

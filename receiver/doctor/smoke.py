@@ -1,0 +1,297 @@
+"""The smoke test: one GPU pod from nothing to running, each step of the way timed.
+
+Promises to delete its pod, whatever ends the test. The node that was bought goes as every idle node does.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from receiver.adapters.cluster import credentials
+from receiver.adapters.survey.civo import CivoSurvey
+from receiver.adapters.survey.server import ServerSurvey
+from receiver.adapters.survey.smoke import PodState, SmokeSurvey
+from receiver.config import Mode, Settings
+from receiver.core.policy import POOL_LABEL, Pool
+from receiver.core.words import lasting, span
+from receiver.doctor import civo
+from receiver.doctor.area import Installation
+from receiver.doctor.finding import Check, Finding
+from receiver.doctor.nodes import of_pool
+from receiver.ports import TryLater, WontWork
+
+IMAGE = "nvcr.io/nvidia/cuda:12.4.1-base-ubuntu22.04"
+NAME = "gpu-autoscaler-smoke"
+POLL_SECONDS = 2.0
+STARTS_WITHIN = timedelta(minutes=10)  # beside the pool's provision_timeout: the scheduler, and the image's pull
+
+READY_TO = Check(
+    "smoke.allowed",
+    "whether the smoke test may begin: mode act here and at the server, and the pod is taken",
+    ("fail",),
+    "set `mode: act`, restart the server, and let the one who runs this create, get and delete pods (docs/doctor.md, "
+    "Smoke test)",
+)
+PENDING = Check(
+    "smoke.pending",
+    "whether the scheduler says that the pod has no node",
+    ("fail", "skip"),
+    "see `kubectl describe pod` for what keeps it: a quota, a gate, another scheduler",
+)
+ASKED = Check(
+    "smoke.asked",
+    "whether Civo was asked for one more node of the pool",
+    ("fail", "skip"),
+    "`gpu-autoscaler explain pod NAMESPACE/gpu-autoscaler-smoke` and `explain pool NAME` say what holds it back",
+)
+READY = Check(
+    "smoke.node_ready",
+    "whether a new node of the pool became Ready",
+    ("fail", "skip"),
+    "see docs/runbooks/GpuScaleUpStuck.md",
+)
+GPUS = Check(
+    "smoke.gpus",
+    "whether the new node's GPUs became allocatable",
+    ("fail", "skip"),
+    "see docs/runbooks/GpuNodeWithoutGpus.md",
+)
+RUNNING = Check(
+    "smoke.running",
+    "whether the pod ran on it",
+    ("fail", "skip"),
+    "see `kubectl describe pod` and `kubectl logs`: taints, the image, the driver",
+)
+CLEANED = Check(
+    "smoke.cleaned",
+    "whether the pod was deleted again; its node goes by itself, as idle nodes do",
+    ("fail",),
+    "kubectl delete pod gpu-autoscaler-smoke, or its node stays in use",
+)
+STAGES = (PENDING, ASKED, READY, GPUS, RUNNING)
+CHECKS = (READY_TO, *STAGES, CLEANED)
+SHOWS = {
+    PENDING: "no node has room for the pod",
+    ASKED: "Civo is asked for one more node",
+    READY: "the new node is Ready",
+    GPUS: "its GPUs are allocatable",
+    RUNNING: "the pod runs",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What is tried: a pod in *namespace* on *pool*, given up after *timeout*; *wait* sleeps so many seconds."""
+
+    pool: Pool
+    namespace: str = "default"
+    timeout: timedelta = timedelta(minutes=30)
+    image: str = IMAGE
+    wait: Callable[[float], None] = time.sleep
+
+
+@dataclass(slots=True)
+class Progress:
+    """When each stage was first seen."""
+
+    began: datetime
+    reached: dict[str, datetime] = field(default_factory=dict)
+
+    def reach(self, check: Check, now: datetime) -> Iterator[Finding]:
+        """Note that *check*'s stage was seen, and yield how long that took since the beginning and the stage before."""
+        if check.name in self.reached:
+            return
+        before = max(self.reached.values(), default=self.began)
+        self.reached[check.name] = now
+        total, step = (now - self.began).total_seconds(), (now - before).total_seconds()
+        yield check.passed(f"{SHOWS[check]} after {span(total)} (+{step:.0f} s)")
+
+
+def chosen(settings: Settings, name: str | None) -> Pool:
+    """Return the pool called *name*, or else the cheapest that may have a node. Raises LookupError."""
+    pools = [pool for pool in settings.policy.pools if (name in (pool.name, pool.id) if name else pool.max_nodes)]
+    if not pools:
+        raise LookupError(name or "")
+    return min(pools, key=lambda pool: (pool.price_usd_per_hour is None, pool.price_usd_per_hour or 0))
+
+
+def longest(pool: Pool) -> timedelta:
+    """Return how long the test may take unless somebody says otherwise."""
+    return pool.provision_timeout + STARTS_WITHIN
+
+
+def manifest(test: Trial, settings: Settings) -> dict[str, Any]:
+    """Return the pod: one unit of the pool's GPU resource, bound to the pool, with the labels that attribute it."""
+    pool, attribution = test.pool, settings.configuration.attribution.model_dump()
+    own = [{"key": t.key, "operator": "Equal", "value": t.value, "effect": t.effect} for t in pool.taints]
+    chart = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    devices = {min(pool.resources): "1"}
+    container = {
+        "name": "nvidia-smi",
+        "image": test.image,
+        "command": ["nvidia-smi"],
+        "resources": {
+            "requests": {"cpu": "100m", "memory": "128Mi", **devices},
+            "limits": {"memory": "256Mi", **devices},
+        },
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": NAME,
+            "namespace": test.namespace,
+            "labels": dict.fromkeys(sorted(set(attribution.values())), NAME),
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "nodeSelector": {**pool.labels, POOL_LABEL: pool.id},
+            "tolerations": [*own, chart],
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 65532,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [container],
+        },
+    }
+
+
+def allowed(installation: Installation) -> Finding:
+    """Judge whether the server would buy a node at all."""
+    mode = installation.settings.configuration.mode
+    if mode is not Mode.ACT:
+        return READY_TO.failed(f"mode is {mode.value}: nothing would be bought, and the pod would wait for nothing")
+    with closing(ServerSurvey(installation.settings.environment.url, installation.timeouts)) as server:
+        try:
+            _, health = server.ask("/healthz")
+        except TryLater as error:
+            return READY_TO.failed(str(error), "start the server, or set GPU_AUTOSCALER_URL to where it listens")
+    if health.get("mode") != Mode.ACT.value:
+        return READY_TO.failed(f"the server runs in mode {health.get('mode')}: nothing would be bought")
+    return READY_TO.passed("the server runs in mode act")
+
+
+def smoke(installation: Installation, test: Trial) -> Iterator[Finding]:
+    """Yield what the test comes to, each stage as it is reached. Closed early, it deletes its pod all the same."""
+    verdict = allowed(installation)
+    yield verdict
+    if verdict.verdict == "fail":
+        return
+    try:
+        where = credentials(installation.settings.environment.kubeconfig)
+    except WontWork as error:
+        yield READY_TO.failed(str(error))
+        return
+    cluster = SmokeSurvey(where, installation.clock, installation.timeouts)
+    with closing(cluster), closing(civo.opened(installation)) as cloud:
+        try:
+            before = _look(cluster, cloud, test)
+            uid = cluster.create(test.namespace, manifest(test, installation.settings))
+        except (TryLater, WontWork) as error:
+            yield READY_TO.failed(str(error))
+            return
+        try:
+            yield from _watched(installation, test, cluster, cloud, before)
+        finally:
+            cleaned = _deleted(cluster, test, uid)
+        yield cleaned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Around:
+    """The pool at one moment: what Civo is asked for, and its nodes: which are ready, which offer a GPU."""
+
+    required: int
+    nodes: frozenset[str]
+    ready: frozenset[str]
+    gpus: frozenset[str]
+
+
+def _look(cluster: SmokeSurvey, cloud: CivoSurvey, test: Trial) -> _Around:
+    pool = cloud.look().get(test.pool.id)
+    mine = [seen.node for seen in of_pool(cluster.nodes(), test.pool)]
+    return _Around(
+        required=pool.required if pool else 0,
+        nodes=frozenset(node.name for node in mine),
+        ready=frozenset(node.name for node in mine if node.ready),
+        gpus=frozenset(node.name for node in mine if node.ready and node.allocatable),
+    )
+
+
+def _watched(
+    installation: Installation, test: Trial, cluster: SmokeSurvey, cloud: CivoSurvey, before: _Around
+) -> Iterator[Finding]:
+    now = installation.clock.now
+    progress = Progress(began=now())
+    trouble, pod = "", PodState(phase="")
+    while now() - progress.began < test.timeout:
+        try:
+            pod = cluster.state(test.namespace, NAME)
+            around = _look(cluster, cloud, test)
+            trouble = ""
+        except TryLater as error:
+            trouble = str(error)
+            test.wait(POLL_SECONDS)
+            continue
+        except WontWork as error:
+            trouble = str(error)
+            break
+        for check, shows in _shown(pod, around, before).items():
+            if shows:
+                yield from progress.reach(check, now())
+        if RUNNING.name in progress.reached or pod.phase == "Failed":
+            break
+        test.wait(POLL_SECONDS)
+    yield from concluded(progress, test, pod, trouble)
+
+
+def _shown(pod: PodState, around: _Around, before: _Around) -> Mapping[Check, bool]:
+    """Which stages are to be seen now."""
+    return {
+        PENDING: pod.unschedulable,
+        ASKED: around.required > before.required,
+        READY: bool(around.ready - before.nodes),
+        GPUS: bool(around.gpus - before.nodes),
+        RUNNING: pod.phase in ("Running", "Succeeded"),
+    }
+
+
+def concluded(progress: Progress, test: Trial, pod: PodState, trouble: str) -> Iterator[Finding]:
+    """Yield what became of the stages that were not reached: the first failed, unless the pod ran without them."""
+    missing = [check for check in STAGES if check.name not in progress.reached]
+    if RUNNING.name in progress.reached:
+        why = "the pod ran without it: a node with room was there, so nothing had to be bought"
+        yield from (check.skipped(why) for check in missing)
+        return
+    first = RUNNING if pod.phase == "Failed" else missing[0]
+    what = f"the pod failed ({pod.says or 'no reason given'})" if pod.phase == "Failed" else "not seen"
+    said = f"{what}{'' if pod.phase == 'Failed' else f' within {lasting(test.timeout)}'}"
+    more = trouble or (f"the scheduler says: {pod.says}" if pod.unschedulable else "")
+    yield first.failed(f"{said}{f'; {more}' if more else ''}")
+    yield from (check.skipped("not reached") for check in missing if check is not first)
+
+
+def _deleted(cluster: SmokeSurvey, test: Trial, uid: str) -> Finding:
+    """Delete the pod, three times at most where the API server is away for a moment."""
+    for attempt in range(3):
+        try:
+            cluster.delete(test.namespace, NAME, uid)
+        except WontWork as error:
+            return CLEANED.failed(str(error), _by_hand(test))
+        except TryLater as error:
+            trouble = str(error)
+            test.wait(POLL_SECONDS * attempt)
+        else:
+            return CLEANED.passed(
+                "the pod is deleted; its node goes as idle nodes do, mostly at the end of its paid hour"
+            )
+    return CLEANED.failed(trouble, _by_hand(test))
+
+
+def _by_hand(test: Trial) -> str:
+    return f"kubectl -n {test.namespace} delete pod {NAME}: until then its node stays in use"

@@ -1,0 +1,135 @@
+"""Undoing what acting left, in a cluster where a server did act."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from receiver.adapters.cluster import connect
+from receiver.cli import main
+from receiver.core.packing import IDLE
+from receiver.core.policy import Taint
+from simulator.server import Simulator
+from tests.adapters.wire import unused_url
+from tests.doctor.builders import document, environ
+from tests.doctor.cluster import node_of, well_kept
+from tests.doctor.conftest import Starter
+from tests.doctor.test_kueue import a_flavor, a_queue, install
+from tests.doctor.test_server import listening
+from tests.simulator.builders import CPU_POOL
+from tests.web.builders import Bench, a_full_store
+
+GPU_TAINT = Taint(key="gpu", value="true", effect="NoSchedule")
+
+
+@contextmanager
+def acted(sim: Simulator, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Let the cluster be as acting leaves it, in the product's own way; yield an environment without a server."""
+    kubeconfig = str(sim.kubeconfig(tmp_path / "kubeconfig"))
+    install(sim, a_flavor(), a_queue(4))
+    cluster = connect(kubeconfig)
+    cluster.cordon(node_of(sim), "a-1")
+    cluster.shut(node_of(sim), "cluster 2026-11")
+    cluster.prefer(node_of(sim), (IDLE,))
+    cluster.keep_out("ml", ["nvidia.com/gpu"], [])
+    cluster.hold_queue("gpus")
+    cluster.close()
+    yield environ(tmp_path, KUBECONFIG=kubeconfig, CIVO_API_URL=sim.url, GPU_AUTOSCALER_URL=unused_url())
+
+
+def release(env: dict[str, str], *arguments: str, said: str = "") -> Result:
+    return CliRunner(env=env).invoke(main, ["doctor", "--release", *arguments], input=said)
+
+
+def left(sim: Simulator) -> list[Any]:
+    """Return everything of ours that is still there."""
+    with sim.moved() as world:
+        node = world.nodes[node_of(sim)]
+        queues = [q["spec"].get("stopPolicy") for q in sim.live.custom.objects("kueue.x-k8s.io", "clusterqueues")]
+        soft = [t for t in node.taints if t.key.startswith("gpu-autoscaler.io/")]
+        stops = [q for q in queues if q not in (None, "None")]
+        return [node.unschedulable, dict(node.annotations), soft, sim.live.quotas.every(), stops]
+
+
+CLEAN = [False, {}, [], [], []]
+
+
+def test_everything_of_ours_is_listed_and_undone(start: Starter, tmp_path: Path) -> None:
+    sim = well_kept(start)
+    with acted(sim, tmp_path) as env:
+        assert left(sim) != CLEAN
+        done = release(env, "--yes")
+        name = node_of(sim)
+    assert done.exit_code == 0
+    assert left(sim) == CLEAN
+    for line in (f"cordoned node {name}: gpu-autoscaler.io/cordoned-for=a-1", "namespace ml", "ClusterQueue gpus"):
+        assert line in done.stderr
+    assert "WARN  release.server" in done.stdout
+    assert done.stdout.splitlines()[-1] == "5 passed, 1 warning, 0 failed, 0 skipped"
+
+
+def test_nothing_is_undone_without_a_yes(start: Starter, tmp_path: Path) -> None:
+    sim = well_kept(start)
+    with acted(sim, tmp_path) as env:
+        before = left(sim)
+        done = release(env, said="n\n")
+    assert done.exit_code == 1
+    assert left(sim) == before
+
+
+def test_a_server_in_mode_act_keeps_everything_and_one_that_observes_does_not(start: Starter, tmp_path: Path) -> None:
+    sim = well_kept(start)
+    with acted(sim, tmp_path) as env:
+        before = left(sim)
+        with listening(Bench(store=a_full_store())) as url:
+            done = release({**env, "GPU_AUTOSCALER_URL": url}, "--yes")
+        assert done.exit_code == 1
+        assert "FAIL  release.server" in done.stdout
+        assert "--replicas=0" in done.stdout
+        assert left(sim) == before
+        with listening(Bench(store=a_full_store(), mode="observe")) as url:
+            assert release({**env, "GPU_AUTOSCALER_URL": url}, "--yes").exit_code == 0
+    assert left(sim) == CLEAN
+
+
+def test_the_cordon_and_the_taints_of_others_stay(start: Starter, tmp_path: Path) -> None:
+    sim = well_kept(start)
+    with sim.moved() as world:
+        theirs = next(n.name for n in world.nodes.values() if n.pool == CPU_POOL)
+        world.nodes[theirs] = replace(world.nodes[theirs], unschedulable=True)
+    with acted(sim, tmp_path) as env:
+        release(env, "--yes")
+    with sim.moved() as world:
+        assert world.nodes[theirs].unschedulable
+        assert GPU_TAINT in world.nodes[node_of(sim)].taints
+
+
+def test_where_nothing_is_left_nobody_is_asked(start: Starter, tmp_path: Path) -> None:
+    sim = well_kept(start)
+    kubeconfig = str(sim.kubeconfig(tmp_path / "kubeconfig"))
+    done = release(environ(tmp_path, KUBECONFIG=kubeconfig, GPU_AUTOSCALER_URL=unused_url()))
+    assert done.exit_code == 0
+    assert "nothing of ours is on nodes" in done.stdout
+
+
+def test_a_right_that_is_missing_fails_by_name_and_keeps_no_other_from_being_undone(
+    start: Starter, tmp_path: Path
+) -> None:
+    sim = well_kept(start)
+    with acted(sim, tmp_path) as env:
+        sim.fault(kind="deny", right="delete resourcequotas")
+        done = release(env, "--yes")
+    assert done.exit_code == 1
+    assert 'grant the verb "delete" on "resourcequotas"' in done.stdout
+    unschedulable, annotations, soft, quotas, stops = left(sim)
+    assert (unschedulable, annotations, soft, len(quotas), stops) == (False, {}, [], 1, [])
+
+
+@pytest.mark.parametrize("arguments", [["--smoke", "--release"]])
+def test_two_tasks_at_once_are_a_wrong_command_line(tmp_path: Path, arguments: list[str]) -> None:
+    done = CliRunner(env=environ(tmp_path, document())).invoke(main, ["doctor", *arguments])
+    assert done.exit_code == 2
