@@ -6,10 +6,14 @@ from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry, generate_latest
+
+from receiver.adapters.writer_lock import WriterLock
 from receiver.config import load
 from receiver.config.live import ConfigurationFile, LiveSecrets
 from receiver.core.actions import Action, ActionKind
 from receiver.core.policy import Budget, Policy, Stated
+from receiver.metrics import Instruments
 from receiver.ports import TryLater
 from tests.config.builders import ENVIRONMENT, one_pool
 from tests.reconcile.harness import Wrapped
@@ -138,6 +142,26 @@ def _clock_is_ahead(h: Hours) -> None:
     h.pass_time(12)
 
 
+def _replicas(ours: str, theirs: str, *, held: bool = False) -> Callable[[Hours], None]:
+    """Two replicas are scraped; each leads once it gets the lock beside its database, which somebody else may hold."""
+
+    def course(h: Hours) -> None:
+        busy(h)
+        with tempfile.TemporaryDirectory() as folder:
+            locks = [WriterLock(f"sqlite:///{folder}/{name}") for name in (ours, ours, theirs)]
+            if held:
+                locks[0].try_acquire()
+                h.steps = False
+            second = Instruments()
+            h.instruments.leads, second.leads = locks[1].try_acquire, locks[2].try_acquire
+            registry = CollectorRegistry()
+            registry.register(second)
+            h.pages["gpu-autoscaler"] = lambda: generate_latest(registry).decode()
+            h.pass_time(9)
+
+    return course
+
+
 def _bad_file(h: Hours) -> None:
     busy(h)
     with tempfile.TemporaryDirectory() as folder:
@@ -197,6 +221,18 @@ FAULTS = (
         also={"GpuAutoscalerStepsSlow": "no step is finished"},
         course=_hangs_in_an_action,
     ),
+    Fault(
+        title="two replicas have a database each",
+        raises=("GpuAutoscalerNotOneLeader",),
+        course=_replicas("one.db", "other.db"),
+    ),
+    Fault(
+        title="a process that is not scraped keeps the lead from two replicas",
+        raises=("GpuAutoscalerNotOneLeader",),
+        also={"GpuAutoscalerStepsSlow": "no step is finished"},
+        course=_replicas("one.db", "one.db", held=True),
+    ),
+    Fault(title="a second replica waits for the first", course=_replicas("one.db", "one.db")),
     Fault(title="somebody keeps changing a count", raises=("GpuAutoscalerPoolDrifts",), course=_somebody_counts),
     Fault(title="the receiver's clock is 90 s ahead", raises=("GpuAutoscalerClockSkewed",), course=_clock_is_ahead),
     Fault(

@@ -83,7 +83,11 @@ RUNBOOKS: Mapping[str, Sequence[str]] = {
     "Age of the heartbeat": ("GpuAutoscalerHeartbeat", "GpuAutoscalerRulesFail"),
     "Webhook answers": ("GpuAutoscalerWebhooksFail",),
     "Time of a step": ("GpuAutoscalerStepsSlow",),
-    "Steps and errors": ("GpuAutoscalerStepsFail", "GpuAutoscalerConfigurationRefused"),
+    "Steps and errors": (
+        "GpuAutoscalerStepsFail",
+        "GpuAutoscalerNotOneLeader",
+        "GpuAutoscalerConfigurationRefused",
+    ),
     "Sources": ("GpuAutoscalerSourceDown", "GpuKubeStateMetricsDown", "GpuNodesWithoutPool"),
     "Outbox": ("GpuAutoscalerNoticesStuck",),
 }
