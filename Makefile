@@ -18,7 +18,7 @@ OUT ?= .build/pictures
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench faults replicas laws mutants image image-check audit lint rules dashboards pictures alerts format lock manifests clean python venv binaries browser kubectl screenshots
+.PHONY: help demo test bench faults replicas laws contract mutants image image-check audit lint rules dashboards pictures alerts format lock manifests clean python venv binaries browser kubectl screenshots
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,9 @@ replicas: venv ## rounds with three replicas on PostgreSQL whose leader dies, fr
 
 laws: venv ## every law of the tests with fifty times the examples
 	@$(VENV)/python -m pytest -q -n 2 --dist worksteal -m hypothesis --hypothesis-profile=long
+
+contract: venv ## ask the running server everything that its OpenAPI document allows, and what it does not (some minutes)
+	@$(VENV)/python -m tests.fuzz.contract --seed $(SEED)
 
 mutants: venv ## plant bugs in the core one by one and see the tests find them (some minutes)
 	@$(VENV)/python tools/mutants.py
@@ -98,6 +101,8 @@ lock: ## work out requirements/*.lock anew from pyproject.toml (needs uv)
 		--no-header pyproject.toml --extra postgres -o requirements/run.lock
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
 		--no-header --group build -o requirements/build.lock
+	uv pip compile --universal --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
+		--no-header --group contract -o requirements/contract.lock
 
 manifests: venv ## write the objects of k8s that come from rules: routes, PrometheusRules, ConfigMaps
 	@$(VENV)/python -m tools.operator_routing

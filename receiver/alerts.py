@@ -21,6 +21,7 @@ VERSION = "4"
 FUTURE_TOLERANCE = timedelta(minutes=5)  # clocks that differ a little
 OLDEST = timedelta(days=400)  # nothing fires for longer; such a time is a mistake of whoever sent it
 MOST_WARNINGS = 20
+MOST_TRUNCATED = 2**31 - 1  # what the store counts to
 
 _STATUSES = ("firing", "resolved")
 _SEND_OURS = "send Alertmanager's own webhook payload unchanged (webhook_configs, no template in between)"
@@ -189,7 +190,7 @@ def _truncated(document: Mapping[str, Any], warnings: dict[str, None]) -> int:
         warnings,
         f"Alertmanager left {count} alerts out of this message: everything is looked at again; set max_alerts: 0",
     )
-    return count
+    return min(count, MOST_TRUNCATED)
 
 
 def _warn(warnings: dict[str, None], sentence: str) -> None:

@@ -60,6 +60,17 @@ def bring_up_to_date() -> None:
     STAMP.write_text(f"{locked}\n{project}\n")
 
 
+def install_beside(lock: Path, folder: Path) -> None:
+    """Install what *lock* names into *folder*, for PYTHONPATH, beside what .venv has. Raises NotMade."""
+    stamp = folder / "made-from"
+    if stamp.is_file() and stamp.read_text() == _digest(lock):
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    print(f"installing {lock.relative_to(ROOT)} into {folder.relative_to(ROOT)}", flush=True)
+    _install([*_pip(), "install", "-q", "--require-hashes", "--target", str(folder), "-r", str(lock)])
+    stamp.write_text(_digest(lock))
+
+
 def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 

@@ -219,6 +219,10 @@ def test_a_label_name_that_no_log_can_write_is_replaced_in_the_message() -> None
     assert str(refused.value).encode()
 
 
+def test_no_count_of_truncated_alerts_is_too_large_to_be_kept() -> None:
+    assert read(payload(truncatedAlerts=10**33)).truncated == 2**31 - 1
+
+
 def test_truncated_alerts_are_counted_and_warned_of() -> None:
     delivery = read(payload(truncatedAlerts=3))
     assert delivery.truncated == 3

@@ -4,6 +4,7 @@ from receiver.config.model import Mode
 from receiver.core.actions import ActionKind, Change, OutcomeKind, Verdict, VictimStage
 from receiver.core.overrides import OverrideKind
 from receiver.web.openapi.shapes import (
+    WORDS,
     Schema,
     anything,
     count,
@@ -17,7 +18,6 @@ from receiver.web.openapi.shapes import (
     usd,
     yes_or_no,
 )
-from receiver.web.words_asked import LONGEST_TEXT
 
 _DECISION = {
     "id": count(),
@@ -115,11 +115,10 @@ OVERRIDE = fields(
         "ended_by": maybe(text("null when its time was over")),
     },
 )
-_WORDS = {"minLength": 1, "maxLength": LONGEST_TEXT}
 OVERRIDE_ASKED: Schema = {
     **fields(
         "An override to set. pin, floor and ceiling need nodes. One of until and for says its end.",
-        {"kind": one_of(OverrideKind), "who": text("the person", **_WORDS), "why": text("the reason", **_WORDS)},
+        {"kind": one_of(OverrideKind), "who": text("the person", **WORDS), "why": text("the reason", **WORDS)},
         {
             "pool": maybe(text("a pool's name or id; without it, or as all, every pool")),
             "nodes": maybe(count("at most the pool's max_nodes")),

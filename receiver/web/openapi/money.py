@@ -5,6 +5,7 @@ from receiver.core.budget import BudgetStage
 from receiver.core.charges import Cause
 from receiver.core.policy import Scope
 from receiver.web.openapi.shapes import (
+    WORDS,
     Schema,
     count,
     fields,
@@ -20,7 +21,6 @@ from receiver.web.openapi.shapes import (
     usd,
     yes_or_no,
 )
-from receiver.web.words_asked import LONGEST_TEXT
 
 SET_BY = fields(
     "Who set the allowance for this month.", {"who": text(), "why": text(), "at": moment(), "month": month()}
@@ -63,7 +63,6 @@ BUDGET = fields(
     },
     _SCOPED,
 )
-_WORDS = {"minLength": 1, "maxLength": LONGEST_TEXT}
 BUDGET_ASKED: Schema = {
     **fields(
         "An allowance for the current month.",
@@ -75,8 +74,8 @@ BUDGET_ASKED: Schema = {
                 "pattern": r"^[0-9]+(\.[0-9]+)?$",
                 "description": "USD, 0 or more",
             },
-            "who": text("the person", **_WORDS),
-            "why": text("the reason", **_WORDS),
+            "who": text("the person", **WORDS),
+            "why": text("the reason", **WORDS),
         },
         {"name": maybe(text("the pool's name or id, or the team; none for cluster and account"))},
     ),

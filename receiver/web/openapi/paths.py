@@ -6,7 +6,7 @@ from typing import Any
 from receiver.core.attribution import By
 from receiver.core.policy import Scope
 from receiver.web.asked import DEFAULT_LIMIT, MAX_LIMIT
-from receiver.web.openapi.shapes import Schema, listed, moment, month, one_of, shared, text
+from receiver.web.openapi.shapes import WORDS, Schema, listed, moment, month, one_of, shared, text
 
 Operation = dict[str, Any]
 
@@ -141,8 +141,8 @@ def paths(*, closed: bool) -> dict[str, dict[str, Operation]]:
                 query=[
                     ("scope", one_of(Scope)),
                     ("name", text("of the pool or team")),
-                    ("who", text()),
-                    ("why", text()),
+                    ("who", text("the person", **WORDS)),
+                    ("why", text("the reason", **WORDS)),
                 ],
                 needs=("scope", "who", "why"),
             ),

@@ -4,7 +4,10 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
+from receiver.web.words_asked import LONGEST_TEXT
+
 Schema = dict[str, Any]
+WORDS = {"minLength": 1, "maxLength": LONGEST_TEXT, "pattern": r"\S"}  # what a person must say
 
 
 def _said(schema: Schema, says: str) -> Schema:
@@ -72,6 +75,11 @@ def by_name(value: Schema, says: str = "") -> Schema:
 def anything(says: str) -> Schema:
     """An object that promises nothing."""
     return _said({"type": "object"}, says)
+
+
+def whatever(says: str) -> Schema:
+    """Any value at all."""
+    return {"description": says}
 
 
 def shared(name: str) -> Schema:
