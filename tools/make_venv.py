@@ -67,7 +67,7 @@ def install_beside(lock: Path, folder: Path) -> None:
         return
     shutil.rmtree(folder, ignore_errors=True)
     print(f"installing {lock.relative_to(ROOT)} into {folder.relative_to(ROOT)}", flush=True)
-    _install([*_pip(), "install", "-q", "--require-hashes", "--target", str(folder), "-r", str(lock)])
+    _install([*pip(), "install", "-q", "--require-hashes", "--target", str(folder), "-r", str(lock)])
     stamp.write_text(_digest(lock))
 
 
