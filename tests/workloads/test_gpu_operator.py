@@ -55,6 +55,8 @@ def test_the_chart_is_told_of_every_config_map_that_is_here() -> None:
     told = (VALUES["dcgmExporter"], VALUES["devicePlugin"], VALUES["migManager"])
     assert {part["config"]["name"] for part in told} == here
     assert generated[0]["files"] == ["dcgm-metrics.csv"]  # the key that the operator mounts
+    env = {e["name"]: e["value"] for e in VALUES["dcgmExporter"]["env"]}
+    assert env["DCGM_EXPORTER_COLLECTORS"] == "/etc/dcgm-exporter/dcgm-metrics.csv"
 
 
 def test_the_operators_namespace_is_one_whose_validation_pods_are_no_demand() -> None:

@@ -1,6 +1,7 @@
 """What a team's namespace promises: limits in GPUs, walls between tenants, and pods that its security level takes."""
 
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,9 +88,24 @@ def test_a_container_of_these_files_says_which_image_and_how_much_cpu_and_memory
         assert "memory" in container["resources"]["requests"]
 
 
-def test_every_file_of_a_folder_is_in_its_kustomization_or_says_that_it_is_not() -> None:
-    for kustomization in WORKLOADS.rglob("kustomization.yaml"):
-        listed = set(yaml.safe_load(kustomization.read_text(encoding="utf-8"))["resources"])
-        for file in kustomization.parent.glob("*.yaml"):
-            if file.name not in {*listed, "kustomization.yaml", "values.yaml", CONFIGURATION.name}:
-                assert "# Not part of" in file.read_text(encoding="utf-8"), file
+def listed() -> set[Path]:
+    """Return the files that some kustomization applies."""
+    return {
+        kustomization.parent / resource
+        for kustomization in WORKLOADS.rglob("kustomization.yaml")
+        for resource in yaml.safe_load(kustomization.read_text(encoding="utf-8"))["resources"]
+    }
+
+
+def test_every_file_is_applied_by_a_kustomization_or_says_that_it_is_not() -> None:
+    aside = {"kustomization.yaml", "values.yaml", CONFIGURATION.name}
+    files = {file for file in WORKLOADS.rglob("*.yaml") if file.name not in aside}
+    assert listed() <= files
+    for file in files - listed():
+        assert "# Not part of" in file.read_text(encoding="utf-8"), file
+
+
+def test_what_every_cluster_takes_includes_a_whole_team() -> None:
+    whole = {file for file in (WORKLOADS / "team").glob("*.yaml") if file.name != "kustomization.yaml"}
+    root = yaml.safe_load((WORKLOADS / "kustomization.yaml").read_text(encoding="utf-8"))["resources"]
+    assert whole <= {WORKLOADS / resource for resource in root}

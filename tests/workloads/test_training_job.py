@@ -1,5 +1,6 @@
 """The training script of the example, as a process: stopped in the middle it goes on, and ends as if it never was."""
 
+import importlib.util
 import json
 import signal
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import time
 from datetime import timedelta
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 
@@ -14,7 +16,7 @@ from receiver.act import DRAIN_WITHIN
 from tests.workloads.files import WORKLOADS, of_kind
 
 SCRIPT = WORKLOADS / "examples" / "train.py"
-STEPS = "20000"
+STEPS = "50000"
 DEADLINE = 30.0
 [JOB] = [o.body for o in of_kind("Job") if o.body["metadata"]["name"] == "train"]
 SPEC = JOB["spec"]
@@ -40,6 +42,7 @@ def stopped_in_the_middle(checkpoint: Path, how: signal.Signals) -> tuple[int, s
         while not checkpoint.exists():
             assert process.poll() is None
             assert time.monotonic() < until
+            time.sleep(0.005)
         process.send_signal(how)
         said, _ = process.communicate(timeout=DEADLINE)
     return process.returncode, said
@@ -72,6 +75,32 @@ def test_a_run_whose_node_vanishes_has_a_whole_checkpoint_and_ends_with_the_same
     checkpoint = tmp_path / "train.json"
     assert stopped_in_the_middle(checkpoint, signal.SIGKILL)[0] == -signal.SIGKILL
     assert ended(checkpoint).stdout.splitlines()[-1] == uninterrupted
+
+
+def test_a_crash_in_the_middle_of_a_save_leaves_the_checkpoint_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = importlib.util.spec_from_file_location("train", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    train: Any = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "train", train)  # dataclasses look their module up
+    spec.loader.exec_module(train)
+
+    def torn(_: object, file: IO[str]) -> None:
+        file.write('{"seed": 1, "do')
+        file.flush()
+        raise OSError("the node is gone")
+
+    checkpoint = tmp_path / "train.json"
+    state, numbers = train.load(checkpoint, 1)
+    train.step(state, numbers)
+    train.save(checkpoint, state, numbers)
+    train.step(state, numbers)
+    monkeypatch.setattr(train.json, "dump", torn)
+    with pytest.raises(OSError, match="the node is gone"):
+        train.save(checkpoint, state, numbers)
+    assert train.load(checkpoint, 1)[0].done == 1
 
 
 def test_a_finished_run_that_starts_again_trains_no_further(tmp_path: Path, uninterrupted: str) -> None:
