@@ -107,6 +107,7 @@ lock: ## work out requirements/*.lock anew from pyproject.toml (needs uv)
 manifests: venv ## write the objects of k8s that come from rules: routes, PrometheusRules, ConfigMaps
 	@$(VENV)/python -m tools.operator_routing
 	@$(VENV)/python -m tools.monitoring_manifests
+	@$(VENV)/python -m tools.shipped_rules
 
 clean: ## remove everything that was made or fetched
 	rm -rf .build .venv *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
