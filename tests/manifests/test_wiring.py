@@ -1,0 +1,299 @@
+"""What the objects of the overlays say of each other, of the product and of the cluster is so."""
+
+import json
+import tomllib
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from receiver import gunicorn_conf
+from receiver.config import load_text
+from receiver.config.environment import read_environment
+from receiver.web import create_app
+from tests.manifests.built import K8S, OVERLAYS, ROOT, overlay, the
+from tests.rules.files import EVERY_RULE, RULE_FILES, run
+from tests.web.builders import Bench
+from tools.monitoring_manifests import OWN_JOBS, RELEASE, STACK, manifests
+
+JSON = dict[str, Any]
+RUNS = ("observe", "act", "ha-postgres")
+runs = pytest.mark.parametrize("name", RUNS)
+SPARE = timedelta(seconds=5)  # between the end of gunicorn's grace and the kubelet's kill
+
+
+def pod(name: str) -> JSON:
+    """Return the pod's spec of the overlay *name*."""
+    spec: JSON = the(overlay(name), "Deployment")["spec"]["template"]["spec"]
+    return spec
+
+
+def container(name: str) -> JSON:
+    """Return the one container of the overlay *name*."""
+    [found] = pod(name)["containers"]
+    return dict(found)
+
+
+def config(name: str) -> str:
+    """Return the configuration file of the overlay *name*."""
+    return str(the(overlay(name), "ConfigMap", "gpu-autoscaler-HASH")["data"]["config.yaml"])
+
+
+# --- the product ------------------------------------------------------------------------------------------
+
+
+def test_acting_differs_from_observing_in_the_mode_and_in_the_right_to_it() -> None:
+    def of(name: str) -> list[JSON]:
+        return [o for o in overlay(name) if o["kind"] != "ConfigMap"]
+
+    more = [o for o in of("act") if o not in of("observe")]
+    assert [(o["kind"], o["metadata"]["name"]) for o in more] == [("ClusterRoleBinding", "gpu-autoscaler-act")]
+    assert [o for o in of("observe") if o not in of("act")] == []
+    observes, acts = (load_text(config(name)).configuration for name in ("observe", "act"))
+    assert (observes.mode, acts.mode) == ("observe", "act")
+    assert observes.model_copy(update={"mode": "act"}) == acts
+
+
+@runs
+def test_no_overlay_acts_but_the_one_that_is_called_so(name: str) -> None:
+    bound = [o["roleRef"]["name"] for o in overlay(name) if o["kind"] == "ClusterRoleBinding"]
+    assert bound == (["gpu-autoscaler-act", "gpu-autoscaler-look"] if name == "act" else ["gpu-autoscaler-look"])
+
+
+@runs
+def test_the_environment_of_the_pod_is_one_that_the_server_takes(name: str, tmp_path: Path) -> None:
+    secrets = {
+        "civo-api-access": {
+            "api-key": "k" * 20,
+            "api-url": "https://api.civo.com",
+            "cluster-id": "c1",
+            "region": "LON1",
+        },
+        "gpu-autoscaler-webhook": {"token": "w" * 48},
+        "gpu-autoscaler": {"operator-token": "o" * 48},
+        "gpu-autoscaler-database": {"url": "postgresql://u:p@db:5432/ledger"},
+    }
+    environment, wrong, warnings = read_environment(_environ(name, secrets, tmp_path))
+    assert (wrong, warnings) == ([], [])
+    assert environment is not None
+    assert environment.civo_api_key.get_secret_value() == "k" * 20
+    assert [t.get_secret_value() for t in environment.webhook_tokens] == ["w" * 48]
+    assert environment.database_url.get_secret_value().startswith("postgresql" if name == "ha-postgres" else "sqlite")
+
+
+def _environ(name: str, secrets: dict[str, dict[str, str]], folder: Path) -> dict[str, str]:
+    """Return the container's variables, with its mounted Secrets as files below *folder*."""
+    volumes = {v["name"]: v for v in pod(name)["volumes"]}
+    for mount in container(name)["volumeMounts"]:
+        secret = volumes[mount["name"]].get("secret")
+        if secret is not None:
+            held = secrets[secret["secretName"]]
+            items = secret.get("items") or [{"key": key, "path": key} for key in held]
+            place = folder / mount["mountPath"].lstrip("/")
+            place.mkdir(parents=True)
+            for item in items:
+                (place / item["path"]).write_text(held[item["key"]] + "\n", encoding="utf-8")
+    found = {}
+    for variable in container(name)["env"]:
+        if "value" in variable:
+            value = str(variable["value"])
+            found[variable["name"]] = f"{folder}{value}" if variable["name"].endswith("_FILE") else value
+        else:
+            asked = variable["valueFrom"]["secretKeyRef"]
+            held = secrets[asked["name"]]
+            assert asked["key"] in held or asked.get("optional"), asked
+            if asked["key"] in held:
+                found[variable["name"]] = held[asked["key"]]
+    return found
+
+
+@runs
+def test_the_configuration_is_where_the_server_looks_for_it(name: str) -> None:
+    [variable] = [v["value"] for v in container(name)["env"] if v["name"] == "GPU_AUTOSCALER_CONFIG"]
+    mounts = {m["name"]: m["mountPath"] for m in container(name)["volumeMounts"]}
+    [volume] = [v for v in pod(name)["volumes"] if v["name"] == "config"]
+    assert volume["configMap"]["name"] == "gpu-autoscaler-HASH"
+    assert f"{mounts['config']}/config.yaml" == variable
+
+
+@runs
+def test_the_kubelet_asks_what_the_server_serves(name: str) -> None:
+    urls = create_app(Bench().parts()).url_map.bind("here")
+    ports = {p["name"]: p["containerPort"] for p in container(name)["ports"]}
+    assert ports == {"http": int(gunicorn_conf.bind.rpartition(":")[2])}
+    for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+        asked = container(name)[probe]["httpGet"]
+        assert (asked["path"], asked["port"]) == (path, "http")
+        assert "GET" in urls.allowed_methods(path)
+
+
+@runs
+def test_the_pod_has_longer_to_end_than_the_server_takes(name: str) -> None:
+    grace = pod(name)["terminationGracePeriodSeconds"]
+    assert grace >= gunicorn_conf.graceful_timeout + SPARE.total_seconds()
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_every_image_has_the_version_of_this_release(name: str) -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    images = [c["image"] for o in overlay(name) if o["kind"] == "Deployment" for c in _containers(o)]
+    assert {image.rpartition(":")[2] for image in images} == ({version} if name in RUNS else set())
+
+
+def _containers(deployment: JSON) -> list[JSON]:
+    spec = deployment["spec"]["template"]["spec"]
+    return [*spec["containers"], *spec.get("initContainers", ())]
+
+
+# --- the cluster ------------------------------------------------------------------------------------------
+
+
+@runs
+def test_whatever_selects_pods_selects_ours(name: str) -> None:
+    objects = overlay(name)
+    labels = the(objects, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    selectors = [
+        the(objects, "Deployment")["spec"]["selector"]["matchLabels"],
+        the(objects, "Service")["spec"]["selector"],
+        the(objects, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+        *(o["spec"]["podSelector"]["matchLabels"] for o in objects if o["kind"] == "NetworkPolicy"),
+        *(c["labelSelector"]["matchLabels"] for c in pod(name).get("topologySpreadConstraints", ())),
+    ]
+    assert len(selectors) >= 4
+    assert [s for s in selectors if not s or not s.items() <= labels.items()] == []
+
+
+@runs
+def test_whatever_the_pod_names_is_there(name: str) -> None:
+    objects = overlay(name)
+    assert the(objects, "ServiceAccount", pod(name)["serviceAccountName"])
+    assert the(objects, "PriorityClass", pod(name)["priorityClassName"])
+    claims = [v["persistentVolumeClaim"]["claimName"] for v in pod(name)["volumes"] if "persistentVolumeClaim" in v]
+    there = [o["metadata"]["name"] for o in objects if o["kind"] == "PersistentVolumeClaim"]
+    assert claims == there == ([] if name == "ha-postgres" else ["gpu-autoscaler"])
+    assert {m["name"] for m in container(name)["volumeMounts"]} == {v["name"] for v in pod(name)["volumes"]}
+    for binding in (o for o in objects if o["kind"] == "ClusterRoleBinding"):
+        assert the(objects, "ClusterRole", binding["roleRef"]["name"])
+
+
+@runs
+def test_a_namespace_that_takes_only_restricted_pods_takes_ours(name: str) -> None:
+    labels = the(overlay(name), "Namespace")["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+    own, its = pod(name)["securityContext"], container(name)["securityContext"]
+    assert own["runAsNonRoot"] is True
+    assert {own["runAsUser"], own["runAsGroup"], own["fsGroup"]} == {10001}
+    assert own["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert its == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    kinds = {key for v in pod(name)["volumes"] for key in v if key != "name"}
+    assert kinds <= {"configMap", "emptyDir", "persistentVolumeClaim", "projected", "secret"}
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & pod(name).keys()
+
+
+@runs
+def test_no_gpu_node_takes_the_pod(name: str) -> None:
+    spec = pod(name)
+    assert spec.get("tolerations", []) == []
+    node = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    [term] = node["nodeSelectorTerms"]
+    asked = {e["key"]: (e["operator"], e.get("values")) for e in term["matchExpressions"]}
+    sizes = yaml.safe_load((ROOT / "receiver" / "prices" / "civo.yaml").read_text(encoding="utf-8"))["sizes"]
+    assert asked == {
+        "nvidia.com/gpu.present": ("DoesNotExist", None),
+        "node.kubernetes.io/instance-type": ("NotIn", list(sizes)),
+    }
+
+
+@runs
+def test_a_drain_of_its_node_is_never_blocked(name: str) -> None:
+    budget = the(overlay(name), "PodDisruptionBudget")["spec"]
+    assert (budget["maxUnavailable"], "minAvailable" in budget) == (1, False)
+
+
+def test_one_replica_is_replaced_and_three_are_rolled() -> None:
+    one, three = (the(overlay(name), "Deployment")["spec"] for name in ("observe", "ha-postgres"))
+    assert (one["replicas"], one["strategy"]) == (1, {"type": "Recreate"})
+    assert (three["replicas"], three["strategy"]["type"]) == (3, "RollingUpdate")
+
+
+# --- monitoring -------------------------------------------------------------------------------------------
+
+
+def test_the_written_objects_are_those_of_the_rules() -> None:
+    assert {p for p, text in manifests().items() if p.read_text(encoding="utf-8") != text} == set()
+    assert set(STACK.glob("*.yaml")) == {p for p in manifests() if p.parent == STACK}
+
+
+def test_every_rule_is_in_a_prometheus_rule_and_in_the_config_map() -> None:
+    objects = [o for o in overlay("kube-prometheus-stack") if o["kind"] == "PrometheusRule"]
+    assert len(objects) == len(RULE_FILES)
+    bodies = [rule for o in objects for group in o["spec"]["groups"] for rule in group["rules"]]
+    by_text = the(overlay("plain-prometheus"), "ConfigMap", "gpu-autoscaler-rules")["data"].values()
+    others = [rule for text in by_text for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
+    expected = _sorted([rule.body for rule in EVERY_RULE])
+    assert _sorted(bodies) == _sorted(others) == expected
+
+
+def _sorted(rules: list[JSON]) -> list[str]:
+    return sorted(json.dumps(rule, sort_keys=True) for rule in rules)
+
+
+def test_prometheus_of_the_chart_takes_up_all_that_is_for_it() -> None:
+    objects = [o for o in overlay("kube-prometheus-stack") if o["kind"] in ("PrometheusRule", "ServiceMonitor")]
+    assert {o["metadata"]["labels"]["release"] for o in objects} == {RELEASE}
+    dashboards = [o for o in overlay("kube-prometheus-stack") if o["kind"] == "ConfigMap"]
+    assert [o["metadata"]["labels"] for o in dashboards] == [{"grafana_dashboard": "1"}] * 5
+    assert max(len(str(o["data"])) for o in dashboards) < 1024 * 1024 / 2
+
+
+def test_the_service_is_scraped_and_called_by_its_name() -> None:
+    service, monitor = the(overlay("observe"), "Service"), the(overlay("kube-prometheus-stack"), "ServiceMonitor")
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    [endpoint] = monitor["spec"]["endpoints"]
+    [port] = service["spec"]["ports"]
+    assert (endpoint["port"], endpoint["honorLabels"]) == (port["name"], True)
+    [receiver] = the(overlay("kube-prometheus-stack"), "AlertmanagerConfig")["spec"]["receivers"]
+    [webhook] = receiver["webhookConfigs"]
+    where = f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc:{port['port']}"
+    assert webhook["url"] == f"http://{where}/webhook"
+    assert f'targets: ["{where}"]' in str(_scrape())
+
+
+def test_alertmanager_and_the_pod_read_the_same_token() -> None:
+    [receiver] = the(overlay("kube-prometheus-stack"), "AlertmanagerConfig")["spec"]["receivers"]
+    sent = receiver["webhookConfigs"][0]["httpConfig"]["authorization"]["credentials"]
+    [mounted] = [v["secret"]["secretName"] for v in pod("observe")["volumes"] if v["name"] == "webhook"]
+    [path] = [v["value"] for v in container("observe")["env"] if v["name"] == "GPU_AUTOSCALER_WEBHOOK_TOKEN_FILE"]
+    assert (sent["name"], sent["key"]) == (mounted, path.rpartition("/")[2])
+
+
+def _scrape() -> str:
+    return str(the(overlay("plain-prometheus"), "ConfigMap", "gpu-autoscaler-scrape")["data"]["gpu-autoscaler.yml"])
+
+
+def test_prometheus_takes_the_scrape_jobs_and_they_are_all_but_its_own(tmp_path: Path) -> None:
+    (tmp_path / "prometheus.yml").write_text(_scrape(), encoding="utf-8")
+    ran = run("promtool", "check", "config", "--lint=none", tmp_path / "prometheus.yml")
+    assert ran.returncode == 0, ran.stderr
+    whole = yaml.safe_load((ROOT / "rules" / "prometheus.yml").read_text(encoding="utf-8"))["scrape_configs"]
+    assert yaml.safe_load(_scrape())["scrape_configs"] == [j for j in whole if j["job_name"] not in OWN_JOBS]
+
+
+def test_the_charts_are_told_what_operations_asks_for() -> None:
+    def values(name: str) -> JSON:
+        text = (K8S / "overlays" / "kube-prometheus-stack" / name).read_text(encoding="utf-8")
+        found: JSON = yaml.safe_load(text)
+        return found
+
+    asked = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    metrics = values("values.yaml")["kube-state-metrics"]
+    assert f"--metric-labels-allowlist={metrics['metricLabelsAllowlist'][0]}" in asked
+    assert all(flag in asked for flag in metrics["extraArgs"])
+    monitor = values("values-gpu-operator.yaml")["dcgmExporter"]["serviceMonitor"]
+    assert (monitor["honorLabels"], monitor["additionalLabels"]) == (False, {"release": RELEASE})
