@@ -21,6 +21,7 @@ class Policy:
     def __init__(self, body: JSON) -> None:
         spec = body["spec"]
         self._constraints = spec["matchConstraints"]
+        self._conditions = [_compiled(c["expression"]) for c in spec.get("matchConditions", ())]
         self._variables = [(v["name"], _compiled(v["expression"])) for v in spec.get("variables", ())]
         self._validations = [
             (
@@ -45,14 +46,18 @@ class Policy:
             for rule in self._constraints["resourceRules"]
         )
 
-    def refusals(self, resource: str, body: JSON) -> list[str]:
-        """Return what a person reads who creates *body*; nothing when it is taken."""
+    def refusals(self, resource: str, body: JSON, before: JSON | None = None) -> list[str]:
+        """Return what a person reads who creates *body*, or makes it of what was *before*; nothing when it is taken."""
         variables = celpy.celtypes.MapType()
+        operation = "CREATE" if before is None else "UPDATE"
         given: dict[str, Any] = {
-            "object": json_to_cel(json.loads(json.dumps(body))),
-            "request": json_to_cel({"resource": {"resource": resource}}),
+            "object": _value(body),
+            "oldObject": _value(before),
+            "request": _value({"resource": {"resource": resource}, "operation": operation}),
             "variables": variables,
         }
+        if not all(bool(condition.evaluate(given)) for condition in self._conditions):
+            return []
         for name, program in self._variables:
             variables[celpy.celtypes.StringType(name)] = program.evaluate(given)
         told = []
@@ -60,6 +65,10 @@ class Policy:
             if not bool(holds.evaluate(given)):
                 told.append(message if isinstance(message, str) else str(message.evaluate(given)))
         return told
+
+
+def _value(body: JSON | None) -> Any:
+    return json_to_cel(json.loads(json.dumps(body)))
 
 
 def _compiled(expression: str) -> celpy.Runner:
