@@ -74,7 +74,9 @@ def quotas(found: Sequence[Mapping[str, Any]], pods: Sequence[SeenPod]) -> Findi
     free = sorted(asking - bounded)
     if free:
         return QUOTAS.warned(f"GPU pods run without a quota in {', '.join(free)}: one team can take everything")
-    return QUOTAS.passed(f"{len(asking)} namespaces with GPU pods outside of Kueue, each with a quota")
+    if not asking:
+        return QUOTAS.passed("no namespace has GPU pods outside of Kueue")
+    return QUOTAS.passed(f"with a quota: {', '.join(sorted(asking))}")
 
 
 def classes(found: Collection[str], configuration: Configuration) -> Finding:

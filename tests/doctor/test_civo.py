@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from receiver.adapters.survey.civo import PoolAtCivo
+from receiver.adapters.survey.civo import PoolAtCivo, SizeAtCivo
 from receiver.clock import SystemClock
 from receiver.doctor.civo import AREA
-from receiver.doctor.civo_pools import at_civo
+from receiver.doctor.civo_pools import at_civo, offered
 from receiver.doctor.finding import Finding
 from receiver.doctor.rounds import go_round
 from simulator.server import Simulator
@@ -139,6 +139,16 @@ def _gpu_pool() -> dict[str, Any]:
         "taints": [TAINT],
         "count": 1,
     }
+
+
+def test_a_size_that_is_withdrawn_or_unknown_is_warned_of(tmp_path: Path) -> None:
+    pools = installation(tmp_path).settings.policy.pools
+    size = SizeAtCivo(name=pools[0].size, cpu_cores=12, ram_mb=1, disk_gb=1, gpus=1, selectable=False)
+    withdrawn = [f for f in offered(pools, {size.name: size}) if f.verdict == "warn"]
+    unknown = [f for f in offered(pools, {}) if f.verdict == "warn"]
+    assert [f.check for f in (*withdrawn, *unknown)] == ["civo.size_offered"] * 2
+    assert "does not offer" in withdrawn[0].said
+    assert "lists no size" in unknown[0].said
 
 
 def test_what_we_put_on_nodes_need_not_be_at_civo(start: Starter, told: Told) -> None:
