@@ -1,4 +1,4 @@
-"""docs/install.md: its overlays build, its Secrets are those that the pod reads, its clean-up leaves nothing of ours."""
+"""docs/install.md: its overlays build, its Secrets are those that the pod reads, its clean-up names all of ours."""
 
 import re
 import shutil
