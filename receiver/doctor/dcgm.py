@@ -63,7 +63,7 @@ COUNTERS = Check(
     "telemetry.dcgm_counters",
     "whether the counters are on that the alerts need, taken from the rules themselves",
     ("warn", "fail", "skip"),
-    "add the counters to the exporter's CSV (docs/metrics.md says who reads which)",
+    "add them to the exporter's CSV; k8s/workloads/gpu-operator/dcgm-metrics.csv has all that the rules read",
 )
 CHECKS = (PRESENT, FRESHNESS, NAMES, PODS, COUNTERS)
 

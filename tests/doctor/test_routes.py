@@ -6,6 +6,7 @@ import re
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from receiver.core.silences import Matcher
 from receiver.doctor.alertmanager_config import AlertmanagerConfig, read_config
 from receiver.doctor.matchers import Unreadable, matcher, parsed, shown
+from receiver.doctor.routes import read_route
 from tests.rules.files import run
 from tests.rules.servers import get, running
 
@@ -139,6 +141,21 @@ def test_amtool_says_the_same(compared: Compared, number: int, tmp_path: Path) -
     told = run("amtool", "config", "routes", "test", f"--config.file={file}", *labels)
     assert told.returncode == 0, told.stderr
     assert told.stdout.strip().split(",") == compared.receivers[number]
+
+
+def test_times_and_grouping_come_from_the_parent_and_time_intervals_do_not() -> None:
+    child = {"receiver": "b", "group_wait": "1s"}
+    parent = {"group_by": ["pool"], "group_interval": "1m", "mute_time_intervals": ["nights"], "routes": [child]}
+    root = read_route({"receiver": "a", "repeat_interval": "2h", "routes": [parent]})
+    (inner,) = root.children[0].children
+    assert (root.children[0].receiver, root.children[0].muted) == ("a", ("nights",))
+    assert (inner.group_by, inner.muted) == (("pool",), ())
+    assert [inner.group_wait, inner.group_interval, inner.repeat_interval] == [
+        timedelta(seconds=1),
+        timedelta(minutes=1),
+        timedelta(hours=2),
+    ]
+    assert [root.group_wait, root.group_interval] == [timedelta(seconds=30), timedelta(minutes=5)]
 
 
 @pytest.mark.parametrize(
