@@ -13,7 +13,7 @@ from receiver.core.packing import SOFT_TAINTS
 from receiver.ports import CORDON_ANNOTATION, QUOTA_LABEL, STOP_ANNOTATION, STOP_POLICY_ANNOTATION
 from tests.docs.commands import commands
 from tests.docs.pages import ROOT, section, text_of
-from tests.manifests.built import NEW, OLD, build, mistakes, overlay, read, the
+from tests.manifests.built import KUBERNETES, NEW, OLD, build, mistakes, overlay, read, the
 
 PAGE = text_of("docs/install.md")
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -97,6 +97,13 @@ def test_the_clean_up_names_all_that_we_leave_on_others_objects() -> None:
         *(t.key for t in SOFT_TAINTS),
     ):
         assert mark in part, mark
+
+
+def test_the_versions_that_the_page_names_are_those_that_are_tried() -> None:
+    tried = (
+        f"kubectl {OLD} and {NEW} and validated against the schemas of Kubernetes {KUBERNETES[0]} to {KUBERNETES[-1]}"
+    )
+    assert tried in " ".join(PAGE.split())
 
 
 def test_every_overlay_is_in_the_table_and_the_other_way_round() -> None:

@@ -1,0 +1,118 @@
+"""Who may talk to the autoscaler and whom it may talk to, by the NetworkPolicies of the overlays."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+import pytest
+
+from tests.manifests.built import overlay, the
+
+JSON = dict[str, Any]
+NAME = "app.kubernetes.io/name"
+runs = pytest.mark.parametrize("name", ["observe", "act", "ha-postgres"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """Another end: a pod with labels in a namespace, or an *address* outside."""
+
+    namespace: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    address: str = ""
+
+
+def a_pod(namespace: str, name: str) -> Peer:
+    """Return a pod labelled with its program's *name*."""
+    return Peer(namespace=namespace, labels={NAME: name})
+
+
+DNS = Peer(namespace="kube-system", labels={"k8s-app": "kube-dns"})
+
+
+def allowed(name: str, direction: str, peer: Peer, port: int, protocol: str = "TCP") -> bool:
+    """Whether some policy of the overlay lets *peer* in (``ingress``, to *port* of ours) or us out to its *port*."""
+    policies = [o["spec"] for o in overlay(name) if o["kind"] == "NetworkPolicy"]
+    assert any(direction.capitalize() in spec["policyTypes"] for spec in policies)
+    rules = [rule for spec in policies for rule in spec.get(direction, ())]
+    side = "from" if direction == "ingress" else "to"
+    return any(_ports(rule, name, port, protocol) and _peers(rule.get(side), peer) for rule in rules)
+
+
+def _ports(rule: JSON, name: str, port: int, protocol: str) -> bool:
+    [container] = the(overlay(name), "Deployment")["spec"]["template"]["spec"]["containers"]
+    ours = {p["name"]: p["containerPort"] for p in container["ports"]}
+    asked = [(ours.get(p["port"], p["port"]), p["protocol"]) for p in rule["ports"]]
+    return (port, protocol) in asked
+
+
+def _peers(asked: Sequence[JSON] | None, peer: Peer) -> bool:
+    return asked is None or any(_is(one, peer) for one in asked)
+
+
+def _is(asked: JSON, peer: Peer) -> bool:
+    if "ipBlock" in asked:
+        block, here = asked["ipBlock"], peer.address and ip_address(peer.address)
+        return (
+            bool(here)
+            and here in ip_network(block["cidr"])
+            and not any(here in ip_network(left) for left in block.get("except", ()))
+        )
+    spaces = _selects(asked["namespaceSelector"], {"kubernetes.io/metadata.name": peer.namespace})
+    return not peer.address and spaces and _selects(asked["podSelector"], peer.labels)
+
+
+def _selects(selector: JSON, labels: Mapping[str, str]) -> bool:
+    expressions = selector.get("matchExpressions", ())
+    assert all(e["operator"] == "In" for e in expressions)
+    return selector.get("matchLabels", {}).items() <= labels.items() and all(
+        labels.get(e["key"]) in e["values"] for e in expressions
+    )
+
+
+@runs
+@pytest.mark.parametrize("who", ["alertmanager", "prometheus", "grafana"])
+def test_monitoring_comes_in(name: str, who: str) -> None:
+    assert allowed(name, "ingress", a_pod("monitoring", who), 8080)
+
+
+@runs
+@pytest.mark.parametrize("peer", [a_pod("ml", "prometheus"), a_pod("monitoring", "shell"), Peer(address="203.0.113.7")])
+def test_nobody_else_does(name: str, peer: Peer) -> None:
+    assert not allowed(name, "ingress", peer, 8080)
+
+
+@runs
+@pytest.mark.parametrize(
+    "peer, port, protocol",
+    [
+        (DNS, 53, "UDP"),
+        (DNS, 53, "TCP"),
+        (a_pod("monitoring", "prometheus"), 9090, "TCP"),
+        (a_pod("monitoring", "alertmanager"), 9093, "TCP"),
+        (Peer(address="203.0.113.7"), 443, "TCP"),  # Civo's API, a chat
+        (Peer(address="10.0.0.2"), 6443, "TCP"),  # the API server
+    ],
+)
+def test_what_it_asks_it_reaches(name: str, peer: Peer, port: int, protocol: str) -> None:
+    assert allowed(name, "egress", peer, port, protocol)
+
+
+@runs
+@pytest.mark.parametrize(
+    "peer, port",
+    [
+        (Peer(address="169.254.169.254"), 443),  # the machine's credentials
+        (Peer(address="203.0.113.7"), 80),
+        (a_pod("ml", "train"), 8080),
+        (a_pod("monitoring", "grafana"), 9090),
+    ],
+)
+def test_what_it_has_no_business_with_it_does_not(name: str, peer: Peer, port: int) -> None:
+    assert not allowed(name, "egress", peer, port)
+
+
+def test_only_several_replicas_reach_a_database() -> None:
+    database = Peer(address="10.0.0.9")
+    assert [n for n in ("observe", "act", "ha-postgres") if allowed(n, "egress", database, 5432)] == ["ha-postgres"]
