@@ -22,9 +22,23 @@ if TYPE_CHECKING:
 FAILED = 1
 
 
+def _areas(_ctx: click.Context, _param: click.Parameter, typed: str) -> list[str]:
+    """The areas that TAB offers."""
+    from receiver.doctor.areas import AREAS
+
+    return [area.name for area in AREAS if area.name.startswith(typed)]
+
+
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON (docs/doctor.md has the keys).")
-@click.option("--only", "only", metavar="AREA", multiple=True, help="Look at this area only; may be given again.")
+@click.option(
+    "--only",
+    "only",
+    metavar="AREA",
+    multiple=True,
+    shell_complete=_areas,
+    help="Look at this area only; may be given again.",
+)
 @click.option("--send-test-alert", is_flag=True, help="Send an alert through Alertmanager and see it come back to us.")
 @click.option("--send-test-message", is_flag=True, help="Send a test message to every destination.")
 @click.option(

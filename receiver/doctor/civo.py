@@ -56,6 +56,7 @@ CHECKS = (
     pools.GPUS,
     pools.SELECTABLE,
     pools.PRICE,
+    pools.PRICED_GPUS,
     pools.LABELS,
     pools.TAINTS,
     pools.COUNT,
@@ -88,6 +89,8 @@ def look(installation: Installation) -> Iterator[Finding]:
         else:
             yield SIZES_READ.passed(f"Civo lists {len(sizes)} sizes")
             yield from pools.offered(policy.pools, sizes)
+            listed = {name: price.gpus for name, price in installation.settings.prices.sizes.items()}
+            yield pools.counted(policy.pools, sizes, listed)
         try:
             account = civo.quota()
         except (TryLater, WontWork) as error:

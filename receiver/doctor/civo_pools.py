@@ -39,6 +39,12 @@ PRICE = Check(
     ("fail",),
     "give the pool price_usd_per_hour, or its size a row in a prices_file (docs/configuration.md, Prices)",
 )
+PRICED_GPUS = Check(
+    "civo.price_file",
+    "whether the price file counts as many GPUs in each pool's size as Civo: idle cost per GPU rests on it",
+    ("warn", "skip"),
+    "correct `gpus` of the size in prices_file",
+)
 LABELS = Check(
     "civo.pool_labels",
     "whether each pool's labels at Civo are the configured ones",
@@ -158,3 +164,15 @@ def _gpus(pool: Pool, size: SizeAtCivo) -> Finding:
         said = f"a node of {size.name} has {some(size.gpus, 'GPU')} at Civo"
         return GPUS.failed(f"{said}, and {pool.resources[GPU]} in the configuration of pool {pool.name}")
     return GPUS.passed(f"pool {pool.name}: {some(size.gpus, 'GPU')} each")
+
+
+def counted(wanted: Sequence[Pool], sizes: Mapping[str, SizeAtCivo], prices: Mapping[str, int | None]) -> Finding:
+    """Compare the GPUs of the pools' sizes at Civo with those that the price file counts (None: it does not tell)."""
+    known = {pool.size: prices.get(pool.size) for pool in wanted if pool.size in sizes}
+    both = {size: gpus for size, gpus in known.items() if gpus is not None}
+    wrong = [f"{s}: {n} in the price file, {sizes[s].gpus} at Civo" for s, n in both.items() if n != sizes[s].gpus]
+    if wrong:
+        return PRICED_GPUS.warned("; ".join(wrong))
+    if not both:
+        return PRICED_GPUS.skipped("the price file does not count the GPUs of these sizes")
+    return PRICED_GPUS.passed(f"as at Civo: {', '.join(both)}")

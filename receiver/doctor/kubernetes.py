@@ -70,7 +70,8 @@ def look(installation: Installation) -> Iterator[Finding]:
         yield clock(KUBERNETES_CLOCK, cluster.told)
         pods, cannot = attempted(cluster.pods)
         wanted = rights.needed(settings.configuration, groups, shuts_down=any(pod.shuts_down for pod in pods or ()))
-        yield from rights.rights(wanted, cluster.may, settings.configuration.mode)
+        who = "the user of KUBECONFIG" if settings.environment.kubeconfig else "our service account"
+        yield from rights.rights(wanted, cluster.may, settings.configuration.mode, who)
         if pods is None:  # the right that is missing has been named
             yield from _unseen(cannot)
             return

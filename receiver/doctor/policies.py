@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from receiver.adapters.nodes import section, words
+from receiver.adapters.nodes import entries, section, words
 from receiver.adapters.survey.cluster import SeenPod
 from receiver.config import Configuration
 from receiver.doctor.finding import Check, Finding
@@ -45,10 +45,28 @@ def network(policies: Sequence[Mapping[str, Any]], ours: Sequence[SeenPod]) -> F
     pod = ours[0]
     for raw in policies:
         metadata = section(raw, "metadata")
-        wanted = words(section(section(raw, "spec"), "podSelector"), "matchLabels")
-        if metadata.get("namespace") == pod.namespace and wanted.items() <= pod.labels.items():
+        if metadata.get("namespace") == pod.namespace and selects(section(section(raw, "spec"), "podSelector"), pod):
             return NETWORK.passed(f"{metadata.get('name')} selects {pod.key}")
     return NETWORK.warned(f"no NetworkPolicy in {pod.namespace} selects {pod.key}: every pod of the cluster reaches it")
+
+
+def selects(selector: Mapping[str, Any], pod: SeenPod) -> bool:
+    """True when a label selector of the API selects *pod*; an empty one selects every pod."""
+
+    def holds(expression: Mapping[str, Any]) -> bool:
+        key, values = str(expression.get("key")), expression.get("values") or []
+        match expression.get("operator"):
+            case "In":
+                return pod.labels.get(key) in values
+            case "NotIn":
+                return pod.labels.get(key) not in values
+            case "Exists":
+                return key in pod.labels
+            case _:
+                return key not in pod.labels
+
+    labels = words(selector, "matchLabels").items() <= pod.labels.items()
+    return labels and all(holds(expression) for expression in entries(selector, "matchExpressions"))
 
 
 def security(namespaces: Mapping[str, Mapping[str, str]], ours: Sequence[SeenPod]) -> Finding:

@@ -11,7 +11,8 @@ from receiver.ports import QUOTA_NAME
 
 RIGHTS = Check(
     "kubernetes.rights",
-    "whether our service account has every right that the configured features need, by SelfSubjectAccessReview",
+    "whether who runs this has every right that the configured features need, by SelfSubjectAccessReview; to judge our "
+    "service account run it in the pod",
     ("warn", "fail", "skip"),
     "grant it in the ClusterRole (k8s/base/rbac.yaml; docs/operations.md, Rights in the cluster)",
 )
@@ -85,8 +86,8 @@ def _each(
             yield Needed(right=Right(verb, group, resource, name), purpose=purpose, weaker=weaker, acts=acts)
 
 
-def rights(needs: Iterator[Needed], may: Callable[[Right], bool], mode: Mode) -> Iterator[Finding]:
-    """Ask for each of *needs*; those that mode observe does without are only named there."""
+def rights(needs: Iterator[Needed], may: Callable[[Right], bool], mode: Mode, who: str) -> Iterator[Finding]:
+    """Ask whether *who* has each of *needs*; those that mode observe does without are only named there."""
     later: list[str] = []
     lacking, asked = 0, 0
     for need in needs:
@@ -99,8 +100,9 @@ def rights(needs: Iterator[Needed], may: Callable[[Right], bool], mode: Mode) ->
         lacking += 1
         where = f'apiGroups: ["{need.right.group}"], resources: [{need.right.resource}], verbs: [{need.right.verb}]'
         remedy = f"grant {{{where}}} in the ClusterRole (docs/operations.md, Rights in the cluster)"
-        yield (RIGHTS.warned if need.weaker else RIGHTS.failed)(f"may not {need.right}: {need.purpose}", remedy)
+        yield (RIGHTS.warned if need.weaker else RIGHTS.failed)(f"{who} may not {need.right}: {need.purpose}", remedy)
     if later:
         yield RIGHTS.skipped(f"mode observe does without, mode act does not: {', '.join(later)}")
     if not lacking:
-        yield RIGHTS.passed(f"all {asked - len(later)} rights that mode {mode.value} and its features need are there")
+        there = f"has all {asked - len(later)} rights that mode {mode.value} and its features need"
+        yield RIGHTS.passed(f"{who} {there}")

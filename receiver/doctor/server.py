@@ -16,8 +16,8 @@ ANSWERS = Check(
     "server.reached",
     "whether the server answers at `GPU_AUTOSCALER_URL`",
     ("warn", "fail"),
-    "start it (`gpu-autoscaler serve`), or set GPU_AUTOSCALER_URL to where it listens, perhaps after `kubectl "
-    "port-forward -n gpu-autoscaler svc/gpu-autoscaler 8080:8080`",
+    "start it (`gpu-autoscaler serve`), or set GPU_AUTOSCALER_URL to where it listens (https where it has a "
+    "certificate), perhaps after `kubectl port-forward -n gpu-autoscaler svc/gpu-autoscaler 8080:8080`",
 )
 HEALTH = Check(
     "server.health",

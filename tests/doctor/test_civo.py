@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from receiver.adapters.survey.civo import PoolAtCivo, SizeAtCivo
 from receiver.clock import SystemClock
@@ -98,7 +99,7 @@ def test_shared_gpus_are_not_compared_and_that_is_said(sim: Simulator, told: Tol
 def test_a_size_that_nobody_prices_fails(start: Starter, told: Told) -> None:
     sim = start(pools=[{**_gpu_pool(), "size": "an.g9.b200.kube.x1"}])
     findings = seen(told(sim, document(pools=[pool(size="an.g9.b200.kube.x1")])))
-    assert [(f.check, f.verdict) for f in findings] == [("civo.prices", "fail")]
+    assert [(f.check, f.verdict) for f in findings] == [("civo.prices", "fail"), ("civo.price_file", "skip")]
     assert "price_usd_per_hour" in findings[0].remedy
 
 
@@ -139,6 +140,15 @@ def _gpu_pool() -> dict[str, Any]:
         "taints": [TAINT],
         "count": 1,
     }
+
+
+def test_a_price_file_that_counts_other_gpus_is_warned_of(sim: Simulator, told: Told, tmp_path: Path) -> None:
+    prices = {"as_of": "2026-08-22", "source": "us", "sizes": {}}
+    prices["sizes"] = {"an.g1.l40s.kube.x1": {"usd_per_hour": 1.2, "kind": "L40S", "gpus": 2}}
+    (tmp_path / "prices.yaml").write_text(yaml.safe_dump(prices), encoding="utf-8")
+    finding = only(told(sim, document(prices_file="prices.yaml")))
+    assert (finding.check, finding.verdict) == ("civo.price_file", "warn")
+    assert "an.g1.l40s.kube.x1: 2 in the price file, 1 at Civo" in finding.said
 
 
 def test_a_size_that_is_withdrawn_or_unknown_is_warned_of(tmp_path: Path) -> None:

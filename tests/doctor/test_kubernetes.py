@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from receiver.adapters.survey.cluster import SeenPod
 from receiver.clock import SystemClock
 from receiver.core.policy import Taint
 from receiver.doctor.area import Installation
 from receiver.doctor.finding import Finding
 from receiver.doctor.kubernetes import AREA
+from receiver.doctor.policies import selects
 from receiver.doctor.rounds import go_round
 from receiver.replay.world import PodSpec
 from tests.doctor.builders import document, pool
@@ -268,6 +270,25 @@ def test_what_surrounds_us_is_skipped_where_it_may_not_be_seen(start: Starter, t
     findings = seen(told(well_kept(start, kubernetes={"denied": denied}), document(budget={"monthly_usd": 5000})))
     assert {f.verdict for f in findings} == {"skip"}
     assert all("optional role" in f.said for f in findings)
+
+
+@pytest.mark.parametrize(
+    "selector, selected",
+    [
+        ({}, True),
+        (
+            {"matchExpressions": [{"key": "app.kubernetes.io/name", "operator": "In", "values": ["gpu-autoscaler"]}]},
+            True,
+        ),
+        ({"matchExpressions": [{"key": "app.kubernetes.io/name", "operator": "DoesNotExist"}]}, False),
+        ({"matchExpressions": [{"key": "app", "operator": "Exists"}]}, False),
+        ({"matchExpressions": [{"key": "app.kubernetes.io/name", "operator": "NotIn", "values": ["x"]}]}, True),
+        ({"matchLabels": {"app": "other"}}, False),
+    ],
+)
+def test_a_network_policy_counts_where_it_selects_us(selector: dict[str, Any], selected: bool) -> None:
+    ours = SeenPod(key="a/b", namespace="a", labels={"app.kubernetes.io/name": "gpu-autoscaler"}, node="n")
+    assert selects(selector, ours) is selected
 
 
 def test_gpu_pods_without_a_quota_are_warned_of(start: Starter, told: Told) -> None:
