@@ -153,6 +153,13 @@ def test_a_taint_that_nobody_configured_is_warned_of(start: Starter, told: Told)
     assert "has team:NoSchedule" in finding.said
 
 
+def test_a_taint_that_kubernetes_takes_off_by_itself_is_no_alarm(start: Starter, told: Told) -> None:
+    sim = well_kept(start)
+    pressed = Taint(key="node.kubernetes.io/disk-pressure", effect="NoSchedule")
+    change(sim, taints=(Taint(key="gpu", value="true", effect="NoSchedule"), pressed))
+    assert seen(told(sim)) == []
+
+
 def test_a_node_without_its_pools_id_is_warned_of(start: Starter, told: Told) -> None:
     sim = well_kept(start)
     change(sim, labels={"gpu": "on-demand"})

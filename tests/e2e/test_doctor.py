@@ -117,6 +117,21 @@ def test_a_test_alert_goes_round(stack: Stack) -> None:
     assert [alert["labels"]["action"] for alert in received] == ["notify"]
 
 
+def test_nothing_fails_anywhere_and_the_smoke_test_goes_from_nothing_to_a_running_pod(stack: Stack) -> None:
+    every = ("configuration", "civo", "kubernetes", "kueue", "store", "server")
+    assert [f for f in findings(stack, areas=every) if f["verdict"] == "fail"] == []
+    found = findings(stack, "--smoke", "--yes", "--timeout", "60s", areas=())
+    assert [(f["check"], f["verdict"]) for f in found] == [
+        ("smoke.allowed", "pass"),
+        ("smoke.pending", "pass"),
+        ("smoke.asked", "pass"),
+        ("smoke.node_ready", "pass"),
+        ("smoke.gpus", "pass"),
+        ("smoke.running", "pass"),
+        ("smoke.cleaned", "pass"),
+    ]
+
+
 def test_a_silence_over_ours_is_told(stack: Stack) -> None:
     peer = stack.places.alertmanagers[0]
     matchers = [{"name": "alertname", "value": "GpuPods.*", "isRegex": True, "isEqual": True}]
