@@ -23,6 +23,7 @@ K8S = ROOT / "k8s"
 SCHEMAS = Path(__file__).parent / "schemas"
 OVERLAYS = ("observe", "act", "ha-postgres", "kube-prometheus-stack", "plain-prometheus")
 OLD, NEW = VERSIONS
+BY_HAND = ("alertmanager/secret.yaml", "volume/shell.yaml")
 KUBERNETES = tuple(f"1.{minor}" for minor in range(28, 37))
 HASHED = re.compile(r"\bgpu-autoscaler-[a-z0-9]{10}\b")  # the ConfigMap's name: how it is hashed differs by version
 
@@ -75,10 +76,9 @@ def the(objects: tuple[JSON, ...], kind: str, name: str = "gpu-autoscaler") -> J
 
 
 def every_object() -> list[JSON]:
-    """Return the objects of all overlays, and the Secret that is applied by hand, each once."""
+    """Return the objects of all overlays, and those that are applied by hand, each once."""
     found = {json.dumps(o, sort_keys=True): o for name in OVERLAYS for o in overlay(name)}
-    by_hand = yaml.safe_load((K8S / "alertmanager" / "secret.yaml").read_text(encoding="utf-8"))
-    return [*found.values(), by_hand]
+    return [*found.values(), *(yaml.safe_load((K8S / name).read_text(encoding="utf-8")) for name in BY_HAND)]
 
 
 def is_custom(found: Mapping[str, Any]) -> bool:

@@ -1,6 +1,8 @@
 """What the objects of the overlays say of each other, of the product and of the cluster is so."""
 
 import json
+import re
+import subprocess
 import tomllib
 from datetime import timedelta
 from pathlib import Path
@@ -214,6 +216,29 @@ def test_no_gpu_node_takes_the_pod(name: str) -> None:
 def test_a_drain_of_its_node_is_never_blocked(name: str) -> None:
     budget = the(overlay(name), "PodDisruptionBudget")["spec"]
     assert (budget["maxUnavailable"], "minAvailable" in budget) == (1, False)
+
+
+def test_the_pod_for_a_restore_is_as_careful_and_has_the_same_volume_and_image() -> None:
+    whole = yaml.safe_load((K8S / "volume" / "shell.yaml").read_text(encoding="utf-8"))
+    shell = whole["spec"]
+    [there], here = shell["containers"], container("observe")
+    assert (there["image"], there["securityContext"]) == (here["image"], here["securityContext"])
+    assert shell["securityContext"].items() <= pod("observe")["securityContext"].items()
+    assert shell["volumes"] == [v for v in pod("observe")["volumes"] if v["name"] == "data"]
+    assert there["volumeMounts"] == [m for m in here["volumeMounts"] if m["name"] == "data"]
+    assert (
+        "labels" not in whole["metadata"]
+    )  # or the wait for our own pod to be gone, and the Service, would take it for ours
+
+
+def test_a_restore_in_the_cluster_puts_the_copy_in_place_of_the_ledger_and_its_log(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    [script] = re.findall(r"-- sh -c '(cd /var/lib.*?)' < backup\.db", page)
+    for name in ("ledger.db", "ledger.db-wal", "ledger.db-shm"):
+        (tmp_path / name).write_bytes(b"old")
+    script = script.replace("/var/lib/gpu-autoscaler", str(tmp_path))
+    subprocess.run(["sh", "-c", script], input=b"the copy", check=True, timeout=10)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == {"ledger.db": b"the copy"}
 
 
 def test_one_replica_is_replaced_and_three_are_rolled() -> None:
