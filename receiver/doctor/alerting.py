@@ -34,8 +34,9 @@ def look(installation: Installation) -> Iterator[Finding]:
         alerts = our_alerts(installation)
         peers = [alertmanager.ask(url, clock, installation.timeouts) for url in urls]
         yield from alertmanager.judge(peers, alerts, clock.now())
-        for original in dict.fromkeys(peer.original for peer in peers if not peer.problem):
-            yield from _routes(original, alerts, settings)
+        loaded = {peer.original: peer for peer in peers if not peer.problem}
+        for peer in loaded.values():
+            yield from _routes(peer, alerts, settings)
         if not installation.send_test_alert:
             yield round_trip.ROUND.skipped("not asked for (--send-test-alert)")
             return
@@ -63,11 +64,16 @@ def our_alerts(installation: Installation) -> tuple[Carried, ...]:
     return carried(shipped_rules(), running_rules(running), external_labels(external), pools)
 
 
-def _routes(original: str, alerts: tuple[Carried, ...], settings: Settings) -> Iterator[Finding]:
+def _routes(peer: alertmanager.Peer, alerts: tuple[Carried, ...], settings: Settings) -> Iterator[Finding]:
     try:
-        config = read_config(original)
+        config = read_config(peer.original)
     except Unreadable as error:
         yield routing.REACHES.skipped(f"not computed: {error}; --send-test-alert shows whether it works")
+        return
+    computed = [route.receiver for route in config.route.matching(peer.beat or {})]
+    if alertmanager.differs(peer, computed):
+        said = f"computed {', '.join(computed)} for the heartbeat, and Alertmanager says {', '.join(peer.beats_to)}"
+        yield routing.REACHES.skipped(f"not computed, since it comes out otherwise: {said}")
         return
     beat = settings.configuration.heartbeat_interval
     yield from routing.judge(config, alerts, addresses.known(settings), beat)

@@ -16,6 +16,7 @@ from receiver.doctor.told import few
 from receiver.ports import AlarmFacts, Clock, TryLater
 
 OLDEST = (0, 25)
+ROUTED_BY = ("component", "action", "namespace", "severity")
 
 PEERS = Check(
     "alertmanager.peers",
@@ -38,7 +39,7 @@ VERSIONS = Check(
 )
 ARRIVES = Check(
     "alertmanager.heartbeat",
-    "whether the heartbeat alert is at every peer: Prometheus sends to it",
+    "whether the heartbeat alert is at every peer, with its labels: Prometheus sends to it",
     ("fail", "skip"),
     "name that peer in alerting.alertmanagers of Prometheus; prometheus_notifications_errors_total counts failures",
 )
@@ -54,14 +55,16 @@ CHECKS = (PEERS, CLUSTER, VERSIONS, ARRIVES, SILENCES)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
     """What one peer said: *problem* when it did not answer, *knows* how many peers it sees (0: no cluster), *original*
-    its configuration, *beats* whether it has the heartbeat alert."""
+    its configuration, *beat* the labels of the heartbeat alert that it has, *beats_to* the receivers that it names for
+    it."""
 
     url: str
     problem: str = ""
     version: str = ""
     knows: int = 0
     original: str = ""
-    beats: bool = False
+    beat: Mapping[str, str] | None = None
+    beats_to: tuple[str, ...] = ()
     silences: tuple[Silence, ...] = field(default_factory=tuple)
 
 
@@ -72,6 +75,7 @@ def ask(url: str, clock: Clock, timeout: tuple[float, float]) -> Peer:
             api.text("/-/ready")
             status = api.get("/api/v2/status")
             beats = api.get("/api/v2/alerts", filter=f'alertname="{HEARTBEAT_ALERT}"')
+            beat = beats[0] if isinstance(beats, list) and beats and isinstance(beats[0], Mapping) else None
             facts = _facts(url, timeout)
         except TryLater as error:
             return Peer(url=api.shown, problem=str(error))
@@ -82,7 +86,8 @@ def ask(url: str, clock: Clock, timeout: tuple[float, float]) -> Peer:
             version=str(version.get("version") or ""),
             knows=len(cluster.get("peers") or ()) if settled else 0,
             original=str(config.get("original") or ""),
-            beats=bool(beats),
+            beat=_words(beat.get("labels")) if beat else None,
+            beats_to=tuple(str(r.get("name")) for r in beat.get("receivers") or ()) if beat else (),
             silences=facts.silences,
         )
 
@@ -93,6 +98,10 @@ def _facts(url: str, timeout: tuple[float, float]) -> AlarmFacts:
         return alarms.look()
     finally:
         alarms.close()
+
+
+def _words(said: Any) -> Mapping[str, str]:
+    return {str(k): str(v) for k, v in said.items()} if isinstance(said, Mapping) else {}
 
 
 def _part(status: Any, name: str) -> Mapping[str, Any]:
@@ -110,12 +119,28 @@ def judge(peers: Sequence[Peer], alerts: Sequence[Carried], now: datetime) -> It
         return
     yield cluster(peers, well)
     yield versions(well)
-    deaf = [peer.url for peer in well if not peer.beats]
-    if deaf:
-        yield ARRIVES.failed(f"{HEARTBEAT_ALERT} is not at {few(deaf)}, so Prometheus does not send there")
-    else:
-        yield ARRIVES.passed(f"{HEARTBEAT_ALERT} is at {some(len(well), 'peer')}")
+    yield arrives(well, alerts)
     yield from silences(well, alerts, now)
+
+
+def arrives(well: Sequence[Peer], alerts: Sequence[Carried]) -> Finding:
+    """Say whether the heartbeat is at every peer, with the labels that its rule gives it."""
+    deaf = [peer.url for peer in well if peer.beat is None]
+    if deaf:
+        return ARRIVES.failed(f"{HEARTBEAT_ALERT} is not at {few(deaf)}, so Prometheus does not send there")
+    wanted = {k: v for a in alerts if a.name == HEARTBEAT_ALERT for k, v in a.labels[0].items() if k in ROUTED_BY}
+    lost = sorted({name for peer in well for name, value in wanted.items() if (peer.beat or {}).get(name) != value})
+    if lost:
+        said = f"{HEARTBEAT_ALERT} comes to Alertmanager with other labels than its rule gives it: {few(lost)}"
+        return ARRIVES.failed(
+            said, "see alerting.alert_relabel_configs of Prometheus: our alerts must keep their labels"
+        )
+    return ARRIVES.passed(f"{HEARTBEAT_ALERT} is at {some(len(well), 'peer')}")
+
+
+def differs(peer: Peer, computed: Sequence[str]) -> bool:
+    """True when the peer itself names other receivers for the heartbeat than were *computed*."""
+    return peer.beat is not None and sorted(set(peer.beats_to)) != sorted(set(computed))
 
 
 def cluster(peers: Sequence[Peer], well: Sequence[Peer]) -> Finding:

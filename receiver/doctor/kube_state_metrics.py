@@ -93,7 +93,7 @@ def judge(answers: Answers, pools: Mapping[str, str]) -> Iterator[Finding]:
 
 def scraped(answers: Answers) -> Finding:
     """Say whether it is scraped, and under which job otherwise."""
-    up = [sample for sample in answers["ksm up"] if sample.value == 1]
+    up = {sample.labels.get("instance") for sample in answers["ksm up"] if sample.value == 1}
     others = [s.labels.get("job", "") for s in answers["ksm jobs"] if s.labels.get("job") != "kube-state-metrics"]
     if up:
         return SCRAPED.passed(f"{some(len(up), 'instance')} scraped")
@@ -112,7 +112,7 @@ def once(answers: Answers) -> Finding:
     twice = [node for node, seen in instances.items() if len(seen) > 1]
     if twice:
         return ONE.warned(f"{some(len(twice), 'node')} shown by more than one instance: {few(twice)}")
-    up = sum(sample.value == 1 for sample in answers["ksm up"])
+    up = len({sample.labels.get("instance") for sample in answers["ksm up"] if sample.value == 1})
     total = int(max((sample.value for sample in answers["ksm shards"]), default=1))
     if total > 1 or up > 1:
         counted = f"{up} of {total} shards answer" if total > 1 else f"{up} instances show different objects"

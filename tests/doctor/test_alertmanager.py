@@ -14,7 +14,7 @@ from receiver.adapters.api import ServerApi
 from receiver.adapters.monitoring_api import MonitoringApi
 from receiver.clock import SystemClock
 from receiver.core.silences import Matcher, Silence
-from receiver.doctor.alertmanager import Peer, ask, judge
+from receiver.doctor.alertmanager import Peer, ask, differs, judge
 from receiver.doctor.carried import Carried
 from receiver.doctor.finding import Finding
 from receiver.doctor.round_trip import Waiting, heard, send
@@ -22,12 +22,16 @@ from receiver.ports import TryLater
 from tests.doctor.monitored import NOW
 
 PENDING = {"alertname": "GpuPodsPending", "component": "gpu-autoscaler", "action": "scale_up", "pool": "pool-gpu"}
-ALERTS = (Carried("GpuPodsPending", "scale_up", (PENDING,)),)
+BEATS = {"alertname": "GpuAutoscalerHeartbeat", "component": "gpu-autoscaler", "action": "heartbeat"}
+ALERTS = (
+    Carried("GpuPodsPending", "scale_up", (PENDING,)),
+    Carried("GpuAutoscalerHeartbeat", "heartbeat", ({**BEATS, "cluster": "a"},)),
+)
 
 
 def peers(*changes: dict[str, Any]) -> list[Peer]:
     """Two peers that see each other, each with its *changes*."""
-    well = Peer(url="http://a:9093", version="0.28.1", knows=2, original="route: x", beats=True)
+    well = Peer(url="http://a:9093", version="0.28.1", knows=2, original="route: x", beat=BEATS, beats_to=("ours",))
     both = [well, replace(well, url="http://b:9093")]
     return [replace(peer, **change) for peer, change in zip(both, [*changes, {}, {}], strict=False)]
 
@@ -62,7 +66,8 @@ def test_one_alertmanager_alone_raises_no_alarm() -> None:
         (peers({"version": "0.27.0"}), "versions", "warn", "0.27.0, 0.28.1"),
         (peers({"version": "0.24.0"}, {"version": "0.24.0"}), "versions", "warn", "older than 0.25"),
         (peers({"original": "route: y"}), "versions", "warn", "different configurations"),
-        (peers({"beats": False}), "heartbeat", "fail", "not at http://a:9093"),
+        (peers({"beat": None}), "heartbeat", "fail", "not at http://a:9093"),
+        (peers({"beat": {**BEATS, "component": "x"}}), "heartbeat", "fail", "gives it: component"),
         (peers({"silences": (a_silence(),)}), "silences", "warn", "silence s1 of ada until 2026-11-22 14:00 UTC"),
     ],
 )
@@ -83,6 +88,13 @@ def test_of_no_peer_that_answers_nothing_else_is_said() -> None:
     away = peers({"problem": "no connection"}, {"problem": "no connection"})
     assert {finding.check for finding in found(away)} == {"alertmanager.peers"}
     assert len(found(away)) == 2
+
+
+def test_a_peer_that_routes_the_heartbeat_otherwise_than_computed_is_believed() -> None:
+    (peer, _) = peers()
+    assert not differs(peer, ["ours", "ours"])
+    assert differs(peer, ["others"])
+    assert not differs(replace(peer, beat=None), ["others"])
 
 
 def test_a_peer_that_is_away_is_told_and_not_raised() -> None:

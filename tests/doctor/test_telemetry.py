@@ -132,6 +132,11 @@ def test_a_fault_is_found_named_and_has_a_remedy(said: Answers, check: str, verd
     assert finding.remedy
 
 
+def test_two_replicas_of_prometheus_that_are_asked_at_once_are_no_second_kube_state_metrics() -> None:
+    up = [one(job="kube-state-metrics", instance="ksm-0", prometheus_replica=replica) for replica in ("a", "b")]
+    assert trouble(answers(ksm_up=up)) == []
+
+
 def test_a_new_node_may_be_without_dcgm_for_a_while() -> None:
     young = [one(7200, node="gpu-1"), one(300, node="gpu-2"), one(7200, node="cpu-1")]
     assert trouble(answers(dcgm_ages=[one(9, Hostname="gpu-1")], node_ages=young)) == []
