@@ -161,7 +161,10 @@ def timely(pairs: Sequence[Pair], now: datetime) -> Iterator[Finding]:
         yield TIMELY.failed(said) if over else TIMELY.warned(said)
     if not late and not slow:
         longest = max(rule.took for _, rule in pairs)
-        yield TIMELY.passed(f"evaluated on time; the longest group takes {longest.total_seconds() * 1000:.0f} ms")
+        every = sorted({rule.interval for _, rule in pairs})
+        often = f"every {lasting(every[0])} to {lasting(every[-1])}" if len(every) > 1 else f"every {lasting(every[0])}"
+        took = f"{longest.total_seconds() * 1000:.0f} ms"
+        yield TIMELY.passed(f"evaluated on time, groups {often}; the longest takes {took}")
 
 
 def heartbeat(pairs: Sequence[Pair]) -> Finding:
