@@ -111,7 +111,7 @@ def asked(claims: Claims, container: Container, around: Surroundings) -> None:
     claims.holds("the data folder and /tmp can", {*container.writes(DATA, "/tmp").values()} == {"written"})
     health_check = container.exec("python", "-m", "receiver.healthcheck")
     claims.holds("the health check passes inside", health_check.returncode == 0, health_check.stdout.strip()[:60])
-    elsewhere = container.exec("env", "GPU_AUTOSCALER_LISTEN=127.0.0.1:9", "python", "-m", "receiver.healthcheck")
+    elsewhere = container.exec("python", "-m", "receiver.healthcheck", GPU_AUTOSCALER_LISTEN="127.0.0.1:9")
     claims.holds("and fails where nobody listens", elsewhere.returncode == 1, elsewhere.stdout.strip()[:60])
     code, seconds = container.terminate(GRACE)
     claims.holds(f"SIGTERM ends it within {GRACE:.0f} s", code == 0, f"exit {code} after {seconds:.1f} s")

@@ -1,11 +1,11 @@
 """A container of the image under crun: started, asked, looked at from outside, told to stop."""
 
 import json
+import shutil
 import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from tests.image.building import Built
 from tests.image.bundle import runtime_config
@@ -54,15 +54,27 @@ class Container:
         """True until it ended."""
         return self._process is not None and self._process.poll() is None
 
-    def exec(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run *words* inside, as its user."""
-        run = self._engine.crun("exec", self.name, *words)
-        return subprocess.run(run, capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd="/", timeout=60)
+    def exec(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run *words* inside, as its user, with its variables and those of *environment*.
+
+        crun's own exec looks for the program in the engine's file system, because the engine is in one of its own.
+        """
+        process = self._config["process"]
+        said = dict(variable.split("=", 1) for variable in process["env"]) | environment
+        who = [f"--setuid={process['user']['uid']}", f"--setgid={process['user']['gid']}"]
+        joins = ["--mount", "--pid", "--ipc", "--uts", "--root", "--wd", *who]
+        return subprocess.run(
+            [shutil.which("nsenter") or "nsenter", "--target", str(self._pid()), *joins, "--", *words],
+            env=said,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=60,
+        )
 
     def status(self) -> dict[str, str]:
         """The kernel's word on its first process: user, group, capabilities, whether privileges can be gained."""
-        state: dict[str, Any] = json.loads(self._crun("state", self.name))
-        lines = Path(f"/proc/{state['pid']}/status").read_text().splitlines()
+        lines = Path(f"/proc/{self._pid()}/status").read_text().splitlines()
         return {name: said.strip() for name, _, said in (line.partition(":") for line in lines)}
 
     def writes(self, *folders: str) -> dict[str, str]:
@@ -87,6 +99,11 @@ class Container:
             subprocess.run(self._engine.crun("delete", "--force", self.name), capture_output=True, cwd="/")
             assert self._process is not None
             self._process.wait(30)
+
+    def _pid(self) -> int:
+        """Its first process as this machine counts."""
+        state: dict[str, int] = json.loads(self._crun("state", self.name))
+        return state["pid"]
 
     def _crun(self, *words: str) -> str:
         return subprocess.run(self._engine.crun(*words), capture_output=True, text=True, check=True, cwd="/").stdout

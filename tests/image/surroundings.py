@@ -1,6 +1,7 @@
 """What a server is put in front of: the simulator, a Prometheus that beats, and the files that an operator writes."""
 
 import json
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -86,5 +87,6 @@ class Surroundings:
 @contextmanager
 def surroundings() -> Iterator[Surroundings]:
     """Yield surroundings of their own; they end with the block."""
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # a line for each query tells nobody anything
     with a_cloud() as cloud, a_beating_prometheus() as prometheus:
         yield Surroundings(cloud, prometheus, free_port())
