@@ -12,6 +12,7 @@ from tests.image.claims import Claims, tell
 from tests.image.container import Container
 from tests.image.surroundings import Surroundings, surroundings
 from tests.image.tree import USER, troubles
+from tests.image.without import installed
 from tools.image.__main__ import ROOT, version
 from tools.private_apt import AptFailed
 
@@ -31,6 +32,8 @@ def main() -> int:
     (ROOT / ".build" / "image").mkdir(parents=True, exist_ok=True)  # which the engine sees
     with tempfile.TemporaryDirectory(prefix="check-", dir=(ROOT / ".build" / "image").resolve()) as scratch:
         try:
+            tell("without an image")
+            installed(claims, Path(scratch) / "without")
             image(claims, Path(scratch))
         except (AptFailed, subprocess.SubprocessError, RuntimeError, OSError) as error:
             claims.holds("everything can be tried", False, error)
