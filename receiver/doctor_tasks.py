@@ -85,9 +85,9 @@ def _ask(question: str, *, sure: bool) -> None:
 
 def _told(installation: "Installation", findings: "Iterable[Finding]", tell: Told) -> "list[Finding]":
     """Tell each of *findings* without secrets and return them; whatever ends this lets the generator clean up."""
-    from receiver.doctor.rounds import hidden, secrets_in
+    from receiver.doctor.rounds import hidden, secrets_of
 
-    secrets, found = secrets_in(installation.environ), []
+    secrets, found = secrets_of(installation), []
     generator: Any = findings
     with closing(generator):
         for finding in generator:

@@ -6,6 +6,7 @@ from typing import Any
 from receiver.adapters.nodes import entries, section, words
 from receiver.adapters.survey.cluster import SeenPod
 from receiver.config import Configuration
+from receiver.core.demand import IGNORED_NAMESPACES
 from receiver.doctor.finding import Check, Finding
 from receiver.ports import QUOTA_LABEL
 
@@ -82,7 +83,8 @@ def security(namespaces: Mapping[str, Mapping[str, str]], ours: Sequence[SeenPod
 
 def quotas(found: Sequence[Mapping[str, Any]], pods: Sequence[SeenPod]) -> Finding:
     """Find namespaces whose GPU pods nothing bounds."""
-    asking = {p.namespace for p in pods if p.gpus and not p.daemon and KUEUE_QUEUE not in p.labels}
+    counted = (p for p in pods if p.gpus and not p.daemon and p.namespace not in IGNORED_NAMESPACES)
+    asking = {p.namespace for p in counted if KUEUE_QUEUE not in p.labels}
     bounded = {
         str(section(raw, "metadata").get("namespace"))
         for raw in found

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Thread
 from time import monotonic
+from urllib.parse import urlsplit
 
 from receiver.config.environment import SECRET, Reading
 from receiver.doctor.area import Area, Installation
@@ -28,7 +29,7 @@ class Visit:
 
 def go_round(areas: Sequence[Area], installation: Installation) -> list[tuple[Area, list[Finding]]]:
     """Look at all *areas* and return what was found, in their order. Never raises what an area raises."""
-    secrets = secrets_in(installation.environ)
+    secrets = secrets_of(installation)
     visits = [Visit(area) for area in areas]
     threads = [Thread(target=_visit, args=(v, installation), name=f"doctor-{v.area.name}", daemon=True) for v in visits]
     began = monotonic()
@@ -57,6 +58,14 @@ def _ended(visit: Visit) -> list[Finding]:
     if not visit.ended:
         found.append(area.answers.failed(f"{area.source} did not answer everything within {area.timeout:g} s"))
     return found
+
+
+def secrets_of(installation: Installation) -> frozenset[str]:
+    """Return the secrets of *installation*: those of the environment, and the passwords in addresses of the file."""
+    said = installation.settings.configuration
+    addresses = [said.prometheus.url or "", *said.alertmanager.urls]
+    passwords = (urlsplit(address).password or "" for address in addresses)
+    return secrets_in(installation.environ) | {word for word in passwords if len(word) >= HIDE_FROM}
 
 
 def secrets_in(environ: Mapping[str, str]) -> frozenset[str]:

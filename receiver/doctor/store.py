@@ -35,7 +35,8 @@ SPACE = Check(
 )
 FILE_SYSTEM = Check(
     "store.file_system",
-    "whether the SQLite file is on a local file system: its locks do not work over a network",
+    "whether the SQLite file is on a local file system that lasts: locks do not work over a network, and what a "
+    "container keeps in itself is gone with it",
     ("warn", "skip"),
     "use a block volume (Civo's default StorageClass), or PostgreSQL",
 )
@@ -97,6 +98,13 @@ def located(where: Place) -> Iterator[Finding]:
         yield SPACE.warned(free) if where.free < WARN_BELOW else SPACE.passed(free)
     if where.remote:
         yield FILE_SYSTEM.warned(f"{where.file.parent} is on {where.kind}")
+    elif where.passing:
+        said = (
+            f"{where.file.parent} is on {where.kind}: it is gone with the container, or with the machine's next start"
+        )
+        yield FILE_SYSTEM.warned(
+            said, "mount a volume there (the PersistentVolumeClaim of k8s/base), or use PostgreSQL"
+        )
     elif not where.kind:
         yield FILE_SYSTEM.skipped("the kind of file system is not told here")
     else:

@@ -10,7 +10,7 @@ from receiver.doctor.area import Installation
 from receiver.doctor.finding import Check, Finding
 from receiver.doctor.rounds import go_round, hidden, secrets_in
 from receiver.ports import TryLater, WontWork
-from tests.doctor.builders import KEY, OPERATOR, PAIN, WEBHOOK, area, environ, installation
+from tests.doctor.builders import KEY, OPERATOR, PAIN, WEBHOOK, area, document, environ, installation
 
 
 def fine(_: Installation) -> Iterator[Finding]:
@@ -63,6 +63,16 @@ def test_no_secret_gets_into_a_finding(tmp_path: Path) -> None:
     ((_, found),) = go_round([area(telling)], seen)
     text = " ".join(f"{f.said} {f.remedy}" for f in found)
     assert not [s for s in (KEY, WEBHOOK, OPERATOR, "dbpassword", "slack://aaaaaaaa/bbbbbbbb/cccccccc") if s in text]
+
+
+def test_a_password_in_an_address_of_the_file_is_hidden_too(tmp_path: Path) -> None:
+    said = document(prometheus={"url": "http://us:prom-password@127.0.0.1:1"})
+
+    def telling(seen: Installation) -> Iterator[Finding]:
+        yield PAIN.failed(f"asked {seen.settings.configuration.prometheus.url}")
+
+    ((_, (finding,)),) = go_round([area(telling)], installation(tmp_path, said))
+    assert finding.said == "asked http://us:***@127.0.0.1:1"
 
 
 def test_a_secret_that_a_file_holds_is_hidden_too(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from receiver.adapters.store import open_store
-from receiver.adapters.survey.store import Place, Schema, file_system, newest
+from receiver.adapters.survey import store as survey
+from receiver.adapters.survey.store import Place, Schema, newest
 from receiver.adapters.writer_lock import WriterLock
 from receiver.clock import SystemClock
 from receiver.doctor.area import Installation
@@ -48,6 +49,15 @@ def test_a_store_beside_a_server_that_writes_raises_no_alarm_and_nobody_waits(tm
     finally:
         lock.release()
         store.close()
+
+
+@pytest.fixture(autouse=True)
+def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What is mounted where, as a test writes it: this machine's own may be anything."""
+    file = tmp_path / "mounts"
+    file.write_text("/dev/a / ext4 rw 0 0\n")
+    monkeypatch.setattr(survey, "MOUNTS", file)
+    return file
 
 
 def test_a_folder_that_is_not_there_fails(tmp_path: Path) -> None:
@@ -99,6 +109,7 @@ def test_the_schema_of_the_file_is_read(tmp_path: Path) -> None:
         ({"free": GIB // 2}, "store.space", "warn"),
         ({"free": GIB // 100}, "store.space", "fail"),
         ({"kind": "nfs4"}, "store.file_system", "warn"),
+        ({"kind": "overlay"}, "store.file_system", "warn"),
         ({"kind": ""}, "store.file_system", "skip"),
     ],
 )
@@ -109,12 +120,11 @@ def test_a_bad_place_is_told(changes: dict[str, object], check: str, verdict: st
     assert (finding.check, finding.verdict) == (check, verdict)
 
 
-def test_the_kind_of_file_system_is_that_of_the_nearest_mount(tmp_path: Path) -> None:
-    mounts = tmp_path / "mounts"
+def test_the_kind_of_file_system_is_that_of_the_nearest_mount(mounts: Path) -> None:
     mounts.write_text("/dev/a / ext4 rw 0 0\nserver:/x /var/lib nfs4 rw 0 0\n/dev/b /var/lib/my\\040data xfs rw 0 0\n")
-    assert file_system(Path("/var/lib/ledger"), mounts) == "nfs4"
-    assert file_system(Path("/var/lib/my data"), mounts) == "xfs"
-    assert file_system(Path("/var/library"), mounts) == "ext4"
+    assert survey.file_system(Path("/var/lib/ledger")) == "nfs4"
+    assert survey.file_system(Path("/var/lib/my data")) == "xfs"
+    assert survey.file_system(Path("/var/library")) == "ext4"
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from receiver.adapters.store.urls import database_file, is_sqlite, parse
 from receiver.adapters.survey.dates import Told
 from receiver.ports import Clock, TryLater
 
+PASSING = frozenset({"overlay", "tmpfs", "ramfs"})  # a container's own layer, or memory
 NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs"})
 MOUNTS = Path("/proc/self/mounts")
 WAITS_SECONDS = 2.0
@@ -51,6 +52,11 @@ class Place:
         """True for a file system over a network: SQLite's locks and shared memory do not work there."""
         return self.kind in NETWORK
 
+    @property
+    def passing(self) -> bool:
+        """True for what ends with the container, or with the machine's next start."""
+        return self.kind in PASSING
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Postgres:
@@ -71,7 +77,7 @@ def in_file(url: URL) -> bool:
     return is_sqlite(url)
 
 
-def place(url: URL, mounts: Path = MOUNTS) -> Place:
+def place(url: URL) -> Place:
     """Return where the file of *url* is; nothing is opened."""
     file = database_file(url)
     folder = file.parent
@@ -83,14 +89,14 @@ def place(url: URL, mounts: Path = MOUNTS) -> Place:
         folder=there,
         writable=there and all(os.access(path, os.W_OK) for path in touched),
         free=shutil.disk_usage(folder).free if there else 0,
-        kind=file_system(folder, mounts) if there else "",
+        kind=file_system(folder) if there else "",
     )
 
 
-def file_system(folder: Path, mounts: Path = MOUNTS) -> str:
+def file_system(folder: Path) -> str:
     """Return the kind of file system that *folder* is on, empty where nobody tells (no Linux)."""
     try:
-        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return ""
     found = [(fields[1].replace("\\040", " "), fields[2]) for line in lines if len(fields := line.split()) > 2]
