@@ -106,8 +106,9 @@ def test_an_unpacked_one_runs_with_the_libraries_and_fonts_beside_it(tmp_path: P
     assert said.endswith("--flag a b\n")
 
 
-def test_with_dependencies_everything_but_the_c_library_is_unpacked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("whole", "c_library"), [(False, []), (True, ["libc6_2.deb"])])
+def test_with_dependencies_the_c_library_is_unpacked_for_a_root_file_system_alone(
+    whole: bool, c_library: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     apt = 'for a in "$@"; do case "$a" in Dir::Cache::archives=*) d=${a#*=};; esac; done\n'
     apt += '[ -z "$d" ] || touch "$d/shell_1.deb" "$d/libnss3_2.deb" "$d/libc6_2.deb"'
@@ -115,9 +116,9 @@ def test_with_dependencies_everything_but_the_c_library_is_unpacked(
     _program(tmp_path / "bin" / "dpkg", 'echo "$(basename "$2")" >> "$3/unpacked"')
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
 
-    private_apt.fetch(["shell"], tmp_path / "state", tmp_path / "into", with_dependencies=True)
+    private_apt.fetch(["shell"], tmp_path / "state", tmp_path / "into", with_dependencies=True, whole=whole)
 
-    assert (tmp_path / "into" / "unpacked").read_text().split() == ["libnss3_2.deb", "shell_1.deb"]
+    assert (tmp_path / "into" / "unpacked").read_text().split() == [*c_library, "libnss3_2.deb", "shell_1.deb"]
 
 
 def test_a_download_that_fails_is_told_with_what_apt_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ def main() -> int:
         subprocess.run([engine, "images", given.tag.rpartition(":")[0]], check=True)
     except NoEngine as error:
         print(f"no image can be built here: {error}", file=sys.stderr)
+        print("make image-check builds and runs it without an engine, to see that it can be built", file=sys.stderr)
         return 1
     except subprocess.CalledProcessError as error:
         print(f"{error.cmd[0]} failed, see above", file=sys.stderr)
