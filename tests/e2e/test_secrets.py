@@ -217,6 +217,22 @@ def test_nothing_that_is_written_answered_or_sent_holds_a_secret(receiver: Recei
 
 
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # of what sends messages
+def test_the_doctor_prints_no_secret_of_neighbours_that_repeat_them(receiver: Receiver, echo: Echo) -> None:
+    said = ""
+    for _ in range(2):  # which way they answer changes with every request
+        for url in (receiver.url, echo.url):
+            env = {**receiver.environ, "GPU_AUTOSCALER_URL": url}
+            for options in (["--send-test-message"], ["--json"], ["--release", "--yes"]):
+                done = CliRunner(env=env).invoke(main, ["doctor", *options])
+                assert done.exit_code == 1, done.output
+                said += done.output
+    assert "the check itself failed" not in said
+    for area in ("civo.", "kubernetes.", "prometheus.", "messages.", "server.", "release."):
+        assert area in said
+    assert [line for line in said.splitlines() if MARK in line] == []
+
+
+@pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # of what sends messages
 def test_what_cannot_start_says_so_without_a_secret(
     receiver: Receiver, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
