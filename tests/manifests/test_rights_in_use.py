@@ -136,6 +136,18 @@ def test_the_role_that_looks_is_enough_to_observe_all_the_while(staged: Staged, 
     assert refused == []
 
 
+def test_acting_without_the_right_to_it_buys_nodes_takes_none_away_and_says_which_right_is_missing(
+    staged: Staged,
+) -> None:
+    with staged(ROLES["look"]) as stage, a_store() as store:
+        life = a_life(stage, store, "act")
+        life.submit(a_job(pods=2, tolerations=(Toleration(operator="Exists"),)))
+        life.run(timedelta(minutes=90))
+        assert counts(life.world) == (2, 2)
+        said = [n.notice.title + n.notice.body for n in store.notices_due(life.now + timedelta(days=1), limit=1000)]
+        assert any('the verb "get" on "nodes"' in text for text in said)
+
+
 def test_no_right_is_given_that_nothing_here_uses_and_none_twice() -> None:
     assert sorted(rights(EVERY)) == sorted(USES)
 
