@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import requests
 import yaml
 
@@ -168,6 +169,10 @@ class Receiver:
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Read the store from outside, whether or not a server runs."""
+        url = self.environ["GPU_AUTOSCALER_DATABASE_URL"]
+        if url.startswith("postgresql:"):
+            with psycopg.connect(url, connect_timeout=5) as asked:
+                return asked.execute(query.encode()).fetchall()
         with contextlib.closing(sqlite3.connect(f"file:{self.store}?mode=ro", uri=True, timeout=5)) as connection:
             return connection.execute(query).fetchall()
 

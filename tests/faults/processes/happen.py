@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 
+import psycopg
+
 from receiver.replay.world import Job, PodSpec, Refused
 from simulator.world_faults import lift
 from tests.e2e.receivers import Receiver
@@ -18,6 +20,10 @@ from tests.faults.processes.schedule import Event, What
 from tests.faults.processes.stage import Stage, size_of
 
 TRIES_FOR = 3.0  # seconds in which the lock of the store is asked for
+CUT = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+)
 ROOM = 300_000  # bytes that the log may still take where the store's file may not
 
 
@@ -31,6 +37,7 @@ class Happenings:
         self._limited: dict[int, float] = {}  # worker: until when (monotonic) its files may not grow
         self._landed = 0
         self._helpers: list[threading.Thread] = []
+        self._postgres_turn = threading.Lock()
         self.start_at: float | None = None  # monotonic: when the server is to be started again
         stage.witness.cordoned = self._somebody_cordoned
 
@@ -164,7 +171,62 @@ class Happenings:
     # --- the store
 
     def _locked(self, what: What) -> None:
-        self._beside(lambda: self._lock(what["seconds"]))
+        lock = self._lock if self._stage.postgres is None else self._lock_tables
+        self._beside(lambda: lock(what["seconds"]))
+
+    def _lock_tables(self, seconds: float) -> None:
+        assert self._stage.postgres is not None
+        with contextlib.suppress(psycopg.Error), psycopg.connect(self._stage.postgres.url, connect_timeout=3) as other:
+            other.execute("SET lock_timeout = '3s'")
+            other.execute("LOCK TABLE deliveries, decisions, actions IN ACCESS EXCLUSIVE MODE")
+            self._counts[f"store locked {seconds:g} s"] += 1
+            self._mail.send("firing")
+            time.sleep(seconds)
+            other.rollback()
+
+    def _cut(self, _what: What) -> None:
+        """Every connection to PostgreSQL ends, as when a proxy restarts."""
+        assert self._stage.postgres is not None
+        with contextlib.suppress(psycopg.Error), psycopg.connect(self._stage.postgres.url, autocommit=True) as other:
+            ended = other.execute(CUT).fetchall()
+            self._counts["PostgreSQL's connections ended"] += len(ended)
+            self._mail.send("firing")
+
+    def _away(self, what: What) -> None:
+        self._beside(lambda: self._restart(what["seconds"]))
+
+    def _restart(self, seconds: float) -> None:
+        """PostgreSQL ends as in a power cut, and comes back."""
+        postgres = self._stage.postgres
+        assert postgres is not None
+        with self._postgres_turn:
+            postgres.stop()
+            self._counts[f"PostgreSQL away {seconds:g} s"] += 1
+            self._mail.send("six at once")
+            time.sleep(seconds)
+            postgres.start()
+
+    def _read_only(self, what: What) -> None:
+        self._beside(lambda: self._refuse_writes(what["seconds"]))
+
+    def _refuse_writes(self, seconds: float) -> None:
+        """The store may be read and not be written, as a standby, or a volume that was mounted anew."""
+        told = self._stage.folder / "read_only"
+        with self._postgres_turn:
+            self._set_read_only("on")
+            told.touch()
+            self._counts[f"store read-only {seconds:g} s"] += 1
+            self._mail.send("firing")
+            time.sleep(seconds)
+            told.unlink()
+            self._set_read_only("off")
+
+    def _set_read_only(self, to: str) -> None:
+        if self._stage.postgres is not None:
+            with psycopg.connect(self._stage.postgres.url, autocommit=True) as other:
+                other.execute("SET default_transaction_read_only = off")
+                other.execute(f"ALTER SYSTEM SET default_transaction_read_only = {to}")
+                other.execute("SELECT pg_reload_conf()")
 
     def _lock(self, seconds: float) -> None:
         deadline = time.monotonic() + TRIES_FOR

@@ -8,7 +8,7 @@ import json
 import math
 import random
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tests.faults.processes.faces import ALERTMANAGER_ILLS, PROMETHEUS_ILLS
@@ -43,7 +43,8 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """Everything that is decided beforehand. *budget_usd* and *max_gpus* None: no such bound."""
+    """Everything that is decided beforehand. *budget_usd* and *max_gpus* None: no such bound. *postgres*: the store is
+    there instead of in an SQLite file."""
 
     seed: int
     pools: list[PoolPlan]
@@ -56,6 +57,7 @@ class Schedule:
     alertmanager: bool = True
     fallback: str = "none"
     troubled: float = TROUBLED
+    postgres: bool = False
 
     def to_json(self) -> str:
         """Return it as JSON text."""
@@ -78,6 +80,7 @@ class Maker:
         self.pools = [self._pool(n) for n in range(self.dice.choice([1, 1, 2, 3]))]
         self.events: list[Event] = []
         self.seed = seed
+        self.rest = random.Random(f"stores and budgets of {seed}")  # came later: what was drawn before stays the same
 
     def schedule(self) -> Schedule:
         """Draw everything."""
@@ -86,10 +89,10 @@ class Maker:
         self._troubles()
         granularity = dice.choice([1, 1, 60])
         most = sum(p.gpus * p.max_nodes for p in self.pools)
-        return Schedule(
+        drawn = Schedule(
             seed=self.seed,
             pools=self.pools,
-            events=sorted(self.events, key=lambda e: e.at),
+            events=[],
             mode="observe" if dice.random() < 0.06 else "act",
             granularity=granularity,
             budget_usd=dice.choice([6.0, 20.0]) if granularity > 1 and dice.random() < 0.6 else None,
@@ -98,6 +101,28 @@ class Maker:
             alertmanager=dice.random() < 0.7,
             fallback=dice.choice(["none", "kubernetes"]),
         )
+        drawn = self._bound(drawn)
+        self._database(postgres=drawn.postgres)
+        return replace(drawn, events=sorted(self.events, key=lambda e: e.at))
+
+    def _bound(self, drawn: Schedule) -> Schedule:
+        """Some have so little money that it ends while work waits, and some their store in PostgreSQL."""
+        rest = self.rest
+        postgres = rest.random() < 0.35
+        if rest.random() >= 0.3:
+            return replace(drawn, postgres=postgres)
+        an_hour = max(p.usd for p in self.pools)
+        minutes = rest.choice([2.5, 4.0, 6.0])  # of the dearest node
+        budget = round(an_hour / 60 * minutes, 2)
+        return replace(drawn, postgres=postgres, granularity=60, budget_usd=budget)
+
+    def _database(self, *, postgres: bool) -> None:
+        """What happens to PostgreSQL, or to the file: connections end, the server is away, nothing may be written."""
+        rest = self.rest
+        for kind, often in (("cut", 0.8), ("away", 0.6), ("read_only", 0.4)) if postgres else (("read_only", 0.3),):
+            for _ in range(int(often + rest.random())):
+                at = round(rest.uniform(0, TROUBLED), 2)
+                self._add(kind, at, seconds=rest.choice([1, 3]))
 
     def _pool(self, number: int) -> PoolPlan:
         dice = self.dice

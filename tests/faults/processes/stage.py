@@ -12,6 +12,7 @@ from tests.faults.processes.clocks import MovedClock
 from tests.faults.processes.faces import Faces
 from tests.faults.processes.schedule import PoolPlan, Schedule
 from tests.faults.processes.witness import PROVISION, Witness
+from tests.store.builders import PostgresProcess, postgres_process, postgres_programs
 
 INSIDE = Path(__file__).parent / "inside"
 TIMINGS = {
@@ -39,13 +40,14 @@ class Stage:
     faces: Faces
     receiver: Receiver
     witness: Witness
+    postgres: PostgresProcess | None = None
 
 
 @contextmanager
 def staged(schedule: Schedule, folder: Path) -> Iterator[Stage]:
     """Yield a stage with a receiver that was not started; everything ends with it."""
     clock = MovedClock(folder)
-    with Simulator(_cloud(schedule), clock) as cloud, Faces(cloud) as faces:
+    with Simulator(_cloud(schedule), clock) as cloud, Faces(cloud) as faces, _database(schedule) as postgres:
         server = cloud._server
         assert server is not None
         witness = Witness(schedule, cloud, server.app)
@@ -57,11 +59,27 @@ def staged(schedule: Schedule, folder: Path) -> Iterator[Stage]:
             "PYTHONPATH": str(INSIDE),
             "FAULTS_INSIDE": str(folder),
         }
+        if postgres is not None:
+            where["GPU_AUTOSCALER_DATABASE_URL"] = postgres.url
         receiver = Receiver(folder, _config(schedule, faces), where, folder / "ledger.db")
         try:
-            yield Stage(schedule, folder, clock, cloud, faces, receiver, witness)
+            yield Stage(schedule, folder, clock, cloud, faces, receiver, witness, postgres)
         finally:
             receiver.end()
+
+
+@contextmanager
+def _database(schedule: Schedule) -> Iterator[PostgresProcess | None]:
+    """Yield a PostgreSQL that runs, where the schedule asks for one."""
+    if not schedule.postgres:
+        yield None
+        return
+    programs = postgres_programs()
+    if programs is None:
+        raise RuntimeError("PostgreSQL's initdb is not installed")
+    with postgres_process(programs) as postgres:
+        postgres.start()
+        yield postgres
 
 
 def _cloud(schedule: Schedule) -> dict[str, Any]:
@@ -117,6 +135,8 @@ def _config(schedule: Schedule, faces: Faces) -> dict[str, Any]:
             for p in schedule.pools
         ],
     }
+    if schedule.postgres:  # who comes after a kill waits for the lease of who was killed
+        config["leader"] = {"lease": "5s", "call_timeout": "1500ms"}
     if schedule.alertmanager:
         config["alertmanager"] = {"urls": [faces.url]}
     if schedule.max_gpus is not None:

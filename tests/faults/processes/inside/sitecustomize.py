@@ -1,8 +1,9 @@
 """What runs inside the receiver's processes in a schedule: Python imports a module of this name when it starts.
 
-Two things that cannot be done from outside. The wall clock (`receiver.clock`, the one place that reads it) is moved by
-what the harness writes to a file that both map into memory. And a process that is told so kills itself with SIGKILL at
-a line of the step (`tests.faults.lines`). All else is the product as it is installed.
+Three things that cannot be done from outside. The wall clock (`receiver.clock`, the one place that reads it) is moved
+by what the harness writes to a file that both map into memory. A process that is told so kills itself with SIGKILL at
+a line of the step (`tests.faults.lines`). SQLite writes nothing while it is told so. All else is the product as it is
+installed.
 """
 
 import importlib.abc
@@ -60,7 +61,28 @@ def die_at_lines(module: Any) -> None:
     module.step = stepping
 
 
-CHANGES: dict[str, Callable[[Any], None]] = {"receiver.clock": move_the_clock, "receiver.reconcile": die_at_lines}
+def refuse_writes(module: Any) -> None:
+    """Let SQLite refuse to write while the file ``read_only`` is there: who is root may write whatever its mode is."""
+    from sqlalchemy import event
+
+    durable = module._durable_sqlite
+
+    def prepared(engine: Any) -> None:
+        durable(engine)
+
+        @event.listens_for(engine, "begin")
+        def on_begin(connection: Any) -> None:
+            refuses = "ON" if (FOLDER / "read_only").exists() else "OFF"
+            connection.connection.execute(f"PRAGMA query_only = {refuses}").close()
+
+    module._durable_sqlite = prepared
+
+
+CHANGES: dict[str, Callable[[Any], None]] = {
+    "receiver.clock": move_the_clock,
+    "receiver.reconcile": die_at_lines,
+    "receiver.adapters.store.database": refuse_writes,
+}
 
 
 class _Changed(importlib.abc.Loader):
