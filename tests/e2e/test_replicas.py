@@ -10,7 +10,7 @@ import requests
 from tests.e2e.receivers import OPERATOR_TOKEN, POOL
 from tests.e2e.waiting import until
 from tests.faults.replica_set import ReplicaSet, Storm, replica_set
-from tests.faults.replicas import Round, a_server, frozen_before_it_buys, hand_over, play
+from tests.faults.replicas import Round, a_server, frozen_before_it_buys, hand_over, partitioned, play
 from tests.store.builders import postgres_programs
 
 pytestmark = pytest.mark.skipif(postgres_programs() is None, reason="PostgreSQL's initdb is not installed")
@@ -48,6 +48,14 @@ def test_a_leader_that_freezes_before_it_buys_is_replaced_and_does_nothing_when_
     assert replicas.violations(storm.accepted) == []
     assert len(storm.accepted) > 20
     assert replicas.effects.bought >= 1
+
+
+def test_a_leader_that_reaches_civo_and_not_the_database_writes_nothing_more(replicas: ReplicaSet) -> None:
+    with Storm(replicas.receivers) as storm:
+        a = play(replicas, random.Random("suite"), storm, partitioned, rest=0.0)
+    assert a.wrong == []
+    assert a.takeover is not None
+    assert replicas.violations(storm.accepted) == []
 
 
 def test_a_leader_that_is_told_to_stop_hands_over_at_once(replicas: ReplicaSet) -> None:

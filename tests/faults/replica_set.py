@@ -21,6 +21,7 @@ from typing import Any
 
 import psycopg
 import requests
+from sqlalchemy import make_url
 
 from receiver.adapters.store import open_store
 from simulator.server import Simulator
@@ -29,6 +30,7 @@ from tests.e2e.installing import a_beating_prometheus, installing
 from tests.e2e.payloads import a_payload, heartbeat
 from tests.e2e.receivers import WEBHOOK_TOKEN, Receiver, a_pool
 from tests.e2e.waiting import until
+from tests.faults.wires import Wire
 from tests.store.builders import PostgresServer
 
 # Three names of the loopback address: the simulator tells by them who calls.
@@ -103,10 +105,10 @@ def _is_ready(receiver: Receiver) -> bool:
 
 
 class ReplicaSet:
-    """Receivers that share a database and a cloud, each of which has a name of NAMES for itself."""
+    """Receivers that share a database and a cloud; each has a name of NAMES, and a wire to the database, for itself."""
 
-    def __init__(self, cloud: Simulator, receivers: Sequence[Receiver], url: str) -> None:
-        self.cloud, self.receivers, self.url = cloud, receivers, url
+    def __init__(self, cloud: Simulator, receivers: Sequence[Receiver], url: str, wires: Sequence[Wire]) -> None:
+        self.cloud, self.receivers, self.url, self.wires = cloud, receivers, url, wires
         self.frozen: set[int] = set()
         self.effects = Effects()
         self.effects.watch(cloud)
@@ -137,6 +139,11 @@ class ReplicaSet:
         for number in tuple(self.frozen):
             with suppress(ProcessLookupError, RuntimeError):
                 self.thaw(number)
+
+    def mend_wires(self) -> None:
+        """Let everybody reach the database again."""
+        for wire in self.wires:
+            wire.mend()
 
     def alive(self) -> list[int]:
         """Return those that run and are not frozen."""
@@ -269,6 +276,11 @@ class Storm:
                     self.refused += 1
 
 
+def _through(wire: Wire, url: str, name: str) -> str:
+    by_wire = make_url(url).set(port=wire.port).update_query_dict({"application_name": name})
+    return by_wire.render_as_string(hide_password=False)
+
+
 @contextmanager
 def replica_set(server: PostgresServer, folder: Path, **config: Any) -> Iterator[ReplicaSet]:
     """Yield three receivers that run, one of which leads; everything ends afterwards, however it stands."""
@@ -293,17 +305,19 @@ def replica_set(server: PostgresServer, folder: Path, **config: Any) -> Iterator
         cloud = ends.enter_context(a_cloud())
         install = ends.enter_context(installing(folder, prometheus))
         port = cloud.url.rpartition(":")[2]
-        receivers = []
+        receivers, wires = [], [Wire(make_url(url).port or 5432) for _ in NAMES]
+        for wire in wires:
+            ends.callback(wire.close)
         for number, name in enumerate(NAMES):
             kubeconfig = cloud.kubeconfig(folder / f"config-{number}")
             kubeconfig.write_text(kubeconfig.read_text().replace("127.0.0.1", name))
             environ = {
-                "GPU_AUTOSCALER_DATABASE_URL": f"{url}?application_name=replica-{number}",
+                "GPU_AUTOSCALER_DATABASE_URL": _through(wires[number], url, f"replica-{number}"),
                 "CIVO_API_URL": f"http://{name}:{port}",
                 "KUBECONFIG": str(kubeconfig),
             }
             receivers.append(install(cloud, f"replica-{number}", environ, **said))
-        found = ReplicaSet(cloud, receivers, url)
+        found = ReplicaSet(cloud, receivers, url, wires)
         ends.callback(found.thaw_all)
         for number in range(len(NAMES)):
             found.start(number)

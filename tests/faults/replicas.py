@@ -1,5 +1,6 @@
 """``python -m tests.faults.replicas``: three replicas on PostgreSQL, and rounds of work in which the leader dies, is
-frozen and wakes, loses its database or is told to stop, while webhooks come to all of them. See docs/invariants.md.
+frozen and wakes, loses its database while it reaches Civo, or is told to stop, while webhooks come to all of them. See
+docs/invariants.md.
 
 Each round hands in jobs, breaks something in the midst of them, and lets everything come to rest. After each nothing
 may have been done twice or by who did not lead, no answered alert may be lost, and another must have led within two
@@ -172,6 +173,25 @@ def cut_off(a: Round) -> None:
     a.did.append(f"cut the sessions of replica {leader}")
 
 
+def partitioned(a: Round) -> None:
+    """Keep the leader from the database until after another led; Civo and the cluster it reaches as before."""
+    a.replicas.cloud.fault(**SLOW, method="GET", seconds=f"{a.dice.uniform(0.2, 0.8):.2f}s")
+    with suppress(TimeoutError):
+        until(lambda: a._open("grow"), "an open growth", 15)
+    if a.dice.random() < 0.6:  # while it reads the count again, right before its PUT
+        until(lambda: calls(a.replicas.cloud, "GET")[-1]["status"] is None, "a question to Civo")
+    else:
+        a.wait(0.0, 3.0)
+    leader = a.replicas.until_led()
+    wire, silent = a.replicas.wires[leader], a.dice.random() < 0.5
+    (wire.silence if silent else wire.refuse)()
+    a.replicas.cloud.faults.clear()
+    a.lost(leader)
+    a.wait(0.0, 4.0)
+    wire.mend()
+    a.did.append(f"{'nothing came' if silent else 'no way'} from the database to replica {leader} until another led")
+
+
 FAULTS: tuple[Fault, ...] = (
     killed,
     killed_while_it_writes,
@@ -184,6 +204,8 @@ FAULTS: tuple[Fault, ...] = (
     told_to_stop,
     follower_killed,
     cut_off,
+    partitioned,
+    partitioned,
 )
 
 
@@ -194,6 +216,7 @@ def play(replicas: ReplicaSet, dice: random.Random, storm: Storm, fault: Fault, 
     try:
         fault(a)
         replicas.cloud.faults.clear()
+        replicas.mend_wires()
         replicas.thaw_all()
         for number, receiver in enumerate(replicas.receivers):
             if not receiver.server.alive:
@@ -268,7 +291,7 @@ def campaign(asked: argparse.Namespace, chosen: Fault | None, replicas: ReplicaS
         f" webhooks answered 202, {storm.refused} refused; {replicas.jobs} jobs, {effects.bought} nodes bought,"
         f" {effects.removed} removed; {len(replicas.terms())} terms"
     )
-    for name in ("killed", "frozen", "told_to_stop"):
+    for name in ("killed", "frozen", "partitioned", "told_to_stop"):
         if times := sorted(t for kind, t in takeovers if kind.startswith(name)):
             say(f"{name}: takeover median {times[len(times) // 2]:.1f} s, longest {times[-1]:.1f} s")
     say(f"{bad} rounds in which something did not hold")
