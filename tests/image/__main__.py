@@ -14,6 +14,7 @@ from tests.image.surroundings import Surroundings, surroundings
 from tests.image.tree import USER, troubles
 from tests.image.without import installed
 from tools.image.__main__ import ROOT, version
+from tools.make_venv import NotMade
 from tools.private_apt import AptFailed
 
 GRACE = 30.0  # seconds: terminationGracePeriodSeconds of the manifests, TimeoutStopSec of the unit
@@ -35,7 +36,7 @@ def main() -> int:
             tell("without an image")
             installed(claims, Path(scratch) / "without")
             image(claims, Path(scratch))
-        except (AptFailed, subprocess.SubprocessError, RuntimeError, OSError) as error:
+        except (AptFailed, NotMade, subprocess.SubprocessError, RuntimeError, OSError) as error:
             claims.holds("everything can be tried", False, error)
     tell(f"{len(claims.failed)} claims failed; {time.monotonic() - begun:.0f} s in all")
     return 1 if claims.failed else 0

@@ -14,6 +14,7 @@ from tests.image.bundle import Image, read_image
 from tools.image.__main__ import ROOT, built_with
 from tools.image.debian import Unpacked, unpacked_base, unpacked_engine
 from tools.image.engines import build_words
+from tools.make_venv import pip
 
 BASE = "localhost/debian-python:3.11"
 TAG = "localhost/gpu-autoscaler:check"
@@ -89,8 +90,8 @@ def _fetched(wheels: Path, options: Sequence[str]) -> Path:
     if not stamp.is_file() or stamp.read_text() != made_from:
         wheels.mkdir(parents=True, exist_ok=True)
         for lock in locks:
-            pip = [sys.executable, "-m", "pip", "download", "--quiet", "--quiet", "--require-hashes", "--no-deps"]
+            download = [*pip(), "download", "--quiet", "--quiet", "--require-hashes", "--no-deps"]
             where = ["--only-binary=:all:", *options, "--dest", str(wheels)]
-            subprocess.run([*pip, *where, "--requirement", str(lock)], check=True)
+            subprocess.run([*download, *where, "--requirement", str(lock)], check=True)
         stamp.write_text(made_from)
     return wheels

@@ -1,11 +1,14 @@
 """What the Dockerfile says, without building it; `make image-check` builds and runs it."""
 
+import json
 import re
 import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
+from receiver import gunicorn_conf
 from receiver.config.environment import DATABASE, LISTEN, VARIABLES
 from tests.image.tree import DATA, USER, VENV
 from tools.image.engines import ENGINES, NoEngine, build_words, usable_engine
@@ -139,3 +142,17 @@ def test_a_command_line_without_its_daemon_is_no_engine(tmp_path: Path, monkeypa
         usable_engine()
     docker.write_text("#!/bin/sh\n")
     assert usable_engine() == "docker"
+
+
+def test_the_manifests_run_the_image_as_it_is_made() -> None:
+    deployment = yaml.safe_load((ROOT / "k8s" / "base" / "deployment.yaml").read_text(encoding="utf-8"))
+    pod = deployment["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    who = {pod["securityContext"][name] for name in ("runAsUser", "runAsGroup", "fsGroup")}
+    assert who == {USER}
+    mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
+    variables = dict(word.split("=", 1) for what in said("ENV") for word in what.split())
+    assert {f"/{DATA}", "/tmp", str(Path(variables["GPU_AUTOSCALER_CONFIG"]).parent)} <= mounted
+    assert [str(port["containerPort"]) for port in container["ports"]] == said("EXPOSE")
+    assert container["command"] == [*json.loads(said("ENTRYPOINT")[0]), *json.loads(said("CMD")[0])]
+    assert pod["terminationGracePeriodSeconds"] > gunicorn_conf.graceful_timeout
