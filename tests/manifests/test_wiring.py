@@ -199,6 +199,17 @@ def test_a_namespace_that_takes_only_restricted_pods_takes_ours(name: str) -> No
 
 
 @runs
+def test_the_pod_runs_the_image_as_it_is_built(name: str) -> None:
+    said = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    own = pod(name)["securityContext"]
+    assert f"\nUSER {own['runAsUser']}:{own['runAsGroup']}\n" in said
+    entry, arguments = (json.loads(found) for found in re.findall(r"^(?:ENTRYPOINT|CMD) (\[.*\])$", said, re.MULTILINE))
+    assert container(name)["command"] == entry + arguments
+    [variable] = [v["value"] for v in container(name)["env"] if v["name"] == "GPU_AUTOSCALER_CONFIG"]
+    assert f"GPU_AUTOSCALER_CONFIG={variable}" in said
+
+
+@runs
 def test_no_gpu_node_takes_the_pod(name: str) -> None:
     spec = pod(name)
     assert spec.get("tolerations", []) == []
