@@ -99,14 +99,14 @@ def test_where_nobody_buys_it_is_said_and_the_pod_is_deleted(region: Simulator, 
 
 def test_a_driver_that_never_comes_is_named(region: Simulator, attempt: Try) -> None:
     region.fault(kind="gpu_never", pool=GPU_POOL)
-    found = attempt(seconds=200)
+    found = attempt(seconds=90)
     assert verdicts(found)["smoke.gpus"] == "fail"
     assert verdicts(found)["smoke.node_ready"] == "pass"
 
 
 def test_a_node_that_never_comes_is_named(region: Simulator, attempt: Try) -> None:
     region.fault(kind="stuck_building", pool=GPU_POOL)
-    found = attempt(seconds=200)
+    found = attempt(seconds=40)
     assert verdicts(found)["smoke.node_ready"] == "fail"
 
 
