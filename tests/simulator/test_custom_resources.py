@@ -15,6 +15,7 @@ from receiver.ports import WontWork
 from simulator.manifests import pod_spec
 from simulator.server import Simulator
 from tests.adapters.custom_objects import a_group, a_queue, a_template, a_vcjob, a_workload, of_gpus, owned_by_vcjob
+from tests.simulator.builders import k8s
 
 Connect = Callable[..., KubernetesCluster]
 KUEUE = ("kueue.x-k8s.io/v1beta2", "Workload")
@@ -103,3 +104,38 @@ def test_a_missing_right_is_named(sim: Simulator, connected: Connect) -> None:
 
 def test_an_object_of_no_known_kind_is_refused(sim: Simulator) -> None:
     assert seed(sim, ("example.com/v1", "Thing"), a_workload()).status_code == 400
+
+
+def test_what_surrounds_workloads_is_read_by_the_official_client(
+    sim: Simulator, api_for: Callable[[Simulator], Any]
+) -> None:
+    seed(sim, ("v1", "Namespace"), {"metadata": {"name": "ml", "labels": {"a": "b"}}})
+    seed(sim, ("scheduling.k8s.io/v1", "PriorityClass"), {"metadata": {"name": "production"}, "value": 7})
+    spec = {"podSelector": {}, "policyTypes": ["Ingress"]}
+    seed(sim, ("networking.k8s.io/v1", "NetworkPolicy"), {"metadata": {"name": "p", "namespace": "ml"}, "spec": spec})
+    api = api_for(sim)
+    namespaces = {n.metadata.name: n.metadata.labels for n in k8s.CoreV1Api(api).list_namespace().items}
+    assert namespaces["ml"] == {"a": "b"}
+    assert "default" in namespaces
+    assert [c.value for c in k8s.SchedulingV1Api(api).list_priority_class().items] == [7]
+    [policy] = k8s.NetworkingV1Api(api).list_network_policy_for_all_namespaces().items
+    assert (policy.metadata.namespace, policy.spec.policy_types) == ("ml", ["Ingress"])
+    daemons = k8s.AppsV1Api(api).list_daemon_set_for_all_namespaces().items
+    assert {(d.metadata.name, d.status.number_ready) for d in daemons} == {
+        ("nvidia-device-plugin-daemonset", 1),
+        ("nvidia-dcgm-exporter", 1),
+    }
+    tolerated = {t.key for d in daemons for t in d.spec.template.spec.tolerations}
+    assert tolerated == {"nvidia.com/gpu", "gpu"}
+
+
+def test_groups_that_are_installed_are_discovered_and_built_in_ones_stay(sim: Simulator) -> None:
+    def groups() -> set[str]:
+        return {group["name"] for group in requests.get(f"{sim.url}/apis", timeout=5).json()["groups"]}
+
+    assert "kueue.x-k8s.io" not in groups()
+    seed(sim, KUEUE, a_workload("w"))
+    assert "kueue.x-k8s.io" in groups()
+    requests.delete(f"{sim.url}/_custom", timeout=5)
+    assert "kueue.x-k8s.io" not in groups()
+    assert requests.get(f"{sim.url}/apis/apps/v1/daemonsets", timeout=5).status_code == 200
