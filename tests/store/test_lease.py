@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+import psycopg
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
@@ -17,6 +18,7 @@ from receiver.adapters.store import SqlStore, open_store
 from receiver.adapters.store.lease_table import LeaseTable
 from receiver.adapters.store.urls import parse
 from receiver.ports import WriterLostError
+from tests.e2e.waiting import until
 from tests.store.builders import NOW, PostgresServer, delivery, grow
 
 LASTS, CALL = 60.0, 35.0
@@ -381,4 +383,25 @@ def test_a_process_that_is_frozen_in_a_transaction_does_not_keep_the_lease_from_
         found = [c.execute(text("SHOW idle_in_transaction_session_timeout")).scalar() for c in (of_store, of_lease)]
     assert found == ["5s", "3s"]
     store.close()
+    table.close()
+
+
+def test_a_former_leader_that_is_silent_in_the_midst_of_a_statement_does_not_keep_the_lease_from_the_next(
+    server: PostgresServer, moved: Moved
+) -> None:
+    """PostgreSQL's own timeouts wait for the rest of what was begun, and a proxy between may keep the connection."""
+    table = LeaseTable(parse(server.url), now=moved.of_database)
+    first, second = (Lease(table, TERMS, name, lambda: moved.passed) for name in ("first", "second"))
+    assert first.try_acquire()
+    with psycopg.connect(server.url, options="-c idle_in_transaction_session_timeout=500") as silent:
+        silent.execute("SELECT term FROM lease WHERE id = 1 FOR KEY SHARE")
+        silent.pgconn.enter_pipeline_mode()
+        silent.pgconn.send_query_params(b"SELECT 1", None)
+        silent.pgconn.send_flush_request()
+        silent.pgconn.flush()  # and no word that this is all
+        moved.passed = LASTS + CALL + 5
+        assert not second.try_acquire()
+        until(second.try_acquire, "the lease", 10)
+        silent.pgconn.finish()
+    assert not first.held()
     table.close()

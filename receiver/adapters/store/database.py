@@ -25,6 +25,8 @@ POSTGRES: dict[str, str | int] = {
     "tcp_user_timeout": 10_000,  # milliseconds until a dead connection is noticed while sending
     # A process that is stopped within a transaction holds its locks no longer than that, the lease's above all.
     "options": "-c statement_timeout=10000 -c lock_timeout=5000 -c idle_in_transaction_session_timeout=5000"
+    # The server's side: nothing else tells it that a client has vanished in the midst of a statement.
+    " -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
     " -c synchronous_commit=on",
 }
 

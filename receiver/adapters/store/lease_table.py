@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import URL, Connection, bindparam, create_engine, func, select, update
+from sqlalchemy import URL, Connection, bindparam, create_engine, func, select, text, update
+from sqlalchemy.exc import OperationalError
 
 from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import insert, postgres_arguments
@@ -21,6 +22,16 @@ THE_ROW = select(lease).where(lease.c.id == THE_ONE)
 OURS = (lease.c.id == THE_ONE, lease.c.owner == bindparam("of_owner"), lease.c.term == bindparam("of_term"))
 # "FOR KEY SHARE": beside renewals, which change no key, and not beside `take`, which asks for the whole row.
 TERM = select(lease.c.term).where(lease.c.id == THE_ONE).with_for_update(read=True, key_share=True)
+# Sessions of a former leader that hold the row and say nothing. PostgreSQL ends what is idle between two statements,
+# but waits without end for one of which a part has come: whoever has sent it may be out of reach.
+SILENT = text(
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity JOIN pg_locks USING (pid)"
+    " WHERE datname = current_database() AND relation = 'lease'::regclass AND mode = 'RowShareLock' AND granted"
+    " AND pid <> pg_backend_pid() AND wait_event = 'ClientRead'"
+    " AND xact_start < clock_timestamp() - interval '2 seconds'"
+)
+TAKES_QUICKLY = text("SET LOCAL lock_timeout = 500")  # milliseconds: who waits asks again a second later
+LOCK_NOT_AVAILABLE = "55P03"
 # A process that is frozen within a transaction must not keep the row from the others.
 QUICK: dict[str, str | int] = {
     "connect_timeout": 3,
@@ -86,9 +97,25 @@ class LeaseTable:
     def take(self, owner: str, lasts: timedelta, waits: timedelta) -> int | None:
         """Begin a term of *owner* if the lease is free; return its number, or None while somebody else has the lease.
 
-        It *lasts* so long from now on, and the longest call of its owner so long more that others *wait*.
+        It *lasts* so long from now on, and the longest call of its owner so long more that others *wait*. To be called
+        once the row that was read is free: who holds it within a transaction then, and is silent, is ended.
         """
+        try:
+            return self._take(owner, lasts, waits)
+        except OperationalError as error:
+            if getattr(error.orig, "sqlstate", None) != LOCK_NOT_AVAILABLE or not self._end_who_is_silent():
+                raise
+        return self._take(owner, lasts, waits)
+
+    def _end_who_is_silent(self) -> bool:
+        """True when there was somebody. What they had not committed is as if it never was."""
         with self._engine.begin() as connection:
+            return bool(connection.execute(SILENT).all())
+
+    def _take(self, owner: str, lasts: timedelta, waits: timedelta) -> int | None:
+        with self._engine.begin() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(TAKES_QUICKLY)
             whole = THE_ROW.with_for_update()
             found = self._held(connection, whole)
             if found is None:
