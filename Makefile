@@ -26,7 +26,7 @@ help: ## list the targets
 demo: venv binaries ## watch it work: simulator, Prometheus, Alertmanager, the autoscaler (KEEP=1 leaves them running)
 	@KEEP=$(KEEP) $(VENV)/python -m demo
 
-test: venv binaries browser kubectl lint rules ## everything that must hold: lint, types, rules, then the test suite
+test: venv binaries browser kubectl lint ## everything that must hold: lint, types, then the test suite, which checks and tests the rules too
 	@echo "== pytest"
 	@$(VENV)/python -m pytest -q -n 3 --dist loadfile
 
