@@ -107,7 +107,7 @@ def asked(claims: Claims, container: Container, around: Surroundings) -> None:
     claims.holds("the page is shown", "text/html" in around.get("/").headers["Content-Type"])
     kernel = container.status()
     who = {*kernel["Uid"].split(), *kernel["Gid"].split()}
-    claims.holds("the kernel says so: user and group", who == {str(USER)}, *who)
+    claims.holds("the kernel says so: user and group", who == {str(USER)}, " ".join(sorted(who)))
     powers = kernel["CapBnd"], kernel["NoNewPrivs"]
     claims.holds("no capability, and no way to gain one", int(powers[0], 16) == 0 and powers[1] == "1", powers)
     found = container.writes(*CLOSED)
