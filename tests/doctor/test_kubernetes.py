@@ -15,6 +15,7 @@ from receiver.doctor.finding import Finding
 from receiver.doctor.kubernetes import AREA
 from receiver.doctor.policies import selects
 from receiver.doctor.rounds import go_round
+from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, QUOTA_LABEL
 from receiver.replay.world import PodSpec
 from tests.doctor.builders import document, pool
 from tests.doctor.cluster import gpu_pool, node_of, put, run, run_image, well_kept
@@ -111,6 +112,15 @@ def test_rights_of_features_are_asked_for_where_they_are_configured(start: Start
     assert [(f.check, f.verdict) for f in findings] == [("kubernetes.rights", "fail")] * 2
     assert "kueue.demand is queued" in findings[0].said
     assert "budget.hold" in findings[1].said
+
+
+def test_a_workload_that_asks_for_idle_shutdown_makes_its_rights_needed(start: Starter, told: Told) -> None:
+    sim = well_kept(start, kubernetes={"denied": ["patch deployments/scale"]})
+    assert seen(told(sim)) == []
+    run(sim, PodSpec(namespace="ml", name="lab", annotations={IDLE_SHUTDOWN_ANNOTATION: "2h"}))
+    finding = only(told(sim))
+    assert (finding.check, finding.verdict) == ("kubernetes.rights", "fail")
+    assert "patch deployments/scale.apps" in finding.said
 
 
 def test_without_the_right_to_see_pods_the_rest_is_skipped_not_invented(start: Starter, told: Told) -> None:
@@ -307,6 +317,10 @@ def test_gpu_pods_without_a_quota_are_warned_of(start: Starter, told: Told) -> N
     assert (finding.check, finding.verdict) == ("kubernetes.quotas", "warn")
     assert "research" in finding.said
     spec = {"hard": {"requests.nvidia.com/gpu": "8"}}
+    hold = {"metadata": {"name": "gpu-autoscaler-budget-hold", "labels": {QUOTA_LABEL: "true"}}, "spec": spec}
+    with sim.moved() as world:
+        sim.live.quotas.create("research", hold, world.now)
+    assert only(told(sim)).check == "kubernetes.quotas"  # our own hold goes away by itself
     with sim.moved() as world:
         sim.live.quotas.create("research", {"metadata": {"name": "gpus"}, "spec": spec}, world.now)
     assert seen(told(sim)) == []
