@@ -37,7 +37,8 @@ class Truth:
         skews = [abs(e.what["by"]) for e in scenario.events if e.kind == "clock"]
         self.skew = timedelta(seconds=2 * max(skews, default=0))
         self.words = Words(self.skew)
-        self._late = self.skew + timedelta(seconds=max(scenario.ticks))
+        silent = sum(e.what["seconds"] for e in scenario.events if e.kind == "silent" and e.what["source"] == "civo")
+        self._late = self.skew + timedelta(seconds=max(scenario.ticks) + silent)
         self.seen: dict[str, VM] = {}  # instances that Civo listed when it was asked
         self.deleted: list[tuple[datetime, str]] = []  # by us: when, pool
 
@@ -103,7 +104,7 @@ class Truth:
         return sum((self._units(vm, month, now, late) * self.unit(vm.pool) for vm in seen), Decimal(0))
 
     def perhaps_spent(self, now: datetime, pool: str | None = None) -> Decimal:
-        """The most that the ledger may say: it saw each node go a tick too late, and by a wrong clock."""
+        """The most that the ledger may say: it saw nodes go a tick too late, or once Civo answered."""
         return max(self.spent(at, self._late, pool) for at in (now, now + self.skew))
 
     def surely_spent(self, now: datetime, pool: str | None = None) -> Decimal:
@@ -116,7 +117,7 @@ class Truth:
         return [vm.hostname for vm in self._without_price() if all(self._units(vm, month, now) for month in since)]
 
     def perhaps_unpriced(self, now: datetime) -> bool:
-        """True when the ledger may know of a node without a price in this month: it saw it go a tick too late."""
+        """True when the ledger may know of a node without a price in this month: it saw it go too late."""
         return any(self._units(vm, _month_start(now), now, self._late) for vm in self._without_price())
 
     def _without_price(self) -> Iterable[VM]:
