@@ -7,13 +7,13 @@ from datetime import datetime
 import structlog
 
 from receiver.account import account_for_usage
-from receiver.act import Hands, Progress, carry_out, settled
+from receiver.act import Hands, settled
 from receiver.approving import ask, asked_before, due
 from receiver.backoffs import removals_stopped
 from receiver.closing import close_nodes
 from receiver.core import override_notices, warn
-from receiver.core.action_notices import Around, ended, instead_of
-from receiver.core.actions import Action, ActionKind, Change, Decision, Outcome, OutcomeKind, VictimStage
+from receiver.core.action_notices import Around, ended
+from receiver.core.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, VictimStage
 from receiver.core.approval import asking_nobody
 from receiver.core.assign import Assignment, assign
 from receiver.core.budget_views import views
@@ -21,18 +21,17 @@ from receiver.core.counts import late_after
 from receiver.core.decide import being_removed, decide_all
 from receiver.core.model import Facts, PoolState, Source
 from receiver.core.picture import carried, picture
-from receiver.core.plan import join, plan, provisioning_failed
 from receiver.core.policy import Policy
-from receiver.core.unanswered import UNSURE_FOR
-from receiver.events import tell_the_rest, tell_who_waits
+from receiver.events import tell_the_rest
 from receiver.evicting import given_up_before, tell_whom_a_window_evicts, told_before
 from receiver.installed import installed_version
 from receiver.keeping_out import keep_out, kept_out_before
 from receiver.look import Looked, Sources, look
 from receiver.ports import Did, Grounds, Store, TryLater, WontWork, WriterLostError
 from receiver.sampling import sample
+from receiver.serving import decision_of, serve_pools
 from receiver.shutdown import shut_down_idle
-from receiver.tend import dress_nodes, fill_nodes, undo_orphaned_cordons
+from receiver.tend import dress_nodes, fill_nodes
 from receiver.work import Work
 
 log = structlog.get_logger("receiver")
@@ -59,22 +58,12 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     store = sources.store
     policy = asking_nobody(policy) if mode == "observe" else policy  # what is not done needs nobody's approval
     looked = look(sources, policy, now, forecasts=chores)
-    offers = {s.pool: s.offer for s in looked.facts.pools if s.offer is not None}
-    store.saw(looked.lives, looked.required, now, works=looked.works, drifts=looked.drifts, offers=offers)
-    if looked.charged is not None:
-        store.keep_charged(looked.charged)
-    if looked.seed is not None:
-        store.keep_seed(looked.seed)
+    _keep_what_was_seen(looked, store, now)
     facts = _settle(looked.facts, store, policy, now)
     facts = _stop_removals(facts, looked.replaced, store, policy, now)
     _let_go_of_orphans(looked.orphans, policy, hands, store, now)
     _end_overrides(looked, store, policy, now)
-    facts = replace(
-        facts,
-        kept_out=kept_out_before(looked.before),
-        given_up=given_up_before(store, policy, now),
-        told_to_go=told_before(store, mode) if looked.steady else {},  # else nobody knows how much of a grace is over
-    )
+    facts = _with_what_was_told(facts, looked, store, policy, mode)
     facts = asked_before(facts, store, policy, now, steady=looked.steady)
     assignment = assign(facts, policy)
     decided = decide_all(facts, assignment, policy, explained=chores)
@@ -99,20 +88,7 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     ask(questions, work)
     _close_nodes(work, looked)
     kept_out = _keep_out(work, steady=looked.steady)
-    again = [d.reconsider_at for d in decisions.values() if d.reconsider_at]
-    failed: list[str] = []
-    for pool, decision in decisions.items():
-        try:
-            progress = _act(decision, numbers[pool], work) if facts.up(Source.CIVO) else None
-            if progress is not None:
-                _close(progress, decision, work)
-                again += [progress.again_at] if progress.again_at else []
-            undo_orphaned_cordons(facts.pool(pool), progress, work)
-        except (TryLater, WriterLostError):
-            raise  # the store failed, or we may not write: that ends the step for every pool
-        except Exception:
-            log.exception("pool not served", pool=pool)
-            failed.append(pool)
+    again, failed = serve_pools(work)
     dress_nodes(work)
     change = fill_nodes(work)
     again += [change] if change is not None else []
@@ -123,13 +99,7 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
         shut_down_idle(looked, sources, hands, policy, mode, now)
         account_for_usage(looked, sources, policy, now)
     facts = facts if facts.kept_out == kept_out else replace(facts, kept_out=kept_out)
-    shown = picture(facts, assignment, decisions, numbers, policy, mode) if chores else carried(facts)
-    store.keep_snapshot(shown, now)
-    store.considered(facts.deliveries, now)
-    if chores and looked.steady:  # what is kept of a minute is not replaced
-        sample(facts, shown, store)
-    if chores:
-        _log_step(facts, decisions, mode)
+    _show(facts, work, steady=looked.steady, chores=chores)
     return Stepped(
         facts=facts,
         assignment=assignment,
@@ -138,6 +108,40 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
         failed_pools=tuple(failed),
         steady=looked.steady,
     )
+
+
+def _keep_what_was_seen(looked: Looked, store: Store, now: datetime) -> None:
+    """Store what only a look can tell, before anything is decided from it. Raises TryLater."""
+    offers = {s.pool: s.offer for s in looked.facts.pools if s.offer is not None}
+    store.saw(looked.lives, looked.required, now, works=looked.works, drifts=looked.drifts, offers=offers)
+    if looked.charged is not None:
+        store.keep_charged(looked.charged)
+    if looked.seed is not None:
+        store.keep_seed(looked.seed)
+
+
+def _with_what_was_told(facts: Facts, looked: Looked, store: Store, policy: Policy, mode: str) -> Facts:
+    """Add to *facts* what earlier steps did and told that others must not be surprised by. Raises TryLater."""
+    return replace(
+        facts,
+        kept_out=kept_out_before(looked.before),
+        given_up=given_up_before(store, policy, facts.at),
+        told_to_go=told_before(store, mode) if looked.steady else {},  # else nobody knows how much of a grace is over
+    )
+
+
+def _show(facts: Facts, work: Work, *, steady: bool, chores: bool) -> None:
+    """Keep what this step found for who reads on, and note that deliveries were considered. Raises TryLater."""
+    store, now = work.store, work.now
+    shown = carried(facts)
+    if chores:
+        shown = picture(facts, work.assignment, work.decisions, work.numbers, work.policy, work.mode)
+    store.keep_snapshot(shown, now)
+    store.considered(facts.deliveries, now)
+    if chores and steady:  # what is kept of a minute is not replaced
+        sample(facts, shown, store)
+    if chores:
+        _log_step(facts, work.decisions, work.mode)
 
 
 def _close_nodes(work: Work, looked: Looked) -> None:
@@ -175,7 +179,7 @@ def _settle(facts: Facts, store: Store, policy: Policy, now: datetime) -> Facts:
             pools.append(state)
             continue
         late = late_after(action, state, now) if outcome.kind is OutcomeKind.CONFIRMED else None
-        around = Around(policy=policy, budgets=views(facts, policy), decision=_decision_of(action, store), state=state)
+        around = Around(policy=policy, budgets=views(facts, policy), decision=decision_of(action, store), state=state)
         store.closed(action, outcome, None, ended(action, outcome, around), late=late)
         done = replace(state, open_action=None)
         removed += being_removed(state)
@@ -240,72 +244,6 @@ def _end_overrides(looked: Looked, store: Store, policy: Policy, now: datetime) 
         if override.until <= now:
             notice = override_notices.ran_out(override, policy, looked.facts.pools)
             store.end_override(override.id, override.until, None, notice)
-
-
-def _act(decision: Decision, number: int, work: Work) -> Progress | None:
-    """Continue the pool's open action if the decision still wants it, else withdraw it and open what it wants."""
-    state, store, now = work.facts.pool(decision.pool), work.store, work.now
-    action = state.open_action
-    carried: Action | None = None
-    if action is not None and action.kind is ActionKind.GROW and decision.target != action.to_count:
-        if decision.change is Change.GROW and decision.target < action.to_count and now - action.opened_at < UNSURE_FOR:
-            return None  # its PUT may have landed unseen: asking for fewer now could take nodes away
-        outcome = Outcome(kind=OutcomeKind.WITHDRAWN, at=now, detail=f"the decision is now {decision.target} nodes")
-        store.closed(action, outcome, None)
-        action, carried = None, action
-    if action is None:
-        action = plan(decision, state, work.policy)
-        if action is None or (work.mode == "observe" and _was_observed(action, decision, store)):
-            return None
-        action = replace(action, decision=number)
-        if carried is not None and action.kind is ActionKind.GROW:  # a new number is no way around a retry time
-            action = replace(
-                action, attempts=carried.attempts, retry_at=carried.retry_at, last_error=carried.last_error
-            )
-        if not store.opened(action, provisioning_failed(action, state)):
-            return None
-    let_go = decision.candidates[: decision.present - decision.target] if decision.change is Change.SHRINK else ()
-    if action.kind is ActionKind.RETIRE:
-        action = join(action, decision, state)
-    return carry_out(action, state, let_go, work.hands, now)
-
-
-def _was_observed(action: Action, decision: Decision, store: Store) -> bool:
-    """True when the pool's last action was observed for the same change and the same work: it is told once."""
-    last = next(iter(store.actions(pool=decision.pool, limit=1)), None)
-    if last is None or last.outcome is None or last.outcome.kind is not OutcomeKind.OBSERVED:
-        return False
-    before = store.decision(last.action.decision) if last.action.decision is not None else None
-    if before is None or (last.action.from_count, last.action.to_count) != (action.from_count, action.to_count):
-        return False
-    same_work = before.decision.evidence.get("asking") == decision.evidence.get("asking")
-    return same_work and {v.instance for v in last.action.victims} == {v.instance for v in action.victims}
-
-
-def _decision_of(action: Action, store: Store) -> Decision | None:
-    """The decision that *action* was opened for: one that ends later may find another in force."""
-    stored = store.decision(action.decision) if action.decision is not None else None
-    return stored.decision if stored is not None else None
-
-
-def _close(progress: Progress, decision: Decision, work: Work) -> None:
-    store, policy = work.store, work.policy
-    if progress.outcome is None:
-        store.progressed(progress.action)
-        return
-    action, outcome, pool = progress.action, progress.outcome, policy.pool(decision.pool)
-    grows = action.kind is ActionKind.GROW
-    around = Around(
-        policy=policy,
-        budgets=work.assignment.budgets,
-        decision=decision if grows or action.decision == work.numbers[decision.pool] else _decision_of(action, store),
-        state=work.facts.pool(decision.pool),
-        backoff=progress.backoff,
-        instead=instead_of(pool, work.assignment.pools[pool.id], work.facts, policy) if pool and grows else (),
-    )
-    store.closed(action, outcome, progress.backoff, ended(action, outcome, around), late=progress.late)
-    if outcome.kind is OutcomeKind.CONFIRMED and grows:
-        tell_who_waits(decision, work)
 
 
 def _log_step(facts: Facts, decisions: Mapping[str, Decision], mode: str) -> None:
