@@ -26,10 +26,12 @@ def listening(bench: Bench) -> Iterator[str]:
     server = make_server("127.0.0.1", 0, create_app(bench.parts()), threaded=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def found(told: Installation) -> dict[str, Finding]:
