@@ -52,7 +52,7 @@ mutants: venv ## plant bugs in the core one by one and see the tests find them (
 image: venv ## build the image with docker, podman or buildah (TAG=name:tag BASE=image)
 	@$(VENV)/python -m tools.image $(if $(TAG),--tag $(TAG)) $(if $(BASE),--base $(BASE))
 
-image-check: venv ## build and run the image without an engine, and install without an image; prove what both claim (root; minutes)
+image-check: venv ## build and run the image without an engine, install without one, start the systemd unit; prove what they claim (root; minutes)
 	@$(VENV)/python -m tests.image
 
 audit: ## known vulnerabilities of what runs (needs uv and the Internet; fails where it cannot ask)

@@ -12,6 +12,7 @@ from tests.image.claims import Claims, tell
 from tests.image.container import Container
 from tests.image.surroundings import Surroundings, surroundings
 from tests.image.tree import USER, troubles
+from tests.image.under_systemd import started_by_systemd
 from tests.image.without import installed
 from tools.image.__main__ import ROOT, version
 from tools.make_venv import NotMade
@@ -53,6 +54,8 @@ def image(claims: Claims, scratch: Path) -> None:
         with surroundings() as around:
             around.write(scratch / "etc")
             served(claims, built, around, scratch)
+        tell("the unit, under systemd")
+        started_by_systemd(claims, built, scratch / "machine")
     finally:
         forget(built.engine)
 

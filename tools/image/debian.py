@@ -19,6 +19,7 @@ ENGINE = ("base-passwd", "buildah", "crun")
 # Debian's Python where python:3-slim has one from source; what that image has besides is Debian's smallest system.
 _SYSTEM = ("base-files", "base-passwd", "ca-certificates", "coreutils", "dash", "netbase")
 BASE = (*_SYSTEM, "python3", "python3-pip", "python3-venv")
+MACHINE = (*_SYSTEM, "python3", "systemd", "systemd-sysv", "login", "mount", "util-linux")
 
 # `/` becomes a mount, or nothing inside could be mounted apart; and an engine that sees one kind of control groups
 # only does not stumble over machines that have two. $1 is its root, then come folders that it shall see, then `--`.
@@ -77,6 +78,13 @@ def unpacked_base(build: Path) -> Path:
     base = build.resolve() / "image" / "base"
     _root(base, BASE, build)
     return base
+
+
+def unpacked_machine(build: Path) -> Path:
+    """Return the root file system of a machine with systemd, fetched when it is not there. Raises AptFailed."""
+    machine = build.resolve() / "image" / "machine"
+    _root(machine, MACHINE, build)
+    return machine
 
 
 def _root(root: Path, packages: Sequence[str], build: Path) -> None:
