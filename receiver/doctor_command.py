@@ -39,6 +39,7 @@ def _areas(_ctx: click.Context, _param: click.Parameter, typed: str) -> list[str
     shell_complete=_areas,
     help="Look at this area only; may be given again.",
 )
+@click.option("--problems", is_flag=True, help="Show warnings and failures only, and the count of all.")
 @click.option("--send-test-alert", is_flag=True, help="Send an alert through Alertmanager and see it come back to us.")
 @click.option("--send-test-message", is_flag=True, help="Send a test message to every destination.")
 @click.option(
@@ -54,6 +55,7 @@ def doctor(
     clock: Clock | None,
     as_json: bool,
     only: tuple[str, ...],
+    problems: bool,
     send_test_alert: bool,
     send_test_message: bool,
     smoke: bool,
@@ -105,7 +107,14 @@ def doctor(
     else:
         areas = [area for area in AREAS if not only or area.name in only]
         visited = [(area.name, findings) for area, findings in go_round(areas, installation)]
-    _show(visited, settings.configuration.mode.value, clock.now(), as_json=as_json, told=smoke or release)
+    _show(
+        visited,
+        settings.configuration.mode.value,
+        clock.now(),
+        as_json=as_json,
+        problems=problems,
+        told=smoke or release,
+    )
     if any(finding.verdict == "fail" for _, findings in visited for finding in findings):
         sys.exit(FAILED)
 
@@ -121,11 +130,13 @@ def _teller(as_json: bool) -> doctor_tasks.Told:
     return tell
 
 
-def _show(found: "Found", mode: str | None, at: datetime, *, as_json: bool, told: bool = False) -> None:
+def _show(
+    found: "Found", mode: str | None, at: datetime, *, as_json: bool, problems: bool = False, told: bool = False
+) -> None:
     from receiver.doctor import report
 
     if as_json:
         print_json(report.document(found, version=installed_version(), mode=mode, at=at))
         return
-    for line in [report.summary(found)] if told else report.lines(found):
+    for line in [report.summary(found)] if told else report.lines(found, problems=problems):
         click.echo(line)

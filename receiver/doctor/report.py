@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from receiver.core.words import some
-from receiver.doctor.finding import VERDICTS, Finding
+from receiver.doctor.finding import NEEDS_REMEDY, VERDICTS, Finding
 from receiver.screen_words import printable
 
 Found = Sequence[tuple[str, Sequence[Finding]]]  # what was found, by the name of the area
@@ -22,13 +22,15 @@ def counts(found: Found) -> dict[str, int]:
     return {verdict: counted[verdict] for verdict in VERDICTS}
 
 
-def lines(found: Found) -> Iterator[str]:
-    """Yield a table, area by area, each warning and failure with what helps, and a summary at the end."""
-    names = [finding.check for _, findings in found for finding in findings]
-    width = max(map(len, names), default=0)
-    for _, findings in found:
-        for finding in findings:
-            yield from told(finding, width)
+def lines(found: Found, *, problems: bool = False) -> Iterator[str]:
+    """Yield a table, area by area, each warning and failure with what helps, and a summary of all at the end.
+
+    With *problems* the table has the warnings and failures only.
+    """
+    shown = [f for _, findings in found for f in findings if not problems or f.verdict in NEEDS_REMEDY]
+    width = max((len(finding.check) for finding in shown), default=0)
+    for finding in shown:
+        yield from told(finding, width)
     yield summary(found)
 
 

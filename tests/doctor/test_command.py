@@ -28,6 +28,14 @@ def test_a_warning_has_its_remedy_below_it_and_does_not_fail(tmp_path: Path) -> 
     assert "what to do: once its decisions are what you want" in done.stdout.splitlines()[told + 1]
 
 
+def test_problems_leaves_out_what_is_good_news_but_counts_it(tmp_path: Path) -> None:
+    done = doctor(environ(tmp_path, document(mode="observe")), "--only", "configuration", "--problems")
+    verdict, remedy, summary = done.stdout.splitlines()
+    assert verdict.startswith("WARN  configuration.mode")
+    assert "what to do:" in remedy
+    assert summary == "5 passed, 1 warning, 0 failed, 0 skipped"
+
+
 def test_json_has_the_promised_keys(tmp_path: Path) -> None:
     told = json.loads(doctor(environ(tmp_path), "--json", "--only", "configuration").stdout)
     assert list(told) == ["version", "at", "mode", "summary", "findings"]
