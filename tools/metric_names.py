@@ -6,8 +6,8 @@ of ``__name__`` counts as every name that it can match; of one that can match wi
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from re import _constants as sre  # type: ignore[attr-defined]
-from re import _parser  # type: ignore[attr-defined]
+from re import _constants as sre  # type: ignore[attr-defined, unused-ignore]
+from re import _parser  # type: ignore[attr-defined, unused-ignore]
 from typing import Any, NamedTuple
 
 TOKEN = re.compile(
