@@ -2,12 +2,14 @@
 
 import gc
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import structlog
 from hypothesis import Phase, settings
 
 FIGURE = "figure"
+LONGEST = ("browser", "stories", "reconcile", "faults", "e2e")  # folders whose files take longest
 
 
 def silence() -> None:
@@ -35,6 +37,15 @@ settings.register_profile("first-failure", phases=(Phase.explicit, Phase.generat
 
 # The suite makes millions of values that live shortly: looking for cycles at Python's own pace takes a tenth of it.
 gc.set_threshold(50_000, 20, 100)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the longest files first: one that begins last keeps one worker busy and the others waiting."""
+    items.sort(key=lambda item: LONGEST.index(_folder(item)) if _folder(item) in LONGEST else len(LONGEST))
+
+
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(Path(__file__).parent).parts[0]
 
 
 def pytest_collection_finish() -> None:

@@ -18,7 +18,8 @@ OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 
 def command(word: str) -> list[str]:
     """The one command of the page that has *word* in it."""
-    (line,) = [line.strip() for line in OPERATIONS.read_text(encoding="utf-8").splitlines() if word in line]
+    lines = [line.strip() for line in OPERATIONS.read_text(encoding="utf-8").splitlines() if word in line]
+    (line,) = [line for line in lines if not line.startswith("kubectl")]  # in a pod it is the same command
     return shlex.split(line)
 
 
