@@ -26,6 +26,7 @@ from receiver.config.model import Configuration
 from receiver.config.prices import PriceFile
 from receiver.config.show import spell_duration
 from receiver.config.validation import model_in
+from tools.written_page import keep
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
 MODELS: Mapping[str, type[BaseModel]] = {"keys": Configuration, "keys of a price file": PriceFile}
@@ -190,14 +191,5 @@ def _table(found: re.Match[str], tables: Mapping[tuple[str, str], list[str]]) ->
     return "".join(f"{line}\n" for line in ("", *HEAD, *rows, ""))
 
 
-def main() -> None:
-    """Write the page, or say whether it would change."""
-    before = PAGE.read_text(encoding="utf-8")
-    after = filled(before)
-    if "--check" in sys.argv[1:]:
-        sys.exit(int(after != before))
-    PAGE.write_text(after, encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    sys.exit(keep(PAGE, filled, "the model"))

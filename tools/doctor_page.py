@@ -10,6 +10,7 @@ from pathlib import Path
 
 from receiver.doctor import release, smoke
 from receiver.doctor.areas import AREAS
+from tools.written_page import keep
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "doctor.md"
 WRITTEN = re.compile(r"(?<=<!-- checks -->\n).*?(?=<!-- end of checks -->)", re.DOTALL)
@@ -26,18 +27,5 @@ def filled(page: str) -> str:
     return WRITTEN.sub(lambda _: "\n".join([*rows, "", ""]), page)
 
 
-def main() -> int:
-    """Write the page if it differs; return the exit status."""
-    check = "--check" in sys.argv[1:]
-    page = PAGE.read_text(encoding="utf-8")
-    wanted = filled(page)
-    if wanted == page:
-        return 0
-    print("docs/doctor.md", "differs from the doctor" if check else "written")
-    if not check:
-        PAGE.write_text(wanted, encoding="utf-8")
-    return 1 if check else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(keep(PAGE, filled, "the doctor"))

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from tools.metric_names import metrics_in, queries_of
+from tools.written_page import keep
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "metrics.md"
@@ -90,18 +91,5 @@ def filled(page: str) -> str:
     return RECORDED.sub(lambda _: table, "\n".join(lines) + "\n")
 
 
-def main() -> int:
-    """Write the page if it differs; return the exit status."""
-    check = "--check" in sys.argv[1:]
-    page = PAGE.read_text(encoding="utf-8")
-    wanted = filled(page)
-    if wanted == page:
-        return 0
-    print("docs/metrics.md", "differs from rules and dashboards" if check else "written")
-    if not check:
-        PAGE.write_text(wanted, encoding="utf-8")
-    return 1 if check else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(keep(PAGE, filled, "rules and dashboards"))

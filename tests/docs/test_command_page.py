@@ -1,7 +1,6 @@
 """docs/command-line.md names every command with its arguments and options, and every exit status there is."""
 
 import re
-from typing import Any
 
 import click
 import pytest
@@ -10,7 +9,6 @@ from receiver import asking
 from receiver.cli import main as program
 from receiver.status_screen import COLUMNS
 from tests.docs.pages import section, table, text_of
-from tools import command_page
 from tools.command_page import commands, filled
 
 PAGE = text_of("docs/command-line.md")
@@ -43,15 +41,3 @@ def test_the_exit_statuses_are_those_that_commands_end_with() -> None:
 def test_every_column_of_status_is_explained() -> None:
     told = " ".join(row[0] for row in table(section(PAGE, "Reading status")))
     assert set(re.findall(r"`([^`]+)`", told)) == {*(title for title, _ in COLUMNS), "UTIL"}
-
-
-def test_the_check_says_whether_the_page_would_change(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    page = tmp_path / "command-line.md"
-    page.write_text(PAGE.replace("<!-- commands -->\n", "<!-- commands -->\nstale\n"))
-    monkeypatch.setattr(command_page, "PAGE", page)
-    monkeypatch.setattr("sys.argv", ["command_page", "--check"])
-    assert command_page.main() == 1
-    monkeypatch.setattr("sys.argv", ["command_page"])
-    command_page.main()
-    assert page.read_text() == PAGE
-    assert command_page.main() == 0

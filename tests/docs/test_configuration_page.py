@@ -12,8 +12,7 @@ from receiver.config.prices import PriceFile
 from receiver.config.schedule import WindowSpec
 from receiver.config.section import Section
 from tests.docs.pages import section, table, text_of
-from tools import configuration_page
-from tools.configuration_page import PAGE, filled, keys, kind, meanings
+from tools.configuration_page import filled, keys, kind, meanings
 
 TEXT = text_of("docs/configuration.md")
 
@@ -80,15 +79,3 @@ def test_a_type_is_called_as_people_call_it(hint: Any, words: str) -> None:
 def test_a_type_that_nobody_named_is_told() -> None:
     with pytest.raises(ValueError, match="does not know what to call"):
         kind(timedelta)
-
-
-def test_the_check_says_whether_the_page_would_change(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    page = tmp_path / PAGE.name
-    monkeypatch.setattr(configuration_page, "PAGE", page)
-    monkeypatch.setattr("sys.argv", ["configuration_page", "--check"])
-    for text, status in ((TEXT, 0), (TEXT.replace("`10s`", "`11s`"), 1)):
-        page.write_text(text, encoding="utf-8")
-        with pytest.raises(SystemExit) as ended:
-            configuration_page.main()
-        assert ended.value.code == status
-        assert page.read_text(encoding="utf-8") == text

@@ -10,24 +10,16 @@ from receiver.doctor.area import Installation
 from receiver.ports import Clock
 from simulator.server import Simulator
 from tests.doctor.builders import installation
-from tests.simulator.builders import config
+from tests.simulator.builders import Starter, starting
 
-Starter = Callable[..., Simulator]
 Told = Callable[..., Installation]
 
 
 @pytest.fixture
 def start() -> Iterator[Starter]:
     """Start simulators by the wall clock with `tests.simulator.builders.config` and changes."""
-    running: list[Simulator] = []
-
-    def begin(**changes: Any) -> Simulator:
-        running.append(Simulator(config(**changes)).start())
-        return running[-1]
-
-    yield begin
-    for simulator in running:
-        simulator.stop()
+    with starting() as begin:
+        yield begin
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from receiver.doctor.finding import Finding
 from receiver.doctor.rounds import go_round
 from simulator.server import Simulator
 from tests.doctor.builders import document, installation, pool
-from tests.doctor.conftest import Starter, Told
-from tests.simulator.builders import CPU_POOL, GPU_POOL
+from tests.doctor.conftest import Told
+from tests.simulator.builders import CPU_POOL, GPU_POOL, Starter
 from tests.web.fakes import FakeClock
 
 TAINT = {"key": "gpu", "value": "true", "effect": "NoSchedule"}

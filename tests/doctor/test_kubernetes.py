@@ -19,8 +19,8 @@ from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, QUOTA_LABEL
 from receiver.replay.world import PodSpec
 from tests.doctor.builders import document, pool
 from tests.doctor.cluster import gpu_pool, node_of, put, run, run_image, well_kept
-from tests.doctor.conftest import Starter, Told
-from tests.simulator.builders import CPU_POOL, GPU_POOL
+from tests.doctor.conftest import Told
+from tests.simulator.builders import CPU_POOL, GPU_POOL, Starter
 from tests.web.fakes import FakeClock
 
 CA = "registry.k8s.io/autoscaling/cluster-autoscaler:v1.28.1"

@@ -9,7 +9,8 @@ from receiver.doctor.rounds import go_round
 from simulator.server import Simulator
 from tests.doctor.builders import document
 from tests.doctor.cluster import put, well_kept
-from tests.doctor.conftest import Starter, Told
+from tests.doctor.conftest import Told
+from tests.simulator.builders import Starter
 
 API = "kueue.x-k8s.io/v1beta2"
 

@@ -17,10 +17,9 @@ from simulator.server import Simulator
 from tests.adapters.wire import unused_url
 from tests.doctor.builders import document, environ
 from tests.doctor.cluster import node_of, well_kept
-from tests.doctor.conftest import Starter
 from tests.doctor.test_kueue import a_flavor, a_queue, install
 from tests.doctor.test_server import listening
-from tests.simulator.builders import CPU_POOL
+from tests.simulator.builders import CPU_POOL, Starter
 from tests.web.builders import Bench, a_full_store
 
 GPU_TAINT = Taint(key="gpu", value="true", effect="NoSchedule")

@@ -16,8 +16,9 @@ from tests.docs.pages import text_of
 from tests.docs.test_rights import RBAC, _roles
 from tests.doctor.builders import document
 from tests.doctor.cluster import well_kept
-from tests.doctor.conftest import Starter, Told
+from tests.doctor.conftest import Told
 from tests.doctor.test_kueue import a_flavor, a_queue, install
+from tests.simulator.builders import Starter
 
 EVERY_GROUP = frozenset({"scheduling.x-k8s.io", "scheduling.volcano.sh", "kueue.x-k8s.io"})
 

@@ -1,6 +1,7 @@
 """A small region for tests: one L40S pool, one CPU pool, quick and exact timings, a clock that the test turns."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,15 +9,36 @@ import requests
 from kubernetes import client
 from kubernetes import config as kubernetes_config
 
+from simulator.clocks import Clock
+from simulator.server import Simulator
+
 # Every field of the official client's models may be None; checking that in each assertion would hide the test.
 k8s: Any = client
 kubeconfigs: Any = kubernetes_config
+
+Starter = Callable[..., Simulator]
 
 START = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
 CLUSTER = "c1a55e5e-0000-4000-8000-000000000001"
 GPU_POOL = "pool-gpu"
 CPU_POOL = "pool-cpu"
 KEY = "SECRET-civo-api-key"
+
+
+@contextmanager
+def starting(clock: Callable[[], Clock | None] = lambda: None) -> Iterator[Starter]:
+    """Start simulators with `config` and changes, each by its own clock (None: the wall's); end them at last."""
+    running: list[Simulator] = []
+
+    def begin(**changes: Any) -> Simulator:
+        running.append(Simulator(config(**changes), clock=clock()).start())
+        return running[-1]
+
+    try:
+        yield begin
+    finally:
+        for simulator in running:
+            simulator.stop()
 
 
 def config(**changes: Any) -> Mapping[str, Any]:

@@ -8,24 +8,14 @@ import pytest
 
 from simulator.clocks import ManualClock
 from simulator.server import Simulator
-from tests.simulator.builders import START, Civo, config, k8s, kubeconfigs
-
-Starter = Callable[..., Simulator]
+from tests.simulator.builders import START, Civo, Starter, k8s, kubeconfigs, starting
 
 
 @pytest.fixture
 def start() -> Iterator[Starter]:
     """Start simulators with a manual clock and `builders.config` with changes."""
-    running: list[Simulator] = []
-
-    def begin(**changes: Any) -> Simulator:
-        simulator = Simulator(config(**changes), clock=ManualClock(START)).start()
-        running.append(simulator)
-        return simulator
-
-    yield begin
-    for simulator in running:
-        simulator.stop()
+    with starting(lambda: ManualClock(START)) as begin:
+        yield begin
 
 
 @pytest.fixture
