@@ -14,7 +14,8 @@ class QuestionStore(Protocol):
 
     def ask(self, question: Question, notice: Notice) -> bool:
         """Keep *question* durably and put *notice* into the outbox; False, and nothing is written, when one of its id
-        is kept already."""
+        is kept already, or another one of its pool was answered after it was to be asked: the step that asks has not
+        seen what that answer set, and the next one will."""
 
     def answer_question(
         self,

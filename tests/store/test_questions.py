@@ -51,6 +51,15 @@ def test_one_is_asked_and_told_once(store: SqlStore) -> None:
     assert [n.notice for n in store.notices_due(NOW)] == [ASKED]
 
 
+def test_a_step_that_began_before_an_answer_asks_nothing_about_the_pool(store: SqlStore) -> None:
+    store.ask(question(), ASKED)
+    store.answer_question("q", Answer.SNOOZE_1H, "alice", "demo", after(seconds=2), TOLD, SNOOZE)
+    assert not store.ask(question("again", asked_at=after(seconds=1)), notice("question:again", "again"))
+    assert store.ask(question("elsewhere", pool="other", asked_at=after(seconds=1)), notice("question:e", "e"))
+    assert store.ask(question("later", asked_at=after(seconds=3)), notice("question:later", "later"))
+    assert [n.notice.key for n in store.notices_due(after(minutes=1))] == ["asked", "answered", "e", "later"]
+
+
 def test_an_answer_is_kept_with_what_it_sets_and_told_in_one_go(store: SqlStore) -> None:
     store.ask(question(), ASKED)
     assert store.answer_question("q", Answer.SNOOZE_1H, "alice", "demo", after(minutes=1), TOLD, SNOOZE)

@@ -32,7 +32,7 @@ class SqlQuestions:
     def ask(self, question: Question, notice: Notice) -> bool:
         """See QuestionStore."""
         with self._database.write() as connection:
-            if _kept(connection, question.id) is not None:
+            if _kept(connection, question.id) is not None or _answered_since(connection, question):
                 return False
             connection.execute(plain_insert(questions).values(_values(question)))
             notices.say(connection, notice, question.asked_at)
@@ -83,6 +83,12 @@ class SqlQuestions:
         """See QuestionStore."""
         with self._database.read() as connection:
             return _kept(connection, question)
+
+
+def _answered_since(connection: Connection, question: Question) -> bool:
+    """True when somebody answered about the same pool while the step that now asks was already under way."""
+    of_pool = select(questions.c.id).where(questions.c.pool == question.pool)
+    return connection.execute(of_pool.where(questions.c.answered_at > question.asked_at).limit(1)).first() is not None
 
 
 def _kept(connection: Connection, question: str) -> Question | None:
