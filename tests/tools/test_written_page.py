@@ -10,7 +10,7 @@ from tools.written_page import keep
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
     """A page that says what it should not any more."""
-    path = tmp_path / "page.md"
+    path = tmp_path / "faq.md"
     path.write_text("stale\n", encoding="utf-8")
     return path
 
@@ -24,7 +24,7 @@ def test_the_check_says_that_a_page_would_change_and_leaves_it(
     monkeypatch: pytest.MonkeyPatch, page: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert called(monkeypatch, page, "--check") == 1
-    assert capsys.readouterr().out == "docs/page.md differs from the code\n"
+    assert capsys.readouterr().out == "docs/faq.md differs from the code\n"
     assert page.read_text(encoding="utf-8") == "stale\n"
 
 
