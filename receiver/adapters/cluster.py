@@ -209,7 +209,10 @@ class KubernetesCluster(HoldingMeans):
         return self._marks.prefer(node, taints)
 
     def drain(self, node: str, *, consenting: bool = False, evicting: bool = False) -> Receipt:
-        """Evict what may go from *node*; see `Cluster.drain`. Nothing is evicted while a pod speaks for the node."""
+        """Evict what may go from *node*; see `Cluster.drain`. Nothing is evicted while a pod speaks for the node, or
+        once somebody lifted our cordon: what is evicted then could come back to it, and another node would go too."""
+        if (open_again := self._marks.lifted(node)) is not None:
+            return open_again
         agreed = yields if evicting else consents if consenting else None
         pods = [(fate(raw, agreed), raw) for raw in self._pods_on(node)]
         speaking = sorted(f"{key_of(raw)} {what}" for what, raw in pods if what in SPEAKING)

@@ -50,6 +50,16 @@ class NodeMarks:
             return Receipt(did=Did.DIFFERS, sentence=f"someone else cordoned node {node}; it is theirs")
         return Receipt(did=Did.ALREADY, sentence=f"node {node} is not cordoned for a removal")
 
+    def lifted(self, node: str) -> Receipt | None:
+        """Return DIFFERS when *node* no longer bears our cordon for a removal; None when it does, or is gone."""
+        raw = self._read(node)
+        if raw is None:
+            return None
+        found = node_from(raw)
+        if found.unschedulable and CORDON_ANNOTATION in found.annotations:
+            return None
+        return Receipt(did=Did.DIFFERS, sentence=f"someone lifted our cordon of node {node}; it stays")
+
     def shut(self, node: str, why: str) -> Receipt:
         """Make *node* unschedulable for a budget's stop, *why*; a node that is gone or someone else's DIFFERS."""
         raw = self._read(node)

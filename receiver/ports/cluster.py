@@ -74,7 +74,8 @@ class Cluster(Holding, Protocol):
         or a pod that is still leaving stands in the way. *consenting* evicts GPU pods too whose owner
         consented (``safe-to-evict: "true"``), and nothing at all while one GPU pod there did not; *evicting* those
         that yield (`receiver.core.graces.yields`), and nothing at all while one does not. Nobody is evicted
-        either while a PodDisruptionBudget holds one of those that would go."""
+        either while a PodDisruptionBudget holds one of those that would go, nor from a node that does not bear our
+        cordon for a removal, because somebody lifted it meanwhile (DIFFERS)."""
 
     def dress(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
         """Put *labels* and *taints* on *node*; others that it carries stay. ALREADY when it has them all."""

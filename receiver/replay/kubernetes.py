@@ -141,10 +141,13 @@ class WorldCluster(WorldHolding):
         """Evict what may go, and with *consenting* the GPU pods too, if every one of them consented; with *evicting*,
         if every one yields.
 
-        A pod that speaks for the node (a GPU pod otherwise, a protected one, our own or the monitoring's):
-        DIFFERS, and nothing is evicted.
+        A pod that speaks for the node (a GPU pod otherwise, a protected one, our own or the monitoring's), or a
+        cordon of ours that somebody lifted: DIFFERS, and nothing is evicted.
         """
         self.called("drain")
+        found = self._world.nodes.get(node)
+        if found is not None and not (found.unschedulable and CORDON_ANNOTATION in found.annotations):
+            return Receipt(did=Did.DIFFERS, sentence=f"someone lifted our cordon of {node}; nothing was evicted")
         agreed = yields if evicting else consents if consenting else None
         here = [p for p in self._on(node) if _matters(p, agreed)]
         speaking = sorted(f"{p.namespace}/{p.name}" for p in here if _speaks(p, agreed))

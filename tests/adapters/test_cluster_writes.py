@@ -110,6 +110,8 @@ def test_a_cordon_of_someone_else_is_never_undone(
 
 
 def serve_pods(httpserver: HTTPServer, *pods: dict[str, Any]) -> None:
+    """Serve *pods* on a node that we cordoned."""
+    serve_node(httpserver, "action-7", unschedulable=True)
     httpserver.expect_request(PODS).respond_with_json(a_list(*pods))
 
 
@@ -135,6 +137,17 @@ def test_draining_evicts_what_may_go_and_waits_for_it(httpserver: HTTPServer, cl
         "metadata": {"name": "web", "namespace": "ml"},
         "deleteOptions": {"preconditions": {"uid": "uid-of-web"}},
     }
+
+
+@pytest.mark.parametrize("unschedulable, owner", [(False, "action-7"), (True, None)], ids=["lifted", "theirs now"])
+def test_nobody_is_evicted_from_a_node_whose_cordon_somebody_lifted(
+    httpserver: HTTPServer, cluster: KubernetesCluster, unschedulable: bool, owner: str | None
+) -> None:
+    serve_node(httpserver, owner, unschedulable=unschedulable)
+    httpserver.expect_request(PODS).respond_with_json(a_list(web("web")))
+    receipt = cluster.drain("gpu-1")
+    assert (receipt.did, "lifted our cordon" in receipt.sentence) == (Did.DIFFERS, True)
+    assert not requests_sent(httpserver, "POST")
 
 
 def test_a_pod_that_is_leaving_is_waited_for_and_not_evicted_again(

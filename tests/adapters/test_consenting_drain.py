@@ -8,8 +8,15 @@ import pytest
 from pytest_httpserver import HTTPServer
 
 from receiver.adapters.cluster import KubernetesCluster
-from receiver.ports import GANG_ANNOTATION, PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, Did, TryLater
-from tests.adapters.kubernetes_objects import PODS, a_cluster_at, a_list, a_pod, owned_by
+from receiver.ports import (
+    CORDON_ANNOTATION,
+    GANG_ANNOTATION,
+    PROTECT_ANNOTATION,
+    SAFE_TO_EVICT_ANNOTATION,
+    Did,
+    TryLater,
+)
+from tests.adapters.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod, owned_by
 from tests.adapters.wire import requests_sent
 
 EVICTIONS = "/api/v1/namespaces/ml/pods/{}/eviction"
@@ -26,7 +33,9 @@ def cluster(httpserver: HTTPServer) -> Iterator[KubernetesCluster]:
 
 
 def serve_pods(httpserver: HTTPServer, *pods: dict[str, Any]) -> None:
-    """Serve *pods* and let each be evicted."""
+    """Serve *pods* on a node that we cordoned, and let each be evicted."""
+    node = a_node(annotations={CORDON_ANNOTATION: "action-7"}, unschedulable=True)
+    httpserver.expect_request(f"{NODES}/gpu-1").respond_with_json(node)
     httpserver.expect_request(PODS).respond_with_json(a_list(*pods))
     for pod in pods:
         path = EVICTIONS.format(pod["metadata"]["name"])

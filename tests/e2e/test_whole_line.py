@@ -43,8 +43,12 @@ def test_a_waiting_pod_gets_a_node_that_is_gone_before_its_next_paid_unit(tmp_pa
         stack.wait_until(lambda: _outcomes(stack) == ["confirmed", "confirmed"], 60, "one growth and one removal")
         stack.wait_until(lambda: not stack.state()["nodes"], 10, "no node left")
 
-        pool, state = _pool(stack), stack.state()
-        assert (pool["required"], pool["ready"], pool["open_action"]) == (0, 0, None)
+        def settled() -> bool:  # a pool is shown as the last whole step left it: a moment after its action's end
+            pool = _pool(stack)
+            return (pool["required"], pool["ready"], pool["open_action"]) == (0, 0, None)
+
+        stack.wait_until(settled, 10, "an empty pool with nothing under way")
+        state = stack.state()
         assert [c["body"]["count"] for c in stack.requests(method="PUT", face="civo")] == [1]
         assert len(stack.requests(method="DELETE", face="civo")) == 1
         assert state["kills"] == []

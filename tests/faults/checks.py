@@ -15,7 +15,7 @@ from receiver.ports import PROTECT_ANNOTATION, Receipt
 from receiver.reconcile import Stepped
 from receiver.replay.world import VM, WorldPod
 from tests.faults.beyond import BeyondTheLine
-from tests.faults.evictions import Evictions
+from tests.faults.evictions import Evictions, is_on_its_way_out
 from tests.faults.truth import Counted, Truth, is_theirs, per_node
 
 HOUR = timedelta(hours=1)
@@ -226,6 +226,9 @@ class Checks:
             self.violated("1 evictions", f"{namespace}/{name} holds a GPU and {why_not}")
         if held := self.evictions.why_held(pod):
             self.violated("1 evictions", f"{namespace}/{name} was evicted although {held}")
+        node = self._truth.world.nodes.get(pod.node or "")
+        if node is not None and not is_on_its_way_out(node):
+            self.violated("1 evictions", f"{namespace}/{name} was evicted from {node.name}, which is not ours to empty")
         if pod.owner_kind in ("DaemonSet", "Node"):
             self.violated("1 evictions", f"{namespace}/{name} belongs to a {pod.owner_kind}")
 
@@ -237,8 +240,6 @@ class Checks:
         self.beyond.before_patch(node, unschedulable)
         if is_theirs(node):
             self.violated("1 cordons of others", f"{name} was cordoned by somebody else, and we set {unschedulable}")
-        if not unschedulable:
-            self.evictions.given_back(name)
 
     # --- steps
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from receiver.ports import PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION
-from receiver.replay.world import Refused, WorldPod
+from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION
+from receiver.replay.world import Refused, WorldNode, WorldPod
 from tests.faults.truth import Counted, Truth
 
 TOPIC = "evict:"
@@ -32,10 +32,6 @@ class Evictions:
         elif answer is True:
             self.told.pop(pool, None)
 
-    def given_back(self, node: str) -> None:
-        """*node* was made schedulable again."""
-        self.going.pop(node, None)
-
     def why_not(self, pod: WorldPod, counted: Mapping[str, Counted], now: datetime) -> str:
         """Why *pod*, which holds GPUs, may not be evicted now; empty when it may."""
         if pod.annotations.get(SAFE_TO_EVICT_ANNOTATION) == "true":
@@ -58,7 +54,7 @@ class Evictions:
         told = self.told.get(found.id)
         if told is None or now - told < timedelta(seconds=plan.evict_after) - skew:
             return f"did not consent, and its pool was told at {told}"
-        self.going = {node: pool for node, pool in self.going.items() if self._lives(node)}
+        self.going = {node: pool for node, pool in self.going.items() if self._still_goes(node)}
         others = [node for node, pool in self.going.items() if pool == found.id and node != pod.node]
         if len(others) + 1 > counted[found.id].there - most:
             return f"did not consent, and {len(others)} nodes are evicted of {counted[found.id].there}, {most} allowed"
@@ -82,5 +78,14 @@ class Evictions:
                 return f"a budget holds {other.namespace}/{other.name} on {pod.node}"
         return ""
 
-    def _lives(self, node: str) -> bool:
+    def _still_goes(self, node: str) -> bool:
+        """False once it is gone, or its cordon was lifted, by us or by somebody else."""
+        found = self.truth.world.nodes.get(node)
+        if found is not None and not is_on_its_way_out(found):
+            return False
         return any(v.hostname == node for p in self.truth.world.pools.values() for v in p.living)
+
+
+def is_on_its_way_out(node: WorldNode) -> bool:
+    """True while *node* bears our cordon for a removal."""
+    return node.unschedulable and CORDON_ANNOTATION in node.annotations

@@ -12,7 +12,7 @@ import pytest
 
 from receiver.adapters.cluster import KubernetesCluster
 from receiver.core.pods import Pod
-from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, Did, KeptOut, TryLater
+from receiver.ports import CORDON_ANNOTATION, IDLE_SHUTDOWN_ANNOTATION, Did, KeptOut, TryLater
 from simulator.manifests import pod_spec
 from simulator.server import Simulator
 from tests.adapters.custom_objects import a_group, a_queue, a_template, a_vcjob, a_workload, of_gpus, owned_by_vcjob
@@ -155,6 +155,8 @@ def evicts_a_pod_without_gpus(stage: Stage) -> None:
     with stage.sim.moved() as world:
         world.add_pod(pod_spec({"metadata": metadata, "spec": spec}))
     stage.sim.live.turn(timedelta(seconds=20))
+    with stage.sim.moved() as world:  # by hand: to cordon is a right of its own
+        world.patch_node(stage.node(), unschedulable=True, annotations={CORDON_ANNOTATION: "a1"})
     with pytest.raises(TryLater, match="still leaving"):
         stage.cluster().drain(stage.node())
     stage.sim.live.turn(timedelta(seconds=60))

@@ -110,22 +110,24 @@ def test_only_a_pod_that_waits_has_the_schedulers_sentence() -> None:
 
 
 def two_pods(first: dict[str, str], second: dict[str, str]) -> tuple[World, WorldCluster, str]:
-    """A node of two GPUs with two pods of ReplicaSets that carry these annotations, and the port over it."""
+    """A node of two GPUs, cordoned by us, with two pods of ReplicaSets that carry these annotations, and the port."""
     w = world(pool(count=1, resources={GPU: 2}))
     for name, annotations in (("x", first), ("y", second)):
         spec: dict[str, Any] = {"namespace": "ml", "requests": {GPU: 1}, "owner_kind": "ReplicaSet"}
         w.add_pod(PodSpec(**spec, name=name, owner_name=name, annotations=annotations))
     run(w, 10)
-    return w, WorldCluster(w), vms(w)[0].hostname
+    cluster, node = WorldCluster(w), vms(w)[0].hostname
+    cluster.cordon(node, "act-1")
+    cluster.writes.clear()
+    return w, cluster, node
 
 
 def test_gpu_pods_that_consented_are_evicted_and_wait_under_new_names() -> None:
     w, cluster, node = two_pods(MAY_MOVE, MAY_MOVE)
-    cluster.cordon(node, "act-1")
     with pytest.raises(TryLater) as leaving:
         cluster.drain(node, consenting=True)
     assert leaving.value.code == "draining"
-    assert cluster.writes[1:] == [("evict", ("ml", "x")), ("evict", ("ml", "y"))]
+    assert cluster.writes == [("evict", ("ml", "x")), ("evict", ("ml", "y"))]
     run(w, 30)
     assert {p.name: p.node for p in cluster.look().pods} == {"x-r1": None, "y-r1": None}
     assert cluster.drain(node, consenting=True).did is Did.DONE
@@ -143,7 +145,15 @@ def test_nothing_is_evicted_while_one_gpu_pod_did_not_consent(other: dict[str, s
 
 def test_consent_counts_only_where_it_is_asked_for() -> None:
     _, cluster, node = two_pods(MAY_MOVE, MAY_MOVE)
-    assert cluster.drain(node).did is Did.DIFFERS
+    receipt = cluster.drain(node)
+    assert (receipt.did, "ml/x, ml/y" in receipt.sentence) == (Did.DIFFERS, True)
+    assert cluster.writes == []
+
+
+def test_nobody_is_evicted_from_a_node_whose_cordon_somebody_lifted() -> None:
+    w, cluster, node = two_pods(MAY_MOVE, MAY_MOVE)
+    w.patch_node(node, unschedulable=False)
+    assert cluster.drain(node, consenting=True).did is Did.DIFFERS
     assert cluster.writes == []
 
 
@@ -170,9 +180,11 @@ def test_a_node_stays_for_a_pod_without_gpu_that_speaks_for_it(more: dict[str, A
     w = world(pool(count=1))
     w.add_pod(PodSpec(namespace="ml", name="cpu", **more))
     run(w, 10)
-    cluster = WorldCluster(w)
-    assert cluster.drain(vms(w)[0].hostname).did is Did.DIFFERS
-    assert cluster.writes == []
+    cluster, node = WorldCluster(w), vms(w)[0].hostname
+    cluster.cordon(node, "act-1")
+    receipt = cluster.drain(node)
+    assert (receipt.did, "ml/cpu" in receipt.sentence) == (Did.DIFFERS, True)
+    assert [verb for verb, _ in cluster.writes] == ["cordon"]
 
 
 # --- workloads go to zero ---

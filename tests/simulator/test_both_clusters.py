@@ -76,7 +76,8 @@ def run_pod(sim: Simulator, node: str, name: str, *, gpus: int = 1, **changes: A
 
 
 def drained(cluster: Cluster, node: str, *, consenting: bool = False, evicting: bool = False) -> Did | str:
-    """Drain, and return what it did, or the code with which it asked to try later."""
+    """Cordon and drain; return what the drain did, or the code with which it asked to try later."""
+    cluster.cordon(node, "action-7")
     try:
         return cluster.drain(node, consenting=consenting, evicting=evicting).did
     except TryLater as later:
@@ -89,6 +90,16 @@ def leaving(sim: Simulator) -> set[str]:
 
 
 # --- cordons
+
+
+def test_nobody_is_evicted_from_a_node_whose_cordon_somebody_lifted(
+    sim: Simulator, cluster: Cluster, node: str
+) -> None:
+    run_pod(sim, node, "web", gpus=0)
+    cluster.cordon(node, "action-7")
+    patch(sim, node, unschedulable=False)
+    assert cluster.drain(node).did is Did.DIFFERS
+    assert leaving(sim) == set()
 
 
 @pytest.mark.parametrize(
