@@ -43,7 +43,7 @@ def by_pods(pods: Sequence[SeenPod]) -> Finding:
     """Judge by the pods of DaemonSets alone: without GPU nodes there are none, and that says nothing."""
     names = sorted({pod.daemon for pod in pods if any(part in pod.daemon for part in PARTS)})
     if not names:
-        said = "DaemonSets may not be listed and no pod of the operator runs now; the optional role lets them be seen"
+        said = "DaemonSets may not be listed and no pod of the operator runs (the optional role of k8s/doctor helps)"
         return OPERATOR.skipped(said)
     return installed(names, "those with pods")
 

@@ -12,12 +12,12 @@ from receiver.doctor.kubernetes import AREA as KUBERNETES
 from receiver.doctor.kueue import AREA as KUEUE
 from receiver.doctor.rights import Needed, needed
 from receiver.doctor.rounds import go_round
-from tests.docs.pages import text_of
 from tests.docs.test_rights import RBAC, _roles
 from tests.doctor.builders import document
 from tests.doctor.cluster import well_kept
 from tests.doctor.conftest import Told
 from tests.doctor.test_kueue import a_flavor, a_queue, install
+from tests.manifests.built import K8S, OVERLAYS, overlay
 from tests.simulator.builders import Starter
 
 EVERY_GROUP = frozenset({"scheduling.x-k8s.io", "scheduling.volcano.sh", "kueue.x-k8s.io"})
@@ -49,33 +49,66 @@ def test_the_shipped_roles_are_enough_for_their_mode(start: Starter, told: Told,
     assert judged == (["pass"] if mode == "act" else ["skip", "pass"])
 
 
+FOLDERS = {"gpu-autoscaler-doctor": "doctor/rbac.yaml", "gpu-autoscaler-smoke": "doctor/smoke/role.yaml"}
+
+
 def role(name: str = "gpu-autoscaler-doctor") -> list[dict[str, Any]]:
-    """Return the rules of the optional role of that *name* on the page."""
-    blocks = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", text_of("docs/doctor.md"), re.DOTALL))
-    rules: list[dict[str, Any]] = next(b["rules"] for b in blocks if b["metadata"]["name"] == name)
+    """Return the rules of the optional role of that *name*."""
+    objects = yaml.safe_load_all((K8S / FOLDERS[name]).read_text(encoding="utf-8"))
+    rules: list[dict[str, Any]] = next(o["rules"] for o in objects if o["kind"] in ("ClusterRole", "Role"))
     return rules
 
 
 def skipped(start: Starter, told: Told, rules: list[dict[str, Any]]) -> set[str]:
-    """Return the checks that are skipped for want of a right, with *rules* beside the least that the server needs."""
-    least = [
-        {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list", "watch", "get", "patch"]},
-        {"apiGroups": [""], "resources": ["pods/eviction", "events"], "verbs": ["create"]},
-    ]
-    sim = well_kept(start, kubernetes={"rules": [*least, *rules]})
+    """Return the checks that are skipped for want of a right, with *rules* beside the roles of the server."""
+    server = [rule for found in yaml.safe_load_all(RBAC) if found["kind"] == "ClusterRole" for rule in found["rules"]]
+    sim = well_kept(start, kubernetes={"rules": [*server, *rules]})
     install(sim, a_flavor(), a_queue(4))
     found: list[Finding] = []
     for _, findings in go_round([KUBERNETES, KUEUE], told(sim, document(budget={"monthly_usd": 5000}))):
         found += findings
     assert [f for f in found if f.verdict == "fail"] == []
-    return {f.check for f in found if f.verdict == "skip" and "optional role" in f.said}
+    return {f.check for f in found if f.verdict == "skip" and "k8s/doctor" in f.said}
 
 
 def test_with_the_optional_role_nothing_is_skipped_for_want_of_a_right(start: Starter, told: Told) -> None:
     assert skipped(start, told, role()) == set()
 
 
-def test_each_right_of_the_optional_role_is_needed_by_some_check(start: Starter, told: Told) -> None:
-    rules = [{**rule, "resources": [name]} for rule in role() for name in rule["resources"]]
-    needless = [rule for rule in rules if not skipped(start, told, [r for r in rules if r is not rule])]
-    assert needless == []
+@pytest.mark.parametrize("taken", role(), ids=lambda rule: rule["resources"][0])
+def test_each_right_of_the_optional_role_is_missed_by_the_checks_that_it_names(
+    start: Starter, told: Told, taken: dict[str, Any]
+) -> None:
+    text = (K8S / FOLDERS["gpu-autoscaler-doctor"]).read_text(encoding="utf-8")
+    [resource], [verb] = taken["resources"], taken["verbs"]
+    [checks] = re.findall(rf"resources: \[{resource}\]\n  verbs:\n  - {verb} # (.+?);", text)
+    missed = skipped(start, told, [rule for rule in role() if rule != taken])
+    assert missed
+    assert missed <= set(checks.split(", "))
+
+
+def test_the_role_that_looks_reads_only_and_repeats_no_right_of_the_server() -> None:
+    given = {(g, r, v) for rule in role() for g in rule["apiGroups"] for r in rule["resources"] for v in rule["verbs"]}
+    assert {verb for _, _, verb in given} == {"list"}
+    assert not given & set().union(*_roles().values())
+
+
+def test_the_optional_roles_are_bound_to_our_service_account_and_to_nobody_else() -> None:
+    for name, file in FOLDERS.items():
+        objects = list(yaml.safe_load_all((K8S / file).read_text(encoding="utf-8")))
+        assert {o["metadata"]["name"] for o in objects} == {name}
+        [binding] = [o for o in objects if o["kind"].endswith("Binding")]
+        assert binding["roleRef"]["name"] == name
+        assert binding["subjects"] == [
+            {"kind": "ServiceAccount", "name": "gpu-autoscaler", "namespace": "gpu-autoscaler"}
+        ]
+        assert binding["kind"].removesuffix("Binding") == binding["roleRef"]["kind"]
+
+
+def test_no_overlay_binds_an_optional_role() -> None:
+    bound = {
+        o["metadata"]["name"]
+        for o in (found for name in OVERLAYS for found in overlay(name))
+        if o["kind"].endswith("Binding")
+    }
+    assert not bound & set(FOLDERS)

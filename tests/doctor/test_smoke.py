@@ -146,10 +146,24 @@ def test_a_pod_that_may_not_be_created_fails_by_name(region: Simulator, attempt:
     assert 'grant the verb "create" on "pods"' in found[1].said
 
 
-def test_the_role_on_the_page_is_enough_beside_the_rights_to_look(region: Simulator, attempt: Try) -> None:
-    look = {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]}
-    region.live.rules = [look, *role("gpu-autoscaler-smoke")]
+LOOKS = {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]}
+SMOKES = role("gpu-autoscaler-smoke")
+
+
+def test_the_optional_role_is_enough_beside_the_rights_to_look(region: Simulator, attempt: Try) -> None:
+    region.live.rules = [LOOKS, *SMOKES]
     assert set(verdicts(attempt()).values()) == {"pass"}
+
+
+@pytest.mark.parametrize("taken", [verb for rule in SMOKES for verb in rule["verbs"]])
+def test_each_right_of_the_optional_role_is_missed(region: Simulator, attempt: Try, taken: str) -> None:
+    left = [{**rule, "verbs": [verb for verb in rule["verbs"] if verb != taken]} for rule in SMOKES]
+    region.live.rules = [LOOKS, *left]
+    assert "fail" in verdicts(attempt()).values()
+
+
+def test_the_optional_role_touches_no_pod_but_the_tests_own() -> None:
+    assert [rule.get("resourceNames") for rule in SMOKES if rule["verbs"] != ["create"]] == [[NAME]]
 
 
 def test_the_pod_is_deleted_when_somebody_ends_the_test(region: Simulator, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 K8S = ROOT / "k8s"
 SCHEMAS = Path(__file__).parent / "schemas"
 OVERLAYS = ("observe", "act", "ha-postgres", "kube-prometheus-stack", "plain-prometheus")
+OPTIONAL = ("doctor", "doctor/smoke")  # folders that are applied on request
 OLD, NEW = VERSIONS
 BY_HAND = ("alertmanager/secret.yaml", "volume/shell.yaml")
 KUBERNETES = tuple(f"1.{minor}" for minor in range(28, 37))
@@ -49,9 +50,14 @@ def build(folder: Path, kubectl: str) -> str:
 
 
 @cache
+def made_of(folder: str, kubectl: str = NEW) -> tuple[JSON, ...]:
+    """Return the objects that *folder* of k8s makes. Not to be changed."""
+    return tuple(read(build(K8S / folder, kubectl)))
+
+
 def overlay(name: str, kubectl: str = NEW) -> tuple[JSON, ...]:
     """Return the objects of the overlay *name*. Not to be changed."""
-    return tuple(read(build(K8S / "overlays" / name, kubectl)))
+    return made_of(f"overlays/{name}", kubectl)
 
 
 def read(text: str) -> Iterator[JSON]:
@@ -76,8 +82,9 @@ def the(objects: tuple[JSON, ...], kind: str, name: str = "gpu-autoscaler") -> J
 
 
 def every_object() -> list[JSON]:
-    """Return the objects of all overlays, and those that are applied by hand, each once."""
-    found = {json.dumps(o, sort_keys=True): o for name in OVERLAYS for o in overlay(name)}
+    """Return the objects of all overlays, and those that are applied on request or by hand, each once."""
+    folders = (*(f"overlays/{name}" for name in OVERLAYS), *OPTIONAL)
+    found = {json.dumps(o, sort_keys=True): o for folder in folders for o in made_of(folder)}
     return [*found.values(), *(yaml.safe_load((K8S / name).read_text(encoding="utf-8")) for name in BY_HAND)]
 
 

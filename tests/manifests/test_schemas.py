@@ -10,11 +10,13 @@ from tests.manifests.built import (
     KUBERNETES,
     NEW,
     OLD,
+    OPTIONAL,
     OVERLAYS,
     SCHEMAS,
     custom_mistakes,
     every_object,
     is_custom,
+    made_of,
     mistakes,
     named,
     overlay,
@@ -24,9 +26,9 @@ from tests.manifests.built import (
 JSON = dict[str, Any]
 
 
-@pytest.mark.parametrize("name", OVERLAYS)
-def test_the_oldest_kustomize_and_a_new_one_build_the_same(name: str) -> None:
-    old, new = named(overlay(name, OLD)), named(overlay(name, NEW))
+@pytest.mark.parametrize("folder", [*(f"overlays/{name}" for name in OVERLAYS), *OPTIONAL])
+def test_the_oldest_kustomize_and_a_new_one_build_the_same(folder: str) -> None:
+    old, new = named(made_of(folder, OLD)), named(made_of(folder, NEW))
     assert len(old) > 1
     assert old == new
 
