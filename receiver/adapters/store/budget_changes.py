@@ -7,17 +7,18 @@ from sqlalchemy import insert as plain_insert
 
 from receiver.adapters.store import notices
 from receiver.adapters.store.database import Database
+from receiver.adapters.store.prepared import Query
 from receiver.adapters.store.schema import budget_changes
 from receiver.core.policy import BudgetChange, Scope
 from receiver.core.tell import Notice
 
-IN_ORDER = select(budget_changes).order_by(budget_changes.c.id)
+IN_ORDER = Query(select(budget_changes).order_by(budget_changes.c.id))
 
 
 def in_force(connection: Connection) -> tuple[BudgetChange, ...]:
     """Return the last change of each scope, name and month."""
     last: dict[tuple[str, str, str], BudgetChange] = {}
-    for row in connection.execute(IN_ORDER).mappings():
+    for row in IN_ORDER.rows(connection):
         given = {name: row[name] for name in BudgetChange.__slots__}
         last[row["scope"], row["name"], row["month"]] = BudgetChange(**{**given, "scope": Scope(row["scope"])})
     return tuple(last.values())

@@ -9,10 +9,11 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, bindparam, or_, select
+from sqlalchemy import Connection, bindparam, or_, select
 
 from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import put
+from receiver.adapters.store.prepared import Query, Row
 from receiver.adapters.store.schema import charges, seeds
 from receiver.core.charges import Charge, Charged, RunsElsewhere
 from receiver.core.seed import Seed
@@ -21,14 +22,16 @@ FIELDS = tuple(f.name for f in fields(Charge))
 VALUES = attrgetter(*FIELDS)
 ELSEWHERE = tuple(f.name for f in fields(RunsElsewhere))
 NOW = bindparam("now", type_=Moment)
-NEWEST = select(charges).where(charges.c.asked_at <= NOW).order_by(charges.c.month.desc()).limit(1)
-NEWEST_ASKED = (
+NEWEST = Query(select(charges).where(charges.c.asked_at <= NOW).order_by(charges.c.month.desc()).limit(1))
+NEWEST_ASKED = Query(
     select(charges.c.month, charges.c.asked_at)
     .where(charges.c.asked_at <= NOW)
     .order_by(charges.c.month.desc())
     .limit(1)
 )
-SEED = select(seeds).where(or_(seeds.c.at <= NOW, seeds.c.stated.is_not(None))).order_by(seeds.c.month.desc()).limit(1)
+SEED = Query(
+    select(seeds).where(or_(seeds.c.at <= NOW, seeds.c.stated.is_not(None))).order_by(seeds.c.month.desc()).limit(1)
+)
 
 
 def keep_charged(connection: Connection, charged: Charged) -> None:
@@ -47,12 +50,12 @@ def keep_charged(connection: Connection, charged: Charged) -> None:
 
 def charged(connection: Connection, held: Charged | None, now: datetime) -> Charged | None:
     """Return the newest month's answer; *held* is not read again while it is that."""
-    newest = connection.execute(NEWEST_ASKED, {"now": now}).first()
+    newest = NEWEST_ASKED.first(connection, now=now)
     if newest is None:
         return None
-    if held is not None and (held.month, held.asked_at) == (newest.month, newest.asked_at):
+    if held is not None and (held.month, held.asked_at) == (newest["month"], newest["asked_at"]):
         return held
-    return _charged(connection.execute(NEWEST, {"now": now}).mappings().one())
+    return _charged(NEWEST.rows(connection, now=now)[0])
 
 
 def charged_of(connection: Connection, month: str) -> Charged | None:
@@ -61,7 +64,7 @@ def charged_of(connection: Connection, month: str) -> Charged | None:
     return None if row is None else _charged(row)
 
 
-def _charged(row: RowMapping) -> Charged:
+def _charged(row: Row) -> Charged:
     return Charged(
         month=row["month"],
         asked_at=row["asked_at"],
@@ -82,7 +85,7 @@ def keep_seed(connection: Connection, seed: Seed) -> None:
 
 def seed(connection: Connection, now: datetime) -> Seed | None:
     """Return the newest month's seed. A stated amount names its month itself: it stands whatever its date."""
-    row = connection.execute(SEED, {"now": now}).mappings().first()
+    row = SEED.first(connection, now=now)
     return None if row is None else _seed(row)
 
 
@@ -92,7 +95,7 @@ def seed_of(connection: Connection, month: str) -> Seed | None:
     return None if row is None else _seed(row)
 
 
-def _seed(row: RowMapping) -> Seed:
+def _seed(row: Row) -> Seed:
     nodes = (RunsElsewhere(**dict(zip(ELSEWHERE, values, strict=True))) for values in row["elsewhere"])
     return Seed(**{**row, "elsewhere": tuple(nodes)})
 

@@ -12,6 +12,7 @@ from sqlalchemy import URL, Connection, Engine, Insert, QueuePool, Table, create
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError, StatementError
 
+from receiver.adapters.store.prepared import Write
 from receiver.adapters.store.urls import is_in_memory, is_sqlite
 from receiver.ports import TryLater
 
@@ -114,7 +115,9 @@ class Database:
         with self._errors(), self.engine.connect() as connection:
             if connection.dialect.name == "postgresql":
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
-            yield connection
+            connection.begin()  # what is prepared does not; rolled back when the connection is given back
+            with self._watched(connection):
+                yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -131,7 +134,8 @@ class Database:
             with connection.begin():
                 if self._fence is not None:
                     self._fence(connection)
-                yield connection
+                with self._watched(connection):
+                    yield connection
 
     def fenced(self, fence: Fence) -> "Database":
         """Return the same database, over the same connections, each of whose writes begins with *fence*."""
@@ -144,8 +148,20 @@ class Database:
         self.engine.dispose()
 
     @contextmanager
+    def _watched(self, connection: Connection) -> Iterator[None]:
+        """Give up *connection* when it breaks under what is prepared, as SQLAlchemy does under what it runs itself."""
+        dialect = self.engine.dialect
+        try:
+            yield
+        except dialect.loaded_dbapi.Error as error:
+            raw: Any = connection.connection.dbapi_connection
+            if dialect.is_disconnect(error, raw, None):
+                connection.invalidate(error)
+            raise
+
+    @contextmanager
     def _errors(self) -> Iterator[None]:
-        driver = self.engine.dialect.loaded_dbapi  # what `Prepared` runs is not wrapped by SQLAlchemy
+        driver = self.engine.dialect.loaded_dbapi  # what is prepared is not wrapped by SQLAlchemy
         try:
             yield
         except (driver.DataError, driver.IntegrityError) as error:
@@ -182,12 +198,12 @@ def insert(connection: Connection, table: Table) -> Any:
 
 def put(connection: Connection, table: Table, values: Mapping[str, Any], **only_new: Any) -> None:
     """Insert a row, or update the one with its primary key, with *values*; a new one has *only_new* as well."""
-    connection.execute(upsert(connection.dialect.name, table, tuple(values)), {**only_new, **values})
+    upsert(table, tuple(values), tuple(only_new)).run(connection, [{**only_new, **values}])
 
 
 def put_all(connection: Connection, table: Table, values: Sequence[Mapping[str, Any]]) -> None:
     """Insert rows that all have the same columns, or update those with their primary keys."""
-    connection.execute(upsert(connection.dialect.name, table, tuple(values[0])), values)
+    upsert(table, tuple(values[0])).run(connection, values)
 
 
 def insert_in(dialect: str, table: Table) -> Any:
@@ -197,13 +213,16 @@ def insert_in(dialect: str, table: Table) -> Any:
 
 
 @cache  # building a statement takes longer than running it
-def upsert(dialect: str, table: Table, columns: tuple[str, ...]) -> Insert:
-    """An INSERT of *columns* that updates the row with the same primary key, in the dialect of that name."""
-    statement = insert_in(dialect, table)
+def upsert(table: Table, columns: tuple[str, ...], only_new: tuple[str, ...] = ()) -> Write:
+    """An INSERT of *columns* that updates those in the row with the same primary key; a new one gets *only_new* too."""
     keys = [column.name for column in table.primary_key]
-    changes = {name: statement.excluded[name] for name in columns if name not in keys}
-    either: Insert = statement.on_conflict_do_update(index_elements=keys, set_=changes)
-    return either
+
+    def build(dialect: str) -> Any:
+        statement = insert_in(dialect, table)
+        changes = {name: statement.excluded[name] for name in columns if name not in keys}
+        return statement.on_conflict_do_update(index_elements=keys, set_=changes)
+
+    return Write(build, (*only_new, *(name for name in columns if name not in only_new)))
 
 
 def _durable_sqlite(engine: Engine) -> None:

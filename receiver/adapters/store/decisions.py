@@ -10,6 +10,7 @@ from receiver.adapters.store import grounds, rows
 from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import insert, put
 from receiver.adapters.store.inbox import AT_ONCE
+from receiver.adapters.store.prepared import Query
 from receiver.adapters.store.schema import actions, decisions, pools
 from receiver.adapters.store.totals import count
 from receiver.core.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, Verdict, VictimStage
@@ -23,26 +24,30 @@ LEAVES = (Verdict.HOLDS.value, Verdict.LIMITS.value)
 REMOVED = (VictimStage.DELETED, VictimStage.GONE)
 
 
-LAST = (
+LAST = Query(
     select(decisions.c.id, decisions.c.present, decisions.c.target, decisions.c.verdicts)
     .where(decisions.c.pool == bindparam("of_pool"))
     .order_by(decisions.c.id.desc())
     .limit(1)
 )
-OPEN = select(actions).where(actions.c.closed_at.is_(None))
-CLOSED_SINCE = select(
-    actions.c.kind,
-    actions.c.outcome,
-    actions.c.from_count,
-    actions.c.to_count,
-    actions.c.victims,
-    actions.c.closed_at,
-).where(actions.c.closed_at > bindparam("since", type_=Moment), actions.c.closed_at <= bindparam("until", type_=Moment))
+OPEN = Query(select(actions).where(actions.c.closed_at.is_(None)))
+CLOSED_SINCE = Query(
+    select(
+        actions.c.kind,
+        actions.c.outcome,
+        actions.c.from_count,
+        actions.c.to_count,
+        actions.c.victims,
+        actions.c.closed_at,
+    ).where(
+        actions.c.closed_at > bindparam("since", type_=Moment), actions.c.closed_at <= bindparam("until", type_=Moment)
+    )
+)
 
-NEWEST = select(func.max(decisions.c.id))
+NEWEST = Query(select(func.max(decisions.c.id)))
 Said = tuple[int, int, list[list[str]]]  # present and target size, verdicts as stored
 
-ENDED_GROWTH = (
+ENDED_GROWTH = Query(
     select(actions)
     .where(actions.c.kind == ActionKind.GROW.value)
     .where(actions.c.closed_at.between(bindparam("since", type_=Moment), bindparam("until", type_=Moment)))
@@ -57,15 +62,15 @@ def said(decision: Decision) -> Said:
 
 def newest(connection: Connection) -> int:
     """Return the number of the last decision of any pool, 0 before the first."""
-    return int(connection.execute(NEWEST).scalar() or 0)
+    return int(NEWEST.scalar(connection) or 0)
 
 
 def in_force(connection: Connection, decision: Decision) -> int | None:
     """Return the number of the pool's last decision if *decision* says nothing else, or None."""
-    before = connection.execute(LAST, {"of_pool": decision.pool}).first()
-    if before is None or (before.present, before.target, before.verdicts) != said(decision):
+    before = LAST.first(connection, of_pool=decision.pool)
+    if before is None or (before["present"], before["target"], before["verdicts"]) != said(decision):
         return None
-    return int(before.id)
+    return int(before["id"])
 
 
 def decided(connection: Connection, decision: Decision, made_from: Mapping[str, bytes] | None = None) -> int:
@@ -215,7 +220,7 @@ def history(connection: Connection, pool: str | None, limit: int) -> tuple[Store
 
 def open_actions(connection: Connection) -> dict[str, Action]:
     """Return the open action of each pool that has one."""
-    return {row["pool"]: rows.action(row).action for row in connection.execute(OPEN).mappings()}
+    return {row["pool"]: rows.action(row).action for row in OPEN.rows(connection)}
 
 
 def changed_since(connection: Connection, since: datetime, until: datetime) -> tuple[int, int, datetime | None]:
@@ -226,14 +231,14 @@ def changed_since(connection: Connection, since: datetime, until: datetime) -> t
     """
     grown = removed = 0
     first: datetime | None = None
-    for row in connection.execute(CLOSED_SINCE, {"since": since, "until": until}):
+    for row in CLOSED_SINCE.rows(connection, since=since, until=until):
         before = grown, removed
-        if row.kind == ActionKind.RETIRE:
-            removed += sum(rows.victim(v).stage in REMOVED for v in row.victims)
-        elif row.outcome == OutcomeKind.CONFIRMED:
-            grown += row.to_count - row.from_count
+        if row["kind"] == ActionKind.RETIRE:
+            removed += sum(rows.victim(v).stage in REMOVED for v in row["victims"])
+        elif row["outcome"] == OutcomeKind.CONFIRMED:
+            grown += row["to_count"] - row["from_count"]
         if (grown, removed) != before:
-            first = row.closed_at if first is None else min(first, row.closed_at)
+            first = row["closed_at"] if first is None else min(first, row["closed_at"])
     return grown, removed, first
 
 
@@ -242,8 +247,8 @@ def unanswered(connection: Connection, now: datetime) -> tuple[Action, ...]:
 
     What is dated further ahead was closed under a wrong clock, and its money would be kept for as long.
     """
-    around = {"since": now - UNSURE_FOR, "until": now + UNSURE_FOR}
-    found = (rows.action(row) for row in connection.execute(ENDED_GROWTH, around).mappings())
+    ended = ENDED_GROWTH.rows(connection, since=now - UNSURE_FOR, until=now + UNSURE_FOR)
+    found = (rows.action(row) for row in ended)
     return tuple(s.action for s in found if s.outcome is not None and may_have_landed(s.action, s.outcome))
 
 

@@ -4,29 +4,36 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 
-from sqlalchemy import Connection, Insert, RowMapping, Table, bindparam, func, select
+from sqlalchemy import Connection, Table, bindparam, func, select
 
 from receiver.adapters.store import rows
 from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import Database, insert_in
+from receiver.adapters.store.prepared import Query, Row, Write
 from receiver.adapters.store.schema import alerts, outbox, samples, turns
 from receiver.core.samples import Doing, Sample, Turn, minute_of
 from receiver.ports.history import Arrival, Told
 
 A_MINUTE = timedelta(minutes=1)
 SINCE, UNTIL = bindparam("since", type_=Moment), bindparam("until", type_=Moment)
-SAMPLES = (
+SAMPLES = Query(
     select(*(samples.c[name] for name in Sample.__slots__))
     .where(samples.c.pool == bindparam("of_pool"), samples.c.at >= SINCE, samples.c.at <= UNTIL)
     .order_by(samples.c.at)
 )
-UTILIZATION = (
+UTILIZATION = Query(
     select(samples.c.pool, samples.c.at, samples.c.utilization)
     .where(samples.c.at >= SINCE, samples.c.at <= UNTIL)
     .order_by(samples.c.at)
 )
 COLUMNS = tuple(turns.c[name] for name in Turn.__slots__)
 LAST = select(turns.c.instance, func.max(turns.c.at).label("at")).group_by(turns.c.instance)
+OF_ALL = LAST.subquery()
+LIVING = Query(  # the last turn of every node that is not gone
+    select(*COLUMNS)
+    .join(OF_ALL, (OF_ALL.c.instance == turns.c.instance) & (OF_ALL.c.at == turns.c.at))
+    .where(turns.c.doing != Doing.GONE.value)
+)
 
 
 class SqlHistory:
@@ -46,20 +53,20 @@ class SqlHistory:
             living = _living(known, doing, minute)
             gone = [_over(turn, minute, Doing.GONE) for instance, turn in known.items() if instance not in living]
             news = [turn for instance, turn in living.items() if known.get(instance) != turn]
-            _write(connection, samples, [_values(sample) for sample in found])
-            _write(connection, turns, [_values(turn) for turn in (*news, *gone)])
+            _insertion(samples).run(connection, [_values(sample) for sample in found])
+            _insertion(turns).run(connection, [_values(turn) for turn in (*news, *gone)])
         self._kept = minute, living
 
     def utilizations(self, since: datetime, until: datetime) -> Sequence[tuple[str, datetime, float | None]]:
         """See HistoryStore. Thousands of rows for one page: they stay plain tuples."""
         with self._database.read() as connection:
-            return [tuple(row) for row in connection.execute(UTILIZATION, {"since": since, "until": until}).all()]
+            return [(pool, at, used) for pool, at, used in UTILIZATION.tuples(connection, since=since, until=until)]
 
     def samples(self, since: datetime, until: datetime, *, pool: str) -> Sequence[Sample]:
         """See HistoryStore."""
         with self._database.read() as connection:
-            found = connection.execute(SAMPLES, {"since": since, "until": until, "of_pool": pool})
-            return tuple(Sample(**dict(zip(Sample.__slots__, row, strict=True))) for row in found)
+            found = SAMPLES.rows(connection, since=since, until=until, of_pool=pool)
+            return tuple(Sample(**row) for row in found)
 
     def turns(self, pool: str, since: datetime, until: datetime) -> Sequence[Turn]:
         """See HistoryStore."""
@@ -117,33 +124,24 @@ def _over(turn: Turn, at: datetime, doing: Doing) -> Turn:
 
 def _last_turns(connection: Connection) -> dict[str, Turn]:
     """The last turn of every node that is not gone."""
-    last = LAST.subquery()
-    same = (last.c.instance == turns.c.instance) & (last.c.at == turns.c.at)
-    query = select(*COLUMNS).join(last, same).where(turns.c.doing != Doing.GONE.value)
-    return {row["instance"]: _turn(row) for row in connection.execute(query).mappings()}
-
-
-def _write(connection: Connection, table: Table, values: list[dict[str, object]]) -> None:
-    if values:
-        connection.execute(_insertion(connection.dialect.name, table), values)
+    return {row["instance"]: _turn(row) for row in LIVING.rows(connection)}
 
 
 @cache
-def _insertion(dialect: str, table: Table) -> Insert:
+def _insertion(table: Table) -> Write:
     """An INSERT that leaves what is there: somebody else kept the same minute."""
-    insertion: Insert = insert_in(dialect, table).on_conflict_do_nothing()
-    return insertion
+    return Write(lambda dialect: insert_in(dialect, table).on_conflict_do_nothing(), table.columns.keys())
 
 
 def _values(row: Sample | Turn) -> dict[str, object]:
     return {name: getattr(row, name) for name in type(row).__slots__}
 
 
-def _turn(row: RowMapping) -> Turn:
+def _turn(row: Row) -> Turn:
     return Turn(**{**row, "doing": Doing(row["doing"])})
 
 
-def _message(row: RowMapping) -> Told:
+def _message(row: Row) -> Told:
     stored = rows.notice(row)
     return Told(
         id=stored.id,

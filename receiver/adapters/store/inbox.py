@@ -2,16 +2,14 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import lru_cache
-from typing import NamedTuple
 
-from sqlalchemy import Connection, Dialect, func, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from receiver.adapters.store import rows
 from receiver.adapters.store.database import upsert
-from receiver.adapters.store.prepared import Prepared
+from receiver.adapters.store.prepared import Query, Write
 from receiver.adapters.store.schema import alerts, deliveries, marks
-from receiver.adapters.store.totals import HEARTBEAT, LAST_DELIVERY, addition
+from receiver.adapters.store.totals import ADD, HEARTBEAT, LAST_DELIVERY
 from receiver.core.model import SignalAction
 from receiver.core.signals import HEARTBEAT_ALERT, Alert
 from receiver.ports import Delivery
@@ -21,27 +19,11 @@ AT_ONCE = 500  # numbers in one IN (...): every engine takes that many
 ACTIONS = frozenset(SignalAction)
 DELIVERY = ("receiver", "group_key", "body", "truncated", "warnings", "received_at")
 ALERT = ("delivery", "fingerprint", "starts_at", "firing", "labels", "annotations", "received_at")
-NOT_CONSIDERED = select(deliveries.c.id).where(deliveries.c.considered_at.is_(None)).order_by(deliveries.c.id)
+NOT_CONSIDERED = Query(select(deliveries.c.id).where(deliveries.c.considered_at.is_(None)).order_by(deliveries.c.id))
 
 
-class _Statements(NamedTuple):
-    """What a batch of deliveries runs."""
-
-    deliveries: Prepared
-    alerts: Prepared
-    totals: Prepared
-    marks: Prepared
-
-
-@lru_cache(maxsize=4)
-def _statements(dialect: Dialect) -> _Statements:
-    of = dialect.name
-    return _Statements(
-        deliveries=Prepared(dialect, insert(deliveries).returning(deliveries.c.id), DELIVERY),
-        alerts=Prepared(dialect, insert(alerts), ALERT),
-        totals=Prepared(dialect, addition(of), ("name", "labels", "total")),
-        marks=Prepared(dialect, upsert(of, marks, ("name", "at")), ("name", "at")),
-    )
+INSERT_DELIVERIES = Write(lambda _: insert(deliveries).returning(deliveries.c.id), DELIVERY)
+INSERT_ALERTS = Write(lambda _: insert(alerts), ALERT)
 
 
 def remember(connection: Connection, received: Sequence[tuple[Delivery, datetime]]) -> tuple[int, ...]:
@@ -50,23 +32,21 @@ def remember(connection: Connection, received: Sequence[tuple[Delivery, datetime
     However many they are, it takes the same few statements. Totals and marks are written in order, so that two
     processes that do so lock their rows in the same one.
     """
-    run = _statements(connection.dialect)
-    numbers = run.deliveries.numbered(connection, [_values(d, at) for d, at in received])
+    numbers = INSERT_DELIVERIES.numbered(connection, [_values(d, at) for d, at in received])
     listed = [
         {"delivery": number, "received_at": at, **rows.alert_values(alert)}
         for number, (delivery, at) in zip(numbers, received, strict=True)
         for alert in delivery.alerts
     ]
-    if listed:
-        run.alerts.run(connection, listed)
+    INSERT_ALERTS.run(connection, listed)
     by_action: dict[str, int] = {}
     for delivery, _ in received:
         for alert in delivery.alerts:
             by_action[_action(alert)] = by_action.get(_action(alert), 0) + 1
     counted = [{"name": "alerts", "labels": [action], "total": n} for action, n in sorted(by_action.items())]
-    run.totals.run(connection, [*counted, {"name": "deliveries", "labels": [], "total": len(received)}])
+    ADD.run(connection, [*counted, {"name": "deliveries", "labels": [], "total": len(received)}])
     heard = [{"name": HEARTBEAT, "at": at} for delivery, at in received if _is_heartbeat(delivery)]
-    run.marks.run(connection, [*heard[-1:], {"name": LAST_DELIVERY, "at": received[-1][1]}])
+    upsert(marks, ("name", "at")).run(connection, [*heard[-1:], {"name": LAST_DELIVERY, "at": received[-1][1]}])
     return tuple(numbers)
 
 
@@ -102,7 +82,7 @@ def remembered_alerts(connection: Connection, since: datetime) -> tuple[Alert, .
 
 def not_considered(connection: Connection) -> tuple[int, ...]:
     """Return the numbers of the deliveries that no finished step has considered."""
-    return tuple(connection.execute(NOT_CONSIDERED).scalars())
+    return tuple(NOT_CONSIDERED.scalars(connection))
 
 
 def considered(connection: Connection, numbers: Sequence[int], at: datetime) -> None:

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, RowMapping, bindparam, or_, select
+from sqlalchemy import Connection, bindparam, or_, select
 
 from receiver.adapters.store import rows
 from receiver.adapters.store.budget_changes import in_force
@@ -10,6 +10,7 @@ from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.decisions import changed_since, open_actions, unanswered
 from receiver.adapters.store.inbox import not_considered
 from receiver.adapters.store.overrides import not_ended, ran_out_early
+from receiver.adapters.store.prepared import Query, Row
 from receiver.adapters.store.schema import drifts, node_lives, pools
 from receiver.adapters.store.totals import HEARTBEAT, marked
 from receiver.core.actions import Action
@@ -19,13 +20,13 @@ from receiver.core.model import Drift
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 
-POOLS = select(pools)
-LIVES = (
+POOLS = Query(select(pools))
+LIVES = Query(
     select(*(node_lives.c[name] for name in rows.LIFE))
     .where(or_(node_lives.c.gone_at.is_(None), node_lives.c.gone_at > bindparam("since", type_=Moment)))
     .order_by(node_lives.c.created_at, node_lives.c.instance)
 )
-DRIFTS = (
+DRIFTS = Query(
     select(drifts)
     .where(drifts.c.at > bindparam("since", type_=Moment), drifts.c.at <= bindparam("now", type_=Moment))
     .order_by(drifts.c.at)
@@ -35,16 +36,15 @@ DRIFTS = (
 def memory(connection: Connection, now: datetime, since: datetime) -> Memory:
     """Return everything a step at *now* needs."""
     under_way = open_actions(connection)
-    known = {row["pool"]: row for row in connection.execute(POOLS).mappings()}
+    known = {row["pool"]: row for row in POOLS.rows(connection)}
     drifted = _drifts(connection, now)
     grown, removed, first = changed_since(connection, now - HOUR, now + HOUR)  # further ahead: under a wrong clock
-    lives = connection.execute(LIVES, {"since": since}).all()
     return Memory(
         pools={
             pool: _pool(known.get(pool), under_way.get(pool), drifted.get(pool, ()))
             for pool in sorted({*known, *under_way})
         },
-        lives=tuple(rows.life_of(row) for row in lives),
+        lives=tuple(rows.life_of(row) for row in LIVES.tuples(connection, since=since)),
         grown_last_hour=grown,
         removed_last_hour=removed,
         first_changed_at=first,
@@ -57,7 +57,7 @@ def memory(connection: Connection, now: datetime, since: datetime) -> Memory:
     )
 
 
-def _pool(row: RowMapping | None, open_action: Action | None, drifted: tuple[Drift, ...]) -> PoolMemory:
+def _pool(row: Row | None, open_action: Action | None, drifted: tuple[Drift, ...]) -> PoolMemory:
     """One pool; without a *row* it is known by its open action alone."""
     if row is None:
         assert open_action is not None
@@ -81,7 +81,7 @@ def _pool(row: RowMapping | None, open_action: Action | None, drifted: tuple[Dri
 def _drifts(connection: Connection, now: datetime) -> dict[str, tuple[Drift, ...]]:
     """The drifts of the last two days by pool, oldest first: three of one day stop us for another."""
     found: dict[str, tuple[Drift, ...]] = {}
-    for row in connection.execute(DRIFTS, {"since": now - 2 * DAY, "now": now}):
-        drift = Drift(at=row.at, from_count=row.from_count, to_count=row.to_count, undoes=row.undoes)
-        found[row.pool] = (*found.get(row.pool, ()), drift)
+    for row in DRIFTS.rows(connection, since=now - 2 * DAY, now=now):
+        drift = Drift(at=row["at"], from_count=row["from_count"], to_count=row["to_count"], undoes=row["undoes"])
+        found[row["pool"]] = (*found.get(row["pool"], ()), drift)
     return found

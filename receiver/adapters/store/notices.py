@@ -9,6 +9,7 @@ from sqlalchemy import insert as plain_insert
 
 from receiver.adapters.store import rows
 from receiver.adapters.store.database import put
+from receiver.adapters.store.prepared import Query
 from receiver.adapters.store.schema import outbox, tellings, topics
 from receiver.adapters.store.totals import count
 from receiver.core.tell import Notice
@@ -17,8 +18,8 @@ from receiver.ports import StoredNotice, Telling
 LONGEST_WAIT = timedelta(minutes=30)  # neither a retry nor a notice held back waits longer
 
 # Compared as stored: what could not be kept was replaced.
-TOLD = select(topics).where(topics.c.topic.like(bindparam("pattern"), escape="/"))
-TOLD_BEFORE = select(topics.c.key == bindparam("same_key")).where(topics.c.topic == bindparam("of_topic"))
+TOLD = Query(select(topics).where(topics.c.topic.like(bindparam("pattern"), escape="/")))
+TOLD_BEFORE = Query(select(topics.c.key == bindparam("same_key")).where(topics.c.topic == bindparam("of_topic")))
 
 
 def say(connection: Connection, notice: Notice, at: datetime) -> bool:
@@ -33,15 +34,14 @@ def say(connection: Connection, notice: Notice, at: datetime) -> bool:
 
 def is_old(connection: Connection, notice: Notice) -> bool:
     """True when the last notice of its topic had the same key, and for what clears what was never told."""
-    told_before = connection.execute(TOLD_BEFORE, {"of_topic": notice.topic, "same_key": notice.key}).scalar()
+    told_before = TOLD_BEFORE.scalar(connection, of_topic=notice.topic, same_key=notice.key)
     return bool(told_before) or (notice.all_clear and told_before is None)
 
 
 def told(connection: Connection, prefix: str) -> Mapping[str, tuple[str, datetime]]:
     """Return key and time of the last notice of each topic that begins with *prefix*."""
     escaped = prefix.replace("/", "//").replace("%", "/%").replace("_", "/_")
-    found = connection.execute(TOLD, {"pattern": f"{escaped}%"}).mappings()
-    return {row["topic"]: (row["key"], row["told_at"]) for row in found}
+    return {row["topic"]: (row["key"], row["told_at"]) for row in TOLD.rows(connection, pattern=f"{escaped}%")}
 
 
 def due(connection: Connection, now: datetime, limit: int) -> Sequence[StoredNotice]:

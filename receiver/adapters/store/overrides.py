@@ -3,21 +3,22 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, RowMapping, bindparam, or_, select, update
+from sqlalchemy import Connection, bindparam, or_, select, update
 from sqlalchemy import insert as plain_insert
 
 from receiver.adapters.store import notices
 from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import Database
+from receiver.adapters.store.prepared import Query, Row
 from receiver.adapters.store.schema import overrides
 from receiver.core.overrides import Override, OverrideKind
 from receiver.core.tell import Notice
 from receiver.ports import StoredOverride
 
-NOT_ENDED = select(overrides).where(overrides.c.ended_at.is_(None)).order_by(overrides.c.at, overrides.c.id)
+NOT_ENDED = Query(select(overrides).where(overrides.c.ended_at.is_(None)).order_by(overrides.c.at, overrides.c.id))
 
 RAN_OUT = overrides.c.ended_at.is_not(None), overrides.c.ended_by.is_(None)
-RAN_OUT_EARLY = (
+RAN_OUT_EARLY = Query(
     select(overrides)
     .where(*RAN_OUT, overrides.c.until > bindparam("now", type_=Moment))
     .order_by(overrides.c.at, overrides.c.id)
@@ -26,12 +27,12 @@ RAN_OUT_EARLY = (
 
 def not_ended(connection: Connection) -> tuple[Override, ...]:
     """Return those that nobody has ended, the oldest first: a step decides by time which of them are in force."""
-    return tuple(_stored(row).override for row in connection.execute(NOT_ENDED).mappings())
+    return tuple(_stored(row).override for row in NOT_ENDED.rows(connection))
 
 
 def ran_out_early(connection: Connection, now: datetime) -> tuple[Override, ...]:
     """Return those that ended by themselves although their time is not over: a step ran under a clock ahead."""
-    return tuple(_stored(row).override for row in connection.execute(RAN_OUT_EARLY, {"now": now}).mappings())
+    return tuple(_stored(row).override for row in RAN_OUT_EARLY.rows(connection, now=now))
 
 
 def insert_override(connection: Connection, override: Override) -> None:
@@ -93,7 +94,7 @@ class SqlOverrides:
         return None if row is None else _stored(row)
 
 
-def _stored(row: RowMapping) -> StoredOverride:
+def _stored(row: Row) -> StoredOverride:
     given = {name: row[name] for name in Override.__slots__}
     return StoredOverride(
         override=Override(**{**given, "kind": OverrideKind(row["kind"])}),

@@ -4,20 +4,21 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, bindparam, select, update
+from sqlalchemy import Connection, bindparam, select, update
 from sqlalchemy import insert as plain_insert
 
 from receiver.adapters.store import notices
 from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import Database
 from receiver.adapters.store.overrides import insert_override
+from receiver.adapters.store.prepared import Query, Row
 from receiver.adapters.store.schema import questions
 from receiver.core.overrides import Override
 from receiver.core.policy import Unanswered
 from receiver.core.questions import Answer, Asks, Question
 from receiver.core.tell import Notice
 
-STANDING = (
+STANDING = Query(
     select(questions)
     .where(questions.c.expires_at > bindparam("now", type_=Moment))
     .order_by(questions.c.asked_at, questions.c.id)
@@ -69,7 +70,7 @@ class SqlQuestions:
     def questions_standing(self, now: datetime) -> Sequence[Question]:
         """See QuestionStore."""
         with self._database.read() as connection:
-            return tuple(_question(row) for row in connection.execute(STANDING, {"now": now}).mappings())
+            return tuple(_question(row) for row in STANDING.rows(connection, now=now))
 
     def questions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[Question]:
         """See QuestionStore."""
@@ -108,7 +109,7 @@ def _values(question: Question) -> dict[str, Any]:
     }
 
 
-def _question(row: RowMapping) -> Question:
+def _question(row: Row) -> Question:
     given = {name: row[name] for name in Question.__slots__}
     return Question(
         **{

@@ -5,15 +5,18 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from receiver.adapters.store import charges, decisions
 from receiver.adapters.store.database import Database, insert, put
+from receiver.adapters.store.prepared import Query
 from receiver.adapters.store.schema import closed_reports, in_use, pools, unit_counts
 from receiver.core.charges import Charged
 from receiver.core.report.in_use import InUse
 from receiver.core.report.standstills import Spoke
 from receiver.core.report.units import Counted
+
+IN_USE = Query(select(in_use).where(in_use.c.month == bindparam("of_month")).order_by(in_use.c.workload, in_use.c.life))
 
 
 class SqlReports:
@@ -94,8 +97,7 @@ class SqlReports:
 
 
 def _in_use(connection: Connection, month: str) -> tuple[InUse, ...]:
-    statement = select(in_use).where(in_use.c.month == month).order_by(in_use.c.workload, in_use.c.life)
-    return tuple(InUse(**row) for row in connection.execute(statement).mappings())
+    return tuple(InUse(**row) for row in IN_USE.rows(connection, of_month=month))
 
 
 def _together(old: InUse, new: InUse) -> InUse:

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import RowMapping
-
+from receiver.adapters.store.prepared import Row
 from receiver.core.actions import (
     Action,
     ActionKind,
@@ -25,7 +24,6 @@ from receiver.core.signals import Alert
 from receiver.core.tell import Notice, Severity
 from receiver.ports import StoredAction, StoredDecision, StoredNotice
 
-Row = RowMapping
 Values = dict[str, Any]
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, bindparam, select, update
 from receiver.adapters.store import rows
 from receiver.adapters.store.database import insert, put
 from receiver.adapters.store.inbox import AT_ONCE
+from receiver.adapters.store.prepared import Query
 from receiver.adapters.store.schema import drifts, node_lives, pools
 from receiver.adapters.store.totals import PROVISION_BUCKETS, PROVISION_MILLISECONDS, count
 from receiver.core import stages
@@ -25,15 +26,25 @@ NO_PROVISIONING = rows.backoff_values(rows.PROVISIONING, None)
 STORED_LIVES = select(*(node_lives.c[name] for name in rows.LIFE)).where(
     node_lives.c.instance.in_(bindparam("instances", expanding=True))
 )
-STORED_POOLS = select(
-    *(
-        pools.c[name]
-        for name in ("pool", "required", "required_since", "watched_since", "late_expected", "late_shown", "late_since")
+STORED_POOLS = Query(
+    select(
+        *(
+            pools.c[name]
+            for name in (
+                "pool",
+                "required",
+                "required_since",
+                "watched_since",
+                "late_expected",
+                "late_shown",
+                "late_since",
+            )
+        )
     )
 )
-LAST_USABLE = (
+LAST_USABLE = Query(
     select(node_lives.c.created_at, node_lives.c.usable_at)
-    .where(node_lives.c.pool == bindparam("pool"), node_lives.c.usable_at > node_lives.c.seen_at)
+    .where(node_lives.c.pool == bindparam("of_pool"), node_lives.c.usable_at > node_lives.c.seen_at)
     .order_by(node_lives.c.usable_at.desc())
     .limit(NODES_OF_A_MEDIAN)
 )
@@ -127,23 +138,23 @@ def _write_lives(connection: Connection, lives: Sequence[NodeLife], at: datetime
 
 def _write_ready_in(connection: Connection, pool: str) -> None:
     """Keep the median time to usable of the pool's last nodes beside the pool: each step reads it."""
-    found = connection.execute(LAST_USABLE, {"pool": pool})
-    took = [max(row.usable_at - row.created_at, timedelta(0)) for row in found]
+    found = LAST_USABLE.tuples(connection, of_pool=pool)
+    took = [max(usable_at - created_at, timedelta(0)) for created_at, usable_at in found]
     if took:
         connection.execute(update(pools).where(pools.c.pool == pool).values(ready_in=median(took)))
 
 
 def _write_counts(connection: Connection, required: Mapping[str, int], at: datetime) -> None:
     """A count that has caught up with a late count, or rose above it, ends it."""
-    stored = {row.pool: row for row in connection.execute(STORED_POOLS)}
+    stored = {row["pool"]: row for row in STORED_POOLS.rows(connection)}
     for pool, shown in required.items():
         row = stored.get(pool)
         values: rows.Values = {}
-        if row is None or row.required_since is None or row.required != shown:
+        if row is None or row["required_since"] is None or row["required"] != shown:
             values = {"required": shown, "required_since": at}
-        if row is None or row.watched_since is None:
+        if row is None or row["watched_since"] is None:
             values["watched_since"] = at
-        late = rows.late(row._mapping) if row is not None else None
+        late = rows.late(row) if row is not None else None
         if late is not None and not is_late(late, shown):
             values |= NO_LATE_COUNT
         if values:

@@ -28,6 +28,7 @@ from receiver.adapters.store.intake import Intake
 from receiver.adapters.store.migrate import upgrade
 from receiver.adapters.store.outbox import SqlOutbox
 from receiver.adapters.store.overrides import SqlOverrides
+from receiver.adapters.store.prepared import Query
 from receiver.adapters.store.questions import SqlQuestions
 from receiver.adapters.store.report_store import SqlReports
 from receiver.adapters.store.urls import VARIABLE, database_file, is_in_memory, is_sqlite
@@ -42,8 +43,8 @@ from receiver.core.tell import Notice
 from receiver.ports import Delivery, Grounds, TryLater, WontWork
 
 THE_ONE = 1  # the snapshot's only row
-SNAPSHOT_AT = select(schema.snapshot.c.at).where(schema.snapshot.c.id == THE_ONE)
-SNAPSHOT = select(schema.snapshot.c.picture, schema.snapshot.c.at).where(schema.snapshot.c.id == THE_ONE)
+SNAPSHOT_AT = Query(select(schema.snapshot.c.at).where(schema.snapshot.c.id == THE_ONE))
+SNAPSHOT = Query(select(schema.snapshot.c.picture, schema.snapshot.c.at).where(schema.snapshot.c.id == THE_ONE))
 
 
 class SqlStore(SqlUsage, SqlOverrides, SqlQuestions, SqlBudgets, SqlReports, SqlHistory, SqlDecisions, SqlOutbox):
@@ -238,10 +239,10 @@ class SqlStore(SqlUsage, SqlOverrides, SqlQuestions, SqlBudgets, SqlReports, Sql
         """See Store. A step reads it several times: what is kept since the same time is not parsed again."""
         with self._database.read() as connection:
             known = self._picture
-            if known is not None and connection.execute(SNAPSHOT_AT).scalar() == known[1]:
+            if known is not None and SNAPSHOT_AT.scalar(connection) == known[1]:
                 return known
-            row = connection.execute(SNAPSHOT).first()
-        kept = None if row is None else (row.picture, row.at)
+            row = SNAPSHOT.first(connection)
+        kept = None if row is None else (row["picture"], row["at"])
         self._picture = kept
         return kept
 

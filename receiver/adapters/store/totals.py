@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Insert, bindparam, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from receiver.adapters.store.database import insert_in, put_all
+from receiver.adapters.store.prepared import Query, Write
 from receiver.adapters.store.schema import actions, marks, outbox, totals
 
 HEARTBEAT = "heartbeat"
@@ -15,7 +15,17 @@ LAST_DELIVERY = "last_delivery"
 MESSAGES = "messages"  # by destination and outcome
 PROVISION_BUCKETS = "provision_buckets"  # by pool, stage and the one bucket that each node falls into
 PROVISION_MILLISECONDS = "provision_milliseconds"  # by pool and stage
-MARKED = select(marks.c.at).where(marks.c.name == bindparam("of_name"))
+MARKED = Query(select(marks.c.at).where(marks.c.name == bindparam("of_name")))
+
+
+def _addition(dialect: str) -> Any:
+    """An INSERT that adds its total to the one there is."""
+    statement = insert_in(dialect, totals)
+    added = {"total": totals.c.total + statement.excluded.total}
+    return statement.on_conflict_do_update(index_elements=[totals.c.name, totals.c.labels], set_=added)
+
+
+ADD = Write(_addition, ("name", "labels", "total"))
 
 
 def count(connection: Connection, name: str, *labels: str, by: int = 1) -> None:
@@ -29,16 +39,7 @@ def count_all(connection: Connection, by: Mapping[tuple[str, ...], int]) -> None
     In order, so that two processes that do so lock their rows in the same one.
     """
     added = [{"name": name, "labels": labels, "total": total} for (name, *labels), total in sorted(by.items())]
-    connection.execute(addition(connection.dialect.name), added)
-
-
-@cache
-def addition(dialect: str) -> Insert:
-    """An INSERT that adds its total to the one there is, in the dialect of that name."""
-    statement = insert_in(dialect, totals)
-    added = {"total": totals.c.total + statement.excluded.total}
-    addition: Insert = statement.on_conflict_do_update(index_elements=[totals.c.name, totals.c.labels], set_=added)
-    return addition
+    ADD.run(connection, added)
 
 
 def mark(connection: Connection, name: str, at: datetime) -> None:
@@ -53,7 +54,8 @@ def mark_all(connection: Connection, moments: Mapping[str, datetime]) -> None:
 
 def marked(connection: Connection, name: str) -> datetime | None:
     """When *name* happened last."""
-    return connection.execute(MARKED, {"of_name": name}).scalar()
+    at: datetime | None = MARKED.scalar(connection, of_name=name)
+    return at
 
 
 def counts(connection: Connection) -> Mapping[str, Any]:

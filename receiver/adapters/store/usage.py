@@ -8,11 +8,12 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Insert, RowMapping, Table, bindparam, case, delete, or_, select
+from sqlalchemy import Connection, Table, bindparam, case, delete, or_, select
 
 from receiver.adapters.store import rows
 from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import insert_in
+from receiver.adapters.store.prepared import Query, Row, Write
 from receiver.adapters.store.schema import holdings, node_lives, unwatched, usage, workload_lives
 from receiver.adapters.store.totals import mark, marked
 from receiver.core.memory import NodeLife
@@ -25,7 +26,15 @@ KEPT_FROM = "usage_kept_from"  # usage of the months before this moment's was pr
 OWNER = tuple(Owner.__slots__)
 ADDED = ("held", "node_seconds", "measured", "idle", "busy", "memory", "seconds")
 HIGHEST = ("peak_engine", "peak_memory")
-RUNNING = select(workload_lives).where(workload_lives.c.ended_at.is_(None))
+HELD = Query(select(holdings).order_by(holdings.c.uid))
+RUNNING = Query(select(workload_lives).where(workload_lives.c.ended_at.is_(None)).order_by(workload_lives.c.workload))
+LASTED = Query(
+    select(workload_lives.c.bound_at, workload_lives.c.ended_at)
+    .where(workload_lives.c.ended_at.is_not(None), workload_lives.c.bound_at.is_not(None))
+    .order_by(workload_lives.c.ended_at.desc())
+    .limit(bindparam("most"))
+)
+LET_GO = Write(lambda _: delete(holdings).where(holdings.c.uid == bindparam("of_uid")))
 
 
 def standing(connection: Connection) -> datetime | None:
@@ -44,12 +53,10 @@ def watch(connection: Connection) -> Watch:
 
 def accounted(connection: Connection) -> Accounted:
     """Where the account stands."""
-    held = connection.execute(select(holdings).order_by(holdings.c.uid)).mappings()
-    running = connection.execute(RUNNING.order_by(workload_lives.c.workload)).mappings()
     return Accounted(
         at=standing(connection),
-        holdings=tuple(_holding(row) for row in held),
-        running=tuple(_life(row) for row in running),
+        holdings=tuple(_holding(row) for row in HELD.rows(connection)),
+        running=tuple(_life(row) for row in RUNNING.rows(connection)),
     )
 
 
@@ -57,10 +64,9 @@ def account(connection: Connection, accounting: Accounting, since: datetime | No
     """Add *accounting* unless the account has moved on from *since*."""
     if standing(connection) != since:
         return False
-    dialect = connection.dialect.name
-    _write(connection, _upsert(dialect, usage), [_values(row) for row in accounting.usage])
-    _write(connection, _upsert(dialect, unwatched), [asdict(row) for row in accounting.unwatched])
-    _write(connection, _upsert(dialect, workload_lives), [_values(life) for life in accounting.lives])
+    _put(connection, usage, [_values(row) for row in accounting.usage])
+    _put(connection, unwatched, [asdict(row) for row in accounting.unwatched])
+    _put(connection, workload_lives, [_values(life) for life in accounting.lives])
     _hold(connection, accounting.holdings)
     mark(connection, ACCOUNTED, at)
     began = marked(connection, ACCOUNTED_SINCE) if since is not None and at < since else since
@@ -95,14 +101,7 @@ def lives_between(connection: Connection, since: datetime, until: datetime) -> t
 
 def lasted(connection: Connection, limit: int) -> tuple[timedelta, ...]:
     """How long the last *limit* workloads that ended ran."""
-    table = workload_lives.c
-    statement = (
-        select(table.bound_at, table.ended_at)
-        .where(table.ended_at.is_not(None), table.bound_at.is_not(None))
-        .order_by(table.ended_at.desc())
-        .limit(limit)
-    )
-    return tuple(ended - bound for bound, ended in connection.execute(statement))
+    return tuple(ended - bound for bound, ended in LASTED.tuples(connection, most=limit))
 
 
 def node_lives_since(connection: Connection, since: datetime) -> tuple[NodeLife, ...]:
@@ -117,27 +116,30 @@ def node_lives_since(connection: Connection, since: datetime) -> tuple[NodeLife,
 
 def _hold(connection: Connection, wanted: tuple[Holding, ...]) -> None:
     """Let the table of holdings be *wanted*: a pod seldom changes, so only what differs is written."""
-    known = {row["uid"]: _holding(row) for row in connection.execute(select(holdings)).mappings()}
+    known = {row["uid"]: _holding(row) for row in HELD.rows(connection)}
     new = {holding.uid: holding for holding in wanted}
     gone = [{"of_uid": uid} for uid in known if uid not in new]
-    _write(connection, delete(holdings).where(holdings.c.uid == bindparam("of_uid")), gone)
+    LET_GO.run(connection, gone)
     changed = [_values(holding) for uid, holding in new.items() if known.get(uid) != holding]
-    _write(connection, _upsert(connection.dialect.name, holdings), changed)
+    _put(connection, holdings, changed)
 
 
-def _write(connection: Connection, statement: Any, values: list[dict[str, Any]]) -> None:
+def _put(connection: Connection, table: Table, values: list[dict[str, Any]]) -> None:
     if values:
-        connection.execute(statement, values)
+        _addition(table, tuple(values[0])).run(connection, values)
 
 
 @cache
-def _upsert(dialect: str, table: Table) -> Insert:
+def _addition(table: Table, columns: tuple[str, ...]) -> Write:
     """An INSERT that adds seconds, keeps the higher peak, and replaces everything else."""
-    statement = insert_in(dialect, table)
     keys = [column.name for column in table.primary_key]
-    changes = {c.name: _merged(c, statement.excluded[c.name]) for c in table.columns if c.name not in keys}
-    upsert: Insert = statement.on_conflict_do_update(index_elements=keys, set_=changes)
-    return upsert
+
+    def build(dialect: str) -> Any:
+        statement = insert_in(dialect, table)
+        changes = {c.name: _merged(c, statement.excluded[c.name]) for c in table.columns if c.name not in keys}
+        return statement.on_conflict_do_update(index_elements=keys, set_=changes)
+
+    return Write(build, columns)
 
 
 def _merged(old: Any, new: Any) -> Any:
@@ -154,13 +156,13 @@ def _values(row: Usage | WorkloadLife | Holding) -> dict[str, Any]:
     return {name: getattr(row, name) for name in names} | {name: getattr(row.owner, name) for name in OWNER}
 
 
-def _owner(row: RowMapping) -> Owner:
+def _owner(row: Row) -> Owner:
     return Owner(**{name: row[name] for name in OWNER})
 
 
-def _holding(row: RowMapping) -> Holding:
+def _holding(row: Row) -> Holding:
     return Holding(**{n: v for n, v in row.items() if n not in OWNER}, owner=_owner(row))
 
 
-def _life(row: RowMapping) -> WorkloadLife:
+def _life(row: Row) -> WorkloadLife:
     return WorkloadLife(**{n: v for n, v in row.items() if n not in OWNER}, owner=_owner(row))
