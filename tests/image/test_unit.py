@@ -1,5 +1,6 @@
 """systemd/: the unit starts what the product has, with variables that it reads and folders that it uses."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -51,6 +52,28 @@ def test_every_credential_is_handed_to_a_variable_and_comes_from_the_folder_of_t
 
 def test_secrets_are_no_variables() -> None:
     assert not set(SECRET) & {*variables("/credentials"), *environment_file()}
+
+
+def test_after_the_steps_of_the_page_secrets_are_for_root_alone_and_the_rest_for_the_user_of_the_service(
+    tmp_path: Path,
+) -> None:
+    steps = dict(re.findall(r"^## (\d)\. .*?\n(.*?)(?=^## )", PAGE, re.MULTILINE | re.DOTALL))
+    [secrets], [configured] = (re.findall(r"^```sh\n(.*?)^```", steps[n], re.MULTILINE | re.DOTALL) for n in "34")
+    for name in ("kubectl", "openssl"):
+        (tmp_path / name).write_text("#!/bin/sh\necho c2VjcmV0\n")
+        (tmp_path / name).chmod(0o755)
+    etc = tmp_path / "etc"
+    etc.mkdir()
+    script = f"umask 022\n{secrets}echo 'mode: observe' > {FOLDER}/config.yaml\n{configured}"
+    script = script.replace("/opt/gpu-autoscaler/bin/gpu-autoscaler", "true").replace(FOLDER, str(etc))
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    subprocess.run(["sh", "-euc", script], cwd=ROOT, env={"PATH": path}, check=True, timeout=30)
+    modes = {file.name: oct(file.stat().st_mode & 0o777) for file in etc.iterdir()}
+    theirs = {"config.yaml", "environment"}
+    assert {name for name, mode in modes.items() if mode == "0o644"} == theirs
+    assert {name for name, mode in modes.items() if mode == "0o600"} == set(modes) - theirs
+    made_here = {Path(source).name for source in credentials().values()} - {"kubeconfig"}  # step 2 makes that
+    assert set(modes) - theirs == made_here
 
 
 def test_the_files_of_the_unit_are_those_of_the_page() -> None:

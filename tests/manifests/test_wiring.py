@@ -321,6 +321,15 @@ def test_prometheus_takes_the_scrape_jobs_and_they_are_all_but_its_own(tmp_path:
     assert yaml.safe_load(_scrape())["scrape_configs"] == [j for j in whole if j["job_name"] not in OWN_JOBS]
 
 
+def test_every_dcgm_exporter_is_found_by_the_name_that_the_scrape_job_asks_for() -> None:
+    service = the(overlay("plain-prometheus"), "Service", "dcgm-exporter-headless")
+    assert service["spec"]["clusterIP"] == "None"  # one address for each, not one for all
+    [job] = [j for j in yaml.safe_load(_scrape())["scrape_configs"] if j["job_name"] == "dcgm-exporter"]
+    [asked] = job["dns_sd_configs"]
+    where = f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc.cluster.local"
+    assert (asked["names"], asked["port"]) == ([where], service["spec"]["ports"][0]["port"])
+
+
 def test_the_charts_are_told_what_operations_asks_for() -> None:
     def values(name: str) -> JSON:
         text = (K8S / "overlays" / "kube-prometheus-stack" / name).read_text(encoding="utf-8")

@@ -1,5 +1,8 @@
 """What the GPU operator reads goes with our rules and our configuration."""
 
+from collections.abc import Iterator
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import pytest
@@ -8,13 +11,18 @@ import yaml
 from receiver.config import load_text
 from receiver.core.demand import IGNORED_NAMESPACES
 from receiver.core.policy import Pool
-from tests.workloads.files import CONFIGURATION, WORKLOADS, of_kind
+from tests.docs.commands import commands
+from tests.docs.pages import text_of
+from tests.workloads.files import CONFIGURATION, K8S, WORKLOADS, of_kind
 from tools.metrics_page import read
 
 JSON = dict[str, Any]
 FOLDER = WORKLOADS / "gpu-operator"
 COUNTERS = FOLDER / "dcgm-metrics.csv"
 VALUES: JSON = yaml.safe_load((FOLDER / "values.yaml").read_text(encoding="utf-8"))
+SCRAPED: JSON = yaml.safe_load(
+    (K8S / "overlays" / "kube-prometheus-stack" / "values-gpu-operator.yaml").read_text(encoding="utf-8")
+)
 POOLS = load_text(CONFIGURATION.read_text(encoding="utf-8")).policy.pools
 GPUS_OF_SIZE = {"an.g1.l40s.kube.x1": 1, "g4g.kube.small": 1}
 
@@ -104,4 +112,31 @@ def test_no_mig_layout_asks_for_more_slices_than_a_gpu_has() -> None:
 def test_time_sliced_pods_are_named_in_dcgms_series() -> None:
     env = {e["name"]: e["value"] for e in VALUES["dcgmExporter"]["env"]}
     assert env["NVIDIA_RESOURCE_NAMES"].split(",") == ["nvidia.com/gpu.shared"]
-    assert VALUES["dcgmExporter"]["serviceMonitor"]["honorLabels"] is False
+    assert SCRAPED["dcgmExporter"]["serviceMonitor"]["honorLabels"] is False
+
+
+def leaves(values: JSON, at: str = "") -> Iterator[str]:
+    """Yield the path of every value that is no mapping."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{at}{key}.")
+        else:
+            yield f"{at}{key}"
+
+
+def test_no_value_of_the_chart_is_said_in_both_of_its_files() -> None:
+    assert not set(leaves(VALUES)) & set(leaves(SCRAPED))
+
+
+def test_only_the_file_for_the_prometheus_operator_asks_for_one_of_its_objects() -> None:
+    assert {path for path in leaves(VALUES) if "serviceMonitor" in path} == set()
+    assert {path.rpartition(".")[0] for path in leaves(SCRAPED)} >= {"dcgmExporter.serviceMonitor"}
+
+
+def test_getting_started_sets_what_the_files_say() -> None:
+    [words] = [w for w in commands(text_of("docs/getting-started.md"), "helm") if "nvidia/gpu-operator" in w]
+    given = [words[n + 1].partition("=") for n, word in enumerate(words) if word == "--set"]
+    for path, _, value in given:
+        file = SCRAPED if "serviceMonitor" in path else VALUES
+        assert str(reduce(getitem, path.split("."), file)).lower() == value
+    assert len(given) == 3
