@@ -1,0 +1,128 @@
+"""Join what every source says of one pool into its `PoolState`.
+
+Promises to ask nobody. What a source did not tell is unknown, never zero.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from receiver.core.actions import ActionKind, VictimStage
+from receiver.core.counts import drift, expected_count
+from receiver.core.demand import offer_of
+from receiver.core.memory import Memory, NodeLife, PoolMemory
+from receiver.core.model import CordonedBy, Drift, Node, PoolState, Stage
+from receiver.core.pods import Pod
+from receiver.core.policy import Pool
+from receiver.core.silences import PoolSilence
+from receiver.core.unanswered import highest
+from receiver.lives import stage_of
+from receiver.ports import (
+    CORDON_ANNOTATION,
+    PROTECT_ANNOTATION,
+    STOP_ANNOTATION,
+    CloudPool,
+    ClusterFacts,
+    ClusterNode,
+    Instance,
+    TelemetryFacts,
+)
+from receiver.stray_nodes import unjoined
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What each source said (None: it did not answer), for joining."""
+
+    cloud: Mapping[str, CloudPool] | None
+    cluster: ClusterFacts | None
+    telemetry: TelemetryFacts | None
+    memory: Memory
+    lives: Mapping[str, NodeLife]
+    silenced: Mapping[str, PoolSilence]
+    nodes: Mapping[str, ClusterNode]  # by instance id
+    pods: Mapping[str, tuple[Pod, ...]]  # GPU pods by the node they are bound to
+    at: datetime
+
+
+def pool_state(pool: Pool, seen: Seen) -> PoolState:
+    """Return what is known of *pool*."""
+    past = seen.memory.pools.get(pool.id, PoolMemory())
+    found = seen.cloud.get(pool.id) if seen.cloud is not None else None
+    shown = past.required if seen.cloud is None else (found.required if found else 0)
+    required = expected_count(past.late, shown, seen.at)
+    nodes = tuple(_node(i, pool, seen, past) for i in (found.instances if found else ()))
+    found_drift = drift_of(pool.id, shown, seen.memory, seen.at) if found is not None else None
+    return PoolState(
+        pool=pool.id,
+        required=required,
+        nodes=nodes,
+        open_action=past.open_action,
+        last_grow_at=past.last_grow_at,
+        last_shrink_at=past.last_shrink_at,
+        backoff=past.backoff,
+        removal_backoff=past.removal_backoff,
+        required_since=past.required_since if past.required == shown else seen.at,
+        uncounted=shown - required,
+        provisioning=past.provisioning,
+        ready_in=past.ready_in,
+        drifts=(*past.drifts, *([found_drift] if found_drift else [])),
+        offer=offer_of(pool, nodes, past.offer, seen.at),
+        unjoined=unjoined(pool, seen.cloud, seen.cluster),
+        utilization=seen.telemetry.utilization.get(pool.id) if seen.telemetry else None,
+        silence=seen.silenced.get(pool.id),
+    )
+
+
+def _node(instance: Instance, pool: Pool, seen: Seen, past: PoolMemory) -> Node:
+    node, life = seen.nodes.get(instance.id), seen.lives.get(instance.id)
+    stage = stage_of(instance, node, seen.cluster is not None, pool)
+    was_usable = life is not None and life.usable_at is not None
+    if was_usable and stage in (Stage.BOOTING, Stage.INSTALLING):
+        stage = Stage.BROKEN  # it was usable before: a node that lost its GPUs or went NotReady is not on its way
+    cordoned_for = node.annotations.get(CORDON_ANNOTATION) if node else None
+    closed_for = node.annotations.get(STOP_ANNOTATION) if node else None
+    cordoned_by = None
+    if node is not None and node.unschedulable:
+        cordoned_by = CordonedBy.US if cordoned_for or closed_for is not None else CordonedBy.SOMEONE
+    pods = seen.pods.get(node.name if node else instance.hostname, ())
+    return Node(
+        name=node.name if node else instance.hostname,
+        instance=instance.id,
+        stage=Stage.DELETING if _is_deleted(instance.id, past) else stage,
+        created_at=life.created_at if life else instance.created_at,
+        registered=node is not None,
+        ready=node is not None and node.ready,
+        was_usable=was_usable,
+        usable_since=life.usable_at if life else None,
+        seen_since=life.seen_at if life else None,
+        unknown_since=life.unknown_since if life else None,
+        lost_at=life.lost_at if life else None,
+        kept_until=life.kept_until if life else None,
+        kept_for=life.kept_for if life else "",
+        allocatable=dict(node.allocatable) if node else {},
+        pods=pods,
+        idle_since=life.idle_since if life and stage is Stage.USABLE and not pods else None,
+        cordoned_by=cordoned_by,
+        cordoned_for=cordoned_for,
+        closed_for=closed_for,
+        leaving=instance.status == "DELETING",
+        protected=node is not None and node.annotations.get(PROTECT_ANNOTATION, "false").lower() != "false",
+        hosts=node.hosts if node else (),
+        labels=dict(node.labels) if node else {},
+        taints=node.taints if node else (),
+        activity=seen.telemetry.nodes.get(node.name) if seen.telemetry and node else None,
+    )
+
+
+def drift_of(pool: str, shown: int, memory: Memory, now: datetime) -> Drift | None:
+    """Return how Civo's count *shown* of *pool* (an id) changed without us, or None."""
+    return drift(memory.pools.get(pool), shown, now, highest(memory.unanswered, pool))
+
+
+def _is_deleted(instance: str, past: PoolMemory) -> bool:
+    """True when our own DELETE of *instance* was accepted, whatever Civo's list still says."""
+    action = past.open_action
+    if action is None or action.kind is not ActionKind.RETIRE:
+        return False
+    return any(v.instance == instance and v.stage is VictimStage.DELETED for v in action.victims)
