@@ -12,12 +12,14 @@ from sqlalchemy import URL, Connection, Engine, Insert, QueuePool, Table, create
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError, StatementError
 
+from receiver.adapters.store.patience import limit_answers
 from receiver.adapters.store.prepared import Write
 from receiver.adapters.store.urls import is_in_memory, is_sqlite
 from receiver.ports import TryLater
 
 POOL_SIZE = 12  # the loop, the courier, one for all deliveries, and who reads pages; more queue for a moment
 LOCK_WAIT_SECONDS = 5.0  # below Alertmanager's ten seconds for an answer
+ANSWER_SECONDS = 12.0  # more than the server's own limit for a statement
 POSTGRES: dict[str, str | int] = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
@@ -76,8 +78,11 @@ class Gate:
 class Database:
     """An engine whose transactions raise TryLater when the database fails; safe to use from many threads."""
 
-    def __init__(self, url: URL, *, lock_wait: float = LOCK_WAIT_SECONDS) -> None:
-        """Prepare to connect to *url*; a lock held by another process is waited for *lock_wait* seconds."""
+    def __init__(
+        self, url: URL, *, lock_wait: float = LOCK_WAIT_SECONDS, answers_within: float = ANSWER_SECONDS
+    ) -> None:
+        """Prepare to connect to *url*; a lock held by another process is waited for *lock_wait* seconds, and a server
+        that does not answer *answers_within* seconds."""
         self.url = url
         self.gate = Gate()
         self._fence: Fence | None = None
@@ -107,6 +112,7 @@ class Database:
                 pool_pre_ping=True,
                 connect_args=postgres_arguments(url),
             )
+            limit_answers(self.engine, answers_within)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -186,9 +192,17 @@ class Database:
         return f"store: {text.replace(str(password), '***') if password else text}"
 
 
-def postgres_arguments(url: URL) -> dict[str, str | int]:
-    """Time limits for a connection to PostgreSQL; what the URL says itself wins."""
-    return {name: value for name, value in POSTGRES.items() if name not in url.query}
+def postgres_arguments(url: URL, changes: Mapping[str, str | int] | None = None) -> dict[str, str | int]:
+    """Time limits for a connection to PostgreSQL, with *changes*; what the URL says itself wins.
+
+    The settings within ``options`` are joined, and the server takes the last word on each: a URL that names a schema
+    there keeps our limits.
+    """
+    changes = changes or {}
+    limits = {name: value for name, value in {**POSTGRES, **changes}.items() if name not in url.query}
+    said = url.query.get("options", ())
+    ours = (str(options) for options in (POSTGRES["options"], changes.get("options")) if options)
+    return {**limits, "options": " ".join([*ours, *([said] if isinstance(said, str) else said)])}
 
 
 def insert(connection: Connection, table: Table) -> Any:

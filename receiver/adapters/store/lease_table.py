@@ -15,6 +15,7 @@ from sqlalchemy.exc import OperationalError
 
 from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import insert, postgres_arguments
+from receiver.adapters.store.patience import limit_answers
 from receiver.adapters.store.schema import lease
 
 THE_ONE = 1  # the row
@@ -36,9 +37,9 @@ LOCK_NOT_AVAILABLE = "55P03"
 QUICK: dict[str, str | int] = {
     "connect_timeout": 3,
     "tcp_user_timeout": 5_000,
-    "options": "-c statement_timeout=3000 -c lock_timeout=2000 -c idle_in_transaction_session_timeout=3000"
-    " -c synchronous_commit=on",
+    "options": "-c statement_timeout=3000 -c lock_timeout=2000 -c idle_in_transaction_session_timeout=3000",
 }
+ANSWER_SECONDS = 4.0  # more than the server's own limit for a statement
 
 Now = Callable[[Connection], datetime]
 
@@ -77,12 +78,15 @@ class LeaseTable:
     """The row, over connections of its own that give up soon. Every call is one transaction, or one statement, and
     raises SQLAlchemyError when the database does not answer. Safe to use from many threads."""
 
-    def __init__(self, url: URL, now: Now = database_now) -> None:
-        """Use the store at *url*, whose schema is up to date; *now* asks for its clock."""
+    def __init__(self, url: URL, now: Now = database_now, answers_within: float = ANSWER_SECONDS) -> None:
+        """Use the store at *url*, whose schema is up to date; *now* asks for its clock. A server that does not answer
+        is waited for *answers_within* seconds."""
         waits: dict[str, Any] = {}
         if url.get_backend_name() == "postgresql":
-            waits = postgres_arguments(url) | {name: v for name, v in QUICK.items() if name not in url.query}
+            waits = postgres_arguments(url, QUICK)
         self._engine = create_engine(url, pool_size=2, max_overflow=2, pool_pre_ping=True, connect_args=waits)
+        if waits:
+            limit_answers(self._engine, answers_within)
         self._now = now
 
     def close(self) -> None:

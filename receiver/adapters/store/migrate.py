@@ -9,12 +9,14 @@ import structlog
 from sqlalchemy import Connection, inspect, text
 
 from receiver.adapters.store.database import Database
+from receiver.adapters.store.patience import more_patient
 from receiver.adapters.store.urls import VARIABLE, beside, is_in_memory, is_sqlite
 from receiver.ports import WontWork
 
 log = structlog.get_logger("receiver")
 
 SCRIPTS = Path(__file__).parent.parent / "migrations"
+LONGEST_STATEMENT_SECONDS = 600.0  # of a migration, or until that of another process is over
 LOCK_KEY = 0x6770755F6D6967  # "gpu_mig": PostgreSQL's advisory locks are named by a number
 
 
@@ -25,9 +27,12 @@ def upgrade(database: Database) -> None:
     with it: during a rolling upgrade both run. WontWork otherwise.
     """
     with _alone(database), database.preparing() as connection:
-        _wait_for_others(connection)
-        if not _is_current(connection):
-            _migrate(connection)
+        if _is_current(connection):
+            return
+        with more_patient(connection, LONGEST_STATEMENT_SECONDS):
+            _wait_for_others(connection)
+            if not _is_current(connection):
+                _migrate(connection)
 
 
 def _is_current(connection: Connection) -> bool:
