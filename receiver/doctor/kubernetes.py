@@ -146,7 +146,7 @@ def _around(cluster: ClusterSurvey, installation: Installation, pods: list[SeenP
 
 def may_not(why: str) -> str:
     """Say *why* something could not be seen, and that a role would let it be."""
-    return f"{why.partition(': grant')[0]} (the optional role of k8s/doctor lets it be seen)"
+    return f"{why.partition(': grant')[0]} (gpu-autoscaler-look and the optional role of k8s/doctor let it be seen)"
 
 
 AREA = Area(
