@@ -28,6 +28,7 @@ from receiver.installed import installed_version
 from receiver.keeping_out import keep_out, kept_out_before
 from receiver.look import Looked, Sources, look
 from receiver.ports import Did, Grounds, Store, TryLater, WontWork, WriterLostError
+from receiver.rights import rights_now
 from receiver.sampling import sample
 from receiver.serving import decision_of, serve_pools
 from receiver.shutdown import shut_down_idle
@@ -64,6 +65,8 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     _let_go_of_orphans(looked.orphans, policy, hands, store, now)
     _end_overrides(looked, store, policy, now)
     facts = _with_what_was_told(facts, looked, store, policy, mode)
+    if mode != "observe":  # what is not done needs no right
+        facts = replace(facts, rights=rights_now(hands.cluster, looked.before, facts, now))
     facts = asked_before(facts, store, policy, now, steady=looked.steady)
     assignment = assign(facts, policy)
     decided = decide_all(facts, assignment, policy, explained=chores)

@@ -15,6 +15,7 @@ import yaml
 from kubernetes import client, config
 from kubernetes.config.config_exception import ConfigException
 
+from receiver.adapters.access import TO_REMOVE, Access
 from receiver.adapters.cluster_wire import CONFLICT, NOT_FOUND, TOO_MANY, ClusterWire, at_least
 from receiver.adapters.custom_resources import CustomResources
 from receiver.adapters.ended_pods import TERMINATED, ended_from
@@ -108,6 +109,7 @@ class KubernetesCluster(HoldingMeans):
         self._api = KubernetesApi(self._client)
         self._clock = clock or SystemClock()
         self._wire = ClusterWire(self._client, timeouts, self._clock, before_write)
+        self._access = Access(self._api, self._wire)
         self._owners = Owners(self._api, self._wire)
         self._marks = NodeMarks(self._api, self._wire)
         self._remarks = Remarks(self._clock)
@@ -183,6 +185,10 @@ class KubernetesCluster(HoldingMeans):
     def gpu_pods_on(self, node: str) -> Sequence[Pod]:
         """Return the GPU pods bound to *node*, running, starting or leaving."""
         return _gpu_pods(self._pods_on(node))
+
+    def lacking(self) -> Sequence[str]:
+        """Return the rights that a removal needs and that the API server says we do not have."""
+        return self._access.lacking(TO_REMOVE)
 
     def cordon(self, node: str, action: str) -> Receipt:
         """Make *node* unschedulable for *action*; see `receiver.adapters.node_marks`."""

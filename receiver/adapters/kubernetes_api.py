@@ -29,6 +29,7 @@ DEPLOYMENT = "/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
 STATEFUL_SET = "/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}"
 REPLICA_SET = "/apis/apps/v1/namespaces/{namespace}/replicasets/{name}"
 JOB = "/apis/batch/v1/namespaces/{namespace}/jobs/{name}"
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 CUSTOM = "/apis/{group}/{version}/{plural}"  # of a cluster, or of all namespaces
 CUSTOM_ONE = "/apis/{group}/{version}/{plural}/{name}"
 

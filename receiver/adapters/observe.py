@@ -48,6 +48,10 @@ class ObservedCluster:
         """Return what *inner* sees on *node*."""
         return self._inner.gpu_pods_on(node)
 
+    def lacking(self) -> Sequence[str]:
+        """Return what *inner* is told."""
+        return self._inner.lacking()
+
     def cordon(self, node: str, action: str) -> Receipt:
         """Say what would be cordoned."""
         return _would(f"cordon node {node} for action {action}")

@@ -37,6 +37,7 @@ from receiver.core.overrides import Override
 from receiver.core.pods import Workload
 from receiver.core.policy import Policy, Scope
 from receiver.core.questions import Question
+from receiver.core.rights import Rights
 from receiver.core.weights import gpus_of
 from receiver.core.words import some
 
@@ -86,6 +87,7 @@ class Wanted:
     graces: tuple[Grace, ...] = ()  # of the open windows that evict
     questions: tuple[Question, ...] = ()  # of this pool, not over yet
     headroom: Headroom | None = None  # what it keeps warm; None: nothing
+    rights: Rights | None = None  # what the cluster says of those that a removal needs
     spend_unknown: str = ""  # why nobody can tell yet what the month has cost
     first_changed_at: datetime | None = None  # when the first change that limits per hour count was over
     removals_left: int | None = None  # set pool by pool in `decide_all`: None is no limit
@@ -319,6 +321,7 @@ def _wanted(
         deliveries=facts.deliveries,
         overrides=tuple(o for o in facts.overrides if o.concerns(tally.pool.id) and facts.at < o.until),
         graces=tally.graces,
+        rights=facts.rights,
         spend_unknown=facts.spend.unknown,
         first_changed_at=facts.first_changed_at,
         questions=tuple(q for q in facts.questions if q.pool == tally.pool.id and facts.at < q.expires_at),

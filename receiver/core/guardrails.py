@@ -23,6 +23,7 @@ from receiver.core.provisioning import (
     stuck_on_the_way,
 )
 from receiver.core.questions import Asks, growth_known, growth_let_go, why_waiting
+from receiver.core.rights import BIND
 from receiver.core.words import lasting, some
 
 
@@ -82,6 +83,16 @@ def sources_answer(target: int, case: Case) -> Left | None:
         if not optional and not case.up(source):
             return case.present, f"no removal while {case.why(source)}"
     return None
+
+
+def nodes_may_be_removed(target: int, case: Case) -> Left | None:
+    """Nothing is bought that could not be removed again: Civo sells for its key alone, a removal needs the cluster."""
+    rights = case.wanted.rights
+    if target <= case.present or rights is None or not rights.holds_growth(case.now):
+        return None
+    if rights.holds_until is not None:
+        return case.present, f"{rights}; growth waits until {rights.holds_until:%H:%M:%S} UTC at most"
+    return case.present, f"{rights}, and a removal needs that: {BIND}"
 
 
 def price_is_known(target: int, case: Case) -> Left | None:
@@ -302,6 +313,7 @@ def not_undone_by_others(target: int, case: Case) -> Left | None:
 
 GUARDRAILS: tuple[Guardrail, ...] = (
     sources_answer,
+    nodes_may_be_removed,
     price_is_known,
     spend_is_known,
     within_budget,

@@ -24,6 +24,8 @@ GUIDES: Mapping[str, str] = {
     Cause.DRIFT: f"{ODD}#somebody-else-changes-a-pool",
     Cause.SOURCE_SILENT: "runbooks/GpuAutoscalerSourceDown.md",
     Cause.SOURCE_BACK: "runbooks/GpuAutoscalerSourceDown.md",
+    Cause.RIGHTS_MISSING: "operations.md#rights-in-the-cluster",
+    Cause.RIGHTS_BACK: "operations.md#rights-in-the-cluster",
     Cause.BUDGET_WARN: "runbooks/GpuBudgetWarn.md",
     Cause.BUDGET_HOLD: "runbooks/GpuBudgetHold.md",
     Cause.BUDGET_STOP: "runbooks/GpuBudgetStop.md",

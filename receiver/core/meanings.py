@@ -7,6 +7,7 @@ GUIDE = "guardrails.md"  # below docs/, with the rule's name as the anchor
 MEANINGS: Mapping[str, str] = {
     # guardrails, in the order in which they are asked
     "sources_answer": "No change without eyes: the sources that this change needs must answer.",
+    "nodes_may_be_removed": "Nothing is bought that the cluster would not let us remove again.",
     "price_is_known": "A pool whose price nobody knows does not grow: unknown is never taken for 0.",
     "spend_is_known": "Under a budget nothing is bought while nobody can tell what the month has cost.",
     "within_budget": "Every budget that a new node touches must cover its first paid hour.",

@@ -13,6 +13,7 @@ from receiver.core.overrides import Override
 from receiver.core.pods import Pod
 from receiver.core.policy import BudgetChange, Taint
 from receiver.core.questions import Question
+from receiver.core.rights import Rights
 from receiver.core.silences import PoolSilence
 
 UNASSIGNED = "unassigned"
@@ -302,6 +303,7 @@ class Facts:
     *kept_out* is where the budget hold keeps new work out and since when, as the last step left it; None while nobody
     has looked.
     *questions* are those that people are or were asked, and that are not over.
+    *rights* is what the cluster says of those that a removal needs, None where nobody asks (docs/guardrails.md).
     *told_to_go* is when the grace of a window that evicts was announced, by the topic of its notice; *given_up* when
     a node that one could not get empty was given back, by instance.
     """
@@ -325,6 +327,7 @@ class Facts:
     told_to_go: Mapping[str, datetime] = field(default_factory=dict)
     given_up: Mapping[str, datetime] = field(default_factory=dict)
     questions: tuple[Question, ...] = ()
+    rights: Rights | None = None
 
     def pool(self, pool_id: str) -> PoolState:
         """Return the state of *pool_id*. Raises KeyError for a pool that the policy does not name."""

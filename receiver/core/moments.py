@@ -62,6 +62,8 @@ def _moments(case: Case) -> Iterable[datetime]:
     for grace in case.wanted.graces:
         if grace.ends_at is not None:
             yield grace.ends_at
+    if case.wanted.rights is not None and case.wanted.rights.holds_until is not None:
+        yield case.wanted.rights.holds_until
     yield from _moments_of_shares(case)
     yield from _moments_of_headroom(case)
     yield from _moments_of_people(case)

@@ -17,6 +17,7 @@ from receiver.core.overrides import Override
 from receiver.core.policy import Policy, Pool
 from receiver.core.provisioning import awaited_since
 from receiver.core.questions import Question, sentence
+from receiver.core.rights import Rights
 from receiver.core.silences import PoolSilence
 from receiver.core.tell import SPEAKS_UP, why
 from receiver.core.waits import Wait, waits
@@ -70,6 +71,7 @@ def carried(facts: Facts) -> dict[str, Any]:
         "kept_out": None
         if facts.kept_out is None
         else [{"place": place, "since": _when(since)} for place, since in sorted(facts.kept_out.items())],
+        "rights": None if facts.rights is None else _rights(facts.rights, facts.at),
         "sources": [
             {
                 "source": s.source.value,
@@ -81,6 +83,17 @@ def carried(facts: Facts) -> dict[str, Any]:
             }
             for s in facts.sources.values()
         ],
+    }
+
+
+def _rights(rights: Rights, now: datetime) -> dict[str, Any]:
+    return {
+        "lacking": None if rights.lacking is None else list(rights.lacking),
+        "since": _when(rights.since),
+        "asked_at": _when(rights.asked_at),
+        "detail": rights.detail,
+        "said": str(rights),
+        "holds_growth": rights.holds_growth(now),
     }
 
 

@@ -238,6 +238,9 @@ def _unknown(stored: Stored) -> Iterator[tuple[str, str | None]]:
 
 # Rules of which there is one thing to say, whatever the figures.
 ALWAYS: Mapping[str, tuple[str, ...]] = {
+    "nodes_may_be_removed": (
+        "the ClusterRole gpu-autoscaler-act, bound to our service account (k8s/overlays/act/rights), and no restart",
+    ),
     "spend_is_known": (
         "by itself, once Civo's charges of the month can be read; or budget.spent_usd_stated and a restart",
     ),

@@ -44,6 +44,8 @@ class Cause(StrEnum):
     DRIFT = "drift"
     SOURCE_SILENT = "source_silent"
     SOURCE_BACK = "source_back"
+    RIGHTS_MISSING = "rights_missing"
+    RIGHTS_BACK = "rights_back"
     BUDGET_WARN = "budget_warn"
     BUDGET_HOLD = "budget_hold"
     BUDGET_STOP = "budget_stop"
@@ -104,6 +106,7 @@ SPEAKS_UP = (Verdict.HOLDS, Verdict.LIMITS)
 # What a rule means to somebody who does not know its name; docs/guardrails.md has each under its name.
 PLAIN = {
     "sources_answer": "a source of facts does not answer",
+    "nodes_may_be_removed": "no node could be removed again",
     "price_is_known": "its price is not known",
     "spend_is_known": "nobody knows what the month has cost",
     "within_budget": "the budget does not cover it",

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from receiver.core import charges_shown, node_warnings, plain
+from receiver.core import charges_shown, node_warnings, plain, rights_notices
 from receiver.core.assign import Assignment
 from receiver.core.budget import Budgets
 from receiver.core.counts import undone_by_others
@@ -43,6 +43,7 @@ def found(
     *reopened* is when nodes of a pool (by id) last were opened to new work after a budget's stop.
     """
     yield from _silent_sources(facts, policy)
+    yield from rights_notices.of_rights(facts)
     yield from _drifted(facts, drifts, assignment.budgets, policy)
     yield from _ignored(facts, assignment, policy, reopened or {})
     yield from charges_shown.notices(facts, policy)

@@ -56,6 +56,9 @@ class Cluster(Holding, Protocol):
     def gpu_pods_on(self, node: str) -> Sequence[Pod]:
         """Return the GPU pods bound to *node*, read with quorum (no cache)."""
 
+    def lacking(self) -> Sequence[str]:
+        """Return the rights that a removal needs and that we do not have (``patch nodes``); nothing is changed."""
+
     def cordon(self, node: str, action: str) -> Receipt:
         """Mark *node* unschedulable with our annotation naming *action*."""
 

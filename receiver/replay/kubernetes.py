@@ -33,6 +33,7 @@ class WorldCluster(WorldHolding):
 
     def __init__(self, world: World) -> None:
         super().__init__()
+        self.refused: tuple[str, ...] = ()  # of the rights that a removal needs
         self._world = world
         self._holding = world.holding
         self._pods: dict[tuple[str, str], tuple[int, Pod]] = {}
@@ -54,6 +55,11 @@ class WorldCluster(WorldHolding):
             nodes=self._look_at_nodes(hosts),
             pods=tuple(pod for _, pod in self._pods.values()),
         )
+
+    def lacking(self) -> Sequence[str]:
+        """Return the rights that somebody took away."""
+        self.called("lacking")
+        return self.refused
 
     def _look_at_nodes(self, hosts: Mapping[str, Sequence[str]]) -> tuple[ClusterNode, ...]:
         known, self._nodes = self._nodes, {}

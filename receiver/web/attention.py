@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from receiver.core.advice import RULES
 from receiver.core.guides import GUIDES
 from receiver.core.policy import Policy
 from receiver.core.tell import Cause
@@ -50,7 +51,7 @@ class Scene:
 
 def concerns(scene: Scene) -> list[Concern]:
     """Return everything that needs attention, the worst first; what several pools have in common is told once."""
-    found = [*_ourselves(scene), *_sources(scene), *_budgets(scene)]
+    found = [*_ourselves(scene), *_sources(scene), *_rights(scene), *_budgets(scene)]
     for entry in scene.found.get("pools") or ():
         found += pool_attention.of_pool(entry, scene.policy, scene.now)
     found += [*_signals(scene), *_misfits(scene), *_messages(scene)]
@@ -149,6 +150,24 @@ def _sources(scene: Scene) -> Iterator[Concern]:
             guide=known.guide if known else "",
             page="sources",
         )
+
+
+def _rights(scene: Scene) -> Iterator[Concern]:
+    rights = scene.found.get("rights") or {}
+    said = str(rights.get("said") or "")
+    if not said or rights.get("lacking") == []:
+        return
+    yield Concern(
+        kind="rights",
+        level=Level.BAD if rights.get("lacking") else Level.WARN,
+        what=f"{said[:1].upper()}{said[1:]}.",
+        doing="No pool grows: what is bought could not be removed again."
+        if rights.get("holds_growth")
+        else "Pools grow all the same.",
+        until="a grant; it is asked again every half minute",
+        todo=RULES["nodes_may_be_removed"] if rights.get("lacking") else "",
+        guide=GUIDES[Cause.RIGHTS_MISSING],
+    )
 
 
 def _budgets(scene: Scene) -> Iterator[Concern]:

@@ -19,6 +19,7 @@ TOLD_APART = frozenset(
     {
         "approved",
         "sources_answer",
+        "nodes_may_be_removed",
         "price_is_known",
         "not_silenced",
         "not_paused",

@@ -12,7 +12,7 @@ from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import Taint
 from receiver.ports import Cloud, CloudPool, Cluster, ClusterFacts, Did, Receipt
 
-READS = {"look", "gpu_pods_on", "ended", "kept_out"}
+READS = {"look", "gpu_pods_on", "ended", "kept_out", "lacking"}
 POD = Pod(
     namespace="ml",
     name="train-0",

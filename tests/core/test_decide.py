@@ -20,6 +20,7 @@ from receiver.core.model import (
 )
 from receiver.core.plan import plan
 from receiver.core.policy import Budget, Fallback, Limits, Policy
+from receiver.core.rights import never_asked
 from tests.core.builders import (
     EVERY_SECOND,
     GPU,
@@ -38,6 +39,8 @@ from tests.core.builders import (
     run,
 )
 
+UNKNOWN = never_asked(NOW)
+REFUSED = UNKNOWN.answered(("patch nodes",), NOW)
 HOUR_ENDS_SOON = NOW - timedelta(minutes=57)  # created then: three minutes of the paid hour are left
 MID_HOUR = NOW - timedelta(minutes=30)
 
@@ -64,6 +67,8 @@ def test_a_waiting_pod_grows_the_pool_and_names_the_delivery_that_woke_the_step(
     ("rule", "state", "policy", "given"),
     [
         pytest.param("price_is_known", a_state(), a_policy(a_pool(price_usd_per_hour=None)), {}, id="price_is_known"),
+        pytest.param("nodes_may_be_removed", a_state(), a_policy(), {"rights": REFUSED}, id="nodes_may_be_removed"),
+        pytest.param("nodes_may_be_removed", a_state(), a_policy(), {"rights": UNKNOWN}, id="rights are not known"),
         pytest.param(
             "spend_is_known",
             a_state(),

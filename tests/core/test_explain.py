@@ -18,6 +18,7 @@ from receiver.core.model import Backoff, CordonedBy, Drift, Facts, SignalAction,
 from receiver.core.picture import picture
 from receiver.core.pods import Pod
 from receiver.core.policy import Budget, Limits, Policy
+from receiver.core.rights import never_asked
 from tests.core.builders import (
     GPU,
     NOW,
@@ -151,6 +152,7 @@ def test_a_pod_that_a_guardrail_holds_is_told_the_pool_the_rule_and_its_sentence
         ("not_frozen", {"signals": (a_signal(SignalAction.FREEZE),)}, {}),
         ("growth_is_not_paused", {"signals": (a_signal(SignalAction.PAUSE_SCALE_UP),)}, {}),
         ("sources_answer", {"sources": all_up(Source.CIVO)}, {}),
+        ("nodes_may_be_removed", {"rights": never_asked(NOW)}, {}),
     ],
 )
 def test_each_rule_that_holds_growth_is_named(rule: str, changes: dict[str, Any], state: dict[str, Any]) -> None:

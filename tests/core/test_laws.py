@@ -28,6 +28,7 @@ from receiver.core.model import (
 from receiver.core.plan import plan
 from receiver.core.pods import PodPhase
 from receiver.core.policy import Budget, Limits, Policy
+from receiver.core.rights import Rights
 from tests.core.builders import GPU, HOURLY, NOW, a_node, a_pod, a_pool, a_signal, a_state, facts, run
 from tests.core.worlds import LAWS, POOLS, World, decided, worlds
 
@@ -181,6 +182,19 @@ def test_while_the_months_spend_is_not_known_no_pool_grows(world: World, known: 
     before = decided(world)
     for (_, _, decision), (_, _, free) in zip(decided((replace(found, spend=spend), policy)), before, strict=True):
         assert decision.target == (free.target if known else min(free.target, decision.present))
+
+
+@LAWS
+@given(worlds(), st.sampled_from([None, (), ("patch nodes",)]), st.integers(0, 10))
+def test_no_pool_grows_while_its_nodes_could_not_be_removed_again(
+    world: World, lacking: tuple[str, ...] | None, minutes: int
+) -> None:
+    found, policy = world
+    rights = Rights(lacking=lacking, since=NOW - timedelta(minutes=minutes), asked_at=NOW)
+    held = lacking != () and (lacking is not None or minutes < 5)
+    before = decided(world)
+    for (_, _, decision), (_, _, free) in zip(decided((replace(found, rights=rights), policy)), before, strict=True):
+        assert decision.target == (min(free.target, decision.present) if held else free.target)
 
 
 @LAWS

@@ -9,6 +9,7 @@ from receiver.core.budget import month_of
 from receiver.core.model import Spend
 from receiver.core.moments import AN_INSTANT
 from receiver.core.policy import Budget, Limits
+from receiver.core.rights import never_asked
 from tests.core.builders import NOW, a_node, a_pod, a_policy, a_pool, a_state, facts, run
 
 
@@ -35,6 +36,13 @@ def test_under_a_budget_the_months_end_is_such_a_moment_for_it_ends_what_the_bud
 
     assert decision.deciding.rule == "within_budget"
     assert decision.reconsider_at == month_of(NOW, "UTC").end
+
+
+def test_growth_that_waits_to_learn_of_its_rights_is_looked_at_when_it_need_not_wait_longer() -> None:
+    unknown = never_asked(NOW - timedelta(minutes=4))
+    held = run(facts(a_state(), waiting=[a_pod()], rights=unknown), a_policy())[1]["l40s"]
+
+    assert (held.deciding.rule, held.reconsider_at) == ("nodes_may_be_removed", NOW + timedelta(minutes=1))
 
 
 @pytest.mark.parametrize("limit", ["max_growth_per_hour", "max_removals_per_hour"])

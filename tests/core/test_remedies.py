@@ -17,6 +17,7 @@ from receiver.core.model import Backoff, Drift, SignalAction, Source, Spend, Sta
 from receiver.core.overrides import Override, OverrideKind
 from receiver.core.policy import Approval, Budget, Limits, Policy
 from receiver.core.remedies import ALWAYS, NOTED, SAID, remedies
+from receiver.core.rights import never_asked
 from receiver.core.windows import Window
 from tests.core.builders import (
     EVERY_SECOND,
@@ -127,6 +128,12 @@ HELD: list[tuple[str, Decision, str, datetime | None]] = [
         wanted(overrides=(an_override(OverrideKind.PAUSE),)),
         "the pause of alice ends by itself at 2026-11-20 13:00:00 UTC",
         NOW + HOUR,
+    ),
+    (
+        "nodes_may_be_removed",
+        wanted(rights=never_asked(NOW).answered(("patch nodes",), NOW)),
+        "the ClusterRole gpu-autoscaler-act, bound to our service account",
+        None,
     ),
     (
         "growth_is_not_paused",

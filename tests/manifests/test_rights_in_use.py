@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from receiver.adapters.access import TO_REMOVE
+from receiver.adapters.access import Right as Access
 from receiver.adapters.cluster import connect
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.adapters.store import SqlStore
@@ -21,7 +23,7 @@ from simulator.server import Simulator
 from tests.core.builders import HOURLY
 from tests.faults.stores import a_store
 from tests.manifests.built import K8S
-from tests.manifests.uses import USES, Right, Stage, Use
+from tests.manifests.uses import EVERYBODYS, USES, Right, Stage, Use
 from tests.reconcile.harness import PRICE, SIZE, Life, a_job
 from tests.simulator.builders import GPU_POOL, START, config
 
@@ -136,20 +138,22 @@ def test_the_role_that_looks_is_enough_to_observe_all_the_while(staged: Staged, 
     assert refused == []
 
 
-def test_acting_without_the_right_to_it_buys_nodes_takes_none_away_and_says_which_right_is_missing(
-    staged: Staged,
+@pytest.mark.parametrize("missing", [*TO_REMOVE, None], ids=str)
+def test_acting_without_a_right_that_a_removal_needs_buys_nothing_and_says_which_it_is(
+    missing: Access | None, staged: Staged
 ) -> None:
-    with staged(ROLES["look"]) as stage, a_store() as store:
+    rules = ROLES["look"] if missing is None else without(EVERY, (missing.group, missing.resource, missing.verb))
+    with staged(rules) as stage, a_store() as store:
         life = a_life(stage, store, "act")
         life.submit(a_job(pods=2, tolerations=(Toleration(operator="Exists"),)))
-        life.run(timedelta(minutes=90))
-        assert counts(life.world) == (2, 2)
+        life.run(timedelta(minutes=10))
+        assert counts(life.world) == (1, 1)
         said = [n.notice.title + n.notice.body for n in store.notices_due(life.now + timedelta(days=1), limit=1000)]
-        assert any('the verb "get" on "nodes"' in text for text in said)
+        assert any("do not grow" in text and str(missing or "patch nodes") in text for text in said)
 
 
 def test_no_right_is_given_that_nothing_here_uses_and_none_twice() -> None:
-    assert sorted(rights(EVERY)) == sorted(USES)
+    assert sorted([*rights(EVERY), *EVERYBODYS]) == sorted(USES)
 
 
 @pytest.mark.parametrize("use", BY_NAME.values(), ids=BY_NAME)
@@ -158,7 +162,11 @@ def test_with_the_roles_as_they_are(use: Use, staged: Staged) -> None:
         use(stage)
 
 
-@pytest.mark.parametrize("taken", USES, ids=[f"{verb} {resource}.{group}".strip(".") for group, resource, verb in USES])
+@pytest.mark.parametrize(
+    "taken",
+    USES.keys() - EVERYBODYS,
+    ids=lambda right: f"{right[2]} {right[1]}.{right[0]}".strip("."),
+)
 def test_each_right_is_missed_when_it_alone_is_taken_away(taken: Right, staged: Staged) -> None:
     with staged(without(EVERY, taken)) as stage, pytest.raises((AssertionError, TryLater, WontWork)):
         USES[taken](stage)

@@ -148,6 +148,10 @@ def cordons_a_node(stage: Stage) -> None:
         assert world.nodes[stage.node()].unschedulable
 
 
+def knows_whether_it_may_remove_nodes(stage: Stage) -> None:
+    assert stage.cluster().lacking() == ()
+
+
 def evicts_a_pod_without_gpus(stage: Stage) -> None:
     spec = a_template(0)["spec"] | {"tolerations": ANYWHERE, "nodeSelector": {"gpu": "on-demand"}}
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "any", "controller": True}
@@ -233,6 +237,8 @@ APPS: Sequence[tuple[str, Use]] = (
     ("replicasets", scales_an_idle_replica_set_to_zero),
     ("statefulsets", scales_an_idle_stateful_set_to_zero),
 )
+# What system:basic-user gives everybody who is let in: no role of ours grants it, and no test takes it away.
+EVERYBODYS = frozenset({("authorization.k8s.io", "selfsubjectaccessreviews", "create")})
 USES: dict[Right, Use] = {
     ("", "nodes", "list"): sees_nodes_and_the_pods_on_them,
     ("", "pods", "list"): sees_nodes_and_the_pods_on_them,
@@ -245,6 +251,7 @@ USES: dict[Right, Use] = {
     ("kueue.x-k8s.io", "workloads", "list"): counts_the_queue_of_kueue,
     ("", "resourcequotas", "list"): knows_what_is_kept_out,
     ("kueue.x-k8s.io", "clusterqueues", "list"): knows_what_is_kept_out,
+    ("authorization.k8s.io", "selfsubjectaccessreviews", "create"): knows_whether_it_may_remove_nodes,
     ("", "nodes", "get"): cordons_a_node,
     ("", "nodes", "patch"): cordons_a_node,
     ("", "pods/eviction", "create"): evicts_a_pod_without_gpus,

@@ -12,11 +12,13 @@ from receiver.core.assign import assign
 from receiver.core.model import Backoff, Drift, Facts, PoolState, SignalAction, Source, SourceState, Stage
 from receiver.core.pods import PodPhase
 from receiver.core.policy import Limits, Policy
+from receiver.core.rights import Rights, never_asked
 from receiver.core.tell import Notice
 from tests.core.builders import GPU, NOW, a_node, a_pool, a_signal, a_state, all_up, run
 from tests.messages.scene import BUDGET, H100, L40S, MINUTE, NUMBER, POLICY, busy, idle, known, late, pool_of, told_of
 from tests.messages.scene import training as jobs
 
+RIGHTS = never_asked(NOW - 6 * MINUTE)
 NO_STOCK = (
     "gpu_count_exceeded: Civo did not resize pool l40s-id to 3 nodes: gpu_count_exceeded (No L40S left in LON1): no GPU"
     " of this kind is free in the region; wait, or use another size or region"
@@ -67,6 +69,10 @@ def _source(source: Source, *, up: bool, minutes: int) -> Notice:
     said = "" if up else "no answer from http://prometheus-operated.monitoring:9090 within 10 s"
     state = SourceState(source=source, up=up, at=NOW, since=NOW - minutes * MINUTE, detail=said)
     return _warned(known(pool_of(busy(), busy("l40s-2")), sources={**all_up(), source: state}))
+
+
+def _rights(rights: Rights) -> Notice:
+    return _warned(known(pool_of(busy(), busy("l40s-2")), rights=rights))
 
 
 def _drift(before: int, after: int, *, undoes: bool = False) -> Notice:
@@ -176,6 +182,9 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     "drift_again_and_again": lambda: _drift(3, 1, undoes=True),
     "prometheus_silent": lambda: _source(Source.PROMETHEUS, up=False, minutes=3),
     "telemetry_silent": lambda: _source(Source.DCGM, up=False, minutes=3),
+    "rights_missing": lambda: _rights(RIGHTS.answered(("get nodes", "patch nodes", "create pods/eviction"), NOW)),
+    "rights_unknown": lambda: _rights(RIGHTS.unanswered("Kubernetes did not create reviews: 405", NOW)),
+    "rights_back": lambda: _rights(RIGHTS.answered((), NOW)),
     "source_back": lambda: _source(Source.PROMETHEUS, up=True, minutes=1),
 }
 assert Decimal(SPENT) > BUDGET.monthly_usd * BUDGET.hold_at  # the hold line

@@ -5,10 +5,14 @@ from typing import Any
 
 import pytest
 
+from receiver.core.picture import carried
+from receiver.core.rights import Rights, never_asked
 from receiver.core.samples import Sample
 from receiver.core.tell import Notice, Severity
 from receiver.links import Seal
 from receiver.ports import Told
+from tests.core.builders import NOW as THEN
+from tests.core.builders import a_state, facts
 from tests.web.builders import (
     A100,
     L40S,
@@ -92,6 +96,22 @@ def test_a_silent_source_says_since_when_and_what_stops() -> None:
     (found,) = concerns(showing(sources=[silent("prometheus")]))
     assert "Prometheus has been silent for 6 min: 503." in found
     assert "Nothing grows and nothing is removed. Waits for its answer" in found
+
+
+@pytest.mark.parametrize(
+    ("rights", "told"),
+    [
+        (never_asked(THEN).answered(("patch nodes",), THEN), ["Kubernetes does not let us patch nodes. No pool grows"]),
+        (never_asked(THEN), ["It is not known whether nodes may be removed: not answered yet. No pool grows"]),
+        (never_asked(THEN - timedelta(hours=1)), ["not answered yet. Pools grow all the same"]),
+        (never_asked(THEN).answered((), THEN), []),
+        (None, []),
+    ],
+)
+def test_rights_that_are_missing_are_named_with_what_stops(rights: Rights | None, told: list[str]) -> None:
+    found = concerns(showing(rights=carried(facts(a_state(), rights=rights))["rights"]))
+    assert len(found) == len(told)
+    assert all(words in text for words, text in zip(told, found, strict=True))
 
 
 def test_a_source_that_nobody_configured_is_no_concern() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from kubernetes import client
 
+from receiver.adapters.access import Access, Right
 from receiver.adapters.cluster import LIVING, KubernetesCluster
 from receiver.adapters.cluster_wire import NOT_FOUND
 from receiver.adapters.custom_resources import Kind
@@ -22,7 +23,6 @@ from receiver.adapters.survey.dates import Told, http_date
 from receiver.adapters.timestamps import moment
 from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, Clock, ClusterNode, WontWork
 
-REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 GROUPS = "/apis"
 NAMESPACES = "/api/v1/namespaces"
 DAEMON_SETS = Kind("apps", "daemonsets", ("v1",))
@@ -31,22 +31,6 @@ PRIORITY_CLASSES = Kind("scheduling.k8s.io", "priorityclasses", ("v1",))
 RESOURCE_FLAVORS = Kind("kueue.x-k8s.io", "resourceflavors", ("v1beta2", "v1beta1"))
 CLUSTER_QUEUES = Kind("kueue.x-k8s.io", "clusterqueues", ("v1beta2", "v1beta1"))
 OURS = "gpu-autoscaler"
-
-
-@dataclass(frozen=True, slots=True)
-class Right:
-    """A verb on a resource (``pods/eviction``) of an API group, empty for the core's, as RBAC has it.
-
-    *name* is that of the one object it is needed for, empty where it is needed for any.
-    """
-
-    verb: str
-    group: str
-    resource: str
-    name: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +89,7 @@ class ClusterSurvey(KubernetesCluster):
         super().__init__(configuration, timeouts=timeouts, clock=clock)
         self._heard = _HeardApi(self._client, clock)
         self._api = self._heard
+        self._access = Access(self._heard, self._wire)
 
     @property
     def told(self) -> Told | None:
@@ -130,16 +115,7 @@ class ClusterSurvey(KubernetesCluster):
 
     def may(self, right: Right) -> bool:
         """True when the API server says that we have *right* in every namespace."""
-        resource, _, below = right.resource.partition("/")
-        asked = {"verb": right.verb, "group": right.group, "resource": resource}
-        asked |= {"name": right.name} if right.name else {}
-        body = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": {**asked, **({"subresource": below} if below else {})}},
-        }
-        answer = self._wire.ask("create", "selfsubjectaccessreviews", self._api.creates(REVIEWS), body)
-        return section(answer, "status").get("allowed") is True
+        return self._access.may(right)
 
     def groups(self) -> frozenset[str]:
         """Return the API groups that the cluster serves."""

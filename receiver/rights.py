@@ -1,0 +1,48 @@
+"""Ask the cluster now and then whether we may remove nodes: where not, none is bought either."""
+
+from datetime import datetime
+
+import structlog
+
+from receiver.core.model import Facts, Source
+from receiver.core.rights import Rights, never_asked
+from receiver.ports import Cluster, Snapshot, TryLater, WontWork
+
+log = structlog.get_logger("receiver")
+
+
+def rights_now(cluster: Cluster | None, before: Snapshot | None, facts: Facts, now: datetime) -> Rights | None:
+    """Return what is known at *now* of the rights that a removal needs; None without a cluster.
+
+    It is asked when what the picture *before* has is too old, and not while Kubernetes is silent: then the last answer
+    counts. The picture is in the store, so that a restart or another leader knows as much.
+    """
+    if cluster is None:
+        return None
+    known = rights_before(before)
+    if known is not None and not known.due(now):
+        return known
+    found = known or never_asked(now)
+    if not facts.up(Source.KUBERNETES):
+        return found.unanswered(facts.sources[Source.KUBERNETES].detail, now)
+    try:
+        answered = found.answered(tuple(cluster.lacking()), now)
+    except (TryLater, WontWork) as error:
+        log.warning("rights not known", error=str(error))
+        return found.unanswered(str(error), now)
+    if answered.lacking != found.lacking and answered.lacking:
+        log.warning("nodes may not be removed: pools do not grow", lacking=list(answered.lacking))
+    return answered
+
+
+def rights_before(kept: Snapshot | None) -> Rights | None:
+    """What the last picture shows; None where nobody had asked by then."""
+    shown = kept[0].get("rights") if kept else None
+    if shown is None:
+        return None
+    return Rights(
+        lacking=None if shown["lacking"] is None else tuple(shown["lacking"]),
+        since=datetime.fromisoformat(shown["since"]),
+        asked_at=datetime.fromisoformat(shown["asked_at"]),
+        detail=shown["detail"],
+    )
