@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from receiver.core.forecast import Forecast
@@ -143,6 +144,7 @@ def title_of(scope: Scope, shown: str = "") -> str:
     return f"budget of {scope} {shown}" if shown else f"{scope} budget"
 
 
+@lru_cache(maxsize=8)  # a step asks for the same one several times
 def month_of(now: datetime, timezone: str) -> Month:
     """The calendar month around *now* in *timezone* (an IANA name)."""
     zone = ZoneInfo(timezone)

@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 HORIZON = timedelta(days=8)  # a weekly window opens or closes within it; a rarer one is looked at again later
+_DAY = timedelta(days=1)
 _STEP = timedelta(hours=6)  # no zone changes its offset twice within it
 _SECOND = timedelta(seconds=1)
 
@@ -119,24 +120,27 @@ def _change_of(window: Window, at: datetime) -> datetime | None:
     return next((moment for moment in _candidates(window, at) if is_open(window, moment) is not before), None)
 
 
-def _candidates(window: Window, at: datetime) -> list[datetime]:
+def _candidates(window: Window, at: datetime) -> Iterator[datetime]:
     """Every moment in (at, at + 8 days] at which *window* can change, in order.
 
     These are the midnights and range ends of the wall clock, and the moments at which the zone changes its
     offset: the clock may jump into or out of a range there.
     """
     start = at.astimezone(UTC)
-    end = start + HORIZON
     minutes = {0, *(minute % 1440 for span in window.times for minute in span)}
-    moments = {*_wall_moments(window, minutes, start), *_offset_changes(ZoneInfo(window.location), start, end)}
-    return sorted(moment for moment in moments if start < moment <= end)
+    for begin, end in ((start, start + _DAY), (start + _DAY, start + HORIZON)):  # most change within a day
+        moments = {
+            *_wall_moments(window, minutes, begin, end),
+            *_offset_changes(ZoneInfo(window.location), begin, end),
+        }
+        yield from sorted(moment for moment in moments if begin < moment <= end)
 
 
-def _wall_moments(window: Window, minutes: Iterable[int], start: datetime) -> Iterator[datetime]:
+def _wall_moments(window: Window, minutes: Iterable[int], begin: datetime, end: datetime) -> Iterator[datetime]:
     zone = ZoneInfo(window.location)
-    first = start.astimezone(zone).date() - timedelta(days=1)
+    first = begin.astimezone(zone).date() - timedelta(days=1)
     wanted = [time(*divmod(minute, 60)) for minute in minutes]
-    for offset in range(HORIZON.days + 4):
+    for offset in range((end - begin).days + 4):
         day = first + timedelta(days=offset)
         for clock in wanted:
             wall = datetime.combine(day, clock, tzinfo=zone)

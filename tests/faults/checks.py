@@ -269,7 +269,7 @@ class Checks:
             if not any(s.action is action for s in facts.signals):
                 continue
             fewer = _without(facts, action)
-            for pool, without in decide_all(fewer, assign(fewer, policy), policy).items():
+            for pool, without in decide_all(fewer, assign(fewer, policy), policy, explained=False).items():
                 if sign * (stepped.decisions[pool].target - without.target) < 0:
                     told = f"{stepped.decisions[pool].target} with it, {without.target} without"
                     self.violated("7 signals push one way", f"{pool}: {action.value}: {told}")

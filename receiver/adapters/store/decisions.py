@@ -10,7 +10,7 @@ from receiver.adapters.store import grounds, rows
 from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import insert, put
 from receiver.adapters.store.inbox import AT_ONCE
-from receiver.adapters.store.prepared import Query
+from receiver.adapters.store.prepared import Query, Write
 from receiver.adapters.store.schema import actions, decisions, pools
 from receiver.adapters.store.totals import count
 from receiver.core.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, Verdict, VictimStage
@@ -30,7 +30,13 @@ LAST = Query(
     .order_by(decisions.c.id.desc())
     .limit(1)
 )
+INSERT = Write(
+    lambda _: plain_insert(decisions).returning(decisions.c.id), [c.name for c in decisions.columns if c.name != "id"]
+)
 OPEN = Query(select(actions).where(actions.c.closed_at.is_(None)))
+NEWEST_FIRST = select(actions).order_by(actions.c.opened_at.desc(), actions.c.id).limit(bindparam("most"))
+ACTIONS = Query(NEWEST_FIRST)
+OF_POOL = Query(NEWEST_FIRST.where(actions.c.pool == bindparam("of_pool")))
 CLOSED_SINCE = Query(
     select(
         actions.c.kind,
@@ -80,8 +86,8 @@ def decided(connection: Connection, decision: Decision, made_from: Mapping[str, 
     if before is not None:
         return before
     count(connection, "decisions", decision.pool, decision.change.value)
-    values = rows.decision_values(decision) | (grounds.keep(connection, made_from) if made_from is not None else {})
-    return int(connection.execute(plain_insert(decisions).values(values).returning(decisions.c.id)).scalar_one())
+    kept = grounds.keep(connection, made_from) if made_from is not None else {"facts": None, "policy": None}
+    return INSERT.numbered(connection, [{**rows.decision_values(decision), **kept}])[0]
 
 
 def listed(connection: Connection, pool: str | None, limit: int) -> tuple[StoredDecision, ...]:
@@ -212,10 +218,8 @@ def _write_pool(connection: Connection, action: Action, values: rows.Values) -> 
 
 def history(connection: Connection, pool: str | None, limit: int) -> tuple[StoredAction, ...]:
     """Return actions, newest first."""
-    query = select(actions).order_by(actions.c.opened_at.desc(), actions.c.id).limit(limit)
-    if pool is not None:
-        query = query.where(actions.c.pool == pool)
-    return tuple(rows.action(row) for row in connection.execute(query).mappings())
+    found = ACTIONS.rows(connection, most=limit) if pool is None else OF_POOL.rows(connection, most=limit, of_pool=pool)
+    return tuple(rows.action(row) for row in found)
 
 
 def open_actions(connection: Connection) -> dict[str, Action]:

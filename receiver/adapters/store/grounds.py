@@ -16,13 +16,15 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import Connection, select
 
-from receiver.adapters.store.database import insert
+from receiver.adapters.store.database import insert_in
+from receiver.adapters.store.prepared import Write
 from receiver.adapters.store.schema import decisions, grounds
 from receiver.core.model import Facts
 from receiver.core.policy import Policy
 from receiver.ports import Grounds, GroundsKept, WontWork
 
 FORMAT = 1  # raised when what an older version kept can no longer be read as it is
+INSERT = Write(lambda dialect: insert_in(dialect, grounds).on_conflict_do_nothing(), grounds.columns.keys())
 LEVEL = 6  # of zlib: a third smaller than 1 for twice its time, and 9 takes three times that for a tenth
 
 
@@ -48,7 +50,7 @@ def keep(connection: Connection, bodies: Mapping[str, bytes]) -> dict[str, str]:
     """Keep *bodies* unless they are there; return the columns of a decision that name them."""
     digests = {name: sha256(body).hexdigest() for name, body in bodies.items()}
     rows = [{"digest": digests[name], "format": FORMAT, "body": body} for name, body in bodies.items()]
-    connection.execute(insert(connection, grounds).on_conflict_do_nothing(), rows)
+    INSERT.run(connection, rows)
     return digests
 
 

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from receiver.adapters.store import rows
+from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import upsert
 from receiver.adapters.store.prepared import Query, Write
 from receiver.adapters.store.schema import alerts, deliveries, marks
@@ -24,6 +25,16 @@ NOT_CONSIDERED = Query(select(deliveries.c.id).where(deliveries.c.considered_at.
 
 INSERT_DELIVERIES = Write(lambda _: insert(deliveries).returning(deliveries.c.id), DELIVERY)
 INSERT_ALERTS = Write(lambda _: insert(alerts), ALERT)
+
+
+def _remembered() -> Query:
+    newest = alerts.c.id.desc()  # not by time: a clock may be set back, numbers only grow
+    place = func.row_number().over(partition_by=alerts.c.fingerprint, order_by=newest).label("place")
+    ranked = select(alerts, place).where(alerts.c.received_at > bindparam("since", type_=Moment)).subquery()
+    return Query(select(ranked).where(ranked.c.place == 1).order_by(ranked.c.id))
+
+
+REMEMBERED = _remembered()
 
 
 def remember(connection: Connection, received: Sequence[tuple[Delivery, datetime]]) -> tuple[int, ...]:
@@ -73,11 +84,7 @@ def _action(alert: Alert) -> str:
 
 def remembered_alerts(connection: Connection, since: datetime) -> tuple[Alert, ...]:
     """Return the newest alert per fingerprint among the deliveries received after *since*."""
-    newest = alerts.c.id.desc()  # not by time: a clock may be set back, numbers only grow
-    place = func.row_number().over(partition_by=alerts.c.fingerprint, order_by=newest).label("place")
-    ranked = select(alerts, place).where(alerts.c.received_at > since).subquery()
-    found = connection.execute(select(ranked).where(ranked.c.place == 1).order_by(ranked.c.id))
-    return tuple(rows.alert(row) for row in found.mappings())
+    return tuple(rows.alert(row) for row in REMEMBERED.rows(connection, since=since))
 
 
 def not_considered(connection: Connection) -> tuple[int, ...]:

@@ -3,13 +3,14 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
+from functools import cache
 
 from sqlalchemy import ColumnElement, Connection, bindparam, func, or_, select, update
 from sqlalchemy import insert as plain_insert
 
 from receiver.adapters.store import rows
 from receiver.adapters.store.database import put
-from receiver.adapters.store.prepared import Query
+from receiver.adapters.store.prepared import Query, Write
 from receiver.adapters.store.schema import outbox, tellings, topics
 from receiver.adapters.store.totals import count
 from receiver.core.tell import Notice
@@ -28,8 +29,13 @@ def say(connection: Connection, notice: Notice, at: datetime) -> bool:
         return False
     put(connection, topics, {"topic": notice.topic, "key": notice.key, "told_at": at})
     fresh = {**rows.notice_values(notice), "created_at": at, "attempts": 0, "last_error": ""}
-    connection.execute(plain_insert(outbox).values(fresh))
+    _insertion(tuple(fresh)).run(connection, [fresh])
     return True
+
+
+@cache
+def _insertion(columns: tuple[str, ...]) -> Write:
+    return Write(lambda _: plain_insert(outbox).inline(), columns)
 
 
 def is_old(connection: Connection, notice: Notice) -> bool:
