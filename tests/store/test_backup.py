@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from receiver.adapters.store import SqlStore, open_store
-from receiver.ports import Delivery
+from receiver.ports import Delivery, TryLater
 from tests.store.builders import NOW, PostgresServer, after, delivery, grow, life, migrated, notice, postgres_programs
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
@@ -92,4 +92,41 @@ def test_a_dump_of_a_postgresql_in_use_is_whole(two_databases: tuple[str, str], 
     holds(restored, 1)
     holds(store, 2)
     restored.close()
+    store.close()
+
+
+@pytest.mark.parametrize("way", ["as the page says, but for the stop", "by renaming"])
+def test_a_copy_put_in_place_under_a_running_process_is_an_outage_and_not_a_loss(tmp_path: Path, way: str) -> None:
+    store = open_store(migrated(tmp_path / "ledger.db"))
+    fill(store)
+    run([sys.executable, *command(".backup(b)")[1:]], tmp_path)
+    if way == "by renaming":
+        (tmp_path / "backup.db").replace(tmp_path / "ledger.db")
+    else:
+        for log in ("-wal", "-shm"):
+            (tmp_path / f"ledger.db{log}").unlink()
+        (tmp_path / "ledger.db").write_bytes((tmp_path / "backup.db").read_bytes())
+    for write in (store.check, lambda: store.remember(delivery(), NOW)):
+        with pytest.raises(TryLater, match="replaced or removed while this process used it; stop the process"):
+            write()
+    store.close()
+
+
+def test_connections_that_all_were_given_up_are_no_reason_to_think_that_a_file_was_replaced(tmp_path: Path) -> None:
+    """As after errors of the disk: SQLite deletes its log when nobody has the database open."""
+    store = open_store(migrated(tmp_path / "ledger.db"))
+    store.check()
+    store._database.engine.dispose()
+    assert (tmp_path / "ledger.db-wal").exists()  # a new one could have the old one's number, and could not
+    store.check()
+    store.close()
+
+
+def test_a_store_that_was_closed_takes_the_file_that_is_there(tmp_path: Path) -> None:
+    store = open_store(migrated(tmp_path / "ledger.db"))
+    store.check()
+    store.close()
+    migrated(tmp_path / "other.db")
+    (tmp_path / "other.db").replace(tmp_path / "ledger.db")
+    store.check()
     store.close()

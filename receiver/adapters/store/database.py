@@ -14,6 +14,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyErro
 
 from receiver.adapters.store.patience import limit_answers
 from receiver.adapters.store.prepared import Write
+from receiver.adapters.store.same_files import SameFiles
 from receiver.adapters.store.urls import is_in_memory, is_sqlite
 from receiver.ports import TryLater
 
@@ -86,6 +87,7 @@ class Database:
         self.url = url
         self.gate = Gate()
         self._fence: Fence | None = None
+        self._files = SameFiles(url) if is_sqlite(url) and not is_in_memory(url) else None
         # SQLite's writers of this process queue here: its own lock is waited for by asking again after longer sleeps.
         self._writer: AbstractContextManager[object] = Turn(lock_wait) if is_sqlite(url) else nullcontext()
         if is_in_memory(url):  # one connection, which is the database; threads queue for it
@@ -138,6 +140,8 @@ class Database:
         with self._errors(), self._writer, self.engine.connect() as connection:
             connection = connection.execution_options(gpu_autoscaler_write=True)
             with connection.begin():
+                if self._files is not None:
+                    self._files.look()
                 if self._fence is not None:
                     self._fence(connection)
                 with self._watched(connection):
@@ -152,6 +156,8 @@ class Database:
     def close(self) -> None:
         """Close every connection that is not in use."""
         self.engine.dispose()
+        if self._files is not None:
+            self._files.forget()
 
     @contextmanager
     def _watched(self, connection: Connection) -> Iterator[None]:
