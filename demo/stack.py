@@ -230,3 +230,13 @@ def signals_end_the_block() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def until_signalled(main: Callable[[], int]) -> int:
+    """Return the exit status of *main*. A signal ends it with everything that it started; 128 and its number then."""
+    try:
+        with signals_end_the_block():
+            return main()
+    except KeyboardInterrupt as interrupt:
+        name = next((str(a) for a in interrupt.args), "SIGINT")
+        return 128 + signal.Signals[name]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from demo.processes import NotStarted, Process, wait_until
-from demo.stack import signals_end_the_block
+from demo.stack import signals_end_the_block, until_signalled
 
 PARENT = """
 import subprocess, sys, time
@@ -99,3 +99,18 @@ def test_a_signal_ends_the_block_once() -> None:
 
     assert told.value.__context__ is None
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_command_that_is_told_to_stop_clears_up_and_says_by_which_signal() -> None:
+    cleared: list[str] = []
+
+    def main() -> int:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(10)
+        finally:
+            cleared.append("up")
+        return 0
+
+    assert until_signalled(main) == 128 + signal.SIGTERM
+    assert cleared == ["up"]

@@ -5,6 +5,7 @@ import sys
 import time
 from pathlib import Path
 
+from demo.stack import until_signalled
 from tests.faults.campaign import campaign, replay, say
 from tests.faults.generate import scenario
 from tests.faults.planted import MOST, hunt, plant_all
@@ -88,4 +89,4 @@ def arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(until_signalled(main))

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from demo.stack import until_signalled
 from tests.e2e.clouds import calls
 from tests.e2e.waiting import until
 from tests.faults.campaign import say
@@ -299,4 +300,4 @@ def campaign(asked: argparse.Namespace, chosen: Fault | None, replicas: ReplicaS
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(until_signalled(main))

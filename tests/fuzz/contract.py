@@ -19,6 +19,7 @@ from typing import Any
 
 import requests
 
+from demo.stack import until_signalled
 from tests.e2e.clouds import a_cloud, submit, until_running
 from tests.e2e.installing import a_beating_prometheus, installing
 from tests.e2e.payloads import a_payload, heartbeat
@@ -109,4 +110,4 @@ def ask(receiver: Receiver, packages: Path, folder: Path, asked: argparse.Namesp
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(until_signalled(main))

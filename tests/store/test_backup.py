@@ -117,7 +117,7 @@ def test_connections_that_all_were_given_up_are_no_reason_to_think_that_a_file_w
     store = open_store(migrated(tmp_path / "ledger.db"))
     store.check()
     store._database.engine.dispose()
-    assert (tmp_path / "ledger.db-wal").exists()  # a new one could have the old one's number, and could not
+    assert (tmp_path / "ledger.db-wal").exists()  # it is asked for itself: a new one may have the old one's inode
     store.check()
     store.close()
 

@@ -3,6 +3,8 @@
 import multiprocessing
 import os
 import platform
+import signal
+import sys
 import time
 import traceback
 from collections import Counter
@@ -77,10 +79,15 @@ def _results(seeds: range, at_once: int) -> Iterator[Result]:
     if at_once == 1:
         yield from map(judge, seeds)
         return
-    with multiprocessing.get_context("forkserver").Pool(at_once, maxtasksperchild=20) as pool:
+    with multiprocessing.get_context("forkserver").Pool(at_once, _begin, maxtasksperchild=20) as pool:
         yield from pool.imap_unordered(judge, seeds)
         pool.close()
         pool.join()
+
+
+def _begin() -> None:
+    """Let who is told to end clear up: a pool that is left early ends its processes by SIGTERM."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
 def replay(seed: int | None, case: Path | None) -> str:
