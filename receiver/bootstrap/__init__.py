@@ -4,6 +4,7 @@ import atexit
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from time import monotonic
 
 import structlog
 from flask import Flask
@@ -24,6 +25,8 @@ from receiver.opening import Opening
 from receiver.ports import TryLater, WontWork
 
 EXTENSION = "gpu_autoscaler"
+GRACE_SECONDS = 5.0  # for a message, a watch, an attempt to open the store, from when they were told
+LAST_MOMENT_SECONDS = 0.5  # once the loop has taken as long as that
 
 
 @dataclass(slots=True)
@@ -48,12 +51,15 @@ class Running:
             self.lookout.start()
 
     def stop(self) -> None:
-        """End the threads, then close the store."""
-        self.opening.stop()
-        if self.lookout is not None:
-            self.lookout.stop()
-        self.courier.stop()
+        """End the threads, then close the store. All of them are told before any is waited for: gunicorn kills us
+        `graceful_timeout` after SIGTERM, and a message that hangs must not take that time from the loop's last step."""
+        others = [part for part in (self.opening, self.lookout, self.courier) if part is not None]
+        for part in others:
+            part.stop(0)
+        told_at = monotonic()
         self.loop.stop()
+        for part in others:
+            part.stop(max(LAST_MOMENT_SECONDS, told_at + GRACE_SECONDS - monotonic()))
         if isinstance(self.writer, Lease):
             self.writer.close()
         self.store.close()

@@ -4,15 +4,19 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from threading import Event
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
 
 from receiver.adapters.notify import Outbox
 from receiver.adapters.store import SqlStore, open_store
+from receiver.bootstrap import Running
 from receiver.clock import SystemClock
 from receiver.core.tell import Cause, Notice
 from receiver.loop import Courier, Loop
+from receiver.opening import Opening
 from receiver.pace import Pace
 from receiver.reconcile import Stepped
 from tests.adapters.wire import hanging_server
@@ -122,3 +126,28 @@ def test_only_who_leads_delivers(store: SqlStore, monkeypatch: pytest.MonkeyPatc
     finally:
         courier.stop()
         loop.stop()
+
+
+def test_a_message_under_way_takes_no_time_from_the_loop_when_the_process_is_told_to_stop(store: SqlStore) -> None:
+    clock, opening = SystemClock(), Opening(store.open)
+    loop = Loop(a_step(store, []), TheWriter(), clock, HOUR, NoTimer())
+    under_way, told = Event(), Event()
+
+    def deliver(_now: datetime) -> int:
+        under_way.set()
+        deadline = monotonic() + 3
+        while loop.health().state != "stopped" and monotonic() < deadline:
+            sleep(0.01)
+        if loop.health().state == "stopped":
+            told.set()
+        return 0
+
+    courier = Courier(deliver, loop, clock, every=0.01)
+    nothing: Any = None
+    running = Running(nothing, store, nothing, opening, loop, courier, None)
+    opening.begin()
+    running.start()
+    until(under_way.is_set, "a message under way")
+    running.stop()
+    assert told.is_set()
+    assert not courier.is_alive()
