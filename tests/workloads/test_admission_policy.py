@@ -3,6 +3,7 @@
 import copy
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,9 @@ import yaml
 
 from receiver.config import load_text
 from receiver.core.demand import IGNORED_NAMESPACES
+from receiver.core.policy import Pool
+from receiver.doctor.smoke import Trial, manifest
+from tests.doctor.builders import installation
 from tests.workloads.cel import Policy
 from tests.workloads.files import CONFIGURATION, PodMade, objects, of_kind, pods
 
@@ -280,3 +284,11 @@ def test_the_expressions_call_only_what_kubernetes_and_the_evaluator_here_both_h
     called = {name for text in words for name in re.findall(r"\b(\w+)\(", text)} - {"in"}
     assert called == {"has", "size", "string", "startsWith", "filter", "exists", "all"}
     assert not [text for text in words if "?." in text or "[?" in text]  # optionals: cel-python has none
+
+
+@pytest.mark.parametrize(
+    "matched", load_text(CONFIGURATION.read_text(encoding="utf-8")).policy.pools, ids=lambda p: p.name
+)
+def test_the_pod_of_the_doctors_smoke_test_is_taken(matched: Pool, tmp_path: Path) -> None:
+    settings = installation(tmp_path, yaml.safe_load(CONFIGURATION.read_text(encoding="utf-8"))).settings
+    assert POLICY.refusals("pods", manifest(Trial(pool=matched), settings)) == []
