@@ -106,16 +106,17 @@ def opened(installation: Installation) -> CivoSurvey:
     """Return Civo as the server would ask it. Raises WontWork for a key or id that cannot be sent."""
     told = installation.settings.environment
     try:
-        return CivoSurvey(
+        survey = CivoSurvey(
             api_url=told.civo_api_url,
             api_key=told.civo_api_key.get_secret_value(),
             region=told.civo_region,
             cluster_id=told.civo_cluster_id,
-            clock=installation.clock,
             timeouts=installation.timeouts,
         )
     except ValueError as error:  # the message names the variable
         raise WontWork(str(error), code="configuration") from None
+    survey.listen(installation.clock)
+    return survey
 
 
 def refused(error: WontWork) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ from tests.web.fakes import FakeClock
 def serving(parts: WebParts) -> Iterator[str]:
     """A server over *parts* that really listens; its URL."""
     server = make_server("127.0.0.1", 0, create_app(parts), threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"

@@ -1,37 +1,25 @@
 """The running server as the doctor sees it, asked of one that really listens."""
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from werkzeug.serving import make_server
 
 from receiver.doctor.area import Installation
 from receiver.doctor.finding import Finding
 from receiver.doctor.rounds import go_round
 from receiver.doctor.server import AREA, same_version
 from receiver.ports import TryLater
-from receiver.web import create_app
 from tests.adapters.wire import unused_url
+from tests.cli.asked import serving
 from tests.doctor.builders import document, installation, pool
 from tests.web.builders import Bench, a_full_store
 
 
-@contextmanager
-def listening(bench: Bench) -> Iterator[str]:
+def listening(bench: Bench) -> AbstractContextManager[str]:
     """Serve *bench* until the end."""
-    server = make_server("127.0.0.1", 0, create_app(bench.parts()), threaded=True)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    return serving(bench.parts())
 
 
 def found(told: Installation) -> dict[str, Finding]:

@@ -3,7 +3,7 @@
 Promises to send nothing but GET.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -11,7 +11,6 @@ import requests
 
 from receiver.adapters.civo import CivoCloud
 from receiver.adapters.nodes import entries, section
-from receiver.adapters.sessions import quick_session
 from receiver.adapters.survey.dates import Told, http_date
 from receiver.core.policy import Taint
 from receiver.ports import Clock, TryLater
@@ -56,25 +55,19 @@ class Quota:
 
 
 class CivoSurvey(CivoCloud):
-    """The account and cluster of `CivoCloud`; *timeouts* are (connect, read) seconds, *told* the time there.
+    """The account and cluster of `CivoCloud`. *told* is the time there, once somebody listens for it."""
 
-    Raises ValueError as `CivoCloud` does.
-    """
+    told: Told | None = None
 
-    def __init__(
-        self,
-        api_url: str,
-        api_key: str | Callable[[], str],
-        region: str,
-        cluster_id: str,
-        clock: Clock,
-        timeouts: tuple[float, float] = (5, 30),
-    ) -> None:
-        session = quick_session()
-        super().__init__(api_url, api_key, region, cluster_id, session=session, timeouts=timeouts)
-        self.told: Told | None = None
-        self._local = clock
-        session.hooks["response"].append(self._heard)
+    def listen(self, clock: Clock) -> None:
+        """Keep what each answer says of the time there, beside that of *clock*."""
+
+        def heard(response: requests.Response, *_: object, **__: object) -> None:
+            there: datetime | None = http_date(response.headers.get("Date"))
+            if there is not None:
+                self.told = Told(there=there, here=clock.now(), took=response.elapsed)
+
+        self._session.hooks["response"].append(heard)
 
     def pools(self) -> dict[str, PoolAtCivo]:
         """Return the pools of the cluster by id. Raises TryLater and WontWork as `CivoCloud.look` does."""
@@ -112,12 +105,6 @@ class CivoSurvey(CivoCloud):
         told = {name: (_whole(answer.get(f"{name}_limit")), _whole(answer.get(f"{name}_usage"))) for name in COUNTED}
         known = {name: (limit, used) for name, (limit, used) in told.items() if limit is not None and used is not None}
         return Quota(limit={n: limit for n, (limit, _) in known.items()}, usage={n: u for n, (_, u) in known.items()})
-
-    def _heard(self, response: requests.Response, *_: object, **__: object) -> None:
-        """Keep when the last answer was written there, and when it came here."""
-        there: datetime | None = http_date(response.headers.get("Date"))
-        if there is not None:
-            self.told = Told(there=there, here=self._local.now(), took=response.elapsed)
 
 
 def _labels(said: Mapping[str, object]) -> dict[str, str] | None:
