@@ -101,6 +101,8 @@ def _labels(pool: Pool, there: PoolAtCivo) -> Finding:
     if more:
         said = f"pool {pool.name} has labels at Civo that the configuration does not name: {', '.join(more)}"
         return LABELS.warned(f"{said}; pods that ask for them count as fitting nowhere while it has no node")
+    if there.labels is None:
+        return LABELS.passed(f"pool {pool.name}: none configured, and Civo tells of none")
     put = f" ({', '.join(lacking)} put on nodes by us: apply_to_nodes)" if lacking else ""
     return LABELS.passed(f"pool {pool.name}: equal{put}")
 
@@ -117,6 +119,8 @@ def _taints(pool: Pool, there: PoolAtCivo) -> Finding:
     if lacking and not pool.apply_to_nodes:
         told = f"pool {pool.name} lacks at Civo: {', '.join(lacking)}"
         return TAINTS.failed(f"{told}; pods without GPUs would take its room")
+    if there.taints is None and not pool.taints:
+        return TAINTS.passed(f"pool {pool.name}: none configured, and Civo tells of none")
     return TAINTS.passed(f"pool {pool.name}: equal{' (put on nodes by us: apply_to_nodes)' if lacking else ''}")
 
 

@@ -24,6 +24,7 @@ def quota(
     if not known or not account.limit:
         yield QUOTA.skipped("sizes or limits are not known, so there is nothing to compare")
         return
+    unknown = [f"{pool.name} ({pool.size})" for pool in policy.pools if pool.size not in sizes]
     have = {pool.id: found[pool.id].required if pool.id in found else 0 for pool in known}
     free = {name: account.limit[name] - account.usage[name] for name in account.limit}
     stuck = list(_stuck(known, have, sizes, free))
@@ -35,6 +36,8 @@ def quota(
             short.append(f"{need} {UNITS[name]} more are needed for the maxima, {max(0, room)} are left")
     if short and not stuck:
         yield QUOTA.warned("; ".join(short))
+    elif unknown and not stuck:
+        yield QUOTA.skipped(f"the others fit; not compared, because Civo lists no such size: {', '.join(unknown)}")
     elif not stuck:
         yield QUOTA.passed("every pool can come to its max_nodes; stock is another matter, and told by nobody")
 

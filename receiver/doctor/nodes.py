@@ -1,7 +1,7 @@
 """The nodes of the configured pools as Kubernetes shows them, and who else acts on them: pure judgements."""
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from receiver.adapters.survey.cluster import SeenNode, age
 from receiver.config import Mode
@@ -32,7 +32,8 @@ NODE_TAINTS = Check(
 )
 ALLOCATABLE = Check(
     "kubernetes.gpus",
-    "whether the nodes of each pool offer what `resources` says: GPUs, MIG slices or time-sliced replicas",
+    "whether the nodes of each pool are Ready and offer what `resources` says: GPUs, MIG slices or time-sliced "
+    "replicas",
     ("fail", "skip"),
     "see the GPU operator's pods on the node (`kubectl -n gpu-operator get pods -o wide`); after a change of MIG or "
     "time-slicing correct `resources`",
@@ -43,12 +44,15 @@ HOSTS = Check(
     ("warn",),
     "keep them off GPU nodes: a node selector or affinity for another pool, and no toleration of the GPU pool's taints",
 )
+NOT_READY = "see `kubectl describe node` and the instance at Civo; it is replaced by itself if nothing runs there"
 CORDONS = Check(
     "kubernetes.cordons",
     "whether nodes carry cordons of ours although we only observe, so that nobody will undo them",
     ("warn",),
     "`gpu-autoscaler doctor --release` lists and undoes them",
 )
+DRESSED_WITHIN = timedelta(minutes=2)
+DRESSING = "its nodes have only just come, and apply_to_nodes puts labels and taints on them"
 # Kubernetes and clouds put these on and take them off by themselves.
 PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "node.cilium.io/")
 
@@ -67,11 +71,18 @@ def judged(nodes: Sequence[SeenNode], policy: Policy, mode: Mode, now: datetime)
             why = f"pool {pool.name} has no node, so there is nothing to compare"
             yield from (check.skipped(why) for check in (NODE_LABELS, NODE_TAINTS, ALLOCATABLE))
             continue
-        yield node_labels(mine, pool)
-        yield node_taints(mine, pool)
+        dressed = [seen for seen in mine if not _is_being_dressed(seen, pool, now)]
+        yield node_labels(dressed, pool) if dressed else NODE_LABELS.skipped(f"pool {pool.name}: {DRESSING}")
+        yield node_taints(dressed, pool) if dressed else NODE_TAINTS.skipped(f"pool {pool.name}: {DRESSING}")
         yield from allocatable(mine, pool, now)
     yield hosts(nodes, policy)
     yield cordons(nodes, mode)
+
+
+def _is_being_dressed(seen: SeenNode, pool: Pool, now: datetime) -> bool:
+    """True for a node so young that the server may not have put labels and taints on it yet."""
+    old = age(seen, now)
+    return pool.apply_to_nodes and old is not None and old < DRESSED_WITHIN
 
 
 def pool_labels(nodes: Sequence[SeenNode]) -> Finding:
@@ -123,9 +134,13 @@ def allocatable(mine: Sequence[SeenNode], pool: Pool, now: datetime) -> Iterator
     differing = False
     for seen in mine:
         offers = dict(seen.node.allocatable)
-        if offers == wanted:
-            continue
         old = age(seen, now)
+        if not seen.node.ready and (old is None or old >= pool.provision_timeout):
+            differing = True  # what it offered last goes on to stand there
+            yield ALLOCATABLE.failed(f"node {seen.node.name} of pool {pool.name} is not Ready", NOT_READY)
+            continue
+        if offers == wanted and seen.node.ready:
+            continue
         young = old is not None and old < pool.provision_timeout
         if young and not set(offers) - set(wanted):
             yield ALLOCATABLE.skipped(f"node {seen.node.name} of pool {pool.name} is young and may install its driver")

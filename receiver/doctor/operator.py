@@ -20,12 +20,16 @@ OPERATOR = Check(
 TOLERATIONS = Check(
     "kubernetes.operator_tolerations",
     "whether the operator's DaemonSets tolerate the taints of every configured pool",
-    ("fail", "skip"),
+    ("warn", "fail", "skip"),
     "give the pool's taint to daemonsets.tolerations and node-feature-discovery.worker.tolerations of the operator's "
     "chart (docs/operations.md, Before the first start)",
 )
 PLUGIN, EXPORTER = "nvidia-device-plugin", "dcgm-exporter"
 PARTS = (PLUGIN, EXPORTER, "nvidia-driver", "nvidia-container-toolkit", "gpu-feature-discovery")
+
+# It finds the GPU and labels the node; the operator's own DaemonSets select nodes by that label.
+DISCOVERY = "node-feature-discovery-worker"
+LABELS_MISSING = "the node gets no label that it has a GPU, and the operator's DaemonSets select by that"
 
 
 def installed(names: Sequence[str], where: str) -> Finding:
@@ -50,11 +54,13 @@ def by_pods(pods: Sequence[SeenPod]) -> Finding:
 
 def tolerations(daemon_sets: Sequence[Mapping[str, Any]], policy: Policy) -> Iterator[Finding]:
     """Find taints of pools that keep a DaemonSet of the operator away."""
-    found = False
+    found = there = False
     for raw in daemon_sets:
         name = str(section(raw, "metadata").get("name"))
-        if not any(part in name for part in PARTS):
+        discovers = DISCOVERY in name
+        if not discovers and not any(part in name for part in PARTS):
             continue
+        there = there or not discovers
         pod = section(section(section(raw, "spec"), "template"), "spec")
         given = [_toleration(t) for t in entries(pod, "tolerations")]
         for pool in policy.pools:
@@ -65,8 +71,11 @@ def tolerations(daemon_sets: Sequence[Mapping[str, Any]], policy: Policy) -> Ite
                 said = (
                     f"DaemonSet {name} does not tolerate {', '.join(kept_away)}, so it never comes to pool {pool.name}"
                 )
-                yield TOLERATIONS.failed(said)
-    if not found:
+                # Another installation of it may be meant for other nodes.
+                yield TOLERATIONS.warned(f"{said}; {LABELS_MISSING}") if discovers else TOLERATIONS.failed(said)
+    if not found and not there:
+        yield TOLERATIONS.skipped("no DaemonSet of the operator is there")
+    elif not found:
         yield TOLERATIONS.passed("the operator's DaemonSets tolerate the taints of every configured pool")
 
 

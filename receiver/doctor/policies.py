@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from receiver.adapters.nodes import entries, section, words
-from receiver.adapters.survey.cluster import SeenPod
+from receiver.adapters.survey.cluster import OURS, SeenPod
 from receiver.config import Configuration
 from receiver.core.demand import IGNORED_NAMESPACES
 from receiver.doctor.finding import Check, Finding
@@ -30,7 +30,8 @@ QUOTAS = Check(
 )
 CLASSES = Check(
     "kubernetes.priority_classes",
-    "whether there are PriorityClasses beside the system's, and those that `budget.passing_priority_classes` names",
+    "whether there are PriorityClasses beside the system's and our own, and those that "
+    "`budget.passing_priority_classes` names",
     ("warn", "fail", "skip"),
     "create PriorityClasses for production, training and development (k8s/workloads)",
 )
@@ -40,15 +41,22 @@ SYSTEM = "system-"
 
 
 def network(policies: Sequence[Mapping[str, Any]], ours: Sequence[SeenPod]) -> Finding:
-    """Judge the NetworkPolicies that select our pods."""
+    """Judge the NetworkPolicies that select our pods; one of egress alone keeps nobody out."""
     if not ours:
         return NETWORK.skipped("no pod in the cluster is labelled app.kubernetes.io/name=gpu-autoscaler")
     pod = ours[0]
     for raw in policies:
-        metadata = section(raw, "metadata")
-        if metadata.get("namespace") == pod.namespace and selects(section(section(raw, "spec"), "podSelector"), pod):
+        metadata, spec = section(raw, "metadata"), section(raw, "spec")
+        types = spec.get("policyTypes") or ["Ingress"]  # as the API server fills it in
+        if (
+            "Ingress" in types
+            and metadata.get("namespace") == pod.namespace
+            and selects(section(spec, "podSelector"), pod)
+        ):
             return NETWORK.passed(f"{metadata.get('name')} selects {pod.key}")
-    return NETWORK.warned(f"no NetworkPolicy in {pod.namespace} selects {pod.key}: every pod of the cluster reaches it")
+    return NETWORK.warned(
+        f"no NetworkPolicy of ingress in {pod.namespace} selects {pod.key}: every pod of the cluster reaches it"
+    )
 
 
 def selects(selector: Mapping[str, Any], pod: SeenPod) -> bool:
@@ -101,12 +109,14 @@ def quotas(found: Sequence[Mapping[str, Any]], pods: Sequence[SeenPod]) -> Findi
 
 def classes(found: Collection[str], configuration: Configuration) -> Finding:
     """Judge the names of the PriorityClasses."""
-    own = {name for name in found if not name.startswith(SYSTEM)}
+    own = {name for name in found if not name.startswith(SYSTEM) and name != OURS}
     passing = set(configuration.budget.passing_priority_classes) if configuration.budget else set()
     missing = sorted(passing - set(found))
     if missing:
         said = f"budget.passing_priority_classes names {', '.join(missing)}, and there is no such PriorityClass"
         return CLASSES.failed(said, "create it, or correct the name: at the hold nobody passes")
     if not own:
-        return CLASSES.warned("there is no PriorityClass beside the system's, so no work goes before other work")
+        return CLASSES.warned(
+            "there is no PriorityClass beside the system's and our own, so no work goes before other work"
+        )
     return CLASSES.passed(f"there are {', '.join(sorted(own)[:6])}")

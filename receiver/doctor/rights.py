@@ -7,7 +7,7 @@ from receiver.adapters.access import Right
 from receiver.config import Configuration, Mode
 from receiver.config.model import GroupDemand, QueueDemand
 from receiver.doctor.finding import Check, Finding
-from receiver.ports import QUOTA_NAME
+from receiver.ports import QUOTA_NAME, TryLater, WontWork
 
 RIGHTS = Check(
     "kubernetes.rights",
@@ -22,6 +22,10 @@ ALWAYS = (
     ("get patch", "nodes", "to cordon nodes before they are removed", True),
     ("create", "pods/eviction", "to empty nodes before they are removed", True),
     ("create", "events", "to tell the owners of waiting pods", True),
+)
+UNTOLD = (
+    "let who runs this create selfsubjectaccessreviews (ClusterRole system:basic-user), and see that the API server's "
+    "authorizers answer; then ask again"
 )
 GANGS = "gangs of {} count as complete with the pods that exist"
 
@@ -91,8 +95,13 @@ def rights(needs: Iterator[Needed], may: Callable[[Right], bool], mode: Mode, wh
     later: list[str] = []
     lacking, asked = 0, 0
     for need in needs:
+        try:
+            allowed = may(need.right)
+        except (TryLater, WontWork) as error:  # the rest of the area can be looked at all the same
+            yield RIGHTS.warned(f"it cannot be told whether {who} may {need.right}: {error}", UNTOLD)
+            return
         asked += 1
-        if may(need.right):
+        if allowed:
             continue
         if need.acts and mode is Mode.OBSERVE:
             later.append(str(need.right))

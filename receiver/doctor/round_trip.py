@@ -87,9 +87,10 @@ def send(peers: Sequence[MonitoringApi], server: ServerApi, clock: Clock, waitin
         yield ROUND.failed(f"the server at {server.shown} cannot be asked what has arrived: {error}")
         return
     began = clock.now()
-    posted = [peer.shown for peer in peers if _post(peer, labels, began, began + LASTS)]
+    refusals = {peer.shown: _post(peer, labels, began, began + LASTS) for peer in peers}
+    posted = [shown for shown, why in refusals.items() if not why]
     if not posted:
-        yield ROUND.failed("no Alertmanager took the test alert")
+        yield ROUND.failed(f"no Alertmanager took the test alert: {'; '.join(refusals.values())}")
         return
     started = waiting.elapsed()
     try:
@@ -104,7 +105,8 @@ def send(peers: Sequence[MonitoringApi], server: ServerApi, clock: Clock, waitin
         yield ROUND.passed(f"the test alert went round in {took:.1f} s")
 
 
-def _post(peer: MonitoringApi, labels: dict[str, str], begins: datetime, ends: datetime) -> bool:
+def _post(peer: MonitoringApi, labels: dict[str, str], begins: datetime, ends: datetime) -> str:
+    """Post it; return why that failed, empty when it did not."""
     alert = {
         "labels": labels,
         "annotations": {"summary": "A test by gpu-autoscaler doctor; nothing is wrong and nothing need be done."},
@@ -113,9 +115,9 @@ def _post(peer: MonitoringApi, labels: dict[str, str], begins: datetime, ends: d
     }
     try:
         peer.post("/api/v2/alerts", [alert])
-    except TryLater:
-        return False
-    return True
+    except TryLater as error:
+        return str(error)
+    return ""
 
 
 def _until_there(server: ServerApi, test: str, waiting: Waiting) -> float | None:

@@ -171,6 +171,15 @@ def test_a_test_alert_that_does_not_arrive_is_given_up_told_and_ended(httpserver
     assert hours.said[0] == "waiting for the test alert for 10 s"
 
 
+def test_where_no_alertmanager_takes_it_the_reason_is_told(httpserver: HTTPServer) -> None:
+    httpserver.expect_request("/api/v1/alerts").respond_with_json([])
+    httpserver.expect_request("/api/v2/alerts").respond_with_json("bad", status=403)
+    (finding,) = go_anyway(httpserver)
+    assert finding.verdict == "fail"
+    assert "no Alertmanager took the test alert: Alertmanager at http://" in finding.said
+    assert "403" in finding.said
+
+
 def test_the_alert_of_an_earlier_test_is_not_taken_for_this_one(httpserver: HTTPServer) -> None:
     earlier = {"labels": {"alertname": "GpuAutoscalerDoctor", "test": "another"}}
     through = Line(httpserver, after=None, there=[earlier])

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
-from receiver.adapters.survey.civo import PoolAtCivo, SizeAtCivo
+from receiver.adapters.survey.civo import PoolAtCivo, Quota, SizeAtCivo
 from receiver.clock import SystemClock
 from receiver.doctor.civo import AREA
 from receiver.doctor.civo_pools import at_civo, offered
+from receiver.doctor.civo_quota import quota
 from receiver.doctor.finding import Finding
 from receiver.doctor.rounds import go_round
 from simulator.server import Simulator
@@ -129,6 +130,23 @@ def test_labels_that_an_answer_leaves_out_are_not_taken_for_none(tmp_path: Path)
     findings = list(at_civo(installation(tmp_path).settings.policy.pools, {GPU_POOL: bare}))
     untold = {f.check for f in findings if f.verdict == "skip"}
     assert untold == {"civo.pool_labels", "civo.pool_taints"}
+
+
+def test_what_an_answer_leaves_out_is_not_called_equal_where_nothing_is_configured(tmp_path: Path) -> None:
+    bare = PoolAtCivo(id=GPU_POOL, size="an.g1.l40s.kube.x1", required=1)
+    told = installation(tmp_path, document(pools=[pool(labels={}, taints=[])]))
+    found = [f for f in at_civo(told.settings.policy.pools, {GPU_POOL: bare}) if f.check.endswith(("labels", "taints"))]
+    assert [(f.verdict, f.said) for f in found] == [("pass", "pool l40s: none configured, and Civo tells of none")] * 2
+
+
+def test_a_pool_whose_size_civo_does_not_list_is_not_said_to_fit_into_the_quota(tmp_path: Path) -> None:
+    pools = [pool(), pool(name="new", civo_pool_id="p-2", size="an.g9.kube.x1", price_usd_per_hour=1)]
+    policy = installation(tmp_path, document(pools=pools)).settings.policy
+    size = SizeAtCivo(name="an.g1.l40s.kube.x1", cpu_cores=1, ram_mb=1, disk_gb=1, gpus=1, selectable=True)
+    account = Quota(limit={"instance_count": 100}, usage={"instance_count": 0})
+    (finding,) = quota(policy, {}, {size.name: size}, account)
+    assert finding.verdict == "skip"
+    assert "new (an.g9.kube.x1)" in finding.said
 
 
 def _gpu_pool() -> dict[str, Any]:

@@ -3,21 +3,23 @@
 import re
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from receiver.adapters.survey.cluster import SeenPod
 from receiver.clock import SystemClock
-from receiver.core.policy import Taint
+from receiver.core.policy import POOL_LABEL, Policy, Taint
 from receiver.doctor.area import Installation
 from receiver.doctor.finding import Finding
 from receiver.doctor.kubernetes import AREA
-from receiver.doctor.policies import selects
+from receiver.doctor.operator import tolerations
+from receiver.doctor.policies import classes, selects
 from receiver.doctor.rounds import go_round
 from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, QUOTA_LABEL
 from receiver.replay.world import PodSpec
-from tests.doctor.builders import document, pool
+from tests.doctor.builders import document, installation, pool
 from tests.doctor.cluster import gpu_pool, node_of, put, run, run_image, well_kept
 from tests.doctor.conftest import Told
 from tests.simulator.builders import CPU_POOL, GPU_POOL, Starter
@@ -189,6 +191,29 @@ def test_a_node_whose_driver_never_came_fails_and_a_young_one_does_not(start: St
     assert "it came 1h" in finding.said
 
 
+def test_a_node_that_is_not_ready_fails_though_what_it_offered_still_stands_there(start: Starter, told: Told) -> None:
+    sim = well_kept(start)
+    change(sim, ready=False)
+    assert only(told(sim)).verdict == "skip"  # it is young
+    change(sim, created_at=SystemClock().now() - timedelta(hours=1))
+    finding = only(told(sim))
+    assert (finding.check, finding.verdict) == ("kubernetes.gpus", "fail")
+    assert finding.said.endswith("is not Ready")
+    assert "kubectl describe node" in finding.remedy
+
+
+def test_labels_that_we_put_on_nodes_are_missed_on_young_ones_later_only(start: Starter, told: Told) -> None:
+    sim = well_kept(start)
+    change(sim, labels={POOL_LABEL: GPU_POOL}, taints=())
+    dressed = document(pools=[pool(apply_to_nodes=True)])
+    assert {f.verdict for f in seen(told(sim, dressed))} == {"skip"}
+    change(sim, created_at=SystemClock().now() - timedelta(minutes=3))
+    assert [(f.check, f.verdict) for f in seen(told(sim, dressed))] == [
+        ("kubernetes.node_labels", "fail"),
+        ("kubernetes.node_taints", "fail"),
+    ]
+
+
 def test_our_own_pod_on_a_gpu_node_is_warned_of(start: Starter, told: Told) -> None:
     sim = well_kept(start)
     labels = {"app.kubernetes.io/name": "prometheus"}
@@ -238,6 +263,22 @@ def test_an_operator_that_a_pools_taint_keeps_away_fails(start: Starter, told: T
     assert "does not tolerate gpu=true:NoSchedule, so it never comes to pool l40s" in finding.said
 
 
+def test_feature_discovery_that_a_taint_keeps_away_is_warned_of_for_the_operator_waits_for_its_label(
+    start: Starter, told: Told
+) -> None:
+    sim = well_kept(start)
+    put(sim, daemon_set("gpu-operator-node-feature-discovery-worker", []))
+    finding = only(told(sim))
+    assert (finding.check, finding.verdict) == ("kubernetes.operator_tolerations", "warn")
+    assert "gets no label that it has a GPU" in finding.said
+    assert "node-feature-discovery.worker.tolerations" in finding.remedy
+
+
+def test_tolerations_of_an_operator_that_is_not_there_are_not_called_right() -> None:
+    (finding,) = tolerations([], Policy(pools=()))
+    assert finding.verdict == "skip"
+
+
 @pytest.mark.parametrize(
     "args, verdict",
     [
@@ -280,6 +321,35 @@ def test_what_surrounds_us_is_missed_where_it_is_not_there(start: Starter, told:
         ("kubernetes.pod_security", "warn"),
         ("kubernetes.priority_classes", "warn"),
     ]
+
+
+def test_a_network_policy_of_egress_alone_keeps_nobody_out(start: Starter, told: Told) -> None:
+    sim = well_kept(start)
+    put(
+        sim,
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": {"name": "gpu-autoscaler", "namespace": "gpu-autoscaler"},
+            "spec": {"podSelector": {}, "policyTypes": ["Egress"]},
+        },
+    )
+    assert only(told(sim)).check == "kubernetes.network_policy"
+
+
+def test_our_own_priority_class_is_none_for_work(tmp_path: Path) -> None:
+    configuration = installation(tmp_path).settings.configuration
+    assert classes(["system-node-critical", "gpu-autoscaler"], configuration).verdict == "warn"
+    assert classes(["production", "gpu-autoscaler"], configuration).verdict == "pass"
+
+
+def test_a_question_about_rights_that_is_not_answered_hides_nothing_else(start: Starter, told: Told) -> None:
+    sim = well_kept(start)
+    sim.fault(kind="error", face="kubernetes", path="selfsubjectaccessreviews", status=403, times=None)
+    finding = only(told(sim))
+    assert (finding.check, finding.verdict) == ("kubernetes.rights", "warn")
+    assert "cannot be told whether the user of KUBECONFIG may list nodes" in finding.said
+    assert "system:basic-user" in finding.remedy
 
 
 def test_what_surrounds_us_is_skipped_where_it_may_not_be_seen(start: Starter, told: Told) -> None:
