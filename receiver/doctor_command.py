@@ -2,24 +2,30 @@
 
 import os
 import sys
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from receiver import doctor_tasks
 from receiver.asking import UNUSABLE, print_json
 from receiver.clock import SystemClock
-from receiver.config import ConfigError, load
+from receiver.config import ConfigError, Settings, load
 from receiver.installed import installed_version
 from receiver.ports import Clock
 from receiver.replay_options import Duration
 
 if TYPE_CHECKING:
+    from receiver.doctor.area import Installation
     from receiver.doctor.finding import Finding
     from receiver.doctor.report import Found
 
 FAILED = 1
+OF_A_ROUND = frozenset({"only", "problems", "send_test_alert", "send_test_message"})
+OF_SMOKE = frozenset({"pool", "namespace", "timeout"})
+SENDS = {"send_test_alert": "alertmanager", "send_test_message": "messages"}  # the area that an option needs
 
 
 def _areas(_ctx: click.Context, _param: click.Parameter, typed: str) -> list[str]:
@@ -50,9 +56,9 @@ def _areas(_ctx: click.Context, _param: click.Parameter, typed: str) -> list[str
 @click.option("--timeout", type=Duration(), help="When --smoke gives up.", show_default="provision_timeout and 10m")
 @click.option("--release", is_flag=True, help="Only undo what acting left: cordons, soft taints, quotas, held queues.")
 @click.option("--yes", is_flag=True, help="Do not ask before --smoke and --release.")
-@click.pass_obj
+@click.pass_context
 def doctor(
-    clock: Clock | None,
+    ctx: click.Context,
     as_json: bool,
     only: tuple[str, ...],
     problems: bool,
@@ -73,24 +79,11 @@ def doctor(
     used.
     """
     from receiver.doctor.area import Installation  # what areas ask with takes a while to load
-    from receiver.doctor.areas import AREAS
-    from receiver.doctor.configuration import unreadable
-    from receiver.doctor.rounds import go_round
 
-    names = [area.name for area in AREAS]
-    unknown = [name for name in only if name not in names]
-    if smoke and release:
-        raise click.UsageError("--smoke and --release exclude each other")
-    if unknown:
-        raise click.BadParameter(f"no area {', '.join(unknown)}; there are {', '.join(names)}", param_hint="--only")
-    clock = clock or SystemClock()
-    try:
-        settings = load(os.environ)
-    except ConfigError as error:
-        _show([("configuration", unreadable(error.mistakes))], None, clock.now(), as_json=as_json)
-        sys.exit(UNUSABLE)
+    _refuse_what_does_not_fit(ctx)
+    clock: Clock = ctx.obj or SystemClock()
     installation = Installation(
-        settings=settings,
+        settings=_loaded(clock, as_json=as_json),
         environ=os.environ,
         clock=clock,
         send_test_alert=send_test_alert,
@@ -105,18 +98,58 @@ def doctor(
     elif release:
         visited = [("release", doctor_tasks.release(installation, _teller(as_json), sure=yes))]
     else:
-        areas = [area for area in AREAS if not only or area.name in only]
-        visited = [(area.name, findings) for area, findings in go_round(areas, installation)]
-    _show(
-        visited,
-        settings.configuration.mode.value,
-        clock.now(),
-        as_json=as_json,
-        problems=problems,
-        told=smoke or release,
-    )
+        visited = _round(installation, only)
+    mode = installation.settings.configuration.mode.value
+    _show(visited, mode, clock.now(), as_json=as_json, problems=problems, told=smoke or release)
     if any(finding.verdict == "fail" for _, findings in visited for finding in findings):
         sys.exit(FAILED)
+
+
+def _refuse_what_does_not_fit(ctx: click.Context) -> None:
+    """Refuse options that would be passed over without a word: who sends a test message wants to hear of it."""
+    from receiver.doctor.areas import AREAS
+
+    given = {name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    only, names = ctx.params["only"], [area.name for area in AREAS]
+    unknown = [name for name in only if name not in names]
+    if unknown:
+        raise click.BadParameter(f"no area {', '.join(unknown)}; there are {', '.join(names)}", param_hint="--only")
+    if {"smoke", "release"} <= given:
+        raise click.UsageError("--smoke and --release exclude each other")
+    task = "--smoke" if "smoke" in given else "--release" if "release" in given else ""
+    if task and (beside := _options(given & OF_A_ROUND)):
+        raise click.UsageError(f"{task} looks at nothing else, so {beside} would do nothing")
+    if "smoke" not in given and (beside := _options(given & OF_SMOKE)):
+        raise click.UsageError(f"{beside} would do nothing without --smoke")
+    for option, area in SENDS.items():
+        if option in given and only and area not in only:
+            raise click.UsageError(f"{_options({option})} needs --only {area} too, or no --only at all")
+
+
+def _options(parameters: Collection[str]) -> str:
+    return " and ".join(f"--{name.replace('_', '-')}" for name in sorted(parameters))
+
+
+def _loaded(clock: Clock, *, as_json: bool) -> Settings:
+    """Return the settings; say what is wrong with them and exit where they cannot be used."""
+    from receiver.doctor.configuration import unreadable
+    from receiver.doctor.rounds import hidden, secrets_in
+
+    try:
+        return load(os.environ)
+    except ConfigError as error:
+        secrets = secrets_in(os.environ)
+        found = [hidden(finding, secrets) for finding in unreadable(error.mistakes)]
+        _show([("configuration", found)], None, clock.now(), as_json=as_json)
+        sys.exit(UNUSABLE)
+
+
+def _round(installation: "Installation", only: Collection[str]) -> "Found":
+    from receiver.doctor.areas import AREAS
+    from receiver.doctor.rounds import go_round
+
+    areas = [area for area in AREAS if not only or area.name in only]
+    return [(area.name, findings) for area, findings in go_round(areas, installation)]
 
 
 def _teller(as_json: bool) -> doctor_tasks.Told:

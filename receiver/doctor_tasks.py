@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from receiver.ports import TryLater, WontWork
+from receiver.screen_words import printable
 
 if TYPE_CHECKING:
     from receiver.doctor.area import Installation
@@ -65,13 +66,11 @@ def release(installation: "Installation", tell: Told, *, sure: bool) -> "list[Fi
         try:
             with closing(task.opened(installation)) as cluster:
                 marks, unseen = task.marks(cluster)
-                if unseen:
-                    yield task.UNDONE.skipped(f"quotas and queues could not be seen: {unseen}")
                 for mark in marks:
-                    click.echo(f"      {mark}", err=True)
+                    click.echo(f"      {printable(str(mark))}", err=True)
                 if marks:
                     _ask(f"Undo {'these ' if len(marks) > 1 else 'this '}{len(marks)}?", sure=sure)
-                yield from task.undone(cluster, marks)
+                yield from task.undone(cluster, marks, unseen)
         except (TryLater, WontWork) as error:
             yield task.UNDONE.failed(str(error))
 

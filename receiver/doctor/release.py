@@ -12,9 +12,11 @@ from receiver.adapters.cluster import KubernetesCluster, connect
 from receiver.adapters.survey.server import ServerSurvey
 from receiver.config import Mode
 from receiver.core.packing import SOFT_TAINTS
+from receiver.doctor import kubernetes
 from receiver.doctor.area import Installation
 from receiver.doctor.civo_pools import shown
 from receiver.doctor.finding import Check, Finding
+from receiver.doctor.told import few
 from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION, ClusterNode, Did, Receipt, TryLater, WontWork
 
 SERVER = Check(
@@ -30,6 +32,10 @@ UNDONE = Check(
     ("fail", "skip"),
     "see what it says: a right that is missing (docs/operations.md, Rights in the cluster), or an object that changed "
     "meanwhile; then release again",
+)
+REACH_IT = (
+    "`kubectl -n gpu-autoscaler scale deploy/gpu-autoscaler --replicas=0`; or, where it observes, let it be asked: "
+    "`kubectl -n gpu-autoscaler port-forward svc/gpu-autoscaler 8080` and GPU_AUTOSCALER_URL=http://127.0.0.1:8080"
 )
 CHECKS = (SERVER, UNDONE)
 
@@ -62,11 +68,23 @@ def server(installation: Installation) -> Finding:
         try:
             _, health = asked.ask("/healthz")
         except TryLater as error:
-            said = f"{error}: taken for stopped, and so must every other replica be"
-            return SERVER.warned(said, "see that no server in mode act runs anywhere before you go on")
+            return _unreached(installation, str(error))
     if health.get("mode") == Mode.OBSERVE.value:
         return SERVER.passed("the server runs in mode observe")
     return SERVER.failed(f"the server at {asked.shown} runs in mode {health.get('mode')}")
+
+
+def _unreached(installation: Installation, why: str) -> Finding:
+    """Judge a server that does not answer: a pod of ours that lives may be it, and in mode act."""
+    try:
+        with closing(kubernetes.opened(installation)) as cluster:
+            ours = [pod.key for pod in cluster.pods() if pod.is_ours]
+    except (TryLater, WontWork):
+        ours = []
+    if ours:
+        return SERVER.failed(f"{why}; {few(ours)} lives in the cluster, and in which mode is not known", REACH_IT)
+    said = f"{why}: taken for stopped, and so must every other replica be"
+    return SERVER.warned(said, "see that no server in mode act runs anywhere before you go on")
 
 
 def opened(installation: Installation) -> KubernetesCluster:
@@ -97,10 +115,12 @@ def _of(node: ClusterNode) -> Iterator[Mark]:
         yield Mark(Kind.TAINTS, node.name, f"soft taints {', '.join(worn)}")
 
 
-def undone(cluster: KubernetesCluster, found: Sequence[Mark]) -> Iterator[Finding]:
-    """Undo each of *found*; one that fails keeps no other."""
+def undone(cluster: KubernetesCluster, found: Sequence[Mark], unseen: str = "") -> Iterator[Finding]:
+    """Undo each of *found*; one that fails keeps no other. *unseen* says why quotas and queues could not be seen."""
+    if unseen:
+        yield UNDONE.failed(f"what is left on namespaces and queues could not be seen: {unseen}")
     if not found:
-        yield UNDONE.skipped("nothing of ours is on nodes, namespaces and queues")
+        yield UNDONE.skipped(f"nothing of ours is on nodes{'' if unseen else ', namespaces and queues'}")
     for mark in found:
         try:
             receipt = _undo(cluster, mark)

@@ -4,6 +4,7 @@ Promises to delete its pod, whatever ends the test. The node that was bought goe
 """
 
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -11,9 +12,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.adapters.cluster import credentials
+from receiver.adapters.cluster_wire import CONFLICT
 from receiver.adapters.survey.civo import CivoSurvey
 from receiver.adapters.survey.server import ServerSurvey
-from receiver.adapters.survey.smoke import PodState, SmokeSurvey
+from receiver.adapters.survey.smoke import MARK, PodState, SmokeSurvey
 from receiver.config import Mode, Settings
 from receiver.core.policy import POOL_LABEL, Pool
 from receiver.core.words import lasting, span
@@ -146,6 +148,7 @@ def manifest(test: Trial, settings: Settings) -> dict[str, Any]:
             "name": NAME,
             "namespace": test.namespace,
             "labels": dict.fromkeys(sorted(set(attribution.values())), NAME),
+            "annotations": {MARK: uuid.uuid4().hex},
         },
         "spec": {
             "restartPolicy": "Never",
@@ -191,15 +194,29 @@ def smoke(installation: Installation, test: Trial) -> Iterator[Finding]:
     with closing(cluster), closing(civo.opened(installation)) as cloud:
         try:
             before = _look(cluster, cloud, test)
-            uid = cluster.create(test.namespace, manifest(test, installation.settings))
+            uid = _created(cluster, test, manifest(test, installation.settings))
         except (TryLater, WontWork) as error:
-            yield READY_TO.failed(str(error))
+            yield READY_TO.failed(str(error), "" if isinstance(error, WontWork) else _by_hand(test))
             return
         try:
             yield from _watched(installation, test, cluster, cloud, before)
         finally:
             cleaned = _deleted(cluster, test, uid)
         yield cleaned
+
+
+def _created(cluster: SmokeSurvey, test: Trial, pod: Mapping[str, Any]) -> str:
+    """Create the pod and return its uid, also where the answer was lost. Raises TryLater and WontWork."""
+    try:
+        return cluster.create(test.namespace, pod)
+    except TryLater as error:
+        if error.code == CONFLICT:
+            raise  # a test that runs beside us, or was killed
+        test.wait(POLL_SECONDS)
+        found = cluster.made(test.namespace, NAME, pod["metadata"]["annotations"][MARK])
+        if found is None:
+            raise
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

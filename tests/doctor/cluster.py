@@ -18,11 +18,14 @@ def gpu_pool(**changes: Any) -> dict[str, Any]:
     return {**config()["pools"][0], **changes}
 
 
-def well_kept(start: Callable[..., Simulator], gpu: dict[str, Any] | None = None, **changes: Any) -> Simulator:
+def well_kept(
+    start: Callable[..., Simulator], gpu: dict[str, Any] | None = None, *, hosts_us: bool = True, **changes: Any
+) -> Simulator:
     """Start a cluster with one CPU node that hosts us, and what surrounds us."""
     cpu = {**config()["pools"][1], "count": 1}
     sim = start(pools=[gpu or gpu_pool(), cpu], **changes)
-    run(sim, PodSpec(namespace=OURS, name="gpu-autoscaler-0", labels=NAMED, node=node_of(sim, CPU_POOL)))
+    if hosts_us:
+        run(sim, PodSpec(namespace=OURS, name="gpu-autoscaler-0", labels=NAMED, node=node_of(sim, CPU_POOL)))
     enforced = {"pod-security.kubernetes.io/enforce": "restricted"}
     put(
         sim,

@@ -58,7 +58,7 @@ CLEAN = [False, {}, [], [], []]
 
 
 def test_everything_of_ours_is_listed_and_undone(start: Starter, tmp_path: Path) -> None:
-    sim = well_kept(start)
+    sim = well_kept(start, hosts_us=False)
     with acted(sim, tmp_path) as env:
         assert left(sim) != CLEAN
         done = release(env, "--yes")
@@ -72,7 +72,7 @@ def test_everything_of_ours_is_listed_and_undone(start: Starter, tmp_path: Path)
 
 
 def test_nothing_is_undone_without_a_yes(start: Starter, tmp_path: Path) -> None:
-    sim = well_kept(start)
+    sim = well_kept(start, hosts_us=False)
     with acted(sim, tmp_path) as env:
         before = left(sim)
         done = release(env, said="n\n")
@@ -81,7 +81,7 @@ def test_nothing_is_undone_without_a_yes(start: Starter, tmp_path: Path) -> None
 
 
 def test_a_server_in_mode_act_keeps_everything_and_one_that_observes_does_not(start: Starter, tmp_path: Path) -> None:
-    sim = well_kept(start)
+    sim = well_kept(start, hosts_us=False)
     with acted(sim, tmp_path) as env:
         before = left(sim)
         with listening(Bench(store=a_full_store())) as url:
@@ -95,8 +95,28 @@ def test_a_server_in_mode_act_keeps_everything_and_one_that_observes_does_not(st
     assert left(sim) == CLEAN
 
 
-def test_the_cordon_and_the_taints_of_others_stay(start: Starter, tmp_path: Path) -> None:
+def test_a_pod_of_ours_that_lives_and_does_not_answer_keeps_everything(start: Starter, tmp_path: Path) -> None:
     sim = well_kept(start)
+    with acted(sim, tmp_path) as env:
+        before = left(sim)
+        done = release(env, "--yes")
+    assert done.exit_code == 1
+    assert "gpu-autoscaler/gpu-autoscaler-0 lives in the cluster, and in which mode is not known" in done.stdout
+    assert "port-forward" in done.stdout
+    assert left(sim) == before
+
+
+def test_what_may_not_be_seen_is_not_taken_for_undone(start: Starter, tmp_path: Path) -> None:
+    sim = well_kept(start, hosts_us=False, kubernetes={"denied": ["list resourcequotas"]})
+    kubeconfig = str(sim.kubeconfig(tmp_path / "kubeconfig"))
+    done = release(environ(tmp_path, KUBECONFIG=kubeconfig, GPU_AUTOSCALER_URL=unused_url()))
+    assert done.exit_code == 1
+    assert "what is left on namespaces and queues could not be seen" in done.stdout
+    assert "nothing of ours is on nodes\n" in done.stdout
+
+
+def test_the_cordon_and_the_taints_of_others_stay(start: Starter, tmp_path: Path) -> None:
+    sim = well_kept(start, hosts_us=False)
     with sim.moved() as world:
         theirs = next(n.name for n in world.nodes.values() if n.pool == CPU_POOL)
         world.nodes[theirs] = replace(world.nodes[theirs], unschedulable=True)
@@ -108,7 +128,7 @@ def test_the_cordon_and_the_taints_of_others_stay(start: Starter, tmp_path: Path
 
 
 def test_where_nothing_is_left_nobody_is_asked(start: Starter, tmp_path: Path) -> None:
-    sim = well_kept(start)
+    sim = well_kept(start, hosts_us=False)
     kubeconfig = str(sim.kubeconfig(tmp_path / "kubeconfig"))
     done = release(environ(tmp_path, KUBECONFIG=kubeconfig, GPU_AUTOSCALER_URL=unused_url()))
     assert done.exit_code == 0
@@ -118,7 +138,7 @@ def test_where_nothing_is_left_nobody_is_asked(start: Starter, tmp_path: Path) -
 def test_a_right_that_is_missing_fails_by_name_and_keeps_no_other_from_being_undone(
     start: Starter, tmp_path: Path
 ) -> None:
-    sim = well_kept(start)
+    sim = well_kept(start, hosts_us=False)
     with acted(sim, tmp_path) as env:
         sim.fault(kind="deny", right="delete resourcequotas")
         done = release(env, "--yes")
@@ -128,7 +148,23 @@ def test_a_right_that_is_missing_fails_by_name_and_keeps_no_other_from_being_und
     assert (unschedulable, annotations, soft, len(quotas), stops) == (False, {}, [], 1, [])
 
 
-@pytest.mark.parametrize("arguments", [["--smoke", "--release"]])
-def test_two_tasks_at_once_are_a_wrong_command_line(tmp_path: Path, arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--smoke", "--release"], "exclude each other"),
+        (
+            ["--release", "--send-test-message"],
+            "--release looks at nothing else, so --send-test-message would do nothing",
+        ),
+        (["--smoke", "--only", "civo"], "--smoke looks at nothing else, so --only would do nothing"),
+        (["--pool", "l40s", "--timeout", "5m"], "--pool and --timeout would do nothing without --smoke"),
+        (["--only", "civo", "--send-test-alert"], "--send-test-alert needs --only alertmanager too"),
+        (["--only", "civo", "--send-test-message"], "--send-test-message needs --only messages too"),
+    ],
+)
+def test_an_option_that_would_be_passed_over_is_a_wrong_command_line(
+    tmp_path: Path, arguments: list[str], words: str
+) -> None:
     done = CliRunner(env=environ(tmp_path, document())).invoke(main, ["doctor", *arguments])
     assert done.exit_code == 2
+    assert words in " ".join(done.stderr.split())

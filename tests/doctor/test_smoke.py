@@ -15,6 +15,7 @@ from receiver.core.demand import misfit
 from receiver.doctor.area import Installation
 from receiver.doctor.finding import Finding
 from receiver.doctor.smoke import CHECKS, IMAGE, NAME, Trial, chosen, longest, manifest, smoke
+from receiver.replay.world import PodSpec
 from simulator.clocks import ManualClock
 from simulator.server import Simulator
 from tests.doctor.builders import document, environ, installation, pool
@@ -78,6 +79,21 @@ def test_from_zero_to_one_every_stage_is_timed_and_the_pod_is_deleted(region: Si
     assert said["smoke.node_ready"] == "the new node is Ready after 1 min (+70 s)"  # built in 60 s, booted in 10 s
     assert "(+30 s)" in said["smoke.gpus"]
     assert pods(region) == []
+
+
+def test_a_pod_whose_creation_is_not_answered_is_found_tried_and_deleted(region: Simulator, attempt: Try) -> None:
+    region.fault(kind="error", face="kubernetes", method="POST", path="/pods", status=504, after_effect=True)
+    assert set(verdicts(attempt()).values()) == {"pass"}
+    assert pods(region) == []
+
+
+def test_a_pod_of_another_test_is_left_and_named_with_how_to_delete_it(region: Simulator, attempt: Try) -> None:
+    with region.moved() as world:
+        world.add_pod(PodSpec(namespace="default", name=NAME, requests={"nvidia.com/gpu": 1}))
+    found = attempt()
+    assert [f.verdict for f in found] == ["pass", "fail"]
+    assert f"kubectl -n default delete pod {NAME}" in found[1].remedy
+    assert pods(region) == [NAME]
 
 
 def test_where_nobody_buys_it_is_said_and_the_pod_is_deleted(region: Simulator, attempt: Try) -> None:

@@ -9,9 +9,11 @@ from typing import Any
 
 from receiver.adapters.cluster_wire import CONFLICT, NOT_FOUND
 from receiver.adapters.kubernetes_api import POD, PODS_OF
-from receiver.adapters.nodes import entries, section
+from receiver.adapters.nodes import entries, section, words
 from receiver.adapters.survey.cluster import ClusterSurvey
 from receiver.ports import TryLater, WontWork
+
+MARK = "gpu-autoscaler.io/smoke-test"  # an annotation: which run of the test made the pod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +34,15 @@ class SmokeSurvey(ClusterSurvey):
         """Create the pod and return its uid. Raises TryLater and WontWork."""
         made = self._wire.ask("create", "pods", self._api.creates(PODS_OF), namespace, dict(manifest))
         return str(section(made, "metadata").get("uid"))
+
+    def made(self, namespace: str, name: str, mark: str) -> str | None:
+        """Return the uid of the pod that carries *mark*: one whose creation was not answered. Raises TryLater."""
+        try:
+            raw = self._wire.ask("get", "pods", self._api.reads(POD), namespace, name)
+        except WontWork:
+            return None
+        metadata = section(raw, "metadata")
+        return str(metadata.get("uid")) if words(metadata, "annotations").get(MARK) == mark else None
 
     def state(self, namespace: str, name: str) -> PodState:
         """Return how the pod stands. Raises TryLater and WontWork (``http_404``: it is gone)."""
