@@ -5,6 +5,7 @@ On PostgreSQL it is a lease (`receiver.adapters.lease`).
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
@@ -63,8 +64,9 @@ class WriterLock:
     @property
     def leader(self) -> Leader | None:
         """Who has the lock, by the number of its process; None while that is not known."""
-        process = self._hold.holder()
-        return Leader(name=f"process {process}", mine=self._owner == os.getpid()) if process else None
+        mine = self._owner == os.getpid()
+        process = str(self._owner) if mine else self._hold.holder()
+        return Leader(name=f"process {process}", mine=mine) if process else None
 
     def _taken(self) -> bool:
         try:
@@ -101,9 +103,10 @@ class _FileHold:
             if isinstance(error, BlockingIOError):
                 return False
             raise WontWork(f"cannot lock {self._path}: {error.strerror}", code="store") from error
-        os.ftruncate(file, 0)
-        os.write(file, f"{os.getpid()}\n".encode())  # for a person who asks who holds it
-        self._file = file
+        self._file = file  # before anything can fail: a file that nobody closes would keep the lock from us, too
+        with suppress(OSError):  # a full disk
+            os.ftruncate(file, 0)
+            os.write(file, f"{os.getpid()}\n".encode())  # for a person who asks who holds it
         return True
 
     def holder(self) -> str:

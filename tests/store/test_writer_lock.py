@@ -1,5 +1,6 @@
 """One loop writes to a file: the lock is exclusive, ends with its process, and does not outlive our parent."""
 
+import errno
 import os
 import subprocess
 import time
@@ -164,6 +165,22 @@ def test_a_lock_file_that_cannot_be_made_gives_no_lock_and_is_logged(tmp_path: P
     with capture_logs() as logged:
         assert not WriterLock(f"sqlite:///{tmp_path}/file/store.db").try_acquire()
     assert "cannot open" in logged[0]["error"]
+
+
+def test_a_disk_that_is_full_keeps_nobody_from_the_lock(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_file: int, _text: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    lock = WriterLock(url)
+    monkeypatch.setattr(os, "write", full)
+    assert lock.try_acquire()
+    assert lock.leader is not None
+    assert (lock.leader.name, lock.leader.mine) == (f"process {os.getpid()}", True)
+    monkeypatch.undo()
+    lock.release()
+    another = WriterLock(url)
+    assert another.try_acquire()
+    another.release()
 
 
 def test_who_waits_knows_the_process_that_has_the_lock(url: str) -> None:
