@@ -164,7 +164,7 @@ def test_with_the_roles_as_they_are(use: Use, staged: Staged) -> None:
 
 @pytest.mark.parametrize(
     "taken",
-    USES.keys() - EVERYBODYS,
+    sorted(USES.keys() - EVERYBODYS),
     ids=lambda right: f"{right[2]} {right[1]}.{right[0]}".strip("."),
 )
 def test_each_right_is_missed_when_it_alone_is_taken_away(taken: Right, staged: Staged) -> None:
