@@ -289,8 +289,8 @@ def one_change_at_a_time(target: int, case: Case) -> Left | None:
 
 def above_the_floor(target: int, case: Case) -> Left | None:
     """A pool does not shrink below its minimum, unless the budget stop says so."""
-    # What was deleted and is still counted at Civo is no node to fall back on.
-    ghosts = max(0, case.present - len(case.state.living)) if case.state.open_action else 0
+    # What Civo counts and does not list, deleted a while ago or not there yet, is no node to fall back on.
+    ghosts = max(0, case.present - len(case.state.living))
     floor = min(case.wanted.bounds.min_nodes + ghosts, case.present - case.dead)
     if target >= case.present or target >= floor or floor_gives_way(case.wanted):
         return None

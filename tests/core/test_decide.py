@@ -264,6 +264,11 @@ def test_the_floor_stays_unless_the_budget_stop_is_reached() -> None:
     assert stopped.target == 0
 
 
+def test_what_civo_counts_and_does_not_list_is_no_node_of_the_floor() -> None:
+    decision = decided(a_state(an_old_node(), required=2), a_policy(a_pool(min_nodes=1)))
+    assert (decision.target, decision.deciding.rule) == (2, "above_the_floor")
+
+
 def test_removals_per_hour_are_bounded() -> None:
     nodes = [an_old_node(f"n{n}") for n in range(4)]
     decision = decided(a_state(*nodes), a_policy(limits=Limits(max_removals_per_hour=3)), removed_last_hour=1)

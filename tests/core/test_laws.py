@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from receiver.core.actions import ActionKind, Change
+from receiver.core.actions import ActionKind, Change, VictimStage
 from receiver.core.assign import assign
 from receiver.core.cost import unit_price
 from receiver.core.decide import decide, decide_all
@@ -416,6 +416,27 @@ def test_a_cooldown_holds_until_its_end_and_the_decision_names_that_moment(since
     [(_, _, before)] = decided((replace(found, at=between), policy))
     [(_, _, after)] = decided((replace(found, at=end), policy))
     assert (before.target, after.target) == (0, 1)
+
+
+@LAWS
+@given(worlds())
+def test_a_removal_is_still_wanted_once_its_nodes_are_cordoned(world: World) -> None:
+    """Else the same nodes would be cordoned and made schedulable again, ten times a second."""
+    found, policy = world
+    for pool, state, decision in decided(world):
+        if decision.change is not Change.SHRINK or state.open_action is not None:
+            continue
+        action = plan(decision, state, policy)
+        assert action is not None
+        going = {v.instance for v in action.victims}
+        begun = replace(
+            state,
+            open_action=replace(action, victims=tuple(replace(v, stage=VictimStage.CORDONED) for v in action.victims)),
+            nodes=tuple(replace(n, cordoned_by=CordonedBy.US) if n.instance in going else n for n in state.nodes),
+        )
+        then = replace(found, pools=tuple(begun if s.pool == pool.id else s for s in found.pools))
+        after = decide_all(then, assign(then, policy), policy)[pool.id]
+        assert going <= set(after.candidates[: max(0, after.present - after.target)]), (decision, after)
 
 
 @LAWS
