@@ -26,6 +26,7 @@ def about_status(status: Mapping[str, Any], now: datetime, width: int | None = N
     yield ""
     yield from _questions(status.get("pools") or ())
     yield from _silent(status.get("sources") or (), now)
+    yield from _rights(status.get("rights") or {})
     yield from _waiting(status)
     yield from _decisions(status.get("decisions") or (), now, width)
     yield from _messages(status.get("messages") or {})
@@ -128,6 +129,13 @@ def _left(until: Any, now: datetime) -> str:
         return "until an unknown time"
     left = (ends - now).total_seconds()
     return f"for {span(left)}, until {clock(ends, now)}" if left > 0 else f"until {clock(ends, now)}"
+
+
+def _rights(rights: Mapping[str, Any]) -> Iterator[str]:
+    if not rights or rights.get("lacking") == []:
+        return
+    effect = ": nothing is bought" if rights.get("holds_growth") else ": pools grow all the same"
+    yield click.style(f"{rights.get('said')}{effect}", fg="red")
 
 
 def _questions(pools: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -49,7 +49,13 @@ SOURCES = Check(
     ("warn", "skip"),
     "see the page /sources: it says what is lost without the source, and what helps (docs/troubleshooting.md)",
 )
-CHECKS = (ANSWERS, HEALTH, READY, VERSION, SAME, SOURCES)
+RIGHTS = Check(
+    "server.rights",
+    "whether Kubernetes lets the running server itself remove nodes: where not, it buys none",
+    ("warn", "fail", "skip"),
+    "`kubectl apply -k k8s/overlays/act/rights`; no restart is needed (docs/operations.md, Rights in the cluster)",
+)
+CHECKS = (ANSWERS, HEALTH, READY, VERSION, SAME, SOURCES, RIGHTS)
 URL = "GPU_AUTOSCALER_URL"
 
 
@@ -76,9 +82,10 @@ def look(installation: Installation) -> Iterator[Finding]:
         try:
             status, document = server.ask("/api/v1/status")
         except TryLater as error:
-            yield SOURCES.skipped(str(error))
+            yield from (check.skipped(str(error)) for check in (SOURCES, RIGHTS))
         else:
             yield sources(status, document)
+            yield may_remove(document)
 
 
 def beating(status: int, health: Mapping[str, Any]) -> Finding:
@@ -121,6 +128,21 @@ def sources(status: int, document: Mapping[str, Any]) -> Finding:
     if silent:
         return SOURCES.warned(f"silent for the server: {'; '.join(silent)}")
     return SOURCES.passed(f"all {len(asked)} that are configured answered")
+
+
+def may_remove(document: Mapping[str, Any]) -> Finding:
+    """Judge what the server was told of its rights."""
+    rights = document.get("rights")
+    if not isinstance(rights, dict):
+        return RIGHTS.skipped("the server asks for no right: it observes, sees no cluster, or has made no step yet")
+    said = str(rights.get("said"))
+    if rights.get("lacking"):
+        return RIGHTS.failed(f"the server is told: {said}")
+    if rights.get("lacking") is None or rights.get("detail"):
+        why = rights.get("detail") or "not answered yet"
+        untold = "see that the API server answers selfsubjectaccessreviews (ClusterRole system:basic-user)"
+        return RIGHTS.warned(f"the server is not told what it may: {why}", untold)
+    return RIGHTS.passed(said)
 
 
 AREA = Area(

@@ -34,6 +34,7 @@ def add_status(routes: Blueprint, parts: WebParts, picture: Callable[[], Mapping
                 "budget": budget_document(found, parts),
                 "pools": [_pool(entry, mode) for entry in found.get("pools") or ()],
                 "sources": plain(found.get("sources") or ()),
+                "rights": plain(found["rights"]) if found.get("rights") else None,
                 "waiting_total": found.get("waiting_total"),
                 "fits_nowhere": sum(entry.get("state") == State.FITS_NOWHERE for entry in waiting),
                 "decisions": [_decision(decision_document(d, parts)) for d in parts.store.decisions(limit=LATEST)],

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from receiver.cli import main
 from receiver.status_screen import about_status
 from tests.adapters.wire import unused_url
-from tests.web.builders import A100, NOW, a_picture, a_pool
+from tests.web.builders import A100, NOW, a_picture, a_pool, a_right_to_remove
 from tests.web.fakes import FakeClock, FakeStore
 
 ESCAPE = "\x1b["
@@ -79,6 +79,12 @@ def test_a_pool_says_who_holds_it_and_until_when(url: str, store: FakeStore) -> 
     assert "silenced by night shift for 2 h, until 16:30:00 UTC" in said
     assert "pin 4 by ada for 30 min, until 15:00:00 UTC" in said
     assert "window night: 0 to 8" in said
+
+
+def test_rights_that_are_missing_are_named_with_what_stops(url: str, store: FakeStore) -> None:
+    assert "remove nodes" not in status(url).stdout
+    keep(store, rights=a_right_to_remove("patch nodes"))
+    assert "Kubernetes does not let us patch nodes: nothing is bought" in status(url).stdout.splitlines()
 
 
 def test_an_open_question_is_shown_with_the_command_that_answers_it(url: str, store: FakeStore) -> None:

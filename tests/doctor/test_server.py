@@ -3,18 +3,19 @@
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from receiver.doctor.area import Installation
 from receiver.doctor.finding import Finding
 from receiver.doctor.rounds import go_round
-from receiver.doctor.server import AREA, same_version
+from receiver.doctor.server import AREA, may_remove, same_version
 from receiver.ports import TryLater
 from tests.adapters.wire import unused_url
 from tests.cli.asked import serving
 from tests.doctor.builders import document, installation, pool
-from tests.web.builders import Bench, a_full_store
+from tests.web.builders import Bench, a_full_store, a_right_to_remove
 
 
 def listening(bench: Bench) -> AbstractContextManager[str]:
@@ -74,6 +75,24 @@ def test_a_server_with_another_file_is_told(tmp_path: Path, changes: dict[str, o
     assert finding.verdict == "warn"
     assert words in finding.said
     assert "restart" in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("rights", "verdict", "words"),
+    [
+        (a_right_to_remove(), "pass", "Kubernetes lets us remove nodes"),
+        (a_right_to_remove("patch nodes"), "fail", "Kubernetes does not let us patch nodes"),
+        ({**a_right_to_remove(), "lacking": None}, "warn", "not answered yet"),
+        ({**a_right_to_remove(), "detail": "405"}, "warn", "405"),
+        (None, "skip", "it observes"),
+    ],
+)
+def test_what_the_server_may_is_told_wherever_the_doctor_runs(
+    rights: dict[str, Any] | None, verdict: str, words: str
+) -> None:
+    finding = may_remove({"rights": rights})
+    assert (finding.check, finding.verdict) == ("server.rights", verdict)
+    assert words in finding.said
 
 
 def test_another_version_is_told() -> None:

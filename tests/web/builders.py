@@ -24,11 +24,14 @@ from receiver.core.actions import (
     VictimStage,
 )
 from receiver.core.memory import NodeLife
+from receiver.core.picture import carried
 from receiver.core.policy import Budget, Policy, Pool, Unanswered
 from receiver.core.questions import Asks, Question
+from receiver.core.rights import never_asked
 from receiver.core.usage import Owner, Usage, WorkloadLife
 from receiver.ports import GroundsKept, StoredAction, StoredDecision
 from receiver.web import WebParts, create_app
+from tests.core.builders import facts
 from tests.web.fakes import FakeClock, FakeHealth, FakeInstruments, FakeStore
 
 NOW = datetime(2026, 3, 10, 14, 30, tzinfo=UTC)
@@ -191,6 +194,13 @@ def a_team_budget(**changes: Any) -> dict[str, Any]:
     return {**given, **changes}
 
 
+def a_right_to_remove(*lacking: str) -> dict[str, Any]:
+    """What a picture has of the rights that a removal needs: all but *lacking*."""
+    asked = never_asked(NOW - timedelta(minutes=9)).answered(lacking, NOW - timedelta(minutes=1))
+    shown: dict[str, Any] = carried(facts(rights=asked))["rights"]
+    return shown
+
+
 def a_picture(**more: Any) -> dict[str, Any]:
     """A full picture of a step."""
     failing = a_pool(
@@ -285,6 +295,7 @@ def a_picture(**more: Any) -> dict[str, Any]:
             ],
             "differences_total": 1,
         },
+        "rights": a_right_to_remove(),
         "sources": [
             {"source": "civo", "up": True, "at": ago(seconds=4), "detail": "", "configured": True},
             {"source": "kubernetes", "up": True, "at": ago(seconds=4), "detail": "", "configured": True},

@@ -36,7 +36,8 @@ def test_the_status_page_renders_without_any_pool() -> None:
 
 
 @pytest.mark.parametrize(
-    "missing", ["at", "mode", "pools", "budget", "sources", "signals", "misfits", "waiting", "waiting_total", "charges"]
+    "missing",
+    ["at", "mode", "pools", "budget", "sources", "signals", "misfits", "waiting", "waiting_total", "charges", "rights"],
 )
 def test_the_status_page_renders_when_the_picture_lacks_a_part(missing: str) -> None:
     picture = {k: v for k, v in a_picture().items() if k != missing}
@@ -54,6 +55,7 @@ def test_a_picture_of_empty_parts_renders() -> None:
         "pools": [{}],
         "budget": {},
         "charges": {},
+        "rights": {},
         "sources": [{}],
         "signals": [{}],
         "misfits": [{}],

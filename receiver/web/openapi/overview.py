@@ -45,6 +45,17 @@ LINE = fields(
         "because": text(),
     },
 )
+RIGHTS = fields(
+    "What Kubernetes says of the rights that a removal needs; null in observe mode and without a cluster.",
+    {
+        "lacking": maybe(listed(text(), "those that are refused, such as `patch nodes`; null while it never answered")),
+        "since": moment("since when it is so"),
+        "asked_at": moment(),
+        "detail": text("why the last question got no answer, or empty"),
+        "said": text(),
+        "holds_growth": yes_or_no("whether pools may not grow for it"),
+    },
+)
 STATUS = fields(
     "The whole installation in short.",
     {
@@ -55,6 +66,7 @@ STATUS = fields(
         "budget": shared("Budget"),
         "pools": listed(shared("Pool"), "without their single nodes"),
         "sources": listed(shared("SourceState")),
+        "rights": maybe(shared("Rights")),
         "waiting_total": maybe(count("pods that wait for GPUs")),
         "fits_nowhere": count("those that no pool can hold"),
         "decisions": listed(shared("DecisionLine"), "the newest five"),
@@ -68,4 +80,4 @@ STATUS = fields(
         ),
     },
 )
-SCHEMAS: dict[str, Schema] = {"Status": STATUS, "SourceState": SOURCE, "DecisionLine": LINE}
+SCHEMAS: dict[str, Schema] = {"Status": STATUS, "SourceState": SOURCE, "Rights": RIGHTS, "DecisionLine": LINE}
