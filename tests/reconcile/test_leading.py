@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from receiver.clock import SystemClock
-from receiver.loop import Loop
+from receiver.loop import Courier, Loop
 from receiver.ports import WriterLostError
 from receiver.ports.leading import Leader
 from receiver.reconcile import Stepped
@@ -86,6 +86,36 @@ def test_a_loop_says_whether_it_leads(mine: bool) -> None:
     assert (loop.leads(), loop.leading, loop.health().leader) == (mine, mine, right.leader)
     loop.stop()
     assert not loop.leads()
+
+
+def test_who_delivers_beside_the_loop_outlives_a_right_that_cannot_be_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    right, delivered = _Right(), threading.Event()
+
+    def deliver(_now: datetime) -> int:
+        delivered.set()
+        return 0
+
+    loop = Loop(lambda _now: _stepped(), right, SystemClock(), HOUR, right)
+    loop.start()
+    until(lambda: loop.leading, "a loop that leads", 5)
+    asked, broken = threading.Semaphore(0), True
+
+    def held() -> bool:
+        if broken:
+            asked.release()
+            raise OSError("Input/output error")
+        return True
+
+    monkeypatch.setattr(right, "held", held)
+    courier = Courier(deliver, loop, SystemClock(), every=0.001)
+    courier.start()
+    assert asked.acquire(timeout=5)
+    broken = False
+    assert delivered.wait(5)
+    courier.stop()
+    loop.stop()
 
 
 def test_a_loop_that_is_stopped_in_a_call_does_not_give_up_the_right_while_the_call_lasts() -> None:
