@@ -18,7 +18,7 @@ import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from receiver.adapters.store.lease_table import LeaseTable, term_of
+from receiver.adapters.store.lease_table import LeaseTable, is_in_force
 from receiver.ports import WriterLostError
 from receiver.ports.leading import Leader
 
@@ -150,7 +150,7 @@ class Lease:
     def fence(self, connection: Connection) -> None:
         """Raise WriterLostError unless our term is in force, which it is until *connection*'s transaction ends."""
         term = self._term
-        if term is None or term_of(connection) != term:
+        if term is None or not is_in_force(connection, self.name, term):
             raise WriterLostError(
                 "this replica does not lead any more: what its last step still had to store is refused"
             )

@@ -9,12 +9,12 @@ from datetime import datetime, timedelta
 
 import psycopg
 import pytest
-from sqlalchemy import text
+from sqlalchemy import text, update
 from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 
 from receiver.adapters.lease import Lease, Terms
-from receiver.adapters.store import SqlStore, open_store
+from receiver.adapters.store import SqlStore, open_store, schema
 from receiver.adapters.store.lease_table import LeaseTable
 from receiver.adapters.store.urls import parse
 from receiver.ports import WriterLostError
@@ -267,6 +267,20 @@ def test_what_a_former_leader_stores_is_refused_and_changes_nothing(
     with pytest.raises(WriterLostError):
         its_store.opened(grow())
     assert list(the_seconds.actions()) == []
+    assert the_seconds.opened(grow())
+
+
+def test_a_copy_that_is_restored_gives_no_two_leaders_one_term(
+    fenced: tuple[Lease, SqlStore, Lease, SqlStore],
+) -> None:
+    """The terms of the copy begin again where it was made: by the number alone both would be in force."""
+    first, its_store, second, the_seconds = fenced
+    first.try_acquire()
+    with its_store._database.write() as connection:
+        connection.execute(update(schema.lease).values(owner=None, term=0))
+    assert second.try_acquire()
+    with pytest.raises(WriterLostError):
+        its_store.opened(grow())
     assert the_seconds.opened(grow())
 
 

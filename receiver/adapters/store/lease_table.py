@@ -22,7 +22,7 @@ THE_ONE = 1  # the row
 THE_ROW = select(lease).where(lease.c.id == THE_ONE)
 OURS = (lease.c.id == THE_ONE, lease.c.owner == bindparam("of_owner"), lease.c.term == bindparam("of_term"))
 # "FOR KEY SHARE": beside renewals, which change no key, and not beside `take`, which asks for the whole row.
-TERM = select(lease.c.term).where(lease.c.id == THE_ONE).with_for_update(read=True, key_share=True)
+LEADS = select(lease.c.owner, lease.c.term).where(lease.c.id == THE_ONE).with_for_update(read=True, key_share=True)
 # Sessions of a former leader that hold the row and say nothing. PostgreSQL ends what is idle between two statements,
 # but waits without end for one of which a part has come: whoever has sent it may be out of reach.
 SILENT = text(
@@ -68,10 +68,13 @@ def database_now(connection: Connection) -> datetime:
     return found
 
 
-def term_of(connection: Connection) -> int | None:
-    """Return the term in force; nobody else begins one before the transaction of *connection* ends."""
-    found: int | None = connection.execute(TERM).scalar()
-    return found
+def is_in_force(connection: Connection, owner: str, term: int) -> bool:
+    """True while this *term* of *owner* is; nobody else begins one before the transaction of *connection* ends.
+
+    The number alone would not do: in a copy that was restored the terms begin again where it was made.
+    """
+    found = connection.execute(LEADS).first()
+    return found is not None and (found.owner, found.term) == (owner, term)
 
 
 class LeaseTable:
