@@ -28,7 +28,7 @@ demo: venv binaries ## watch it work: simulator, Prometheus, Alertmanager, the a
 
 test: venv binaries browser kubectl lint ## everything that must hold: lint, types, then the test suite, which checks and tests the rules too
 	@echo "== pytest"
-	@$(VENV)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
+	@$(VENV)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder
 
 bench: venv binaries ## measure: reaction from pending pod to Civo call, webhook throughput, memory, growth, policies (half an hour, and the traces' time)
 	@$(VENV)/python -m benchmarks

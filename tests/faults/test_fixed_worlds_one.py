@@ -5,9 +5,9 @@ import pytest
 from receiver.adapters.store import SqlStore
 from tests.faults.campaign import violations
 
-BATCH = 10
+BATCH = 6
 
 
-@pytest.mark.parametrize("first", range(1, 41, BATCH))
+@pytest.mark.parametrize("first", range(1, 25, BATCH))
 def test_the_invariants_hold_in_the_worlds_from_seed(first: int, emptied: SqlStore) -> None:
     assert violations(range(first, first + BATCH), emptied) == []

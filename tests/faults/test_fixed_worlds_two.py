@@ -8,10 +8,10 @@ from receiver.adapters.store import SqlStore
 from tests.faults.campaign import judge, violations
 from tests.faults.generate import scenario
 
-BATCH = 10
+BATCH = 6
 
 
-@pytest.mark.parametrize("first", range(81, 121, BATCH))
+@pytest.mark.parametrize("first", range(81, 105, BATCH))
 def test_the_invariants_hold_in_the_worlds_from_seed(first: int, emptied: SqlStore) -> None:
     assert violations(range(first, first + BATCH), emptied) == []
 
