@@ -65,8 +65,7 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     _let_go_of_orphans(looked.orphans, policy, hands, store, now)
     _end_overrides(looked, store, policy, now)
     facts = _with_what_was_told(facts, looked, store, policy, mode)
-    if mode != "observe":  # what is not done needs no right
-        facts = replace(facts, rights=rights_now(hands.cluster, looked.before, facts, now))
+    facts = replace(facts, rights=rights_now(hands.cluster, looked.before, facts, mode))
     facts = asked_before(facts, store, policy, now, steady=looked.steady)
     assignment = assign(facts, policy)
     decided = decide_all(facts, assignment, policy, explained=chores)

@@ -11,13 +11,15 @@ from receiver.ports import Cluster, Snapshot, TryLater, WontWork
 log = structlog.get_logger("receiver")
 
 
-def rights_now(cluster: Cluster | None, before: Snapshot | None, facts: Facts, now: datetime) -> Rights | None:
-    """Return what is known at *now* of the rights that a removal needs; None without a cluster.
+def rights_now(cluster: Cluster | None, before: Snapshot | None, facts: Facts, mode: str) -> Rights | None:
+    """Return what is known of the rights that a removal needs; None without a cluster, and in *mode* observe: what is
+    not done needs no right.
 
     It is asked when what the picture *before* has is too old, and not while Kubernetes is silent: then the last answer
     counts. The picture is in the store, so that a restart or another leader knows as much.
     """
-    if cluster is None:
+    now = facts.at
+    if cluster is None or mode == "observe":
         return None
     known = rights_before(before)
     if known is not None and not known.due(now):
