@@ -36,7 +36,8 @@ class Opening(threading.Thread):
         Raises what it failed with, if that was not TryLater: a person who has just started us wants to know at once.
         """
         self.start()
-        self._tried.wait(patience)
+        if not self._tried.wait(patience):
+            self._tried.set()  # what it comes to yet is for the log: nobody waits for it any more
         if self._failure is not None:
             self._stopping.set()
             raise self._failure

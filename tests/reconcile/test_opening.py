@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from threading import Event
 
 import pytest
+from structlog.testing import capture_logs
 
 from receiver.clock import SystemClock
 from receiver.loop import Loop
@@ -127,3 +129,21 @@ def test_a_loop_without_its_store_beats_and_asks_nobody_to_lead(monkeypatch: pyt
         until(lambda: loop.health().steps == 1, "a step", 5)
     finally:
         loop.stop()
+
+
+def test_what_needs_a_person_is_logged_when_nobody_waits_for_the_first_attempt_any_more() -> None:
+    answered, asked = Event(), Event()
+
+    def open_store() -> None:
+        if asked.is_set():
+            return
+        asked.set()
+        answered.wait(5)
+        raise NEWER
+
+    found = Opening(open_store, waits=(0.001,))
+    with capture_logs() as logged:
+        found.begin(patience=0.01)
+        answered.set()
+        until(found.is_open, "an open store", 5)
+    assert [line["event"] for line in logged] == ["store not open", "store open"]
