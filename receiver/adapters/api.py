@@ -54,7 +54,7 @@ class ServerApi:
     ) -> None:
         self._url, self._timeout = url, timeout
         self._session = session or quick_session()
-        self._reads = {"auth": _Bearer(reader)} if reader and not urlsplit(url).username else {}
+        self._reads = {"auth": Bearer(reader)} if reader and not urlsplit(url).username else {}
 
     def __repr__(self) -> str:
         return f"ServerApi({self.shown!r})"
@@ -90,11 +90,11 @@ class ServerApi:
 
     def post(self, *path: str, body: Mapping[str, Any], token: str) -> Answer:
         """Send *body* as JSON with the operator's *token*. Raises what `get` raises, and RefusedError."""
-        return self._one("POST", path, json=dict(body), auth=_Bearer(token))
+        return self._one("POST", path, json=dict(body), auth=Bearer(token))
 
     def delete(self, *path: str, query: Mapping[str, str], token: str) -> Answer:
         """Delete with the operator's *token*. Raises what `get` raises, and RefusedError."""
-        return self._one("DELETE", path, params=dict(query), auth=_Bearer(token))
+        return self._one("DELETE", path, params=dict(query), auth=Bearer(token))
 
     def _one(self, method: str, path: Sequence[str], **more: Any) -> Answer:
         return self._answer(self._send(method, path, **more))
@@ -119,7 +119,7 @@ class ServerApi:
         return Answer(document=document, at=moment(response.headers.get(SNAPSHOT_HEADER)))
 
 
-class _Bearer(requests.auth.AuthBase):
+class Bearer(requests.auth.AuthBase):
     """A token. (A plain header would give way to what the address or a .netrc says.)"""
 
     def __init__(self, token: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Thread
 from time import monotonic
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from receiver.config.environment import SECRET, Reading
 from receiver.doctor.area import Area, Installation
@@ -65,7 +65,8 @@ def secrets_of(installation: Installation) -> frozenset[str]:
     said = installation.settings.configuration
     addresses = [said.prometheus.url or "", *said.alertmanager.urls]
     passwords = (urlsplit(address).password or "" for address in addresses)
-    return secrets_in(installation.environ) | {word for word in passwords if len(word) >= HIDE_FROM}
+    spelled = {spelling for word in passwords for spelling in (word, unquote(word))}
+    return secrets_in(installation.environ) | {word for word in spelled if len(word) >= HIDE_FROM}
 
 
 def secrets_in(environ: Mapping[str, str]) -> frozenset[str]:
@@ -75,7 +76,7 @@ def secrets_in(environ: Mapping[str, str]) -> frozenset[str]:
         said = reading.value(name)
         for word in (said, *said.split()):
             password = word.partition("://")[2].rpartition("@")[0].partition(":")[2]
-            found |= {word, password}
+            found |= {word, password, unquote(password)}  # a server repeats what it was sent, not how it was written
     return frozenset(word for word in found if len(word) >= HIDE_FROM)
 
 

@@ -81,6 +81,11 @@ def test_a_secret_that_a_file_holds_is_hidden_too(tmp_path: Path) -> None:
     assert hidden(PAIN.failed("it said from-a-file-0123"), secrets).said == "it said ***"
 
 
+def test_a_password_is_hidden_as_it_is_written_in_an_address_and_as_it_is_sent() -> None:
+    secrets = secrets_in({"GPU_AUTOSCALER_DATABASE_URL": "postgresql://us:p%40ssword-1@127.0.0.1/x"})
+    assert hidden(PAIN.failed("p%40ssword-1 is p@ssword-1"), secrets).said == "*** is ***"
+
+
 def test_bad_news_without_a_remedy_cannot_be_told() -> None:
     with pytest.raises(ValueError, match="needs a remedy"):
         Finding("a.b", "fail", "broken")

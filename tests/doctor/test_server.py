@@ -1,12 +1,14 @@
 """The running server as the doctor sees it, asked of one that really listens."""
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pytest_httpserver import HTTPServer
 
+from receiver.adapters.survey.server import ServerSurvey
 from receiver.doctor.area import Installation
 from receiver.doctor.finding import Finding
 from receiver.doctor.rounds import go_round
@@ -50,8 +52,6 @@ def test_a_server_that_does_not_answer_fails_where_its_address_is_set(tmp_path: 
 
 
 def test_another_server_there_is_told(tmp_path: Path) -> None:
-    from pytest_httpserver import HTTPServer
-
     with HTTPServer(host="127.0.0.1") as other:
         other.expect_request("/healthz").respond_with_data("ok")
         finding = found(at(tmp_path, other.url_for("").rstrip("/")))["server.reached"]
@@ -93,6 +93,16 @@ def test_what_the_server_may_is_told_wherever_the_doctor_runs(
     finding = may_remove({"rights": rights})
     assert (finding.check, finding.verdict) == ("server.rights", verdict)
     assert words in finding.said
+
+
+def test_the_token_goes_out_although_a_netrc_names_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("default login us password wrong\n", encoding="utf-8")
+    monkeypatch.setenv("NETRC", str(netrc))
+    with HTTPServer(host="127.0.0.1") as other:
+        other.expect_request("/healthz", headers={"Authorization": "Bearer right"}).respond_with_json({})
+        with closing(ServerSurvey(other.url_for("").rstrip("/"), (1, 5), "right")) as asked:
+            assert asked.ask("/healthz") == (200, {})
 
 
 def test_another_version_is_told() -> None:

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 
+from receiver.adapters.api import Bearer
 from receiver.adapters.sessions import quick_session, shown, wire_failure
 from receiver.ports import TryLater
 
@@ -25,11 +27,10 @@ class ServerSurvey:
 
     def ask(self, path: str) -> tuple[int, Mapping[str, Any]]:
         """Return status and JSON object of *path*. Raises TryLater when there is no such answer."""
-        headers = {"Authorization": f"Bearer {self._reader}"} if self._reader else {}
+        # As an auth hook, which outranks ~/.netrc; an address with credentials of its own, a proxy's, reads with those.
+        auth = Bearer(self._reader) if self._reader and not urlsplit(self._url).username else None
         try:
-            response = self._session.get(
-                self._url + path, timeout=self._timeouts, headers=headers, allow_redirects=False
-            )
+            response = self._session.get(self._url + path, timeout=self._timeouts, auth=auth, allow_redirects=False)
         except (requests.RequestException, OSError, ValueError) as error:
             code, phrase = wire_failure(error)
             raise TryLater(f"{self.shown}: {phrase}", code=code) from None
