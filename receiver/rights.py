@@ -26,7 +26,7 @@ def rights_now(cluster: Cluster | None, before: Snapshot | None, facts: Facts, m
         return known
     found = known or never_asked(now)
     if not facts.up(Source.KUBERNETES):
-        return found.unanswered(facts.sources[Source.KUBERNETES].detail, now)
+        return found.unasked(facts.sources[Source.KUBERNETES].detail, now)
     try:
         answered = found.answered(tuple(cluster.lacking()), now)
     except (TryLater, WontWork) as error:
@@ -45,6 +45,6 @@ def rights_before(kept: Snapshot | None) -> Rights | None:
     return Rights(
         lacking=None if shown["lacking"] is None else tuple(shown["lacking"]),
         since=datetime.fromisoformat(shown["since"]),
-        asked_at=datetime.fromisoformat(shown["asked_at"]),
+        asked_at=datetime.fromisoformat(shown["asked_at"]) if shown["asked_at"] else None,
         detail=shown["detail"],
     )

@@ -1,6 +1,6 @@
 """The rights that a removal needs: what the cluster said of them, and how long that is believed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 GRANTED_FOR = timedelta(minutes=5)  # rights change when somebody applies a manifest: asking at each step tells no more
@@ -11,7 +11,7 @@ BIND = "bind the ClusterRole gpu-autoscaler-act (k8s/overlays/act/rights)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rights:
-    """What the cluster said when it was last asked, at *asked_at*, and that it has been so *since*.
+    """What the cluster said when it was last asked, at *asked_at* (None: never), and that it has been so *since*.
 
     *lacking* names the rights that are refused (``patch nodes``), () for none; None while nobody could ever tell.
     *detail* says why the last question got no answer, empty when it got one: an answer from before goes on to count.
@@ -19,11 +19,13 @@ class Rights:
 
     lacking: tuple[str, ...] | None
     since: datetime
-    asked_at: datetime
+    asked_at: datetime | None = None
     detail: str = ""
 
     def due(self, now: datetime) -> bool:
         """True when the cluster should be asked again; at once where the clock was ahead then."""
+        if self.asked_at is None:
+            return True
         settled = self.lacking == () and not self.detail
         age = now - self.asked_at
         return age >= (GRANTED_FOR if settled else AGAIN_AFTER) or age < timedelta(0)
@@ -35,7 +37,11 @@ class Rights:
 
     def unanswered(self, why: str, now: datetime) -> "Rights":
         """Return what is known after a question without an answer."""
-        return Rights(lacking=self.lacking, since=min(self.since, now), asked_at=now, detail=why)
+        return replace(self, since=min(self.since, now), asked_at=now, detail=why)
+
+    def unasked(self, why: str, now: datetime) -> "Rights":
+        """Return what is known while nobody can be asked: that is no try, so it is asked as soon as somebody can."""
+        return replace(self, since=min(self.since, now), detail=why)
 
     def holds_growth(self, now: datetime) -> bool:
         """True while a node that is bought now could not be removed, or nobody can tell whether it could.
@@ -62,4 +68,4 @@ class Rights:
 
 def never_asked(now: datetime) -> Rights:
     """Return what is known before the first question."""
-    return Rights(lacking=None, since=now, asked_at=now)
+    return Rights(lacking=None, since=now)

@@ -102,6 +102,16 @@ def test_a_restart_knows_what_was_answered_before_it(store: Store) -> None:
     assert known.lacking == REFUSED
 
 
+def test_a_cluster_that_answers_again_is_asked_at_once(store: Store) -> None:
+    life = waiting(store)
+    life.cluster.fail_always(TryLater("no answer", code="timeout"))
+    life.step()
+    life.cluster.fail_always(None)
+    life.pass_time(MOMENT)
+    life.step()
+    assert life.required() == 1
+
+
 def test_observe_mode_asks_for_no_right_and_shows_the_growth_that_there_would_be(store: Store) -> None:
     life = waiting(store, *REFUSED, mode="observe", wrap_cloud=ObservedCloud, wrap_cluster=ObservedCluster)
     stepped = life.step()

@@ -50,7 +50,7 @@ RIGHTS = fields(
     {
         "lacking": maybe(listed(text(), "those that are refused, such as `patch nodes`; null while it never answered")),
         "since": moment("since when it is so"),
-        "asked_at": moment(),
+        "asked_at": maybe(moment("null: it was never asked")),
         "detail": text("why the last question got no answer, or empty"),
         "said": text(),
         "holds_growth": yes_or_no("whether pools may not grow for it"),
