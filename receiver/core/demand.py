@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from receiver.core.model import UNASSIGNED, Node, Offer, Stage
 from receiver.core.pods import Pod, PodPhase, Requirement, Toleration, Workload
-from receiver.core.policy import Pool, Taint
+from receiver.core.policy import POOL_LABEL, Pool, Taint
 
 # Taints that come and go with a node's state, and say nothing of the next node.
 PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeleted")
@@ -71,13 +71,14 @@ def offer_of(pool: Pool, nodes: Iterable[Node], before: Offer | None, now: datet
     """What the newest usable one of *nodes* shows, without the taints that come and go with its state.
 
     Of each resource the most that a node of the pool showed counts, the offer *before* included: a node that lost a
-    GPU says nothing of the next one. Without a usable node it is the offer before, while that is believed.
+    GPU says nothing of the next one. Without a usable node it is the offer before, while that is believed; not that of
+    a node that went before Civo's agent had labelled it: it would keep work from labels that the next one gets in time.
     """
     before = before if before is not None and is_believed(before, pool, now) else None
     usable = [n for n in nodes if n.stage is Stage.USABLE and n.labels]
     newest = max(usable, key=lambda n: (n.created_at, n.name), default=None)
     if newest is None:
-        return before
+        return before if before is not None and POOL_LABEL in before.labels else None
     shown = [*(n.allocatable for n in usable), *([before.allocatable] if before else [])]
     return Offer(
         node=newest.name,

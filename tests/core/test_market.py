@@ -167,6 +167,14 @@ def test_what_a_node_showed_outlives_it(changes: dict[str, Any], age: timedelta,
     assert (offer_of(pool, [], offer, NOW + age) == offer) is believed
 
 
+def test_what_a_node_showed_before_civo_labelled_it_does_not_outlive_it() -> None:
+    pool = a_pool()
+    bare = a_node("bare", labels={"kubernetes.io/os": "linux"})
+    seen = offer_of(pool, [bare], None, NOW)
+    assert seen is not None  # while it is there no second one is bought beside it
+    assert offer_of(pool, [], seen, NOW) is None
+
+
 @pytest.mark.parametrize(
     ("changes", "applied", "fits"),
     [
