@@ -18,6 +18,7 @@ from receiver.adapters.store.same_files import SameFiles
 from receiver.adapters.store.urls import is_in_memory, is_sqlite
 from receiver.ports import TryLater
 
+AT_ONCE = 500  # numbers in one IN (...): every engine takes that many
 POOL_SIZE = 12  # the loop, the courier, one for all deliveries, and who reads pages; more queue for a moment
 LOCK_WAIT_SECONDS = 5.0  # below Alertmanager's ten seconds for an answer
 ANSWER_SECONDS = 12.0  # more than the server's own limit for a statement

@@ -8,8 +8,7 @@ from sqlalchemy import insert as plain_insert
 
 from receiver.adapters.store import grounds, rows
 from receiver.adapters.store.columns import Moment
-from receiver.adapters.store.database import insert, put
-from receiver.adapters.store.inbox import AT_ONCE
+from receiver.adapters.store.database import AT_ONCE, insert, put
 from receiver.adapters.store.prepared import Query, Write
 from receiver.adapters.store.schema import actions, decisions, pools
 from receiver.adapters.store.totals import count

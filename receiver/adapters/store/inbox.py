@@ -15,26 +15,27 @@ from receiver.core.model import SignalAction
 from receiver.core.signals import HEARTBEAT_ALERT, Alert
 from receiver.ports import Delivery
 
-AT_ONCE = 500  # numbers in one IN (...): every engine takes that many
-
 ACTIONS = frozenset(SignalAction)
 DELIVERY = ("receiver", "group_key", "body", "truncated", "warnings", "received_at")
 ALERT = ("delivery", "fingerprint", "starts_at", "firing", "labels", "annotations", "received_at")
 NOT_CONSIDERED = Query(select(deliveries.c.id).where(deliveries.c.considered_at.is_(None)).order_by(deliveries.c.id))
 
 
+# One by one: every length of an IN (...) is a text of its own, and connections keep the last 128 texts compiled.
+CONSIDER = Write(
+    lambda _: (
+        update(deliveries)
+        .where(deliveries.c.id == bindparam("number"), deliveries.c.considered_at.is_(None))
+        .values(considered_at=bindparam("now", type_=Moment))
+    )
+)
 INSERT_DELIVERIES = Write(lambda _: insert(deliveries).returning(deliveries.c.id), DELIVERY)
 INSERT_ALERTS = Write(lambda _: insert(alerts), ALERT)
 
 
-def _remembered() -> Query:
-    newest = alerts.c.id.desc()  # not by time: a clock may be set back, numbers only grow
-    place = func.row_number().over(partition_by=alerts.c.fingerprint, order_by=newest).label("place")
-    ranked = select(alerts, place).where(alerts.c.received_at > bindparam("since", type_=Moment)).subquery()
-    return Query(select(ranked).where(ranked.c.place == 1).order_by(ranked.c.id))
-
-
-REMEMBERED = _remembered()
+# The newest by number, not by time: a clock may be set back, numbers only grow.
+NEWEST = select(func.max(alerts.c.id)).where(alerts.c.received_at > bindparam("since", type_=Moment))
+REMEMBERED = Query(select(alerts).where(alerts.c.id.in_(NEWEST.group_by(alerts.c.fingerprint))).order_by(alerts.c.id))
 
 
 def remember(connection: Connection, received: Sequence[tuple[Delivery, datetime]]) -> tuple[int, ...]:
@@ -94,8 +95,4 @@ def not_considered(connection: Connection) -> tuple[int, ...]:
 
 def considered(connection: Connection, numbers: Sequence[int], at: datetime) -> None:
     """Mark *numbers* as considered; the first time counts."""
-    for start in range(0, len(numbers), AT_ONCE):
-        chosen = deliveries.c.id.in_(numbers[start : start + AT_ONCE])
-        connection.execute(
-            update(deliveries).where(chosen, deliveries.c.considered_at.is_(None)).values(considered_at=at)
-        )
+    CONSIDER.run(connection, [{"number": number, "now": at} for number in numbers])

@@ -8,8 +8,7 @@ from statistics import median
 from sqlalchemy import Connection, bindparam, select, update
 
 from receiver.adapters.store import rows
-from receiver.adapters.store.database import insert, put
-from receiver.adapters.store.inbox import AT_ONCE
+from receiver.adapters.store.database import AT_ONCE, insert, put
 from receiver.adapters.store.prepared import Query
 from receiver.adapters.store.schema import drifts, node_lives, pools
 from receiver.adapters.store.totals import PROVISION_BUCKETS, PROVISION_MILLISECONDS, count
