@@ -29,7 +29,7 @@ from receiver.core.plan import plan
 from receiver.core.pods import PodPhase
 from receiver.core.policy import Budget, Limits, Policy
 from receiver.core.rights import Rights
-from tests.core.builders import GPU, HOURLY, NOW, a_node, a_pod, a_pool, a_signal, a_state, facts, run
+from tests.core.builders import GPU, HOURLY, NOW, a_node, a_pod, a_policy, a_pool, a_signal, a_state, facts, run
 from tests.core.worlds import LAWS, POOLS, World, decided, worlds
 
 
@@ -418,8 +418,14 @@ def test_a_cooldown_holds_until_its_end_and_the_decision_names_that_moment(since
     assert (before.target, after.target) == (0, 1)
 
 
+IDLE_AT_ITS_HOURS_END = a_node(created_at=NOW - timedelta(minutes=57), idle_since=NOW - timedelta(minutes=30))
+
+
 @LAWS
 @given(worlds())
+@example(
+    (facts(a_state(IDLE_AT_ITS_HOURS_END, required=2)), a_policy(a_pool(min_nodes=1)))
+)  # one that random worlds miss
 def test_a_removal_is_still_wanted_once_its_nodes_are_cordoned(world: World) -> None:
     """Else the same nodes would be cordoned and made schedulable again, ten times a second."""
     found, policy = world

@@ -20,7 +20,7 @@ def test_a_considered_delivery_no_longer_waits(store: SqlStore) -> None:
     assert store.memory(NOW, NOW).deliveries == (second,)
 
 
-def test_more_deliveries_than_one_statement_takes_are_considered_at_once(store: SqlStore) -> None:
+def test_a_thousand_deliveries_are_considered_at_once_with_some_that_are_not_there(store: SqlStore) -> None:
     numbers = [store.remember(delivery(), NOW) for _ in range(3)]
     store.considered([*range(10_000, 11_200), *numbers], NOW)
     assert store.memory(NOW, NOW).deliveries == ()
