@@ -18,6 +18,7 @@ from receiver.ports import (
     TryLater,
     WontWork,
 )
+from receiver.replay.gangs import with_minimums
 from receiver.replay.holding import WorldHolding
 from receiver.replay.shapes import as_ended, as_node, as_pod, protects
 from receiver.replay.world.objects import Refused, WorldNode, WorldPod
@@ -51,9 +52,10 @@ class WorldCluster(WorldHolding):
                 self._pods[key] = before if before and unchanged else (pod.version, as_pod(pod))
             elif pod.node is not None and _hosts(pod):
                 hosts.setdefault(pod.node, []).append(f"{pod.namespace}/{pod.name}")
+        pods = [pod for _, pod in self._pods.values()]
         return ClusterFacts(
             nodes=self._look_at_nodes(hosts),
-            pods=tuple(pod for _, pod in self._pods.values()),
+            pods=with_minimums(pods, self._world.active_pods.values(), self._world.pods.values()),
         )
 
     def lacking(self) -> Sequence[str]:

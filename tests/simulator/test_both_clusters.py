@@ -17,6 +17,7 @@ from receiver.core.policy import Taint
 from receiver.ports import (
     CORDON_ANNOTATION,
     GANG_ANNOTATION,
+    GANG_SIZE_ANNOTATION,
     PROTECT_ANNOTATION,
     SAFE_TO_EVICT_ANNOTATION,
     STOP_ANNOTATION,
@@ -374,3 +375,24 @@ def test_a_budget_that_allows_one_of_two_lets_the_first_leave_and_holds_the_seco
     sim.world.pdbs.append(Pdb(namespace="ml", selector={"app": "two"}, min_available=1))
     assert drained(cluster, node, evicting=True) == "pdb"
     assert len(leaving(sim)) == 1
+
+
+# --- gangs
+
+
+@pytest.mark.parametrize(
+    "other, left",
+    [({"duration": timedelta(seconds=5)}, 2), ({"gpus": 0}, 2), ({}, 3)],
+    ids=["has done its work", "needs no GPU", "runs on"],
+)
+def test_a_gang_that_lost_a_pod_asks_for_those_that_still_need_a_node(
+    sim: Simulator, cluster: Cluster, node: str, other: Mapping[str, Any], left: int
+) -> None:
+    gang = {"annotations": {GANG_ANNOTATION: "g", GANG_SIZE_ANNOTATION: "3"}, "gang_size": 3, "owner_name": "g"}
+    for name, changes in (("one", {}), ("two", {}), ("three", other)):
+        run_pod(sim, node, name, **{**gang, **changes})
+    patch(sim, node, unschedulable=True)
+    with sim.moved() as world:
+        world.evict("ml", "one")
+    sim.live.turn(timedelta(minutes=2))
+    assert {p.gang_min for p in cluster.look().pods} == {left}
