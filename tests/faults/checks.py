@@ -40,6 +40,7 @@ class Checks:
         self.beyond = BeyondTheLine(truth, policy.budget, clock, self.violated)
         self.evictions = Evictions(truth)
         self._steps = 0
+        self._refused: tuple[str, ...] = ()  # the rights that the product surely knows to be refused
 
     def violated(self, invariant: str, what: str) -> None:
         """Note that *invariant* does not hold."""
@@ -59,6 +60,8 @@ class Checks:
         elif name == "cluster.look" and not failed:
             self.kubernetes_answers = True
             self.waiting = self._truth.waiting()
+        elif name == "cluster.lacking" and not failed:
+            self._refused = tuple(answer)
         elif name == "store.say":
             self.evictions.said(args[0].topic, args[0].key, args[1], answer)
         elif name == "store.considered" and not failed:
@@ -75,7 +78,14 @@ class Checks:
         """Take over what the store holds: a crash inside one of its calls may be on either side of the commit."""
         known = {pool: found.open_action for pool, found in memory.pools.items()}
         self.open = {pool: action.id for pool, action in known.items() if action is not None}
+        self._refused = ()
         self.considered.update(set(deliveries) - set(memory.deliveries))
+
+    def struck(self, name: str) -> None:
+        """A fault struck at call *name*; where it was the store, the last answers may not be in the picture."""
+        self.beyond.struck(name)
+        if name.startswith("store."):
+            self._refused = ()
 
     # --- growth
 
@@ -89,6 +99,8 @@ class Checks:
             self.violated("2 paused", what)
         if target > self._truth.max_nodes(pool, now):
             self.violated("2 maximum", f"{what}: at most {self._truth.max_nodes(pool, now)}")
+        if self._refused:
+            self.violated("2 removable", f"{what}, and {', '.join(self._refused)} is refused")
         if plan.price is None:
             self.violated("2 budget", f"{what}: it has no price")
         counts = {p: c.nodes for p, c in self.counted.items()}

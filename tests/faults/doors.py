@@ -28,6 +28,8 @@ PORTS = {
         *("saw", "decided", "opened", "progressed", "closed", "say", "keep_snapshot", "considered"),
     ),
 }
+QUESTIONS = {"cluster": ("lacking",)}  # ports' calls too; when they break is drawn apart, see `tests.faults.ends`
+NEEDS = {"rehearse_eviction": "create pods/eviction", "evict": "create pods/eviction", "patch_node": "patch nodes"}
 WRITES = frozenset({"resize", "delete_instance", "patch_node", "evict", "delete_pod", "patch_pod", "scale"})
 
 
@@ -68,6 +70,7 @@ class Doors:
     armed: list[Fault]
     silent: dict[str, datetime]
     blurred: tuple[str, datetime] | None = None  # how Prometheus answers, until when
+    refused: tuple[str, ...] = ()  # the rights that somebody took away
 
     def arm(self, name: str, error: str, *, after: bool) -> None:
         """Let the next call *name* fail."""
@@ -78,6 +81,7 @@ class Doors:
         self.armed.clear()
         self.silent.clear()
         self.blurred = None
+        self.refused = ()
 
     def take(self, name: str) -> Fault | None:
         """Use up and return the fault that call *name* meets, or None."""
@@ -106,7 +110,8 @@ class Doors:
                 self.watcher.struck(name, f"{fault.error} after")
                 raise error_of(fault.error) from None
             raise
-        lost = fault is not None and verb == "look"  # what was read did not arrive; what was written is written
+        # what was read did not arrive; what was written is written
+        lost = fault is not None and verb in ("look", "lacking")
         if name == "telemetry.look" and self.blurred is not None and self.now() < self.blurred[1]:
             answer = blurred(answer, self.blurred[0])
             self.watcher.struck(name, f"answered {self.blurred[0]}")
@@ -155,7 +160,7 @@ class Door:
     def __getattr__(self, verb: str) -> Any:
         """Return the method that goes through the doors, made once."""
         method = getattr(self._inner, verb)
-        if verb not in PORTS[self._port]:
+        if verb not in (*PORTS[self._port], *QUESTIONS.get(self._port, ())):
             return method
 
         def call(*args: Any, **given: Any) -> Any:
@@ -174,6 +179,9 @@ class OurWorld:
     def __getattr__(self, name: str) -> Any:
         """Return the world's own attribute; its writes are shown to the watcher first."""
         found = getattr(self._world, name)
+        if NEEDS.get(name) in self._doors.refused:
+            self._watcher.struck(f"world.{name}", "forbidden")
+            raise WontWork(f"grant {NEEDS[name]} in the ClusterRole", code="http_403")
         if name not in WRITES:
             return found
 

@@ -1,4 +1,5 @@
-"""How the process of a scenario ends at lines of its own, its database refuses, and Prometheus says less than it knows.
+"""How the process of a scenario ends at lines of its own, its database refuses, Prometheus says less than it knows, and
+somebody takes rights away.
 
 Drawn by dice of their own, so that no other draw of a seed moves.
 """
@@ -8,7 +9,7 @@ import random
 from typing import Any
 
 from tests.faults.blur import BLURS
-from tests.faults.doors import PORTS
+from tests.faults.doors import NEEDS, PORTS
 from tests.faults.lines import STORE
 from tests.faults.scenario import Event
 from tests.faults.stores import ILLNESSES
@@ -16,6 +17,7 @@ from tests.faults.stores import ILLNESSES
 WITHIN = (*["act", "reconcile"] * 4, *("look", "tend", "closing", "evicting", "events", "approving", STORE, ""))
 LINES = {"act": 120, "reconcile": 250, "": 3000, STORE: 1500}  # about as many as a step runs there
 FEW = 400
+RIGHTS = sorted({*NEEDS.values()})
 
 
 def ends(seed: int, troubled: int) -> list[Event]:
@@ -32,4 +34,20 @@ def ends(seed: int, troubled: int) -> list[Event]:
         add("fault", on=f"store.{dice.choice(PORTS['store'])}", error=dice.choice(list(ILLNESSES)))
     for _ in range(dice.choice([0, 0, 1, 2])):
         add("blur", how=dice.choice(BLURS), seconds=dice.choice([20, 100, 400]))
+    return [*found, *_rights(seed, troubled)]
+
+
+def _rights(seed: int, troubled: int) -> list[Event]:
+    """In one world of four somebody takes rights away for a while, and asking for them fails now and then."""
+    dice, found = random.Random(f"rights of {seed}"), []
+    if dice.random() < 0.75:
+        return []
+    for _ in range(dice.choice([1, 1, 2])):
+        at, lost = round(dice.uniform(0, troubled), 1), dice.sample(RIGHTS, dice.choice([1, 1, 2]))
+        found.append(Event(at=at, kind="rights", what={"lost": sorted(lost)}))
+        found.append(Event(at=round(at + dice.choice([40, 400, 1500]), 1), kind="rights", what={"lost": []}))
+    for _ in range(dice.choice([0, 1, 3])):
+        at, error = round(dice.uniform(0, troubled), 1), dice.choice(["crash", "timeout", "timeout"])
+        fault = {"on": "cluster.lacking", "error": error, "after": dice.random() < 0.5}
+        found.append(Event(at=at, kind="fault", what=fault))
     return found

@@ -165,6 +165,9 @@ class Happenings:
             case source:
                 self._doors.silent[PORT_OF_SOURCE[source]] = until
 
+    def _rights(self, what: What) -> None:
+        self._doors.refused = tuple(what["lost"])
+
     def _heard(self, _what: What) -> None:
         self._world.faults.telemetry_gone = self._world.faults.rules_dead = False
 

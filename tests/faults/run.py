@@ -182,7 +182,9 @@ class Run:
         self._store = self.happenings.store = rebuilt(self._store)
         ours: Any = OurWorld(self.world, self._doors)
         cloud: Any = Door("cloud", WorldCloud(ours), self._doors)
-        cluster: Any = Door("cluster", WorldCluster(ours), self._doors)
+        self._kubernetes = WorldCluster(ours)
+        self._kubernetes.refused = self._doors.refused
+        cluster: Any = Door("cluster", self._kubernetes, self._doors)
         telemetry: Any = Door("telemetry", WorldTelemetry(self.world), self._doors)
         alarms: Any = Door("alarms", self._alarms, self._doors)
         store: Any = Door("store", self._store, self._doors)
@@ -232,6 +234,7 @@ class Run:
         if "-retire-" in of and (event.kind == "recycle" or (event.kind == "count" and event.what["by"] > 0)):
             self.raised_during_removal.add(event.what["pool"])
         self.happenings.happen(event.kind, event.what)
+        self._kubernetes.refused = self._doors.refused
         if event.kind == "uncordon":
             self.checks.beyond.made_schedulable()
 
@@ -277,7 +280,7 @@ class Run:
     def struck(self, name: str, what: str) -> None:
         """A fault struck."""
         self.tally.counts["faults"] += 1
-        self.checks.beyond.struck(name)
+        self.checks.struck(name)
         self._say(f"  ! {name}: {what}")
 
     # --- the trace

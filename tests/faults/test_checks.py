@@ -8,6 +8,7 @@ from receiver.adapters.store import SqlStore
 from receiver.core.budget import Budgets, BudgetView
 from receiver.core.graces import Grace
 from receiver.core.policy import Scope
+from receiver.core.rights import Rights
 from receiver.ports import Did, Receipt
 from receiver.replay.ports import WorldCloud, WorldCluster
 from receiver.replay.world import World
@@ -70,6 +71,11 @@ def test_a_gpu_pod_that_is_evicted_without_consent_is_seen(emptied: SqlStore, mo
 
     monkeypatch.setattr(WorldCluster, "cordon", cordon)
     assert first_violation(emptied, "1 evictions")
+
+
+def test_growth_without_the_right_to_remove_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Rights, "holds_growth", lambda _self, _now: False)
+    assert first_violation(emptied, "2 removable")
 
 
 def test_growth_beyond_a_pools_own_budget_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
