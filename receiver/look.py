@@ -5,10 +5,11 @@ would have told is unknown, never zero.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import TypeVar
 
 from receiver.answers import ask, date_changes, judge_dcgm, judge_heartbeat, judge_prometheus
 from receiver.books import keep_books
@@ -46,12 +47,14 @@ from receiver.ports import (
 from receiver.stray_nodes import strays
 
 SILENT_BEFORE_FALLBACK = timedelta(minutes=1)
+T = TypeVar("T")
 PAYLOAD_LIFE = timedelta(minutes=4, seconds=30)  # 2 repeat_interval and a group_interval of rules/alertmanager.yml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Where `look` asks. None means that the operator configured no such source."""
+    """Where `look` asks. None means that the operator configured no such source. *goes_on* is called before each is
+    asked: a step that waits for one after the other is slow, and not stuck."""
 
     cloud: Cloud
     cluster: Cluster | None
@@ -59,6 +62,7 @@ class Sources:
     alarms: Alarms | None
     store: Store
     accounts: Accounts | None = None
+    goes_on: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +121,7 @@ def look(sources: Sources, policy: Policy, now: datetime, *, forecasts: bool = T
     date_changes(said.states, before, now)
     spend = _spend(sources, memory, lives, month, policy, now, forecasts=forecasts)
     seen = said.cloud is not None
+    sources.goes_on()
     books = keep_books(sources.accounts, memory, lives, spend.usd, policy, month, now, nodes_seen=seen)
     orphans = _orphans(memory, policy)
     facts = Facts(
@@ -159,11 +164,16 @@ def look(sources: Sources, policy: Policy, now: datetime, *, forecasts: bool = T
 def _ask_everybody(sources: Sources, memory: Memory, policy: Policy, now: datetime) -> _Answers:
     """Ask each source once; who does not answer is marked as silent."""
     states: dict[Source, SourceState] = {Source.STORE: SourceState(source=Source.STORE, up=True, at=now)}
+
+    def answer(source: Source, question: Callable[[], T] | None) -> T | None:
+        sources.goes_on()
+        return ask(source, question, states, now)
+
     said = _Answers(
-        cloud=ask(Source.CIVO, sources.cloud.look, states, now),
-        cluster=ask(Source.KUBERNETES, sources.cluster.look if sources.cluster else None, states, now),
-        telemetry=ask(Source.PROMETHEUS, sources.telemetry.look if sources.telemetry else None, states, now),
-        alarms=ask(Source.ALERTMANAGER, sources.alarms.look if sources.alarms else None, states, now),
+        cloud=answer(Source.CIVO, sources.cloud.look),
+        cluster=answer(Source.KUBERNETES, sources.cluster.look if sources.cluster else None),
+        telemetry=answer(Source.PROMETHEUS, sources.telemetry.look if sources.telemetry else None),
+        alarms=answer(Source.ALERTMANAGER, sources.alarms.look if sources.alarms else None),
         states=states,
     )
     judge_prometheus(said.telemetry, states, now)

@@ -50,6 +50,23 @@ class StepTimer(Protocol):
         """Count one step that took *seconds*."""
 
 
+class Beat:
+    """When the loop last showed that it goes on. A step shows it before each source that it asks and before each write:
+    it lasts as long as all of them together, and is stuck only where one of them is. Safe for many threads."""
+
+    def __init__(self) -> None:
+        self._at = monotonic()
+
+    def __call__(self) -> None:
+        """Show it now."""
+        self._at = monotonic()
+
+    @property
+    def age(self) -> timedelta:
+        """How long ago that was."""
+        return timedelta(seconds=monotonic() - self._at)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
     """How the loop does at this moment (docs/http-api.md, /healthz)."""
@@ -74,15 +91,21 @@ class Loop(threading.Thread):
         timer: StepTimer,
         pace: Pace | None = None,
         may_begin: Callable[[], bool] = lambda: True,
+        beat: Beat | None = None,
+        longest_call: timedelta = LONGEST_CALL,
     ) -> None:
-        """Ask *may_begin* before the first step: until it says so the loop beats, asks nobody to lead and steps not."""
+        """Ask *may_begin* before the first step: until it says so the loop beats, asks nobody to lead and steps not.
+
+        *beat* is what the parts of a step show that they go on with, and none of them takes more than *longest_call*.
+        """
         super().__init__(name="loop", daemon=True)
         self._step, self._writer, self._clock, self._tick, self._timer = step, writer, clock, tick, timer
         self._woken = threading.Event()
         self._pace = pace or Pace()
         self._may_begin = may_begin
         self._stopping = threading.Event()
-        self._beat_at = monotonic()
+        self._beat = beat or Beat()
+        self._longest_call = longest_call
         self._state = "starting"
         self._waits_for: str | None = None  # who led when that was logged last
         self._steps = 0
@@ -108,8 +131,8 @@ class Loop(threading.Thread):
         """Return the loop's heartbeat for /healthz."""
         return Health(
             state="stopped" if self._stopping.is_set() else self._state,
-            beat_age=timedelta(seconds=monotonic() - self._beat_at),
-            fresh=3 * self._tick + LONGEST_CALL,
+            beat_age=self._beat.age,
+            fresh=3 * self._tick + self._longest_call,
             steps=self._steps,
             errors=self._errors,
             leader=self._writer.leader,
@@ -132,13 +155,13 @@ class Loop(threading.Thread):
     def run(self) -> None:
         """The thread's body."""
         while not self._stopping.is_set():
-            self._beat_at = monotonic()
+            self._beat()
             if not self._may_begin() or not self._take_the_lead():
                 self._stopping.wait(LOCK_RETRY_SECONDS)
                 continue
             self._woken.clear()
             wait = self._step_once()
-            self._beat_at = monotonic()
+            self._beat()
             if self._woken.wait(wait):  # what else comes until the step is part of it
                 self._stopping.wait(self._pace.wait(monotonic()))
 

@@ -14,7 +14,13 @@ from urllib.parse import urlsplit, urlunsplit
 import requests
 from requests.adapters import HTTPAdapter
 from urllib3.connectionpool import ConnectionPool
-from urllib3.exceptions import MaxRetryError, NameResolutionError, NewConnectionError, ReadTimeoutError
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    MaxRetryError,
+    NameResolutionError,
+    NewConnectionError,
+    ReadTimeoutError,
+)
 from urllib3.exceptions import SSLError as Urllib3SSLError
 from urllib3.exceptions import TimeoutError as Urllib3TimeoutError
 from urllib3.response import BaseHTTPResponse
@@ -26,9 +32,9 @@ LONGEST_DELAY = timedelta(hours=1)
 class QuickRetry(Retry):
     """Two quick repeats of a GET that found no connection, was cut off or was answered 500, 502, 503 or 504.
 
-    The slow repeat is the next step of the loop. A read that timed out is not repeated, it has cost its
-    timeout already; and urllib3's repeat of a failed connection is narrowed to GET, so that "a write is
-    sent at most once" holds without exception.
+    The slow repeat is the next step of the loop. What timed out is not repeated, it has cost its timeout already:
+    neither a read, nor a connection to who is out of reach behind a firewall or a NetworkPolicy. And urllib3's repeat
+    of a failed connection is narrowed to GET, so that "a write is sent at most once" holds without exception.
     """
 
     def increment(
@@ -43,9 +49,14 @@ class QuickRetry(Retry):
         """Return the retries that are left, or raise what ended them."""
         if isinstance(error, ReadTimeoutError):
             raise error
-        if error is not None and method != "GET" and _pool is not None:
+        if error is not None and _pool is not None and (method != "GET" or _vanished(error)):
             raise MaxRetryError(_pool, url or "", error) from error
         return super().increment(method, url, response, error, _pool, _stacktrace)
+
+
+def _vanished(error: Exception) -> bool:
+    """True when nobody answered a connection at all; one that was refused is filed under the timeouts, too."""
+    return isinstance(error, ConnectTimeoutError) and not isinstance(error, NewConnectionError)
 
 
 def quick_retry(repeats: int = 2) -> QuickRetry:

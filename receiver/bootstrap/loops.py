@@ -1,5 +1,7 @@
 """The threads beside the web: the loop, the courier of messages, the watch of pods."""
 
+from datetime import timedelta
+
 from receiver.adapters.cluster import KubernetesCluster
 from receiver.adapters.destinations import check_every_destination
 from receiver.adapters.notify import Outbox
@@ -7,16 +9,27 @@ from receiver.bootstrap.outside import Outside
 from receiver.bootstrap.stepping import Stepping
 from receiver.links import PageLinks, Seal
 from receiver.lookout import Lookout
-from receiver.loop import Loop
+from receiver.loop import LONGEST_CALL, Loop
 from receiver.opening import Opening
 from receiver.ports import Clock
+
+SPARE = timedelta(seconds=10)  # for what a source answers in time beside its slowest call
 
 
 def loop_of(outside: Outside, opening: Opening, clock: Clock) -> Loop:
     """Return the loop, which steps once the store is open, and let the instruments say whether it leads."""
-    tick, instruments = outside.settings.configuration.tick, outside.instruments
+    said, instruments = outside.settings.configuration, outside.instruments
     stepping = Stepping(outside, clock.now())
-    loop = Loop(stepping, outside.writer, clock, tick, instruments, may_begin=opening.is_open)
+    loop = Loop(
+        stepping,
+        outside.writer,
+        clock,
+        said.tick,
+        instruments,
+        may_begin=opening.is_open,
+        beat=outside.beat,
+        longest_call=max(LONGEST_CALL, said.leader.longest_call + SPARE),
+    )
     instruments.leads = loop.leads
     return loop
 

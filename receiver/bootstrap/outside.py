@@ -1,6 +1,6 @@
 """Everything outside the process: the store, the right to write, the sources, and what may be written to."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path as File
 
@@ -19,8 +19,9 @@ from receiver.config import Settings
 from receiver.config.live import ConfigurationFile, LiveSecrets
 from receiver.config.model import GroupDemand, Mode, QueueDemand
 from receiver.look import Sources
+from receiver.loop import Beat
 from receiver.metrics import Instruments
-from receiver.ports import Cloud, Cluster, WontWork, WriterLostError
+from receiver.ports import WontWork, WriterLostError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,13 +29,15 @@ class Outside:
     """What the parts of a process share.
 
     *store* is that of people and webhooks, who are heard by every replica; what a loop writes to *loops_store* is
-    refused once it does not lead any more. *only_looks* are hands for a step that tells what it would do.
+    refused once it does not lead any more. *only_looks* are hands for a step that tells what it would do. *beat* is
+    shown by a step that goes on.
     """
 
     settings: Settings
     secrets: LiveSecrets
     file: ConfigurationFile
     instruments: Instruments
+    beat: Beat
     store: SqlStore
     loops_store: SqlStore
     writer: WriterLock | Lease
@@ -56,9 +59,15 @@ def reach_out(settings: Settings, environ: Mapping[str, str]) -> Outside:
     instruments.on_disk.watch(secrets, file)
     store = store_at(settings.environment.database_url.get_secret_value())
     writer = _writer(settings)
+    beat = Beat()
+
+    def may_write() -> bool:
+        beat()  # a step that writes goes on, however many nodes it closes, empties and deletes
+        return writer.held()
+
     loops_store = store.fenced(writer.fence) if isinstance(writer, Lease) else store
-    civo = _civo(settings, secrets, writer, instruments)
-    cluster = _cluster(settings, writer)
+    civo = _civo(settings, secrets, writer, may_write, instruments)
+    cluster = _cluster(settings, may_write)
     said = settings.configuration
     sources = Sources(
         cloud=civo,
@@ -67,26 +76,24 @@ def reach_out(settings: Settings, environ: Mapping[str, str]) -> Outside:
         telemetry=PrometheusTelemetry(said.prometheus.url) if said.prometheus.url else None,
         alarms=AlertmanagerAlarms(said.alertmanager.urls) if said.alertmanager.urls else None,
         store=loops_store,
+        goes_on=beat,
     )
     only_looks = Hands(
-        cloud=ObservedCloud(civo), cluster=ObservedCluster(cluster) if cluster else None, may_write=writer.held
+        cloud=ObservedCloud(civo), cluster=ObservedCluster(cluster) if cluster else None, may_write=may_write
     )
     return Outside(
         settings=settings,
         secrets=secrets,
         file=file,
         instruments=instruments,
+        beat=beat,
         store=store,
         loops_store=loops_store,
         writer=writer,
         sources=sources,
-        hands=only_looks if said.mode is Mode.OBSERVE else _hands(civo, cluster, writer),
+        hands=only_looks if said.mode is Mode.OBSERVE else Hands(cloud=civo, cluster=cluster, may_write=may_write),
         only_looks=only_looks,
     )
-
-
-def _hands(cloud: Cloud, cluster: Cluster | None, writer: WriterLock | Lease) -> Hands:
-    return Hands(cloud=cloud, cluster=cluster, may_write=writer.held)
 
 
 def _writer(settings: Settings) -> WriterLock | Lease:
@@ -102,7 +109,13 @@ def _writer(settings: Settings) -> WriterLock | Lease:
 # for that our parent may have died, or another replica may have taken the lead.
 
 
-def _civo(settings: Settings, secrets: LiveSecrets, writer: WriterLock | Lease, instruments: Instruments) -> CivoCloud:
+def _civo(
+    settings: Settings,
+    secrets: LiveSecrets,
+    writer: WriterLock | Lease,
+    may_write: Callable[[], bool],
+    instruments: Instruments,
+) -> CivoCloud:
     told = settings.environment
 
     def still_lasts() -> None:
@@ -116,7 +129,7 @@ def _civo(settings: Settings, secrets: LiveSecrets, writer: WriterLock | Lease, 
             region=told.civo_region,
             cluster_id=told.civo_cluster_id,
             timeouts=settings.configuration.leader.timeouts,
-            before_write=lambda: _require(writer),
+            before_write=lambda: _require(may_write),
             last_word=still_lasts,
             ended=instruments.civo.ended,
         )
@@ -124,20 +137,20 @@ def _civo(settings: Settings, secrets: LiveSecrets, writer: WriterLock | Lease, 
         raise WontWork(str(error), code="configuration") from None
 
 
-def _cluster(settings: Settings, writer: WriterLock | Lease) -> KubernetesCluster | None:
+def _cluster(settings: Settings, may_write: Callable[[], bool]) -> KubernetesCluster | None:
     said = settings.configuration
     if not said.kubernetes.enabled:
         return None
     return connect(
         settings.environment.kubeconfig,
         timeouts=said.leader.timeouts,
-        before_write=lambda: _require(writer),
+        before_write=lambda: _require(may_write),
         kueue_queued=said.kueue.demand is QueueDemand.QUEUED,
         volcano_podgroups=said.volcano.demand is GroupDemand.PODGROUPS,
     )
 
 
-def _require(writer: WriterLock | Lease) -> None:
+def _require(may_write: Callable[[], bool]) -> None:
     """Raise WriterLostError unless we may write."""
-    if not writer.held():
+    if not may_write():
         raise WriterLostError(LEAD_LOST)
