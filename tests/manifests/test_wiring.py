@@ -299,7 +299,6 @@ def test_the_service_is_scraped_and_called_by_its_name() -> None:
     [webhook] = receiver["webhookConfigs"]
     where = f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc:{port['port']}"
     assert webhook["url"] == f"http://{where}/webhook"
-    assert f'targets: ["{where}"]' in str(_scrape())
 
 
 def test_alertmanager_and_the_pod_read_the_same_token() -> None:
@@ -322,13 +321,23 @@ def test_prometheus_takes_the_scrape_jobs_and_they_are_all_but_its_own(tmp_path:
     assert yaml.safe_load(_scrape())["scrape_configs"] == [j for j in whole if j["job_name"] not in OWN_JOBS]
 
 
-def test_every_dcgm_exporter_is_found_by_the_name_that_the_scrape_job_asks_for() -> None:
-    service = the(overlay("plain-prometheus"), "Service", "dcgm-exporter-headless")
+@pytest.mark.parametrize("name", ["dcgm-exporter", "gpu-autoscaler"])
+def test_each_that_is_several_is_found_by_the_name_that_the_scrape_job_asks_for(name: str) -> None:
+    service = the(overlay("plain-prometheus"), "Service", f"{name}-headless")
     assert service["spec"]["clusterIP"] == "None"  # one address for each, not one for all
-    [job] = [j for j in yaml.safe_load(_scrape())["scrape_configs"] if j["job_name"] == "dcgm-exporter"]
+    [job] = [j for j in yaml.safe_load(_scrape())["scrape_configs"] if j["job_name"] == name]
     [asked] = job["dns_sd_configs"]
     where = f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc.cluster.local"
     assert (asked["names"], asked["port"]) == ([where], service["spec"]["ports"][0]["port"])
+
+
+def test_a_pod_whose_database_is_away_is_scraped_too() -> None:
+    service = the(overlay("plain-prometheus"), "Service", "gpu-autoscaler-headless")
+    assert service["spec"]["publishNotReadyAddresses"]
+    labels = the(overlay("ha-postgres"), "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
+    selected = the(overlay("kube-prometheus-stack"), "ServiceMonitor")["spec"]["selector"]["matchLabels"]
+    assert not selected.items() <= service["metadata"].get("labels", {}).items()  # each would be scraped twice
 
 
 def test_the_charts_are_told_what_operations_asks_for() -> None:
