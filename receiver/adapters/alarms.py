@@ -4,12 +4,12 @@ An alert fires if any peer says so and is silenced if any peer says so. A peer t
 a silence the others have not heard of, so then nothing is known.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import requests
 
+from receiver.adapters.patterns import evaluable
 from receiver.adapters.sessions import quick_session, shown, wire_failure
 from receiver.adapters.timestamps import moment
 from receiver.core.signals import Alert
@@ -111,22 +111,12 @@ _WHY_ALL = "it may hold a silence that the others do not know"
 
 
 def _matcher(raw: Mapping[str, Any]) -> Matcher:
-    """Return one matcher. A regular expression that only Go can read is taken to match: the pool stays paused."""
+    """Return one matcher. A regular expression that only Go can read, or that Python might try for years, is taken to
+    match: the pool stays paused."""
     value, is_regex = str(raw.get("value") or ""), raw.get("isRegex") is True
-    if is_regex and not _readable(value):
+    if is_regex and not evaluable(value):
         return Matcher(name=raw["name"], value=r"[\s\S]*", is_regex=True)
     return Matcher(name=raw["name"], value=value, is_regex=is_regex, is_equal=raw.get("isEqual") is not False)
-
-
-def _readable(pattern: str) -> bool:
-    """True when *pattern* (RE2 syntax) means the same in Python, which reads ``[[:alpha:]]`` as other characters."""
-    if "[:" in pattern:
-        return False
-    try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError):
-        return False
-    return True
 
 
 def _status(raw: Mapping[str, Any]) -> Mapping[str, Any]:
