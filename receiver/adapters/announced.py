@@ -1,12 +1,63 @@
-"""Pods that a queue announces and that do not exist yet, from the template that they will be made of."""
+"""Pods that a queue announces and that do not exist yet, from the templates that they will be made of.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+Nothing bounds how many one object may announce: a Job says ``parallelism: 999999999`` in one line. More than some
+thousands buy nothing more, and are not made.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from receiver.adapters.nodes import section
 from receiver.adapters.pods import pod_from
+from receiver.core.plain import named
 from receiver.core.pods import Pod, PodPhase
+
+MOST_OF_ONE = 5_000  # pods that one object announces
+MOST_OF_ALL = 20_000  # that all of a queue announce
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """*count* pods like *pod*, which are called by its name, *prefix* and a number from *first* on."""
+
+    pod: Pod
+    count: int
+    prefix: str = ""
+    first: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announcement:
+    """What the object *key* announces, of which *least* must run together (None: all)."""
+
+    key: str
+    runs: tuple[Run, ...]
+    least: int | None = None
+
+    @property
+    def total(self) -> int:
+        """How many pods are announced."""
+        return sum(run.count for run in self.runs)
+
+    @property
+    def listed(self) -> int:
+        """How many of them are made."""
+        return min(self.total, MOST_OF_ONE)
+
+    def pods(self) -> tuple[Pod, ...]:
+        """Return them; of too many the first, which then wait for the others as those of an unfinished gang do."""
+        found = tuple(islice(self._pods(), MOST_OF_ONE))
+        if len(found) <= 1:  # a single pod is no gang
+            return found
+        least = self.total if self.least is None and self.total > len(found) else self.least
+        return tuple(replace(p, gang=self.key, gang_min=least) for p in found)
+
+    def _pods(self) -> Iterator[Pod]:
+        for run in self.runs:
+            for n in range(run.first, run.first + run.count):
+                yield replace(run.pod, name=f"{run.pod.name}/{run.prefix}{n}")
 
 
 def announced_pod(origin: Mapping[str, Any], template: Mapping[str, Any], *, priority: int) -> Pod | None:
@@ -23,6 +74,18 @@ def announced_pod(origin: Mapping[str, Any], template: Mapping[str, Any], *, pri
     return None if pod is None else replace(pod, phase=PodPhase.WAITING, priority=priority, gang=None, gang_min=None)
 
 
-def as_gang(key: str, pods: Sequence[Pod], least: int | None = None) -> tuple[Pod, ...]:
-    """Return *pods* as the gang *key*, of which *least* must run together; a single pod is none."""
-    return tuple(replace(p, gang=key, gang_min=least) for p in pods) if len(pods) > 1 else tuple(pods)
+def bounded(announced: Sequence[Announcement], warn: Callable[[str, str], None]) -> list[Announcement]:
+    """Return those of *announced* that count: without the largest where all are too many, so that nobody crowds out
+    everybody else with a few lines. *warn* is told of those."""
+    room = MOST_OF_ALL
+    counted: set[str] = set()
+    left_out: list[str] = []
+    for each in sorted(announced, key=lambda a: (a.listed, a.key)):
+        room -= each.listed
+        if room < 0:
+            left_out.append(each.key)
+        else:
+            counted.add(each.key)
+    if left_out:
+        warn("queue too long", f"not counted, as all announce more than {MOST_OF_ALL} pods: {named(left_out)}")
+    return [each for each in announced if each.key in counted]

@@ -82,3 +82,7 @@ class CustomResources:
             else:
                 self._remarks.warn("custom resources not read", f"{error}; {without}")
             return None
+
+    def warn(self, event: str, detail: str) -> None:
+        """Log what is odd about what was read, once an hour."""
+        self._remarks.warn(event, detail)

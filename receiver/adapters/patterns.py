@@ -1,8 +1,8 @@
 """Regular expressions that other people write: only those are evaluated that Python is done with in a moment.
 
 Alertmanager's engine (RE2) takes as long as the text is. Python's tries one way after another, and of
-``(a|a|a|a)*!`` there are more than it can try in a year, in which no other thread runs. Many Alertmanagers let everybody
-in the cluster write a silence.
+``(a|a|a|a)*!`` there are more than it can try in a year, in which no other thread runs. Many Alertmanagers let
+everybody in the cluster write a silence.
 """
 
 import re

@@ -5,10 +5,9 @@ would otherwise look like no demand.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from receiver.adapters.announced import announced_pod, as_gang
+from receiver.adapters.announced import Announcement, Run, announced_pod, bounded
 from receiver.adapters.cluster_wire import NOT_FOUND
 from receiver.adapters.custom_resources import CustomResources, Kind
 from receiver.adapters.gangs import KUEUE_LABEL, VOLCANO_GROUPS, whole
@@ -49,7 +48,8 @@ class Queues:
         if self._kueue:
             workloads = self._required(KUEUE_WORKLOADS, KUEUE_SETTING)
             at_work = _at_work(raws)
-            found += [pod for w in workloads if _queued(w) and not _names(w) & at_work for pod in _pods_of(w)]
+            waiting = [_announced(w) for w in workloads if _queued(w) and not _names(w) & at_work]
+            found += [pod for announcement in bounded(waiting, self._resources.warn) for pod in announcement.pods()]
         if self._volcano:
             queues = self._required(VOLCANO_QUEUES, VOLCANO_SETTING)
             found += self._volcano.waiting(raws, groups, queues, untried)
@@ -75,20 +75,21 @@ def _queued(workload: Mapping[str, Any]) -> bool:
     return True
 
 
-def _pods_of(workload: Mapping[str, Any]) -> tuple[Pod, ...]:
+def _announced(workload: Mapping[str, Any]) -> Announcement:
     """Return the GPU pods that *workload* will have, less those whose work is done already."""
-    spec, key = section(workload, "spec"), key_of(workload)
+    spec = section(workload, "spec")
     done = {r.get("name"): whole(r.get("count")) or 0 for r in entries(section(workload, "status"), "reclaimablePods")}
-    found: list[Pod] = []
+    runs: list[Run] = []
     dispensable = 0
     for pod_set in entries(spec, "podSets"):
         name = str(pod_set.get("name") or "main")
         count = max(0, (whole(pod_set.get("count", 1)) or 0) - done.get(name, 0))
         pod = announced_pod(workload, section(pod_set, "template"), priority=spec.get("priority") or 0)
-        if pod is not None:
-            found += [replace(pod, name=f"{pod.name}/{name}-{n}") for n in range(count)]
+        if pod is not None and count:
+            runs.append(Run(pod, count, prefix=f"{name}-"))
             dispensable += max(0, count - (whole(pod_set.get("minCount")) or count))
-    return as_gang(key, found, least=len(found) - dispensable if dispensable else None)
+    least = sum(run.count for run in runs) - dispensable if dispensable else None
+    return Announcement(key=key_of(workload), runs=tuple(runs), least=least)
 
 
 def _names(workload: Mapping[str, Any]) -> frozenset[str]:

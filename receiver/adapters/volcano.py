@@ -1,11 +1,12 @@
 """Volcano's PodGroups without pods: its default creates a group's pods only once the group may be enqueued."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
-from receiver.adapters.announced import announced_pod, as_gang
+from receiver.adapters.announced import Announcement, Run, announced_pod, bounded
 from receiver.adapters.custom_resources import CustomResources, Kind
 from receiver.adapters.gangs import volcano_group_of, whole
 from receiver.adapters.nodes import GPU_PREFIX, entries, gpus, key_of, section
@@ -64,18 +65,14 @@ class VolcanoQueues:
         jobs = self._jobs() if any(_owning_job(g) for g in groups) else {}
         named = any(section(g, "spec").get("priorityClassName") for g in groups)
         priorities = self._priorities() if named else {}
-        found: list[Candidate] = []
+        found: list[tuple[Announcement, str]] = []
         for group in groups:
             priority = priorities.get(str(section(group, "spec").get("priorityClassName")), 0)
-            templates = _templates(group, jobs.get(_owning_job(group)))
-            pods = [
-                replace(pod, name=f"{pod.name}/{n}")
-                for n, template in enumerate(templates)
-                if (pod := announced_pod(group, template, priority=priority)) is not None
-            ]
-            if pods:
-                found.append((as_gang(key_of(group), pods), _queue_of(group)))
-        return found
+            announcement = _announcement(group, jobs.get(_owning_job(group)), priority)
+            if announcement.total:
+                found.append((announcement, _queue_of(group)))
+        counted = frozenset(a.key for a in bounded([a for a, _ in found], self._resources.warn))
+        return [(a.pods(), queue) for a, queue in found if a.key in counted]
 
     def _jobs(self) -> dict[str, Mapping[str, Any]]:
         return {key_of(j): j for j in self._resources.if_readable(VOLCANO_JOBS, WITHOUT_JOBS) or ()}
@@ -97,26 +94,46 @@ def _held_back(groups: Sequence[Mapping[str, Any]], untried: Sequence[Pod]) -> l
     return found
 
 
-def _templates(group: Mapping[str, Any], job: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
-    """Return the pod templates of *group*'s minimum: its *job*'s tasks, or equal shares of what it asks for."""
+def _announcement(group: Mapping[str, Any], job: Mapping[str, Any] | None, priority: int) -> Announcement:
+    """Return the GPU pods of *group*'s minimum, numbered as its pods are."""
+    runs: list[Run] = []
+    first = 0
+    for template, count in _templates(group, job):
+        pod = announced_pod(group, template, priority=priority)
+        if pod is not None:
+            runs.append(Run(pod, count, first=first))
+        first += count
+    return Announcement(key=key_of(group), runs=tuple(runs))
+
+
+def _templates(group: Mapping[str, Any], job: Mapping[str, Any] | None) -> Iterator[tuple[Mapping[str, Any], int]]:
+    """Yield the pod templates of *group*'s minimum and how many pods each is for: its *job*'s tasks, or equal shares
+    of what it asks for."""
     spec = section(group, "spec")
-    size = whole(spec.get("minMember")) or 1
+    left = whole(spec.get("minMember")) or 1
     if job is None:
-        shares = _shares(gpus(section(spec, "minResources")), size)
-        return [{"spec": {"containers": [{"resources": {"requests": share}}]}} for share in shares]
-    first: list[Mapping[str, Any]] = []
-    rest: list[Mapping[str, Any]] = []
+        for share, count in _shares(gpus(section(spec, "minResources")), left):
+            yield {"spec": {"containers": [{"resources": {"requests": share}}]}}, count
+        return
+    first: list[tuple[Mapping[str, Any], int]] = []
+    rest: list[tuple[Mapping[str, Any], int]] = []
     for task in entries(section(job, "spec"), "tasks"):
         replicas = whole(task.get("replicas", 1)) or 0
         least = min(replicas, whole(task.get("minAvailable", replicas)) or 0)
-        first += [section(task, "template")] * least
-        rest += [section(task, "template")] * (replicas - least)
-    return [*first, *rest][:size]
+        first.append((section(task, "template"), least))
+        rest.append((section(task, "template"), replicas - least))
+    for template, wanted in (*first, *rest):
+        count = min(wanted, left)
+        left -= count
+        if count:
+            yield template, count
 
 
-def _shares(total: Mapping[str, int], parts: int) -> list[dict[str, int]]:
-    """Return *total* in *parts* as equal as whole units allow, the larger ones first."""
-    return [{r: n // parts + (part < n % parts) for r, n in total.items()} for part in range(parts)]
+def _shares(total: Mapping[str, int], parts: int) -> Iterator[tuple[dict[str, int], int]]:
+    """Yield *total* in *parts* as equal as whole units allow, the larger ones first, and how many are alike."""
+    changes = sorted({0, parts, *(n % parts for n in total.values())})
+    for first, end in pairwise(changes):
+        yield {r: n // parts + (first < n % parts) for r, n in total.items()}, end - first
 
 
 def _owning_job(group: Mapping[str, Any]) -> str:

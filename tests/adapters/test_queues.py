@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from pytest_httpserver import HTTPServer
 
+from receiver.adapters import announced
+from receiver.adapters.announced import MOST_OF_ONE
 from receiver.core.pods import Pod, PodPhase, Toleration
 from receiver.ports import GANG_ANNOTATION, TryLater, WontWork
 from tests.adapters.custom_objects import GPU, KUEUE, KUEUE_BEFORE, a_pod_set, a_template, a_workload
@@ -168,3 +170,19 @@ def test_a_queue_that_does_not_answer_fails_the_look_for_now(httpserver: HTTPSer
     httpserver.expect_request(KUEUE).respond_with_data("{}", 500)
     with looking_at(httpserver, kueue_queued=True) as cluster, pytest.raises(TryLater, match=r"workloads\.kueue"):
         cluster.look()
+
+
+def test_one_line_does_not_make_more_pods_than_can_be_looked_at_and_their_gang_stays_unfinished(
+    httpserver: HTTPServer,
+) -> None:
+    pods = queued(httpserver, a_workload("w", a_pod_set(100_000)))
+    assert len(pods) == MOST_OF_ONE
+    assert {(p.gang, p.gang_min) for p in pods} == {("ml/w", 100_000)}
+
+
+def test_of_too_many_pods_in_a_queue_the_largest_workloads_are_left_out(
+    httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(announced, "MOST_OF_ALL", 5)
+    workloads = [a_workload(name, a_pod_set(size)) for name, size in (("huge", 4), ("small", 1), ("middle", 3))]
+    assert {p.gang or p.key for p in queued(httpserver, *workloads)} == {"ml/small/main-0", "ml/middle"}

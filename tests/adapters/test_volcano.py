@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from pytest_httpserver import HTTPServer
 
+from receiver.adapters.announced import MOST_OF_ONE
 from receiver.core.pods import Pod, PodPhase, Toleration
 from receiver.ports import GANG_ANNOTATION, WontWork
 from tests.adapters.custom_objects import (
@@ -164,3 +165,17 @@ def test_what_podgroup_demand_needs_and_may_not_read_fails_the_look(
         found(httpserver)
     assert 'volcano.demand is "podgroups"' in str(caught.value)
     assert f'apiGroups: ["scheduling.volcano.sh"], resources: ["{resource}"], verbs: ["list"]' in str(caught.value)
+
+
+def test_one_line_does_not_make_more_pods_than_can_be_looked_at(httpserver: HTTPServer) -> None:
+    job = a_vcjob("train", {"name": "worker", "replicas": 100_000, "template": a_template()})
+    (owned, shared) = (
+        a_group("owned", 100_000, ownerReferences=owned_by_vcjob("train")),
+        a_group("shared", 100_000, minResources=of_gpus(4)),
+    )
+    pods = found(httpserver, owned, shared, jobs=[job])
+    assert {gang: sum(p.gang == gang for p in pods) for gang in ("ml/owned", "ml/shared")} == {
+        "ml/owned": MOST_OF_ONE,
+        "ml/shared": 4,
+    }
+    assert {p.gang_min for p in pods if p.gang == "ml/owned"} == {100_000}
