@@ -13,6 +13,7 @@ from receiver.adapters.nodes import section
 from receiver.adapters.pods import pod_from
 from receiver.core.plain import named
 from receiver.core.pods import Pod, PodPhase
+from receiver.ports import TryLater
 
 MOST_OF_ONE = 5_000  # pods that one object announces
 MOST_OF_ALL = 20_000  # that all of a queue announce
@@ -72,6 +73,16 @@ def announced_pod(origin: Mapping[str, Any], template: Mapping[str, Any], *, pri
     said = {name: described[name] for name in ("labels", "annotations") if name in described}
     pod = pod_from({"metadata": {**said, **own}, "spec": {**section(template, "spec"), "nodeName": None}})
     return None if pod is None else replace(pod, phase=PodPhase.WAITING, priority=priority, gang=None, gang_min=None)
+
+
+def understood(make: Callable[[], Announcement], key: str, warn: Callable[[str, str], None]) -> Announcement:
+    """Return what *make* does of the object *key*; one that cannot be read announces nothing, and *warn* is told: its
+    quantities are whatever somebody wrote, and nobody else waits for it to be put right."""
+    try:
+        return make()
+    except TryLater as error:
+        warn("queue entry not understood", f"{key}: {error}")
+        return Announcement(key=key, runs=())
 
 
 def bounded(announced: Sequence[Announcement], warn: Callable[[str, str], None]) -> list[Announcement]:

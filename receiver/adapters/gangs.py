@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from receiver.adapters.custom_resources import CustomResources, Kind
-from receiver.adapters.nodes import entries, key_of, section, words
+from receiver.adapters.nodes import entries, key_of, named, section, words
 from receiver.core.pods import Pod, PodPhase
 from receiver.ports import GANG_ANNOTATION, GANG_SIZE_ANNOTATION
 
@@ -56,8 +56,8 @@ def gang_of(raw: Mapping[str, Any]) -> Gang | None:
         (Declaration.KUEUE, labels.get(KUEUE_LABEL, ""), annotations.get(KUEUE_SIZE_ANNOTATION)),
     )
     for by, name, size in declared:
-        if name.strip():
-            return Gang(key=f"{metadata.get('namespace') or ''}/{name.strip()}", by=by, size=whole(size))
+        if known := named(name):
+            return Gang(key=f"{metadata.get('namespace') or ''}/{known}", by=by, size=whole(size))
     return None
 
 

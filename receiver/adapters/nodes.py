@@ -6,11 +6,16 @@ from typing import Any
 
 from kubernetes.utils.quantity import parse_quantity
 
+from receiver.core.plain import cut
 from receiver.core.policy import Taint
+from receiver.core.words import harmless
 from receiver.ports import ClusterNode, TryLater
 
 GPU_PREFIX = "nvidia.com/"  # nvidia.com/gpu, nvidia.com/gpu.shared, nvidia.com/mig-1g.10gb
 PROVIDER_PREFIX = "civo://"
+MOST_UNITS = Decimal(10**9)
+SHOWN = 60  # characters of what is not understood
+LONGEST_NAME = 253  # characters; no object's name is longer
 
 
 def node_from(raw: Mapping[str, Any], hosts: Sequence[str] = ()) -> ClusterNode:
@@ -60,6 +65,17 @@ def taint_from(raw: Mapping[str, Any]) -> Taint:
     )
 
 
+def named(value: object) -> str:
+    """Return the name in *value* that Kubernetes does not check: an annotation's text, a controller's kind, name, uid.
+
+    Whoever writes pods may put a book there, with line breaks: databases refuse to index one, people to read it.
+    """
+    text = str(value or "")
+    if text.isascii() and text.isprintable() and len(text) <= LONGEST_NAME:
+        return text.strip()
+    return harmless(" ".join(text[: 2 * LONGEST_NAME].split()))[:LONGEST_NAME]
+
+
 def key_of(raw: Mapping[str, Any]) -> str:
     """Return ``namespace/name``."""
     metadata = section(raw, "metadata")
@@ -67,9 +83,11 @@ def key_of(raw: Mapping[str, Any]) -> str:
 
 
 def _units(name: str, value: object) -> int:
-    """Return whole units of an extended resource; they may be written as a number or as ``2k``."""
+    """Return whole units of an extended resource; they may be written as a number or as ``2k``. More than any node has
+    are a number that is still quick to work with: ``1e999999999`` is eleven characters and a billion digits."""
     try:
         amount: Decimal = parse_quantity(value)  # type: ignore[no-untyped-call]  # the client leaves it untyped
-        return int(amount)
+        return int(max(Decimal(0), min(amount, MOST_UNITS)))
     except (ValueError, ArithmeticError):
-        raise TryLater(f"Kubernetes' answer is not understood: {name} is {value!r}", code="malformed") from None
+        said = cut(repr(value), SHOWN)
+        raise TryLater(f"Kubernetes' answer is not understood: {name} is {said}", code="malformed") from None

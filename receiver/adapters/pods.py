@@ -6,10 +6,11 @@ from enum import StrEnum
 from typing import Any
 
 from receiver.adapters.gangs import gang_of, whole
-from receiver.adapters.nodes import entries, gpus, key_of, section, words
+from receiver.adapters.nodes import SHOWN, entries, gpus, key_of, named, section, words
 from receiver.adapters.timestamps import moment
 from receiver.config.fields import longer_than_zero
 from receiver.config.mistakes import Wrong
+from receiver.core.plain import cut
 from receiver.core.pods import Pod, PodPhase, Preference, Requirement, Toleration
 from receiver.ports import (
     GANG_SIZE_ANNOTATION,
@@ -98,7 +99,7 @@ def doubts(raw: Mapping[str, Any]) -> list[str]:
     """Return a sentence for every annotation of ours on the pod in *raw* that is not understood and has no effect."""
     annotations = words(section(raw, "metadata"), "annotations")
     return [
-        f'pod {key_of(raw)}: annotation {name} is "{annotations[name]}", not {wanted}; it has no effect'
+        f'pod {key_of(raw)}: annotation {name} is "{cut(annotations[name], SHOWN)}", not {wanted}; it has no effect'
         for name, (read, wanted) in READERS.items()
         if name in annotations and read(annotations[name]) is None
     ]
@@ -230,14 +231,14 @@ def controller_of(metadata: Mapping[str, Any]) -> str:
     """Return ``Kind/name`` of the controller, or an empty string."""
     for reference in entries(metadata, "ownerReferences"):
         if reference.get("controller") is True:
-            return f"{reference.get('kind') or ''}/{reference.get('name') or ''}"
+            return f"{named(reference.get('kind'))}/{named(reference.get('name'))}"
     return ""
 
 
 def controller_uid(metadata: Mapping[str, Any]) -> str:
     """Return the uid of the controller, or an empty string."""
     references = entries(metadata, "ownerReferences")
-    return next((str(r.get("uid") or "") for r in references if r.get("controller") is True), "")
+    return next((named(r.get("uid")) for r in references if r.get("controller") is True), "")
 
 
 def _refusal(raw: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -5,9 +5,10 @@ would otherwise look like no demand.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from receiver.adapters.announced import Announcement, Run, announced_pod, bounded
+from receiver.adapters.announced import Announcement, Run, announced_pod, bounded, understood
 from receiver.adapters.cluster_wire import NOT_FOUND
 from receiver.adapters.custom_resources import CustomResources, Kind
 from receiver.adapters.gangs import KUEUE_LABEL, VOLCANO_GROUPS, whole
@@ -48,8 +49,10 @@ class Queues:
         if self._kueue:
             workloads = self._required(KUEUE_WORKLOADS, KUEUE_SETTING)
             at_work = _at_work(raws)
-            waiting = [_announced(w) for w in workloads if _queued(w) and not _names(w) & at_work]
-            found += [pod for announcement in bounded(waiting, self._resources.warn) for pod in announcement.pods()]
+            warn = self._resources.warn
+            queued = [w for w in workloads if _queued(w) and not _names(w) & at_work]
+            waiting = [understood(partial(_announced, w), key_of(w), warn) for w in queued]
+            found += [pod for announcement in bounded(waiting, warn) for pod in announcement.pods()]
         if self._volcano:
             queues = self._required(VOLCANO_QUEUES, VOLCANO_SETTING)
             found += self._volcano.waiting(raws, groups, queues, untried)

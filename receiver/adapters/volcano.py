@@ -2,15 +2,18 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from receiver.adapters.announced import Announcement, Run, announced_pod, bounded
+from receiver.adapters.announced import Announcement, Run, announced_pod, bounded, understood
 from receiver.adapters.custom_resources import CustomResources, Kind
 from receiver.adapters.gangs import volcano_group_of, whole
 from receiver.adapters.nodes import GPU_PREFIX, entries, gpus, key_of, section
 from receiver.core.pods import Pod, PodPhase
+from receiver.ports import TryLater
 
 VOLCANO_QUEUES = Kind("scheduling.volcano.sh", "queues", ("v1beta1",))
 VOLCANO_JOBS = Kind("batch.volcano.sh", "jobs", ("v1alpha1",))
@@ -68,7 +71,8 @@ class VolcanoQueues:
         found: list[tuple[Announcement, str]] = []
         for group in groups:
             priority = priorities.get(str(section(group, "spec").get("priorityClassName")), 0)
-            announcement = _announcement(group, jobs.get(_owning_job(group)), priority)
+            made = partial(_announcement, group, jobs.get(_owning_job(group)), priority)
+            announcement = understood(made, key_of(group), self._resources.warn)
             if announcement.total:
                 found.append((announcement, _queue_of(group)))
         counted = frozenset(a.key for a in bounded([a for a, _ in found], self._resources.warn))
@@ -155,7 +159,8 @@ def _room(queue: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> dict
     taken = Counter(allocated)
     for group in groups:
         if _phase(group) == "Inqueue" and _queue_of(group) == section(queue, "metadata").get("name"):
-            taken.update(gpus(section(section(group, "spec"), "minResources")))
+            with suppress(TryLater):  # one that cannot be read has no claim
+                taken.update(gpus(section(section(group, "spec"), "minResources")))
     return {r: granted.get(r, 0) - taken[r] for r in capability if r.startswith(GPU_PREFIX)}
 
 

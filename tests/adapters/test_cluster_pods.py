@@ -9,6 +9,7 @@ from receiver.adapters.nodes import gpus, node_from
 from receiver.adapters.pods import CLAIMS, NEVER, Fate, doubts, fate, gpu_requests, phase_of, pod_from
 from receiver.core.pods import PodPhase, Preference, Requirement, Toleration
 from receiver.core.policy import Taint
+from receiver.core.words import harmless
 from receiver.ports import (
     GANG_ANNOTATION,
     GANG_SIZE_ANNOTATION,
@@ -226,6 +227,11 @@ def test_an_annotation_that_cannot_be_read_has_no_effect_and_is_named(name: str,
     assert doubt.startswith(f'pod ml/train-0: annotation {name} is "{text}"')
 
 
+def test_a_book_in_an_annotation_is_not_told_whole() -> None:
+    (doubt,) = doubts(a_pod(annotations={IDLE_SHUTDOWN_ANNOTATION: "a word " * 10_000}))
+    assert len(doubt) < 300
+
+
 def test_the_schedulers_own_words_are_kept() -> None:
     words = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
     refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
@@ -255,6 +261,17 @@ def test_only_the_controller_counts_as_owner() -> None:
     pod = pod_from(a_pod(ownerReferences=owned_by("DaemonSet", controller=False)))
     assert pod is not None
     assert (pod.owner, pod.owner_uid, pod.daemon) == ("", "", False)
+
+
+@pytest.mark.parametrize("text", ["a" * 9000, "a\n" * 9000, "\u202e\x00\u0007", " \n@channel  pay\n"])
+def test_names_that_kubernetes_does_not_check_are_one_short_line(text: str) -> None:
+    """An index of PostgreSQL refuses a name of 9000 characters, and with it everybody's step."""
+    reference = {"apiVersion": "x/v1", "kind": text, "name": text, "uid": text, "controller": True}
+    pod = pod_from(a_pod(annotations={GANG_ANNOTATION: text}, ownerReferences=[reference]))
+    assert pod is not None
+    for said in (pod.owner.partition("/")[0], pod.owner.partition("/")[2], pod.owner_uid, (pod.gang or "")[3:]):
+        assert 0 < len(said) <= 253
+        assert " ".join(said.split()) == harmless(said) == said
 
 
 def test_a_daemonsets_pod_and_a_leaving_pod_are_marked() -> None:
@@ -320,6 +337,12 @@ def test_a_node_of_another_provider_has_no_instance(provider: object) -> None:
 @pytest.mark.parametrize("quantity, units", [("8", 8), (8, 8), ("2k", 2000)])
 def test_quantities_are_read_as_kubernetes_writes_them(quantity: object, units: int) -> None:
     assert gpus({GPU: quantity, "cpu": "4"}) == {GPU: units}
+
+
+@pytest.mark.parametrize("quantity", ["9223372036854775807", "1e99999", 10**400])
+def test_a_quantity_beyond_every_node_stays_a_number_that_is_quick_to_work_with(quantity: object) -> None:
+    assert gpus({GPU: quantity}) == {GPU: 10**9}
+    assert gpus({GPU: f"-{quantity}"}) == {}
 
 
 def test_a_gpu_that_is_not_allocatable_yet_is_left_out() -> None:

@@ -10,6 +10,7 @@ from pytest_httpserver import HTTPServer
 from structlog.testing import capture_logs
 
 from receiver.adapters.cluster import KubernetesCluster
+from receiver.adapters.remarks import MOST
 from receiver.core.pods import Pod, PodPhase
 from receiver.ports import GANG_ANNOTATION, GANG_SIZE_ANNOTATION
 from tests.adapters.custom_objects import COSCHEDULING_GROUPS, VOLCANO_GROUPS, a_group
@@ -209,3 +210,10 @@ def test_an_annotation_that_is_not_understood_is_told_once_an_hour(httpserver: H
     ((event, detail),) = [(entry["event"], entry["detail"]) for entry in logs]
     assert event == "annotation not understood"
     assert detail.startswith(f'pod ml/train-0: annotation {GANG_SIZE_ANNOTATION} is "many"')
+
+
+def test_what_is_told_of_annotations_has_an_end(httpserver: HTTPServer) -> None:
+    pods = [a_pod(f"w-{n}", **ours(f"many-{n}")) for n in range(MOST + 50)]
+    with capture_logs() as logs, looking_at(httpserver, *pods) as cluster:
+        cluster.look()
+    assert len(logs) == MOST

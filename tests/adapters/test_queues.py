@@ -186,3 +186,8 @@ def test_of_too_many_pods_in_a_queue_the_largest_workloads_are_left_out(
     monkeypatch.setattr(announced, "MOST_OF_ALL", 5)
     workloads = [a_workload(name, a_pod_set(size)) for name, size in (("huge", 4), ("small", 1), ("middle", 3))]
     assert {p.gang or p.key for p in queued(httpserver, *workloads)} == {"ml/small/main-0", "ml/middle"}
+
+
+def test_a_workload_that_cannot_be_read_keeps_nobody_elses_from_counting(httpserver: HTTPServer) -> None:
+    odd = a_workload("odd", a_pod_set(template=a_template("1e3.5")))  # type: ignore[arg-type]  # what a CRD lets pass
+    assert {p.gang for p in queued(httpserver, odd, a_workload("w"))} == {"ml/w"}

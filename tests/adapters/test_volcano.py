@@ -179,3 +179,10 @@ def test_one_line_does_not_make_more_pods_than_can_be_looked_at(httpserver: HTTP
         "ml/shared": 4,
     }
     assert {p.gang_min for p in pods if p.gang == "ml/owned"} == {100_000}
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Inqueue"])
+def test_a_group_that_cannot_be_read_keeps_nobody_elses_from_counting(httpserver: HTTPServer, phase: str) -> None:
+    odd = a_group("odd", 2, minResources={GPU: "1e3.5"}, phase=phase)
+    pods = found(httpserver, odd, a_group("pg", 2, minResources=of_gpus(2)), queues=[a_queue(capability=8)])
+    assert {p.gang for p in pods} == {"ml/pg"}

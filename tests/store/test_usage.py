@@ -120,6 +120,11 @@ def test_a_workload_runs_until_it_ends(store: SqlStore) -> None:
     assert store.workload_lives(NOW, after(hours=1)) == (ended,)
 
 
+def test_a_workload_that_asks_for_more_gpus_than_a_column_holds_is_kept_all_the_same(store: SqlStore) -> None:
+    assert store.account(Accounting(lives=(replace(RUNS, gpus=2 * (2**63 - 1)),)), None, NOW)
+    assert store.accounted().running[0].gpus == 2**31 - 1
+
+
 def test_workloads_are_found_by_the_time_in_which_they_existed(store: SqlStore) -> None:
     ended = replace(RUNS, workload="ml/Job/early", ended_at=after(minutes=10))
     later = replace(RUNS, workload="ml/Job/late", created_at=after(minutes=30))

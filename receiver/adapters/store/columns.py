@@ -10,12 +10,13 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import BigInteger, DateTime, Dialect, Text
+from sqlalchemy import BigInteger, DateTime, Dialect, Integer, Text
 from sqlalchemy.types import TypeDecorator
 
 TAG = "$"  # a JSON object of this one key holds a value that JSON has no word for: {"$": [kind, text]}
 TAGGED = f'"{TAG}"'  # in JSON text wherever there may be such an object
 REPLACEMENT = "\ufffd"
+MOST = 2**31 - 1  # what PostgreSQL's integer holds
 A_MICROSECOND = timedelta(microseconds=1)
 PLAIN = frozenset({str, int, bool, type(None)})  # types that JSON has words for
 
@@ -93,6 +94,20 @@ class Exact(TypeDecorator[Decimal]):
     def process_result_value(self, value: str | None, dialect: Dialect) -> Decimal | None:
         """Read the number from text."""
         return None if value is None else Decimal(value)
+
+
+class Count(TypeDecorator[int]):
+    """A number of things that somebody else names; one beyond what is held becomes the most that is.
+
+    A pod may ask for 9223372036854775807 GPUs, and nobody else's step may fail for it.
+    """
+
+    impl = Integer
+    cache_ok = True
+
+    def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:
+        """Cut what is too large."""
+        return None if value is None else min(value, MOST)
 
 
 class Duration(TypeDecorator[timedelta]):

@@ -2,7 +2,7 @@
 
 from sqlalchemy import BigInteger, Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, Table
 
-from receiver.adapters.store.columns import Duration, Exact, Json, Moment, PlainText
+from receiver.adapters.store.columns import Count, Duration, Exact, Json, Moment, PlainText
 
 metadata = MetaData()
 
@@ -213,7 +213,7 @@ workload_lives = Table(
     Column("environment", PlainText, nullable=False),
     Column("cost_center", PlainText, nullable=False),
     Column("priority_class", PlainText, nullable=False),
-    Column("gpus", Integer, nullable=False),
+    Column("gpus", Count, nullable=False),
     Column("bound_at", Moment),
     Column("ended_at", Moment),
     Column("completed", Boolean),
@@ -261,8 +261,8 @@ in_use = Table(  # how many of its GPUs each workload used at once
     Column("month", PlainText, primary_key=True),
     Column("workload", PlainText, primary_key=True),
     Column("life", PlainText, primary_key=True),
-    Column("gpus", Integer, nullable=False),
-    Column("used", Integer, nullable=False),
+    Column("gpus", Count, nullable=False),
+    Column("used", Count, nullable=False),
     Column("seconds", Float, nullable=False),
 )
 
@@ -386,7 +386,7 @@ samples = Table(  # the counts of each pool, minute by minute; NULL is what nobo
     Column("busy", Integer),
     Column("idle", Integer),
     Column("unknown", Integer),
-    Column("pending_gpus", Integer),
+    Column("pending_gpus", Count),
     Column("utilization", Float),
     Index("samples_by_at", "at"),
 )
