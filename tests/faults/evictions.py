@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION
-from receiver.replay.world import Refused, WorldNode, WorldPod
+from receiver.replay.world import PoolAtCivo, Refused, WorldNode, WorldPod
 from tests.faults.truth import Counted, Truth
 
 TOPIC = "evict:"
@@ -42,7 +42,7 @@ class Evictions:
             return "belongs to a gang"
         if pod.owner_kind not in REPLACERS:
             return "is not certain to be started again"
-        found = next((p for p in self.truth.world.pools.values() for v in p.living if v.hostname == pod.node), None)
+        found = self._pool_of(pod)
         if found is None:
             return "is on no node of a pool"
         plan, skew = self.truth.plans[found.id], self.truth.skew
@@ -62,6 +62,12 @@ class Evictions:
         self.going[pod.node] = found.id
         self.made += 1
         return ""
+
+    def _pool_of(self, pod: WorldPod) -> PoolAtCivo | None:
+        """The pool whose node *pod* is on, if its instance lives or did at our last look."""
+        pools = self.truth.world.pools.values()
+        living = next((p for p in pools for v in p.living if v.hostname == pod.node), None)
+        return living or next((p for p in pools if pod.node in self.truth.listed.get(p.id, ())), None)
 
     def why_held(self, pod: WorldPod) -> str:
         """Why nobody may leave the node of *pod* yet: a budget holds one that would have to go too; empty if none does.

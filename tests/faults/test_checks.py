@@ -130,6 +130,11 @@ def test_what_a_window_evicts_after_its_grace_is_allowed(emptied: SqlStore) -> N
     assert (result.message, result.tally.counts["evictions by windows"]) == ("", 2)
 
 
+def test_an_eviction_from_a_node_that_somebody_ended_since_our_look_is_allowed(emptied: SqlStore) -> None:
+    quicker = Event(at=1200, kind="count", what={"pool": "l40s-id", "by": -2}, call="cluster.drain")
+    assert not judge(replace(night(), events=[*night().events, quicker]), emptied).message
+
+
 def test_an_eviction_before_the_grace_is_over_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Grace, "ends_at", property(lambda self: self.told))
     assert judge(night(), emptied).message.startswith("1 evictions: ml/j0-0 holds a GPU and did not consent")

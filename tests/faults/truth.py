@@ -40,6 +40,7 @@ class Truth:
         silent = sum(e.what["seconds"] for e in scenario.events if e.kind == "silent" and e.what["source"] == "civo")
         self._late = self.skew + timedelta(seconds=max(scenario.ticks) + silent)
         self.seen: dict[str, VM] = {}  # instances that Civo listed when it was asked
+        self.listed: dict[str, frozenset[str]] = {}  # by pool: the hosts that lived when it was asked last
         self.deleted: list[tuple[datetime, str]] = []  # by us: when, pool
 
     def node_of(self, vm: VM) -> WorldNode | None:
@@ -59,6 +60,7 @@ class Truth:
         for pool in self.world.pools.values():
             self.seen.update((vm.id, vm) for vm in pool.instances)
             listed = [vm for vm in pool.instances if vm.living]
+            self.listed[pool.id] = frozenset(vm.hostname for vm in listed)
             on_the_way = [vm for vm in (*listed, *pool.coming) if self._is_coming(vm, now)]
             counted[pool.id] = Counted(
                 required=pool.required,
