@@ -11,6 +11,8 @@ from datetime import datetime
 from receiver.adapters.timestamps import moment
 from receiver.ports import CloudPool, Instance, TryLater
 
+DIGITS = 6  # of a count; no pool has a million nodes, and databases do not take every number
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Required:
@@ -138,9 +140,9 @@ def _instance(found: _Found, pool: str, now: datetime) -> Instance:
 def _count(fields: Mapping[str, object], pool: str) -> int:
     """Return the count; absent means zero (Go drops zeros), numbers may come as text."""
     value = fields.get("count", 0)
-    if isinstance(value, str) and value.isascii() and value.isdigit():
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= DIGITS:
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**DIGITS:
         raise _unreadable(f"the count of pool {pool}")
     return value
 

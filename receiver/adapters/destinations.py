@@ -19,7 +19,7 @@ HIDE_FROM = 5  # characters: shorter parts of a destination are words like "bot"
 # A zero-width space after the sign: it reads the same, calls nobody, and hides no address behind other words.
 _MENTIONS = (
     (re.compile(r"@(?=(?:channel|here|everyone|all|room|group|team)\b)", re.IGNORECASE), "@\u200b"),
-    (re.compile(r"(?<![\w.+-])@(?=\w)"), "@\u200b"),  # @alice, but no mail address
+    (re.compile(r"(?<![A-Za-z0-9_])@(?=\w)"), "@\u200b"),  # @alice, also after a dot, but no mail address
     (re.compile(r"<(?=[!@#]|[a-z][a-z0-9+.-]*:)", re.IGNORECASE), "<\u200b"),  # <!channel>, <@user>, <https://...|text>
     (re.compile(r"\](?=[(\[:])"), "]\u200b"),  # [text](https://...), ![picture](...), [text][1], [1]: https://...
 )

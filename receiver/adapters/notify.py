@@ -186,7 +186,7 @@ class Outbox:
             self._failed(stored, failed or ("a destination was given up",), None)
             return 0
         if not audience:
-            message = compose(notice, self._links)
+            message = compose(replace(notice, question=None), self._links)  # a link in a log lets its readers act
             log.info("notice", title=message.title, body=message.body, severity=notice.severity.value, pool=notice.pool)
         self._store.notice_sent(stored.id, self._clock.now())
         return 1

@@ -141,7 +141,7 @@ def retry_after(headers: Mapping[str, str] | None, now: datetime) -> timedelta |
         return min(timedelta(seconds=int(text[:9])), LONGEST_DELAY)
     try:
         until = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):  # the second for a zone that is ten digits away
         return None
     if until.tzinfo is None:
         until = until.replace(tzinfo=UTC)

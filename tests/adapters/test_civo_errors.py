@@ -126,7 +126,10 @@ def test_a_key_that_civo_repeats_is_blotted_out(
     assert KEY not in said_by(caught.value, caplog)
 
 
-@pytest.mark.parametrize("header, delay", [("17", timedelta(seconds=17)), ("soon", None), ("", None)])
+@pytest.mark.parametrize(
+    "header, delay",
+    [("17", timedelta(seconds=17)), ("soon", None), ("", None), (f"Mon, 01 Jan 2024 00:00:00 +{'9' * 30}", None)],
+)
 def test_too_many_requests_says_how_long_to_wait(
     httpserver: HTTPServer, cloud: CivoCloud, header: str, delay: timedelta | None
 ) -> None:

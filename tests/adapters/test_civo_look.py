@@ -136,8 +136,11 @@ def test_a_missing_part_that_matters_is_named(
 
 @pytest.mark.parametrize(
     "required",
-    [None, [], "none", [{"size": SIZE}], [{"id": POOL, "count": -1}], [{"id": POOL, "count": True}]],
-    ids=["absent", "empty", "text", "no id", "negative count", "boolean count"],
+    [
+        *(None, [], "none", [{"size": SIZE}], [{"id": POOL, "count": -1}], [{"id": POOL, "count": True}]),
+        *([{"id": POOL, "count": 2**63}], [{"id": POOL, "count": "9" * 5000}]),
+    ],
+    ids=["absent", "empty", "text", "no id", "negative count", "boolean count", "beyond databases", "endless"],
 )
 def test_an_answer_that_does_not_say_what_is_required_never_reads_as_no_nodes(
     httpserver: HTTPServer, cloud: CivoCloud, required: object

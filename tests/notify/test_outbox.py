@@ -15,6 +15,7 @@ from receiver.adapters.destinations import check_destinations, hide
 from receiver.adapters.notify import Outbox, next_try
 from receiver.adapters.store import SqlStore
 from receiver.core.tell import Notice
+from receiver.links import PageLinks, Seal
 from receiver.ports import StoredNotice, TryLater
 from tests.notify.destinations import LINKS, NOW, SECRETS, SLACK, SLACK_API, TELEGRAM, TELEGRAM_API, FixedClock
 
@@ -173,6 +174,14 @@ def test_without_a_destination_notices_go_to_the_log(store: SqlStore, clock: Fix
         {"event": "notice", "log_level": "info", "title": "title k", "body": "body", "severity": "info", "pool": None}
     ]
     assert store.counts()["notices"]["sent"] == 1
+
+
+def test_the_log_holds_no_link_that_answers_a_question(store: SqlStore, clock: FixedClock) -> None:
+    links = PageLinks(public_url="https://gpus.example.com", seal=lambda: Seal("an operator's long token"))
+    store.say(Notice(cause="test", topic="t", key="k", title="Grow?", body="b", question="q-1", decision=7), NOW)
+    with capture_logs() as logged:
+        Outbox(store, [], clock, links=links).deliver_due(NOW)
+    assert logged[0]["body"] == "b\nDecision 7: https://gpus.example.com/decisions/7"
 
 
 def test_a_destination_that_breaks_inside_its_plugin_is_a_failed_delivery(

@@ -120,8 +120,12 @@ def test_what_an_alert_says_cannot_call_the_whole_channel(wire: responses.Reques
 
 
 @pytest.mark.parametrize(
-    "call", ["@channel", "@here", "@Everyone", "@all", "<!channel>", "<!here|here>", "<!subteam^S1>", "<@U1>", "@alice"]
-)  # fmt: skip
+    "call",
+    [
+        *("@channel", "@here", "@Everyone", "@all", "<!channel>", "<!here|here>", "<!subteam^S1>", "<@U1>"),
+        *("@alice", ".@alice", "-@alice", "\u00e9@alice"),
+    ],
+)
 def test_a_mention_reads_the_same_and_calls_nobody(call: str) -> None:
     assert call not in disarm(f"node {call} is idle")
     assert disarm(f"node {call} is idle").replace("\u200b", "") == f"node {call} is idle"
