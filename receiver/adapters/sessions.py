@@ -64,6 +64,7 @@ def quick_retry(repeats: int = 2) -> QuickRetry:
     return QuickRetry(
         total=repeats,
         allowed_methods=frozenset({"GET"}),
+        redirect=False,  # urllib3 by itself would send a write on to wherever an answer points (requests asks us)
         status_forcelist=(500, 502, 503, 504),
         backoff_factor=0.2,
         respect_retry_after_header=False,  # a step must not sleep because a server says so; the next one waits

@@ -1,16 +1,27 @@
 """How failures of the Kubernetes API become TryLater or WontWork, and how a connection is found."""
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from pytest_httpserver import HTTPServer
 
 from receiver.adapters.cluster import KubernetesCluster, connect
+from receiver.core.pods import Pod, PodPhase
 from receiver.ports import TryLater, WontWork
 from tests.adapters.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node
 from tests.adapters.wire import hanging_server, log_everything, said_by, unused_url
+
+EVENTS = "/api/v1/namespaces/ml/events"
+A_POD = Pod(
+    namespace="ml",
+    name="p",
+    uid="u",
+    requests={},
+    phase=PodPhase.WAITING,
+    created_at=datetime(2026, 11, 20, tzinfo=UTC),
+)
 
 
 @pytest.fixture
@@ -46,6 +57,19 @@ def test_refused_credentials_are_named_with_their_remedy(httpserver: HTTPServer,
     with pytest.raises(WontWork, match="token") as caught:
         cluster.ping()
     assert caught.value.code == "http_401"
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_nothing_is_read_from_or_written_to_where_an_answer_points(
+    httpserver: HTTPServer, cluster: KubernetesCluster, status: int
+) -> None:
+    away = {"Location": httpserver.url_for("/elsewhere")}
+    httpserver.expect_request(NODES).respond_with_data("", status=status, headers=away)
+    httpserver.expect_request(EVENTS).respond_with_data("", status=status, headers=away)
+    for ask in (cluster.ping, lambda: cluster.announce(A_POD, reason="TriggeredScaleUp", message="a node comes")):
+        with pytest.raises(WontWork, match=str(status)):
+            ask()
+    assert [request.path for request, _ in httpserver.log] == [NODES, EVENTS]
 
 
 def test_a_read_that_times_out_costs_its_timeout_only_once() -> None:
