@@ -2,13 +2,17 @@
 
 gthread reads a request in one of its threads and waits for the client as long as that takes: sixteen clients that
 send half a request and then nothing would end webhooks and health checks alike. Here the one thread that waits for
-events anyway gathers the bytes. What is not complete in time is closed, and when there are too many connections those
-that have been incomplete for longest go first.
+events anyway gathers the bytes, over TLS as well, whose handshake it makes. What is not complete in time is closed, and
+when there are too many connections those that have been incomplete for longest go first.
+
+And it waits for nobody: gthread lets that thread stand still after an answer until the client has closed its side, for
+two seconds each.
 """
 
 import re
 import selectors
 import socket
+import ssl
 import struct
 from contextlib import suppress
 from enum import Enum
@@ -17,11 +21,13 @@ from time import monotonic
 from typing import Any
 
 from gunicorn import http
+from gunicorn.sock import ssl_context
 from gunicorn.workers.gthread import ThreadWorker
 
 SEND_SECONDS = 10  # for a client to take some of its answer
 READ_SECONDS = 10.0  # from a request's first byte, or the connection's beginning, to its last byte
 STOPPING_SECONDS = 1.0  # the same once we stop
+LEAVING_SECONDS = 2.0  # for a client to close its side after its last answer: sooner, and it may lose the end of it
 LARGEST_HEAD = 64 * 1024
 MOST_BYTES = 32 * 1024 * 1024  # of all requests together that are not answered yet
 AT_ONCE = 256 * 1024  # bytes of one client before it is somebody else's turn
@@ -101,22 +107,31 @@ class Next(Enum):
     END = "end"
 
 
+class Patient(ssl.SSLSocket):
+    """A TLS socket that blocks for `SEND_SECONDS` at most: OpenSSL asks the kernel again when that gives up."""
+
+    def setblocking(self, flag: bool) -> None:
+        """Wait for a while, or not at all."""
+        self.settimeout(SEND_SECONDS if flag else 0)
+
+
 class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
     """Threads for requests, none for those who have not said yet what they want."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._arriving: dict[Any, Arriving] = {}  # by connection, the oldest first; the poller has each
+        self._leaving: dict[Any, float] = {}  # until when each that was answered may close, the oldest first; likewise
         self._answering: dict[Any, int] = {}  # bytes of what threads have, by connection
         self._held = 0  # bytes of all of both
 
     def enqueue_req(self, conn: Any) -> None:
         """Give *conn* to a thread once its request has come; gunicorn calls this when there may be one."""
-        if self.cfg.is_ssl:
-            super().enqueue_req(conn)
+        arriving = Arriving(monotonic() + READ_SECONDS)
+        if self.cfg.is_ssl and not conn.initialized and not self._wrapped(conn):
+            self._done(conn, arriving, Next.END)
             return
         conn.sock.setblocking(False)
-        arriving = Arriving(monotonic() + READ_SECONDS)
         if conn.parser is not None:
             arriving.bytes += conn.parser.unreader.take_buffered()
         needs = self._take(conn, arriving)
@@ -130,19 +145,65 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
     def finish_request(self, conn: Any, fs: Any) -> None:
         """See what comes next on *conn*; gunicorn calls this after an answer."""
         self._held -= self._answering.pop(conn, 0)
-        super().finish_request(conn, fs)
+        if fs.cancelled() or fs.exception() is not None or fs.result():
+            super().finish_request(conn, fs)
+        else:
+            self._part(conn)
 
     def murder_pending(self) -> None:
         """Close what took too long; gunicorn calls this after every round of events."""
         super().murder_pending()
         now = monotonic()
         latest = now + (READ_SECONDS if self.alive else STOPPING_SECONDS)
+        crowded = self.nr_conns >= self.worker_connections
+        for conn in [conn for conn, until in self._leaving.items() if crowded or until <= now]:
+            self._left(conn)
         spare = SPARE if self.nr_conns >= self.worker_connections else 0
         for number, (conn, arriving) in enumerate(list(self._arriving.items())):
             arriving.until = min(arriving.until, latest)
             if number < spare or arriving.until <= now:
                 self._forget(conn)
                 self._done(conn, arriving, Next.END)
+
+    def _wrapped(self, conn: Any) -> bool:
+        """Begin TLS on a new connection, which then counts as gunicorn's own `TConn.init` leaves it."""
+        try:
+            context = ssl_context(self.cfg)  # the files are read anew: they may have been renewed
+            context.sslsocket_class = Patient
+            conn.sock = context.wrap_socket(conn.sock, server_side=True, do_handshake_on_connect=False)
+        except (OSError, ValueError) as error:  # a file that is not there, or no certificate; a client that is gone
+            self.log.warning("no TLS for a client: %s", type(error).__name__)
+            return False
+        conn.initialized = True
+        return True
+
+    def _part(self, conn: Any) -> None:
+        """Let the client close its side first, as RFC 9112 asks for (section 9.6), without waiting for it."""
+        try:
+            conn.sock.shutdown(socket.SHUT_WR)
+            conn.sock.setblocking(False)
+            self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_last, conn))
+        except (OSError, ValueError):  # it is gone already
+            self.nr_conns -= 1
+            conn.close()
+        else:
+            self._leaving[conn] = monotonic() + LEAVING_SECONDS
+
+    def _on_last(self, conn: Any, _sock: Any) -> None:
+        try:
+            if conn.sock.recv(AT_ONCE):
+                return  # of a request that was refused before all of it had come
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            pass
+        self._left(conn)
+
+    def _left(self, conn: Any) -> None:
+        del self._leaving[conn]
+        self.poller.unregister(conn.sock)
+        self.nr_conns -= 1
+        conn.close()
 
     def _on_more(self, conn: Any, _sock: Any) -> None:
         arriving = self._arriving[conn]
@@ -160,13 +221,16 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
     def _take(self, conn: Any, arriving: Arriving) -> Next:
         """Take what has come without waiting, and say what comes next."""
         try:
-            came = conn.sock.recv(AT_ONCE)
-        except (BlockingIOError, InterruptedError):
+            if self.cfg.is_ssl and not conn.sock.version():
+                conn.sock.do_handshake()
+            came = conn.sock.recv(AT_ONCE)  # of TLS one record, which is smaller: nothing is left where nobody looks
+        except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             came = None
         except OSError:
             came = b""
         if came == b"":
             return Next.END
+        held = len(arriving.bytes) if conn in self._arriving else 0  # it is counted already
         arriving.bytes += came or b""
         told = arriving.head_complete
         if arriving.complete(MOST_BYTES):
@@ -174,7 +238,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
         if not arriving.head_complete and len(arriving.bytes) > LARGEST_HEAD:
             _say(conn, HEAD_TOO_LARGE)
             return Next.END
-        if self._held + len(arriving.bytes) > MOST_BYTES:
+        if self._held + len(arriving.bytes) - held > MOST_BYTES:
             _say(conn, TOO_MUCH)
             return Next.END
         if not told and arriving.wants_continue:

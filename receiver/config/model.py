@@ -11,6 +11,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from receiver.config.approval import ApprovalSpec
+from receiver.config.deliveries import Webhook
 from receiver.config.fields import (
     Address,
     Celsius,
@@ -73,13 +74,6 @@ class Kubernetes(Section):
     watch: Flag = True
     """be woken by the API server when a GPU pod finds no room ([more](how-it-decides.md#what-wakes-it)); without it
     such a pod waits for its alert or for the next tick"""
-
-
-class Webhook(Section):
-    """What one delivery may be."""
-
-    max_bytes: Units = 16 * 1024 * 1024
-    """the largest delivery that is taken, in bytes"""
 
 
 class Reading(StrEnum):

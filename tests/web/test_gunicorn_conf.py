@@ -1,90 +1,19 @@
 """gunicorn takes our settings, serves the webhook and starts and stops the loop in its one worker."""
 
-import http.client
 import importlib
 import json
-import os
 import socket
-import subprocess
 import sys
-import time
-from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 import receiver
 from receiver import gunicorn_conf
 from tests.web.builders import TOKEN, a_payload
-
-ROOT = Path(__file__).parents[2]
-DEADLINE_SECONDS = 20.0
-
-
-@dataclass
-class Server:
-    """A gunicorn under test."""
-
-    process: subprocess.Popen[str]
-    port: int
-    notes: Path
-
-    def events(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.notes.read_text().splitlines()] if self.notes.exists() else []
-
-    def request(
-        self,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        body: Any = None,
-        *,
-        chunked: bool = False,
-        timeout: float = 5,
-    ) -> int:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
-        try:
-            connection.request(method, path, body=body, headers=dict(headers), encode_chunked=chunked)
-            return connection.getresponse().status
-        finally:
-            connection.close()
-
-    def stop(self) -> str:
-        self.process.terminate()
-        return self.process.communicate(timeout=DEADLINE_SECONDS)[1]
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    """Run gunicorn on a free loopback port until the test ends."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    notes = tmp_path / "notes"
-    environ = {**os.environ, "GPU_AUTOSCALER_LISTEN": f"127.0.0.1:{port}", "NOTES": str(notes), "HOME": "/nonexistent"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gunicorn", "--config", "python:tests.web.served"],
-        cwd=ROOT,
-        env=environ,
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-    )
-    served = Server(process, port, notes)
-    try:
-        give_up_at = time.monotonic() + DEADLINE_SECONDS
-        while not served.events():
-            assert process.poll() is None, process.communicate()[1]
-            assert time.monotonic() < give_up_at, "gunicorn did not start"
-            time.sleep(0.05)
-        yield served
-    finally:
-        process.kill()
-        process.communicate()
+from tests.web.gunicorns import DEADLINE_SECONDS, Server
 
 
 def test_one_worker_starts_and_stops_the_loop_in_its_own_process(server: Server) -> None:
@@ -103,38 +32,6 @@ def test_gunicorn_hands_chunked_bodies_on_and_they_are_bounded(server: Server) -
     good = json.dumps(a_payload()).encode()
     assert server.request("POST", "/webhook", headers, iter([good[:20], good[20:]]), chunked=True) == 202
     assert server.request("POST", "/webhook", headers, iter([b"x" * 1000] * 3), chunked=True) == 413
-
-
-NEVER_ENDED = (
-    "",
-    "POST /webhook HTTP/1.1\r\nHost: x\r\nAuthor",
-    "POST /webhook HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",
-    "POST /webhook HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n9\r\na",
-    "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\nHo",
-)
-
-
-def test_clients_that_never_end_their_requests_take_no_thread_and_are_closed(server: Server) -> None:
-    with ExitStack() as opened:
-        slow = [
-            opened.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_SECONDS))
-            for _ in range(2 * gunicorn_conf.threads * len(NEVER_ENDED))
-        ]
-        for number, client in enumerate(slow):
-            client.sendall(NEVER_ENDED[number % len(NEVER_ENDED)].encode())
-        assert server.request("POST", "/webhook", {"Authorization": f"Bearer {TOKEN}"}, json.dumps(a_payload())) == 202
-        for client in slow:
-            while client.recv(65536):
-                pass
-
-
-def test_clients_that_never_take_their_answers_are_let_go_of(server: Server) -> None:
-    with ExitStack() as opened:
-        for _ in range(gunicorn_conf.threads):
-            client = opened.enter_context(socket.create_connection(("127.0.0.1", server.port)))
-            client.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
-            client.recv(1)  # a thread has it
-        assert server.request("GET", "/healthz", {}, timeout=DEADLINE_SECONDS) == 200
 
 
 def test_two_requests_of_one_connection_that_come_in_other_pieces_are_both_answered(server: Server) -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from receiver.gunicorn_worker import Arriving
+from receiver.config import deliveries
+from receiver.gunicorn_worker import LARGEST_HEAD, MOST_BYTES, Arriving
 
 LARGEST = 1000
 WHOLE = {
@@ -36,3 +37,7 @@ def test_what_will_be_refused_is_not_waited_for(head: bytes) -> None:
     arriving = Arriving(until=0.0)
     arriving.bytes += b"POST / HTTP/1.1\r\n" + head + b"\r\n\r\n"
     assert arriving.complete(LARGEST)
+
+
+def test_the_largest_delivery_that_may_be_configured_can_be_held() -> None:
+    assert deliveries.LARGEST + LARGEST_HEAD <= MOST_BYTES

@@ -1,0 +1,96 @@
+"""gunicorn with our settings over a fake store, as a process of its own."""
+
+import http.client
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+TLS = ROOT / "tests" / "e2e" / "tls"
+DEADLINE_SECONDS = 20.0
+
+
+@dataclass
+class Server:
+    """A gunicorn under test; *trust* is what a client of https needs."""
+
+    process: subprocess.Popen[str]
+    port: int
+    notes: Path
+    trust: ssl.SSLContext | None = None
+
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.notes.read_text().splitlines()] if self.notes.exists() else []
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: Any = None,
+        *,
+        chunked: bool = False,
+        timeout: float = 5,
+    ) -> int:
+        """Return the status of the answer."""
+        connection = (
+            http.client.HTTPSConnection("localhost", self.port, timeout=timeout, context=self.trust)
+            if self.trust
+            else http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        )
+        try:
+            connection.request(method, path, body=body, headers=dict(headers), encode_chunked=chunked)
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+    def connect(self) -> socket.socket:
+        """Return a new connection; of https its handshake is made."""
+        wire = socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE_SECONDS)
+        return self.trust.wrap_socket(wire, server_hostname="localhost") if self.trust else wire
+
+    def stop(self) -> str:
+        """Return what it said on standard error."""
+        self.process.terminate()
+        return self.process.communicate(timeout=DEADLINE_SECONDS)[1]
+
+
+@contextmanager
+def serving(folder: Path, *, https: bool = False) -> Iterator[Server]:
+    """Run gunicorn on a free loopback port until the block ends."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    notes = folder / "notes"
+    environ = {**os.environ, "GPU_AUTOSCALER_LISTEN": f"127.0.0.1:{port}", "NOTES": str(notes), "HOME": "/nonexistent"}
+    if https:
+        environ |= {f"GPU_AUTOSCALER_TLS_{part.upper()}_FILE": str(TLS / f"{part}.pem") for part in ("cert", "key")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gunicorn", "--config", "python:tests.web.served"],
+        cwd=ROOT,
+        env=environ,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    trust = ssl.create_default_context(cafile=str(TLS / "cert.pem")) if https else None
+    served = Server(process, port, notes, trust)
+    try:
+        give_up_at = time.monotonic() + DEADLINE_SECONDS
+        while not served.events():
+            assert process.poll() is None, process.communicate()[1]
+            assert time.monotonic() < give_up_at, "gunicorn did not start"
+            time.sleep(0.05)
+        yield served
+    finally:
+        process.kill()
+        process.communicate()
