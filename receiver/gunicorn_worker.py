@@ -35,6 +35,7 @@ SPARE = 50  # connections that are made free when there are too many
 
 END = b"\r\n\r\n"
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,18})[ \t]*\r\n", re.IGNORECASE)
+_LENGTHS = re.compile(rb"\r\ncontent-length[ \t]*:", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding:[^\r\n]*chunked", re.IGNORECASE)
 _EXPECTS = re.compile(rb"\r\nexpect:[ \t]*100-continue", re.IGNORECASE)
 
@@ -74,7 +75,10 @@ class Arriving:
             if at < 0:
                 return False
             self._head = self._chunk = at + len(END)
-            self._needed = None if _CHUNKED.search(self.bytes, 0, self._head) else self._head + self._length()
+            chunked = _CHUNKED.search(self.bytes, 0, self._head) is not None
+            if len(_LENGTHS.findall(self.bytes, 0, self._head)) > (0 if chunked else 1):
+                return True  # whoever says twice how long it is smuggles something: it is refused unread
+            self._needed = None if chunked else self._head + self._length()
         if self._needed is None:
             return self._last_chunk_came()
         return len(self.bytes) >= self._needed or self._needed - self._head > largest

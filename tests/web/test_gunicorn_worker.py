@@ -30,8 +30,13 @@ def test_a_request_is_complete_with_its_last_byte_and_not_before(whole: bytes) -
 
 @pytest.mark.parametrize(
     "head",
-    [b"Content-Length: 1001", b"Transfer-Encoding: chunked\r\n\r\nno size"],
-    ids=["a body that is too large", "chunks that are none"],
+    [
+        b"Content-Length: 1001",
+        b"Transfer-Encoding: chunked\r\n\r\nno size",
+        b"Content-Length: 5\r\nContent-Length: 6",
+        b"Content-Length: 5\r\nTransfer-Encoding: chunked",
+    ],
+    ids=["a body that is too large", "chunks that are none", "two lengths", "a length and chunks"],
 )
 def test_what_will_be_refused_is_not_waited_for(head: bytes) -> None:
     arriving = Arriving(until=0.0)
