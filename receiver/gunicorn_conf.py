@@ -5,6 +5,7 @@ variables because that is gunicorn's interface (https://gunicorn.org/reference/s
 """
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ def post_worker_init(worker: Any) -> None:
     import receiver.bootstrap
 
     receiver.bootstrap.start(worker.wsgi)
+    worker.told_to_stop = partial(receiver.bootstrap.tell_to_stop, worker.wsgi)
 
 
 def worker_exit(server: Any, worker: Any) -> None:  # noqa: ARG001 (gunicorn passes both)

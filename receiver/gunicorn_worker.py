@@ -14,6 +14,7 @@ import selectors
 import socket
 import ssl
 import struct
+from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from functools import partial
@@ -124,6 +125,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.told_to_stop: Callable[[], None] = lambda: None  # may be set: what is to end beside the answers under way
         self._arriving: dict[Any, Arriving] = {}  # by connection, the oldest first; the poller has each
         self._leaving: dict[Any, float] = {}  # until when each that was answered may close, the oldest first; likewise
         self._answering: dict[Any, int] = {}  # bytes of what threads have, by connection
@@ -145,6 +147,13 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
         self._arriving[conn] = arriving
         self._held += len(arriving.bytes)
         self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_more, conn))
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """SIGTERM. What runs beside the requests hears of it now: waiting for them first could take all the time there
+        is."""
+        if self.alive:
+            self.method_queue.defer(self.told_to_stop)
+        super().handle_exit(sig, frame)
 
     def finish_request(self, conn: Any, fs: Any) -> None:
         """See what comes next on *conn*; gunicorn calls this after an answer."""

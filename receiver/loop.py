@@ -116,7 +116,7 @@ class Loop(threading.Thread):
         self._woken.set()
 
     def stop(self, timeout: float = 15.0) -> None:
-        """End after the step under way, at most *timeout* seconds later, and give up the right to write.
+        """End after the step under way, which gives up the right to write, and wait for that *timeout* seconds at most.
 
         A step that is not through by then may be in the midst of a call: the right ends with the process, or by itself.
         """
@@ -124,8 +124,6 @@ class Loop(threading.Thread):
         self._woken.set()
         if self.is_alive():
             self.join(timeout)
-        if not self.is_alive():
-            self._writer.release()
 
     def health(self) -> Health:
         """Return the loop's heartbeat for /healthz."""
@@ -154,6 +152,12 @@ class Loop(threading.Thread):
 
     def run(self) -> None:
         """The thread's body."""
+        try:
+            self._go_round()
+        finally:
+            self._writer.release()  # no call is under way any more, whoever is waited for elsewhere
+
+    def _go_round(self) -> None:
         while not self._stopping.is_set():
             self._beat()
             if not self._may_begin() or not self._take_the_lead():

@@ -40,6 +40,7 @@ class Running:
     loop: Loop
     courier: Courier
     lookout: Lookout | None
+    told_at: float = 0.0  # when they were told to end, in seconds of `monotonic`; 0 before
 
     def start(self) -> None:
         """Start the threads."""
@@ -50,19 +51,26 @@ class Running:
         if self.lookout is not None:
             self.lookout.start()
 
+    def tell(self) -> None:
+        """Tell every thread to end, and wait for none. The loop gives its right to write up when its step is over."""
+        self.told_at = self.told_at or monotonic()
+        for part in self._beside():
+            part.stop(0)
+        self.loop.stop(0)
+
     def stop(self) -> None:
         """End the threads, then close the store. All of them are told before any is waited for: gunicorn kills us
         `graceful_timeout` after SIGTERM, and a message that hangs must not take that time from the loop's last step."""
-        others = [part for part in (self.opening, self.lookout, self.courier) if part is not None]
-        for part in others:
-            part.stop(0)
-        told_at = monotonic()
+        self.tell()
         self.loop.stop()
-        for part in others:
-            part.stop(max(LAST_MOMENT_SECONDS, told_at + GRACE_SECONDS - monotonic()))
+        for part in self._beside():
+            part.stop(max(LAST_MOMENT_SECONDS, self.told_at + GRACE_SECONDS - monotonic()))
         if isinstance(self.writer, Lease):
             self.writer.close()
         self.store.close()
+
+    def _beside(self) -> tuple[Opening | Lookout | Courier, ...]:
+        return tuple(part for part in (self.opening, self.lookout, self.courier) if part is not None)
 
 
 def create_app(environ: Mapping[str, str] | None = None) -> Flask:
@@ -114,6 +122,13 @@ def start(app: Flask) -> None:
     running: Running = app.extensions[EXTENSION]
     running.start()
     atexit.register(stop, app)
+
+
+def tell_to_stop(app: Flask) -> None:
+    """Tell the threads of *app*'s process to end; `stop` waits for them."""
+    running: Running | None = app.extensions.get(EXTENSION)
+    if running is not None:
+        running.tell()
 
 
 def stop(app: Flask) -> None:

@@ -151,3 +151,18 @@ def test_a_message_under_way_takes_no_time_from_the_loop_when_the_process_is_tol
     running.stop()
     assert told.is_set()
     assert not courier.is_alive()
+
+
+def test_a_process_that_is_told_to_stop_gives_its_right_to_write_up_before_anybody_waits_for_it(
+    store: SqlStore,
+) -> None:
+    clock, opening, writer = SystemClock(), Opening(store.open), TheWriter()
+    loop = Loop(a_step(store, []), writer, clock, HOUR, NoTimer())
+    nothing: Any = None
+    running = Running(nothing, store, nothing, opening, loop, Courier(lambda _: 0, loop, clock, every=0.01), None)
+    opening.begin()
+    running.start()
+    until(lambda: loop.health().steps, "a first step")
+    running.tell()
+    until(lambda: not writer.mine, "a right to write that nobody has")
+    running.stop()

@@ -34,7 +34,8 @@ def _note(event: str, worker: Any) -> None:
 
 
 def post_worker_init(worker: Any) -> None:
-    """Note that the worker began."""
+    """Note that the worker began, and when it is told to stop."""
+    worker.told_to_stop = lambda: _note("told", worker)
     _note("started", worker)
 
 

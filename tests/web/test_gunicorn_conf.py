@@ -12,6 +12,7 @@ import pytest
 
 import receiver
 from receiver import gunicorn_conf
+from tests.e2e.waiting import until
 from tests.web.builders import TOKEN, a_payload
 from tests.web.gunicorns import DEADLINE_SECONDS, Server
 
@@ -19,12 +20,21 @@ from tests.web.gunicorns import DEADLINE_SECONDS, Server
 def test_one_worker_starts_and_stops_the_loop_in_its_own_process(server: Server) -> None:
     assert server.request("GET", "/healthz", {}) == 200
     errors = server.stop()
-    started, stopped = server.events()
-    assert (started["event"], stopped["event"]) == ("started", "stopped")
+    started, told, stopped = server.events()
+    assert (started["event"], told["event"], stopped["event"]) == ("started", "told", "stopped")
     assert started["pid"] == stopped["pid"] != server.process.pid
     assert started["app"] == "Flask"
     assert server.process.returncode == 0
     assert "[ERROR]" not in errors
+
+
+def test_the_loop_is_told_to_stop_before_the_answers_under_way_have_ended(server: Server) -> None:
+    with server.connect() as slow:
+        slow.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+        slow.recv(1)  # a thread has it, and goes on to send
+        server.process.terminate()
+        until(lambda: len(server.events()) > 1, "a word to the loop")
+        assert [event["event"] for event in server.events()] == ["started", "told"]
 
 
 def test_gunicorn_hands_chunked_bodies_on_and_they_are_bounded(server: Server) -> None:
@@ -100,7 +110,7 @@ def test_a_setting_that_the_loop_depends_on_stays(setting: str, value: object) -
 def test_every_setting_is_one_that_gunicorn_knows() -> None:
     from gunicorn.config import Config
 
-    ours = {n for n in vars(gunicorn_conf) if not n.startswith("_") and n not in {"os", "Path", "Any"}}
+    ours = {n for n in vars(gunicorn_conf) if not n.startswith("_") and n not in {"os", "partial", "Path", "Any"}}
     assert ours <= set(Config().settings)
 
 
@@ -131,6 +141,9 @@ class FakeBootstrap:
     def start(self, app: object) -> None:
         self.log.append(("start", app))
 
+    def tell_to_stop(self, app: object) -> None:
+        self.log.append(("tell", app))
+
     def stop(self, app: object) -> None:
         self.log.append(("stop", app))
 
@@ -147,8 +160,9 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, object]]:
 def test_the_hooks_start_and_stop_the_loop_of_the_workers_application(log: list[tuple[str, object]]) -> None:
     worker = SimpleNamespace(wsgi="the app")
     gunicorn_conf.post_worker_init(worker)
+    worker.told_to_stop()
     gunicorn_conf.worker_exit(None, worker)
-    assert log == [("start", "the app"), ("stop", "the app")]
+    assert log == [("start", "the app"), ("tell", "the app"), ("stop", "the app")]
 
 
 def test_a_worker_that_failed_to_load_has_nothing_to_stop(log: list[tuple[str, object]]) -> None:
