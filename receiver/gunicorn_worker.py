@@ -25,17 +25,19 @@ from gunicorn import http
 from gunicorn.sock import ssl_context
 from gunicorn.workers.gthread import ThreadWorker
 
-SEND_SECONDS = 10  # for a client to take some of its answer
+SEND_SECONDS = 10  # for a client to take some of its answer, or to send something that a thread waits for
 READ_SECONDS = 10.0  # from a request's first byte, or the connection's beginning, to its last byte
 STOPPING_SECONDS = 1.0  # the same once we stop
 LEAVING_SECONDS = 2.0  # for a client to close its side after its last answer: sooner, and it may lose the end of it
+REST_SECONDS = 0.05  # for what nobody read of a request: it has come, or the request was refused unread
 LARGEST_HEAD = 64 * 1024
 MOST_BYTES = 32 * 1024 * 1024  # of all requests together that are not answered yet
 AT_ONCE = 256 * 1024  # bytes of one client before it is somebody else's turn
 SPARE = 50  # connections that are made free when there are too many
 
 END = b"\r\n\r\n"
-_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,18})[ \t]*\r\n", re.IGNORECASE)
+MOST_DIGITS = 18  # of a length that is worth reading
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)[ \t]*\r\n", re.IGNORECASE)
 _LENGTHS = re.compile(rb"\r\ncontent-length[ \t]*:", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding:[^\r\n]*chunked", re.IGNORECASE)
 _EXPECTS = re.compile(rb"\r\nexpect:[ \t]*100-continue", re.IGNORECASE)
@@ -86,7 +88,8 @@ class Arriving:
 
     def _length(self) -> int:
         found = _LENGTH.search(self.bytes, 0, self._head)
-        return int(found[1]) if found else 0
+        digits = found[1].lstrip(b"0") if found else b""  # gunicorn counts them so, however many zeros there are
+        return int(digits[:MOST_DIGITS] or b"0")  # cut short it is still larger than anything that is waited for
 
     def _last_chunk_came(self) -> bool:
         while True:
@@ -178,6 +181,11 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
                 self._forget(conn)
                 self._done(conn, arriving, Next.END)
 
+    def _keepalive_after(self, conn: Any, keepalive: bool) -> bool:
+        """Whether another request may follow on *conn*; gunicorn calls this in a thread, and would wait 5 s there for a
+        body that was refused unread."""
+        return keepalive and bool(conn.parser.finish_body(deadline=monotonic() + REST_SECONDS))
+
     def _wrapped(self, conn: Any) -> bool:
         """Begin TLS on a new connection, which then counts as gunicorn's own `TConn.init` leaves it."""
         try:
@@ -265,8 +273,10 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
             return
         if conn.parser is None:
             conn.parser = http.get_parser(self.cfg, conn.sock, conn.client)
-        # gunicorn makes the socket a blocking one: the kernel ends what would block for good.
-        conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_SECONDS, 0))
+        # gunicorn makes the socket a blocking one: the kernel ends what would block for good. Nothing is to be received
+        # any more; should we ever find another end of a request than gunicorn, that must not cost the thread.
+        for way in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+            conn.sock.setsockopt(socket.SOL_SOCKET, way, struct.pack("ll", SEND_SECONDS, 0))
         conn.parser.unreader.unread(bytes(arriving.bytes))
         self._answering[conn] = len(arriving.bytes)
         self._held += len(arriving.bytes)

@@ -14,6 +14,7 @@ NEVER_ENDED = (
     "POST /webhook HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",
     "POST /webhook HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n9\r\na",
     "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\nHo",
+    f"POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: {'0' * 30}100\r\n\r\n",
 )
 HALF_A_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"  # the first bytes of a TLS handshake
 WHOLE = "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
@@ -90,6 +91,14 @@ def test_clients_that_never_close_their_side_after_the_last_answer_keep_nobody_w
         assert http_server.request("GET", "/healthz", {}, timeout=5) == 200  # each of them cost two seconds
         for client in lingering:
             until_closed(client)
+
+
+def test_clients_that_never_send_a_body_that_is_refused_unread_keep_nobody_waiting(http_server: Server) -> None:
+    with ExitStack() as opened:
+        for _ in range(4 * gunicorn_conf.threads):
+            client = opened.enter_context(http_server.connect())
+            client.sendall(b"POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n\r\n")
+        assert deliver(http_server) == 202  # each of them cost a thread five seconds
 
 
 def test_an_answer_is_whole_although_more_was_sent_than_anybody_reads(http_server: Server) -> None:
