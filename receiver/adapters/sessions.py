@@ -33,8 +33,9 @@ class QuickRetry(Retry):
     """Two quick repeats of a GET that found no connection, was cut off or was answered 500, 502, 503 or 504.
 
     The slow repeat is the next step of the loop. What timed out is not repeated, it has cost its timeout already:
-    neither a read, nor a connection to who is out of reach behind a firewall or a NetworkPolicy. And urllib3's repeat
-    of a failed connection is narrowed to GET, so that "a write is sent at most once" holds without exception.
+    neither a read, nor a connection to who is out of reach behind a firewall or a NetworkPolicy. Nor is a name that
+    was not resolved: where its servers do not answer that has taken most of a minute. And urllib3's repeat of a failed
+    connection is narrowed to GET, so that "a write is sent at most once" holds without exception.
     """
 
     def increment(
@@ -55,7 +56,10 @@ class QuickRetry(Retry):
 
 
 def _vanished(error: Exception) -> bool:
-    """True when nobody answered a connection at all; one that was refused is filed under the timeouts, too."""
+    """True when nobody answered, or nobody said where to; a connection that was refused is filed under the timeouts,
+    too."""
+    if isinstance(error, NameResolutionError):
+        return True
     return isinstance(error, ConnectTimeoutError) and not isinstance(error, NewConnectionError)
 
 

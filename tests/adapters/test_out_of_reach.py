@@ -43,21 +43,45 @@ def _alertmanager(url: str) -> Any:
     return AlertmanagerAlarms([url], timeout=SECONDS)
 
 
-@pytest.mark.parametrize("source", [_civo, _kubernetes, _prometheus, _alertmanager])
-def test_who_does_not_even_take_a_connection_costs_the_timeout_only_once(
-    source: Callable[[str], Any], nobody: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tried: list[object] = []
+SOURCES = pytest.mark.parametrize("source", [_civo, _kubernetes, _prometheus, _alertmanager])
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The connections that were begun."""
+    begun: list[object] = []
     really = connection.create_connection
 
     def counted(*given: Any, **options: Any) -> socket.socket:
-        tried.append(given)
+        begun.append(given)
         return really(*given, **options)
 
     monkeypatch.setattr(connection, "create_connection", counted)
+    return begun
+
+
+@SOURCES
+def test_who_does_not_even_take_a_connection_costs_the_timeout_only_once(
+    source: Callable[[str], Any], nobody: str, tried: list[object]
+) -> None:
     asked = source(nobody)
     with pytest.raises(TryLater) as caught:
         asked.look()
     asked.close()
     assert len(tried) == 1
     assert caught.value.code == "timeout"
+
+
+@SOURCES
+def test_a_name_that_nobody_resolves_is_asked_for_only_once(
+    source: Callable[[str], Any], tried: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*_: Any, **__: Any) -> Any:
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
+    asked = source("http://nowhere.example:1")
+    with pytest.raises(TryLater, match="its name cannot be resolved"):
+        asked.look()
+    asked.close()
+    assert len(tried) == 1
