@@ -82,13 +82,17 @@ def two_databases(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
 
 
 def test_a_dump_of_a_postgresql_in_use_is_whole(two_databases: tuple[str, str], tmp_path: Path) -> None:
-    in_use, empty = two_databases
+    in_use, other = two_databases
     store = open_store(in_use)
     fill(store)
     run(command("pg_dump --format"), tmp_path, GPU_AUTOSCALER_DATABASE_URL=in_use)
     store.remember(delivery(), after(minutes=1))
-    run(command("pg_restore --exit"), tmp_path, GPU_AUTOSCALER_DATABASE_URL=empty)
-    restored = open_store(empty)
+    broken = open_store(other)
+    broken.remember(delivery(), NOW)
+    broken.close()
+    run(command("DROP SCHEMA"), tmp_path, GPU_AUTOSCALER_DATABASE_URL=other)
+    run(command("pg_restore --exit"), tmp_path, GPU_AUTOSCALER_DATABASE_URL=other)
+    restored = open_store(other)
     holds(restored, 1)
     holds(store, 2)
     restored.close()
