@@ -5,6 +5,7 @@ variables because that is gunicorn's interface (https://gunicorn.org/reference/s
 """
 
 import os
+import resource
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,23 @@ limit_request_field_size = 8190  # bytes
 workers = 1
 worker_class = "receiver.gunicorn_worker.Worker"  # gthread that no slow client can stop
 threads = 16  # each holds one request from when it has come to its answer: they wait far more than they work
+# Each connection is a file, and a worker that can open none ends. Many systems let a process have 1,024 files until it
+# asks for more.
+_MOST_FILES = 4096
+_BESIDE = 200  # files that are no connection of a client: the database, its log, Civo, Kubernetes
+
+
+def _files() -> int:
+    """Ask for as many files as we may have, and return how many that are."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return wanted
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted
+
+
+worker_connections = max(50, min(1000, _files() - _BESIDE))
 # A thread that starts before the fork stays in the master, so nothing is loaded there.
 preload_app = False
 

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import resource
 import socket
 import sys
 from contextlib import ExitStack
@@ -110,7 +111,11 @@ def test_a_setting_that_the_loop_depends_on_stays(setting: str, value: object) -
 def test_every_setting_is_one_that_gunicorn_knows() -> None:
     from gunicorn.config import Config
 
-    ours = {n for n in vars(gunicorn_conf) if not n.startswith("_") and n not in {"os", "partial", "Path", "Any"}}
+    ours = {
+        n
+        for n in vars(gunicorn_conf)
+        if not n.startswith("_") and n not in {"os", "resource", "partial", "Path", "Any"}
+    }
     assert ours <= set(Config().settings)
 
 
@@ -130,6 +135,17 @@ def test_the_address_comes_from_the_environment(
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     assert importlib.reload(gunicorn_conf).bind == bind
+
+
+def test_there_are_files_for_every_connection_and_for_everything_else() -> None:
+    """A worker that may open no file more ends, and with it the step that it is taking."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+    try:
+        connections = importlib.reload(gunicorn_conf).worker_connections
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= connections + 200
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @dataclass
