@@ -8,6 +8,9 @@ import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+BLANK = (
+    " \t"  # around a header's value; of others, such as U+0085 and U+00A0, the last byte of a token may look like one
+)
 REALM = 'Bearer realm="gpu-autoscaler"'
 
 
@@ -80,11 +83,11 @@ def require_bearer(header: str | None, tokens: Sequence[str], advice: Advice = W
         raise Unauthorized(*advice.none_set)
     if not header:
         raise Unauthorized("the Authorization header is missing", advice.none_sent)
-    scheme, _, sent = header.strip().partition(" ")
+    scheme, _, sent = header.strip(BLANK).partition(" ")
     if scheme.lower() != "bearer":
         raise Unauthorized("the Authorization header has another scheme than Bearer", advice.other_scheme)
     # PEP 3333: header values are bytes decoded as latin-1.
-    given = sent.strip().encode("latin-1", "replace")
+    given = sent.strip(BLANK).encode("latin-1", "replace")
     if not given:
         raise Unauthorized("the bearer token is empty", advice.empty)
     if not is_one_of(given, tokens):

@@ -96,6 +96,12 @@ def test_two_tokens_are_taken_during_a_rotation(token: str) -> None:
     assert post(bench, headers={"Authorization": f"Bearer {token}"}).status_code == 202
 
 
+@pytest.mark.parametrize("token", ["a-t\u00f6ken", "voil\u00e0", "\u00c5", "\u2026"])
+def test_a_token_beyond_ascii_is_taken_as_the_bytes_that_it_is(token: str) -> None:
+    sent = f"Bearer {token}".encode().decode("latin-1")  # as WSGI hands headers on
+    assert post(Bench(tokens=(token,)), headers={"Authorization": sent}).status_code == 202
+
+
 REFUSED = {
     "no header": ({}, "the Authorization header is missing"),
     "empty header": ({"Authorization": ""}, "the Authorization header is missing"),
