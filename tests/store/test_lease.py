@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 import psycopg
 import pytest
@@ -15,9 +16,11 @@ from structlog.testing import capture_logs
 
 from receiver.adapters.lease import Lease, Terms
 from receiver.adapters.store import SqlStore, open_store, schema
+from receiver.adapters.store.database import Database
 from receiver.adapters.store.lease_table import LeaseTable
 from receiver.adapters.store.urls import parse
 from receiver.ports import WriterLostError
+from tests.docs.pages import text_of
 from tests.e2e.waiting import until
 from tests.store.builders import NOW, PostgresServer, delivery, grow
 
@@ -419,3 +422,10 @@ def test_a_former_leader_that_is_silent_in_the_midst_of_a_statement_does_not_kee
         silent.pgconn.finish()
     assert not first.held()
     table.close()
+
+
+def test_the_page_says_how_many_connections_a_replica_may_open() -> None:
+    url = parse("postgresql://nobody@127.0.0.1:1/none")
+    pools: list[Any] = [Database(url).engine.pool, LeaseTable(url)._engine.pool]
+    most = sum(pool.size() + pool._max_overflow for pool in pools)
+    assert f"A replica opens at most {most} to the database" in text_of("docs/operations.md")
