@@ -79,7 +79,7 @@ def credentials(kubeconfig: str | None) -> client.Configuration:
             load(config_file=kubeconfig, client_configuration=configuration, persist_config=False)
         else:
             config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the client leaves it untyped
-    except (ConfigException, OSError, ValueError, yaml.YAMLError) as error:
+    except (ConfigException, OSError, ValueError, yaml.YAMLError, TypeError, AttributeError, LookupError) as error:
         where = f"KUBECONFIG {kubeconfig}" if kubeconfig else "the pod's service account"
         remedy = "set KUBECONFIG to a readable file, or run inside the cluster with a mounted token"
         raise WontWork(f"no Kubernetes credentials from {where}: {error}; {remedy}", code="no_credentials") from error

@@ -13,6 +13,12 @@ from receiver.ports import TryLater, WontWork
 from tests.adapters.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node
 from tests.adapters.wire import hanging_server, log_everything, said_by, unused_url
 
+HALF_RIGHT = """
+current-context: x
+contexts: [{name: x, context: {cluster: x, user: x}}]
+clusters: [{name: x, cluster: {server: "http://127.0.0.1"}}]
+users: [{name: x, user: a-word}]
+"""
 EVENTS = "/api/v1/namespaces/ml/events"
 A_POD = Pod(
     namespace="ml",
@@ -133,7 +139,9 @@ def test_a_write_that_times_out_is_sent_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [None, "", "apiVersion: v1\n", "{{{"], ids=["absent", "empty", "no context", "no YAML"]
+    "content",
+    [None, "", "apiVersion: v1\n", "{{{", "- a list", HALF_RIGHT],
+    ids=["absent", "empty", "no context", "no YAML", "a list", "a word where a section belongs"],
 )
 def test_a_kubeconfig_that_does_not_work_is_named(tmp_path: Path, content: str | None) -> None:
     file = tmp_path / "kubeconfig"
