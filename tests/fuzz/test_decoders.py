@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import requests
@@ -22,13 +23,16 @@ from receiver import alerts
 from receiver.adapters.alarms import AlertmanagerAlarms
 from receiver.adapters.civo import CivoCloud
 from receiver.adapters.cluster import KubernetesCluster
+from receiver.adapters.gangs import VOLCANO_ANNOTATIONS
+from receiver.adapters.pods import READERS
 from receiver.adapters.telemetry import PrometheusTelemetry
 from receiver.config import ConfigError, load_text
-from receiver.ports import TryLater, WontWork
+from receiver.ports import GANG_ANNOTATION, TryLater, WontWork
 from tests.adapters.civo_answers import CLUSTER, KEY, POOL, an_instance
 from tests.adapters.civo_answers import a_pool as a_civo_pool
-from tests.adapters.kubernetes_objects import a_cluster_at, a_list, a_node
-from tests.fuzz.mutations import garbled, mutated
+from tests.adapters.custom_objects import KUEUE, VOLCANO_GROUPS, VOLCANO_QUEUES, a_group, a_queue, a_workload, of_gpus
+from tests.adapters.kubernetes_objects import a_cluster_at, a_list, a_node, a_pod
+from tests.fuzz.mutations import ODD_TEXTS, garbled, mutated
 from tests.web.builders import a_payload
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -182,11 +186,14 @@ class Api:
 
     def __init__(self) -> None:
         self.nodes = self.pods = self.data = b""
+        self.custom: dict[str, bytes] = {}  # lists of custom resources, by the end of their paths
         self.response = self
 
     def call_api(self, *request: Any, **_: Any) -> "Api":
         """Answer one request."""
-        self.data = self.nodes if "/nodes" in str(request[1]) else self.pods
+        path = urlsplit(str(request[1])).path
+        known = self.nodes if path.endswith("/nodes") else self.pods
+        self.data = known if path.startswith("/api/") else self.custom.get(path, said(a_list()))
         return self
 
     def read(self, *_: Any, **__: Any) -> bytes:
@@ -195,9 +202,9 @@ class Api:
 
 
 @cache
-def a_cluster() -> tuple[KubernetesCluster, Api]:
-    """A cluster's adapter, and what answers it."""
-    api, cluster = Api(), a_cluster_at("http://127.0.0.1:1")
+def a_cluster(*, queues: bool = False) -> tuple[KubernetesCluster, Api]:
+    """A cluster's adapter, and what answers it; one that reads *queues* or does not."""
+    api, cluster = Api(), a_cluster_at("http://127.0.0.1:1", kueue_queued=queues, volcano_podgroups=queues)
     cluster._api._client.call_api = api.call_api  # type: ignore[assignment, method-assign]
     return cluster, api
 
@@ -208,6 +215,46 @@ def test_a_cluster_whose_objects_are_odd_says_something_or_nothing(nodes: bytes,
     cluster, api = a_cluster()
     api.nodes, api.pods = nodes, pods
     refused_in_words(cluster.look)
+
+
+ANNOTATIONS = st.dictionaries(st.sampled_from([*READERS, GANG_ANNOTATION, *VOLCANO_ANNOTATIONS]), ODD_TEXTS)
+EXPRESSIONS = st.fixed_dictionaries(
+    {"key": ODD_TEXTS, "operator": st.sampled_from(["In", "Gt"]), "values": st.lists(ODD_TEXTS, max_size=2)}
+)
+
+
+@quick
+@given(ANNOTATIONS, ODD_TEXTS, EXPRESSIONS, st.sampled_from(["1", "9223372036854775807", "1e18", "12Ei"]))
+def test_what_kubernetes_lets_whoever_writes_pods_say_hides_nobody_elses_pods(
+    annotations: dict[str, str], name: str, expression: dict[str, Any], gpus: str
+) -> None:
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    odd = a_pod(
+        "odd",
+        annotations=annotations,
+        ownerReferences=[{"apiVersion": "x/v1", "kind": name or "x", "name": name, "uid": name, "controller": True}],
+        affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}},
+        containers=[{"resources": {"requests": {"nvidia.com/gpu": gpus}}}],
+    )
+    cluster, api = a_cluster()
+    api.nodes, api.pods = said(a_list(a_node())), said(a_list(odd, a_pod()))
+    found = {pod.key: pod for pod in cluster.look().pods}
+    assert found.keys() == {"ml/odd", "ml/train-0"}
+    assert len(found["ml/odd"].owner) < 600
+    assert len(found["ml/odd"].gang or "") < 600
+
+
+@quick
+@given(mutated(a_workload("odd")), mutated(a_group("odd", minResources=of_gpus(2))))
+def test_an_odd_object_in_a_queue_hides_nobody_elses(workload: Any, group: Any) -> None:
+    cluster, api = a_cluster(queues=True)
+    api.nodes, api.pods = said(a_list(a_node())), said(a_list())
+    api.custom = {
+        KUEUE: said(a_list(workload, a_workload("w"))),
+        VOLCANO_GROUPS: said(a_list(group, a_group("pg", minResources=of_gpus(2)))),
+        VOLCANO_QUEUES: said(a_list(a_queue())),
+    }
+    assert {"ml/w", "ml/pg"} <= {pod.gang for pod in cluster.look().pods}
 
 
 @quick
