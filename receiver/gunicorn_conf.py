@@ -47,6 +47,10 @@ worker_connections = max(50, min(1000, _files() - _BESIDE))
 # A thread that starts before the fork stays in the master, so nothing is loaded there.
 preload_app = False
 
+# For a worker to load, which takes 2 s of processor time: a busy machine needs longer, and one that was ended at the
+# usual 30 s would begin anew for ever. What hangs later is found by whoever asks /healthz.
+timeout = 120
+
 # SIGTERM: answers under way and the loop's present call may end; Kubernetes kills after 30 s by default.
 graceful_timeout = 20
 

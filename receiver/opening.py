@@ -16,7 +16,7 @@ from receiver.ports import TryLater
 
 log = structlog.get_logger("receiver")
 
-FIRST_TRY_SECONDS = 15.0  # gunicorn ends a worker that takes more than 30 to load
+FIRST_TRY_SECONDS = 15.0  # before /healthz is answered; the startup probe allows two minutes in all
 WAITS = (1.0, 2.0, 4.0, 8.0)  # seconds after each failure; the last for all that follow
 
 

@@ -101,6 +101,7 @@ def test_a_head_without_end_is_refused(server: Server) -> None:
         ("preload_app", False),
         ("control_socket_disable", True),
         ("graceful_timeout", 20),
+        ("timeout", 120),  # as long as the startup probe waits (k8s/base/deployment.yaml)
         ("accesslog", None),
     ],
 )
