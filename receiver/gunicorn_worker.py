@@ -6,14 +6,15 @@ events anyway gathers the bytes, over TLS as well, whose handshake it makes. Wha
 when there are too many connections those that have been incomplete for longest go first.
 
 And it waits for nobody: gthread lets that thread stand still after an answer until the client has closed its side, for
-two seconds each.
+two seconds each. Nor do deliveries and probes wait for pages: those that take long, or whose readers do, never have all
+threads.
 """
 
-import re
 import selectors
 import socket
 import ssl
 import struct
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
@@ -25,6 +26,8 @@ from gunicorn import http
 from gunicorn.sock import ssl_context
 from gunicorn.workers.gthread import ThreadWorker
 
+from receiver.arriving import Arriving
+
 SEND_SECONDS = 10  # for a client to take some of its answer, or to send something that a thread waits for
 READ_SECONDS = 10.0  # from a request's first byte, or the connection's beginning, to its last byte
 STOPPING_SECONDS = 1.0  # the same once we stop
@@ -34,77 +37,11 @@ LARGEST_HEAD = 64 * 1024
 MOST_BYTES = 32 * 1024 * 1024  # of all requests together that are not answered yet
 AT_ONCE = 256 * 1024  # bytes of one client before it is somebody else's turn
 SPARE = 50  # connections that are made free when there are too many
-
-END = b"\r\n\r\n"
-MOST_DIGITS = 18  # of a length that is worth reading
-_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)[ \t]*\r\n", re.IGNORECASE)
-_LENGTHS = re.compile(rb"\r\ncontent-length[ \t]*:", re.IGNORECASE)
-_CHUNKED = re.compile(rb"\r\ntransfer-encoding:[^\r\n]*chunked", re.IGNORECASE)
-_EXPECTS = re.compile(rb"\r\nexpect:[ \t]*100-continue", re.IGNORECASE)
+RESERVED = 4  # threads that pages and API leave to deliveries and probes, whose answers are short and taken at once
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 TOO_MUCH = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 HEAD_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-
-
-class Arriving:
-    """The bytes of one request so far. What they mean is left to gunicorn; this only finds the end."""
-
-    def __init__(self, until: float) -> None:
-        """Begin with nothing; *until* is when it is given up, in seconds of `monotonic`."""
-        self.bytes = bytearray()
-        self.until = until
-        self._head = 0  # where the body begins; 0 while the head is incomplete
-        self._needed: int | None = None  # bytes of head and body; None: chunked
-        self._chunk = 0  # where the next chunk's size begins
-
-    @property
-    def head_complete(self) -> bool:
-        """True once the empty line has come."""
-        return self._head > 0
-
-    @property
-    def wants_continue(self) -> bool:
-        """True when the client waits for a word before it sends the body."""
-        return self.head_complete and bool(_EXPECTS.search(self.bytes, 0, self._head))
-
-    def complete(self, largest: int) -> bool:
-        """True when all has come, or when it is for gunicorn to say what is wrong: it will not wait for more.
-
-        A body said to be larger than *largest* bytes is not waited for: it is refused unread.
-        """
-        if not self._head:
-            at = self.bytes.find(END)
-            if at < 0:
-                return False
-            self._head = self._chunk = at + len(END)
-            chunked = _CHUNKED.search(self.bytes, 0, self._head) is not None
-            if len(_LENGTHS.findall(self.bytes, 0, self._head)) > (0 if chunked else 1):
-                return True  # whoever says twice how long it is smuggles something: it is refused unread
-            self._needed = None if chunked else self._head + self._length()
-        if self._needed is None:
-            return self._last_chunk_came()
-        return len(self.bytes) >= self._needed or self._needed - self._head > largest
-
-    def _length(self) -> int:
-        found = _LENGTH.search(self.bytes, 0, self._head)
-        digits = found[1].lstrip(b"0") if found else b""  # gunicorn counts them so, however many zeros there are
-        return int(digits[:MOST_DIGITS] or b"0")  # cut short it is still larger than anything that is waited for
-
-    def _last_chunk_came(self) -> bool:
-        while True:
-            end = self.bytes.find(b"\r\n", self._chunk)
-            if end < 0:
-                return False
-            try:
-                size = int(self.bytes[self._chunk : end].partition(b";")[0], 16)
-            except ValueError:
-                return True
-            if size <= 0:
-                return self.bytes.find(END, end) >= 0
-            if len(self.bytes) < end + 2 + size + 2:
-                return False
-            self._chunk = end + 2 + size + 2
 
 
 class Next(Enum):
@@ -133,6 +70,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
         self._leaving: dict[Any, float] = {}  # until when each that was answered may close, the oldest first; likewise
         self._answering: dict[Any, int] = {}  # bytes of what threads have, by connection
         self._held = 0  # bytes of all of both
+        self._slow: set[Any] = set()  # connections that a page or the API is made for
+        self._queue: deque[Any] = deque()  # and those for which one is to be made
 
     def enqueue_req(self, conn: Any) -> None:
         """Give *conn* to a thread once its request has come; gunicorn calls this when there may be one."""
@@ -161,6 +100,10 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
     def finish_request(self, conn: Any, fs: Any) -> None:
         """See what comes next on *conn*; gunicorn calls this after an answer."""
         self._held -= self._answering.pop(conn, 0)
+        if conn in self._slow:
+            self._slow.remove(conn)
+            if self._queue:
+                self._make(self._queue.popleft())
         if fs.cancelled() or fs.exception() is not None or fs.result():
             super().finish_request(conn, fs)
         else:
@@ -281,6 +224,15 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
         self._answering[conn] = len(arriving.bytes)
         self._held += len(arriving.bytes)
         conn.data_ready = True
+        if arriving.urgent:
+            super().enqueue_req(conn)
+        elif len(self._slow) < self.cfg.threads - RESERVED:
+            self._make(conn)
+        else:
+            self._queue.append(conn)
+
+    def _make(self, conn: Any) -> None:
+        self._slow.add(conn)
         super().enqueue_req(conn)
 
 

@@ -6,6 +6,7 @@ The settings are ours but for the hooks, which leave a note instead of starting 
 import json
 import os
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 from flask import Flask
@@ -25,7 +26,16 @@ def app() -> Flask:
     """Return the application."""
     served = create_app(Bench(max_body_bytes=2000).parts())
     served.add_url_rule("/large", view_func=lambda: "x" * 20_000_000)  # more than the kernel takes at once
+    served.add_url_rule("/slow", view_func=_slow)
     return served
+
+
+def _slow() -> str:
+    """A page that takes until somebody writes the file that says so."""
+    wanted, until = Path(os.environ["NOTES"]).with_name("enough"), monotonic() + 30
+    while not wanted.exists() and monotonic() < until:
+        sleep(0.02)
+    return "made"
 
 
 def _note(event: str, worker: Any) -> None:

@@ -2,8 +2,9 @@
 
 import pytest
 
+from receiver.arriving import Arriving
 from receiver.config import deliveries
-from receiver.gunicorn_worker import LARGEST_HEAD, MOST_BYTES, Arriving
+from receiver.gunicorn_worker import LARGEST_HEAD, MOST_BYTES
 
 LARGEST = 1000
 WHOLE = {

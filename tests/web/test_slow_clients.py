@@ -117,3 +117,16 @@ def test_one_request_alone_may_be_as_large_as_all_may_be_together(https_server: 
     body = b"x" * 90_000  # in several records, and read in several pieces
     assert https_server.request("POST", "/webhook", {"Authorization": f"Bearer {TOKEN}"}, body) == 413  # by its limit
     assert deliver(https_server) == 202
+
+
+def test_pages_that_take_long_keep_no_delivery_and_no_probe_waiting_and_are_all_made(server: Server) -> None:
+    with ExitStack() as opened:
+        readers = [opened.enter_context(server.connect()) for _ in range(2 * gunicorn_conf.threads)]
+        for reader in readers:
+            reader.sendall(b"GET /slow HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert deliver(server) == 202
+        assert server.request("GET", "/healthz", {}, timeout=5) == 200
+        assert server.request("GET", "/readyz", {}, timeout=5) == 200
+        server.notes.with_name("enough").touch()
+        for reader in readers:
+            assert reader.recv(12) == b"HTTP/1.1 200"
