@@ -1,5 +1,6 @@
 """POST /webhook: what is taken, what is refused and in which words, and in which order things happen."""
 
+import hmac
 import io
 import json
 import threading
@@ -12,6 +13,7 @@ from werkzeug.test import TestResponse
 
 from receiver.ports import TryLater
 from receiver.web import create_app, webhook
+from receiver.web.auth import is_one_of
 from tests.web.builders import L40S, NOW, TOKEN, Bench, a_payload
 from tests.web.fakes import FakeStore
 
@@ -126,6 +128,21 @@ def test_a_request_without_our_token_is_refused_with_what_is_missing(headers: di
     assert document["remedy"]
     assert response.headers["WWW-Authenticate"].startswith("Bearer ")
     assert bench.store.log == []
+
+
+@pytest.mark.parametrize("sent", [b"old-token", b"old-toke?", b"x"])
+def test_every_token_is_compared_in_constant_time_whatever_its_length(
+    sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare, compared = hmac.compare_digest, []
+
+    def noted(left: bytes, right: bytes) -> bool:
+        compared.append((len(left), len(right)))
+        return compare(left, right)
+
+    monkeypatch.setattr(hmac, "compare_digest", noted)
+    assert is_one_of(sent, ("old-token", "a-much-longer-new-token")) is (sent == b"old-token")
+    assert compared == [(32, 32), (32, 32)]
 
 
 def test_a_refusal_never_repeats_the_token_that_was_sent() -> None:
