@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote, unquote_plus
 
 import apprise
 
@@ -113,10 +114,12 @@ def digest(url: str) -> str:
 
 
 def hide(text: str, url: str) -> str:
-    """Return *text* without any part of *url* that could be a secret (its scheme may stay)."""
+    """Return *text* without any part of *url* that could be a secret (its scheme may stay), as it is written there or
+    as Apprise reads it: ``p%40ss`` is ``p@ss``."""
     rest = url.partition("://")[2] or url
     parts = {part for part in re.split(r"[/?&=:@#,;\s]+", rest) if len(part) >= HIDE_FROM}
-    for part in sorted({rest, *parts}, key=len, reverse=True):
+    read = {unquote(part) for part in parts} | {unquote_plus(part) for part in parts}
+    for part in sorted({rest, *parts, *read}, key=len, reverse=True):
         text = text.replace(part, "***")
     return text
 

@@ -261,6 +261,11 @@ def test_what_apprise_repeats_of_a_destination_is_hidden() -> None:
     )
 
 
+def test_what_apprise_repeats_as_it_reads_it_is_hidden_too() -> None:
+    said = hide("login of me with p@ss/w rd failed", "mailtos://me:p%40ss%2Fw%20rd@mail.example.com")
+    assert said == "login of me with *** failed"
+
+
 def test_destinations_that_apprise_understands_pass() -> None:
     assert check_destinations([SLACK, TELEGRAM, "mailto://user:secret@example.com"]) == []
 
