@@ -10,12 +10,13 @@ from typing import Any
 
 from receiver.adapters.cluster_wire import NOT_FOUND, ClusterWire
 from receiver.adapters.kubernetes_api import DEPLOYMENT, JOB, POD, REPLICA_SET, STATEFUL_SET, KubernetesApi
-from receiver.adapters.nodes import entries, section, words
+from receiver.adapters.nodes import entries, named, section, words
 from receiver.adapters.pods import pod_from
 from receiver.core.pods import Pod
 from receiver.ports import Did, Receipt, WontWork
 
 WORKS = "this works for Deployments, StatefulSets, ReplicaSets and Jobs that nothing else controls"
+LONGEST_CHAIN = 4  # Kubernetes checks no ownerReference: two objects may own each other
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 STARTS_ONLY = ("batch", "CronJob")  # it makes new Jobs and never touches an old one
 
@@ -71,47 +72,49 @@ class Owners:
             raise WontWork(f"nothing controls pod {pod.key}, so nothing can be scaled; {WORKS}", code="not_scalable")
         return self._scale(pod.namespace, reference)
 
-    def _scale(self, namespace: str, reference: _Reference) -> Receipt:
-        """Follow the controllers up from *reference* and change the last one."""
+    def _scale(self, namespace: str, reference: _Reference, steps: int = LONGEST_CHAIN) -> Receipt:
+        """Follow the controllers up from *reference* and change the last one, at most so many *steps* away."""
         calls = self._kinds.get((reference.group, reference.kind))
-        named = f"{reference.kind} {namespace}/{reference.name}"
+        told = f"{named(reference.kind)} {namespace}/{named(reference.name)}"
         if calls is None:
-            raise WontWork(f"{named} cannot be scaled to zero by us; {WORKS}", code="not_scalable")
+            raise WontWork(f"{told} cannot be scaled to zero by us; {WORKS}", code="not_scalable")
         raw = self._read(calls.plural, calls.read, reference.name, namespace)
         if raw is None or section(raw, "metadata").get("uid") != reference.uid:
-            return Receipt(did=Did.DIFFERS, sentence=f"{named} is gone, or another one has its name")
+            return Receipt(did=Did.DIFFERS, sentence=f"{told} is gone, or another one has its name")
         above = _controller(raw)
         if above is not None and (above.group, above.kind) != STARTS_ONLY:
             if (above.group, above.kind) not in self._kinds:
                 raise WontWork(
-                    f"{named} belongs to {above.kind} {above.name}, which would start it again; {WORKS}",
+                    f"{told} belongs to {named(above.kind)} {named(above.name)}, which would start it again; {WORKS}",
                     code="not_scalable",
                 )
-            return self._scale(namespace, above)
+            if not steps:
+                raise WontWork(f"{told} is owned in circles; {WORKS}", code="not_scalable")
+            return self._scale(namespace, above, steps - 1)
         if reference.kind == "Job":
-            return self._suspend(calls, raw, named)
-        return self._to_zero(calls, raw, named)
+            return self._suspend(calls, raw, told)
+        return self._to_zero(calls, raw, told)
 
-    def _to_zero(self, calls: _Calls, raw: Mapping[str, Any], named: str) -> Receipt:
+    def _to_zero(self, calls: _Calls, raw: Mapping[str, Any], told: str) -> Receipt:
         spec = section(raw, "spec")
         if section(spec, "persistentVolumeClaimRetentionPolicy").get("whenScaled") == "Delete":
-            raise WontWork(f"{named} would delete its volumes with its pods (whenScaled: Delete)", code="keeps_data")
+            raise WontWork(f"{told} would delete its volumes with its pods (whenScaled: Delete)", code="keeps_data")
         replicas = spec.get("replicas", 1)  # absent means one
         if replicas == 0:
-            return Receipt(did=Did.ALREADY, sentence=f"{named} is at zero replicas already")
+            return Receipt(did=Did.ALREADY, sentence=f"{told} is at zero replicas already")
         self._patch(calls, raw, {"replicas": 0})
-        return Receipt(did=Did.DONE, sentence=f"scaled {named} from {replicas} to 0 replicas")
+        return Receipt(did=Did.DONE, sentence=f"scaled {told} from {replicas} to 0 replicas")
 
-    def _suspend(self, calls: _Calls, raw: Mapping[str, Any], named: str) -> Receipt:
+    def _suspend(self, calls: _Calls, raw: Mapping[str, Any], told: str) -> Receipt:
         if QUEUE_LABEL in words(section(raw, "metadata"), "labels"):
-            raise WontWork(f"{named} belongs to a queue of Kueue, which would resume it", code="not_scalable")
+            raise WontWork(f"{told} belongs to a queue of Kueue, which would resume it", code="not_scalable")
         if section(raw, "spec").get("suspend") is True:
-            return Receipt(did=Did.ALREADY, sentence=f"{named} is suspended already")
+            return Receipt(did=Did.ALREADY, sentence=f"{told} is suspended already")
         conditions = entries(section(raw, "status"), "conditions")
         if any(c.get("type") in ("Complete", "Failed") and c.get("status") == "True" for c in conditions):
-            return Receipt(did=Did.ALREADY, sentence=f"{named} is finished")
+            return Receipt(did=Did.ALREADY, sentence=f"{told} is finished")
         self._patch(calls, raw, {"suspend": True})
-        return Receipt(did=Did.DONE, sentence=f"suspended {named}")
+        return Receipt(did=Did.DONE, sentence=f"suspended {told}")
 
     def _read(self, plural: str, call: Callable[..., Any], name: str, namespace: str) -> Mapping[str, Any] | None:
         try:

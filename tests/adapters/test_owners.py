@@ -153,6 +153,18 @@ def test_what_another_controller_would_start_again_is_refused(
     assert patches(httpserver) == []
 
 
+def test_owners_that_own_each_other_are_not_followed_for_ever(
+    httpserver: HTTPServer, cluster: KubernetesCluster
+) -> None:
+    pod = serve_pod(httpserver, by("ReplicaSet", "a"))
+    serve(httpserver, "ReplicaSet", "a", {"replicas": 1}, ownerReferences=by("Deployment", "b"))
+    serve(httpserver, "Deployment", "b", {"replicas": 1}, ownerReferences=by("ReplicaSet", "a"))
+    with pytest.raises(WontWork, match="owned in circles"):
+        cluster.scale_to_zero(pod)
+    assert len(httpserver.log) < 10
+    assert patches(httpserver) == []
+
+
 def test_a_job_of_a_kueue_queue_is_refused(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
     pod = serve_pod(httpserver, by("Job", "train"))
     serve(httpserver, "Job", "train", {}, labels={"kueue.x-k8s.io/queue-name": "team-a"})
