@@ -15,7 +15,7 @@ MACHINE_PATHS = ("/api/", "/webhook", "/healthz", "/readyz", "/metrics")
 REMEDIES = {
     404: "see docs/http-api.md for the paths there are",
     405: "use one of the methods in the Allow header",
-    413: "make messages smaller: group by more labels in Alertmanager's route, or set max_alerts in webhook_configs",
+    413: "raise webhook.max_bytes, or make messages smaller: group by more labels in Alertmanager's route",
 }
 
 log = structlog.get_logger(__name__)

@@ -184,6 +184,7 @@ def test_a_body_that_says_it_is_too_large_is_refused() -> None:
     document = response.get_json()
     assert (document["error"], document["limit_bytes"]) == ("the body is larger than 100 bytes", 100)
     assert "group by more labels" in document["remedy"]
+    assert "max_alerts" not in document["remedy"]  # a pool that was cut off would look quiet
 
 
 def test_a_chunked_body_that_is_too_large_is_refused_and_not_read_to_its_end() -> None:
