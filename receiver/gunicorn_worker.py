@@ -226,7 +226,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
         conn.data_ready = True
         if arriving.urgent:
             super().enqueue_req(conn)
-        elif len(self._slow) < self.cfg.threads - RESERVED:
+        elif len(self._slow) < max(1, self.cfg.threads - RESERVED):
             self._make(conn)
         else:
             self._queue.append(conn)
