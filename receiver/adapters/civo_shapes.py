@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from receiver.adapters.timestamps import moment
+from receiver.core.words import harmless
 from receiver.ports import CloudPool, Instance, TryLater
 
 DIGITS = 6  # of a count; no pool has a million nodes, and databases do not take every number
@@ -164,7 +165,7 @@ def _list(fields: Mapping[str, object], name: str) -> Sequence[object]:
 
 def _word(fields: Mapping[str, object], name: str) -> str:
     value = fields.get(name)
-    return value.strip() if isinstance(value, str) else ""
+    return harmless(value.strip()) if isinstance(value, str) else ""  # no database takes half a surrogate
 
 
 def _unreadable(what: str) -> TryLater:

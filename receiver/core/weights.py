@@ -7,7 +7,7 @@ then writes how often into the node's label ``<resource>.replicas`` (k8s-device-
 
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import lru_cache
 
 GPU = "nvidia.com/gpu"
 SHARED = ".shared"  # the suffix of resources that are handed out several times, unless the plugin keeps the name
@@ -31,7 +31,7 @@ def _weight(resource: str, labels: Mapping[str, str]) -> float:
     return _slice(profile) / _replicas(labels.get(f"{base}.replicas", ""))
 
 
-@cache
+@lru_cache(maxsize=256)  # names come from whoever writes pods
 def _slice(profile: str) -> float:
     found = _PROFILE.search(profile)
     if found is None:
@@ -41,6 +41,6 @@ def _slice(profile: str) -> float:
     return min((part or compute) / slices, 1.0)
 
 
-@cache
+@lru_cache(maxsize=256)  # names come from whoever writes pods
 def _replicas(said: str) -> int:
     return max(int(said), 1) if said.isascii() and said.isdigit() else 1

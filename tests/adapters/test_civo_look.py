@@ -113,6 +113,13 @@ def test_an_instance_being_built_without_created_at_counts_from_now(httpserver: 
     assert timedelta(0) <= SystemClock().now() - instance.created_at < timedelta(minutes=1)
 
 
+def test_what_no_database_takes_is_not_kept_of_a_name(httpserver: HTTPServer, cloud: CivoCloud) -> None:
+    raw = an_instance(1, hostname="gpu-\ud800\x00-1")
+    answer(httpserver, a_cluster({POOL: 1}, (a_pool(raw),)))
+    (instance,) = cloud.look()[POOL].instances
+    assert instance.hostname == "gpu-\ufffd\ufffd-1"
+
+
 @pytest.mark.parametrize(
     "pool, missing",
     [
