@@ -92,7 +92,8 @@ def _instances(pool: Mapping[str, object]) -> list[_Found]:
     """Return the instances of one pool; a name in ``instance_names`` without an entry is one we know by name only."""
     found = [_found(_fields(record, "an instance")) for record in _list(pool, "instances")]
     named = {i.hostname for i in found}
-    names = (n for n in _list(pool, "instance_names") if isinstance(n, str) and n and n not in named)
+    told = (harmless(n) for n in _list(pool, "instance_names") if isinstance(n, str))
+    names = (name for name in told if name and name not in named)
     return [*found, *(_Found(id="", hostname=name, status="", created_at=None) for name in names)]
 
 
