@@ -25,6 +25,7 @@ from receiver.core.overrides import EVERY_POOL
 _DURATION = re.compile(r"(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?")
 _LONGEST = timedelta(days=366)
 _LONGEST_TICK = timedelta(minutes=5)
+_TRILLION = Decimal(10**12)
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)")
 _LABEL_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _LABEL_KEY = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}")
@@ -120,11 +121,13 @@ def celsius(value: Any) -> int:
 
 
 def money(value: Any) -> Decimal:
-    """Return an exact amount of USD, 0 or more; raise Wrong."""
+    """Return an exact amount of USD, 0 or more and below a trillion; raise Wrong."""
     said = text(value, "an amount of USD")
     amount = _decimal(said, f'"{said}" is not an amount of USD', "write digits and a point, such as 1250.50")
     if amount < 0:
         raise Wrong(f'"{said}" is negative', "write 0 or more; 0 buys nothing")
+    if amount >= _TRILLION:  # beyond 28 digits no cent can be told any more
+        raise Wrong("is a trillion USD or more", "write what may be spent")
     return amount
 
 

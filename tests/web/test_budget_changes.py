@@ -84,6 +84,7 @@ def test_a_server_without_an_operators_token_takes_no_change() -> None:
         ({"scope": "team", "name": "not a label"}, "name", 'name: "not a label" is not a label value'),
         ({"monthly_usd": None}, "monthly_usd", "monthly_usd is missing"),
         ({"monthly_usd": "-1"}, "monthly_usd", 'monthly_usd: "-1" is negative'),
+        ({"monthly_usd": "9" * 32}, "monthly_usd", "monthly_usd: is a trillion USD or more"),
         ({"monthly_usd": "much"}, "monthly_usd", 'monthly_usd: "much" is not an amount of USD'),
         ({"monthly_usd": True}, "monthly_usd", "monthly_usd is no amount of USD"),
         ({"who": " "}, "who", "who is missing"),

@@ -71,8 +71,9 @@ BUDGET_ASKED: Schema = {
             "monthly_usd": {
                 "type": ["string", "number"],
                 "minimum": 0,
-                "pattern": r"^[0-9]+(\.[0-9]+)?$",
-                "description": "USD, 0 or more",
+                "exclusiveMaximum": 1_000_000_000_000,
+                "pattern": r"^[0-9]{1,12}(\.[0-9]+)?$",
+                "description": "USD, 0 or more and below a trillion",
             },
             "who": text("the person", **WORDS),
             "why": text("the reason", **WORDS),
