@@ -21,6 +21,7 @@ VERSION = "4"
 FUTURE_TOLERANCE = timedelta(minutes=5)  # clocks that differ a little
 OLDEST = timedelta(days=400)  # nothing fires for longer; such a time is a mistake of whoever sent it
 MOST_WARNINGS = 20
+LONGEST_TEXT = 2000  # characters of a label or an annotation: who writes a book there fills each decision with it
 MOST_TRUNCATED = 2**31 - 1  # what the store counts to
 
 _STATUSES = ("firing", "resolved")
@@ -167,7 +168,8 @@ def _string_map(value: object, field: str) -> Mapping[str, str]:
 
 
 def _strings_of(value: Mapping[str, object]) -> Mapping[str, str]:
-    return {_clean(key): _clean(item) for key, item in value.items() if isinstance(item, str)}
+    texts = ((key, item) for key, item in value.items() if isinstance(item, str))
+    return {_clean(key[:LONGEST_TEXT]): _clean(item[:LONGEST_TEXT]) for key, item in texts}
 
 
 def _check_labels(alert: Alert, pools: Collection[str], warnings: dict[str, None]) -> None:

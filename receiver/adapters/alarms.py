@@ -12,8 +12,10 @@ import requests
 from receiver.adapters.patterns import evaluable
 from receiver.adapters.sessions import quick_session, shown, wire_failure
 from receiver.adapters.timestamps import moment
+from receiver.alerts import LONGEST_TEXT
 from receiver.core.signals import Alert
 from receiver.core.silences import COMPONENT, Matcher, Silence
+from receiver.core.words import harmless
 from receiver.ports import AlarmFacts, TryLater
 
 ALERTS = "/api/v2/alerts"
@@ -85,8 +87,8 @@ class AlertmanagerAlarms:
             id=number,
             matchers=tuple(_matcher(m) for m in matchers),
             ends_at=ends_at,
-            created_by=str(raw.get("createdBy") or ""),
-            comment=str(raw.get("comment") or ""),
+            created_by=_text(raw.get("createdBy") or ""),
+            comment=_text(raw.get("comment") or ""),
         )
 
     def _get(self, url: str, path: str, params: Mapping[str, str]) -> list[Mapping[str, Any]]:
@@ -125,7 +127,12 @@ def _status(raw: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _words(value: object) -> dict[str, str]:
-    return {str(k): str(v) for k, v in value.items()} if isinstance(value, dict) else {}
+    return {_text(k): _text(v) for k, v in value.items()} if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str:
+    """What somebody wrote there, as `receiver.alerts` keeps it: many Alertmanagers take anything from everybody."""
+    return harmless(str(value)[:LONGEST_TEXT])
 
 
 def _malformed(url: str, what: str) -> TryLater:

@@ -8,6 +8,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 
 from receiver.adapters.alarms import ALERTS, SILENCES, AlertmanagerAlarms
+from receiver.alerts import LONGEST_TEXT
 from receiver.core.silences import Matcher
 from receiver.ports import AlarmFacts, TryLater
 from tests.adapters.wire import hanging_server, unused_url
@@ -113,6 +114,15 @@ def test_active_silences_are_read_and_told_once(look: Look) -> None:
 def test_a_silence_that_only_one_peer_knows_counts(look: Look) -> None:
     facts = look(([], []), ([], [a_silence()]))
     assert [s.id for s in facts.silences] == ["s-1"]
+
+
+def test_what_anybody_writes_into_alerts_and_silences_is_cut_and_steers_no_screen(look: Look) -> None:
+    odd = "\x1b[2J" + "x" * 100_000
+    alert = {**an_alert(), "labels": {"alertname": odd, "component": "gpu-autoscaler"}, "annotations": {odd: odd}}
+    facts = look(([alert], [a_silence(createdBy=odd, comment=odd)]))
+    texts = [facts.alerts[0].labels["alertname"], *facts.alerts[0].annotations, facts.silences[0].comment]
+    for text in [*texts, facts.silences[0].created_by]:
+        assert text == "\ufffd[2J" + "x" * (LONGEST_TEXT - 4)
 
 
 @pytest.mark.parametrize(

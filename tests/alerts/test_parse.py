@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.alerts import MOST_WARNINGS, BadPayload, parse
+from receiver.alerts import LONGEST_TEXT, MOST_WARNINGS, BadPayload, parse
 from receiver.ports import Delivery
 
 NOW = datetime(2026, 11, 20, 21, 26, tzinfo=UTC)
@@ -290,6 +290,13 @@ def test_many_different_warnings_are_cut_with_their_number() -> None:
     warnings = read(payload(*[labelled(pool=f"pool-{n}") for n in range(100)])).warnings
     assert len(warnings) == MOST_WARNINGS + 1
     assert warnings[-1] == "and 80 more of this kind"
+
+
+def test_a_book_in_a_label_or_an_annotation_is_cut() -> None:
+    book = "word " * 100_000
+    (kept,) = read(payload(alert(labels={"alertname": book, book: "x"}, annotations={"summary": book}))).alerts
+    texts = [*kept.labels, *kept.labels.values(), *kept.annotations.values()]
+    assert max(len(text) for text in texts) == LONGEST_TEXT
 
 
 def test_characters_that_no_database_stores_are_replaced() -> None:
