@@ -15,7 +15,7 @@ GPU_PREFIX = "nvidia.com/"  # nvidia.com/gpu, nvidia.com/gpu.shared, nvidia.com/
 PROVIDER_PREFIX = "civo://"
 MOST_UNITS = Decimal(10**9)
 SHOWN = 60  # characters of what is not understood
-LONGEST_NAME = 253  # characters; no object's name is longer
+LONGEST_NAME = 253  # bytes; no object's name is longer
 
 
 def node_from(raw: Mapping[str, Any], hosts: Sequence[str] = ()) -> ClusterNode:
@@ -73,7 +73,8 @@ def named(value: object) -> str:
     text = str(value or "")
     if text.isascii() and text.isprintable() and len(text) <= LONGEST_NAME:
         return text.strip()
-    return harmless(" ".join(text[: 2 * LONGEST_NAME].split()))[:LONGEST_NAME]
+    plain = harmless(" ".join(text[: 2 * LONGEST_NAME].split()))
+    return plain.encode()[:LONGEST_NAME].decode(errors="ignore")
 
 
 def key_of(raw: Mapping[str, Any]) -> str:
