@@ -5,12 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from receiver.core.model import UNASSIGNED, Node, Offer, Stage
+from receiver.core.plain import cut
 from receiver.core.pods import Pod, PodPhase, Requirement, Toleration, Workload
 from receiver.core.policy import POOL_LABEL, Pool, Taint
 
 # Taints that come and go with a node's state, and say nothing of the next node.
 PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeleted")
 OFFER_IS_BELIEVED_FOR = timedelta(hours=24)
+MOST_NAMED, LONGEST_NAMED = 5, 63  # values of an affinity, and characters of each; those of a label are 63 at most
 IGNORED_NAMESPACES = frozenset({"gpu-operator", "nvidia-gpu-operator"})  # its validation pods ask for a GPU
 
 
@@ -132,11 +134,17 @@ def _mismatch(pod: Pod, offers: Mapping[str, int], labels: Mapping[str, str], ta
             return f"its node selector wants {key}={value}, nodes carry {_carried(labels, key)}"
     if pod.affinity and not any(all(meets(labels, r) for r in term) for term in pod.affinity):
         wanted = next(r for r in pod.affinity[0] if not meets(labels, r))
-        return f"its node affinity wants {wanted.key} {wanted.operator} {list(wanted.values)}"
+        return f"its node affinity wants {wanted.key} {wanted.operator} {_few(wanted.values)}"
     for taint in taints:
         if taint.effect != "PreferNoSchedule" and not any(tolerates(t, taint) for t in pod.tolerations):
             return f"it does not tolerate the taint {taint.key}={taint.value}:{taint.effect}"
     return None
+
+
+def _few(values: Sequence[str]) -> str:
+    """The first of *values*: a pod may list a megabyte of them, and each pool says why it does not fit."""
+    more = f" and {len(values) - MOST_NAMED} more" if len(values) > MOST_NAMED else ""
+    return f"{[cut(value, LONGEST_NAMED) for value in values[:MOST_NAMED]]}{more}"
 
 
 def _carried(labels: Mapping[str, str], key: str) -> str:

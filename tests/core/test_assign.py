@@ -266,6 +266,14 @@ def test_a_pod_that_no_pool_fits_is_told_with_the_reason_and_buys_nothing(pod, w
     assert why in assignment.misfits[0].detail
 
 
+def test_a_reason_does_not_repeat_a_megabyte_that_a_pod_lists() -> None:
+    values = tuple(f"{n}-{'x' * 200}" for n in range(5000))
+    pod = a_pod(affinity=((Requirement(key="zone", operator="In", values=values),),))
+    assignment, _ = run(facts(a_state(), waiting=[pod]), a_policy())
+    assert len(assignment.misfits[0].detail) < 600
+    assert "and 4995 more" in assignment.misfits[0].detail
+
+
 def test_a_taint_of_the_pool_keeps_out_pods_that_do_not_tolerate_it() -> None:
     pool = a_pool(taints=(Taint(key="gpu", value="true"),))
     tolerant = a_pod("tolerant", tolerations=(Toleration(key="gpu", operator="Exists"),))
