@@ -151,6 +151,17 @@ def test_an_expression_that_only_go_evaluates_keeps_the_pool_paused(look: Look, 
     assert silence.matchers[0].matches({})
 
 
+def test_a_redirect_is_not_followed(httpserver: HTTPServer) -> None:
+    away = {"Location": httpserver.url_for("/elsewhere")}
+    httpserver.expect_request(ALERTS).respond_with_data("", status=302, headers=away)
+    httpserver.expect_request("/elsewhere").respond_with_json([])
+    alarms = AlertmanagerAlarms([httpserver.url_for("").rstrip("/")], timeout=2)
+    with pytest.raises(TryLater, match="302"):
+        alarms.look()
+    alarms.close()
+    assert [request.path for request, _ in httpserver.log] == [ALERTS]
+
+
 def test_a_peer_that_does_not_answer_is_named_since_it_may_hold_a_silence(httpserver: HTTPServer) -> None:
     down = unused_url()
     alarms = AlertmanagerAlarms([*peers(httpserver, ([an_alert()], [])), down], timeout=1)
