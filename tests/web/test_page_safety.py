@@ -2,10 +2,12 @@
 
 import re
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from receiver import web
 from receiver.core.actions import Reason, Verdict
 from receiver.core.overrides import Override, OverrideKind
 from receiver.ports import StoredOverride
@@ -14,6 +16,7 @@ from tests.web.fakes import FakeStore
 from tests.web.people import Person
 from tests.web.seen import Page, page
 
+TEMPLATES = Path(web.__file__).parent / "templates"
 ATTACK = "<script>alert(1)</script>\"'&"
 OTHERS = [
     "'><img src=x onerror=alert(1)>",
@@ -128,3 +131,21 @@ def test_every_answer_has_the_security_headers_and_is_not_cached(path: str) -> N
     assert headers["Referrer-Policy"] == "same-origin"
     assert headers["Cache-Control"] == "no-store"
     assert "default-src 'none'" in headers["Content-Security-Policy"]
+
+
+# What is written as it is: our own style sheet in the file that stands alone, and attributes from the template itself.
+AS_IT_IS = {("alone.html", "style"), ("acting.html", "'...'")}
+
+
+def test_nothing_but_our_own_words_is_written_into_a_page_as_it_is() -> None:
+    """No test shows all that somebody else may say; what switches escaping off is in the templates for all to see."""
+    found = {
+        (template.name, re.sub(r"'[^'{]*'", "'...'", said))
+        for template in TEMPLATES.glob("*.html")
+        for said in re.findall(r"('[^']*'|[^\s{(]+)\s*\|\s*safe\b", template.read_text())
+    }
+    assert found == AS_IT_IS
+    switches = [t.name for t in TEMPLATES.glob("*.html") if re.search(r"autoescape|tojson|xmlattr", t.read_text())]
+    assert switches == []
+    makers = {path.name for path in TEMPLATES.parent.rglob("*.py") if "Markup" in path.read_text()}
+    assert makers == {"show.py"}
