@@ -227,8 +227,10 @@ def _retire_one(
         return victim
     if node is None or node.stage is Stage.DELETING:
         # A crash came between the DELETE and our note - or it was somebody else: we delete no node that Kubernetes
-        # knows before its cordon is noted.
-        ours = victim.stage is VictimStage.CORDONED or victim.because is Because.STUCK
+        # knows before its cordon is noted. Where nobody looked for long, as after an old copy of the store was put in
+        # place, it says nothing of us, and the count of now is none that this removal left.
+        lately = victim.since is None or now - victim.since <= DRAIN_WITHIN + MUST_GO_WITHIN
+        ours = lately and (victim.stage is VictimStage.CORDONED or victim.because is Because.STUCK)
         return replace(victim, stage=VictimStage.DELETED if ours else VictimStage.SPARED, since=now)
     if not wanted or (node.busy and victim.because not in EMPTIED):
         return _spare(victim, node, action, hands, now)

@@ -46,10 +46,16 @@ def why_removals_stop(late: LateCount | None, shown: int, living: int, now: date
 
 
 def late_after(action: Action, state: PoolState, now: datetime) -> LateCount | None:
-    """What a removal that ends now leaves uncounted: None when Civo's count fell, or somebody raised it meanwhile."""
+    """What a removal that ends now leaves uncounted: None when Civo's count fell, or somebody raised it meanwhile.
+
+    Where nobody looked for longer than a count takes to fall, that of now tells nothing of it.
+    """
     if action.kind is not ActionKind.RETIRE:
         return None
-    removed = sum(v.stage in (VictimStage.DELETED, VictimStage.GONE) for v in action.victims)
+    went = [v.since for v in action.victims if v.stage in (VictimStage.DELETED, VictimStage.GONE)]
+    removed, known = len(went), [since for since in went if since is not None]
+    if known and now - max(known) > 2 * MUST_FALL_WITHIN:
+        return None
     left, shown = action.from_count - removed, state.required + state.uncounted
     raised = shown > action.from_count + state.uncounted
     if not removed or raised or shown <= left:

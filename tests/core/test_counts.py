@@ -161,6 +161,13 @@ def test_no_removal_is_late_when(action: Action, state: PoolState) -> None:
     assert late_after(action, state, NOW) is None
 
 
+@pytest.mark.parametrize(("minutes", "late"), [(30, True), (31, False)])
+def test_the_count_of_now_tells_nothing_of_a_removal_of_long_ago(minutes: int, late: bool) -> None:
+    action = a_removal(VictimStage.DELETED)
+    action = replace(action, victims=tuple(replace(v, since=NOW - minutes * MINUTE) for v in action.victims))
+    assert (late_after(action, shows(3), NOW) is not None) is late
+
+
 # --- drift ------------------------------------------------------------------------------------------------
 
 
