@@ -1,7 +1,7 @@
 """Pods that a queue announces and that do not exist yet, from the templates that they will be made of.
 
-Nothing bounds how many one object may announce: a Job says ``parallelism: 999999999`` in one line. More than some
-thousands buy nothing more, and are not made.
+Nothing bounds how many one object may announce: a Job says ``parallelism: 999999999`` in one line. More than a thousand
+buy nothing more, and are not made.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from receiver.core.plain import named
 from receiver.core.pods import Pod, PodPhase
 from receiver.ports import TryLater
 
-MOST_OF_ONE = 5_000  # pods that one object announces
+MOST_OF_ONE = 1_000  # pods that one object announces: room for a gang is looked for pod by pod and node by node
 MOST_OF_ALL = 20_000  # that all of a queue announce
 
 
