@@ -1,6 +1,7 @@
 """What every test shares."""
 
 import gc
+import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -29,6 +30,19 @@ def silence() -> None:
 
 
 silence()
+
+
+@pytest.fixture
+def own_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For who builds the whole application: its loggers are kept, with this test's output, which is closed later."""
+    configure_logs: Callable[[], None] = importlib.import_module("receiver.bootstrap.logs").configure_logs
+
+    def configure() -> None:
+        configure_logs()
+        structlog.configure(cache_logger_on_first_use=False)
+
+    monkeypatch.setattr("receiver.bootstrap.configure_logs", configure)
+
 
 # For `make laws`: fifty times the examples of a law that does not name a number of its own.
 settings.register_profile("long", max_examples=5000, deadline=None)

@@ -232,6 +232,7 @@ def test_the_doctor_prints_no_secret_of_neighbours_that_repeat_them(receiver: Re
     assert [line for line in said.splitlines() if MARK in line] == []
 
 
+@pytest.mark.usefixtures("own_logs")
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # of what sends messages
 def test_what_cannot_start_says_so_without_a_secret(
     receiver: Receiver, tmp_path: Path, capfd: pytest.CaptureFixture[str]
