@@ -25,8 +25,11 @@ _PARTS = re.compile(
 
 def evaluable(pattern: str) -> bool:
     """True when Python understands *pattern* and is done with it in a moment, whatever a pool is called."""
-    if len(pattern) > LONGEST or _ways(pattern) > MOST_WAYS:
-        return False
+    return len(pattern) <= LONGEST and _ways(pattern) <= MOST_WAYS and compiles(pattern)
+
+
+def compiles(pattern: str) -> bool:
+    """True when Python takes *pattern*."""
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError):

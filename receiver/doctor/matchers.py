@@ -7,6 +7,7 @@ as Go quotes them; what a person wrote (no quotes, several in one text, in brace
 import re
 from collections.abc import Iterator, Mapping
 
+from receiver.adapters.patterns import compiles
 from receiver.core.silences import Matcher
 
 _ONE = re.compile(
@@ -53,13 +54,7 @@ def matcher(name: str, value: str, *, regex: bool = False, equal: bool = True) -
 
 def _readable(pattern: str) -> bool:
     """True when *pattern*, which Go has accepted, means the same in Python."""
-    if _GO_ONLY.search(pattern):
-        return False
-    try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError):
-        return False
-    return True
+    return not _GO_ONLY.search(pattern) and compiles(pattern)
 
 
 def all_match(matchers: tuple[Matcher, ...], labels: Mapping[str, str]) -> bool:

@@ -8,9 +8,8 @@ import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-BLANK = (
-    " \t"  # around a header's value; of others, such as U+0085 and U+00A0, the last byte of a token may look like one
-)
+# Around a header's value; of others, such as U+0085 and U+00A0, the last byte of a token may look like one.
+BLANK = " \t"
 REALM = 'Bearer realm="gpu-autoscaler"'
 
 
