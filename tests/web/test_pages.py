@@ -221,6 +221,11 @@ def test_latest_decisions_link_to_their_pages() -> None:
     assert "/decisions/41" in links
 
 
+def test_each_of_the_latest_decisions_is_known_by_its_number_so_that_a_newer_one_replaces_none_of_them() -> None:
+    keys = [li.get("data-key") for tag, li in Page(page()).elements if tag == "li"]
+    assert {"42", "41"} <= set(keys)
+
+
 def test_a_decision_page_tells_every_reason_in_order_with_its_verdict() -> None:
     text = words(page("/decisions/42"))
     assert text.index("1. demand wants 3 → 6") < text.index("2. within_maximum allows 6")
