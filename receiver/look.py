@@ -27,7 +27,7 @@ from receiver.core.overrides import Override
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import Policy, Scope
 from receiver.core.seed import Seed
-from receiver.core.signals import Alert, numbered, signals_from
+from receiver.core.signals import PAYLOAD_LIFE, Alert, numbered, signals_from
 from receiver.core.silences import silenced_pools
 from receiver.core.steady import is_steady
 from receiver.lives import by_node, lives_of
@@ -49,13 +49,13 @@ from receiver.stray_nodes import strays
 
 SILENT_BEFORE_FALLBACK = timedelta(minutes=1)
 T = TypeVar("T")
-PAYLOAD_LIFE = timedelta(minutes=4, seconds=30)  # 2 repeat_interval and a group_interval of rules/alertmanager.yml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
     """Where `look` asks. None means that the operator configured no such source. *goes_on* is called before each is
-    asked: a step that waits for one after the other is slow, and not stuck."""
+    asked: a step that waits for one after the other is slow, and not stuck. *payload_life* is how long an alert counts
+    after its last delivery where Alertmanager's API does not say what fires."""
 
     cloud: Cloud
     cluster: Cluster | None
@@ -64,6 +64,7 @@ class Sources:
     store: Store
     accounts: Accounts | None = None
     goes_on: Callable[[], None] = lambda: None
+    payload_life: timedelta = PAYLOAD_LIFE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +132,7 @@ def look(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, forec
         at=now,
         pools=pools,
         waiting=_waiting(said.cluster, said.telemetry, said.states[Source.KUBERNETES], now),
-        signals=signals_from(_alerts(sources.store, said.alarms, memory, now), policy),
+        signals=signals_from(_alerts(sources, said.alarms, memory, now), policy),
         sources=said.states,
         spend=books.added_to(spend),
         budget_changes=memory.budget_changes,
@@ -211,9 +212,11 @@ def _pools(
     return tuple(states)
 
 
-def _alerts(store: Store, alarms: AlarmFacts | None, memory: Memory, now: datetime) -> Sequence[Alert]:
+def _alerts(sources: Sources, alarms: AlarmFacts | None, memory: Memory, now: datetime) -> Sequence[Alert]:
     """Return what fires: by Alertmanager, numbered by the deliveries that brought it, or by the deliveries alone."""
-    kept = store.remembered_alerts(now - PAYLOAD_LIFE) if alarms is None or memory.deliveries else ()
+    kept: Sequence[Alert] = ()
+    if alarms is None or memory.deliveries:
+        kept = sources.store.remembered_alerts(now - sources.payload_life)
     return list(kept) if alarms is None else numbered(alarms.alerts, kept)
 
 

@@ -21,7 +21,7 @@ from receiver.parts import Parts
 from receiver.ports import Store, TryLater
 from receiver.reconcile import Stepped
 from receiver.web.health import alive
-from tests.config.builders import ENVIRONMENT, one_pool
+from tests.config.builders import ENVIRONMENT, QUIET, one_pool
 from tests.reconcile.harness import Life, Wrapped, a_policy, a_world
 from tests.reconcile.test_leading import _Right
 
@@ -46,10 +46,10 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> Seconds:
     return turned
 
 
-def outside_of(folder: Path, *lines: str) -> Outside:
+def outside_of(folder: Path, *lines: str, top: str = QUIET) -> Outside:
     """Everything outside the process, nothing of which is asked."""
     file = folder / "config.yaml"
-    file.write_text("\n".join(("kubernetes: {enabled: false}", *lines, one_pool())))
+    file.write_text("\n".join(("kubernetes: {enabled: false}", *lines, one_pool(top=top))))
     environ = {
         **ENVIRONMENT,
         "CIVO_API_URL": "http://127.0.0.1:9",

@@ -61,6 +61,8 @@ class FakeHealth:
     fresh: timedelta = timedelta(seconds=75)
     steps: int = 7
     errors: int = 1
+    good_age: timedelta | None = timedelta(seconds=3)
+    good_within: timedelta = timedelta(minutes=5)
     leader: Leader | None = LEADER
 
 
