@@ -5,11 +5,11 @@ belongs to a pool or a workload if one of its arguments does, or else an argumen
 """
 
 import builtins
-import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from inspect import unwrap
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import receiver
 
 HOME = f"{Path(receiver.__file__).parent}/"
+WITHIN = ("fget", "__func__", "func", "__wrapped__")  # where properties, class methods and decorators keep a function
 HOOK = "_planted_exception"
 BAD = "bad"  # pools whose id begins so, namespaces, nodes and workloads that name it
 MOST_LOOKED_AT = 50
@@ -35,13 +36,16 @@ class Whose(StrEnum):
 
 
 def functions() -> dict[str, FunctionType]:
-    """Every function of the package that has been defined by now, by file and qualified name."""
+    """Every function and method of the package's modules that are imported by now, by file and qualified name."""
+    modules = [m for name, m in list(sys.modules.items()) if name.startswith("receiver")]
+    things = [thing for module in modules for thing in vars(module).values()]
+    things += [inner for thing in things if isinstance(thing, type) for inner in vars(thing).values()]
     found: dict[str, FunctionType] = {}
-    for thing in gc.get_objects():
-        if isinstance(thing, FunctionType):
-            name = name_of(thing.__code__)
-            if name is not None:
-                found.setdefault(name, thing)
+    for thing in things:
+        for part in (thing, *(getattr(thing, name, None) for name in WITHIN)):
+            function = unwrap(part) if isinstance(part, FunctionType) else part
+            if isinstance(function, FunctionType) and (name := name_of(function.__code__)) is not None:
+                found.setdefault(name, function)
     return found
 
 

@@ -33,6 +33,7 @@ SHARED = (
     "core/headroom.py:keep_warm",
     "core/market.py:Matching.__init__",
     "core/consolidate.py:movable",
+    "core/counts.py:why_removals_stop",
     "core/keep_until.py:kept",
     "core/model.py:",
     "core/policy.py:",
