@@ -1,6 +1,6 @@
 """The invariants, checked at every write of ours and after every step, on a count of their own (`Truth`)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -15,6 +15,7 @@ from receiver.ports import PROTECT_ANNOTATION, Receipt
 from receiver.reconcile import Stepped
 from receiver.replay.world import VM, WorldPod
 from tests.faults.beyond import BeyondTheLine
+from tests.faults.bugs import Bug
 from tests.faults.evictions import Evictions, is_on_its_way_out
 from tests.faults.truth import Counted, Truth, is_theirs, per_node
 
@@ -255,16 +256,19 @@ class Checks:
 
     # --- steps
 
-    def stepped(self, stepped: Stepped) -> None:
-        """Invariant 7, and that the step met no bug."""
-        self.beyond.stepped(known=not stepped.facts.spend.unknown)
-        for pool in stepped.failed_pools:
-            self.violated("bug", f"pool {pool} was not served")
+    def stepped(self, stepped: Stepped, bugs: Sequence[Bug] = ()) -> None:
+        """Invariants 7, 8 and 9: with *bugs* planted, only their own pools are not served."""
+        self.beyond.stepped(known=not stepped.facts.spend.unknown, aside=stepped.failed_pools)
+        for pool in set(stepped.failed_pools) - {bug.pool for bug in bugs}:
+            rule = "8 made for people" if any(bug.pool is None for bug in bugs) else "9 one pool's failure"
+            self.violated(rule if bugs else "bug", f"pool {pool} was not served: {stepped.failures}")
+        if stepped.failures and not bugs:
+            self.violated("bug", f"parts of the step failed: {[(f.part, f.pool, str(f)) for f in stepped.failures]}")
         for decision in stepped.decisions.values():
             if decision.reasons[-1].target != decision.target:
                 self.violated("7 last reason", f"{decision.pool}: {decision.target}, {decision.reasons[-1]}")
         self._steps += 1
-        if self._steps % LAWS_EVERY == 0:
+        if self._steps % LAWS_EVERY == 0 and not bugs:
             self._laws(stepped)
 
     def _laws(self, stepped: Stepped) -> None:

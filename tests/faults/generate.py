@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+from tests.faults.bugs import bugs
 from tests.faults.doors import PORTS
 from tests.faults.ends import ends
 from tests.faults.scenario import Event, PoolPlan, Scenario
@@ -51,7 +52,14 @@ class Maker:
             start=dice.choice(STARTS),
             pools=self._that_ask(self._that_evict(self._with_budgets(budget))),
             events=sorted(
-                [*self.events, *self._words(), *self._answers(), *ends(self.seed, self.troubled)], key=lambda e: e.at
+                [
+                    *self.events,
+                    *self._words(),
+                    *self._answers(),
+                    *ends(self.seed, self.troubled),
+                    *bugs(self.seed, self.troubled, self.pools),
+                ],
+                key=lambda e: e.at,
             ),
             troubled=self.troubled,
             ticks=[dice.choice([5, 10, 20, 30, 60, 90]) for _ in range(20)],

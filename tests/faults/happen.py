@@ -16,6 +16,7 @@ from receiver.core.tell import Notice, Severity
 from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, STOP_ANNOTATION, Delivery, Store
 from receiver.replay.ports import WorldAlarms
 from receiver.replay.world import VM, Pdb, PodSpec, Refused, World, WorldNode
+from tests.faults.bugs import Bugs
 from tests.faults.build import job_of
 from tests.faults.doors import Doors
 from tests.faults.lines import LineTrap
@@ -41,12 +42,16 @@ class Happenings:
         self.trap = LineTrap()
         self.lost_writer_after: int | None = None  # how many more times we may write
         self.quiet_until = world.now  # the heartbeat's
+        self.bugs = Bugs(world)
 
     def happen(self, kind: str, what: What) -> None:
         """Do it; what the world refuses does not happen."""
         does: Callable[[What], None] = getattr(self, f"_{kind}")
         with suppress(Refused):
             does(what)
+
+    def _bug(self, what: What) -> None:
+        self.bugs.begin(what)
 
     # --- work
 

@@ -76,6 +76,7 @@ class Run:
         self.tally.counts["nodes closed to new work"] = len(self.checks.beyond.ever_closed)
         self.tally.counts["questions answered"] = self.happenings.answered
         self.tally.counts["evictions by windows"] = self.checks.evictions.made
+        self.tally.counts["exceptions planted"] = self.happenings.bugs.raised
         return self.tally
 
     def _trouble(self) -> None:
@@ -92,6 +93,7 @@ class Run:
         self._pending.clear()
         self._surprises.clear()
         self.happenings.trap.disarm()
+        self.happenings.bugs.end()
         self.happenings.skew = timedelta(0)
         self.happenings.lost_writer_after = None
         self.happenings.quiet_until = self.world.now
@@ -133,9 +135,9 @@ class Run:
         again: datetime | None = None
         writes = self.tally.counts["writes"]
         try:
-            with self.happenings.trap.watching():
+            with self.happenings.bugs.planted(), self.happenings.trap.watching():
                 self.last = step(self._sources, self._hands, self.policy, self.scenario.mode, self.clock())
-            self.checks.stepped(self.last)
+            self.checks.stepped(self.last, self.happenings.bugs.now)
             self._trace(self.last)
             again = self.last.reconsider_at
         except (TryLater, WriterLostError) as error:

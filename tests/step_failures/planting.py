@@ -114,24 +114,22 @@ def planted(
             raise PlantedError(f"planted into {name}")
         return original(*args, **kwargs)
 
-    setattr(builtins, HOOK, hook)
+    key = f"{HOOK}_{abs(hash(name))}"
+    setattr(builtins, key, hook)
     before = function.__code__
-    function.__code__ = _wrapper(before)
+    function.__code__ = _wrapper(before, key)
     try:
         yield
     finally:
         function.__code__ = before
-        delattr(builtins, HOOK)
+        delattr(builtins, key)
 
 
-def _wrapper(code: CodeType) -> CodeType:
-    """Code that hands all arguments to the hook, with the same free variables as *code*."""
-    free = code.co_freevars
-    if not free:
-        return (lambda *args, **kwargs: _planted_exception(args, kwargs)).__code__  # type: ignore[name-defined] # noqa: F821
-    names = ", ".join(free)
-    lines = (f"def outer({names}):", " def inner(*args, **kwargs):", f"  ({names},)", f"  return {HOOK}(args, kwargs)")
-    source = "\n".join((*lines, " return inner"))
+def _wrapper(code: CodeType, key: str) -> CodeType:
+    """Code that hands all arguments to the hook *key*, with the same free variables as *code*."""
+    names = ", ".join(code.co_freevars)
+    lines = (f"def outer({names}):", " def inner(*args, **kwargs):", f"  ({names},)" if names else "  pass")
+    source = "\n".join((*lines, f"  return {key}(args, kwargs)", " return inner"))
     made: dict[str, Any] = {}
     exec(source, made)
-    return made["outer"](*free).__code__  # type: ignore[no-any-return]
+    return made["outer"](*code.co_freevars).__code__  # type: ignore[no-any-return]
