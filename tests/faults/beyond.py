@@ -6,7 +6,7 @@ node between its appearance in Kubernetes and our next step, work may still begi
 a pod by hand, is not kept out by one. A node that hosts us or the monitoring stays open.
 """
 
-from collections.abc import Collection, Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 
 from receiver.core.policy import Budget
