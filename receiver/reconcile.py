@@ -85,7 +85,8 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     work = _record(decided, looked, hands, sources.store, policy, mode, now, parts)
     work, again = _act(work, looked, sources, chores=chores)
     if chores:
-        publish(work, looked, sources)
+        with parts.part("publish"):
+            publish(work, looked, sources)
     return Stepped(
         facts=work.facts,
         assignment=work.assignment,

@@ -151,7 +151,7 @@ def _assign(
         _hold_floor(tally, allowance)
     for tally in served.values():
         _keep_standby(tally, allowance)
-    headroom = keep_warm(tallies, facts, policy, allowance)
+    headroom = keep_warm(served, facts, policy, allowance)
     empties = movable(served.values(), facts.at)
     kept_out = budgets.holding or facts.kept_out  # what is moved or evicted now could not start again
     unreturning = _unreturning(facts, policy) if kept_out else frozenset()

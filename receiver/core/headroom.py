@@ -59,7 +59,7 @@ def keep_warm(
     at_home = _at_home(facts, tuple(tallies.values()))
     found: dict[str, Headroom] = {}
     for tally in warm:
-        fitting = [tallies[pool.id] for pool in siblings(tally.pool, policy)]
+        fitting = [tallies[pool.id] for pool in siblings(tally.pool, policy) if pool.id in tallies]
         found[tally.pool.id] = _open(tally, fitting, at_home.get(tally.pool.id, ()), facts.at, allowance)
     return found
 

@@ -111,6 +111,8 @@ def planted(
         if told is Whose.ALL:
             told = whose(sys._getframe(2), is_bad)
         if strikes(told):
+            # The frame stands for the one that the function would have had: whose it is can be read off its arguments.
+            first, second = (*args, *kwargs.values(), None, None)[:2]  # noqa: F841
             raise PlantedError(f"planted into {name}")
         return original(*args, **kwargs)
 

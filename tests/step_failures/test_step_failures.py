@@ -32,6 +32,7 @@ SHARED = (
     "core/ended.py:",
     "core/headroom.py:keep_warm",
     "core/market.py:Matching.__init__",
+    "core/market.py:Matching._apart",
     "core/consolidate.py:movable",
     "core/counts.py:why_removals_stop",
     "core/keep_until.py:kept",
