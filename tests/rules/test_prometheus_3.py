@@ -36,7 +36,7 @@ SAME_IN_BOTH = _words(
     deriv floor histogram_quantile hour increase label_join label_replace last_over_time max_over_time min_over_time
     minute predict_linear rate resets round sum_over_time time timestamp vector"""
 )
-AGGREGATIONS = _words("avg count group max min sum topk")
+AGGREGATIONS = _words("avg count count_values group max min sum topk")
 WORDS = _words("and by group_left group_right ignoring offset on or unless without")
 WITHOUT_NEWLINES = _words(
     """__name__ Hostname alertmanager cluster_queue exported_namespace exported_pod hostname instance integration job
