@@ -181,6 +181,20 @@ def _no_kube_state_metrics(h: Hours) -> None:
     h.pass_time(10)
 
 
+def _labels_replaced(h: Hours) -> None:
+    busy(h)
+    h.replaced["kube-state-metrics"] = {"namespace": "monitoring", "pod": "kube-state-metrics-0"}
+    h.pass_time(10)
+
+
+def _second_cluster(h: Hours) -> None:
+    """Its kube-system was created at another time; one page stands for both, since the simulator shows no namespaces."""
+    busy(h)
+    created = 'kube_namespace_created{namespace="kube-system"'
+    h.pages["kube-state-metrics"] = lambda: f'{created}}} 100\n{created},environment="b"}} 200\n'
+    h.pass_time(10)
+
+
 TIGHT = a_policy(budget=Budget(monthly_usd=Decimal(1500)))  # two nodes for 31 days cost 1919.52 USD
 
 FAULTS = (
@@ -253,6 +267,16 @@ FAULTS = (
         title="kube-state-metrics does not answer",
         raises=("GpuKubeStateMetricsDown",),
         course=_no_kube_state_metrics,
+    ),
+    Fault(
+        title="Prometheus replaces the names that kube-state-metrics gives to pods",
+        raises=("GpuKubeStateMetricsRelabeled",),
+        course=_labels_replaced,
+    ),
+    Fault(
+        title="kube-state-metrics of a second cluster is in the same Prometheus",
+        raises=("GpuClustersMixed",),
+        course=_second_cluster,
     ),
     Fault(title="the receiver restarts", course=_away_for("gpu-autoscaler", 2, steps=False)),
     Fault(title="kube-state-metrics restarts", course=_away_for("kube-state-metrics", 1.5)),
