@@ -1,6 +1,7 @@
 """What kube-state-metrics 2.20 says about the world's nodes and pods (names, labels, 0/1 conventions as there)."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 
 from receiver.replay.world import World, WorldNode, WorldPod
 from simulator.config import MetricsFace
@@ -13,8 +14,8 @@ STATUSES = ("true", "false", "unknown")
 MIB = 1024 * 1024
 
 
-def kube_state_metrics(world: World, face: MetricsFace, kubelet: str) -> list[Family]:
-    """Return every family, nodes first."""
+def kube_state_metrics(world: World, face: MetricsFace, kubelet: str, since: datetime) -> list[Family]:
+    """Return every family, nodes first. *since* is when the cluster and its namespaces were created."""
     nodes = [world.nodes[n] for n in sorted(world.nodes)]
     pods = [world.pods[k] for k in sorted(world.pods)]
     return [
@@ -23,6 +24,7 @@ def kube_state_metrics(world: World, face: MetricsFace, kubelet: str) -> list[Fa
         *_pod_requests(pods),
         *_pod_states(pods),
         _replicasets(pods),
+        _namespaces(pods, since),
     ]
 
 
@@ -140,6 +142,13 @@ def _replicasets(pods: Sequence[WorldPod]) -> Family:
         labels = {"owner_kind": kind, "owner_name": above, "owner_is_controller": controls}
         owners.put({"namespace": namespace, "replicaset": name, **labels}, 1)
     return owners
+
+
+def _namespaces(pods: Sequence[WorldPod], since: datetime) -> Family:
+    created = Family("kube_namespace_created", "Unix creation timestamp")
+    for name in sorted({"default", "kube-system"} | {pod.namespace for pod in pods}):
+        created.add(since.timestamp(), namespace=name)
+    return created
 
 
 def _pod_requests(pods: Sequence[WorldPod]) -> Iterable[Family]:

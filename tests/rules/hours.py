@@ -56,6 +56,7 @@ class Hours:
         self.instruments.good_age = lambda: None if self._good_at is None else self.clock.now() - self._good_at
         self.steps = True  # False: its process lives and its loop hangs
         self.unanswered: set[str] = set()  # jobs whose scrapes fail
+        self.replaced: dict[str, Labels] = {}  # jobs whose targets have labels that go before those of the page
         self.pages: dict[str, Callable[[], str]] = {}
         self.skew = timedelta(0)  # by which the receiver's own clock is ahead where it is scraped
         self._registry = CollectorRegistry()
@@ -109,10 +110,11 @@ class Hours:
     def _scrape(self) -> Iterator[tuple[str, str]]:
         for target, page in self._pages():
             job = target["job"]
+            target = {**target, **self.replaced.get(job, {})}
             answered = page is not None and job not in self.unanswered
             yield from stored(f"up {int(answered)}", target, honor=False)
             if answered:
-                yield from stored(page or "", target, honor=honored(job))
+                yield from stored(page or "", target, honor=honored(job) and job not in self.replaced)
 
     def _pages(self) -> Iterator[tuple[Labels, str | None]]:
         for job, instance in (("kube-state-metrics", "10.42.0.9:8080"), ("kueue", "10.42.0.8:8443")):

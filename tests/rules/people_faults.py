@@ -187,6 +187,19 @@ def _no_kube_state_metrics(h: Hours) -> None:
     h.pass_time(10)
 
 
+def _labels_replaced(h: Hours) -> None:
+    busy(h)
+    h.replaced["kube-state-metrics"] = {"namespace": "monitoring", "pod": "kube-state-metrics-0"}
+    h.pass_time(10)
+
+
+def _second_cluster(h: Hours) -> None:
+    """Its series have no label of their own, and its kube-system was created at another time."""
+    busy(h)
+    h.pages["kube-state-metrics"] = lambda: 'kube_namespace_created{namespace="kube-system"} 200\n'
+    h.pass_time(10)
+
+
 TIGHT = a_policy(budget=Budget(monthly_usd=Decimal(1500)))  # two nodes for 31 days cost 1919.52 USD
 
 FAULTS = (
@@ -264,6 +277,16 @@ FAULTS = (
         title="kube-state-metrics does not answer",
         raises=("GpuKubeStateMetricsDown",),
         course=_no_kube_state_metrics,
+    ),
+    Fault(
+        title="Prometheus replaces the names that kube-state-metrics gives to pods",
+        raises=("GpuKubeStateMetricsRelabeled",),
+        course=_labels_replaced,
+    ),
+    Fault(
+        title="kube-state-metrics of a second cluster is in the same Prometheus",
+        raises=("GpuClustersMixed",),
+        course=_second_cluster,
     ),
     Fault(title="the receiver restarts", course=_away_for("gpu-autoscaler", 2, steps=False)),
     Fault(title="kube-state-metrics restarts", course=_away_for("kube-state-metrics", 1.5)),

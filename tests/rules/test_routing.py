@@ -19,7 +19,7 @@ def _receivers(**labels: str) -> list[str]:
         "amtool", "config", "routes", "test", f"--config.file={CONFIG}", *(f"{k}={v}" for k, v in labels.items())
     )
     assert told.returncode == 0, told.stderr
-    return told.stdout.strip().split(",")
+    return told.stdout.strip().splitlines()[-1].split(",")  # newer ones write warnings before it
 
 
 def _ours(action: str) -> dict[str, str]:

@@ -69,7 +69,7 @@ RUNBOOKS: Mapping[str, Sequence[str]] = {
     "Workloads that use least of what they hold": ("GpuWorkloadUnderutilized", "GpuAllocatedIdle"),
     "Memory used by GPU": ("GpuMemoryLeakSuspected",),
     "Temperature": ("GpuTemperatureHigh",),
-    "Last XID by GPU": ("GpuXidFatal", "GpuXidError"),
+    "Last XID by GPU": ("GpuXidFatal", "GpuXidError", "GpuNodeGpusUnhealthy"),
     "GPUs with memory errors": ("GpuRowRemapFailed", "GpuEccUncorrectable"),
     "Tensor cores and memory bandwidth in use": ("GpuCollectiveStalled",),
     "Spend and forecast against the budget": ("GpuBudgetForecastExceeded", "GpuSpendUnknown"),
@@ -88,7 +88,13 @@ RUNBOOKS: Mapping[str, Sequence[str]] = {
         "GpuAutoscalerNotOneLeader",
         "GpuAutoscalerConfigurationRefused",
     ),
-    "Sources": ("GpuAutoscalerSourceDown", "GpuKubeStateMetricsDown", "GpuNodesWithoutPool"),
+    "Sources": (
+        "GpuAutoscalerSourceDown",
+        "GpuKubeStateMetricsDown",
+        "GpuKubeStateMetricsRelabeled",
+        "GpuClustersMixed",
+        "GpuNodesWithoutPool",
+    ),
     "Outbox": ("GpuAutoscalerNoticesStuck",),
 }
 
