@@ -39,6 +39,7 @@ from receiver.ports import (
     CloudPool,
     Cluster,
     ClusterFacts,
+    Sizes,
     Snapshot,
     Store,
     Telemetry,
@@ -62,6 +63,7 @@ class Sources:
     alarms: Alarms | None
     store: Store
     accounts: Accounts | None = None
+    sizes: Sizes | None = None
     goes_on: Callable[[], None] = lambda: None
 
 
@@ -116,7 +118,7 @@ def look(sources: Sources, policy: Policy, now: datetime, *, forecasts: bool = T
     steady = is_steady(before[1] if before is not None else None, now)
     resumed = memory.ran_out_early if steady else ()
     lives = lives_of(said.cloud, said.cluster, said.telemetry, memory, policy, now, steady=steady)
-    pools = _pools(said, memory, lives, policy, now)
+    pools = _pools(sources, said, memory, lives, policy, now)
     judge_dcgm(pools, said.telemetry, said.states, now)
     date_changes(said.states, before, now)
     spend = _spend(sources, memory, lives, month, policy, now, forecasts=forecasts)
@@ -182,9 +184,10 @@ def _ask_everybody(sources: Sources, memory: Memory, policy: Policy, now: dateti
 
 
 def _pools(
-    said: _Answers, memory: Memory, lives: Sequence[NodeLife], policy: Policy, now: datetime
+    sources: Sources, said: _Answers, memory: Memory, lives: Sequence[NodeLife], policy: Policy, now: datetime
 ) -> tuple[PoolState, ...]:
     """Return the state of each configured pool."""
+    sources.goes_on()
     seen = Seen(
         cloud=said.cloud,
         cluster=said.cluster,
@@ -195,6 +198,7 @@ def _pools(
         nodes={n.instance: n for n in said.cluster.nodes} if said.cluster else {},
         pods=by_node(said.cluster),
         at=now,
+        machines=sources.sizes.machines() if sources.sizes is not None else {},
     )
     return tuple(pool_state(p, seen) for p in policy.pools)
 

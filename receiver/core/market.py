@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
 from receiver.core.capacity import Requests, Tally
-from receiver.core.demand import disproof, misfit, preference, take
+from receiver.core.compute import COMPUTE, gpus_in
+from receiver.core.demand import new_node, preference, refusal, take
 from receiver.core.pods import Pod, Workload
 
 Kind = tuple[object, ...]
@@ -19,7 +20,7 @@ UNKNOWN_PRICE = Decimal("Infinity")
 def shape(pod: Pod) -> Kind:
     """What decides where a pod fits; pods of one shape are matched once."""
     return (
-        tuple(sorted(pod.requests.items())),
+        tuple(sorted(pod.asks.items())),
         tuple(sorted(pod.node_selector.items())),
         pod.affinity,
         pod.preferred,
@@ -43,7 +44,7 @@ class Matching:
         """The pools that a node for *pod* could be bought in: what it prefers first, then the cheapest per GPU."""
         kind = shape(pod)
         if kind not in self._fitting:
-            fits = [x for x in self._tallies if _refusal(pod, x) is None]
+            fits = [x for x in self._tallies if refusal(pod, x.pool, x.state) is None]
             ordered = tuple(sorted(fits, key=lambda x: (-preference(pod, x.pool), by_price(x))))
             self._fitting[kind] = self._orders.setdefault(tuple(map(id, ordered)), ordered)  # equal ones are one
         return self._fitting[kind]
@@ -66,11 +67,7 @@ class Matching:
 
     def refusals(self, pod: Pod) -> Mapping[str, str]:
         """Why *pod* does not fit each pool, by the pool's name."""
-        return {x.pool.name: reason for x in self._tallies if (reason := _refusal(pod, x)) is not None}
-
-
-def _refusal(pod: Pod, tally: Tally) -> str | None:
-    return misfit(pod, tally.pool) or disproof(pod, tally.pool, tally.state.offer)
+        return {x.pool.name: why for x in self._tallies if (why := refusal(pod, x.pool, x.state)) is not None}
 
 
 class Market:
@@ -79,7 +76,7 @@ class Market:
     def __init__(self, fitting: Sequence[Tally]) -> None:
         """Begin with nobody waiting for *fitting*."""
         self._fitting = fitting
-        self._offers = {tuple(sorted(x.pool.resources.items())): x.pool.resources for x in fitting}
+        self._offers = {_kind(x): new_node(x.pool, x.state) for x in fitting}
         self._waiting: Counter[Requests] = Counter()
         self._orders: dict[object, Sequence[Tally]] = {}
 
@@ -100,7 +97,7 @@ class Market:
                 self._fitting,
                 key=lambda x: (
                     -preference(pod, x.pool),
-                    price(x) / max(1, useful[tuple(sorted(x.pool.resources.items()))]),
+                    price(x) / max(1, useful[_kind(x)]),
                     by_price(x),
                 ),
             )
@@ -109,12 +106,13 @@ class Market:
     def _useful(self, resources: Mapping[str, int], pod: Pod) -> int:
         """GPUs of a new node that *pod* and those that wait beside it would use, the largest first."""
         free = dict(resources)
-        take(free, pod.requests)
-        for requests, count in sorted(self._waiting.items(), key=lambda item: (-_gpus(item[0]), item[0])):
-            fits = min((free.get(resource, 0) // n for resource, n in requests if n), default=0)
-            for resource, n in requests:
-                free[resource] = free.get(resource, 0) - n * min(fits, count)
-        return sum(resources.values()) - sum(free.values())
+        take(free, pod.asks)
+        for asks, count in sorted(self._waiting.items(), key=lambda item: (-gpus_in(dict(item[0])), item[0])):
+            known = [(resource, n) for resource, n in asks if n and (resource in free or resource not in COMPUTE)]
+            fits = min((free.get(resource, 0) // n for resource, n in known), default=0)
+            for resource, n in known:
+                free[resource] = free.get(resource, 0) - n * max(0, min(fits, count))
+        return gpus_in(resources) - gpus_in(free)
 
 
 def by_price(tally: Tally) -> tuple[Decimal, str]:
@@ -137,9 +135,9 @@ def _by_gang_price(workload: Workload, tallies: Iterable[Tally]) -> list[Tally]:
     needed: dict[Requests, int] = {}
 
     def cost(tally: Tally) -> tuple[int, Decimal, tuple[Decimal, str]]:
-        kind = tuple(sorted(tally.pool.resources.items()))
+        kind = _kind(tally)
         if kind not in needed:
-            needed[kind] = _nodes_for(workload.pods, tally.pool.resources)
+            needed[kind] = _nodes_for(workload.pods, new_node(tally.pool, tally.state))
         liked = sum(preference(pod, tally.pool) for pod in workload.pods)
         return -liked, price(tally) * needed[kind], by_price(tally)
 
@@ -150,15 +148,17 @@ def _nodes_for(pods: Sequence[Pod], resources: Mapping[str, int]) -> int:
     """How many empty nodes *pods* fill, first fit."""
     nodes: list[dict[str, int]] = []
     for pod in pods:
-        if not any(take(free, pod.requests) for free in nodes):
+        asks = pod.asks
+        if not any(take(free, asks) for free in nodes):
             nodes.append(dict(resources))
-            take(nodes[-1], pod.requests)
+            take(nodes[-1], asks)
     return len(nodes)
 
 
+def _kind(tally: Tally) -> Requests:
+    """What a new node of the pool offers."""
+    return tuple(sorted(new_node(tally.pool, tally.state).items()))
+
+
 def _requests(pod: Pod) -> Requests:
-    return tuple(sorted(pod.requests.items()))
-
-
-def _gpus(requests: Requests) -> int:
-    return sum(count for _, count in requests)
+    return tuple(sorted(pod.asks.items()))
