@@ -84,8 +84,7 @@ class _Fitting:
         kind = shape(pod)
         if kind not in self._known:
             self._known[kind] = tuple(
-                Fit(pool=pool.id, name=pool.name, why=refusal(pod, pool, state))
-                for pool, state in self._pools
+                Fit(pool=pool.id, name=pool.name, why=refusal(pod, pool, state)) for pool, state in self._pools
             )
         return self._known[kind]
 
