@@ -79,10 +79,10 @@ def offer_of(pool: Pool, nodes: Iterable[Node], before: Offer | None, now: datet
     """What the newest usable one of *nodes* shows, without the taints that come and go with its state.
 
     Of each GPU resource the most that a node of the pool showed counts, the offer *before* included: a node that lost a
-    GPU says nothing of the next one. Of compute resources the newest node's count, less what DaemonSets take there: were
-    it the most, a pod that only fits an older node would have one new node bought after the other. Without a usable
-    node it is the offer before, while that is believed; not that of a node that went before Civo's agent had labelled
-    it: it would keep work from labels that the next one gets in time.
+    GPU says nothing of the next one. Compute resources are the newest node's, less what DaemonSets take there: with the
+    largest instead, a pod that fits only an older node would buy new nodes without end. Without a usable node it is the
+    offer before, while that is believed; not that of a node that went before Civo's agent had labelled it: it would
+    keep work from labels that the next one gets in time.
     """
     before = before if before is not None and is_believed(before, pool, now) else None
     usable = [n for n in nodes if n.stage is Stage.USABLE and n.labels]

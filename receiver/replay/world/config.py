@@ -136,8 +136,8 @@ class Pdb:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodSpec:
-    """A pod as somebody creates it. *requests* are GPU resources (empty for a CPU pod), *compute* what it asks for beside
-    them (`receiver.core.compute`; nothing unless it says so), *duration* the run time
+    """A pod as somebody creates it. *requests* are GPU resources (empty for a CPU pod), *compute* its other requests in
+    millicores and bytes (`receiver.core.compute`), *duration* the run time
     (None: it runs until it is deleted), *gpu_util* the activity ratio 0-1 of each of its GPUs once it is loaded,
     *gpu_memory* the ratio of their memory that it holds then (None: what such an activity usually takes).
 
@@ -170,10 +170,10 @@ class PodSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A Kubernetes Job that asks for GPUs: *pods* pods of *gpus_per_pod* units of *resource* and *compute* (millicores,
-    bytes), each running for *duration*. *gang* declares them to belong together: at least *gang_min* of them (None: all) are placed at
-    once, or none. *gpu_util* and *gpu_memory* as in PodSpec. With another *owner_kind* it stands for what that
-    controller runs, which is over all the same when its pods are done."""
+    """A Kubernetes Job that asks for GPUs: *pods* pods of *gpus_per_pod* units of *resource* and of *compute*
+    (millicores, bytes), each running for *duration*. *gang* declares them to belong together: at least *gang_min* of
+    them (None: all) are placed at once, or none. *gpu_util* and *gpu_memory* as in PodSpec. With another *owner_kind*
+    it stands for what that controller runs, which is over all the same when its pods are done."""
 
     id: str
     submit_at: datetime
