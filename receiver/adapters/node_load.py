@@ -4,20 +4,20 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from receiver.adapters.nodes import section
-from receiver.adapters.pods import comes_with_the_node, compute_requests, gpu_requests
+from receiver.adapters.pods import comes_with_the_node, compute_requests, gpu_requests, terminated
 
 Load = dict[str, dict[str, int]]  # by node name
 
 
 def load_of(raws: Iterable[Mapping[str, Any]], names: Collection[str]) -> tuple[Load, Load]:
-    """Return what those of *raws* (living pods) without GPUs request on each node of *names*, and what DaemonSets' and
+    """Return what those of *raws* without GPUs request on each node of *names*, and what DaemonSets' and
     mirror pods do. A sum for each node is all that is kept of them."""
     others: Load = {}
     daemons: Load = {}
     for raw in raws:
         spec = section(raw, "spec")
         node = spec.get("nodeName")
-        if node not in names:
+        if node not in names or terminated(raw):
             continue
         asked = compute_requests(spec)
         if not gpu_requests(spec):

@@ -33,6 +33,7 @@ def test_a_queued_workload_counts_as_the_pods_it_will_have(httpserver: HTTPServe
         ("ml/w/workers-1", 1, PodPhase.WAITING),
     ]
     assert {(p.gang, p.gang_min, p.owner, p.labels["team"]) for p in pods} == {("ml/w", None, "Job/train", "vision")}
+    assert [dict(p.compute) for p in pods] == [{"cpu": 4000, "pods": 1}] * 2
 
 
 def test_the_pods_of_a_queued_workload_fit_where_their_template_says(httpserver: HTTPServer) -> None:
