@@ -187,7 +187,6 @@ def _pools(
     sources: Sources, said: _Answers, memory: Memory, lives: Sequence[NodeLife], policy: Policy, now: datetime
 ) -> tuple[PoolState, ...]:
     """Return the state of each configured pool."""
-    sources.goes_on()
     seen = Seen(
         cloud=said.cloud,
         cluster=said.cluster,
@@ -198,9 +197,16 @@ def _pools(
         nodes={n.instance: n for n in said.cluster.nodes} if said.cluster else {},
         pods=by_node(said.cluster),
         at=now,
-        machines=sources.sizes.machines() if sources.sizes is not None else {},
+        machines=_machines(sources),
     )
     return tuple(pool_state(p, seen) for p in policy.pools)
+
+
+def _machines(sources: Sources) -> Mapping[str, Mapping[str, int]]:
+    if sources.sizes is None:
+        return {}
+    sources.goes_on()
+    return sources.sizes.machines()
 
 
 def _alerts(store: Store, alarms: AlarmFacts | None, memory: Memory, now: datetime) -> Sequence[Alert]:

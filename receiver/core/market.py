@@ -4,6 +4,7 @@ One pod of one GPU is cheaper on a small node than on a big one whose other GPUs
 be cheaper on the big one. So a new node is judged by what would be put into it.
 """
 
+from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -78,11 +79,15 @@ class Market:
         self._fitting = fitting
         self._offers = {_kind(x): new_node(x.pool, x.state) for x in fitting}
         self._waiting: Counter[Requests] = Counter()
+        self._largest_first: list[tuple[int, Requests]] = []  # GPUs below zero, and all that is asked for
         self._orders: dict[object, Sequence[Tally]] = {}
 
     def enter(self, pod: Pod) -> None:
         """*pod* waits."""
-        self._waiting[_requests(pod)] += 1
+        asks = _requests(pod)
+        if asks not in self._waiting:
+            insort(self._largest_first, (-pod.gpus, asks))
+        self._waiting[asks] += 1
 
     def leave(self, pod: Pod) -> None:
         """*pod* was given room, or was refused it."""
@@ -107,12 +112,19 @@ class Market:
         """GPUs of a new node that *pod* and those that wait beside it would use, the largest first."""
         free = dict(resources)
         take(free, pod.asks)
-        for asks, count in sorted(self._waiting.items(), key=lambda item: (-gpus_in(dict(item[0])), item[0])):
+        left = gpus_in(free)
+        for negative, asks in self._largest_first:
+            if left <= 0:
+                break
+            if left + negative < 0 or not self._waiting[asks]:
+                continue
             known = [(resource, n) for resource, n in asks if n and (resource in free or resource not in COMPUTE)]
             fits = min((free.get(resource, 0) // n for resource, n in known), default=0)
-            for resource, n in known:
-                free[resource] = free.get(resource, 0) - n * max(0, min(fits, count))
-        return gpus_in(resources) - gpus_in(free)
+            count = max(0, min(fits, self._waiting[asks]))
+            for resource, n in known if count else ():
+                free[resource] -= n * count
+            left += negative * count
+        return gpus_in(resources) - left
 
 
 def by_price(tally: Tally) -> tuple[Decimal, str]:

@@ -93,11 +93,12 @@ def test_a_step_shows_that_it_goes_on_before_each_source_that_it_asks(store: Sto
         cluster=Wrapped(life.cluster, look=unanswered("kubernetes")),
         telemetry=Wrapped(life.telemetry, look=unanswered("prometheus")),
         alarms=Wrapped(life.alarms, look=unanswered("alertmanager")),
+        sizes=Wrapped(life.cloud, machines=lambda: order.append("sizes") or {}),
         accounts=Wrapped(life.accounts, charges=unanswered("charges")),
         goes_on=lambda: order.append("on"),
     )
     look(sources, life.policy, life.now)
-    expected = ["civo", "kubernetes", "prometheus", "alertmanager", "charges"]
+    expected = ["civo", "kubernetes", "prometheus", "alertmanager", "sizes", "charges"]
     assert order == [word for source in expected for word in ("on", source)]
 
 
