@@ -16,7 +16,7 @@ def load_of(raws: Iterable[Mapping[str, Any]], names: Collection[str]) -> tuple[
     daemons: Load = {}
     for raw in raws:
         spec = section(raw, "spec")
-        node = spec.get("nodeName")
+        node = str(spec.get("nodeName") or "")
         if node not in names or terminated(raw):
             continue
         asked = compute_requests(spec)

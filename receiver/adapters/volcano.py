@@ -117,9 +117,9 @@ def _templates(group: Mapping[str, Any], job: Mapping[str, Any] | None) -> Itera
     spec = section(group, "spec")
     left = whole(spec.get("minMember")) or 1
     if job is None:
-        least = section(spec, "minResources")
-        beside = {r: f"{-(-n // left)}{'m' if r == CPU else ''}" for r, n in compute(least).items()}
-        for share, count in _shares(gpus(least), left):
+        total = section(spec, "minResources")
+        beside = {r: f"{-(-n // left)}{'m' if r == CPU else ''}" for r, n in compute(total).items()}
+        for share, count in _shares(gpus(total), left):
             yield {"spec": {"containers": [{"resources": {"requests": {**beside, **share}}}]}}, count
         return
     first: list[tuple[Mapping[str, Any], int]] = []

@@ -96,7 +96,7 @@ def test_a_pool_is_as_cheap_as_the_gpus_that_its_cpus_let_be_used() -> None:
 
 
 def test_work_is_moved_only_to_where_its_memory_is_free() -> None:
-    said = {"evictable": True, "owner": "ReplicaSet/web", "phase": PodPhase.RUNNING}
+    said: dict[str, Any] = {"evictable": True, "owner": "ReplicaSet/web", "phase": PodPhase.RUNNING}
 
     def nodes(free: int) -> PoolState:
         stays = asking("stays", gib=700 - free, node="n1", **{**said, "evictable": False})

@@ -87,13 +87,17 @@ def test_a_step_shows_that_it_goes_on_before_each_source_that_it_asks(store: Sto
 
         return refuse
 
+    def unknown_sizes() -> Any:
+        order.append("sizes")
+        return {}
+
     sources = replace(
         life.sources,
         cloud=Wrapped(life.cloud, look=unanswered("civo")),
         cluster=Wrapped(life.cluster, look=unanswered("kubernetes")),
         telemetry=Wrapped(life.telemetry, look=unanswered("prometheus")),
         alarms=Wrapped(life.alarms, look=unanswered("alertmanager")),
-        sizes=Wrapped(life.cloud, machines=lambda: order.append("sizes") or {}),
+        sizes=Wrapped(life.cloud, machines=unknown_sizes),
         accounts=Wrapped(life.accounts, charges=unanswered("charges")),
         goes_on=lambda: order.append("on"),
     )
