@@ -45,6 +45,11 @@ def test_the_pods_of_a_queued_workload_fit_where_their_template_says(httpserver:
     assert pod.tolerations == (Toleration(key="gpu", operator="Exists"),)
 
 
+def test_a_condition_of_no_known_kind_says_nothing(httpserver: HTTPServer) -> None:
+    odd = a_workload("w", a_pod_set(1), conditions=[{"type": [], "status": "True"}])
+    assert len(queued(httpserver, odd)) == 1
+
+
 def test_a_workload_of_one_gpu_pod_is_no_gang(httpserver: HTTPServer) -> None:
     launcher = a_pod_set(1, name="launcher", template=a_template(0))
     (pod,) = queued(httpserver, a_workload("w", launcher, a_pod_set(1, name="worker")))

@@ -63,8 +63,10 @@ def test_what_daemon_sets_take_of_a_node_is_learnt_from_the_first_one(store: Sto
         for node in life.world.nodes:
             name = f"agent-on-{node[-5:]}"
             if ("monitoring", name) not in life.world.pods:
-                said = {"owner_kind": "DaemonSet", "owner_name": "agent", "node": node, "compute": {CPU: 1000}}
-                life.world.add_pod(PodSpec(namespace="monitoring", name=name, **said))
+                agent = PodSpec(
+                    namespace="monitoring", name=name, owner_kind="DaemonSet", node=node, compute={CPU: 1000}
+                )
+                life.world.add_pod(agent)
 
     drive(life, 6 * HOUR, run_daemons, tick=30 * SECOND)
     assert bought(life) == 1
