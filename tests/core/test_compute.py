@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.core.assign import assign
-from receiver.core.compute import CPU, GIB, MEMORY, MIB, SLOTS, STORAGE, allocatable, amount
+from receiver.core.compute import CPU, GIB, MEMORY, MIB, SLOTS, STORAGE, allocatable, amount, gpus_in
 from receiver.core.demand import offer_of, refusal, room_beside_gpus
 from receiver.core.model import Facts, PoolState, Stage
 from receiver.core.pods import Pod, PodPhase
@@ -132,6 +132,11 @@ def test_what_the_newest_node_shows_corrects_the_estimate_less_the_share_of_daem
     room = room_beside_gpus(size, offer)
     assert (room[CPU], room[MEMORY]) == (9500, allocatable(size)[MEMORY])
     assert room_beside_gpus({}, None) == {}
+
+
+def test_compute_resources_are_no_gpus() -> None:
+    everything = {GPU: 2, "nvidia.com/mig-1g.10gb": 1, CPU: 1000, MEMORY: GIB, STORAGE: GIB, SLOTS: 1}
+    assert gpus_in(everything) == 3
 
 
 def test_an_offer_of_before_says_nothing_of_compute_resources() -> None:
