@@ -41,6 +41,7 @@ from receiver.ports import (
     CloudPool,
     Cluster,
     ClusterFacts,
+    Sizes,
     Store,
     Telemetry,
     TelemetryFacts,
@@ -63,6 +64,7 @@ class Sources:
     alarms: Alarms | None
     store: Store
     accounts: Accounts | None = None
+    sizes: Sizes | None = None
     goes_on: Callable[[], None] = lambda: None
     payload_life: timedelta = PAYLOAD_LIFE
 
@@ -120,7 +122,7 @@ def look(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, forec
     steady = is_steady(before.at if before is not None else None, now)
     resumed = memory.ran_out_early if steady else ()
     lives = lives_of(said.cloud, said.cluster, said.telemetry, memory, policy, now, parts, steady=steady)
-    pools = _pools(said, memory, lives, policy, now, parts)
+    pools = _pools(sources, said, memory, lives, policy, now, parts)
     judge_dcgm(pools, said.telemetry, said.states, now)
     date_changes(said.states, before, now)
     seen = said.cloud is not None
@@ -186,7 +188,13 @@ def _ask_everybody(sources: Sources, memory: Memory, policy: Policy, now: dateti
 
 
 def _pools(
-    said: _Answers, memory: Memory, lives: Sequence[NodeLife], policy: Policy, now: datetime, parts: Parts
+    sources: Sources,
+    said: _Answers,
+    memory: Memory,
+    lives: Sequence[NodeLife],
+    policy: Policy,
+    now: datetime,
+    parts: Parts,
 ) -> tuple[PoolState, ...]:
     """Return the state of each configured pool; of one that cannot be worked out, only how many nodes it has."""
     seen = Seen(
@@ -199,6 +207,7 @@ def _pools(
         nodes={n.instance: n for n in said.cluster.nodes} if said.cluster else {},
         pods=by_node(said.cluster),
         at=now,
+        machines=_machines(sources, parts),
     )
     states = []
     for pool in policy.pools:
@@ -210,6 +219,15 @@ def _pools(
             state = pool_state(pool, seen)
         states.append(state)
     return tuple(states)
+
+
+def _machines(sources: Sources, parts: Parts) -> Mapping[str, Mapping[str, int]]:
+    """Return what machines of each size have; nothing where nobody is asked or that fails."""
+    if sources.sizes is not None:
+        sources.goes_on()
+        with parts.part("sizes"):
+            return sources.sizes.machines()
+    return {}
 
 
 def _alerts(sources: Sources, alarms: AlarmFacts | None, memory: Memory, now: datetime) -> Sequence[Alert]:

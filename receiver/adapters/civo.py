@@ -17,12 +17,14 @@ from requests.auth import AuthBase
 from receiver.adapters.civo_charges import charges_of, stamp
 from receiver.adapters.civo_errors import GONE, refusal
 from receiver.adapters.civo_shapes import cloud_pools, required_pools
+from receiver.adapters.civo_sizes import KnownSizes
 from receiver.adapters.last_word import LastWord
 from receiver.adapters.sessions import quick_retry, quick_session, retry_after, shown, wire_failure, without
 from receiver.clock import SystemClock
 from receiver.core.charges import distinct, windows
 from receiver.ports import Charges, CloudPool, Did, Receipt, TryLater, WontWork
 
+SIZES_TIMEOUTS = (3, 5)  # seconds: everything else in a step waits meanwhile, and an answer is not needed
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # an id must not be able to change the path it stands in
 
 
@@ -78,6 +80,7 @@ class CivoCloud:
         self._before_write = before_write
         self._ended = ended
         self._clock = SystemClock()
+        self._sizes = KnownSizes(self._list_sizes, self._now)
 
     def __repr__(self) -> str:
         return f"CivoCloud({shown(self._url)!r}, region={self.region!r}, cluster_id={self.cluster_id!r})"
@@ -144,6 +147,13 @@ class CivoCloud:
         records = distinct(charges.records for charges in found)
         return Charges(records=records, unreadable=tuple(u for charges in found for u in charges.unreadable))
 
+    def machines(self) -> Mapping[str, Mapping[str, int]]:
+        """Return what the machine of each size has, by the size's name; see `receiver.ports.Sizes`."""
+        return self._sizes.machines()
+
+    def _list_sizes(self) -> object:
+        return self._send("GET", "/v2/sizes", "list the sizes", timeouts=SIZES_TIMEOUTS)
+
     @property
     def _cluster_path(self) -> str:
         return f"/v2/kubernetes/clusters/{self.cluster_id}"
@@ -178,6 +188,7 @@ class CivoCloud:
         doing: str,
         body: dict[str, object] | None = None,
         query: Mapping[str, str] | None = None,
+        timeouts: tuple[float, float] | None = None,
     ) -> object:
         """Send one request and return its decoded answer. Without a *query* the region is asked for.
 
@@ -188,7 +199,7 @@ class CivoCloud:
         began, outcome = monotonic(), "try_later"
         try:
             with self._last_word.guarding() if method != "GET" else nullcontext():
-                answer = self._asked(method, path, doing, body, query)
+                answer = self._asked(method, path, doing, body, query, timeouts or self._timeouts)
             outcome = "ok"
             return answer
         except WontWork:
@@ -199,7 +210,13 @@ class CivoCloud:
                 self._ended(method, outcome, monotonic() - began)
 
     def _asked(
-        self, method: str, path: str, doing: str, body: dict[str, object] | None, query: Mapping[str, str] | None
+        self,
+        method: str,
+        path: str,
+        doing: str,
+        body: dict[str, object] | None,
+        query: Mapping[str, str] | None,
+        timeouts: tuple[float, float],
     ) -> object:
         key = self._key().strip()
         try:
@@ -210,7 +227,7 @@ class CivoCloud:
                 json=body,
                 headers={"Accept": "application/json", "Content-Type": "application/json"},
                 auth=_Bearer(key),
-                timeout=self._timeouts,
+                timeout=timeouts,
                 allow_redirects=False,
             )
         except (requests.exceptions.InvalidURL, requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema):

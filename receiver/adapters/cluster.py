@@ -22,6 +22,7 @@ from receiver.adapters.ended_pods import TERMINATED, ended_from
 from receiver.adapters.gangs import Declaration, PodGroups, Roll, with_siblings
 from receiver.adapters.holding import HoldingMeans
 from receiver.adapters.kubernetes_api import EVENTS_OF, EVICTION, NODES, PODS, PODS_OF, KubernetesApi
+from receiver.adapters.node_load import load_of
 from receiver.adapters.node_marks import NodeMarks
 from receiver.adapters.nodes import key_of, node_from, section
 from receiver.adapters.owners import Owners
@@ -149,8 +150,10 @@ class KubernetesCluster(HoldingMeans):
                 hosts.setdefault(str(section(raw, "spec").get("nodeName")), []).append(key_of(raw))
             for doubt in doubts(raw):
                 self._remarks.warn("annotation not understood", doubt)
-        found = tuple(node_from(n, sorted(hosts.get(str(section(n, "metadata").get("name")), ()))) for n in nodes)
-        return ClusterFacts(nodes=found, pods=self._demand(pods))
+        found = [node_from(n, sorted(hosts.get(str(section(n, "metadata").get("name")), ()))) for n in nodes]
+        others, daemons = load_of(pods, {node.name for node in found if node.allocatable})
+        loaded = (replace(n, others=others.get(n.name, {}), daemons=daemons.get(n.name, {})) for n in found)
+        return ClusterFacts(nodes=tuple(loaded), pods=self._demand(pods))
 
     def _demand(self, raws: Sequence[Mapping[str, Any]]) -> tuple[Pod, ...]:
         """Return the GPU pods among *raws* with what their gangs need, and those that queues announce."""

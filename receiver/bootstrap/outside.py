@@ -72,6 +72,7 @@ def reach_out(settings: Settings, environ: Mapping[str, str]) -> Outside:
     sources = Sources(
         cloud=civo,
         accounts=civo,
+        sizes=civo,
         cluster=cluster,
         telemetry=PrometheusTelemetry(said.prometheus.url) if said.prometheus.url else None,
         alarms=AlertmanagerAlarms(said.alertmanager.urls) if said.alertmanager.urls else None,

@@ -8,7 +8,7 @@ from receiver.core import plain
 from receiver.core.actions import Action, ActionKind, Because, Decision, Outcome, OutcomeKind, VictimStage
 from receiver.core.assign import Wanted
 from receiver.core.budget import Budgets
-from receiver.core.demand import misfit
+from receiver.core.demand import refusal
 from receiver.core.model import Backoff, Facts, PoolState
 from receiver.core.policy import Policy, Pool
 from receiver.core.shortage import Shortage, shortage_of
@@ -70,7 +70,7 @@ def instead_of(pool: Pool, wanted: Wanted, facts: Facts, policy: Policy) -> tupl
         and other.price_usd_per_hour is not None
         and facts.pool(other.id).required < other.max_nodes
         and not _left_off(facts.pool(other.id), facts.at)
-        and not any(misfit(pod, other) for pod in pods)
+        and not any(refusal(pod, other, facts.pool(other.id)) for pod in pods)
     )
 
 

@@ -5,8 +5,8 @@ from receiver.core.fates import State
 # {pod} is its name and {namespace} its namespace.
 WHAT_TO_DO = {
     State.FITS_FREE_NODE: (
-        "compare `kubectl describe pod -n {namespace} {pod}` with the node: CPU, memory, volumes, labels, taints; "
-        "another node like it would not help, so none is bought"
+        "compare `kubectl describe pod -n {namespace} {pod}` with the node: volumes, pod affinity, topology "
+        "spread, labels, taints; another node like it would not help, so none is bought"
     ),
     State.ON_ITS_WAY: (
         "nothing: it starts once the node's GPUs are allocatable; if that takes too long, look at the instance at "

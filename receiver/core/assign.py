@@ -29,7 +29,7 @@ from receiver.core.capacity import (
 )
 from receiver.core.consolidate import may_not_return, movable
 from receiver.core.cost import unit_price
-from receiver.core.demand import missing_pods, take, why_nowhere, workloads
+from receiver.core.demand import missing_pods, new_node, take, why_nowhere, workloads
 from receiver.core.failures import Failure, Failures
 from receiver.core.gangs import hold, place_gang, place_parts
 from receiver.core.graces import Grace
@@ -264,10 +264,11 @@ def _serve(workload: Workload, matching: Matching, allowance: Allowance, unserve
 
 def _place_pod(workload: Workload, market: Market, fitting: Sequence[Tally], allowance: Allowance) -> None:
     pod = workload.pods[0]
-    kind = tuple(sorted(pod.requests.items()))
+    asks = pod.asks
+    kind = tuple(sorted(asks.items()))
     for shelf in (USABLE, OPENED):
         for tally in fitting:
-            room = tally.settle(pod.requests, shelf, kind)
+            room = tally.settle(asks, shelf, kind)
             if room is not None:
                 if room.instance is not None and room.usable:
                     tally.placed.append((workload.key, room.instance))
@@ -276,13 +277,13 @@ def _place_pod(workload: Workload, market: Market, fitting: Sequence[Tally], all
     ordered = market.order(pod)
     for tally in ordered:
         if tally.begin():
-            _settled(workload, tally, tally.settle(pod.requests, OPENED, kind))
+            _settled(workload, tally, tally.settle(asks, OPENED, kind))
             return
     chosen = _where_to_buy(ordered, allowance, workload)
     chosen.waiting_gpus += workload.gpus
     chosen.asking.append(workload)
     allowed = allowance.passes(chosen, 1, workload)
-    if allowed < len(RULES) and chosen.settle(pod.requests, NOT_ALLOWED, kind) is not None:
+    if allowed < len(RULES) and chosen.settle(asks, NOT_ALLOWED, kind) is not None:
         if allowed == 0:
             allowance.refuse(chosen, 1, workload)
         return
@@ -290,7 +291,7 @@ def _place_pod(workload: Workload, market: Market, fitting: Sequence[Tally], all
     passed = allowance.open(chosen, "demand", workload=workload)
     room = new_bin(chosen)
     room.allowed = passed == len(RULES) and not blocked
-    take(room.free, pod.requests)
+    take(room.free, asks)
     chosen.add(room)
 
 
@@ -318,7 +319,7 @@ def _hold_floor(tally: Tally, allowance: Allowance) -> None:
     """Open nodes up to the floor, each checked by itself; wanted ones that the checks leave out are no floor."""
     for _ in range(tally.bounds.min_nodes - tally.state.required - tally.within[-1]):
         allowance.open(tally, "floor")
-        tally.add(Bin(pool=tally.pool.id, instance=None, free=dict(tally.pool.resources)))
+        tally.add(Bin(pool=tally.pool.id, instance=None, free=new_node(tally.pool, tally.state)))
 
 
 def _keep_standby(tally: Tally, allowance: Allowance) -> None:

@@ -9,8 +9,9 @@ from receiver.core.actions import ActionKind, Because, VictimStage
 from receiver.core.bounds import BoundsInForce, bounds_of
 from receiver.core.budget import Budgets, BudgetView, Key
 from receiver.core.closing import takes_work, why_closed
+from receiver.core.compute import COMPUTE, gpus_in
 from receiver.core.counts import undone_by_others
-from receiver.core.demand import IGNORED_NAMESPACES, take
+from receiver.core.demand import IGNORED_NAMESPACES, new_node, take
 from receiver.core.graces import Grace, graces_of, most_after
 from receiver.core.model import ON_ITS_WAY, CordonedBy, Facts, Node, PoolState, SignalAction, Stage
 from receiver.core.pods import Workload
@@ -52,7 +53,7 @@ class Bin:
     @property
     def gpus(self) -> int:
         """GPU units that are free here."""
-        return sum(self.free.values())
+        return gpus_in(self.free)
 
     def copy(self) -> "Bin":
         """Another bin with the same room. (Not `replace`: a gang tries every node of every pool that fits it.)"""
@@ -132,8 +133,8 @@ class Tally:
         for name in self.__slots__:
             setattr(self, name, getattr(before, name))
 
-    def settle(self, requests: Mapping[str, int], shelf: int, kind: Requests) -> Bin | None:
-        """Put *requests* into the first bin of *shelf* that holds them and return it; None when none does.
+    def settle(self, asks: Mapping[str, int], shelf: int, kind: Requests) -> Bin | None:
+        """Put *asks* into the first bin of *shelf* that holds them and return it; None when none does.
 
         What a bin could not hold once it never will, so each kind of request passes over it only once.
         """
@@ -141,13 +142,13 @@ class Tally:
         place = self.reached.get((shelf, kind), 0)
         if place == len(rooms):
             return None
-        while place < len(rooms) and not take(rooms[place].free, requests):
+        while place < len(rooms) and not take(rooms[place].free, asks):
             place += 1
         self.reached[shelf, kind] = place
         if place == len(rooms):
             return None
         rooms[place].used = True
-        self.free -= sum(requests.values()) if shelf != NOT_ALLOWED else 0
+        self.free -= gpus_in(asks) if shelf != NOT_ALLOWED else 0
         return rooms[place]
 
     def begin(self, rooms: Sequence[Bin] | None = None) -> bool:
@@ -165,8 +166,9 @@ class Tally:
         return len(self.shelves[USABLE]) + len(self.shelves[OPENED])
 
     def roomy(self) -> list[Bin]:
-        """The bins that are usable or begun and have anything left, the usable ones first."""
-        return [b for shelf in (USABLE, OPENED) for b in self.shelves[shelf] if any(n > 0 for n in b.free.values())]
+        """The bins that are usable or begun and have any GPU left, the usable ones first."""
+        bins = (b for shelf in (USABLE, OPENED) for b in self.shelves[shelf])
+        return [b for b in bins if any(n > 0 for resource, n in b.free.items() if resource not in COMPUTE)]
 
 
 LONGEST_GROWTH_BACKOFF = timedelta(hours=1)
@@ -209,15 +211,15 @@ def _capacity(pool: Pool, state: PoolState, going: frozenset[str], facts: Facts,
     """
     usable = [n for n in state.of(Stage.USABLE) if n.cordoned_by is not CordonedBy.SOMEONE and n.instance not in going]
     rooms = [(_room_on(n), n) for n in usable if takes_work(n, closed)]
-    for free, node in sorted(rooms, key=lambda room: (sum(room[0].values()), room[1].name)):
+    for free, node in sorted(rooms, key=lambda room: (gpus_in(room[0]), room[1].name)):
         yield Bin(pool=pool.id, instance=node.instance, free=dict(free), usable=True)
     for node in state.living:
         if _is_coming(node, pool, facts) and takes_work(node, closed):
-            yield Bin(pool=pool.id, instance=node.instance, free=dict(pool.resources))
+            yield Bin(pool=pool.id, instance=node.instance, free=new_node(pool, state))
     if not takes_work(None, closed) or unlisted_too_long(pool, state, facts.at):
         return
     for _ in range(state.unlisted):
-        yield Bin(pool=pool.id, instance=None, free=dict(pool.resources))
+        yield Bin(pool=pool.id, instance=None, free=new_node(pool, state))
 
 
 def _room_on(node: Node) -> Mapping[str, int]:
@@ -259,4 +261,4 @@ def is_full(tally: Tally) -> bool:
 
 def new_bin(tally: Tally) -> Bin:
     """A node that is not there yet, for work that is put into it at once."""
-    return Bin(pool=tally.pool.id, instance=None, free=dict(tally.pool.resources), used=True, bought=True)
+    return Bin(pool=tally.pool.id, instance=None, free=new_node(tally.pool, tally.state), used=True, bought=True)

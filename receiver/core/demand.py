@@ -4,7 +4,8 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from receiver.core.model import UNASSIGNED, Node, Offer, Stage
+from receiver.core.compute import COMPUTE, allocatable, less, too_much
+from receiver.core.model import UNASSIGNED, Node, Offer, PoolState, Stage
 from receiver.core.plain import cut
 from receiver.core.pods import Pod, PodPhase, Requirement, Toleration, Workload
 from receiver.core.policy import POOL_LABEL, Pool, Taint
@@ -62,8 +63,13 @@ def missing_pods(workload: Workload) -> int:
     return max(0, workload.least - workload.bound - len(workload.pods)) if workload.gang else 0
 
 
+def refusal(pod: Pod, pool: Pool, state: PoolState) -> str | None:
+    """Return why no node is bought in *pool* for *pod*, by its configuration, its size and what its nodes showed."""
+    return misfit(pod, pool) or too_much(pod.compute, state.compute) or disproof(pod, pool, state.offer)
+
+
 def misfit(pod: Pod, pool: Pool) -> str | None:
-    """Return why no node of *pool*, even an empty one, can hold *pod*; None when one can."""
+    """Return why no node as *pool* is configured, even an empty one, can hold *pod*; None when one can."""
     if pod.pool_hint not in (None, UNASSIGNED, pool.id):
         return f"it asks for pool {pod.pool_hint}"
     return _mismatch(pod, pool.resources, pool.offered_labels, pool.taints)
@@ -72,9 +78,11 @@ def misfit(pod: Pod, pool: Pool) -> str | None:
 def offer_of(pool: Pool, nodes: Iterable[Node], before: Offer | None, now: datetime) -> Offer | None:
     """What the newest usable one of *nodes* shows, without the taints that come and go with its state.
 
-    Of each resource the most that a node of the pool showed counts, the offer *before* included: a node that lost a
-    GPU says nothing of the next one. Without a usable node it is the offer before, while that is believed; not that of
-    a node that went before Civo's agent had labelled it: it would keep work from labels that the next one gets in time.
+    Of each GPU resource the most that a node of the pool showed counts, the offer *before* included: a node that lost a
+    GPU says nothing of the next one. Compute resources are the newest node's, less what DaemonSets take there: with the
+    largest instead, a pod that fits only an older node would buy new nodes without end. Without a usable node it is the
+    offer before, while that is believed; not that of a node that went before Civo's agent had labelled it: it would
+    keep work from labels that the next one gets in time.
     """
     before = before if before is not None and is_believed(before, pool, now) else None
     usable = [n for n in nodes if n.stage is Stage.USABLE and n.labels]
@@ -86,10 +94,25 @@ def offer_of(pool: Pool, nodes: Iterable[Node], before: Offer | None, now: datet
         node=newest.name,
         at=now,
         configured=fingerprint(pool),
-        allocatable={r: max(seen.get(r, 0) for seen in shown) for r in pool.resources},
+        allocatable={
+            **{r: max(seen.get(r, 0) for seen in shown) for r in pool.resources},
+            **less(newest.compute, newest.daemons),
+        },
         labels=newest.labels,
         taints=tuple(t for t in newest.taints if not t.key.startswith(PASSING_TAINTS)),
     )
+
+
+def room_beside_gpus(machine: Mapping[str, int], offer: Offer | None) -> Mapping[str, int]:
+    """Return the compute resources that a new node has for pods: what *offer* showed, else what a *machine* of its size
+    should leave, without a share for DaemonSets, which nobody knows then."""
+    shown = offer.allocatable if offer is not None else {}
+    return {**allocatable(machine), **{resource: n for resource, n in shown.items() if resource in COMPUTE}}
+
+
+def new_node(pool: Pool, state: PoolState) -> dict[str, int]:
+    """Return what is free on a new node of *pool*."""
+    return {**pool.resources, **state.compute}
 
 
 def is_believed(offer: Offer, pool: Pool, now: datetime) -> bool:
@@ -186,13 +209,15 @@ def _ordered(have: str, want: Requirement) -> bool:
     return left > right if want.operator == "Gt" else left < right
 
 
-def take(free: dict[str, int], requests: Mapping[str, int]) -> bool:
-    """Take *requests* out of *free* if they fit; leave it untouched otherwise."""
-    for resource, count in requests.items():  # a loop: this is called for every pod and node
-        if free.get(resource, 0) < count:
+def take(free: dict[str, int], asks: Mapping[str, int]) -> bool:
+    """Take *asks* out of *free* if they fit; leave it untouched otherwise. A compute resource that *free* does not name
+    is unknown, and never too little."""
+    for resource, count in asks.items():  # a loop: this is called for every pod and node
+        if free.get(resource, 0) < count and (resource in free or resource not in COMPUTE):
             return False
-    for resource, count in requests.items():
-        free[resource] -= count
+    for resource, count in asks.items():
+        if resource in free:
+            free[resource] -= count
     return True
 
 

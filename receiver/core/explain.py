@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from receiver.core.actions import Decision
 from receiver.core.assign import Assignment
-from receiver.core.demand import IGNORED_NAMESPACES, disproof, misfit, workloads
+from receiver.core.demand import IGNORED_NAMESPACES, refusal, workloads
 from receiver.core.fates import Fate, Place, State
 from receiver.core.market import Kind, shape
 from receiver.core.model import Facts
@@ -76,7 +76,7 @@ class _Fitting:
     """Which pools fit a pod; pods of one shape are matched once."""
 
     def __init__(self, facts: Facts, policy: Policy) -> None:
-        self._pools = [(p, facts.pool(p.id).offer) for p in policy.pools]
+        self._pools = [(p, facts.pool(p.id)) for p in policy.pools]
         self._known: dict[Kind, tuple[Fit, ...]] = {}
 
     def of(self, pod: Pod) -> tuple[Fit, ...]:
@@ -84,8 +84,7 @@ class _Fitting:
         kind = shape(pod)
         if kind not in self._known:
             self._known[kind] = tuple(
-                Fit(pool=pool.id, name=pool.name, why=misfit(pod, pool) or disproof(pod, pool, offer))
-                for pool, offer in self._pools
+                Fit(pool=pool.id, name=pool.name, why=refusal(pod, pool, state)) for pool, state in self._pools
             )
         return self._known[kind]
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from receiver.core.actions import ActionKind, Decision, Reason, Verdict
 from receiver.core.assign import Wanted
 from receiver.core.capacity import Held
-from receiver.core.demand import take
+from receiver.core.demand import new_node, take
 from receiver.core.model import CordonedBy, Facts, Stage
 from receiver.core.pods import Pod, Workload
 from receiver.core.policy import Pool
@@ -136,12 +136,13 @@ class Place:
         return workload.gang or all(reached)
 
     def _hand_out(self, pod: Pod, bought: int) -> bool:
-        if any(take(free, pod.requests) for free in self._bought):
+        asks = pod.asks
+        if any(take(free, asks) for free in self._bought):
             return True
         if len(self._bought) >= bought:
             return False
-        self._bought.append(dict(self.pool.resources))
-        return take(self._bought[-1], pod.requests)
+        self._bought.append(new_node(self.pool, self.state))
+        return take(self._bought[-1], asks)
 
     def _uncovered(self, why: str) -> Fate:
         detail = f"GPU pool {self.pool.name} does not grow for it: within_budget: {why}"

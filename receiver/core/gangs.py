@@ -114,10 +114,11 @@ def _fill(bins: list[Bin], pods: Sequence[Pod], tally: Tally) -> int:
     """Pack *pods* into *bins*, opening new ones at the end; return how many were opened."""
     opened = 0
     for pod in pods:
-        room = next((b for b in bins if take(b.free, pod.requests)), None)
+        asks = pod.asks
+        room = next((b for b in bins if take(b.free, asks)), None)
         if room is None:
             room = new_bin(tally)
-            take(room.free, pod.requests)
+            take(room.free, asks)
             bins.append(room)
             opened += 1
         room.used = True

@@ -9,6 +9,7 @@ from enum import StrEnum
 from receiver.core.actions import Action
 from receiver.core.activity import Activity
 from receiver.core.charges import Comparison
+from receiver.core.compute import less
 from receiver.core.overrides import Override
 from receiver.core.pods import Pod
 from receiver.core.policy import BudgetChange, Taint
@@ -56,7 +57,8 @@ class Node:
     *leaving* is True once Civo itself lists it as being deleted (after our DELETE the stage says so at once).
     *closed_for* is the budget's stop for which we let no new work begin on it, as our annotation says.
     *hosts* names what must not be cut off with it (our own pod, Prometheus, Alertmanager). *activity* is what
-    DCGM says of its GPUs, None when it says nothing.
+    DCGM says of its GPUs, None when it says nothing. *compute* are its allocatable compute resources
+    (`receiver.core.compute`), *others* is what pods without GPUs request of them, *daemons* what DaemonSets' pods do.
     """
 
     name: str
@@ -84,6 +86,9 @@ class Node:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     activity: Activity | None = None
+    compute: Mapping[str, int] = field(default_factory=dict)
+    others: Mapping[str, int] = field(default_factory=dict)
+    daemons: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def watched_since(self) -> datetime:
@@ -101,12 +106,12 @@ class Node:
 
     @property
     def free(self) -> Mapping[str, int]:
-        """Allocatable GPU resources that no bound pod has asked for."""
-        used: dict[str, int] = {}
+        """Allocatable GPU and compute resources that no bound pod has asked for."""
+        used = dict(self.others)
         for pod in self.pods:
-            for resource, count in pod.requests.items():
+            for resource, count in pod.asks.items():
                 used[resource] = used.get(resource, 0) + count
-        return {r: n - used.get(r, 0) for r, n in self.allocatable.items()}
+        return less({**self.allocatable, **self.compute}, used)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +145,7 @@ class Offer:
     """What the newest usable node of a pool showed when last seen, at *at*: it outlives the node for a while.
 
     *configured* is the fingerprint of what the configuration said of the pool then; another one makes it void.
+    *allocatable* are GPUs, and the compute resources without the share of DaemonSets.
     """
 
     node: str
@@ -170,7 +176,8 @@ class PoolState:
     *provisioning* counts nodes in a row that never became usable, *ready_in* is how long a node of this pool
     usually takes until its GPUs are allocatable, *drifts* are the changes that somebody else made in the last two days,
     *offer* is what the newest usable node shows, or showed within the last day. *unjoined* names Kubernetes nodes
-    that belong to no instance that Civo lists: where there are any, who is who is not certain.
+    that belong to no instance that Civo lists: where there are any, who is who is not certain. *compute* is what a new
+    node has for pods beside its GPUs (`receiver.core.compute`).
     """
 
     pool: str
@@ -190,6 +197,7 @@ class PoolState:
     drifts: tuple[Drift, ...] = ()
     offer: Offer | None = None
     unjoined: tuple[str, ...] = ()
+    compute: Mapping[str, int] = field(default_factory=dict)
 
     def of(self, *stages: Stage) -> tuple[Node, ...]:
         """The nodes in one of *stages*."""

@@ -13,7 +13,11 @@ from receiver.ports.receipts import Receipt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterNode:
-    """A Kubernetes node. *instance* is the id in ``spec.providerID`` (``civo://<id>``), empty if there is none."""
+    """A Kubernetes node. *instance* is the id in ``spec.providerID`` (``civo://<id>``), empty if there is none.
+
+    *compute* is its allocatable CPU, memory, storage and pod slots (`receiver.core.compute`); *others* is what bound
+    pods without GPUs request of that, *daemons* what DaemonSets' and mirror pods request.
+    """
 
     name: str
     instance: str
@@ -24,6 +28,9 @@ class ClusterNode:
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     hosts: tuple[str, ...] = ()  # monitoring and our own pods that run there
+    compute: Mapping[str, int] = field(default_factory=dict)
+    others: Mapping[str, int] = field(default_factory=dict)
+    daemons: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,8 @@
 """Kubernetes as the reconciler's port shows it, answered by a World in memory."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from receiver.core.consolidate import consents
 from receiver.core.graces import yields
@@ -29,6 +31,21 @@ HOST_LABEL = "app.kubernetes.io/name"
 SCALABLE = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "Job"})
 
 
+@dataclass(slots=True)
+class _Load:
+    """What pods on a node ask for beside GPUs: those without GPUs, and those that come with every node."""
+
+    others: Counter[str] = field(default_factory=Counter)
+    daemons: Counter[str] = field(default_factory=Counter)
+
+    def add(self, pod: WorldPod) -> None:
+        """*pod* is there."""
+        if not pod.requests:
+            self.others.update(pod.compute)
+        if pod.owner_kind in ("DaemonSet", "Node"):
+            self.daemons.update(pod.compute)
+
+
 class WorldCluster(WorldHolding):
     """Kubernetes, answered by a World. Values are made once per object version: a step mostly meets old ones."""
 
@@ -45,6 +62,7 @@ class WorldCluster(WorldHolding):
         self.called("look")
         known, self._pods = self._pods, {}
         hosts: dict[str, list[str]] = {}
+        load: dict[str, _Load] = {}
         for key, pod in self._world.active_pods.items():
             if pod.requests:
                 before = known.get(key)
@@ -52,9 +70,14 @@ class WorldCluster(WorldHolding):
                 self._pods[key] = before if before and unchanged else (pod.version, as_pod(pod))
             elif pod.node is not None and _hosts(pod):
                 hosts.setdefault(pod.node, []).append(f"{pod.namespace}/{pod.name}")
+            if pod.node is not None and pod.compute:
+                load.setdefault(pod.node, _Load()).add(pod)
         pods = [pod for _, pod in self._pods.values()]
         return ClusterFacts(
-            nodes=self._look_at_nodes(hosts),
+            nodes=tuple(
+                replace(n, others=load[n.name].others, daemons=load[n.name].daemons) if n.name in load else n
+                for n in self._look_at_nodes(hosts)
+            ),
             pods=with_minimums(pods, self._world.active_pods.values(), self._world.pods.values()),
         )
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from receiver.config.fields import longer_than_zero
+from receiver.core.compute import COMPUTE
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.usage import Ended, workload_name
 from receiver.ports import (
@@ -49,6 +50,7 @@ def as_pod(pod: WorldPod) -> Pod:
         bound_at=pod.scheduled_since if pod.scheduled else None,
         running_since=pod.started_at,
         scheduler_says=pod.message if waits is PodPhase.WAITING else "",
+        compute=pod.compute,
     )
 
 
@@ -75,6 +77,7 @@ def as_node(node: WorldNode, hosts: tuple[str, ...]) -> ClusterNode:
         annotations=node.annotations,
         taints=node.taints,
         hosts=hosts,
+        compute={r: n for r, n in node.allocatable.items() if r in COMPUTE},
     )
 
 

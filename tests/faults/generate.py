@@ -47,6 +47,7 @@ class Maker:
         if self.chance(0.35):
             dear = max(float(p.price or 0) for p in self.pools) * max(granularity, 60) / 3600
             budget = f"{dear * dice.choice([8, 20, 60, 200]):.2f}"
+        self._that_count()
         return Scenario(
             seed=self.seed,
             start=dice.choice(STARTS),
@@ -102,6 +103,16 @@ class Maker:
                 end = Event(at=round(at + dice.choice([5, 60, 600]), 1), kind="override_end", what={"id": what["id"]})
                 found.append(end)
         return found
+
+    def _that_count(self) -> None:
+        """In some worlds pods ask for CPU and memory, now and then for more than a node has; by dice of their own."""
+        dice = random.Random(f"compute of {self.seed}")
+        if dice.random() < 0.7:
+            return
+        for event in self.events:
+            if event.kind in ("job", "cpu") and dice.random() < 0.7:
+                cpu, gib = dice.choice([500, 3000, 5950, 6000, 11_900, 13_000]), dice.choice([1, 1, 20, 44, 90])
+                event.what["compute"] = {"cpu": cpu if event.kind == "job" else min(cpu, 3000), "memory": gib * 2**30}
 
     def _that_evict(self, pools: list[PoolPlan]) -> list[PoolPlan]:
         """Some worlds have windows that evict; by dice of their own. Work is light there, for a busy pool is held."""

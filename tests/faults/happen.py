@@ -71,6 +71,7 @@ class Happenings:
                     tolerations=job_of({**TOLERANT, **what}, self._world.now).tolerations,
                     owner_kind="ReplicaSet",
                     owner_name=what["id"],
+                    compute=what.get("compute", {}),
                 )
             )
         if what.get("min_available"):

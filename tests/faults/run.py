@@ -190,7 +190,9 @@ class Run:
         telemetry: Any = Door("telemetry", WorldTelemetry(self.world), self._doors)
         alarms: Any = Door("alarms", self._alarms, self._doors)
         store: Any = Door("store", self._store, self._doors)
-        self._sources = Sources(cloud=cloud, cluster=cluster, telemetry=telemetry, alarms=alarms, store=store)
+        self._sources = Sources(
+            cloud=cloud, cluster=cluster, telemetry=telemetry, alarms=alarms, store=store, sizes=cloud
+        )
         hand: Cloud = ObservedCloud(cloud) if self.scenario.mode == "observe" else cloud
         other: Cluster = ObservedCluster(cluster) if self.scenario.mode == "observe" else cluster
         self._hands = Hands(cloud=hand, cluster=other, may_write=self._may_write)

@@ -120,6 +120,7 @@ class Life:
             alarms=self.alarms,
             store=self.store,
             accounts=self.accounts,
+            sizes=self.cloud,
         )
 
     @property

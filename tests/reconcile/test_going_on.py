@@ -88,17 +88,22 @@ def test_a_step_shows_that_it_goes_on_before_each_source_that_it_asks(store: Sto
 
         return refuse
 
+    def unknown_sizes() -> Any:
+        order.append("sizes")
+        return {}
+
     sources = replace(
         life.sources,
         cloud=Wrapped(life.cloud, look=unanswered("civo")),
         cluster=Wrapped(life.cluster, look=unanswered("kubernetes")),
         telemetry=Wrapped(life.telemetry, look=unanswered("prometheus")),
         alarms=Wrapped(life.alarms, look=unanswered("alertmanager")),
+        sizes=Wrapped(life.cloud, machines=unknown_sizes),
         accounts=Wrapped(life.accounts, charges=unanswered("charges")),
         goes_on=lambda: order.append("on"),
     )
     look(sources, life.policy, life.now, Parts())
-    expected = ["civo", "kubernetes", "prometheus", "alertmanager", "charges"]
+    expected = ["civo", "kubernetes", "prometheus", "alertmanager", "sizes", "charges"]
     assert order == [word for source in expected for word in ("on", source)]
 
 

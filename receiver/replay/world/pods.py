@@ -74,6 +74,7 @@ class Pods:
                 duration=spec.duration,
                 gpu_util=spec.gpu_util,
                 gpu_memory=spec.gpu_memory,
+                compute={r: n for r, n in spec.compute.items() if n},
                 scheduled=False if spec.gated else None,
                 scheduled_since=now if spec.gated else None,
                 reason="SchedulingGated" if spec.gated else "",
