@@ -5,6 +5,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from receiver.core.actions import Decision, Verdict
+from receiver.core.budget import Refusal
 from receiver.core.policy import Policy
 
 OF_TEAMS = ("report", "budget", "budget-change")  # topics that name a scope
@@ -163,7 +164,7 @@ def held_event(decision: Decision, policy: Policy) -> str:
     return f"GPU pool {pool.name if pool else decision.pool} does not grow: {reason.rule}: {reason.detail}"
 
 
-def refused_event(pool_id: str, why: str, policy: Policy) -> str:
+def refused_event(pool_id: str, refusal: Refusal, policy: Policy) -> str:
     """The Kubernetes Event text for a pod that a budget keeps waiting, while the pool may grow for others."""
     pool = policy.pool(pool_id)
-    return f"GPU pool {pool.name if pool else pool_id} does not grow for it: within_budget: {why}"
+    return f"GPU pool {pool.name if pool else pool_id} does not grow for it: {refusal.rule}: {refusal.why}"

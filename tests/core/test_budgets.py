@@ -19,6 +19,7 @@ from receiver.core.forecast import forecast
 from receiver.core.model import Facts, Node, Spend, Stage
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import Budget, BudgetChange, Policy, Scope
+from receiver.core.remedies import remedies
 from tests.core.builders import GPU, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
 from tests.core.worlds import LAWS
 
@@ -91,7 +92,10 @@ def test_while_the_accounts_charges_are_not_known_nothing_grows() -> None:
     policy = a_policy(budget=a_budget(account_usd=Decimal(100)))
     _, decisions = run(facts(a_state(), waiting=[a_pod()], spend=spent(account=None)), policy)
     assert decisions["l40s"].target == 0
-    assert within(decisions["l40s"])[1] == "account budget: the spend is not known: Civo's charges were not read yet"
+    assert (decisions["l40s"].deciding.rule, decisions["l40s"].deciding.detail) == (
+        "spend_is_known",
+        "account budget: the spend is not known: Civo's charges were not read yet",
+    )
 
 
 def test_a_silent_account_that_had_reached_its_stop_is_still_stopped_and_holding() -> None:
@@ -146,13 +150,14 @@ def test_a_team_beyond_its_hold_waits_and_is_told_so_while_another_gets_its_node
     why = "budget of team research hold at 80%: USD 8.00 of 10.00 spent in 2026-11"
     assert decisions["l40s"].target == 1
     assert within(decisions["l40s"]) == (Verdict.LIMITS, why)
-    assert assignment.pools["l40s-id"].refused == {"ml/mine": why}
+    assert {key: said.why for key, said in assignment.pools["l40s-id"].refused.items()} == {"ml/mine": why}
 
 
 def test_a_team_of_which_attribution_cannot_tell_the_spend_gets_nothing() -> None:
     policy = a_policy(budget=a_budget(teams={"research": Decimal(10)}))
     _, decisions = run(facts(a_state(), waiting=[of_team("p", "research")], spend=spent(teams=None)), policy)
-    assert "the spend is not known" in within(decisions["l40s"])[1]
+    assert decisions["l40s"].deciding.rule == "spend_is_known"
+    assert "the spend is not known" in decisions["l40s"].deciding.detail
 
 
 def test_the_label_that_names_the_team_is_the_configured_one() -> None:
@@ -274,6 +279,28 @@ def test_a_passing_class_is_not_bought_for_beyond_a_stop_line_that_lies_below_th
     policy = a_policy(budget=Budget(monthly_usd=Decimal(100), stop_at=Decimal("0.9"), passing=PASSING))
     found = facts(a_state(), waiting=[a_pod(priority_class="production")], spend=spent(90))
     assert run(found, policy)[1]["l40s"].target == 0
+
+
+def test_a_passing_class_that_the_reservation_does_not_cover_is_told_of_the_reservation_and_not_of_the_hold() -> None:
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(100), passing=PASSING))
+    found = facts(a_state(a_busy_node()), waiting=[a_pod(priority_class="production")], spend=spent("98.50"))
+    assignment, decisions = run(found, policy)
+    why = "cluster budget: USD 98.50 of 100.00 spent in 2026-11 and 1.29 reserved: the USD 0.21 left are too few"
+    assert within(decisions["l40s"])[1] == why
+    assert assignment.pools["l40s-id"].refused["ml/train"].why == why
+    [uncovered] = decisions["l40s"].evidence["uncovered"]
+    assert uncovered["raise_usd"] == "1.08"
+    assert not any("passing priority class" in remedy.text for remedy in remedies(decisions["l40s"]))
+
+
+def test_what_ordinary_work_is_told_under_a_hold_is_the_hold_also_beside_passing_work() -> None:
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(100), passing=PASSING))
+    waiting = [a_pod("prod", priority_class="production", priority=9), a_pod("plain")]
+    found = facts(a_state(a_busy_node()), waiting=waiting, spend=spent("98.50"))
+    assignment, decisions = run(found, policy)
+    assert "hold at 80%" in within(decisions["l40s"])[1]
+    refused = assignment.pools["l40s-id"].refused
+    assert ("hold at" in refused["ml/prod"].why, "hold at" in refused["ml/plain"].why) == (False, True)
 
 
 def test_beyond_the_hold_line_another_class_waits_while_a_passing_one_is_served() -> None:
