@@ -7,8 +7,8 @@ from typing import Any
 
 from receiver.adapters.alarms import AlertmanagerAlarms
 from receiver.adapters.monitoring_api import MonitoringApi
-from receiver.core.signals import HEARTBEAT_ALERT
 from receiver.core.policy import Policy
+from receiver.core.signals import HEARTBEAT_ALERT
 from receiver.core.silences import Silence, silenced_pools
 from receiver.core.words import some
 from receiver.doctor.carried import Carried
