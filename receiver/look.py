@@ -17,7 +17,7 @@ from receiver.core.actions import Action, ActionKind
 from receiver.core.attribution import attribute, by_team
 from receiver.core.budget import Month, month_of
 from receiver.core.charges import Charged
-from receiver.core.cost import A_WEEK, elsewhere_per_hour, last_week
+from receiver.core.cost import A_WEEK, elsewhere_per_hour, spend_by_pool
 from receiver.core.counts import why_removals_stop
 from receiver.core.ended import spent
 from receiver.core.memory import Memory, NodeLife
@@ -107,7 +107,7 @@ class _Answers:
 def look(sources: Sources, policy: Policy, now: datetime, *, forecasts: bool = True) -> Looked:
     """Return what is true at *now*. Raises TryLater only when the store cannot be read.
 
-    Without *forecasts* what the last week cost is left out, which nothing else needs.
+    Without *forecasts* what the ledger has watched itself is left out, which nothing else needs.
     """
     month = month_of(now, policy.timezone)
     memory = sources.store.memory(now, min(month.start, now - A_WEEK))
@@ -217,7 +217,7 @@ def _spend(
 ) -> Spend:
     """Return what the ledger says of *month*."""
     pools, unpriced = spent(memory.ended, lives, month.start, now, policy.billing)
-    week, week_hours = last_week(lives, now, policy.billing) if forecasts else ({}, Decimal(0))
+    since = max(month.start, min(memory.watched_since or now, now)) if forecasts else None
     return Spend(
         month=month.name,
         usd=sum(pools.values(), Decimal(0)),
@@ -225,8 +225,8 @@ def _spend(
         pools=pools,
         teams=_teams(sources, memory, lives, month, policy, now),
         elsewhere_per_hour=elsewhere_per_hour(lives, {pool.id for pool in policy.pools}),
-        week=week,
-        week_hours=week_hours,
+        seen=spend_by_pool(lives, since, now, policy.billing)[0] if since else {},
+        seen_since=since,
     )
 
 

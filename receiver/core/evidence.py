@@ -12,6 +12,7 @@ from typing import Any
 from receiver.core.actions import Reason, Verdict
 from receiver.core.allowance import RULES
 from receiver.core.budget import BudgetStage, BudgetView, Refusal, month_of, team_of
+from receiver.core.cents import amount
 from receiver.core.cost import unit_price
 from receiver.core.guardrails import GUARDRAILS, Case
 from receiver.core.model import Node, Signal, Source
@@ -267,8 +268,8 @@ def lacking(refusal: Refusal, case: Case) -> Decimal:
     return max(max(needed) - view.monthly, Decimal(0))
 
 
-def _usd(amount: Decimal | None) -> str | None:
-    return None if amount is None else str(amount)
+def _usd(usd: Decimal | None) -> str | None:
+    return None if usd is None else amount(usd)
 
 
 def _when(moment: datetime | None) -> str | None:

@@ -17,6 +17,7 @@ from receiver.core.budget import BudgetStage, BudgetView, Key
 from receiver.core.budget_views import views
 from receiver.core.forecast import forecast
 from receiver.core.model import Facts, Node, Spend, Stage
+from receiver.core.picture import picture
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import Budget, BudgetChange, Policy, Scope
 from receiver.core.remedies import remedies
@@ -408,17 +409,50 @@ def test_a_month_is_forecast_by_what_runs_now_and_by_the_days_behind() -> None:
     assert (found.burn, found.trend) == (Decimal(120), Decimal(105))
 
 
-def test_the_forecast_of_a_pool_is_that_of_its_own_nodes_and_its_own_week() -> None:
+def test_the_forecast_of_a_pool_is_that_of_its_own_nodes_and_its_own_pace() -> None:
     pools = (a_pool("a", budget_usd=MUCH), a_pool("b", budget_usd=MUCH))
     states = (a_state(a_busy_node(), pool="a-id"), a_state(pool="b-id"))
-    week = {"a-id": Decimal(168), "b-id": Decimal(84)}
-    found = facts(*states, spend=spent(10, pools={"a-id": Decimal(10)}, week=week, week_hours=Decimal(168)))
+    seen, since = {"a-id": Decimal(10), "b-id": Decimal(5)}, NOW - timedelta(hours=9)  # ten hours have started
+    found = facts(*states, spend=spent(17, pools={"a-id": Decimal(12)}, seen=seen, seen_since=since))
     policy = a_policy(*pools, budget=a_budget())
     hours = Decimal(252)  # from 20 November, noon, to the month's end
-    assert the_budget(Scope.POOL, "a-id", policy, found).forecast.burn == 10 + hours * PRICE
-    assert the_budget(Scope.POOL, "a-id", policy, found).forecast.trend == 10 + hours
+    assert the_budget(Scope.POOL, "a-id", policy, found).forecast.burn == 12 + hours * PRICE
+    assert the_budget(Scope.POOL, "a-id", policy, found).forecast.trend == 12 + hours
     assert the_budget(Scope.POOL, "b-id", policy, found).forecast.burn == 0
-    assert the_budget(Scope.CLUSTER, "", policy, found).forecast.trend == 10 + hours * Decimal("1.5")
+    cluster = the_budget(Scope.CLUSTER, "", policy, found).forecast
+    assert (cluster.trend, cluster.since) == (17 + hours * Decimal("1.5"), since)
+
+
+def test_a_team_has_a_burn_and_a_pace_of_its_own() -> None:
+    pod = a_pod("runs", phase=PodPhase.RUNNING, node="n1", labels={"team": "research"})
+    since = NOW - timedelta(hours=9)
+    given = spent(17, teams={"research": Decimal(5)}, seeded=Decimal(12), seen_since=since)
+    policy = a_policy(budget=a_budget(teams={"research": MUCH}))
+    found = facts(a_state(a_busy_node(pods=(pod,))), spend=given)
+    team = the_budget(Scope.TEAM, "research", policy, found).forecast
+    hours = Decimal(252)
+    assert (team.burn, team.trend) == (17 + hours * PRICE, 17 + hours * Decimal("0.5"))
+
+
+def test_what_an_account_has_beside_nodes_goes_on_at_the_months_pace_in_both_forecasts() -> None:
+    policy = a_policy(budget=a_budget(account_usd=MUCH))
+    given = spent(10, account=Decimal(10 + 469), seen={"l40s-id": Decimal(10)}, seen_since=NOW - timedelta(hours=9))
+    found = views(facts(a_state(a_busy_node()), spend=given), policy)
+    account, cluster = found.of(Scope.ACCOUNT), found.of(Scope.CLUSTER)
+    assert account is not None and cluster is not None  # noqa: PT018 (for the type checker)
+    beside = 469 + Decimal(252)  # 469 hours have started since the month did
+    assert account.forecast.burn == (cluster.forecast.burn or 0) + beside
+    assert account.forecast.trend == (cluster.forecast.trend or 0) + beside
+    assert account.reserved == cluster.reserved  # only nodes are reserved for
+
+
+def test_amounts_in_the_picture_and_in_decisions_have_no_exponent() -> None:
+    policy = a_policy(budget=a_budget(monthly_usd=Decimal("1E+3"), teams={"research": Decimal(10)}))
+    found = facts(a_state(), waiting=[a_pod()], spend=spent(teams={"research": Decimal("0E-29")}))
+    assignment, decisions = run(found, policy)
+    shown = picture(found, assignment, {"l40s-id": decisions["l40s"]}, {"l40s-id": 1}, policy, "act")
+    assert [(b["monthly_usd"], b["spent_usd"]) for b in shown["budgets"]] == [("1000", "0"), ("10", "0.00")]
+    assert decisions["l40s"].evidence["budget"]["monthly_usd"] == "1000"
 
 
 # --- laws
