@@ -9,6 +9,7 @@ from receiver.act import Hands
 from receiver.core import budget_notices, closing_notices, keep_until, tell, waiting_notices, warn
 from receiver.core.actions import Change, Decision, Verdict
 from receiver.core.explain import MOST
+from receiver.core.model import Source
 from receiver.core.pods import Pod, Workload
 from receiver.core.tell import Notice
 from receiver.ports import TryLater, WontWork
@@ -32,8 +33,10 @@ def tell_the_rest(work: Work) -> None:
     """Tell, once each, what no action would tell: misfits, budget stages, silent sources, holds, stuck nodes."""
     facts, assignment, policy = work.facts, work.assignment, work.policy
     room = EVENTS_PER_STEP
+    standing: list[Notice] = []
     for group in waiting_notices.misfit_groups(assignment.misfits):
-        if work.store.say(waiting_notices.misfit(group, policy), work.now):
+        standing.append(waiting_notices.misfit(group, policy))
+        if work.store.say(standing[-1], work.now):
             pods = [p for found in group for p in found.workload.pods][:room]
             announce(work.hands, pods, "NotTriggerScaleUp", group[0].detail)
             room -= len(pods)
@@ -56,11 +59,15 @@ def tell_the_rest(work: Work) -> None:
         *waiting_notices.held(work.decisions, assignment, facts, policy),
         *warn.found(facts, assignment, work.drifts, policy, reopened),
     )
+    standing += notices
     for notice in notices:
         work.store.say(_beside_its_decision(notice, work), work.now)
     for notice, ignored in keep_until.ignored(facts.pools, policy.keep_until, work.now).items():
+        standing.append(notice)
         if work.store.say(notice, work.now):
             announce(work.hands, ignored[:EVENTS_PER_ACTION], "KeepUntilIgnored", notice.body)
+    if facts.up(Source.CIVO) and facts.up(Source.KUBERNETES):  # else nobody knows what is over
+        work.store.stand(standing, work.now)
 
 
 def _beside_its_decision(notice: Notice, work: Work) -> Notice:

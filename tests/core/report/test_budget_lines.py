@@ -71,8 +71,8 @@ def test_what_was_spent_before_the_ledger_counts_in_full_in_each_budget_as_it_do
     found = report(Found(lives=lives, usage=[], workloads=(), attributed=shared), policy, MONTH, AFTER)
     lines = of(found)
     cluster, team = lines["cluster budget"], lines["budget of team vision"]
-    assert (cluster.spent_usd, cluster.seeded_usd) == (Decimal("15.32"), 5)
-    assert (team.spent_usd, team.seeded_usd) == (Decimal("12.74"), 5)
+    assert (cluster.spent_usd, cluster.seeded_usd) == (Decimal("15.32"), Decimal(5))
+    assert (team.spent_usd, team.seeded_usd) == (Decimal("12.74"), Decimal(5))
 
 
 def test_growth_that_a_budget_held_is_told_from_when_to_when() -> None:
