@@ -5,7 +5,6 @@ from datetime import timedelta
 from enum import StrEnum
 
 from receiver.core.actions import Decision, Verdict
-from receiver.core.budget import Refusal
 from receiver.core.policy import Policy
 
 OF_TEAMS = ("report", "budget", "budget-change")  # topics that name a scope
@@ -156,15 +155,3 @@ def scale_up_event(decision: Decision, policy: Policy, ready_in: timedelta | Non
     else:
         when = f"usable within {pool.provision_timeout} at the latest" if pool else "on its way"
     return f"GPU pool {name} grows from {decision.present} to {decision.target} nodes for waiting GPU pods, {when}"
-
-
-def held_event(decision: Decision, policy: Policy) -> str:
-    """The Kubernetes Event text for a pod that a guardrail keeps waiting."""
-    pool, reason = policy.pool(decision.pool), decision.deciding
-    return f"GPU pool {pool.name if pool else decision.pool} does not grow: {reason.rule}: {reason.detail}"
-
-
-def refused_event(pool_id: str, refusal: Refusal, policy: Policy) -> str:
-    """The Kubernetes Event text for a pod that a budget keeps waiting, while the pool may grow for others."""
-    pool = policy.pool(pool_id)
-    return f"GPU pool {pool.name if pool else pool_id} does not grow for it: {refusal.rule}: {refusal.why}"
