@@ -65,7 +65,9 @@ def _tell_held(work: Work) -> None:
     told, facts, room = work.hands.told, work.facts, EVENTS_PER_STEP
     if not facts.up(Source.KUBERNETES):
         return
-    told.begin(work.before[0] if work.before is not None else {}, facts.waiting)
+    if not told.begun:
+        kept = work.store.snapshot()
+        told.begin(kept[0] if kept is not None else {}, facts.waiting)
     known = {misfit.workload.key: misfit.detail for misfit in work.assignment.misfits}
     observing = work.mode == "observe"
     found = fates(facts, work.assignment, work.decisions, work.policy, observing=observing)

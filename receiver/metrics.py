@@ -4,6 +4,7 @@ Only `Instruments` lives in the process, because only the process knows how long
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
@@ -48,6 +49,7 @@ class Instruments(Collector):
         self._errors = Counter(f"{PREFIX}_loop_errors", "Steps of the loop that failed.", registry=None)
         self._step_seconds = _timings("loop_step_seconds", "Duration of a step of the loop, in seconds.", STEP_BUCKETS)
         self.leads: Callable[[], bool] = lambda: False
+        self.good_age: Callable[[], timedelta | None] = lambda: None
         self.civo = CivoCalls()
         self.watch = WatchCounts()
         self.on_disk = OnDisk()
@@ -60,6 +62,9 @@ class Instruments(Collector):
             yield from metric.collect()
         text = "Whether this process leads: it steps and writes outside (1), or waits and answers (0)."
         yield gauge("leader", text, [((), float(self.leads()))])
+        good = self.good_age()
+        text = "Time since the last good step, or since this process began to lead, in seconds."
+        yield gauge("good_step_age_seconds", text, [] if good is None else [((), good.total_seconds())])
         yield from self.civo.collect()
         yield from self.watch.collect()
         yield from self.on_disk.collect()

@@ -30,7 +30,7 @@ def loop_of(outside: Outside, opening: Opening, clock: Clock) -> Loop:
         beat=outside.beat,
         longest_call=max(LONGEST_CALL, said.leader.longest_call + SPARE),
     )
-    instruments.leads = loop.leads
+    instruments.leads, instruments.good_age = loop.leads, loop.good_age
     return loop
 
 

@@ -77,6 +77,7 @@ def reach_out(settings: Settings, environ: Mapping[str, str]) -> Outside:
         alarms=AlertmanagerAlarms(said.alertmanager.urls) if said.alertmanager.urls else None,
         store=loops_store,
         goes_on=beat,
+        payload_life=said.alertmanager.payload_life,
     )
     only_looks = Hands(
         cloud=ObservedCloud(civo), cluster=ObservedCluster(cluster) if cluster else None, may_write=may_write

@@ -42,6 +42,7 @@ from receiver.config.schedule import WindowSpec
 from receiver.config.section import Section
 from receiver.config.spacing import NotifySpec
 from receiver.core.policy import QUEUE_WAIT, Fallback, Objective, Packing
+from receiver.core.signals import GROUP_INTERVAL, REPEAT_INTERVAL, payload_life
 
 
 class Mode(StrEnum):
@@ -64,6 +65,17 @@ class Alertmanager(Section):
 
     urls: tuple[Address, ...] = ()
     """every peer, to read alerts and silences; without it remembered webhooks count, and silences are not seen"""
+    repeat_interval: LongerThanZero = REPEAT_INTERVAL
+    """the longest `repeat_interval` of the routes that lead here. While the API does not answer, or without `urls`, a
+    delivered alert counts until it is resolved, and at most for twice this and a `group_interval`: too short a value
+    ends a `freeze` that still fires. The routes of `rules/alertmanager.yml` have `2m`"""
+    group_interval: LongerThanZero = GROUP_INTERVAL
+    """the longest `group_interval` of those routes. The routes of `rules/alertmanager.yml` have `30s`"""
+
+    @property
+    def payload_life(self) -> timedelta:
+        """How long an alert counts after its last delivery while the API does not say what fires."""
+        return payload_life(self.repeat_interval, self.group_interval)
 
 
 class Kubernetes(Section):

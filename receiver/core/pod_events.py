@@ -43,13 +43,11 @@ class ToldPods:
         self._about: dict[str, str] = {}  # by uid
         self._at: dict[tuple[str, str], datetime] = {}  # by uid and message
         self._rests_until: datetime | None = None
-        self._begun = False
+        self.begun = False
 
     def begin(self, picture: Mapping[str, Any], waiting: Iterable[Pod]) -> None:
-        """Believe, once, that the *waiting* pods were told what the last *picture* says of them."""
-        if self._begun:
-            return
-        self._begun = True
+        """Believe that the *waiting* pods were told what the last *picture* says of them."""
+        self.begun = True
         shown = {(e.get("namespace"), e.get("name")): e for e in picture.get("waiting") or ()}
         for pod in waiting:
             entry = shown.get((pod.namespace, pod.name))

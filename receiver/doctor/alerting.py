@@ -75,8 +75,8 @@ def _routes(peer: alertmanager.Peer, alerts: tuple[Carried, ...], settings: Sett
         said = f"computed {', '.join(computed)} for the heartbeat, and Alertmanager says {', '.join(peer.beats_to)}"
         yield routing.REACHES.skipped(f"not computed, since it comes out otherwise: {said}")
         return
-    beat = settings.configuration.heartbeat_interval
-    yield from routing.judge(config, alerts, addresses.known(settings), beat)
+    beat, life = settings.configuration.heartbeat_interval, settings.configuration.alertmanager.payload_life
+    yield from routing.judge(config, alerts, addresses.known(settings), beat, life)
     yield from inhibition.judge(config, alerts)
 
 

@@ -148,6 +148,7 @@ def an_app(tmp_path: Any) -> Any:
     )
 
 
+@pytest.mark.usefixtures("own_logs")
 def test_a_store_that_cannot_forget_still_lets_the_loop_step(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pruning fails (a statement timeout over a large backlog): it must not stand before every step for ever."""
     app = an_app(tmp_path)
@@ -164,6 +165,7 @@ def test_a_store_that_cannot_forget_still_lets_the_loop_step(tmp_path: Any, monk
         stop(app)
 
 
+@pytest.mark.usefixtures("own_logs")
 def test_reports_are_told_whether_the_clock_was_believed_for_an_hour(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,8 @@ class Hours:
         self.life = Life(world=self.live.world, policy=policy, store=store)
         self.notebook = Notebook()
         self.instruments = Instruments()
+        self._good_at: datetime | None = None  # the end of the last good step
+        self.instruments.good_age = lambda: None if self._good_at is None else self.clock.now() - self._good_at
         self.steps = True  # False: its process lives and its loop hangs
         self.unanswered: set[str] = set()  # jobs whose scrapes fail
         self.pages: dict[str, Callable[[], str]] = {}
@@ -100,6 +102,8 @@ class Hours:
         with suppress(TryLater, WriterLostError):  # as the loop does
             failed = bool(self.life.step().failed_pools)
         self.instruments.stepped(0.05, failed=failed)
+        if not failed:
+            self._good_at = self.clock.now()
         self._outbox.deliver_due(self.clock.now())
 
     def _scrape(self) -> Iterator[tuple[str, str]]:

@@ -75,6 +75,12 @@ def _database_gone(h: Hours) -> None:
     h.pass_time(20)
 
 
+def _steps_fail_at_their_end(h: Hours) -> None:
+    busy(h)
+    h.life.store = Wrapped(h.life.store, considered=_raises("no such column: deliveries.considered_at"))
+    h.pass_time(20)
+
+
 def _raises(why: str) -> Callable[..., object]:
     def refuse(*_: object, **__: object) -> object:
         raise TryLater(why, code="store")
@@ -212,6 +218,11 @@ FAULTS = (
         raises=("GpuAutoscalerStepsFail",),
         also={"GpuAutoscalerStepsSlow": "no step is finished"},
         course=_database_gone,
+    ),
+    Fault(
+        title="every step of the receiver fails after its picture was kept",
+        raises=("GpuAutoscalerStepsFail", "GpuAutoscalerStepsSlow"),
+        course=_steps_fail_at_their_end,
     ),
     Fault(title="the receiver's loop hangs", raises=("GpuAutoscalerStepsSlow",), course=_loop_hangs),
     Fault(title="the heartbeat stays away", raises=("GpuAutoscalerSourceDown",), course=_no_heartbeat),
