@@ -5,7 +5,7 @@ removal names its instance and looks before it deletes.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from receiver.backoffs import next_backoff, removals_stopped
@@ -13,6 +13,7 @@ from receiver.core.actions import Action, ActionKind, Because, Outcome, OutcomeK
 from receiver.core.counts import late_after
 from receiver.core.model import Backoff, CordonedBy, LateCount, Node, PoolState, Stage
 from receiver.core.moments import LOOK_AGAIN_AFTER
+from receiver.core.pod_events import ToldPods
 from receiver.core.words import some
 from receiver.ports import Cloud, Cluster, Did, Receipt, TryLater, WontWork, WriterLostError
 
@@ -35,11 +36,12 @@ EMPTIED = (Because.CONSOLIDATED, Because.EVICTED)  # their pods go before they d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hands:
-    """What an action may write to. *may_write* is asked before each outside write."""
+    """What an action may write to. *may_write* is asked before each outside write, *told* is what pods were told."""
 
     cloud: Cloud
     cluster: Cluster | None
     may_write: Callable[[], bool]
+    told: ToldPods = field(default_factory=ToldPods, compare=False)
 
     def ready(self) -> None:
         """Raise WriterLostError unless we still are the one writer."""

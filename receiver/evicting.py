@@ -50,10 +50,10 @@ def _tell(work: Work) -> None:
     for case in cases:
         for said in eviction_notices.due(case, told, work.mode):
             if work.store.say(said.notice, work.now):
-                announce(work.hands, said.pods[:EVENTS_PER_POOL], "WindowEviction", said.event)
+                announce(work, said.pods[:EVENTS_PER_POOL], "WindowEviction", said.event)
         if work.before is not None and work.mode == "act":
             for late in eviction_notices.latecomers(case, work.before.at - SECOND):
-                announce(work.hands, late.pods[:EVENTS_PER_POOL], "WindowEviction", late.event)
+                announce(work, late.pods[:EVENTS_PER_POOL], "WindowEviction", late.event)
 
 
 def _cases(work: Work) -> list[Case]:

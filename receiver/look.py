@@ -18,7 +18,7 @@ from receiver.core.attribution import attribute, by_team
 from receiver.core.budget import Month, month_of
 from receiver.core.charges import Charged
 from receiver.core.control import Control
-from receiver.core.cost import A_WEEK, elsewhere_per_hour, last_week
+from receiver.core.cost import A_WEEK, elsewhere_per_hour, spend_by_pool
 from receiver.core.counts import why_removals_stop
 from receiver.core.ended import spent
 from receiver.core.memory import Memory, NodeLife, PoolMemory
@@ -113,7 +113,7 @@ def look(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, forec
 
     A pool that cannot be worked out is set aside in *parts*. Without the month's spend there is no step.
 
-    Without *forecasts* what the last week cost is left out, which nothing else needs.
+    Without *forecasts* what the ledger has watched itself is left out, which nothing else needs.
     """
     month = month_of(now, policy.timezone)
     memory = sources.store.memory(now, min(month.start, now - A_WEEK))
@@ -251,11 +251,12 @@ def _spend(
 ) -> Spend:
     """Return what the ledger says of *month*."""
     pools, unpriced = spent(memory.ended, lives, month.start, now, policy.billing)
-    week: Mapping[str, Decimal] = {}
-    week_hours = Decimal(0)
+    seen: Mapping[str, Decimal] = {}
+    since: datetime | None = None
     if forecasts:
-        with parts.part("last_week"):
-            week, week_hours = last_week(lives, now, policy.billing)
+        with parts.part("forecast"):
+            since = max(month.start, min(memory.watched_since or now, now))
+            seen = spend_by_pool(lives, since, now, policy.billing)[0]
     teams: Mapping[str, Decimal] | None = None
     with parts.part("teams"):  # a budget of a team whose spend is not known holds the team's growth
         teams = _teams(sources, memory, lives, month, policy, now)
@@ -266,8 +267,8 @@ def _spend(
         pools=pools,
         teams=teams,
         elsewhere_per_hour=elsewhere_per_hour(lives, {pool.id for pool in policy.pools}),
-        week=week,
-        week_hours=week_hours,
+        seen=seen,
+        seen_since=since,
     )
 
 

@@ -198,14 +198,12 @@ def _act(work: Work, looked: Looked, sources: Sources, *, chores: bool) -> tuple
     if chores:
         with parts.part("idle_shutdown"):
             shut_down_idle(looked, sources, work.hands, work.policy, work.mode, work.now)
-    refused = {key for wanted in work.assignment.pools.values() for key in wanted.refused}
     control = Control(
         at=work.now,
         sources={s.source: Turn(up=s.up, since=s.since or work.now) for s in facts.sources.values()},
         kept_out=kept_out,
         rights=facts.rights,
         decisions=work.numbers,
-        refused=frozenset(refused),
     )
     work.store.keep_control(control, facts.deliveries)
     return replace(work, facts=facts if facts.kept_out == kept_out else replace(facts, kept_out=kept_out)), again

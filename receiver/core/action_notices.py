@@ -1,11 +1,11 @@
 """What is said of an action that ended: what changed, or what did not and when it is tried again."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from receiver.core import plain
-from receiver.core.actions import Action, ActionKind, Because, Decision, Outcome, OutcomeKind, VictimStage
+from receiver.core.actions import Action, ActionKind, Because, Decision, Outcome, OutcomeKind, Victim, VictimStage
 from receiver.core.assign import Wanted
 from receiver.core.budget import Budgets
 from receiver.core.demand import refusal
@@ -14,6 +14,9 @@ from receiver.core.policy import Policy, Pool
 from receiver.core.shortage import Shortage, shortage_of
 from receiver.core.tell import Cause, Notice, Severity, why
 from receiver.core.words import some, span
+
+REFUSED = "something on it, or Civo, did not let it go"
+WANTED_AGAIN = "it was wanted again, or the time to remove it had passed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +50,7 @@ def ended(action: Action, outcome: Outcome, around: Around) -> Notice:
         key=f"{facts}:{action.id}" if told_again else f"{facts}:{subject}:{outcome.detail}",
         title=f"GPU pool {name}: {title}",
         body=plain.worded(
+            _spared(action) if confirmed else "",
             "" if confirmed or outcome.kind is OutcomeKind.OBSERVED else _without_code(outcome.detail),
             why=_why(action, outcome, decision),
             whose=plain.whose(asking) if grows else "",
@@ -122,18 +126,40 @@ def _headline(action: Action, outcome: Outcome) -> tuple[Cause, str, Severity]:
 
 
 def _why(action: Action, outcome: Outcome, decision: Decision | None) -> str:
+    if decision is not None and action.kind is ActionKind.RETIRE:
+        going = _going(action, outcome)
+        return why(decision, [v.node for v in going]) + _idle_since(going, decision, outcome.at)
     if decision is not None:
-        return why(decision) + _idle_since(action, decision, outcome.at)
+        return why(decision)
     if outcome.kind is not OutcomeKind.CONFIRMED:
         return ""
     gone = _gone(action)
     return f"{plain.named(gone)} removed" if gone else outcome.detail
 
 
-def _idle_since(action: Action, decision: Decision, now: datetime) -> str:
+def _going(action: Action, outcome: Outcome) -> Sequence[Victim]:
+    """The victims that a message is about: of a removal that is over those that went, else all."""
+    if outcome.kind is not OutcomeKind.CONFIRMED:
+        return action.victims
+    return [v for v in action.victims if v.stage is not VictimStage.SPARED]
+
+
+def _spared(action: Action) -> str:
+    """Which nodes went and which stay after all, and why; empty where all went."""
+    stay = [v for v in action.victims if v.stage is VictimStage.SPARED]
+    if not stay:
+        return ""
+    reasons: dict[str, list[str]] = {}
+    for victim in stay:
+        reasons.setdefault(REFUSED if victim.refused else WANTED_AGAIN, []).append(victim.node)
+    kept = [f"{plain.named(nodes)} kept, because {because}" for because, nodes in reasons.items()]
+    return "; ".join([f"{plain.named(_gone(action))} removed", *kept])
+
+
+def _idle_since(going: Sequence[Victim], decision: Decision, now: datetime) -> str:
     """Since when the nodes that go have run nothing, where that is why they go."""
-    going = {v.instance for v in action.victims if v.because is Because.IDLE}
-    nodes = [n for n in decision.evidence.get("nodes", ()) if n["instance"] in going and n["idle_since"]]
+    idle = {v.instance for v in going if v.because is Because.IDLE}
+    nodes = [n for n in decision.evidence.get("nodes", ()) if n["instance"] in idle and n["idle_since"]]
     if not nodes:
         return ""
     latest = datetime.fromisoformat(max(n["idle_since"] for n in nodes))

@@ -24,7 +24,9 @@ OBSERVED = "set mode: act and restart, or grow the pool by hand: in observe mode
 RULES = {
     "sources_answer": "bring back the source that the reason names; the page of sources shows what each one answered",
     "nodes_may_be_removed": "bind the ClusterRole gpu-autoscaler-act (k8s/overlays/act/rights); no restart is needed",
-    "spend_is_known": "see why Civo's charges do not answer, or state budget.spent_usd_stated and restart",
+    "spend_is_known": (
+        "see the reason; Civo's charges are asked again every minute, or state budget.spent_usd_stated and restart"
+    ),
     "price_is_known": "set price_usd_per_hour of the pool, or a prices_file that has its size, and restart",
     "within_budget": "raise the budget (gpu-autoscaler budget set), end other GPU work, or wait for the next month",
     "within_maximum": "raise max_nodes and restart, or wait for a free GPU, or until the window or override ends",

@@ -14,7 +14,7 @@ from decimal import Decimal
 from receiver.core.allowance import RULES, Allowance
 from receiver.core.blame import LeftOut
 from receiver.core.bounds import BoundsInForce
-from receiver.core.budget import Budgets, BudgetView, teams_of
+from receiver.core.budget import Budgets, BudgetView, Refusal, teams_of
 from receiver.core.budget_views import views
 from receiver.core.capacity import (
     NOT_ALLOWED,
@@ -82,8 +82,8 @@ class Wanted:
     budget: BudgetView | None = None  # the cluster's
     unreturning: frozenset[str] = frozenset()  # instances with a pod that would be kept out if it started again
     stopped: bool = False  # a budget that covers the whole pool is beyond its stop line
-    uncovered: tuple[BudgetView, ...] = ()  # the budgets that did not cover a node
-    refused: Mapping[str, str] = field(default_factory=dict)  # workloads that a budget does not cover, and why
+    uncovered: tuple[Refusal, ...] = ()  # one of each budget that did not cover a node
+    refused: Mapping[str, Refusal] = field(default_factory=dict)  # workloads that a budget does not cover
     sources: Mapping[Source, SourceState] = field(default_factory=dict)
     deliveries: tuple[int, ...] = ()
     overrides: tuple[Override, ...] = ()

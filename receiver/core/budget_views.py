@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
 from receiver.core.budget import Budgets, BudgetView, month_of, stage_of, team_of
-from receiver.core.cost import HOUR, unit_price
-from receiver.core.forecast import Forecast, forecast
+from receiver.core.cost import unit_price
+from receiver.core.forecast import Forecast, forecast, pace
 from receiver.core.model import Facts
 from receiver.core.policy import Budget, Policy, Pool, Scope
 from receiver.core.unanswered import kept_elsewhere, nodes_of, unseen
@@ -28,7 +28,6 @@ class _Seen:
     def __init__(self, facts: Facts, policy: Policy, budget: Budget) -> None:
         self._facts, self._policy, self._budget, self._spend = facts, policy, budget, facts.spend
         self._month = month_of(facts.at, budget.timezone)
-        self._elapsed = Decimal((facts.at - self._month.start) // HOUR + 1)
         self._changes = {
             (c.scope, c.name): c
             for c in facts.budget_changes
@@ -44,35 +43,36 @@ class _Seen:
     def account(self) -> Iterator[BudgetView]:
         spend = self._spend
         account = spend.account_at_least if spend.account is None else spend.account
+        others = pace(max(Decimal(0), account - spend.usd), self._month.start, self._facts.at)
+        seen = self._pace(sum(spend.seen.values(), Decimal(0)))
         return self._view(
             Scope.ACCOUNT,
             "",
             self._budget.account_usd,
             account,
             self._everything,
-            account / self._elapsed,
+            None if seen is None else seen + others,
             "" if spend.account is not None else "Civo's charges were not read yet",
             self._all_kept,
+            others=others,
             unpriced=self._unpriced,
             uncounted=spend.account_unpriced,
         )
 
     def cluster(self) -> Iterator[BudgetView]:
-        week = self._of_the_week()
         return self._view(
             Scope.CLUSTER,
             "",
             self._budget.monthly_usd,
             self._spend.usd,
             self._everything,
-            None if week is None else sum(week.values(), Decimal(0)),
+            self._pace(sum(self._spend.seen.values(), Decimal(0))),
             self._spend.unknown,
             self._all_kept,
             unpriced=self._unpriced,
         )
 
     def pools(self) -> Iterator[BudgetView]:
-        week = self._of_the_week()
         for pool in self._policy.pools:
             yield from self._view(
                 Scope.POOL,
@@ -80,7 +80,7 @@ class _Seen:
                 pool.budget_usd,
                 self._spend.pools.get(pool.id, Decimal(0)),
                 self._hourly[pool.id],
-                None if week is None else week.get(pool.id, Decimal(0)),
+                self._pace(self._spend.seen.get(pool.id, Decimal(0))),
                 self._spend.unknown,
                 self._kept[pool.id],
                 shown=pool.name,
@@ -92,14 +92,14 @@ class _Seen:
         spend, per_hour = self._spend, shares(self._facts, self._policy)
         unknown = "" if spend.teams is not None else "what teams use is not attributed yet"
         for team in sorted({*self._budget.teams, *(name for scope, name in self._changes if scope is Scope.TEAM)}):
-            spent = (spend.teams or {}).get(team, Decimal(0)) + spend.seeded
-            said, rate = self._budget.teams.get(team), spent / self._elapsed
-            yield from self._view(Scope.TEAM, team, said, spent, per_hour.get(team, Decimal(0)), rate, unknown)
+            held, said = (spend.teams or {}).get(team, Decimal(0)), self._budget.teams.get(team)
+            burn, rate = per_hour.get(team, Decimal(0)), self._pace(held)
+            yield from self._view(Scope.TEAM, team, said, held + spend.seeded, burn, rate, unknown)
 
-    def _of_the_week(self) -> Mapping[str, Decimal] | None:
-        """USD per hour of each pool in the last week, None before there was any."""
-        spend = self._spend
-        return {pool: usd / spend.week_hours for pool, usd in spend.week.items()} if spend.week_hours else None
+    def _pace(self, usd: Decimal) -> Decimal | None:
+        """USD per hour of *usd*, which this ledger has watched this month; None where nobody asks for a forecast."""
+        since = self._spend.seen_since
+        return None if since is None else pace(usd, since, self._facts.at)
 
     def _view(
         self,
@@ -111,14 +111,17 @@ class _Seen:
         rate: Decimal | None,
         unknown: str = "",
         kept: Decimal = NOTHING,
+        others: Decimal = NOTHING,
         **more: object,
     ) -> Iterator[BudgetView]:
-        """The view of one budget; nothing where neither the configuration nor an operator set one."""
+        """The view of one budget; nothing where neither the configuration nor an operator set one. *others* is USD per
+        hour of what is in the account beside nodes."""
         budget, policy, facts = self._budget, self._policy, self._facts
         change = self._changes.get((scope, name))
         monthly = change.monthly_usd if change is not None else said
         if monthly is None:
             return
+        left = self._month.end - facts.at
         yield BudgetView(
             month=self._spend.month,
             monthly=monthly,
@@ -131,7 +134,7 @@ class _Seen:
             scope=scope,
             name=name,
             unknown=unknown,
-            forecast=Forecast() if unknown else forecast(spent, per_hour, rate, self._month.end - facts.at),
+            forecast=Forecast() if unknown else forecast(spent, per_hour + others, rate, left, self._spend.seen_since),
             change=change,
             per_hour=per_hour,
             ends_at=self._month.end,

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from receiver.core.actions import ActionKind, Because, VictimStage
 from receiver.core.bounds import BoundsInForce, bounds_of
-from receiver.core.budget import Budgets, BudgetView, Key
+from receiver.core.budget import Budgets, Key, Refusal
 from receiver.core.closing import takes_work, why_closed
 from receiver.core.compute import COMPUTE, gpus_in
 from receiver.core.counts import undone_by_others
@@ -78,8 +78,8 @@ class Tally:
     settled: list[Workload] = field(default_factory=list)  # of a gang in several pools, its part here
     placed: list[tuple[str, str]] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
-    refused: dict[str, str] = field(default_factory=dict)  # workloads that a budget does not cover, and why
-    uncovered: dict[Key, BudgetView] = field(default_factory=dict)  # the budgets that refused a node
+    refused: dict[str, Refusal] = field(default_factory=dict)  # workloads that a budget does not cover
+    uncovered: dict[Key, Refusal] = field(default_factory=dict)  # by the budgets that refused a node
     waiting_gpus: int = 0
     free: int = 0  # GPUs in the bins that may be used
     graces: tuple[Grace, ...] = ()

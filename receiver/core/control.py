@@ -22,7 +22,7 @@ class Control:
 
     *sources* is how each source stood, *kept_out* where the budget hold kept new work out and since when (None: not
     known), *rights* what the cluster said of the rights that a removal needs. *decisions* are the numbers of the stored
-    decisions by pool, *refused* the workloads that a budget refused.
+    decisions by pool.
     """
 
     at: datetime
@@ -30,7 +30,6 @@ class Control:
     kept_out: Mapping[str, datetime] | None = None
     rights: Rights | None = None
     decisions: Mapping[str, int] = field(default_factory=dict)
-    refused: frozenset[str] = frozenset()
 
 
 def is_new_minute(before: Control | None, now: datetime) -> bool:

@@ -40,7 +40,7 @@ def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching,
     rule = RULES[min(passed, len(RULES) - 1)]
     priced = tally.pool.price_usd_per_hour is not None
     short = allowance.refusing(tally, opened, workload) if priced and passed == 0 else None
-    why = f" ({short.why_not()})" if short is not None else ""
+    rule, why = (short.rule, f" ({short.why})") if short is not None else (rule, "")
     detail = f"gang {workload.key} needs {opened} new nodes at once or none, and {rule} leaves fewer{why}"
     hold(workload, tally, "gangs_whole", detail, uncovered=short is not None)
     return False

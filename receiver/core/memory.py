@@ -86,6 +86,7 @@ class Memory:
     grown_last_hour: int = 0
     removed_last_hour: int = 0
     first_changed_at: datetime | None = None  # when the first change that these two count was over
+    watched_since: datetime | None = None  # when this ledger first read a pool's count
     heartbeat_at: datetime | None = None
     deliveries: tuple[int, ...] = ()  # remembered and not considered yet
     overrides: tuple[Override, ...] = ()  # that nobody has ended, in force or not

@@ -283,7 +283,8 @@ class Spend:
     *pools* is the spend by pool id (of *seeded* what may have been the pool's is in it), *teams* what attribution
     gives to the workloads of each team, the unlabelled ones under an empty name (None: it cannot tell); a minute old at
     most. *elsewhere_per_hour* is what living nodes of pools cost that left the configuration.
-    *week* is the ledger's spend of the last *week_hours* hours (seven days at most) by pool id.
+    *seen* is by pool id what of it this ledger has watched since *seen_since*, when the month or the ledger began
+    (None: nobody asks for a forecast).
     """
 
     month: str
@@ -297,8 +298,8 @@ class Spend:
     pools: Mapping[str, Decimal] = field(default_factory=dict)
     teams: Mapping[str, Decimal] | None = None
     elsewhere_per_hour: Decimal = Decimal(0)
-    week: Mapping[str, Decimal] = field(default_factory=dict)
-    week_hours: Decimal = Decimal(0)
+    seen: Mapping[str, Decimal] = field(default_factory=dict)
+    seen_since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

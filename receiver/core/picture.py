@@ -10,6 +10,7 @@ from receiver.core.actions import Action, Decision, Verdict
 from receiver.core.approval import is_wanted
 from receiver.core.assign import Assignment, Wanted
 from receiver.core.budget import BudgetView
+from receiver.core.cents import amount
 from receiver.core.cost import next_unit_at
 from receiver.core.explain import Explanation, explain
 from receiver.core.failures import Failure, Failures
@@ -140,7 +141,7 @@ def _pool(
         "max_nodes": wanted.bounds.max_nodes,
         "windows": list(wanted.bounds.names),
         "gpus_per_node": pool.gpus_per_node,
-        "price_usd_per_hour": None if price is None else str(price),
+        "price_usd_per_hour": None if price is None else amount(price),
         "utilization": state.utilization if usable else None,  # an average outlives the nodes it was taken from
         "utilization_high": pool.utilization_high,
         "utilization_low": pool.utilization_low,
@@ -284,9 +285,9 @@ def _budget(budget: BudgetView | None) -> dict[str, Any] | None:
     found, change = budget.forecast, budget.change
     return {
         "month": budget.month,
-        "monthly_usd": str(budget.monthly),
-        "spent_usd": None if budget.unknown else str(budget.spent),
-        "reserved_usd": str(budget.reserved),
+        "monthly_usd": amount(budget.monthly),
+        "spent_usd": None if budget.unknown else amount(budget.spent),
+        "reserved_usd": amount(budget.reserved),
         "ratio": None if budget.unknown else float(budget.ratio),
         "stage": budget.stage.value,
         "warn_at": float(budget.warn_at),
@@ -300,6 +301,7 @@ def _budget(budget: BudgetView | None) -> dict[str, Any] | None:
         "uncounted": list(budget.uncounted),
         "forecast_burn_usd": _cents(found.burn),
         "forecast_trend_usd": _cents(found.trend),
+        "forecast_since": _when(found.since),
         "set_by": None
         if change is None
         else {"who": change.who, "why": change.why, "at": _when(change.at), "month": change.month},

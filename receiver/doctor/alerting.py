@@ -33,7 +33,7 @@ def look(installation: Installation) -> Iterator[Finding]:
             return
         alerts = our_alerts(installation)
         peers = [alertmanager.ask(url, clock, installation.timeouts) for url in urls]
-        yield from alertmanager.judge(peers, alerts, clock.now())
+        yield from alertmanager.judge(peers, alerts, settings.policy, clock.now())
         loaded = {peer.original: peer for peer in peers if not peer.problem}
         for peer in loaded.values():
             yield from _routes(peer, alerts, settings)

@@ -1,6 +1,6 @@
 """The durable memory: deliveries, decisions, actions, node lives, the outbox."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
@@ -53,13 +53,15 @@ class Telling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredNotice:
-    """A notice in the outbox, *attempts* of which failed. *tellings* is how far it is, by digest of destination."""
+    """A notice in the outbox, *attempts* of which failed. *tellings* is how far it is, by digest of destination.
+    *followed_by* is the cause of the newest notice of its topic where that is newer."""
 
     id: int
     notice: Notice
     attempts: int
     created_at: datetime
     tellings: Mapping[str, Telling] = field(default_factory=dict)
+    followed_by: str | None = None
 
 
 class Store(UsageStore, OverrideStore, QuestionStore, BudgetStore, ReportStore, HistoryStore, DecisionStore, Protocol):
@@ -133,6 +135,12 @@ class Store(UsageStore, OverrideStore, QuestionStore, BudgetStore, ReportStore, 
 
         An all-clear whose topic has told nothing yet is dropped too.
         """
+
+    def stand(self, notices: Iterable[Notice], at: datetime) -> None:
+        """Take *notices* for all that is true at *at* of what every step says anew (`grouping.SAID_EACH_STEP`).
+
+        Of those that wait in the outbox these get their present words, and the others are never sent. What reached no
+        destination may then be said again."""
 
     def told(self, prefix: str) -> Mapping[str, tuple[str, datetime]]:
         """Return what was told last per topic that begins with *prefix*: its key, and when."""

@@ -5,7 +5,7 @@ pages and reports.
 """
 
 from collections import deque
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from statistics import median
@@ -271,6 +271,9 @@ class ReplayStore:
             return False
         self._told[notice.topic] = (notice.key, at)
         return True
+
+    def stand(self, notices: Iterable[Notice], at: datetime) -> None:
+        """Nothing waits to be sent."""
 
     def keep_control(self, control: Control, deliveries: Sequence[int] = ()) -> None:  # noqa: ARG002 (none came)
         """See Store."""

@@ -189,6 +189,7 @@ def a_team_budget(**changes: Any) -> dict[str, Any]:
         "uncounted": [],
         "forecast_burn_usd": "140.00",
         "forecast_trend_usd": None,
+        "forecast_since": None,
         "set_by": {"who": "ada", "why": "a deadline", "at": ago(hours=3), "month": "2026-03"},
     }
     return {**given, **changes}
@@ -259,6 +260,7 @@ def a_picture(**more: Any) -> dict[str, Any]:
             "uncounted": [],
             "forecast_burn_usd": "6100.50",
             "forecast_trend_usd": "4800.00",
+            "forecast_since": "2026-11-01T00:00:00+00:00",
             "set_by": None,
         },
         "charges": {

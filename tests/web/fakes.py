@@ -1,6 +1,6 @@
 """An in-memory store, a clock that stands still and a loop that says what it is told to say."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -360,6 +360,9 @@ class FakeStore:
         raise NotImplementedError
 
     def say(self, notice: Notice, at: datetime) -> bool:
+        raise NotImplementedError
+
+    def stand(self, notices: Iterable[Notice], at: datetime) -> None:
         raise NotImplementedError
 
     def told(self, prefix: str) -> Mapping[str, tuple[str, datetime]]:

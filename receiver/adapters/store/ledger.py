@@ -48,6 +48,7 @@ def memory(connection: Connection, now: datetime, since: datetime) -> Memory:
         grown_last_hour=grown,
         removed_last_hour=removed,
         first_changed_at=first,
+        watched_since=min((row["watched_since"] for row in known.values() if row["watched_since"]), default=None),
         heartbeat_at=marked(connection, HEARTBEAT),
         deliveries=not_considered(connection),
         overrides=not_ended(connection),

@@ -77,6 +77,7 @@ STATUS = fields(
             {
                 "to": listed(text(), "destinations without their secrets; none: messages go to the log"),
                 "undelivered": count("at most 20 are counted"),
+                "failing": count("of these: tried without success; the others wait, to come as one message"),
                 "last_error": maybe(text("of the oldest that failed")),
             },
         ),
