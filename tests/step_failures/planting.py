@@ -112,7 +112,7 @@ def planted(
             told = whose(sys._getframe(2), is_bad)
         if strikes(told):
             # The frame stands for the one that the function would have had: whose it is can be read off its arguments.
-            first, second = (*args, *kwargs.values(), None, None)[:2]  # noqa: F841
+            _first, _second = (*args, *kwargs.values(), None, None)[:2]
             raise PlantedError(f"planted into {name}")
         return original(*args, **kwargs)
 
