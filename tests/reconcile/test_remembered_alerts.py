@@ -64,7 +64,7 @@ def test_an_alert_counts_as_long_as_the_configured_intervals_say(store: Store, a
     tell(store, action.value, START)
 
     def signals(passed: timedelta) -> list[SignalAction]:
-        return [s.action for s in look(sources, life.policy, START + passed).facts.signals]
+        return [s.action for s in look(sources, life.policy, START + passed, Parts()).facts.signals]
 
     assert signals(4 * MINUTE) == [action]
     assert signals(5 * MINUTE) == []
