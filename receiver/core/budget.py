@@ -1,13 +1,13 @@
 """A month's allowances, of the account, the cluster, pools and teams: their stage, and what a reservation leaves."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
-from receiver.core.forecast import Forecast
+from receiver.core.forecast import Course, Forecast, forecast
 from receiver.core.pods import Pod, Workload
 from receiver.core.policy import Budget, BudgetChange, Policy, Scope
 
@@ -58,10 +58,15 @@ class BudgetView:
     shown: str = ""
     unknown: str = ""
     uncounted: tuple[str, ...] = ()
-    forecast: Forecast = field(default_factory=Forecast)
+    course: Course | None = None
     change: BudgetChange | None = None
     per_hour: Decimal = Decimal(0)
     ends_at: datetime | None = None
+
+    @property
+    def forecast(self) -> Forecast:
+        """What it will come to. It is worked out where people are shown it: no decision rests on it."""
+        return forecast(self.spent, self.course)
 
     @property
     def key(self) -> Key:

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from receiver.core.budget import Budgets, BudgetView, month_of, stage_of, team_of
 from receiver.core.cost import unit_price
-from receiver.core.forecast import Forecast, forecast, pace
+from receiver.core.forecast import Course, pace
 from receiver.core.model import Facts
 from receiver.core.policy import Budget, Policy, Pool, Scope
 from receiver.core.unanswered import kept_elsewhere, nodes_of, unseen
@@ -121,7 +121,9 @@ class _Seen:
         monthly = change.monthly_usd if change is not None else said
         if monthly is None:
             return
-        left = self._month.end - facts.at
+        course = Course(
+            burn=per_hour + others, rate=rate, left=self._month.end - facts.at, since=self._spend.seen_since
+        )
         yield BudgetView(
             month=self._spend.month,
             monthly=monthly,
@@ -134,7 +136,7 @@ class _Seen:
             scope=scope,
             name=name,
             unknown=unknown,
-            forecast=Forecast() if unknown else forecast(spent, per_hour + others, rate, left, self._spend.seen_since),
+            course=None if unknown else course,
             change=change,
             per_hour=per_hour,
             ends_at=self._month.end,

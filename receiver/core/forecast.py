@@ -20,17 +20,28 @@ class Forecast:
     since: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """What a forecast is drawn from: USD per hour of what runs now (*burn*), USD per hour spent *since* then (*rate*,
+    None: not known), and the time *left* in the month."""
+
+    burn: Decimal
+    rate: Decimal | None
+    left: timedelta
+    since: datetime | None = None
+
+
 def pace(usd: Decimal, since: datetime, now: datetime) -> Decimal:
     """USD per hour that *usd* comes to over the hours that have started from *since* to *now*."""
     return usd / (max(0, (now - since) // HOUR) + 1)
 
 
-def forecast(
-    spent: Decimal, burn: Decimal, rate: Decimal | None, left: timedelta, since: datetime | None = None
-) -> Forecast:
-    """Return what *spent* USD will be after *left*, at *burn* USD per hour of what runs now, and at the *rate* USD per
-    hour that was spent *since* then (None: not known)."""
-    hours = Decimal(max(0, round(left.total_seconds()))) / Decimal(3600)
-    if rate is None:
-        return Forecast(burn=spent + burn * hours)
-    return Forecast(burn=spent + burn * hours, trend=spent + rate * hours, since=since)
+def forecast(spent: Decimal, course: Course | None) -> Forecast:
+    """Return what *spent* USD will be at the month's end; nothing is known without a *course*."""
+    if course is None:
+        return Forecast()
+    hours = Decimal(max(0, round(course.left.total_seconds()))) / Decimal(3600)
+    burn = spent + course.burn * hours
+    if course.rate is None:
+        return Forecast(burn=burn)
+    return Forecast(burn=burn, trend=spent + course.rate * hours, since=course.since)

@@ -15,7 +15,7 @@ from receiver.core.actions import Action, ActionKind, Change, Decision, Verdict
 from receiver.core.assign import Assignment
 from receiver.core.budget import BudgetStage, BudgetView, Key
 from receiver.core.budget_views import views
-from receiver.core.forecast import forecast
+from receiver.core.forecast import Course, forecast
 from receiver.core.model import Facts, Node, Spend, Stage
 from receiver.core.picture import picture
 from receiver.core.pods import Pod, PodPhase
@@ -405,7 +405,7 @@ def test_a_pools_spend_is_its_own() -> None:
 
 
 def test_a_month_is_forecast_by_what_runs_now_and_by_the_days_behind() -> None:
-    found = forecast(Decimal(100), burn=Decimal(2), rate=Decimal("0.5"), left=timedelta(hours=10))
+    found = forecast(Decimal(100), Course(burn=Decimal(2), rate=Decimal("0.5"), left=timedelta(hours=10)))
     assert (found.burn, found.trend) == (Decimal(120), Decimal(105))
 
 
