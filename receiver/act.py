@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from receiver.backoffs import next_backoff, removals_stopped
+from receiver.backoffs import after_part, next_backoff, removals_stopped
 from receiver.core.actions import Action, ActionKind, Because, Outcome, OutcomeKind, Victim, VictimStage
 from receiver.core.counts import late_after
 from receiver.core.model import Backoff, CordonedBy, LateCount, Node, PoolState, Stage
@@ -25,6 +25,7 @@ PATIENT_ATTEMPTS = 40
 DRAIN_WITHIN = timedelta(minutes=15)
 MUST_GO_WITHIN = timedelta(minutes=15)
 POLL_DELETED = timedelta(seconds=5)
+SOON = timedelta(milliseconds=100)
 LEAD_LOST = (
     "another replica leads, our lease ends before a call could, the database does not answer,"
     " or our parent process is gone"
@@ -129,7 +130,9 @@ def _grow(action: Action, state: PoolState, hands: Hands, now: datetime) -> Prog
     if receipt.did is Did.DONE and (receipt.required is None or receipt.required < action.to_count):
         before = state.required + state.uncounted if receipt.required is None else receipt.required
         late = LateCount(expected=action.to_count, shown=before, since=now)  # accepted, and not visible yet
-    return Progress(action=action, outcome=outcome, late=late)
+    backoff = after_part(action, state, now) if kind is OutcomeKind.CONFIRMED else None
+    again_at = now + SOON if backoff is not None else None  # another pool may have what this one lacks
+    return Progress(action=action, outcome=outcome, late=late, backoff=backoff, again_at=again_at)
 
 
 def _retire(action: Action, state: PoolState, wanted: Collection[str], hands: Hands, now: datetime) -> Progress:
@@ -193,7 +196,8 @@ def _refused(action: Action, state: PoolState, refused: Mapping[str, str], now: 
 
 def _give_up(action: Action, state: PoolState, detail: str, now: datetime) -> Progress:
     outcome = Outcome(kind=OutcomeKind.FAILED, at=now, detail=detail)
-    return Progress(action=action, outcome=outcome, backoff=next_backoff(action, state, detail, now))
+    again_at = now + SOON if action.kind is ActionKind.GROW else None  # for fewer nodes, or for another pool's
+    return Progress(action=action, outcome=outcome, backoff=next_backoff(action, state, detail, now), again_at=again_at)
 
 
 def _names(action: Action) -> str:
@@ -202,7 +206,7 @@ def _names(action: Action) -> str:
 
 def _look_again_at(action: Action, now: datetime) -> datetime:
     cordoned = [v.since + LOOK_AGAIN_AFTER for v in action.victims if v.stage is VictimStage.CORDONED and v.since]
-    return max(now + timedelta(milliseconds=100), min([now + POLL_DELETED, *cordoned]))
+    return max(now + SOON, min([now + POLL_DELETED, *cordoned]))
 
 
 class _ObservedError(Exception):

@@ -6,6 +6,7 @@ from datetime import datetime
 import structlog
 
 from receiver.act import Progress, carry_out
+from receiver.backoffs import is_smaller_request
 from receiver.core.action_notices import Around, ended, instead_of
 from receiver.core.actions import Action, ActionKind, Change, Decision, Outcome, OutcomeKind
 from receiver.core.model import Source
@@ -100,6 +101,10 @@ def _close(progress: Progress, decision: Decision, work: Work) -> None:
         backoff=progress.backoff,
         instead=instead_of(pool, work.assignment.pools[pool.id], work.facts, policy) if pool and grows else (),
     )
-    store.closed(action, outcome, progress.backoff, ended(action, outcome, around), late=progress.late)
+    # A smaller request that is refused as well is no news: the first refusal was told.
+    failed = grows and outcome.kind is OutcomeKind.FAILED
+    known = failed and is_smaller_request(work.facts.pool(decision.pool), work.now)
+    notice = None if known else ended(action, outcome, around)
+    store.closed(action, outcome, progress.backoff, notice, late=progress.late)
     if outcome.kind is OutcomeKind.CONFIRMED and grows:
         tell_who_waits(decision, work)

@@ -169,6 +169,7 @@ class PoolState:
 
     *provisioning* counts nodes in a row that never became usable, *ready_in* is how long a node of this pool
     usually takes until its GPUs are allocatable, *drifts* are the changes that somebody else made in the last two days,
+    *refused* is the lowest count that Civo refused a moment ago for lack of stock or quota.
     *offer* is what the newest usable node shows, or showed within the last day. *unjoined* names Kubernetes nodes
     that belong to no instance that Civo lists: where there are any, who is who is not certain.
     """
@@ -190,6 +191,7 @@ class PoolState:
     drifts: tuple[Drift, ...] = ()
     offer: Offer | None = None
     unjoined: tuple[str, ...] = ()
+    refused: int | None = None
 
     def of(self, *stages: Stage) -> tuple[Node, ...]:
         """The nodes in one of *stages*."""
