@@ -26,6 +26,9 @@ DRAIN_WITHIN = timedelta(minutes=15)
 MUST_GO_WITHIN = timedelta(minutes=15)
 POLL_DELETED = timedelta(seconds=5)
 SOON = timedelta(milliseconds=100)
+MAY_ARRIVE_FOR = timedelta(minutes=1)  # a DELETE that was not answered; longer than Civo is waited for
+NO_ANSWER = "timeout"
+REFUSED = (RESCALING, "http_4")  # answers, if for later: what was sent has no effect
 LEAD_LOST = (
     "another replica leads, our lease ends before a call could, the database does not answer,"
     " or our parent process is gone"
@@ -52,7 +55,8 @@ class Hands:
 class Progress:
     """How far an action came: *outcome* None means that it stays open and is looked at again at *again_at*.
 
-    *late* is what Civo's count does not show yet of an action that ended.
+    *late* is what Civo's count does not show yet of an action that ended. *hung* says that a call was not answered in
+    time: one is enough for a step.
     """
 
     action: Action
@@ -60,6 +64,12 @@ class Progress:
     late: LateCount | None = None
     backoff: Backoff | None = None
     again_at: datetime | None = None
+    hung: bool = False
+
+
+def is_unanswered(action: Action) -> bool:
+    """True unless the last request of *action*, open since an earlier step, was refused: it may still take effect."""
+    return not action.last_error.startswith(REFUSED)
 
 
 def settled(action: Action, state: PoolState, now: datetime) -> Outcome | None:
@@ -108,12 +118,13 @@ def _too_early(action: Action, now: datetime) -> bool:
 def _later(action: Action, state: PoolState, error: TryLater, now: datetime) -> Progress:
     attempts = action.attempts + 1
     most = PATIENT_ATTEMPTS if error.code == RESCALING else MOST_ATTEMPTS
+    hung = error.code == NO_ANSWER
     if action.kind is ActionKind.GROW and attempts > most:  # another pool may do better
-        return _give_up(action, state, f"{error.code} {attempts} times in a row: {error}", now)
+        return replace(_give_up(action, state, f"{error.code} {attempts} times in a row: {error}", now), hung=hung)
     wait = min(FIRST_RETRY * 2 ** min(attempts - 1, 10), LONGEST_RETRY)
     retry_at = now + min(max(wait, error.delay or timedelta(0)), LONGEST_DELAY)
     waiting = replace(action, attempts=attempts, retry_at=retry_at, last_error=f"{error.code}: {error}")
-    return Progress(action=waiting, again_at=retry_at)
+    return Progress(action=waiting, again_at=retry_at, hung=hung)
 
 
 def _grow(action: Action, state: PoolState, hands: Hands, now: datetime) -> Progress:
@@ -152,12 +163,7 @@ def _retire(action: Action, state: PoolState, wanted: Collection[str], hands: Ha
     for number, victim in enumerate(action.victims):
         try:
             node, may_go = nodes.get(victim.instance), victim.instance in wanted
-            after = _retire_one(victim, node, may_go, early, action, hands, now)
-        except TryLater as error:  # one node that must wait does not keep the others
-            after, trouble = victim, error
-        except _RefusedError as error:
-            after = replace(victim, stage=VictimStage.SPARED, since=now, refused=True)
-            refused[victim.instance] = str(error)
+            after, why = _taken_further(victim, node, may_go, early, action, hands, now)
         except WontWork as error:
             so_far = replace(action, victims=(*victims, *action.victims[number:]))
             return _give_up(so_far, state, f"{error.code}: {error}", now)
@@ -165,6 +171,12 @@ def _retire(action: Action, state: PoolState, wanted: Collection[str], hands: Ha
             outcome = Outcome(kind=OutcomeKind.OBSERVED, at=now, detail=f"would remove {_names(action)}")
             return Progress(action=action, outcome=outcome)
         victims.append(after)
+        if isinstance(why, _RefusedError):
+            refused[victim.instance] = str(why)
+        trouble = why if isinstance(why, TryLater) else trouble
+        if trouble is not None and trouble.code == NO_ANSWER:
+            victims += action.victims[number + 1 :]
+            break
     moved = replace(action, victims=tuple(victims), retry_at=action.retry_at if early else None)
     ended = settled(moved, state, now)
     if ended is not None and ended.kind is OutcomeKind.WITHDRAWN and refused:
@@ -183,6 +195,20 @@ def _retire(action: Action, state: PoolState, wanted: Collection[str], hands: Ha
         return replace(stopped, backoff=removals_stopped(detail, now))
     again = _look_again_at(moved, now)
     return Progress(action=moved, again_at=max(again, action.retry_at) if early and action.retry_at else again)
+
+
+def _taken_further(
+    victim: Victim, node: Node | None, may_go: bool, early: bool, action: Action, hands: Hands, now: datetime
+) -> tuple[Victim, "TryLater | _RefusedError | None"]:
+    """Take one victim further, and return what it has to wait for or what refused it: the others need not wait."""
+    try:
+        return _retire_one(victim, node, may_go, early, action, hands, now), None
+    except TryLater as error:
+        return victim, error
+    except _NotDeletedError as error:
+        return replace(victim, asked_at=now), error.why
+    except _RefusedError as error:
+        return replace(victim, stage=VictimStage.SPARED, since=now, refused=True), error
 
 
 def _refused(action: Action, state: PoolState, refused: Mapping[str, str], now: datetime) -> Progress:
@@ -205,12 +231,24 @@ def _names(action: Action) -> str:
 
 
 def _look_again_at(action: Action, now: datetime) -> datetime:
-    cordoned = [v.since + LOOK_AGAIN_AFTER for v in action.victims if v.stage is VictimStage.CORDONED and v.since]
+    cordoned = [
+        v.since + LOOK_AGAIN_AFTER if v.asked_at is None else v.asked_at + MAY_ARRIVE_FOR
+        for v in action.victims
+        if v.stage is VictimStage.CORDONED and v.since
+    ]
     return max(now + SOON, min([now + POLL_DELETED, *cordoned]))
 
 
 class _ObservedError(Exception):
     """Observe mode: the write was not made."""
+
+
+class _NotDeletedError(Exception):
+    """Civo did not say that it took the DELETE."""
+
+    def __init__(self, why: TryLater) -> None:
+        super().__init__(str(why))
+        self.why = why
 
 
 class _RefusedError(Exception):
@@ -282,6 +320,8 @@ def _delete(victim: Victim, node: Node, action: Action, hands: Hands, now: datet
     hands.ready()
     try:
         _made(hands.cloud.retire(action.pool, victim.instance))
+    except TryLater as error:
+        raise _NotDeletedError(error) from error
     except WontWork as error:  # this one stays; the others need not
         _spare(victim, node, action, hands, now)
         raise _RefusedError(f"{error.code}: {error}") from error
@@ -296,7 +336,10 @@ def _made(receipt: Receipt) -> Did:
 
 
 def _spare(victim: Victim, node: Node, action: Action, hands: Hands, now: datetime) -> Victim:
+    """Give the node back; not while a DELETE that was not answered may still arrive, for work would begin on it."""
     assert hands.cluster is not None
+    if victim.asked_at is not None and abs(now - victim.asked_at) < MAY_ARRIVE_FOR:
+        return victim
     if victim.stage is VictimStage.CORDONED or node.cordoned_for == action.id:
         hands.ready()
         _made(hands.cluster.uncordon(node.name))

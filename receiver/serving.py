@@ -5,11 +5,11 @@ from datetime import datetime
 
 import structlog
 
-from receiver.act import Progress, carry_out
+from receiver.act import SOON, Progress, carry_out, is_unanswered
 from receiver.backoffs import is_smaller_request
 from receiver.core.action_notices import Around, ended, instead_of
 from receiver.core.actions import Action, ActionKind, Change, Decision, Outcome, OutcomeKind
-from receiver.core.model import Source
+from receiver.core.model import PoolState, Source
 from receiver.core.plan import join, plan, provisioning_failed
 from receiver.core.unanswered import UNSURE_FOR
 from receiver.events import tell_who_waits
@@ -25,12 +25,17 @@ def serve_pools(work: Work) -> tuple[list[datetime], list[str]]:
     bug was met: the others are served. Raises TryLater when the store fails, WriterLostError when we may not write."""
     again = [d.reconsider_at for d in work.decisions.values() if d.reconsider_at]
     failed: list[str] = []
-    for pool, decision in work.decisions.items():
+    hung = False
+    for pool, decision in sorted(work.decisions.items(), key=lambda item: _failed_tries(work.facts.pool(item[0]))):
+        if hung:  # a call was not answered: the next step begins at once, and serves these first
+            again.append(work.now + SOON)
+            continue
         try:
             progress = _act(decision, work.numbers[pool], work) if work.facts.up(Source.CIVO) else None
             if progress is not None:
                 _close(progress, decision, work)
                 again += [progress.again_at] if progress.again_at else []
+                hung = progress.hung
             undo_orphaned_cordons(work.facts.pool(pool), progress, work)
         except (TryLater, WriterLostError):
             raise  # the store failed, or we may not write: that ends the step for every pool
@@ -38,6 +43,11 @@ def serve_pools(work: Work) -> tuple[list[datetime], list[str]]:
             log.exception("pool not served", pool=pool)
             failed.append(pool)
     return again, failed
+
+
+def _failed_tries(state: PoolState) -> int:
+    """How often the pool's open action has failed so far: a call that hangs delays only what comes after it."""
+    return state.open_action.attempts if state.open_action is not None else 0
 
 
 def _act(decision: Decision, number: int, work: Work) -> Progress | None:
@@ -48,9 +58,11 @@ def _act(decision: Decision, number: int, work: Work) -> Progress | None:
     if action is not None and action.kind is ActionKind.GROW and decision.target != action.to_count:
         if decision.change is Change.GROW and decision.target < action.to_count and now - action.opened_at < UNSURE_FOR:
             return None  # its PUT may have landed unseen: asking for fewer now could take nodes away
-        outcome = Outcome(kind=OutcomeKind.WITHDRAWN, at=now, detail=f"the decision is now {decision.target} nodes")
-        store.closed(action, outcome, None)
-        action, carried = None, action
+        if decision.change is not Change.GROW or not is_unanswered(action):
+            outcome = Outcome(kind=OutcomeKind.WITHDRAWN, at=now, detail=f"the decision is now {decision.target} nodes")
+            store.closed(action, outcome, None)
+            action, carried = None, action
+        # Else the same count again, before more: a PUT that arrives late would lower a higher count.
     if action is None:
         action = plan(decision, state, work.policy)
         if action is None or (work.mode == "observe" and _was_observed(action, decision, store)):

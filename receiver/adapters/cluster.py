@@ -117,6 +117,7 @@ class KubernetesCluster(HoldingMeans):
         self._resources = resources
         self._pod_groups = PodGroups(resources)
         self._queues = Queues(resources, kueue=kueue_queued, volcano=volcano_podgroups)
+        self.listed: Callable[[bool], None] = lambda _: None  # is told after each `look` whether the lists succeeded
 
     def __repr__(self) -> str:
         return f"KubernetesCluster({self._wire.url!r})"
@@ -141,6 +142,15 @@ class KubernetesCluster(HoldingMeans):
         A pod bound in between is seen, not missed, and one that a queue lets through in between is missed, not
         counted twice.
         """
+        try:
+            found = self._look()
+        except (TryLater, WontWork):
+            self.listed(False)
+            raise
+        self.listed(True)
+        return found
+
+    def _look(self) -> ClusterFacts:
         nodes = self._wire.every("nodes", self._api.reads(NODES))
         pods = self._wire.every("pods", self._api.reads(PODS), field_selector=LIVING)
         hosts: dict[str, list[str]] = {}

@@ -110,6 +110,7 @@ def test_requests_end_soon_with_gangs_whole_and_half_of_the_stock_at_least(
     waiting = [*ranks, *(a_pod(f"p{n}") for n in range(singles))]
     asked: list[int] = []
     while (request := _next_request(waiting, asked)).target > stock:
+        assert request.target < min(asked, default=99)
         asked.append(request.target)
     most = len(waiting)
     assert len(asked) <= most.bit_length() + len(gangs) + 1

@@ -37,6 +37,7 @@ class Checks:
         self.removed: list[datetime] = []
         self.open: dict[str, str] = {}
         self.considered: set[int] = set()
+        self.under_way: dict[tuple[Any, ...], datetime] = {}  # unanswered writes, and when they take effect
         self.beyond = BeyondTheLine(truth, policy.budget, clock, self.violated)
         self.evictions = Evictions(truth)
         self._steps = 0
@@ -79,6 +80,7 @@ class Checks:
         known = {pool: found.open_action for pool, found in memory.pools.items()}
         self.open = {pool: action.id for pool, action in known.items() if action is not None}
         self._refused = ()
+        self.under_way.clear()  # the note that a call was not answered may be lost
         self.considered.update(set(deliveries) - set(memory.deliveries))
 
     def struck(self, name: str) -> None:
@@ -95,6 +97,9 @@ class Checks:
         what = f"PUT {target} for {pool}, which asks for {found.required} and has {len(found.living)} nodes"
         if target < found.required or target < len(found.living):
             self.violated("4 never a lower count", what)
+        late = [n for (of, n), at in self._unanswered() if of == pool and n < target]
+        if late:
+            self.violated("4 never a lower count", f"{what}, while a PUT of {late[0]} may still arrive")
         if self._truth.words.surely("pause", plan, now):
             self.violated("2 paused", what)
         if target > self._truth.max_nodes(pool, now):
@@ -250,8 +255,13 @@ class Checks:
         if node is None or unschedulable is None:
             return
         self.beyond.before_patch(node, unschedulable)
+        if not unschedulable and any(instance == node.instance for (_, instance), _ in self._unanswered()):
+            self.violated("1 given back", f"{name} takes work again while its DELETE may still arrive")
         if is_theirs(node):
             self.violated("1 cordons of others", f"{name} was cordoned by somebody else, and we set {unschedulable}")
+
+    def _unanswered(self) -> list[tuple[tuple[Any, ...], datetime]]:
+        return [(args, at) for args, at in self.under_way.items() if self._truth.world.now < at]
 
     # --- steps
 
