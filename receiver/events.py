@@ -8,7 +8,6 @@ import structlog
 from receiver.act import Hands
 from receiver.core import budget_notices, closing_notices, keep_until, tell, waiting_notices, warn
 from receiver.core.actions import Change, Decision, Verdict
-from receiver.core.explain import MOST
 from receiver.core.pods import Pod, Workload
 from receiver.core.tell import Notice
 from receiver.ports import TryLater, WontWork
@@ -40,7 +39,7 @@ def tell_the_rest(work: Work) -> None:
     newly_held, refused = _newly_held(work), _refused_before(work)
     for decision in newly_held:
         asking = assignment.pools[decision.pool].asking
-        pods = [p for w in asking if refused is None or w.key not in refused for p in w.pods][:room]
+        pods = [p for w in asking if w.key not in refused for p in w.pods][:room]
         announce(work.hands, pods, "NotTriggerScaleUp", tell.held_event(decision, policy))
         room -= len(pods)
     for workload, said in _newly_refused(work, refused, {d.pool for d in newly_held}):
@@ -81,25 +80,20 @@ def _newly_held(work: Work) -> Sequence[Decision]:
     ]
     if not holding:
         return ()
-    kept = work.before
-    known = {e.get("pool"): e.get("decision") for e in (kept[0].get("pools") or ())} if kept else {}
+    known = work.before.decisions if work.before is not None else {}
     return [d for d in holding if known.get(d.pool) != work.numbers[d.pool]]
 
 
-def _refused_before(work: Work) -> Collection[str] | None:
-    """The workloads that a budget refused by the last picture; None where more waited than it lists."""
-    kept = work.before
-    listed = (kept[0].get("waiting") or ()) if kept else ()
-    if len(listed) >= MOST:
-        return None
-    return {e["workload"] for e in listed if e.get("rule") == "within_budget"}
+def _refused_before(work: Work) -> Collection[str]:
+    """The workloads that a budget refused in the step before this one."""
+    return work.before.refused if work.before is not None else ()
 
 
-def _newly_refused(work: Work, known: Collection[str] | None, told: Collection[str]) -> Iterator[tuple[Workload, str]]:
+def _newly_refused(work: Work, known: Collection[str], told: Collection[str]) -> Iterator[tuple[Workload, str]]:
     """The workloads beyond the *known* ones that a budget refuses while their pool may grow for others, with the
-    sentence; work for the pools *told* was told of the pool. None where nobody can tell which are new."""
+    sentence; work for the pools *told* was told of the pool."""
     for pool, wanted in work.assignment.pools.items():
-        if known is None or pool in told:
+        if pool in told:
             continue
         for workload in wanted.asking:
             if workload.key in wanted.refused and workload.key not in known:

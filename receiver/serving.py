@@ -1,9 +1,9 @@
 """Serve every pool: continue what was begun for it, or open what its decision asks for, and close what has ended."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-
-import structlog
+from functools import partial
 
 from receiver.act import SOON, Progress, carry_out, is_unanswered
 from receiver.backoffs import is_smaller_request
@@ -11,38 +11,34 @@ from receiver.core.action_notices import Around, ended, instead_of
 from receiver.core.actions import Action, ActionKind, Change, Decision, Outcome, OutcomeKind
 from receiver.core.model import PoolState, Source
 from receiver.core.plan import join, plan, provisioning_failed
+from receiver.core.tell import Cause, Notice
 from receiver.core.unanswered import UNSURE_FOR
 from receiver.events import tell_who_waits
-from receiver.ports import Store, TryLater, WriterLostError
+from receiver.parts import Parts
+from receiver.ports import Store
 from receiver.tend import undo_orphaned_cordons
 from receiver.work import Work
 
-log = structlog.get_logger("receiver")
 
-
-def serve_pools(work: Work) -> tuple[list[datetime], list[str]]:
-    """Carry each decision out. Returns the moments at which something is to be looked at again, and the pools where a
-    bug was met: the others are served. Raises TryLater when the store fails, WriterLostError when we may not write."""
+def serve_pools(work: Work) -> list[datetime]:
+    """Carry each decision out, but those of pools set aside. Returns the moments at which something is to be looked at
+    again. Raises TryLater when the store fails, WriterLostError when we may not write."""
     again = [d.reconsider_at for d in work.decisions.values() if d.reconsider_at]
-    failed: list[str] = []
     hung = False
     for pool, decision in sorted(work.decisions.items(), key=lambda item: _failed_tries(work.facts.pool(item[0]))):
+        if pool in work.parts.failures.set_aside:
+            continue
         if hung:  # a call was not answered: the next step begins at once, and serves these first
             again.append(work.now + SOON)
             continue
-        try:
+        with work.parts.part("act", pool, sets_aside=True):
             progress = _act(decision, work.numbers[pool], work) if work.facts.up(Source.CIVO) else None
             if progress is not None:
                 _close(progress, decision, work)
                 again += [progress.again_at] if progress.again_at else []
                 hung = progress.hung
             undo_orphaned_cordons(work.facts.pool(pool), progress, work)
-        except (TryLater, WriterLostError):
-            raise  # the store failed, or we may not write: that ends the step for every pool
-        except Exception:
-            log.exception("pool not served", pool=pool)
-            failed.append(pool)
-    return again, failed
+    return again
 
 
 def _failed_tries(state: PoolState) -> int:
@@ -105,18 +101,35 @@ def _close(progress: Progress, decision: Decision, work: Work) -> None:
         return
     action, outcome, pool = progress.action, progress.outcome, policy.pool(decision.pool)
     grows = action.kind is ActionKind.GROW
-    around = Around(
-        policy=policy,
-        budgets=work.assignment.budgets,
-        decision=decision if grows or action.decision == work.numbers[decision.pool] else decision_of(action, store),
-        state=work.facts.pool(decision.pool),
-        backoff=progress.backoff,
-        instead=instead_of(pool, work.assignment.pools[pool.id], work.facts, policy) if pool and grows else (),
-    )
+
+    def around() -> Around:
+        by_this = grows or action.decision == work.numbers[decision.pool]
+        return Around(
+            policy=policy,
+            budgets=work.assignment.budgets,
+            decision=decision if by_this else decision_of(action, store),
+            state=work.facts.pool(decision.pool),
+            backoff=progress.backoff,
+            instead=instead_of(pool, work.assignment.pools[pool.id], work.facts, policy) if pool and grows else (),
+        )
+
     # A smaller request that is refused as well is no news: the first refusal was told.
     failed = grows and outcome.kind is OutcomeKind.FAILED
     known = failed and is_smaller_request(work.facts.pool(decision.pool), work.now)
-    notice = None if known else ended(action, outcome, around)
+    notice = None if known else told_of_end(action, outcome, around, work.parts)
     store.closed(action, outcome, progress.backoff, notice, late=progress.late)
     if outcome.kind is OutcomeKind.CONFIRMED and grows:
-        tell_who_waits(decision, work)
+        work.unsaid.append(partial(tell_who_waits, decision, work))
+
+
+def told_of_end(action: Action, outcome: Outcome, around: Callable[[], Around], parts: Parts) -> Notice:
+    """The notice of an *action* that ended. It is stored with the end, so there is one even if composing it fails."""
+    confirmed = outcome.kind is OutcomeKind.CONFIRMED
+    done = Cause.GREW if action.kind is ActionKind.GROW else Cause.SHRANK
+    return parts.composed(
+        lambda: ended(action, outcome, around()),
+        cause=done if confirmed else Cause.WITHDRAWN,
+        topic=f"action:{action.pool}",
+        key=f"plain:{action.id}",
+        plainly=f"GPU pool {action.pool}: {action.kind} {action.from_count} -> {action.to_count} nodes, {outcome.kind}",
+    )

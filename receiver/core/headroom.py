@@ -52,7 +52,7 @@ def keep_warm(
     It asks for nothing that budget, maximum or limits refuse. There is none while work waits that one of these refuses,
     while a budget holds, or while Kubernetes is silent: then idle nodes make room, and nobody knows what came.
     """
-    warm = [x for x in tallies.values() if stays_warm(x.pool, policy) and _may_keep(x)]
+    warm = [x for x in tallies.values() if _may_keep(x) and stays_warm(x.pool, policy)]
     refused = any(x.counts["demand"] > x.within[-1] for x in tallies.values())
     if not warm or refused or allowance.budgets.holding or not facts.up(Source.KUBERNETES):
         return {}

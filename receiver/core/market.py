@@ -5,12 +5,12 @@ be cheaper on the big one. So a new node is judged by what would be put into it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 
 from receiver.core.capacity import Requests, Tally
 from receiver.core.demand import disproof, misfit, preference, take
-from receiver.core.pods import Pod, Workload
+from receiver.core.pods import Pod, Workload, owner_of
 
 Kind = tuple[object, ...]
 UNKNOWN_PRICE = Decimal("Infinity")
@@ -31,8 +31,10 @@ def shape(pod: Pod) -> Kind:
 class Matching:
     """Where each shape of pod fits, and the markets of those that fit the same pools."""
 
-    def __init__(self, tallies: Sequence[Tally]) -> None:
+    def __init__(self, tallies: Sequence[Tally], pairs: Collection[tuple[str, str]] = ()) -> None:
+        """Match pods to the pools of *tallies*, but for *pairs* of an owner of pods and a pool's id."""
         self._tallies = tallies
+        self._pairs = pairs
         self._fitting: dict[Kind, tuple[Tally, ...]] = {}
         self._orders: dict[tuple[int, ...], tuple[Tally, ...]] = {}
         self._markets: dict[tuple[str, ...], Market] = {}
@@ -41,16 +43,16 @@ class Matching:
 
     def fitting(self, pod: Pod) -> tuple[Tally, ...]:
         """The pools that a node for *pod* could be bought in: what it prefers first, then the cheapest per GPU."""
-        kind = shape(pod)
+        kind = self._kind(pod)
         if kind not in self._fitting:
-            fits = [x for x in self._tallies if _refusal(pod, x) is None]
+            fits = [x for x in self._tallies if not self._apart(pod, x) and _refusal(pod, x) is None]
             ordered = tuple(sorted(fits, key=lambda x: (-preference(pod, x.pool), by_price(x))))
             self._fitting[kind] = self._orders.setdefault(tuple(map(id, ordered)), ordered)  # equal ones are one
         return self._fitting[kind]
 
     def market(self, pod: Pod) -> "Market":
         """Those that compete for the pools that *pod* fits."""
-        kind = shape(pod)
+        kind = self._kind(pod)
         if kind not in self._by_shape:
             fitting = self.fitting(pod)
             key = tuple(x.pool.id for x in fitting)
@@ -59,14 +61,23 @@ class Matching:
 
     def gang_order(self, workload: Workload, fitting: Sequence[Tally]) -> list[Tally]:
         """*fitting* by what the gang prefers, then by what the new nodes for all of it would cost."""
-        key = (tuple(shape(pod) for pod in workload.pods), tuple(map(id, fitting)))
+        key = (tuple(self._kind(pod) for pod in workload.pods), tuple(map(id, fitting)))
         if key not in self._gang_orders:
             self._gang_orders[key] = _by_gang_price(workload, fitting)
         return self._gang_orders[key]
 
     def refusals(self, pod: Pod) -> Mapping[str, str]:
         """Why *pod* does not fit each pool, by the pool's name."""
-        return {x.pool.name: reason for x in self._tallies if (reason := _refusal(pod, x)) is not None}
+        apart = {x.pool.name: "an internal error, see the log" for x in self._tallies if self._apart(pod, x)}
+        others = [x for x in self._tallies if not self._apart(pod, x)]
+        return apart | {x.pool.name: reason for x in others if (reason := _refusal(pod, x)) is not None}
+
+    def _apart(self, pod: Pod, tally: Tally) -> bool:
+        return bool(self._pairs) and (owner_of(pod), tally.pool.id) in self._pairs
+
+    def _kind(self, pod: Pod) -> Kind:
+        """What is the same for pods that are matched alike."""
+        return (owner_of(pod), *shape(pod)) if self._pairs else shape(pod)
 
 
 def _refusal(pod: Pod, tally: Tally) -> str | None:

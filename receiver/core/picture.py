@@ -12,6 +12,7 @@ from receiver.core.assign import Assignment, Wanted
 from receiver.core.budget import BudgetView
 from receiver.core.cost import next_unit_at
 from receiver.core.explain import Explanation, explain
+from receiver.core.failures import Failure, Failures
 from receiver.core.model import ON_ITS_WAY, Backoff, Facts, Node, PoolState, Source, Stage
 from receiver.core.overrides import Override
 from receiver.core.policy import Policy, Pool
@@ -32,18 +33,46 @@ def picture(
     numbers: Mapping[str, int],
     policy: Policy,
     mode: str,
+    failures: Failures | None = None,
+    before: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the whole picture of one step; *numbers* are the stored decisions' row numbers by pool."""
+    """Return the whole picture of one step; *numbers* are the stored decisions' row numbers by pool.
+
+    A pool that cannot be drawn is noted in *failures* and stands as in the picture *before*. Without *failures* the
+    exception is raised.
+    """
+    pools = []
+    for p in policy.pools:
+        try:
+            pools.append(
+                _pool(p, facts.pool(p.id), assignment.pools[p.id], decisions[p.id], numbers[p.id], policy, facts, mode)
+            )
+        except Exception as error:
+            if failures is None:
+                raise
+            failures.note(Failure(part="picture", error=error, pool=p.id))
+            pools += [x for x in (before or {}).get("pools", ()) if x.get("pool") == p.id]
     return {
         "at": _when(facts.at),
         "mode": mode,
-        "pools": [
-            _pool(p, facts.pool(p.id), assignment.pools[p.id], decisions[p.id], numbers[p.id], policy, facts, mode)
-            for p in policy.pools
-        ],
+        "pools": pools,
         "budget": _budget(assignment.budget),
         "budgets": [_budget(view) for view in assignment.budgets.views],
-        **carried(facts),
+        "kept_out": None
+        if facts.kept_out is None
+        else [{"place": place, "since": _when(since)} for place, since in sorted(facts.kept_out.items())],
+        "rights": None if facts.rights is None else rights_shown(facts.rights, facts.at),
+        "sources": [
+            {
+                "source": s.source.value,
+                "up": s.up,
+                "at": _when(s.at),
+                "since": _when(s.since),
+                "detail": s.detail,
+                "configured": s.configured,
+            }
+            for s in facts.sources.values()
+        ],
         "charges": charges_shown.shown(facts.charges),
         "signals": [
             {
@@ -65,28 +94,8 @@ def picture(
     }
 
 
-def carried(facts: Facts) -> dict[str, Any]:
-    """Return the part of the picture that the next step's decisions depend on."""
-    return {
-        "kept_out": None
-        if facts.kept_out is None
-        else [{"place": place, "since": _when(since)} for place, since in sorted(facts.kept_out.items())],
-        "rights": None if facts.rights is None else _rights(facts.rights, facts.at),
-        "sources": [
-            {
-                "source": s.source.value,
-                "up": s.up,
-                "at": _when(s.at),
-                "since": _when(s.since),
-                "detail": s.detail,
-                "configured": s.configured,
-            }
-            for s in facts.sources.values()
-        ],
-    }
-
-
-def _rights(rights: Rights, now: datetime) -> dict[str, Any]:
+def rights_shown(rights: Rights, now: datetime) -> dict[str, Any]:
+    """What is known of the rights that a removal needs, as it is shown."""
     return {
         "lacking": None if rights.lacking is None else list(rights.lacking),
         "since": _when(rights.since),

@@ -128,3 +128,8 @@ class Workload:
     def gpus(self) -> int:
         """GPU units it waits for."""
         return sum(p.gpus for p in self.pods)
+
+
+def owner_of(pod: Pod) -> str:
+    """Whose pods are left out together when one of them fails: those of one owner are alike."""
+    return f"{pod.namespace}/{pod.owner or pod.name}"

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from receiver.core.actions import Action, Decision, Outcome
 from receiver.core.charges import Charged
+from receiver.core.control import Control
 from receiver.core.memory import Memory, NodeLife
 from receiver.core.model import Backoff, Drift, LateCount, Offer
 from receiver.core.seed import Seed
@@ -72,9 +73,6 @@ class Store(UsageStore, OverrideStore, QuestionStore, BudgetStore, ReportStore, 
 
     def remembered_alerts(self, since: datetime) -> tuple[Alert, ...]:
         """Return, per fingerprint, the newest alert of the deliveries received after *since*."""
-
-    def considered(self, deliveries: Sequence[int], at: datetime) -> None:
-        """Mark *deliveries* as considered by a finished step."""
 
     def saw(
         self,
@@ -147,6 +145,12 @@ class Store(UsageStore, OverrideStore, QuestionStore, BudgetStore, ReportStore, 
 
     def notice_failed(self, notice: int, at: datetime, retry_at: datetime | None, error: str) -> None:
         """Count a failed delivery; nothing is done before *retry_at*, and None gives the notice up."""
+
+    def keep_control(self, control: Control, deliveries: Sequence[int] = ()) -> None:
+        """Keep what the next step decides from and, in the same transaction, mark *deliveries* as considered."""
+
+    def control(self) -> Control | None:
+        """Return what the last step left for the next one, or None before the first."""
 
     def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None:
         """Replace the picture that pages, API and metrics show (JSON-able)."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from receiver.core.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, VictimStage
 from receiver.core.charges import Charged
+from receiver.core.control import Control
 from receiver.core.counts import is_late
 from receiver.core.ended import Ended
 from receiver.core.memory import Memory, NodeLife, PoolMemory
@@ -60,7 +61,7 @@ class ReplayStore:
         self._last: dict[str, tuple[int, Hashable]] = {}  # each pool's last decision: its number, and what it said
         self._decisions = 0
         self._told: dict[str, tuple[str, datetime]] = {}
-        self._picture: tuple[Mapping[str, Any], datetime] | None = None
+        self._control: Control | None = None
         self._charged: Charged | None = None
         self._seed: Seed | None = None
 
@@ -117,9 +118,9 @@ class ReplayStore:
         """No delivery is kept: a replay has no Alertmanager but its world's."""
         return ()
 
-    def snapshot(self) -> tuple[Mapping[str, Any], datetime] | None:
+    def control(self) -> Control | None:
         """See Store."""
-        return self._picture
+        return self._control
 
     def told(self, prefix: str) -> Mapping[str, tuple[str, datetime]]:
         """See Store."""
@@ -276,9 +277,9 @@ class ReplayStore:
         self._told[notice.topic] = (notice.key, at)
         return True
 
-    def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None:
+    def keep_control(self, control: Control, deliveries: Sequence[int] = ()) -> None:  # noqa: ARG002 (none came)
         """See Store."""
-        self._picture = (snapshot, at)
+        self._control = control
 
     def keep_charged(self, charged: Charged) -> None:
         """See Store."""
@@ -287,9 +288,6 @@ class ReplayStore:
     def keep_seed(self, seed: Seed) -> None:
         """See Store."""
         self._seed = seed
-
-    def considered(self, deliveries: Sequence[int], at: datetime) -> None:
-        """Nothing was delivered."""
 
     def _kept(self, pool: str) -> _Pool:
         return self._pools.setdefault(pool, _Pool())

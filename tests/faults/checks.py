@@ -65,8 +65,8 @@ class Checks:
             self._refused = tuple(answer)
         elif name == "store.say":
             self.evictions.said(args[0].topic, args[0].key, args[1], answer)
-        elif name == "store.considered" and not failed:
-            self.considered.update(args[0])
+        elif name == "store.keep_control" and not failed:
+            self.considered.update(args[1])
         elif name == "store.opened" and answer is True:
             action = args[0]
             if action.pool in self.open:

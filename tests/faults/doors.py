@@ -26,7 +26,7 @@ PORTS = {
     "alarms": ("look",),
     "store": (
         *("memory", "remembered_alerts", "snapshot", "decision", "actions"),
-        *("saw", "decided", "opened", "progressed", "closed", "say", "keep_snapshot", "considered"),
+        *("saw", "decided", "opened", "progressed", "closed", "say", "keep_snapshot", "keep_control"),
     ),
 }
 QUESTIONS = {"cluster": ("lacking",)}  # ports' calls too; when they break is drawn apart, see `tests.faults.ends`

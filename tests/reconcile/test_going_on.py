@@ -17,6 +17,7 @@ from receiver.config import load
 from receiver.look import look
 from receiver.loop import Beat, Loop
 from receiver.opening import Opening
+from receiver.parts import Parts
 from receiver.ports import Store, TryLater
 from receiver.reconcile import Stepped
 from receiver.web.health import alive
@@ -96,7 +97,7 @@ def test_a_step_shows_that_it_goes_on_before_each_source_that_it_asks(store: Sto
         accounts=Wrapped(life.accounts, charges=unanswered("charges")),
         goes_on=lambda: order.append("on"),
     )
-    look(sources, life.policy, life.now)
+    look(sources, life.policy, life.now, Parts())
     expected = ["civo", "kubernetes", "prometheus", "alertmanager", "charges"]
     assert order == [word for source in expected for word in ("on", source)]
 

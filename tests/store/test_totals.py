@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from receiver.adapters.store import SqlStore
 from receiver.core.actions import OutcomeKind
+from receiver.core.control import Control
 from receiver.core.model import Drift
 from receiver.ports import Telling
 from tests.store.builders import NOW, POOL, after, alert, decision, delivery, grow, heartbeat, life, notice, outcome
@@ -33,7 +34,7 @@ def _everything(store: SqlStore) -> None:
     """One of each that is finished, and one of each that is not."""
     invented = alert("x", labels={"action": "made-up"})
     done = store.remember(delivery(alert("a"), alert("b"), invented, heartbeat()), NOW)
-    store.considered([done], NOW)
+    store.keep_control(Control(at=NOW), [done])
     store.remember(delivery(alert("a")), after(minutes=1))
     for target in (3, 1, 4):
         store.decided(decision(target=target))
@@ -122,6 +123,6 @@ def test_lives_and_actions_are_kept_for_a_year(store: SqlStore) -> None:
 
 def test_a_pruned_delivery_number_is_not_given_again(store: SqlStore) -> None:
     first = store.remember(delivery(), NOW)
-    store.considered([first], NOW)
+    store.keep_control(Control(at=NOW), [first])
     store.prune(after(days=30))
     assert store.remember(delivery(), after(days=30)) > first

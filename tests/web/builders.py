@@ -24,7 +24,7 @@ from receiver.core.actions import (
     VictimStage,
 )
 from receiver.core.memory import NodeLife
-from receiver.core.picture import carried
+from receiver.core.picture import rights_shown
 from receiver.core.policy import Budget, Policy, Pool, Unanswered
 from receiver.core.questions import Asks, Question
 from receiver.core.rights import never_asked
@@ -197,8 +197,7 @@ def a_team_budget(**changes: Any) -> dict[str, Any]:
 def a_right_to_remove(*lacking: str) -> dict[str, Any]:
     """What a picture has of the rights that a removal needs: all but *lacking*."""
     asked = never_asked(NOW - timedelta(minutes=9)).answered(lacking, NOW - timedelta(minutes=1))
-    shown: dict[str, Any] = carried(facts(rights=asked))["rights"]
-    return shown
+    return rights_shown(asked, facts().at)
 
 
 def a_picture(**more: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from receiver.core.actions import Action, Decision, Outcome
 from receiver.core.charges import Charged
+from receiver.core.control import Control
 from receiver.core.memory import Memory, NodeLife
 from receiver.core.model import Backoff, Drift, LateCount, Offer
 from receiver.core.overrides import Override
@@ -315,7 +316,10 @@ class FakeStore:
             for alert in delivery.alerts
         )
 
-    def considered(self, deliveries: Sequence[int], at: datetime) -> None:
+    def keep_control(self, control: Control, deliveries: Sequence[int] = ()) -> None:
+        raise NotImplementedError
+
+    def control(self) -> Control | None:
         raise NotImplementedError
 
     def saw(
