@@ -4,7 +4,7 @@ Every sub-step may be repeated after a crash: growth asks for an absolute count 
 removal names its instance and looks before it deletes.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -13,6 +13,8 @@ from receiver.core.actions import Action, ActionKind, Because, Outcome, OutcomeK
 from receiver.core.counts import late_after
 from receiver.core.model import Backoff, CordonedBy, LateCount, Node, PoolState, Stage
 from receiver.core.moments import LOOK_AGAIN_AFTER
+from receiver.core.pods import Pod
+from receiver.core.staying import UNKNOWN, why_spared
 from receiver.core.words import some
 from receiver.ports import Cloud, Cluster, Did, Receipt, TryLater, WontWork, WriterLostError
 
@@ -83,26 +85,33 @@ def settled(action: Action, state: PoolState, now: datetime) -> Outcome | None:
         return None
     deleted = {v.instance for v in action.victims if v.stage is not VictimStage.SPARED}
     if not deleted:
-        return Outcome(
-            kind=OutcomeKind.WITHDRAWN,
-            at=now,
-            detail="no chosen node may go any more: it is wanted again, its next paid hour began, or it went already",
-        )
+        return Outcome(kind=OutcomeKind.WITHDRAWN, at=now, detail=why_spared(action.victims))
     if deleted & {n.instance for n in state.nodes if not n.leaving}:
         return None
     late = late_after(action, state, now)
     left = f"{late.expected} left, Civo still counts {late.shown}" if late else f"{state.required} left"
-    return Outcome(kind=OutcomeKind.CONFIRMED, at=now, detail=f"{some(len(deleted), 'node')} removed, {left}")
+    stay = why_spared(action.victims)
+    detail = f"{some(len(deleted), 'node')} removed, {left}" + (f"; {stay}" if stay else "")
+    return Outcome(kind=OutcomeKind.CONFIRMED, at=now, detail=detail)
 
 
-def carry_out(action: Action, state: PoolState, wanted: Collection[str], hands: Hands, now: datetime) -> Progress:
-    """Do the next sub-step of *action*. *wanted* are the instances that the present decision still lets go."""
+def carry_out(
+    action: Action,
+    state: PoolState,
+    wanted: Collection[str],
+    hands: Hands,
+    now: datetime,
+    *,
+    kept: Mapping[str, str] | None = None,
+) -> Progress:
+    """Do the next sub-step of *action*. *wanted* are the instances that the present decision still lets go, *kept* is
+    why it does not let go others."""
     try:
         if action.kind is ActionKind.GROW:
             if _too_early(action, now):
                 return Progress(action=action, again_at=action.retry_at)
             return _grow(action, state, hands, now)
-        return _retire(action, state, wanted, hands, now)
+        return _retire(action, state, wanted, kept or {}, hands, now)
     except TryLater as error:
         return _later(action, state, error, now)
     except WontWork as error:
@@ -146,7 +155,9 @@ def _grow(action: Action, state: PoolState, hands: Hands, now: datetime) -> Prog
     return Progress(action=action, outcome=outcome, late=late, backoff=backoff, again_at=again_at)
 
 
-def _retire(action: Action, state: PoolState, wanted: Collection[str], hands: Hands, now: datetime) -> Progress:
+def _retire(
+    action: Action, state: PoolState, wanted: Collection[str], kept: Mapping[str, str], hands: Hands, now: datetime
+) -> Progress:
     if hands.cluster is None:
         raise WontWork("nodes are only removed where Kubernetes can be asked", code="no_kubernetes")
     nodes = {n.instance: n for n in state.nodes}
@@ -162,8 +173,9 @@ def _retire(action: Action, state: PoolState, wanted: Collection[str], hands: Ha
     refused: dict[str, str] = {}
     for number, victim in enumerate(action.victims):
         try:
-            node, may_go = nodes.get(victim.instance), victim.instance in wanted
-            after, why = _taken_further(victim, node, may_go, early, action, hands, now)
+            node, stays = nodes.get(victim.instance), kept.get(victim.instance, UNKNOWN)
+            stays = "" if victim.instance in wanted else stays
+            after, why = _taken_further(victim, node, stays, early, action, hands, now)
         except WontWork as error:
             so_far = replace(action, victims=(*victims, *action.victims[number:]))
             return _give_up(so_far, state, f"{error.code}: {error}", now)
@@ -198,22 +210,23 @@ def _retire(action: Action, state: PoolState, wanted: Collection[str], hands: Ha
 
 
 def _taken_further(
-    victim: Victim, node: Node | None, may_go: bool, early: bool, action: Action, hands: Hands, now: datetime
+    victim: Victim, node: Node | None, stays: str, early: bool, action: Action, hands: Hands, now: datetime
 ) -> tuple[Victim, "TryLater | _RefusedError | None"]:
     """Take one victim further, and return what it has to wait for or what refused it: the others need not wait."""
     try:
-        return _retire_one(victim, node, may_go, early, action, hands, now), None
+        return _retire_one(victim, node, stays, early, action, hands, now), None
     except TryLater as error:
-        return victim, error
+        return replace(victim, why=str(error)), error
     except _NotDeletedError as error:
-        return replace(victim, asked_at=now), error.why
+        return replace(victim, why=str(error), asked_at=now), error.why
     except _RefusedError as error:
-        return replace(victim, stage=VictimStage.SPARED, since=now, refused=True), error
+        return replace(victim, stage=VictimStage.SPARED, since=now, refused=True, why=str(error)), error
 
 
 def _refused(action: Action, state: PoolState, refused: Mapping[str, str], now: datetime) -> Progress:
     """End a removal that something on its nodes refused; they back off, or they were cordoned again at once."""
-    progress = _give_up(action, state, "; ".join(refused.values()), now)
+    stay = why_spared(v for v in action.victims if v.instance not in refused)
+    progress = _give_up(action, state, "; ".join([*refused.values(), *([stay] if stay else [])]), now)
     assert progress.backoff is not None
     before = state.removal_backoff.instances if state.removal_backoff and now < state.removal_backoff.until else ()
     instances = tuple(sorted({*before, *refused}))
@@ -256,9 +269,10 @@ class _RefusedError(Exception):
 
 
 def _retire_one(
-    victim: Victim, node: Node | None, wanted: bool, early: bool, action: Action, hands: Hands, now: datetime
+    victim: Victim, node: Node | None, stays: str, early: bool, action: Action, hands: Hands, now: datetime
 ) -> Victim:
-    """Take one victim one visible thing further; while it is *early* (before a retry time) only spare it.
+    """Take one victim one visible thing further; while it is *early* (before a retry time) only spare it. *stays* is
+    why it may not go any more, empty while it may.
 
     chosen -> cordoned -> (5 s) drained, looked at once more and deleted. Anything that speaks for the node
     on the way spares it; so does a person who makes it schedulable again.
@@ -268,14 +282,9 @@ def _retire_one(
     if victim.stage in (*FINISHED, VictimStage.DELETED):
         return victim
     if node is None or node.stage is Stage.DELETING:
-        # A crash came between the DELETE and our note - or it was somebody else: we delete no node that Kubernetes
-        # knows before its cordon is noted. Where nobody looked for long, as after an old copy of the store was put in
-        # place, it says nothing of us, and the count of now is none that this removal left.
-        lately = victim.since is None or now - victim.since <= DRAIN_WITHIN + MUST_GO_WITHIN
-        ours = lately and (victim.stage is VictimStage.CORDONED or victim.because is Because.STUCK)
-        return replace(victim, stage=VictimStage.DELETED if ours else VictimStage.SPARED, since=now)
-    if not wanted or (node.busy and victim.because not in EMPTIED):
-        return _spare(victim, node, action, hands, now)
+        return _gone(victim, now)
+    if stays or (node.busy and victim.because not in EMPTIED):
+        return _spare(victim, node, stays or _started(node.pods), action, hands, now)
     if victim.stage is VictimStage.CORDONED and node.cordoned_by is not CordonedBy.US:
         raise _RefusedError(f"somebody made {node.name} schedulable again")
     waited = victim.since is None or abs(now - victim.since) >= LOOK_AGAIN_AFTER
@@ -285,17 +294,31 @@ def _retire_one(
     if victim.stage is VictimStage.CHOSEN and not node.registered:
         return _delete(victim, node, action, hands, now)  # Kubernetes has no node to cordon
     if victim.stage is VictimStage.CHOSEN:
-        did = _made(cluster.cordon(node.name, action.id))
-        stage = VictimStage.SPARED if did is Did.DIFFERS else VictimStage.CORDONED
-        return replace(victim, stage=stage, since=now)
-    if victim.because not in EMPTIED and cluster.gpu_pods_on(node.name):
-        return _spare(victim, node, action, hands, now)
+        cordoned = cluster.cordon(node.name, action.id)
+        if _made(cordoned) is Did.DIFFERS:
+            return replace(victim, stage=VictimStage.SPARED, since=now, why=cordoned.sentence)
+        return replace(victim, stage=VictimStage.CORDONED, since=now, why="")
+    if victim.because not in EMPTIED and (pods := cluster.gpu_pods_on(node.name)):
+        return _spare(victim, node, _started(pods), action, hands, now)
     if node.ready:  # the pods of a node that does not answer cannot leave it
         drained = _drain(victim, node, action, hands, now)
         if _made(drained) is Did.DIFFERS:
-            _spare(victim, node, action, hands, now)
+            _spare(victim, node, drained.sentence, action, hands, now)
             raise _RefusedError(drained.sentence)
     return _delete(victim, node, action, hands, now)
+
+
+def _gone(victim: Victim, now: datetime) -> Victim:
+    """Say of a victim that is gone whether that was our removal.
+
+    A crash came between the DELETE and our note - or it was somebody else: we delete no node that Kubernetes knows
+    before its cordon is noted. Where nobody looked for long, as after an old copy of the store was put in place, it
+    says nothing of us, and the count of now is none that this removal left.
+    """
+    lately = victim.since is None or now - victim.since <= DRAIN_WITHIN + MUST_GO_WITHIN
+    if lately and (victim.stage is VictimStage.CORDONED or victim.because is Because.STUCK):
+        return replace(victim, stage=VictimStage.DELETED, since=now, why="")
+    return replace(victim, stage=VictimStage.SPARED, since=now, why="it went already, and not by this removal")
 
 
 def _drain(victim: Victim, node: Node, action: Action, hands: Hands, now: datetime) -> Receipt:
@@ -308,24 +331,25 @@ def _drain(victim: Victim, node: Node, action: Action, hands: Hands, now: dateti
     except TryLater as error:
         if now - (victim.since or now) <= DRAIN_WITHIN:
             raise
-        _spare(victim, node, action, hands, now)
-        raise _RefusedError(f"not drained within {DRAIN_WITHIN}: {error}") from error
+        detail = f"not drained within {DRAIN_WITHIN}: {error}"
+        _spare(victim, node, detail, action, hands, now)
+        raise _RefusedError(detail) from error
 
 
 def _delete(victim: Victim, node: Node, action: Action, hands: Hands, now: datetime) -> Victim:
     """Look once more, because draining takes time, and delete the instance."""
     assert hands.cluster is not None
-    if hands.cluster.gpu_pods_on(node.name):
-        return _spare(victim, node, action, hands, now)
+    if pods := hands.cluster.gpu_pods_on(node.name):
+        return _spare(victim, node, _started(pods), action, hands, now)
     hands.ready()
     try:
         _made(hands.cloud.retire(action.pool, victim.instance))
     except TryLater as error:
         raise _NotDeletedError(error) from error
     except WontWork as error:  # this one stays; the others need not
-        _spare(victim, node, action, hands, now)
+        _spare(victim, node, str(error), action, hands, now)
         raise _RefusedError(f"{error.code}: {error}") from error
-    return replace(victim, stage=VictimStage.DELETED, since=now)
+    return replace(victim, stage=VictimStage.DELETED, since=now, why="")
 
 
 def _made(receipt: Receipt) -> Did:
@@ -335,12 +359,19 @@ def _made(receipt: Receipt) -> Did:
     return receipt.did
 
 
-def _spare(victim: Victim, node: Node, action: Action, hands: Hands, now: datetime) -> Victim:
-    """Give the node back; not while a DELETE that was not answered may still arrive, for work would begin on it."""
+def _started(pods: Sequence[Pod]) -> str:
+    return f"{', '.join(sorted(pod.key for pod in pods))} started on it"
+
+
+def _spare(victim: Victim, node: Node, why: str, action: Action, hands: Hands, now: datetime) -> Victim:
+    """Give the node back, and keep *why* with what it waited for before.
+
+    Not while a DELETE that was not answered may still arrive: work would begin on the node.
+    """
     assert hands.cluster is not None
     if victim.asked_at is not None and abs(now - victim.asked_at) < MAY_ARRIVE_FOR:
         return victim
     if victim.stage is VictimStage.CORDONED or node.cordoned_for == action.id:
         hands.ready()
         _made(hands.cluster.uncordon(node.name))
-    return replace(victim, stage=VictimStage.SPARED, since=now)
+    return replace(victim, stage=VictimStage.SPARED, since=now, why=f"{victim.why}; then {why}" if victim.why else why)

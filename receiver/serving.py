@@ -1,6 +1,6 @@
 """Serve every pool: continue what was begun for it, or open what its decision asks for, and close what has ended."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -9,8 +9,10 @@ from receiver.act import SOON, Progress, carry_out, is_unanswered
 from receiver.backoffs import is_smaller_request
 from receiver.core.action_notices import Around, ended, instead_of
 from receiver.core.actions import Action, ActionKind, Change, Decision, Outcome, OutcomeKind
+from receiver.core.decide import case_of
 from receiver.core.model import PoolState, Source
 from receiver.core.plan import join, plan, provisioning_failed
+from receiver.core.staying import why_kept
 from receiver.core.tell import Cause, Notice
 from receiver.core.unanswered import UNSURE_FOR
 from receiver.events import tell_who_waits
@@ -71,9 +73,19 @@ def _act(decision: Decision, number: int, work: Work) -> Progress | None:
         if not store.opened(action, provisioning_failed(action, state)):
             return None
     let_go = decision.candidates[: decision.present - decision.target] if decision.change is Change.SHRINK else ()
+    kept: Mapping[str, str] = {}
     if action.kind is ActionKind.RETIRE:
         action = join(action, decision, state)
-    return carry_out(action, state, let_go, work.hands, now)
+        kept = _why_kept(action, decision, work)
+    return carry_out(action, state, let_go, work.hands, now, kept=kept)
+
+
+def _why_kept(action: Action, decision: Decision, work: Work) -> Mapping[str, str]:
+    """Why *decision* keeps victims of *action*, by instance. People are told, nothing depends on it: it may fail."""
+    state, wanted = work.facts.pool(decision.pool), work.assignment.pools[decision.pool]
+    with work.parts.part("why_kept", decision.pool):
+        return why_kept(action, decision, case_of(state, wanted, work.facts, work.policy))
+    return {}
 
 
 def _was_observed(action: Action, decision: Decision, store: Store) -> bool:

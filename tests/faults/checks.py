@@ -6,11 +6,13 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from receiver.core.actions import VictimStage
 from receiver.core.assign import assign
 from receiver.core.decide import decide_all
 from receiver.core.memory import Memory
 from receiver.core.model import Facts, SignalAction
 from receiver.core.policy import Policy
+from receiver.core.staying import UNKNOWN
 from receiver.ports import PROTECT_ANNOTATION, Receipt
 from receiver.reconcile import Stepped
 from receiver.replay.world import VM, WorldPod
@@ -53,6 +55,7 @@ class Checks:
         """Follow the looks, and the actions that the store opens and closes."""
         failed = isinstance(answer, Exception)
         self.beyond.called(name, failed=failed)
+        self._reasons(name, args)
         if name == "store.memory":  # the first call of a step
             self.kubernetes_answers = False
         elif name == "cloud.look" and not failed:
@@ -74,6 +77,12 @@ class Checks:
             self.open[action.pool] = action.id
         elif name == "store.closed" and not failed and self.open.get(args[0].pool) == args[0].id:
             del self.open[args[0].pool]
+
+    def _reasons(self, name: str, args: tuple[Any, ...]) -> None:
+        """Every node that stays after all has its reason."""
+        for victim in args[0].victims if name in ("store.progressed", "store.closed") else ():
+            if victim.stage is VictimStage.SPARED and victim.why in ("", UNKNOWN):
+                self.violated("9 says why", f"{victim.node} stays, and nobody is told why")
 
     def found_after_crash(self, memory: Memory, deliveries: Iterable[int]) -> None:
         """Take over what the store holds: a crash inside one of its calls may be on either side of the commit."""

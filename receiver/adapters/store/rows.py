@@ -121,7 +121,7 @@ def action_values(action: Action) -> Values:
 
 def _victim_values(victim: Victim) -> Values:
     """One victim. Fields that older versions do not know are left out where they are empty: those versions read it."""
-    newer = {"asked_at": victim.asked_at}
+    newer = {"why": victim.why, "asked_at": victim.asked_at}
     return {
         "instance": victim.instance,
         "node": victim.node,
