@@ -145,7 +145,7 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     "removal_called_off": lambda: told_of(
         known(pool_of(busy(), idle())),
         OutcomeKind.WITHDRAWN,
-        "no chosen node may go any more: it is wanted again, its next paid hour began, or it went already",
+        "l40s-2: waiting work fits on it: ml/train-0",
     ),
     "held_by_the_budget": lambda: _held(known(pool_of(busy()), waiting=jobs(), spent=SPENT), LOW),
     "held_by_the_price": lambda: _held(known(pool_of(), waiting=jobs()), replace(POLICY, pools=(UNPRICED,))),
