@@ -241,6 +241,9 @@ ALWAYS: Mapping[str, tuple[str, ...]] = {
     "nodes_may_be_removed": (
         "the ClusterRole gpu-autoscaler-act, bound to our service account (k8s/overlays/act/rights), and no restart",
     ),
+    "internal_error": (
+        "by itself, in the first step without the error; the log has it with a traceback, and it is a bug to report",
+    ),
     "spend_is_known": (
         "by itself, once Civo's charges of the month can be read; or budget.spent_usd_stated and a restart",
     ),
