@@ -195,6 +195,7 @@ def _pools(
         nodes={n.instance: n for n in said.cluster.nodes} if said.cluster else {},
         pods=by_node(said.cluster),
         at=now,
+        startup_taints=policy.startup_taints,
     )
     return tuple(pool_state(p, seen) for p in policy.pools)
 

@@ -5,9 +5,10 @@ Promises to ask nobody. What a source did not tell is unknown, never zero.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from receiver.core.actions import ActionKind, VictimStage
+from receiver.core.capacity import SHORT_LOSS
 from receiver.core.counts import drift, expected_count
 from receiver.core.demand import offer_of
 from receiver.core.memory import Memory, NodeLife, PoolMemory
@@ -16,7 +17,7 @@ from receiver.core.pods import Pod
 from receiver.core.policy import Pool
 from receiver.core.silences import PoolSilence
 from receiver.core.unanswered import highest
-from receiver.lives import stage_of
+from receiver.lives import offers_gpus, stage_of, startup_taint
 from receiver.ports import (
     CORDON_ANNOTATION,
     PROTECT_ANNOTATION,
@@ -43,6 +44,7 @@ class Seen:
     nodes: Mapping[str, ClusterNode]  # by instance id
     pods: Mapping[str, tuple[Pod, ...]]  # GPU pods by the node they are bound to
     at: datetime
+    startup_taints: tuple[str, ...] = ()
 
 
 def pool_state(pool: Pool, seen: Seen) -> PoolState:
@@ -67,7 +69,7 @@ def pool_state(pool: Pool, seen: Seen) -> PoolState:
         provisioning=past.provisioning,
         ready_in=past.ready_in,
         drifts=(*past.drifts, *([found_drift] if found_drift else [])),
-        offer=offer_of(pool, nodes, past.offer, seen.at),
+        offer=offer_of(pool, nodes, past.offer, seen.at, seen.startup_taints),
         unjoined=unjoined(pool, seen.cloud, seen.cluster),
         utilization=seen.telemetry.utilization.get(pool.id) if seen.telemetry else None,
         silence=seen.silenced.get(pool.id),
@@ -76,10 +78,12 @@ def pool_state(pool: Pool, seen: Seen) -> PoolState:
 
 def _node(instance: Instance, pool: Pool, seen: Seen, past: PoolMemory) -> Node:
     node, life = seen.nodes.get(instance.id), seen.lives.get(instance.id)
-    stage = stage_of(instance, node, seen.cluster is not None, pool)
+    stage = stage_of(instance, node, seen.cluster is not None, pool, seen.startup_taints)
+    taint = startup_taint(node, pool, seen.startup_taints) if node and offers_gpus(node, pool) else None
     was_usable = life is not None and life.usable_at is not None
     if was_usable and stage in (Stage.BOOTING, Stage.INSTALLING):
-        stage = Stage.BROKEN  # it was usable before: a node that lost its GPUs or went NotReady is not on its way
+        # It was usable before: a node that lost its GPUs or went NotReady is not on its way.
+        stage = _retainted(life, pool, seen.at) if taint and stage is Stage.INSTALLING else Stage.BROKEN
     cordoned_for = node.annotations.get(CORDON_ANNOTATION) if node else None
     closed_for = node.annotations.get(STOP_ANNOTATION) if node else None
     cordoned_by = None
@@ -111,8 +115,18 @@ def _node(instance: Instance, pool: Pool, seen: Seen, past: PoolMemory) -> Node:
         hosts=node.hosts if node else (),
         labels=dict(node.labels) if node else {},
         taints=node.taints if node else (),
+        startup_taint=taint.key if taint else "",
         activity=seen.telemetry.nodes.get(node.name) if seen.telemetry and node else None,
     )
+
+
+def _retainted(life: NodeLife | None, pool: Pool, now: datetime) -> Stage:
+    """The stage of a node that was usable and carries a startup taint again: for a moment that changes nothing, then it
+    is no room for pods, and after the provision timeout it is broken."""
+    lasted = now - life.lost_at if life is not None and life.lost_at is not None else timedelta(0)
+    if lasted <= SHORT_LOSS:
+        return Stage.USABLE
+    return Stage.INSTALLING if lasted <= pool.provision_timeout else Stage.BROKEN
 
 
 def drift_of(pool: str, shown: int, memory: Memory, now: datetime) -> Drift | None:

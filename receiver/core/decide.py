@@ -249,7 +249,7 @@ def _nothing_to_do(case: Case) -> Reason:
     wanted, idle = case.wanted, [n for n in case.state.nodes if n.idle_since is not None and not is_kept(n, case)]
     kept = [n for n in case.state.nodes if n.idle_since is not None and is_kept(n, case)]
     refused, idle = [n for n in idle if was_refused(n, case)], [n for n in idle if not was_refused(n, case)]
-    on_the_way = len(case.state.of(Stage.BUILDING, Stage.BOOTING, Stage.INSTALLING)) + case.state.unlisted
+    on_the_way = len(case.state.coming) + case.state.unlisted
     if not case.up(Source.CIVO):
         detail = f"nothing is known: {case.why(Source.CIVO)}"
     elif wanted.settled and on_the_way:

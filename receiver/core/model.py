@@ -24,7 +24,7 @@ class Stage(StrEnum):
 
     BUILDING = "building"  # Civo builds the instance
     BOOTING = "booting"  # active at Civo, not Ready in Kubernetes
-    INSTALLING = "installing"  # Ready, GPU not allocatable yet (the driver installs for minutes)
+    INSTALLING = "installing"  # Ready; its GPUs are not allocatable yet (minutes), or it carries a startup taint
     USABLE = "usable"  # Ready with its GPUs allocatable
     DELETING = "deleting"
     BROKEN = "broken"  # a status nobody documents, or a usable node that stopped being Ready
@@ -53,6 +53,7 @@ class Node:
     *unknown_since* is when its GPUs were first seen
     in use although no pod holds them (None: they are not).
     *kept_until* is until when a workload that ran here asked that the node stays, and may (*kept_for*, its pod).
+    *startup_taint* is the key of the startup taint that alone keeps pods away from it, empty without one.
     *leaving* is True once Civo itself lists it as being deleted (after our DELETE the stage says so at once).
     *closed_for* is the budget's stop for which we let no new work begin on it, as our annotation says.
     *hosts* names what must not be cut off with it (our own pod, Prometheus, Alertmanager). *activity* is what
@@ -83,7 +84,13 @@ class Node:
     hosts: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
+    startup_taint: str = ""
     activity: Activity | None = None
+
+    @property
+    def note(self) -> str:
+        """What its stage alone does not say, such as ``waits for taint readiness.k8s.io/gpu``; empty for nothing."""
+        return f"waits for taint {self.startup_taint}" if self.startup_taint else ""
 
     @property
     def watched_since(self) -> datetime:
@@ -140,6 +147,7 @@ class Offer:
     """What the newest usable node of a pool showed when last seen, at *at*: it outlives the node for a while.
 
     *configured* is the fingerprint of what the configuration said of the pool then; another one makes it void.
+    *others* are what other living nodes of the pool show, where that is not the same; it is not stored.
     """
 
     node: str
@@ -148,6 +156,7 @@ class Offer:
     allocatable: Mapping[str, int]
     labels: Mapping[str, str]
     taints: tuple[Taint, ...] = ()
+    others: tuple["Offer", ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +208,11 @@ class PoolState:
     def living(self) -> tuple[Node, ...]:
         """The nodes that are not being deleted."""
         return tuple(n for n in self.nodes if n.stage is not Stage.DELETING)
+
+    @property
+    def coming(self) -> tuple[Node, ...]:
+        """The nodes that are on their way to being usable for the first time."""
+        return tuple(n for n in self.nodes if n.stage in ON_ITS_WAY and not n.was_usable)
 
     @property
     def unlisted(self) -> int:

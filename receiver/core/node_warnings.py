@@ -59,7 +59,7 @@ def _how_far(names: Iterable[str], state: PoolState) -> str:
         Stage.INSTALLING: "Ready, but without GPUs: driver or device plugin",
         Stage.BROKEN: "broken: not Ready any more, or its GPUs are gone",
     }
-    known = {n.name: stages.get(n.stage, "not usable") for n in state.living}
+    known = {n.name: n.note or stages.get(n.stage, "not usable") for n in state.living}
     return "; ".join(f"{name}: {known[name]}" if name in known else name for name in list(names)[: plain.NAMED])
 
 

@@ -64,4 +64,4 @@ def probes_left(state: PoolState, now: datetime) -> int | None:
         return None
     if state.provisioning.holds(now, LONGEST_PROVISIONING_BACKOFF):
         return 0
-    return max(0, 1 - len(state.of(*ON_ITS_WAY)) - state.unlisted)
+    return max(0, 1 - len(state.coming) - state.unlisted)

@@ -54,7 +54,7 @@ CORDONS = Check(
 DRESSED_WITHIN = timedelta(minutes=2)
 DRESSING = "its nodes have only just come, and apply_to_nodes puts labels and taints on them"
 # Kubernetes and clouds put these on and take them off by themselves.
-PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "node.cilium.io/")
+PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 
 
 def of_pool(nodes: Sequence[SeenNode], pool: Pool) -> list[SeenNode]:
@@ -73,7 +73,10 @@ def judged(nodes: Sequence[SeenNode], policy: Policy, mode: Mode, now: datetime)
             continue
         dressed = [seen for seen in mine if not _is_being_dressed(seen, pool, now)]
         yield node_labels(dressed, pool) if dressed else NODE_LABELS.skipped(f"pool {pool.name}: {DRESSING}")
-        yield node_taints(dressed, pool) if dressed else NODE_TAINTS.skipped(f"pool {pool.name}: {DRESSING}")
+        if dressed:
+            yield node_taints(dressed, pool, policy.startup_taints, now)
+        else:
+            yield NODE_TAINTS.skipped(f"pool {pool.name}: {DRESSING}")
         yield from allocatable(mine, pool, now)
     yield hosts(nodes, policy)
     yield cordons(nodes, mode)
@@ -110,11 +113,22 @@ def node_labels(mine: Sequence[SeenNode], pool: Pool) -> Finding:
     return NODE_LABELS.passed(f"pool {pool.name}: {some(len(mine), 'node')} with every configured label")
 
 
-def node_taints(mine: Sequence[SeenNode], pool: Pool) -> Finding:
-    """Find taints that nodes of *pool* lack, or have beside the configured ones."""
+def node_taints(mine: Sequence[SeenNode], pool: Pool, startup_taints: tuple[str, ...], now: datetime) -> Finding:
+    """Find taints that nodes of *pool* lack, or have beside the configured ones. A node may carry a startup taint for
+    as long as it may take to become usable."""
     wanted = set(pool.taints)
+
+    def passes(seen: SeenNode, taint: Taint) -> bool:
+        old = age(seen, now)
+        return taint.key.startswith(startup_taints) and old is not None and old < pool.provision_timeout
+
+    more = [
+        f"{s.node.name} has {shown(t)}"
+        for s in mine
+        for t in s.node.taints
+        if t not in wanted and keeps_away(t) and not passes(s, t)
+    ]
     lacking = [f"{s.node.name} lacks {shown(t)}" for s in mine for t in pool.taints if t not in s.node.taints]
-    more = [f"{s.node.name} has {shown(t)}" for s in mine for t in s.node.taints if t not in wanted and keeps_away(t)]
     if lacking:
         return NODE_TAINTS.failed(f"pool {pool.name}: {_some_of(lacking)}; pods without GPUs may take its room")
     if more:

@@ -180,6 +180,17 @@ def test_a_node_without_its_pools_id_is_warned_of(start: Starter, told: Told) ->
     assert node_of(sim) in findings[0].said
 
 
+def test_a_startup_taint_is_warned_of_only_on_a_node_that_should_be_set_up_by_now(start: Starter, told: Told) -> None:
+    sim = well_kept(start)
+    starting = Taint(key="readiness.k8s.io/gpu", value="pending", effect="NoSchedule")
+    change(sim, taints=(Taint(key="gpu", value="true", effect="NoSchedule"), starting))
+    assert seen(told(sim)) == []
+    change(sim, created_at=SystemClock().now() - timedelta(hours=1))
+    finding = only(told(sim))
+    assert (finding.check, finding.verdict) == ("kubernetes.node_taints", "warn")
+    assert "readiness.k8s.io/gpu=pending:NoSchedule" in finding.said
+
+
 def test_a_node_whose_driver_never_came_fails_and_a_young_one_does_not(start: Starter, told: Told) -> None:
     sim = well_kept(start)
     change(sim, allocatable={"cpu": 12, "memory": 1000})
