@@ -17,7 +17,7 @@ class PoolPlan:
     *budget* is its own allowance of a month in USD, where the scenario has one too. *window* is [from minute, to
     minute, max nodes] by the wall clock (UTC), and evicts after *evict_after* seconds (None: never). *true_labels* are
     what its nodes really carry where the configuration is wrong about them. *asks* is what people are asked about: the
-    keys of `pools[].approval`, in seconds and USD.
+    keys of `pools[].approval`, in seconds and USD. *startup_taint* is the key of a taint that new nodes carry at first.
     """
 
     name: str
@@ -38,6 +38,7 @@ class PoolPlan:
     budget: str | None = None
     evict_after: int | None = None
     asks: dict[str, Any] | None = None
+    startup_taint: str | None = None
 
     @property
     def id(self) -> str:

@@ -21,7 +21,8 @@ class WorldPool:
     name to whole units), *count* the nodes that exist, ready and usable, when the world begins.
 
     The defaults are the published row of ``an.g1.l40s.kube.x1`` (12 vCPU, 96 GB, 200 GB, one L40S). *gpus* is
-    the number of physical GPUs per node where *resources* does not tell (MIG, time-slicing).
+    the number of physical GPUs per node where *resources* does not tell (MIG, time-slicing). A new node carries
+    *startup_taints* until it is set up (`Timings.set_up`).
     """
 
     id: str
@@ -37,6 +38,7 @@ class WorldPool:
     model_name: str = "NVIDIA L40S"
     mig: bool = False
     gpus: int | None = None
+    startup_taints: tuple[Taint, ...] = ()
 
     @property
     def gpu_units(self) -> int:
@@ -58,6 +60,7 @@ class Timings:
     build: timedelta = timedelta(seconds=120)  # BUILDING -> ACTIVE
     boot: timedelta = timedelta(seconds=20)  # ACTIVE -> node Ready (the node object is there, NotReady, half-way)
     driver: timedelta = timedelta(seconds=180)  # Ready -> GPU allocatable
+    set_up: timedelta = timedelta(seconds=60)  # GPU allocatable -> the startup taints go, where there are any
     image_pull: timedelta = timedelta(seconds=5)  # bound -> running
     warmup: timedelta = timedelta(seconds=10)  # running -> the GPU is busy; its memory fills evenly meanwhile
     delete: timedelta = timedelta(seconds=20)  # DELETING -> gone

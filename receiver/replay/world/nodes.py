@@ -71,7 +71,9 @@ class Nodes:
             uid=self._dice.uuid(),
             allocatable={"cpu": vm.spec.cpu_cores, "memory": max(0, vm.spec.ram_mb - KUBELET_KEEPS_MIB)},
             labels={**self._platform_labels(vm), **({} if late else _pool_labels(pool, bare=bare))},
-            taints=with_automatic(() if bare else pool.taints, ready=False, unschedulable=False),
+            taints=with_automatic(
+                (*(() if bare else pool.taints), *vm.spec.startup_taints), ready=False, unschedulable=False
+            ),
         )
         self._by_instance[vm.id] = vm.hostname
         self._machines[vm.hostname] = vm
@@ -90,6 +92,7 @@ class Nodes:
             vm.usable_at = self._agenda.now
         elif at_once:
             self._driver(vm)
+            self._set_up(vm)
         elif not self._faults.takes_gpu_never(vm.pool):
             self._agenda.after(self._dice.spread(self._timings.driver), self._driver, vm)
 
@@ -97,7 +100,10 @@ class Nodes:
         node = self._node_of(vm)
         if not vm.living or node is None:
             return
-        vm.usable_at = self._agenda.now
+        if vm.spec.startup_taints:
+            self._agenda.after(self._dice.spread(self._timings.set_up), self._set_up, vm)
+        else:
+            vm.usable_at = self._agenda.now
         gpu_labels = {
             "nvidia.com/gpu.present": "true",
             "nvidia.com/gpu.count": str(vm.spec.gpu_units),
@@ -109,6 +115,14 @@ class Nodes:
             labels={**node.labels, **gpu_labels},
         )
         self._gpus_up(node.name, vm)
+
+    def _set_up(self, vm: VM) -> None:
+        """What taints new nodes is done with this one."""
+        node = self._node_of(vm)
+        if not vm.living or node is None or vm.usable_at is not None:
+            return
+        vm.usable_at = self._agenda.now
+        self._change(node, taints=tuple(t for t in node.taints if t not in vm.spec.startup_taints))
 
     def _gpus_up(self, name: str, vm: VM) -> None:
         self._activity.node_up(name, vm)
