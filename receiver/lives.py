@@ -17,6 +17,7 @@ from receiver.ports import CloudPool, ClusterFacts, ClusterNode, Instance, Telem
 SEEN = (
     "gone_at",
     "active_at",
+    "registered_at",
     "ready_at",
     "usable_at",
     "bound_at",
@@ -110,6 +111,9 @@ def _life(old: NodeLife | None, instance: Instance, pool: Pool, sight: _Sight, n
         instance=instance.id, pool=pool.id, name=instance.hostname, size=pool.size, created_at=instance.created_at
     )
     usable = sight.stage is Stage.USABLE
+    registered_at = past.registered_at or past.ready_at or (None if sight.labels is None else now)
+    # A node that was in Kubernetes and is not any more is not on its way: somebody deleted its Node object.
+    vanished = sight.stage is Stage.BOOTING and sight.labels is None and registered_at is not None
     # A startup taint that comes back does not begin the idle time anew.
     retainted = sight.stage is Stage.INSTALLING and sight.set_up and past.usable_at is not None
     empty = (usable or retainted) and not sight.pods
@@ -124,13 +128,14 @@ def _life(old: NodeLife | None, instance: Instance, pool: Pool, sight: _Sight, n
         gone_at=None,
         seen_at=past.seen_at or now,
         active_at=past.active_at or (now if sight.stage in AFTER_BUILDING else None),
+        registered_at=registered_at,
         ready_at=past.ready_at or (now if sight.stage in (Stage.INSTALLING, Stage.USABLE) else None),
         usable_at=past.usable_at or (now if usable else None),
         bound_at=past.bound_at or (now if sight.pods else None),
         running_at=past.running_at or (now if runs else None),
         idle_since=(past.idle_since or now) if empty else None,
         unknown_since=(past.unknown_since or now) if empty and sight.active else None,
-        lost_at=(past.lost_at or now) if sight.stage in LOST and past.usable_at else None,
+        lost_at=(past.lost_at or now) if vanished or (sight.stage in LOST and past.usable_at) else None,
     )
 
 

@@ -84,6 +84,8 @@ def _node(instance: Instance, pool: Pool, seen: Seen, past: PoolMemory) -> Node:
     if was_usable and stage in (Stage.BOOTING, Stage.INSTALLING):
         # It was usable before: a node that lost its GPUs or went NotReady is not on its way.
         stage = _retainted(life, pool, seen.at) if taint and stage is Stage.INSTALLING else Stage.BROKEN
+    elif stage is Stage.BOOTING and node is None and _lost_for(life, seen.at) > SHORT_LOSS:
+        stage = Stage.BROKEN  # it was in Kubernetes, and one list without it may be a partial one
     cordoned_for = node.annotations.get(CORDON_ANNOTATION) if node else None
     closed_for = node.annotations.get(STOP_ANNOTATION) if node else None
     cordoned_by = None
@@ -123,10 +125,14 @@ def _node(instance: Instance, pool: Pool, seen: Seen, past: PoolMemory) -> Node:
 def _retainted(life: NodeLife | None, pool: Pool, now: datetime) -> Stage:
     """The stage of a node that was usable and carries a startup taint again: for a moment that changes nothing, then it
     is no room for pods, and after the provision timeout it is broken."""
-    lasted = now - life.lost_at if life is not None and life.lost_at is not None else timedelta(0)
+    lasted = _lost_for(life, now)
     if lasted <= SHORT_LOSS:
         return Stage.USABLE
     return Stage.INSTALLING if lasted <= pool.provision_timeout else Stage.BROKEN
+
+
+def _lost_for(life: NodeLife | None, now: datetime) -> timedelta:
+    return now - life.lost_at if life is not None and life.lost_at is not None else timedelta(0)
 
 
 def drift_of(pool: str, shown: int, memory: Memory, now: datetime) -> Drift | None:

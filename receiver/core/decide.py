@@ -207,8 +207,8 @@ def _going(
     resting = [n for n in due if n not in many and n not in over and not is_dead(n)]
     by_rule = {
         "dead_nodes": (
-            [n for n in due if is_dead(n)],
-            f"not usable within {lasting(case.pool.provision_timeout)}",
+            dead := [n for n in due if is_dead(n)],
+            _why_dead(dead, case),
         ),
         "override": (many, str(case.wanted.bounds.spoken.most)),
         "evict_after": (over, _why_over(case)),
@@ -218,6 +218,12 @@ def _going(
     for rule, (nodes, because) in by_rule.items():
         if nodes and (rule in ("dead_nodes", "override", "evict_after") or not grows):
             yield rule, nodes, because
+
+
+def _why_dead(dead: Sequence[Node], case: Case) -> str:
+    late = [f"not usable within {lasting(case.pool.provision_timeout)}"] if any(not n.vanished for n in dead) else []
+    gone = ["no Node object in Kubernetes any more"] if any(n.vanished for n in dead) else []
+    return ", or ".join((*late, *gone))
 
 
 def _why_over(case: Case) -> str:

@@ -27,7 +27,7 @@ class Stage(StrEnum):
     INSTALLING = "installing"  # Ready; its GPUs are not allocatable yet (minutes), or it carries a startup taint
     USABLE = "usable"  # Ready with its GPUs allocatable
     DELETING = "deleting"
-    BROKEN = "broken"  # a status nobody documents, or a usable node that stopped being Ready
+    BROKEN = "broken"  # a status nobody documents, a usable node that stopped being Ready, or one gone from Kubernetes
     UNKNOWN = "unknown"  # active at Civo, and Kubernetes could not be asked
 
 
@@ -48,7 +48,7 @@ class Node:
     *allocatable* are GPU resources; *pods* the GPU pods bound to it; *idle_since* is None when a pod holds
     a GPU there or when nobody could tell (see *stage* UNKNOWN). *was_usable* is True once it has been usable,
     *usable_since* says when that was, *seen_since* since when we have watched it,
-    *lost_at* when it stopped being so.
+    *lost_at* when it stopped being so, or when it was gone from Kubernetes before it ever was.
     *registered* is True while Kubernetes has a node object for it, *ready* while that is Ready,
     *unknown_since* is when its GPUs were first seen
     in use although no pod holds them (None: they are not).
@@ -90,7 +90,15 @@ class Node:
     @property
     def note(self) -> str:
         """What its stage alone does not say, such as ``waits for taint readiness.k8s.io/gpu``; empty for nothing."""
+        if not self.registered and self.lost_at is not None:
+            return "has no Node object in Kubernetes any more"
         return f"waits for taint {self.startup_taint}" if self.startup_taint else ""
+
+    @property
+    def vanished(self) -> bool:
+        """True when it was gone from Kubernetes before it was usable, for longer than a list may be partial."""
+        gone = not self.registered and self.lost_at is not None
+        return gone and self.stage is Stage.BROKEN and not self.was_usable
 
     @property
     def watched_since(self) -> datetime:

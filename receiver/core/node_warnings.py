@@ -111,7 +111,8 @@ def _misdescribed(pool: Pool, state: PoolState) -> Iterable[Notice]:
 
 def _unjoined(pool: Pool, state: PoolState) -> Iterable[Notice]:
     """Nodes that belong to no instance that Civo lists, while instances seem to have no node."""
-    if state.unjoined and any(not n.registered and n.stage is Stage.BOOTING for n in state.living):
+    missing = (Stage.BOOTING, Stage.BROKEN)
+    if state.unjoined and any(not n.registered and n.stage in missing for n in state.living):
         yield Notice(
             cause=Cause.UNJOINED,
             topic=f"unjoined:{pool.id}",

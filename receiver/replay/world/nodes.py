@@ -75,6 +75,7 @@ class Nodes:
                 (*(() if bare else pool.taints), *vm.spec.startup_taints), ready=False, unschedulable=False
             ),
         )
+        vm.registered_at = self._agenda.now
         self._by_instance[vm.id] = vm.hostname
         self._machines[vm.hostname] = vm
         self._cluster.add_node(node)

@@ -36,6 +36,7 @@ class VM:
     status: str = "BUILDING"
     listed: bool = False
     active_at: datetime | None = None
+    registered_at: datetime | None = None
     ready_at: datetime | None = None
     usable_at: datetime | None = None
     deleted_at: datetime | None = None
