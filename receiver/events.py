@@ -8,7 +8,7 @@ import structlog
 from receiver.act import Hands
 from receiver.core import budget_notices, closing_notices, keep_until, tell, waiting_notices, warn
 from receiver.core.actions import Change, Decision, Verdict
-from receiver.core.explain import MOST
+from receiver.core.explain import MOST, by_claim
 from receiver.core.pods import Pod, Workload
 from receiver.core.tell import Notice
 from receiver.ports import TryLater, WontWork
@@ -47,6 +47,8 @@ def tell_the_rest(work: Work) -> None:
         pods = list(workload.pods)[:room]
         announce(work.hands, pods, "NotTriggerScaleUp", said)
         room -= len(pods)
+    for pod in _newly_claiming(work)[:room]:
+        announce(work.hands, [pod], "NotTriggerScaleUp", by_claim(pod))
     closes = work.mode == "act" and work.hands.cluster is not None
     told = work.store.told(budget_notices.TOPIC) if assignment.budgets.views else {}
     # Who waits beside free room may only just have been let in.
@@ -104,6 +106,17 @@ def _newly_refused(work: Work, known: Collection[str] | None, told: Collection[s
         for workload in wanted.asking:
             if workload.key in wanted.refused and workload.key not in known:
                 yield workload, tell.refused_event(pool, wanted.refused[workload.key], work.policy)
+
+
+def _newly_claiming(work: Work) -> Sequence[Pod]:
+    """The pods that ask for devices by claim and that the last picture does not show as waiting; none where more waited
+    than it lists, for nobody can tell which are new then."""
+    claiming = [p for p in work.facts.waiting if p.claims and not p.daemon and not p.terminating]
+    listed = (work.before[0].get("waiting") or ()) if claiming and work.before else ()
+    if len(listed) >= MOST:
+        return ()
+    known = {f"{e.get('namespace')}/{e.get('name')}" for e in listed}
+    return [p for p in claiming if p.key not in known]
 
 
 def announce(hands: Hands, pods: Sequence[Pod], reason: str, message: str) -> None:

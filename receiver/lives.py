@@ -187,7 +187,12 @@ def stage_of(
 
 def offers_gpus(node: ClusterNode, pool: Pool) -> bool:
     """True when *node* has some of everything that a node of *pool* offers."""
-    return all(node.allocatable.get(r, 0) > 0 for r in pool.resources)
+    return served_by_dra(node, pool) or all(node.allocatable.get(r, 0) > 0 for r in pool.resources)
+
+
+def served_by_dra(node: ClusterNode, pool: Pool) -> bool:
+    """True when a DRA driver shows GPUs on *node*, and no device plugin does: Kubernetes decides that by node."""
+    return node.dra and not any(node.allocatable.get(r, 0) > 0 for r in pool.resources)
 
 
 def startup_taint(node: ClusterNode, pool: Pool, prefixes: tuple[str, ...]) -> Taint | None:

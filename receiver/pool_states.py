@@ -17,7 +17,7 @@ from receiver.core.pods import Pod
 from receiver.core.policy import Pool
 from receiver.core.silences import PoolSilence
 from receiver.core.unanswered import highest
-from receiver.lives import offers_gpus, stage_of, startup_taint
+from receiver.lives import offers_gpus, served_by_dra, stage_of, startup_taint
 from receiver.ports import (
     CORDON_ANNOTATION,
     PROTECT_ANNOTATION,
@@ -106,7 +106,7 @@ def _node(instance: Instance, pool: Pool, seen: Seen, past: PoolMemory) -> Node:
         lost_at=life.lost_at if life else None,
         kept_until=life.kept_until if life else None,
         kept_for=life.kept_for if life else "",
-        allocatable=dict(node.allocatable) if node else {},
+        allocatable=_allocatable(node, pool, seen) if node else {},
         pods=pods,
         idle_since=life.idle_since if life and stage is Stage.USABLE and not pods else None,
         cordoned_by=cordoned_by,
@@ -118,8 +118,18 @@ def _node(instance: Instance, pool: Pool, seen: Seen, past: PoolMemory) -> Node:
         labels=dict(node.labels) if node else {},
         taints=node.taints if node else (),
         startup_taint=taint.key if taint else "",
+        dra=node is not None and served_by_dra(node, pool),
         activity=seen.telemetry.nodes.get(node.name) if seen.telemetry and node else None,
     )
+
+
+def _allocatable(node: ClusterNode, pool: Pool, seen: Seen) -> Mapping[str, int]:
+    """What *node* offers. Its status never shows what a DRA driver serves: that is believed to be as configured, for
+    the resources that a DeviceClass answers to."""
+    if not served_by_dra(node, pool):
+        return dict(node.allocatable)
+    served = seen.cluster.dra_resources if seen.cluster is not None else None
+    return {r: n for r, n in pool.resources.items() if served is None or r in served}
 
 
 def _retainted(life: NodeLife | None, pool: Pool, now: datetime) -> Stage:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from receiver.core.pods import Requirement
-from receiver.replay.world import WorldNode, WorldPod
+from receiver.replay.world import CLAIMS, WorldNode, WorldPod
 
 JSON = dict[str, Any]
 OWNER_VERSIONS: Mapping[str, str] = {
@@ -63,8 +63,8 @@ def node_json(node: WorldNode, *, kubelet: str = "v1.32.5+k3s1") -> JSON:
             **({"taints": [taint_json(t) for t in node.taints]} if node.taints else {}),
         },
         "status": {
-            "capacity": _quantities(node.allocatable, spare_mib=2048),
-            "allocatable": _quantities(node.allocatable),
+            "capacity": _quantities(node.shown, spare_mib=2048),
+            "allocatable": _quantities(node.shown),
             "conditions": _node_conditions(node),
             "addresses": [
                 {"type": "InternalIP", "address": address_of(node.name, "192.168")},
@@ -174,7 +174,8 @@ def _owner(pod: WorldPod) -> JSON:
 
 
 def _pod_spec(pod: WorldPod) -> JSON:
-    devices = {r: str(n) for r, n in pod.requests.items()}
+    devices = {r: str(n) for r, n in pod.requests.items() if r != CLAIMS}
+    claims = [f"gpu-{n}" for n in range(pod.requests.get(CLAIMS, 0))]
     spec: JSON = {
         "containers": [
             {
@@ -185,6 +186,7 @@ def _pod_spec(pod: WorldPod) -> JSON:
                 "resources": {
                     "requests": {"cpu": "500m", "memory": "1Gi", **devices},
                     **({"limits": devices} if devices else {}),
+                    **({"claims": [{"name": name} for name in claims]} if claims else {}),
                 },
             }
         ],
@@ -196,6 +198,8 @@ def _pod_spec(pod: WorldPod) -> JSON:
         **({"priorityClassName": pod.priority_class} if pod.priority_class else {}),
         **({"tolerations": [_toleration(t) for t in pod.tolerations]} if pod.tolerations else {}),
     }
+    if claims:
+        spec["resourceClaims"] = [{"name": name, "resourceClaimTemplateName": "gpu"} for name in claims]
     if pod.node_selector:
         spec["nodeSelector"] = dict(pod.node_selector)
     if affinity := _node_affinity(pod):

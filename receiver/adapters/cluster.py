@@ -18,6 +18,7 @@ from kubernetes.config.config_exception import ConfigException
 from receiver.adapters.access import TO_REMOVE, Access
 from receiver.adapters.cluster_wire import CONFLICT, NOT_FOUND, TOO_MANY, ClusterWire, at_least
 from receiver.adapters.custom_resources import CustomResources
+from receiver.adapters.dra import Dra
 from receiver.adapters.ended_pods import TERMINATED, ended_from
 from receiver.adapters.gangs import Declaration, PodGroups, Roll, with_siblings
 from receiver.adapters.holding import HoldingMeans
@@ -26,7 +27,7 @@ from receiver.adapters.node_marks import NodeMarks
 from receiver.adapters.nodes import key_of, node_from, section
 from receiver.adapters.owners import Owners
 from receiver.adapters.pod_watch import LASTS_SECONDS, PodWatch
-from receiver.adapters.pods import SPEAKING, Fate, doubts, fate, hosts_us, is_untried, pod_from
+from receiver.adapters.pods import SPEAKING, Fate, claimant_from, doubts, fate, hosts_us, is_untried, pod_from
 from receiver.adapters.queues import Queues
 from receiver.adapters.remarks import Remarks
 from receiver.adapters.sessions import quick_retry, user_agent
@@ -115,6 +116,7 @@ class KubernetesCluster(HoldingMeans):
         self._remarks = Remarks(self._clock)
         resources = CustomResources(self._wire, self._api, self._clock, self._remarks)
         self._resources = resources
+        self._dra = Dra(resources)
         self._pod_groups = PodGroups(resources)
         self._queues = Queues(resources, kueue=kueue_queued, volcano=volcano_podgroups)
 
@@ -142,6 +144,7 @@ class KubernetesCluster(HoldingMeans):
         counted twice.
         """
         nodes = self._wire.every("nodes", self._api.reads(NODES))
+        served = self._dra.served()
         pods = self._wire.every("pods", self._api.reads(PODS), field_selector=LIVING)
         hosts: dict[str, list[str]] = {}
         for raw in pods:
@@ -149,8 +152,13 @@ class KubernetesCluster(HoldingMeans):
                 hosts.setdefault(str(section(raw, "spec").get("nodeName")), []).append(key_of(raw))
             for doubt in doubts(raw):
                 self._remarks.warn("annotation not understood", doubt)
-        found = tuple(node_from(n, sorted(hosts.get(str(section(n, "metadata").get("name")), ()))) for n in nodes)
-        return ClusterFacts(nodes=found, pods=self._demand(pods))
+        found = tuple(
+            node_from(n, sorted(hosts.get(name, ())), dra=name in served.nodes)
+            for n in nodes
+            for name in (str(section(n, "metadata").get("name")),)
+        )
+        claimants = tuple(p for raw in pods if (p := claimant_from(raw, served.resources or ())) is not None)
+        return ClusterFacts(nodes=found, pods=(*self._demand(pods), *claimants), dra_resources=served.resources)
 
     def _demand(self, raws: Sequence[Mapping[str, Any]]) -> tuple[Pod, ...]:
         """Return the GPU pods among *raws* with what their gangs need, and those that queues announce."""

@@ -53,6 +53,7 @@ class Node:
     *unknown_since* is when its GPUs were first seen
     in use although no pod holds them (None: they are not).
     *kept_until* is until when a workload that ran here asked that the node stays, and may (*kept_for*, its pod).
+    *dra* is True where a DRA driver serves its GPUs: *allocatable* is what the configuration says then.
     *startup_taint* is the key of the startup taint that alone keeps pods away from it, empty without one.
     *leaving* is True once Civo itself lists it as being deleted (after our DELETE the stage says so at once).
     *closed_for* is the budget's stop for which we let no new work begin on it, as our annotation says.
@@ -85,6 +86,7 @@ class Node:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     startup_taint: str = ""
+    dra: bool = False
     activity: Activity | None = None
 
     @property
@@ -92,7 +94,9 @@ class Node:
         """What its stage alone does not say, such as ``waits for taint readiness.k8s.io/gpu``; empty for nothing."""
         if not self.registered and self.lost_at is not None:
             return "has no Node object in Kubernetes any more"
-        return f"waits for taint {self.startup_taint}" if self.startup_taint else ""
+        if self.startup_taint:
+            return f"waits for taint {self.startup_taint}"
+        return "has GPUs that a DRA driver serves" if self.dra else ""
 
     @property
     def vanished(self) -> bool:

@@ -44,6 +44,14 @@ HOSTS = Check(
     ("warn",),
     "keep them off GPU nodes: a node selector or affinity for another pool, and no toleration of the GPU pool's taints",
 )
+DRA = Check(
+    "kubernetes.dra",
+    "whether Dynamic Resource Allocation serves the GPUs of nodes of configured pools: what is not supported there",
+    ("warn", "skip"),
+    "let pods that should get nodes ask for a resource of the pool (`nvidia.com/gpu`): give the driver's DeviceClass "
+    "that `extendedResourceName`, or use the device plugin (docs/limits.md)",
+)
+CLAIMS_DO_NOT_COUNT = "pods that ask by ResourceClaim are no demand: no node is bought for them"
 NOT_READY = "see `kubectl describe node` and the instance at Civo; it is replaced by itself if nothing runs there"
 CORDONS = Check(
     "kubernetes.cordons",
@@ -155,6 +163,9 @@ def allocatable(mine: Sequence[SeenNode], pool: Pool, now: datetime) -> Iterator
             continue
         if offers == wanted and seen.node.ready:
             continue
+        if _is_served_by_dra(seen, pool):
+            differing = True  # its status never shows them: `kubernetes.dra` tells
+            continue
         young = old is not None and old < pool.provision_timeout
         if young and not set(offers) - set(wanted):
             yield ALLOCATABLE.skipped(f"node {seen.node.name} of pool {pool.name} is young and may install its driver")
@@ -166,6 +177,28 @@ def allocatable(mine: Sequence[SeenNode], pool: Pool, now: datetime) -> Iterator
         yield ALLOCATABLE.failed(said)
     if not differing:
         yield ALLOCATABLE.passed(f"pool {pool.name}: nodes offer {_units(wanted)}")
+
+
+def _is_served_by_dra(seen: SeenNode, pool: Pool) -> bool:
+    return seen.node.dra and not seen.node.allocatable.keys() & pool.resources.keys()
+
+
+def dra(nodes: Sequence[SeenNode], served: frozenset[str] | None, policy: Policy) -> Iterator[Finding]:
+    """Find the nodes of configured pools whose GPUs a DRA driver serves; *served* are the extended resources by which
+    pods may ask for them (None: not known)."""
+    found = False
+    for pool in policy.pools:
+        mine = [seen.node.name for seen in of_pool(nodes, pool) if _is_served_by_dra(seen, pool)]
+        if not mine:
+            continue
+        found = True
+        said = f"pool {pool.name}: a DRA driver serves the GPUs of {_some_of(mine)}; {CLAIMS_DO_NOT_COUNT}"
+        lacking = sorted(pool.resources.keys() - served) if served is not None else []
+        if lacking:
+            said += f". No DeviceClass has the extendedResourceName {', '.join(lacking)}, so pods cannot ask for that"
+        yield DRA.warned(said)
+    if not found:
+        yield DRA.passed("no node of a configured pool has GPUs that a DRA driver serves")
 
 
 def hosts(nodes: Sequence[SeenNode], policy: Policy) -> Finding:

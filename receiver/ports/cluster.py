@@ -13,7 +13,10 @@ from receiver.ports.receipts import Receipt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterNode:
-    """A Kubernetes node. *instance* is the id in ``spec.providerID`` (``civo://<id>``), empty if there is none."""
+    """A Kubernetes node. *instance* is the id in ``spec.providerID`` (``civo://<id>``), empty if there is none.
+
+    *dra* is True where ResourceSlices show GPUs on it, which *allocatable* never does.
+    """
 
     name: str
     instance: str
@@ -24,14 +27,19 @@ class ClusterNode:
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     hosts: tuple[str, ...] = ()  # monitoring and our own pods that run there
+    dra: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """Nodes, and the GPU pods that wait, start or run (terminated pods are left out)."""
+    """Nodes, and the GPU pods that wait, start or run (terminated pods are left out).
+
+    *dra_resources* are the extended resources that DRA serves on nodes with a DRA driver (None: not known).
+    """
 
     nodes: tuple[ClusterNode, ...]
     pods: tuple[Pod, ...]
+    dra_resources: frozenset[str] | None = None
 
 
 CORDON_ANNOTATION = "gpu-autoscaler.io/cordoned-for"

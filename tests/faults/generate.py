@@ -50,7 +50,7 @@ class Maker:
         return Scenario(
             seed=self.seed,
             start=dice.choice(STARTS),
-            pools=self._that_taint(self._that_ask(self._that_evict(self._with_budgets(budget)))),
+            pools=self._by_dra(self._that_taint(self._that_ask(self._that_evict(self._with_budgets(budget))))),
             events=sorted(
                 [
                     *self.events,
@@ -145,6 +145,13 @@ class Maker:
         if dice.random() < 0.75:
             return pools
         return [replace(plan, startup_taint=dice.choice([None, *STARTUP])) for plan in pools]
+
+    def _by_dra(self, pools: list[PoolPlan]) -> list[PoolPlan]:
+        """In some worlds a DRA driver serves the GPUs of some pools; by dice of their own."""
+        dice = random.Random(f"dra of {self.seed}")
+        if dice.random() < 0.85:
+            return pools
+        return [replace(plan, dra=dice.random() < 0.7) for plan in pools]
 
     def _taints_that_come_back(self) -> list[Event]:
         """In some worlds usable nodes get a startup taint again, for a moment or for long; by dice of their own."""

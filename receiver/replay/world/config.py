@@ -12,6 +12,7 @@ from receiver.core.policy import Taint
 GANG_ANNOTATION = "gpu-autoscaler.io/gang"
 POOL_LABEL = "kubernetes.civo.com/civo-node-pool"
 GPU = "nvidia.com/gpu"
+CLAIMS = "resource.k8s.io/claims"  # what a pod asks for by ResourceClaim; the scheduler places none of these
 Packing = Literal["most_allocated", "least_allocated", "first_fit"]
 
 
@@ -23,6 +24,7 @@ class WorldPool:
     The defaults are the published row of ``an.g1.l40s.kube.x1`` (12 vCPU, 96 GB, 200 GB, one L40S). *gpus* is
     the number of physical GPUs per node where *resources* does not tell (MIG, time-slicing). A new node carries
     *startup_taints* until it is set up (`Timings.set_up`).
+    With *dra* a DRA driver serves the GPUs: ResourceSlices show them and the node's status does not.
     """
 
     id: str
@@ -39,6 +41,7 @@ class WorldPool:
     mig: bool = False
     gpus: int | None = None
     startup_taints: tuple[Taint, ...] = ()
+    dra: bool = False
 
     @property
     def gpu_units(self) -> int:

@@ -69,6 +69,7 @@ class Nodes:
             pool=pool.id,
             created_at=self._agenda.now,
             uid=self._dice.uuid(),
+            dra=vm.spec.dra,
             allocatable={"cpu": vm.spec.cpu_cores, "memory": max(0, vm.spec.ram_mb - KUBELET_KEEPS_MIB)},
             labels={**self._platform_labels(vm), **({} if late else _pool_labels(pool, bare=bare))},
             taints=with_automatic(

@@ -82,7 +82,8 @@ class PoolAtCivo:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldNode:
     """A Kubernetes node as it was at *version*. *allocatable* has ``cpu`` (cores), ``memory`` (MiB) and, once the
-    driver runs, the GPU resources. *taints* include those that Kubernetes sets itself."""
+    driver runs, the GPU resources, those too that a DRA driver serves (*dra*) and that its status does not show.
+    *taints* include those that Kubernetes sets itself."""
 
     name: str
     instance: str
@@ -97,12 +98,18 @@ class WorldNode:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
+    dra: bool = False
     version: int = 0
 
     @property
     def gpus(self) -> Mapping[str, int]:
         """The GPU resources alone."""
         return {r: n for r, n in self.allocatable.items() if r not in NOT_GPU}
+
+    @property
+    def shown(self) -> Mapping[str, int]:
+        """What its status shows as allocatable: nothing that a DRA driver serves."""
+        return {r: n for r, n in self.allocatable.items() if r in NOT_GPU} if self.dra else self.allocatable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
