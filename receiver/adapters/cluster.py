@@ -116,7 +116,7 @@ class KubernetesCluster(HoldingMeans):
         self._remarks = Remarks(self._clock)
         resources = CustomResources(self._wire, self._api, self._clock, self._remarks)
         self._resources = resources
-        self._dra = Dra(resources)
+        self._dra = Dra(resources, self._clock)
         self._pod_groups = PodGroups(resources)
         self._queues = Queues(resources, kueue=kueue_queued, volcano=volcano_podgroups)
 

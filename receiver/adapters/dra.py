@@ -2,11 +2,12 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.adapters.custom_resources import CustomResources, Kind
 from receiver.adapters.nodes import entries, section
-from receiver.ports import TryLater
+from receiver.ports import Clock, TryLater
 
 GROUP = "resource.k8s.io"
 VERSIONS = ("v1", "v1beta2", "v1beta1")
@@ -14,6 +15,7 @@ SLICES = Kind(GROUP, "resourceslices", VERSIONS)
 CLASSES = Kind(GROUP, "deviceclasses", VERSIONS)
 DRIVER = "gpu.nvidia.com"
 OF_DRIVER = f"spec.driver={DRIVER}"
+UNREAD_FOR = timedelta(minutes=5)
 WITHOUT_SLICES = "nodes whose GPUs a DRA driver serves look like nodes whose GPUs never come"
 WITHOUT_CLASSES = "every GPU resource is believed to be served on nodes with a DRA driver"
 
@@ -30,23 +32,30 @@ class Served:
 class Dra:
     """Reads what DRA serves. What was read last counts while the API server cannot tell."""
 
-    def __init__(self, resources: CustomResources) -> None:
+    def __init__(self, resources: CustomResources, clock: Clock) -> None:
         self._resources = resources
+        self._clock = clock
         self._last: Served | None = None
+        self._unread_since: datetime | None = None
 
     def served(self) -> Served:
         """Return what DRA serves now; nothing where the API or the right to list slices is missing.
 
-        Raises TryLater when the API server cannot tell and never has: a node with a DRA driver must not be taken for
-        one whose GPUs never came.
+        Raises TryLater while the API server cannot tell and never has, for a few minutes: a node with a DRA driver must
+        not be taken for one whose GPUs never came. After that it is as without the API.
         """
         try:
             slices = self._resources.if_allowed(SLICES, WITHOUT_SLICES, field_selector=OF_DRIVER)
             classes = None if slices is None else self._resources.if_allowed(CLASSES, WITHOUT_CLASSES)
-        except TryLater:
-            if self._last is None:
+        except TryLater as error:
+            if self._last is not None:
+                return self._last
+            now = self._clock.now()
+            self._unread_since = self._unread_since or now
+            if timedelta(0) <= now - self._unread_since < UNREAD_FOR:
                 raise
-            return self._last
+            self._resources.warn("ResourceSlices not read", f"{error}; {WITHOUT_SLICES}")
+            return Served()
         self._last = Served(nodes=nodes_of(slices or ()), resources=None if classes is None else resources_of(classes))
         return self._last
 

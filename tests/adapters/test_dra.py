@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from receiver.adapters.cluster import KubernetesCluster, connect
-from receiver.adapters.dra import nodes_of, resources_of
+from receiver.adapters.dra import Dra, Served, nodes_of, resources_of
 from receiver.adapters.pods import CLAIMS, Fate, claimant_from, fate, pod_from
 from receiver.core.pods import PodPhase, Toleration
 from receiver.ports import TryLater
@@ -76,6 +76,30 @@ def test_while_slices_cannot_be_read_what_was_read_last_counts(look: Look) -> No
     assert [n.dra for n in cluster.look().nodes] == [True]
     sim.fault(**fault)
     assert [n.dra for n in cluster.look().nodes] == [True]
+
+
+def test_what_never_can_be_read_holds_up_the_look_for_a_few_minutes_only() -> None:
+    """A gateway that answers 500 to what it does not know must not keep nodes from being removed for ever."""
+    wire = _Unreadable()
+    clock = ManualClock(START)
+    dra = Dra(wire, clock)  # type: ignore[arg-type]  # the part of it that is asked
+    for _ in range(2):
+        with pytest.raises(TryLater):
+            dra.served()
+        clock.advance(timedelta(minutes=4))
+    assert dra.served() == Served()
+    assert len(wire.said) == 1
+
+
+class _Unreadable:
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def if_allowed(self, *_: Any, **__: Any) -> None:
+        raise TryLater("500", code="http_500")
+
+    def warn(self, event: str, detail: str) -> None:
+        self.said.append(f"{event}: {detail}")
 
 
 def test_a_pod_that_asks_by_claim_waits_and_is_no_demand(look: Look) -> None:

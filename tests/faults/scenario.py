@@ -110,4 +110,4 @@ def _rows(found: list[dict[str, Any]]) -> str:
 
 
 def _without_defaults(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in row.items() if k == "price" or v not in (None, {}, []) and v is not False}
+    return {k: v for k, v in row.items() if k == "price" or (v not in (None, {}, []) and v is not False)}
