@@ -8,7 +8,7 @@ import structlog
 
 from receiver.core import budget_notices, closing_notices, keep_until, tell, waiting_notices, warn
 from receiver.core.actions import Decision
-from receiver.core.explain import fates
+from receiver.core.explain import by_claim, fates
 from receiver.core.model import Source
 from receiver.core.pod_events import held_events
 from receiver.core.pods import Pod
@@ -17,6 +17,7 @@ from receiver.ports import TryLater, WontWork
 from receiver.work import Work
 
 log = structlog.get_logger("receiver")
+CLAIMS = "claims"  # what keeps a pod waiting that asks by Dynamic Resource Allocation
 EVENTS_PER_ACTION = 50  # pods told by a Kubernetes Event about one growth
 EVENTS_PER_STEP = 50  # and about not growing: a thousand pods must not keep the loop from scaling
 MOST_LOOKED_AT = 5_000  # workloads of which a step looks whether they were told
@@ -77,6 +78,9 @@ def _tell_held(work: Work) -> None:
         room -= len(pods)
         if room <= 0:
             return
+    claiming = [p for p in facts.waiting if p.claims and not p.daemon and not p.terminating]
+    for pod in [p for p in claiming if told.wants(p, CLAIMS)][:room]:
+        announce(work, [pod], "NotTriggerScaleUp", by_claim(pod), CLAIMS)
 
 
 def announce(work: Work, pods: Sequence[Pod], reason: str, message: str, about: str = "") -> None:

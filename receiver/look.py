@@ -208,6 +208,7 @@ def _pools(
         pods=by_node(said.cluster),
         at=now,
         machines=_machines(sources, parts),
+        startup_taints=policy.startup_taints,
     )
     states = []
     for pool in policy.pools:

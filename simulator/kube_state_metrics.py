@@ -63,7 +63,7 @@ def _node_families(nodes: Sequence[WorldNode], face: MetricsFace, kubelet: str) 
         for condition, holds in (("Ready", ready), ("MemoryPressure", "false"), ("DiskPressure", "false")):
             for status in STATUSES:
                 conditions.add(int(status == holds), node=node.name, condition=condition, status=status)
-        for resource, unit, amount in _amounts(node.allocatable):
+        for resource, unit, amount in _amounts(node.shown):
             allocatable.add(amount, node=node.name, resource=resource, unit=unit)
             spare = 2048 * MIB if resource == "memory" else 0
             capacity.add(amount + spare, node=node.name, resource=resource, unit=unit)

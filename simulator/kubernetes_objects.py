@@ -7,7 +7,7 @@ from typing import Any
 
 from receiver.core.compute import CPU, GIB, MEMORY
 from receiver.core.pods import Requirement
-from receiver.replay.world import WorldNode, WorldPod
+from receiver.replay.world import CLAIMS, WorldNode, WorldPod
 
 JSON = dict[str, Any]
 OWNER_VERSIONS: Mapping[str, str] = {
@@ -64,8 +64,8 @@ def node_json(node: WorldNode, *, kubelet: str = "v1.32.5+k3s1") -> JSON:
             **({"taints": [taint_json(t) for t in node.taints]} if node.taints else {}),
         },
         "status": {
-            "capacity": _quantities({**node.allocatable, MEMORY: node.allocatable.get(MEMORY, 0) + 2 * GIB}),
-            "allocatable": _quantities(node.allocatable),
+            "capacity": _quantities({**node.shown, MEMORY: node.shown.get(MEMORY, 0) + 2 * GIB}),
+            "allocatable": _quantities(node.shown),
             "conditions": _node_conditions(node),
             "addresses": [
                 {"type": "InternalIP", "address": address_of(node.name, "192.168")},
@@ -179,10 +179,13 @@ def _owner(pod: WorldPod) -> JSON:
 
 
 def _pod_spec(pod: WorldPod) -> JSON:
-    devices, compute = _quantities(pod.requests), _quantities(pod.compute)
+    devices = _quantities({r: n for r, n in pod.requests.items() if r != CLAIMS})
+    claims = [f"gpu-{n}" for n in range(pod.requests.get(CLAIMS, 0))]
+    compute = _quantities(pod.compute)
     resources: JSON = {
         **({"requests": {**compute, **devices}} if compute or devices else {}),
         **({"limits": devices} if devices else {}),
+        **({"claims": [{"name": name} for name in claims]} if claims else {}),
     }
     spec: JSON = {
         "containers": [
@@ -202,6 +205,8 @@ def _pod_spec(pod: WorldPod) -> JSON:
         **({"priorityClassName": pod.priority_class} if pod.priority_class else {}),
         **({"tolerations": [_toleration(t) for t in pod.tolerations]} if pod.tolerations else {}),
     }
+    if claims:
+        spec["resourceClaims"] = [{"name": name, "resourceClaimTemplateName": "gpu"} for name in claims]
     if pod.node_selector:
         spec["nodeSelector"] = dict(pod.node_selector)
     if affinity := _node_affinity(pod):

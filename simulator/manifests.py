@@ -10,7 +10,7 @@ from typing import Any
 
 from receiver.core.compute import CPU, MEMORY, STORAGE
 from receiver.core.pods import Preference, Requirement, Toleration
-from receiver.replay.world import PodSpec, Refused
+from receiver.replay.world import CLAIMS, PodSpec, Refused
 
 DURATION_ANNOTATION = "simulator/duration-seconds"
 UTILIZATION_ANNOTATION = "simulator/gpu-utilization"
@@ -35,11 +35,12 @@ def pod_spec(manifest: Mapping[str, Any], namespace: str | None = None) -> PodSp
         raise _invalid("a pod needs metadata.name (or generateName) and spec.containers")
     annotations = {str(k): str(v) for k, v in _mapping(metadata, "annotations").items()}
     owner: Mapping[str, Any] = next((o for o in metadata.get("ownerReferences") or () if o.get("controller")), {})
+    claims = len(spec.get("resourceClaims") or ())
     duration, memory = annotations.get(DURATION_ANNOTATION), annotations.get(MEMORY_ANNOTATION)
     return PodSpec(
         namespace=namespace or metadata.get("namespace") or "default",
         name=str(name),
-        requests=effective_requests(spec),
+        requests={**effective_requests(spec), **({CLAIMS: claims} if claims else {})},
         compute=_effective(spec, _compute),
         duration=timedelta(seconds=_number(duration)) if duration is not None else None,
         labels={str(k): str(v) for k, v in _mapping(metadata, "labels").items()},

@@ -19,6 +19,7 @@ from kubernetes.config.config_exception import ConfigException
 from receiver.adapters.access import TO_REMOVE, Access
 from receiver.adapters.cluster_wire import CONFLICT, NOT_FOUND, TOO_MANY, ClusterWire, at_least
 from receiver.adapters.custom_resources import CustomResources
+from receiver.adapters.dra import Dra
 from receiver.adapters.ended_pods import TERMINATED, ended_from
 from receiver.adapters.gangs import Declaration, PodGroups, Roll, with_siblings
 from receiver.adapters.holding import HoldingMeans
@@ -28,7 +29,7 @@ from receiver.adapters.node_marks import NodeMarks
 from receiver.adapters.nodes import key_of, node_from, section
 from receiver.adapters.owners import Owners
 from receiver.adapters.pod_watch import LASTS_SECONDS, PodWatch
-from receiver.adapters.pods import SPEAKING, Fate, doubts, fate, hosts_us, is_untried, pod_from
+from receiver.adapters.pods import SPEAKING, Fate, claimant_from, doubts, fate, hosts_us, is_untried, pod_from
 from receiver.adapters.queues import Queues
 from receiver.adapters.remarks import Remarks
 from receiver.adapters.sessions import quick_retry, user_agent
@@ -118,6 +119,7 @@ class KubernetesCluster(HoldingMeans):
         self._remarks = Remarks(self._clock)
         resources = CustomResources(self._wire, self._api, self._clock, self._remarks)
         self._resources = resources
+        self._dra = Dra(resources, self._clock)
         self._pod_groups = PodGroups(resources)
         self._queues = Queues(resources, kueue=kueue_queued, volcano=volcano_podgroups)
         self.listed: Callable[[bool], None] = lambda _: None  # is told after each `look` whether the lists succeeded
@@ -155,6 +157,7 @@ class KubernetesCluster(HoldingMeans):
 
     def _look(self) -> ClusterFacts:
         nodes = self._wire.every("nodes", self._api.reads(NODES))
+        served = self._dra.served()
         pods = self._wire.every("pods", self._api.reads(PODS), field_selector=LIVING)
         hosts: dict[str, list[str]] = {}
         for raw in pods:
@@ -162,10 +165,16 @@ class KubernetesCluster(HoldingMeans):
                 hosts.setdefault(str(section(raw, "spec").get("nodeName")), []).append(key_of(raw))
             for doubt in doubts(raw):
                 self._remarks.warn("annotation not understood", doubt)
-        found = [node_from(n, sorted(hosts.get(str(section(n, "metadata").get("name")), ()))) for n in nodes]
-        others, daemons = load_of(pods, {node.name for node in found if node.allocatable})
+        names = [str(section(n, "metadata").get("name")) for n in nodes]
+        found = [
+            node_from(n, sorted(hosts.get(name, ())), dra=name in served.nodes)
+            for n, name in zip(nodes, names, strict=True)
+        ]
+        others, daemons = load_of(pods, {node.name for node in found if node.allocatable or node.dra})
         loaded = (replace(n, others=others.get(n.name, {}), daemons=daemons.get(n.name, {})) for n in found)
-        return ClusterFacts(nodes=tuple(loaded), pods=self._demand(pods))
+        claimants = (p for raw in pods if (p := claimant_from(raw, served.resources or ())) is not None)
+        demand = (*self._demand(pods), *claimants)
+        return ClusterFacts(nodes=tuple(loaded), pods=demand, dra_resources=served.resources)
 
     def _demand(self, raws: Sequence[Mapping[str, Any]]) -> tuple[Pod, ...]:
         """Return the GPU pods among *raws* with what their gangs need, and those that queues announce."""

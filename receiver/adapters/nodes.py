@@ -22,8 +22,9 @@ SHOWN = 60  # characters of what is not understood
 LONGEST_NAME = 253  # bytes; no object's name is longer
 
 
-def node_from(raw: Mapping[str, Any], hosts: Sequence[str] = ()) -> ClusterNode:
-    """Return the node in *raw* (Node v1 core); *hosts* are the pods on it that must not be cut off with it."""
+def node_from(raw: Mapping[str, Any], hosts: Sequence[str] = (), *, dra: bool = False) -> ClusterNode:
+    """Return the node in *raw* (Node v1 core); *hosts* are the pods on it that must not be cut off with it, *dra* says
+    that a DRA driver shows GPUs on it."""
     metadata, spec, status = section(raw, "metadata"), section(raw, "spec"), section(raw, "status")
     provider = str(spec.get("providerID") or "")
     offered = section(status, "allocatable")
@@ -38,6 +39,7 @@ def node_from(raw: Mapping[str, Any], hosts: Sequence[str] = ()) -> ClusterNode:
         taints=tuple(taint_from(t) for t in entries(spec, "taints")),
         hosts=tuple(hosts),
         compute=compute(offered),
+        dra=dra,
     )
 
 

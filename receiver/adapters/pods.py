@@ -1,6 +1,7 @@
 """Kubernetes pods as values, from the API server's JSON, and which of them may leave a node."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -26,6 +27,7 @@ HOST_LABEL = "app.kubernetes.io/name"
 HOST_NAMES = frozenset({"gpu-autoscaler", "prometheus", "alertmanager"})
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 CLAIMS = "resource.k8s.io/claims"  # devices claimed by Dynamic Resource Allocation: no count stands in the pod
+ANY_CLASS = "deviceclass.resource.kubernetes.io/"  # every DeviceClass answers to this and its name
 WHOLE_GPUS = frozenset({"nvidia.com/gpu", "nvidia.com/gpu.shared"})
 SLICES = "nvidia.com/mig-"
 UNSCHEDULABLE = "Unschedulable"
@@ -55,10 +57,33 @@ def pod_from(raw: Mapping[str, Any]) -> Pod | None:
 
 def gpu_pod_from(raw: Mapping[str, Any]) -> Pod | None:
     """Return the pod in *raw*, terminated or not, or None for one without GPUs. Raises TryLater, see `gpu_requests`."""
-    metadata, spec = section(raw, "metadata"), section(raw, "spec")
-    requests = gpu_requests(spec)
-    if not requests:
+    requests = asked_or_held(raw)
+    return _pod(raw, requests) if requests else None
+
+
+def claimant_from(raw: Mapping[str, Any], served: Collection[str]) -> Pod | None:
+    """Return the pod in *raw* if it waits and asks for devices by Dynamic Resource Allocation alone: by claim, or by a
+    resource that a DeviceClass has (one of *served*, or its implicit name). It is no demand. Raises TryLater."""
+    spec = section(raw, "spec")
+    if terminated(raw) or phase_of(raw) is not PodPhase.WAITING or gpu_requests(spec):
         return None
+    named = [str(claim.get("name") or "") for claim in entries(spec, "resourceClaims")]
+    for container in (*entries(spec, "initContainers"), *entries(spec, "containers")):
+        limits = section(section(container, "resources"), "limits")
+        named += [name for name in limits if name in served or name.startswith(ANY_CLASS)]
+    return replace(_pod(raw, {}), claims=tuple(dict.fromkeys(named))) if named else None
+
+
+def asked_or_held(raw: Mapping[str, Any]) -> dict[str, int]:
+    """Return the GPU requests of the pod in *raw*. One that the scheduler gave devices of a DeviceClass for a resource
+    of another name holds them, whatever they are: its node must not look empty."""
+    requests = gpu_requests(section(raw, "spec"))
+    given = section(section(raw, "status"), "extendedResourceClaimStatus")
+    return requests or ({CLAIMS: 1} if given and section(raw, "spec").get("nodeName") else {})
+
+
+def _pod(raw: Mapping[str, Any], requests: Mapping[str, int]) -> Pod:
+    metadata, spec = section(raw, "metadata"), section(raw, "spec")
     namespace, name = str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
     created_at = moment(metadata.get("creationTimestamp"))
     annotations, gang = words(metadata, "annotations"), gang_of(raw)
@@ -180,7 +205,7 @@ def fate(raw: Mapping[str, Any], agreed: Callable[[Pod], bool] | None = None) ->
     daemon = controller_of(metadata).startswith("DaemonSet/")
     if terminated(raw):
         return Fate.STAYS
-    if gpu_requests(section(raw, "spec")):
+    if asked_or_held(raw):
         if daemon and agreed is None:
             return Fate.STAYS
         if agreed is None or not _agrees(raw, agreed):

@@ -28,6 +28,7 @@ from receiver.config.fields import (
     PoolName,
     Ratio,
     TaintEffect,
+    TaintPrefix,
     Text,
     Tick,
     Units,
@@ -41,7 +42,7 @@ from receiver.config.reports import ReportsSpec
 from receiver.config.schedule import WindowSpec
 from receiver.config.section import Section
 from receiver.config.spacing import NotifySpec
-from receiver.core.policy import QUEUE_WAIT, Fallback, Objective, Packing
+from receiver.core.policy import QUEUE_WAIT, STARTUP_TAINTS, Fallback, Objective, Packing
 from receiver.core.signals import GROUP_INTERVAL, REPEAT_INTERVAL, payload_life
 
 
@@ -86,6 +87,9 @@ class Kubernetes(Section):
     watch: Flag = True
     """be woken by the API server when a GPU pod finds no room ([more](how-it-decides.md#what-wakes-it)); without it
     such a pod waits for its alert or for the next tick"""
+    startup_taints: tuple[TaintPrefix, ...] = STARTUP_TAINTS
+    """what the keys of [startup taints](how-it-decides.md#startup-taints) begin with: a node that carries one is on its
+    way until it goes. A list of your own takes the place of this one"""
 
 
 class Reading(StrEnum):

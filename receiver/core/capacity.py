@@ -273,7 +273,7 @@ def _is_coming(node: Node, pool: Pool, facts: Facts) -> bool:
         return not node.was_usable
     if node.stage is Stage.BROKEN and node.lost_at is not None:
         return not node.busy and facts.at - node.lost_at <= SHORT_LOSS  # a device plugin that restarts
-    return node.stage in ON_ITS_WAY and facts.at - node.created_at <= pool.provision_timeout
+    return node.stage in ON_ITS_WAY and not node.was_usable and facts.at - node.created_at <= pool.provision_timeout
 
 
 def is_full(tally: Tally) -> bool:

@@ -269,8 +269,8 @@ def _going(
     resting = [n for n in due if n not in many and n not in over and not is_dead(n)]
     by_rule = {
         "dead_nodes": (
-            [n for n in due if is_dead(n)],
-            f"not usable within {lasting(case.pool.provision_timeout)}",
+            dead := [n for n in due if is_dead(n)],
+            _why_dead(dead, case),
         ),
         "override": (many, str(case.wanted.bounds.spoken.most)),
         "evict_after": (over, _why_over(case)),
@@ -280,6 +280,12 @@ def _going(
     for rule, (nodes, because) in by_rule.items():
         if nodes and (rule in ("dead_nodes", "override", "evict_after") or not grows):
             yield rule, nodes, because
+
+
+def _why_dead(dead: Sequence[Node], case: Case) -> str:
+    late = [f"not usable within {lasting(case.pool.provision_timeout)}"] if any(not n.vanished for n in dead) else []
+    gone = ["no Node object in Kubernetes any more"] if any(n.vanished for n in dead) else []
+    return ", or ".join((*late, *gone))
 
 
 def _why_over(case: Case) -> str:
@@ -311,7 +317,7 @@ def _nothing_to_do(case: Case) -> Reason:
     wanted, idle = case.wanted, [n for n in case.state.nodes if n.idle_since is not None and not is_kept(n, case)]
     kept = [n for n in case.state.nodes if n.idle_since is not None and is_kept(n, case)]
     refused, idle = [n for n in idle if was_refused(n, case)], [n for n in idle if not was_refused(n, case)]
-    on_the_way = len(case.state.of(Stage.BUILDING, Stage.BOOTING, Stage.INSTALLING)) + case.state.unlisted
+    on_the_way = len(case.state.coming) + case.state.unlisted
     if not case.up(Source.CIVO):
         detail = f"nothing is known: {case.why(Source.CIVO)}"
     elif wanted.settled and on_the_way:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from receiver.core.compute import COMPUTE, allocatable, less, too_much
@@ -75,8 +76,11 @@ def misfit(pod: Pod, pool: Pool) -> str | None:
     return _mismatch(pod, pool.resources, pool.offered_labels, pool.taints)
 
 
-def offer_of(pool: Pool, nodes: Iterable[Node], before: Offer | None, now: datetime) -> Offer | None:
-    """What the newest usable one of *nodes* shows, without the taints that come and go with its state.
+def offer_of(
+    pool: Pool, nodes: Iterable[Node], before: Offer | None, now: datetime, startup_taints: tuple[str, ...] = ()
+) -> Offer | None:
+    """What the newest usable one of *nodes* shows, without the taints that come and go with its state, and what others
+    show that differ from it. A node that carries a startup taint shows nothing yet.
 
     Of each GPU resource the most that a node of the pool showed counts, the offer *before* included: a node that lost a
     GPU says nothing of the next one. Compute resources are the newest node's, less what DaemonSets take there: with the
@@ -84,23 +88,34 @@ def offer_of(pool: Pool, nodes: Iterable[Node], before: Offer | None, now: datet
     offer before, while that is believed; not that of a node that went before Civo's agent had labelled it: it would
     keep work from labels that the next one gets in time.
     """
+    passing = (*PASSING_TAINTS, *startup_taints)
     before = before if before is not None and is_believed(before, pool, now) else None
-    usable = [n for n in nodes if n.stage is Stage.USABLE and n.labels]
-    newest = max(usable, key=lambda n: (n.created_at, n.name), default=None)
-    if newest is None:
-        return before if before is not None and POOL_LABEL in before.labels else None
+    usable = [n for n in nodes if n.stage is Stage.USABLE and n.labels and not n.startup_taint]
+    if not usable:
+        known = before is not None and POOL_LABEL in before.labels
+        return replace(before, taints=_lasting(before.taints, passing)) if before is not None and known else None
+    kinds: dict[object, Node] = {}  # nodes that are alike are judged once
+    for node in sorted(usable, key=lambda n: (n.created_at, n.name), reverse=True):
+        configured = tuple(node.labels.get(key) for key in pool.offered_labels)
+        kinds.setdefault((_lasting(node.taints, passing), configured, frozenset(node.labels)), node)
     shown = [*(n.allocatable for n in usable), *([before.allocatable] if before else [])]
-    return Offer(
-        node=newest.name,
-        at=now,
-        configured=fingerprint(pool),
-        allocatable={
-            **{r: max(seen.get(r, 0) for seen in shown) for r in pool.resources},
-            **less(newest.compute, newest.daemons),
-        },
-        labels=newest.labels,
-        taints=tuple(t for t in newest.taints if not t.key.startswith(PASSING_TAINTS)),
+    most = {r: max(seen.get(r, 0) for seen in shown) for r in pool.resources}
+    newest, *others = (
+        Offer(
+            node=node.name,
+            at=now,
+            configured=fingerprint(pool),
+            allocatable={**most, **less(node.compute, node.daemons)},
+            labels=node.labels,
+            taints=_lasting(node.taints, passing),
+        )
+        for node in kinds.values()
     )
+    return replace(newest, others=tuple(others)) if others else newest
+
+
+def _lasting(taints: Iterable[Taint], passing: tuple[str, ...]) -> tuple[Taint, ...]:
+    return tuple(t for t in taints if not t.key.startswith(passing))
 
 
 def room_beside_gpus(machine: Mapping[str, int], offer: Offer | None) -> Mapping[str, int]:
@@ -130,10 +145,16 @@ def disproof(pod: Pod, pool: Pool, offer: Offer | None) -> str | None:
     """Return how *offer* shows that another node like it would not hold *pod*, or None.
 
     The configuration says what a node offers; a node that came says what it really offers, and no second one is
-    bought to see the same. Where we put labels and taints on ourselves, only what we leave as it is counts.
+    bought to see the same. Where we put labels and taints on ourselves, only what we leave as it is counts. While one
+    living node would hold it, no other one disproves the pool.
     """
     if offer is None:
         return None
+    reason = _shown_otherwise(pod, pool, offer)
+    return None if reason is None or any(_shown_otherwise(pod, pool, o) is None for o in offer.others) else reason
+
+
+def _shown_otherwise(pod: Pod, pool: Pool, offer: Offer) -> str | None:
     labels, taints = offer.labels, offer.taints
     if pool.apply_to_nodes:
         ours = {(t.key, t.effect) for t in pool.taints}

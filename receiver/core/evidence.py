@@ -204,6 +204,7 @@ def _node(node: Node) -> dict[str, Any]:
         "name": node.name,
         "instance": node.instance,
         "stage": node.stage.value,
+        "note": node.note or None,
         "gpu_pods": len(node.pods),
         "idle_since": _when(node.idle_since),
         "created_at": node.created_at.isoformat(),

@@ -5,13 +5,15 @@ from dataclasses import dataclass
 
 from receiver.core.actions import Decision
 from receiver.core.assign import Assignment
-from receiver.core.demand import IGNORED_NAMESPACES, refusal, workloads
+from receiver.core.demand import IGNORED_NAMESPACES, LONGEST_NAMED, refusal, workloads
 from receiver.core.fates import Fate, Place, State
 from receiver.core.market import Kind, shape
 from receiver.core.model import Facts
+from receiver.core.plain import cut
 from receiver.core.pods import Pod, Workload
 from receiver.core.policy import Policy
 
+CLAIMS_NAMED = 3
 MOST = 500  # pods that are explained in one step: the picture is kept at every step and must stay small
 
 
@@ -53,7 +55,10 @@ def explain(
         found += [Explanation(pod=p, workload=workload, fate=fate, fits=fitting.of(p)) for p in workload.pods]
     demand = {p.key for w in workloads(facts.waiting, facts.bound_gangs) for p in w.pods}
     others = [p for p in facts.waiting if p.key not in demand]
-    found += [Explanation(pod=p, workload=None, fate=_no_demand(p), fits=fitting.of(p)) for p in others[:most]]
+    found += [
+        Explanation(pod=p, workload=None, fate=_no_demand(p), fits=() if p.claims else fitting.of(p))
+        for p in others[:most]
+    ]
     return tuple(found[:most])
 
 
@@ -70,6 +75,17 @@ def fates(
     return ((workload, found.of(workload)) for workload in workloads(facts.waiting, facts.bound_gangs))
 
 
+def by_claim(pod: Pod) -> str:
+    """Why no node is bought for *pod*, which asks for devices by Dynamic Resource Allocation."""
+    more = f" and {len(pod.claims) - CLAIMS_NAMED} more" if len(pod.claims) > CLAIMS_NAMED else ""
+    asked = ", ".join(cut(name, LONGEST_NAMED) for name in pod.claims[:CLAIMS_NAMED])
+    return (
+        f"it asks for {asked}{more} by Dynamic Resource Allocation (ResourceClaim, DeviceClass), which is not supported"
+        " as demand yet: no node is bought for it. A node on which it runs is kept. To get a node, ask for a resource"
+        " of a pool, such as nvidia.com/gpu"
+    )
+
+
 def _no_demand(pod: Pod) -> Fate:
     if pod.daemon:
         why = "a DaemonSet's pod comes with every node, so no node is bought for it"
@@ -77,6 +93,8 @@ def _no_demand(pod: Pod) -> Fate:
         why = "it is being deleted"
     elif pod.namespace in IGNORED_NAMESPACES:
         why = f"pods of namespace {pod.namespace} belong to the GPU operator, so no node is bought for them"
+    elif pod.claims:
+        why = by_claim(pod)
     else:
         why = "the last step did not count it as demand"
     return Fate(state=State.NOT_DEMAND, detail=why)

@@ -83,7 +83,8 @@ class Place:
         moments += [self._usable_at(self.state.required_since or self._now)] if unlisted else []
         where = f"GPU pool {self.pool.name}"
         if len(nodes) == 1 and not unlisted:
-            said = f"node {nodes[0].name} of {where} {STAGES.get(nodes[0].stage, 'is on its way')}"
+            doing = nodes[0].note or STAGES.get(nodes[0].stage, "is on its way")
+            said = f"node {nodes[0].name} of {where} {doing}"
         elif nodes:
             said = f"{some(len(nodes) + unlisted, 'node')} of {where} are on their way"
         else:

@@ -22,13 +22,14 @@ class NodeLife:
     """One instance's life as paid for: *created_at* as Civo says, *gone_at* when it was seen to be gone.
 
     *price_usd_per_hour* is the price in force when it was first seen (None: unknown). *idle_since* is when its last
-    GPU pod was seen to be gone, None while busy or never usable; *lost_at* when a usable node stopped being so, None
-    while it is usable; *unknown_since* when its GPUs were first seen in use although no pod holds them; *seen_at*
-    when it was seen first: nobody watched what it had behind it then. *active_at*, *ready_at*, *usable_at*,
-    *bound_at* and *running_at* are when the stages of its provisioning were first seen to be over: built, Ready, GPUs
-    allocatable, a GPU pod bound to it, and that pod's containers running. *gpus* is how many GPUs its pool says that
-    one node offers, slices and shares counted as such (0: not known). *kept_until* is until when a workload that runs
-    or ran there asked that the node stays, and may; *kept_for* names its pod.
+    GPU pod was seen to be gone, None while busy or never usable; *lost_at* when a usable node stopped being so, or one
+    that had registered was gone from Kubernetes, None while it is well; *unknown_since* when its GPUs were first seen
+    in use although no pod holds them; *seen_at* when it was seen first: nobody watched what it had behind it then.
+    *active_at*, *registered_at*, *ready_at*, *usable_at*, *bound_at* and *running_at* are when the stages of its
+    provisioning were first seen to be over: built, in Kubernetes, Ready, GPUs allocatable, a GPU pod bound to it, and
+    that pod's containers running. *gpus* is how many GPUs its pool says that one node offers, slices and shares counted
+    as such (0: not known). *kept_until* is until when a workload that runs or ran there asked that the node stays, and
+    may; *kept_for* names its pod.
     """
 
     instance: str
@@ -39,6 +40,7 @@ class NodeLife:
     price_usd_per_hour: Decimal | None = None
     gone_at: datetime | None = None
     active_at: datetime | None = None
+    registered_at: datetime | None = None
     ready_at: datetime | None = None
     usable_at: datetime | None = None
     bound_at: datetime | None = None

@@ -25,10 +25,10 @@ class Stage(StrEnum):
 
     BUILDING = "building"  # Civo builds the instance
     BOOTING = "booting"  # active at Civo, not Ready in Kubernetes
-    INSTALLING = "installing"  # Ready, GPU not allocatable yet (the driver installs for minutes)
+    INSTALLING = "installing"  # Ready; its GPUs are not allocatable yet (minutes), or it carries a startup taint
     USABLE = "usable"  # Ready with its GPUs allocatable
     DELETING = "deleting"
-    BROKEN = "broken"  # a status nobody documents, or a usable node that stopped being Ready
+    BROKEN = "broken"  # a status nobody documents, a usable node that stopped being Ready, or one gone from Kubernetes
     UNKNOWN = "unknown"  # active at Civo, and Kubernetes could not be asked
 
 
@@ -49,11 +49,13 @@ class Node:
     *allocatable* are GPU resources; *pods* the GPU pods bound to it; *idle_since* is None when a pod holds
     a GPU there or when nobody could tell (see *stage* UNKNOWN). *was_usable* is True once it has been usable,
     *usable_since* says when that was, *seen_since* since when we have watched it,
-    *lost_at* when it stopped being so.
+    *lost_at* when it stopped being so, or when it was gone from Kubernetes before it ever was.
     *registered* is True while Kubernetes has a node object for it, *ready* while that is Ready,
     *unknown_since* is when its GPUs were first seen
     in use although no pod holds them (None: they are not).
     *kept_until* is until when a workload that ran here asked that the node stays, and may (*kept_for*, its pod).
+    *dra* is True where a DRA driver serves its GPUs: *allocatable* is what the configuration says then.
+    *startup_taint* is the key of the startup taint that alone keeps pods away from it, empty without one.
     *leaving* is True once Civo itself lists it as being deleted (after our DELETE the stage says so at once).
     *closed_for* is the budget's stop for which we let no new work begin on it, as our annotation says.
     *hosts* names what must not be cut off with it (our own pod, Prometheus, Alertmanager). *activity* is what
@@ -85,10 +87,27 @@ class Node:
     hosts: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
+    startup_taint: str = ""
+    dra: bool = False
     activity: Activity | None = None
     compute: Mapping[str, int] = field(default_factory=dict)
     others: Mapping[str, int] = field(default_factory=dict)
     daemons: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def note(self) -> str:
+        """What its stage alone does not say, such as ``waits for taint readiness.k8s.io/gpu``; empty for nothing."""
+        if not self.registered and self.lost_at is not None:
+            return "has no Node object in Kubernetes any more"
+        if self.startup_taint:
+            return f"waits for taint {self.startup_taint}"
+        return "has GPUs that a DRA driver serves" if self.dra else ""
+
+    @property
+    def vanished(self) -> bool:
+        """True when it was gone from Kubernetes before it was usable, for longer than a list may be partial."""
+        gone = not self.registered and self.lost_at is not None
+        return gone and self.stage is Stage.BROKEN and not self.was_usable
 
     @property
     def watched_since(self) -> datetime:
@@ -145,7 +164,8 @@ class Offer:
     """What the newest usable node of a pool showed when last seen, at *at*: it outlives the node for a while.
 
     *configured* is the fingerprint of what the configuration said of the pool then; another one makes it void.
-    *allocatable* are GPUs, and the compute resources without the share of DaemonSets.
+    *allocatable* are GPUs, and the compute resources without the share of DaemonSets. *others* are what other living
+    nodes of the pool show, where that is not the same; it is not stored.
     """
 
     node: str
@@ -154,6 +174,7 @@ class Offer:
     allocatable: Mapping[str, int]
     labels: Mapping[str, str]
     taints: tuple[Taint, ...] = ()
+    others: tuple["Offer", ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +230,11 @@ class PoolState:
     def living(self) -> tuple[Node, ...]:
         """The nodes that are not being deleted."""
         return tuple(n for n in self.nodes if n.stage is not Stage.DELETING)
+
+    @property
+    def coming(self) -> tuple[Node, ...]:
+        """The nodes that are on their way to being usable for the first time."""
+        return tuple(n for n in self.nodes if n.stage in ON_ITS_WAY and not n.was_usable)
 
     @property
     def unlisted(self) -> int:

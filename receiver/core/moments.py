@@ -118,7 +118,7 @@ def _moments_of(node: Node, case: Case) -> Iterable[datetime]:
             yield next_unit
     elif node.stage in (*ON_ITS_WAY, Stage.UNKNOWN):
         yield node.created_at + case.pool.provision_timeout + AN_INSTANT
-    elif node.stage is Stage.BROKEN and node.lost_at is not None:
+    if node.lost_at is not None:
         yield node.lost_at + SHORT_LOSS + AN_INSTANT  # from then on it is no room for what waits
         yield node.lost_at + case.pool.provision_timeout + AN_INSTANT
     if not node.was_usable:

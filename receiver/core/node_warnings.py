@@ -59,7 +59,7 @@ def _how_far(names: Iterable[str], state: PoolState) -> str:
         Stage.INSTALLING: "Ready, but without GPUs: driver or device plugin",
         Stage.BROKEN: "broken: not Ready any more, or its GPUs are gone",
     }
-    known = {n.name: stages.get(n.stage, "not usable") for n in state.living}
+    known = {n.name: n.note or stages.get(n.stage, "not usable") for n in state.living}
     return "; ".join(f"{name}: {known[name]}" if name in known else name for name in list(names)[: plain.NAMED])
 
 
@@ -111,7 +111,8 @@ def _misdescribed(pool: Pool, state: PoolState) -> Iterable[Notice]:
 
 def _unjoined(pool: Pool, state: PoolState) -> Iterable[Notice]:
     """Nodes that belong to no instance that Civo lists, while instances seem to have no node."""
-    if state.unjoined and any(not n.registered and n.stage is Stage.BOOTING for n in state.living):
+    missing = (Stage.BOOTING, Stage.BROKEN)
+    if state.unjoined and any(not n.registered and n.stage in missing for n in state.living):
         yield Notice(
             cause=Cause.UNJOINED,
             topic=f"unjoined:{pool.id}",

@@ -14,7 +14,7 @@ from receiver.core.cents import amount
 from receiver.core.cost import next_unit_at
 from receiver.core.explain import Explanation, explain
 from receiver.core.failures import Failure, Failures
-from receiver.core.model import ON_ITS_WAY, Backoff, Facts, Node, PoolState, Source, Stage
+from receiver.core.model import Backoff, Facts, Node, PoolState, Source, Stage
 from receiver.core.overrides import Override
 from receiver.core.policy import Policy, Pool
 from receiver.core.provisioning import awaited_since
@@ -131,10 +131,10 @@ def _pool(
         "mode": mode,
         "required": state.required if known else None,
         "ready": len(usable) if known else None,
-        "building": len(state.of(*ON_ITS_WAY)) + state.unlisted if known else None,
+        "building": len(state.coming) + state.unlisted if known else None,
         "busy": sum(1 for n in usable if n.busy) if known else None,
         "idle": sum(1 for n in usable if not n.busy) if known else None,
-        "unknown": len(state.of(Stage.UNKNOWN, Stage.BROKEN)) if known else None,
+        "unknown": len(state.living) - len(usable) - len(state.coming) if known else None,
         "pending_gpus": wanted.waiting_gpus,
         "wanted": state.required + wanted.new_nodes if known else None,
         "min_nodes": wanted.bounds.min_nodes,
@@ -241,6 +241,7 @@ def _node(node: Node, policy: Policy, now: datetime) -> dict[str, Any]:
         "name": node.name,
         "instance": node.instance,
         "stage": node.stage.value,
+        "note": node.note or None,
         "created_at": _when(node.created_at),
         "idle_since": _when(node.idle_since),
         "pods": [p.key for p in node.pods],

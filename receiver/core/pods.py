@@ -58,7 +58,8 @@ class Pod:
     *keep_until* a snooze of it. *bound_at* is when the scheduler gave it its node (None: unknown or not bound),
     *running_since* when the last of its containers began to run (None: unknown or not all of them do). *pool_hint*
     is set where only Prometheus could be asked: the pool id its rules worked out, or ``unassigned``. A pod that does
-    not exist yet, which a queue announces, has an empty *uid*.
+    not exist yet, which a queue announces, has an empty *uid*. *claims* names what a waiting pod without *requests*
+    asks for by Dynamic Resource Allocation: claims, and resources that only a DeviceClass has.
     """
 
     namespace: str
@@ -90,6 +91,7 @@ class Pod:
     scheduler_says: str = ""
     pool_hint: str | None = None
     compute: Mapping[str, int] = field(default_factory=dict)
+    claims: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from receiver.adapters import dra
 from receiver.adapters.access import Right
 from receiver.config import Configuration, Mode
 from receiver.config.model import GroupDemand, QueueDemand
@@ -60,6 +61,9 @@ def needed(configuration: Configuration, groups: frozenset[str], *, shuts_down: 
         yield from _each(
             "list", "scheduling.k8s.io", "priorityclasses", "the priority of Volcano's groups", weaker=True
         )
+    if dra.GROUP in groups:
+        yield from _each("list", dra.GROUP, "resourceslices", dra.WITHOUT_SLICES, weaker=True)
+        yield from _each("list", dra.GROUP, "deviceclasses", dra.WITHOUT_CLASSES, weaker=True)
     yield from _holds(configuration)
     if shuts_down:
         why = "some workload is annotated gpu-autoscaler.io/idle-shutdown"

@@ -16,7 +16,8 @@ class ClusterNode:
     """A Kubernetes node. *instance* is the id in ``spec.providerID`` (``civo://<id>``), empty if there is none.
 
     *compute* is its allocatable CPU, memory, storage and pod slots (`receiver.core.compute`); *others* is what bound
-    pods without GPUs request of that, *daemons* what DaemonSets' and mirror pods request.
+    pods without GPUs request of that, *daemons* what DaemonSets' and mirror pods request. *dra* is True where
+    ResourceSlices show GPUs on it, which *allocatable* never does.
     """
 
     name: str
@@ -31,14 +32,19 @@ class ClusterNode:
     compute: Mapping[str, int] = field(default_factory=dict)
     others: Mapping[str, int] = field(default_factory=dict)
     daemons: Mapping[str, int] = field(default_factory=dict)
+    dra: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """Nodes, and the GPU pods that wait, start or run (terminated pods are left out)."""
+    """Nodes, and the GPU pods that wait, start or run (terminated pods are left out).
+
+    *dra_resources* are the extended resources that DRA serves on nodes with a DRA driver (None: not known).
+    """
 
     nodes: tuple[ClusterNode, ...]
     pods: tuple[Pod, ...]
+    dra_resources: frozenset[str] | None = None
 
 
 CORDON_ANNOTATION = "gpu-autoscaler.io/cordoned-for"

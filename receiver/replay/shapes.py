@@ -15,6 +15,7 @@ from receiver.ports import (
     SAFE_TO_EVICT_ANNOTATION,
     ClusterNode,
 )
+from receiver.replay.world.config import CLAIMS
 from receiver.replay.world.objects import WorldNode, WorldPod
 
 T = TypeVar("T")
@@ -23,11 +24,13 @@ T = TypeVar("T")
 def as_pod(pod: WorldPod) -> Pod:
     """Return a world's pod as the core knows pods."""
     waits = _phase(pod)
+    claims = waits is PodPhase.WAITING and CLAIMS in pod.requests
     return Pod(
         namespace=pod.namespace,
         name=pod.name,
         uid=pod.uid,
-        requests=pod.requests,
+        requests={} if claims else pod.requests,
+        claims=("gpu",) if claims else (),
         phase=waits,
         created_at=pod.created_at,
         node=pod.node,
@@ -72,7 +75,8 @@ def as_node(node: WorldNode, hosts: tuple[str, ...]) -> ClusterNode:
         instance=node.instance,
         ready=node.ready,
         unschedulable=node.unschedulable,
-        allocatable=node.gpus,
+        allocatable={} if node.dra else node.gpus,
+        dra=node.dra and any(node.gpus.values()),
         labels=node.labels,
         annotations=node.annotations,
         taints=node.taints,

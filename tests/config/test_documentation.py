@@ -58,6 +58,8 @@ def spelled(default: Any) -> set[str]:
         return {"empty"}
     if isinstance(default, bool):
         return {f"`{str(default).lower()}`"}
+    if isinstance(default, tuple):
+        return {", ".join(f"`{value}`" for value in default)}
     if isinstance(default, timedelta):
         return {f"`{spell_duration(default)}`"}
     if isinstance(default, dict):

@@ -115,6 +115,8 @@ def _world_pool(plan: PoolPlan) -> WorldPool:
         taints=taints_of(plan),
         count=plan.count,
         gpus=1 if "nvidia.com/gpu" not in plan.resources else None,
+        dra=plan.dra,
+        startup_taints=() if plan.startup_taint is None else (Taint(key=plan.startup_taint, value="pending"),),
     )
 
 

@@ -204,7 +204,8 @@ class Checks:
     def _only_idle_or_stuck(self, vm: VM, now: datetime) -> None:
         timeout = timedelta(seconds=self._truth.plans[vm.pool].provision_timeout)
         stuck = vm.status not in ("BUILDING", "ACTIVE") or now - vm.created_at > timeout - self._truth.skew
-        if vm.usable_at is None and not stuck:
+        deleted_there = vm.registered_at is not None and self._truth.node_of(vm) is None
+        if vm.usable_at is None and not stuck and not deleted_there:
             self.violated("1 on its way", f"DELETE {vm.hostname}, which is on its way since {vm.created_at:%H:%M:%S}")
 
     def _floor(self, vm: VM, now: datetime) -> None:

@@ -20,6 +20,7 @@ WRITES_OF_PORTS = (
     *("store.opened", "store.progressed", "store.closed", "store.saw", "store.decided"),
 )
 What = dict[str, Any]
+STARTUP = ("readiness.k8s.io/nvidia-gpu-not-ready", "node.cilium.io/agent-not-ready")
 
 
 class Maker:
@@ -51,13 +52,14 @@ class Maker:
         return Scenario(
             seed=self.seed,
             start=dice.choice(STARTS),
-            pools=self._that_ask(self._that_evict(self._with_budgets(budget))),
+            pools=self._by_dra(self._that_taint(self._that_ask(self._that_evict(self._with_budgets(budget))))),
             events=sorted(
                 [
                     *self.events,
                     *self._words(),
                     *self._answers(),
                     *self._shelves(),
+                    *self._taints_that_come_back(),
                     *ends(self.seed, self.troubled),
                     *bugs(self.seed, self.troubled, self.pools),
                 ],
@@ -151,6 +153,31 @@ class Maker:
             for plan in pools
         ]
 
+    def _that_taint(self, pools: list[PoolPlan]) -> list[PoolPlan]:
+        """In some worlds new nodes carry a startup taint at first; by dice of their own."""
+        dice = random.Random(f"startup taints of {self.seed}")
+        if dice.random() < 0.75:
+            return pools
+        return [replace(plan, startup_taint=dice.choice([None, *STARTUP])) for plan in pools]
+
+    def _by_dra(self, pools: list[PoolPlan]) -> list[PoolPlan]:
+        """In some worlds a DRA driver serves the GPUs of some pools; by dice of their own."""
+        dice = random.Random(f"dra of {self.seed}")
+        if dice.random() < 0.85:
+            return pools
+        return [replace(plan, dra=dice.random() < 0.7) for plan in pools]
+
+    def _taints_that_come_back(self) -> list[Event]:
+        """In some worlds usable nodes get a startup taint again, for a moment or for long; by dice of their own."""
+        dice = random.Random(f"taints that come back of {self.seed}")
+        found: list[Event] = []
+        for _ in range(dice.choice([0, 0, 0, 0, 2, 5])):
+            what: What = {"pool": dice.choice(self.pools).id, "key": dice.choice(STARTUP)}
+            at = round(dice.uniform(0, self.troubled), 1)
+            found.append(Event(at=at, kind="retaint", what={**what, "which": dice.randint(0, 5)}))
+            found.append(Event(at=at + dice.choice([20, 100, 170, 300, 1500]), kind="retaint_over", what=what))
+        return found
+
     def _answers(self) -> list[Event]:
         """Now and then somebody answers whatever is asked then."""
         dice = random.Random(f"answers of {self.seed}")
@@ -212,6 +239,7 @@ class Maker:
             "image_pull": dice.choice([1, 5, 30]),
             "delete": dice.choice([1, 20, 60]),
             "label_lag": dice.choice([0, 0, 0, 30]),
+            "set_up": random.Random(f"set up of {self.seed}").choice([5, 60, 150]),
             "node_lingers": dice.choice([0, 10, 40]),
             "jitter": dice.choice([0, 0.3]),
         }

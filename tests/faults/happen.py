@@ -8,7 +8,7 @@ from typing import Any
 from receiver.answering import size_of, take_answer
 from receiver.core.choices import override_of
 from receiver.core.overrides import Override, OverrideKind
-from receiver.core.policy import Policy
+from receiver.core.policy import Policy, Taint
 from receiver.core.questions import Answer
 from receiver.core.signals import Alert
 from receiver.core.silences import COMPONENT, Matcher, Silence
@@ -24,6 +24,7 @@ from tests.faults.spoken import Word, Words
 from tests.faults.truth import is_theirs
 
 What = dict[str, Any]
+AGAIN = "again"  # the value of a startup taint that came back
 PORT_OF_SOURCE = {"civo": "cloud", "kubernetes": "cluster", "prometheus": "telemetry", "alertmanager": "alarms"}
 
 
@@ -116,6 +117,21 @@ class Happenings:
         node = self._node(what)
         if node is not None:
             self._world.delete_node(node.name)
+
+    def _retaint(self, what: What) -> None:
+        """What sets nodes up finds fault with one that it had let go."""
+        node = self._node(what)
+        usable = node is not None and any(vm.usable_at for vm in self._world.lives if vm.id == node.instance)
+        if node is None or not usable:
+            return
+        again = Taint(key=what["key"], value=AGAIN)
+        self._world.patch_node(node.name, taints=(*(t for t in node.taints if t != again), again))
+
+    def _retaint_over(self, what: What) -> None:
+        """It has nothing to object any more, in all of the pool."""
+        for node in [n for n in self._world.nodes.values() if n.pool == what["pool"]]:
+            kept = tuple(t for t in node.taints if (t.key, t.value) != (what["key"], AGAIN))
+            self._world.patch_node(node.name, taints=kept)
 
     def _delete_instance(self, what: What) -> None:
         vm = _pick(self._world.pools[what["pool"]].living, what["which"])
@@ -283,7 +299,8 @@ def tidy(world: World, alarms: WorldAlarms) -> None:
     alarms.silences.clear()
     for node in list(world.nodes.values()):
         unschedulable = False if is_theirs(node) else None
-        world.patch_node(node.name, unschedulable=unschedulable, annotations={PROTECT_ANNOTATION: None})
+        taints = tuple(t for t in node.taints if t.value != AGAIN)
+        world.patch_node(node.name, unschedulable=unschedulable, annotations={PROTECT_ANNOTATION: None}, taints=taints)
 
 
 def broken(world: World) -> list[VM]:

@@ -17,7 +17,8 @@ class PoolPlan:
     *budget* is its own allowance of a month in USD, where the scenario has one too. *window* is [from minute, to
     minute, max nodes] by the wall clock (UTC), and evicts after *evict_after* seconds (None: never). *true_labels* are
     what its nodes really carry where the configuration is wrong about them. *asks* is what people are asked about: the
-    keys of `pools[].approval`, in seconds and USD.
+    keys of `pools[].approval`, in seconds and USD. *startup_taint* is the key of a taint that new nodes carry at first.
+    With *dra* a DRA driver serves the GPUs.
     """
 
     name: str
@@ -38,6 +39,8 @@ class PoolPlan:
     budget: str | None = None
     evict_after: int | None = None
     asks: dict[str, Any] | None = None
+    startup_taint: str | None = None
+    dra: bool = False
 
     @property
     def id(self) -> str:
@@ -107,4 +110,4 @@ def _rows(found: list[dict[str, Any]]) -> str:
 
 
 def _without_defaults(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in row.items() if k == "price" or v not in (None, {}, [])}
+    return {k: v for k, v in row.items() if k == "price" or (v not in (None, {}, []) and v is not False)}

@@ -82,7 +82,7 @@ class Truth:
             return False
         node = self.node_of(vm)
         closed = node is not None and is_theirs(node)
-        lost = vm.ready_at is not None and node is None
+        lost = vm.registered_at is not None and node is None
         return not closed and not lost and now - vm.created_at < timeout - self.skew
 
     def max_nodes(self, pool: str, now: datetime) -> int:

@@ -134,6 +134,16 @@ def counts_the_queue_of_kueue(stage: Stage) -> None:
     assert len(stage.cluster(kueue_queued=True).look().pods) == 2
 
 
+def knows_whose_gpus_a_dra_driver_serves(stage: Stage) -> None:
+    api, node = "resource.k8s.io/v1", stage.node()
+    devices = {"driver": "gpu.nvidia.com", "nodeName": node, "devices": [{"name": "gpu-0"}]}
+    stage.put(api, "ResourceSlice", {"metadata": {"name": "slice"}, "spec": devices})
+    stage.put(api, "DeviceClass", {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": GPU}})
+    facts = stage.cluster().look()
+    assert [n.name for n in facts.nodes if n.dra] == [node]
+    assert facts.dra_resources == frozenset({GPU})
+
+
 def knows_what_is_kept_out(stage: Stage) -> None:
     stage.put("kueue.x-k8s.io/v1beta2", "ClusterQueue", {**CLUSTER_QUEUE})
     assert stage.cluster().kept_out(queues=True) == KeptOut()
@@ -249,6 +259,8 @@ USES: dict[Right, Use] = {
     ("batch.volcano.sh", "jobs", "list"): counts_the_queue_of_volcano_by_its_jobs_and_classes,
     ("scheduling.k8s.io", "priorityclasses", "list"): counts_the_queue_of_volcano_by_its_jobs_and_classes,
     ("kueue.x-k8s.io", "workloads", "list"): counts_the_queue_of_kueue,
+    ("resource.k8s.io", "resourceslices", "list"): knows_whose_gpus_a_dra_driver_serves,
+    ("resource.k8s.io", "deviceclasses", "list"): knows_whose_gpus_a_dra_driver_serves,
     ("", "resourcequotas", "list"): knows_what_is_kept_out,
     ("kueue.x-k8s.io", "clusterqueues", "list"): knows_what_is_kept_out,
     ("authorization.k8s.io", "selfsubjectaccessreviews", "create"): knows_whether_it_may_remove_nodes,

@@ -110,6 +110,7 @@ node_lives = Table(
     Column("price_usd_per_hour", Exact),
     Column("gone_at", Moment),
     Column("active_at", Moment),
+    Column("registered_at", Moment),
     Column("ready_at", Moment),
     Column("usable_at", Moment),
     Column("bound_at", Moment),

@@ -13,6 +13,7 @@ from receiver.core.policy import Taint
 GANG_ANNOTATION = "gpu-autoscaler.io/gang"
 POOL_LABEL = "kubernetes.civo.com/civo-node-pool"
 GPU = "nvidia.com/gpu"
+CLAIMS = "resource.k8s.io/claims"  # what a pod asks for by ResourceClaim; the scheduler places none of these
 Packing = Literal["most_allocated", "least_allocated", "first_fit"]
 
 
@@ -22,7 +23,9 @@ class WorldPool:
     name to whole units), *count* the nodes that exist, ready and usable, when the world begins.
 
     The defaults are the published row of ``an.g1.l40s.kube.x1`` (12 vCPU, 96 GB, 200 GB, one L40S). *gpus* is
-    the number of physical GPUs per node where *resources* does not tell (MIG, time-slicing).
+    the number of physical GPUs per node where *resources* does not tell (MIG, time-slicing). A new node carries
+    *startup_taints* until it is set up (`Timings.set_up`).
+    With *dra* a DRA driver serves the GPUs: ResourceSlices show them and the node's status does not.
     """
 
     id: str
@@ -38,6 +41,8 @@ class WorldPool:
     model_name: str = "NVIDIA L40S"
     mig: bool = False
     gpus: int | None = None
+    startup_taints: tuple[Taint, ...] = ()
+    dra: bool = False
 
     @property
     def machine(self) -> Mapping[str, int]:
@@ -64,6 +69,7 @@ class Timings:
     build: timedelta = timedelta(seconds=120)  # BUILDING -> ACTIVE
     boot: timedelta = timedelta(seconds=20)  # ACTIVE -> node Ready (the node object is there, NotReady, half-way)
     driver: timedelta = timedelta(seconds=180)  # Ready -> GPU allocatable
+    set_up: timedelta = timedelta(seconds=60)  # GPU allocatable -> the startup taints go, where there are any
     image_pull: timedelta = timedelta(seconds=5)  # bound -> running
     warmup: timedelta = timedelta(seconds=10)  # running -> the GPU is busy; its memory fills evenly meanwhile
     delete: timedelta = timedelta(seconds=20)  # DELETING -> gone

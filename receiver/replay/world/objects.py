@@ -35,6 +35,7 @@ class VM:
     status: str = "BUILDING"
     listed: bool = False
     active_at: datetime | None = None
+    registered_at: datetime | None = None
     ready_at: datetime | None = None
     usable_at: datetime | None = None
     deleted_at: datetime | None = None
@@ -80,7 +81,8 @@ class PoolAtCivo:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldNode:
     """A Kubernetes node as it was at *version*. *allocatable* has the compute resources (`receiver.core.compute`) and,
-    once the driver runs, the GPU resources. *taints* include those that Kubernetes sets itself."""
+    once the driver runs, the GPU resources, those too that a DRA driver serves (*dra*) and that its status does not
+    show. *taints* include those that Kubernetes sets itself."""
 
     name: str
     instance: str
@@ -95,12 +97,18 @@ class WorldNode:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
+    dra: bool = False
     version: int = 0
 
     @property
     def gpus(self) -> Mapping[str, int]:
         """The GPU resources alone."""
         return {r: n for r, n in self.allocatable.items() if r not in COMPUTE}
+
+    @property
+    def shown(self) -> Mapping[str, int]:
+        """What its status shows as allocatable: nothing that a DRA driver serves."""
+        return {r: n for r, n in self.allocatable.items() if r in COMPUTE} if self.dra else self.allocatable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

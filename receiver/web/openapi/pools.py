@@ -36,6 +36,7 @@ NODE = fields(
         "cordoned_by": maybe(one_of(CordonedBy)),
     },
     {
+        "note": maybe(text("what the stage alone does not say, such as the startup taint that it waits for")),
         "kept_until": maybe(moment("until when a workload keeps it")),
         "kept_for": maybe(text("the pod that asked for that")),
     },
