@@ -84,14 +84,23 @@ def settled(action: Action, state: PoolState, now: datetime) -> Outcome | None:
     return Outcome(kind=OutcomeKind.CONFIRMED, at=now, detail=f"{some(len(deleted), 'node')} removed, {left}")
 
 
-def carry_out(action: Action, state: PoolState, wanted: Collection[str], hands: Hands, now: datetime) -> Progress:
-    """Do the next sub-step of *action*. *wanted* are the instances that the present decision still lets go."""
+def carry_out(
+    action: Action,
+    state: PoolState,
+    wanted: Collection[str],
+    hands: Hands,
+    now: datetime,
+    *,
+    unsure: Collection[str] = (),
+) -> Progress:
+    """Do the next sub-step of *action*. *wanted* are the instances that the present decision still lets go, *unsure*
+    those that it would let go if every source answered."""
     try:
         if action.kind is ActionKind.GROW:
             if _too_early(action, now):
                 return Progress(action=action, again_at=action.retry_at)
             return _grow(action, state, hands, now)
-        return _retire(action, state, wanted, hands, now)
+        return _retire(action, state, wanted, unsure, hands, now)
     except TryLater as error:
         return _later(action, state, error, now)
     except WontWork as error:
@@ -132,7 +141,9 @@ def _grow(action: Action, state: PoolState, hands: Hands, now: datetime) -> Prog
     return Progress(action=action, outcome=outcome, late=late)
 
 
-def _retire(action: Action, state: PoolState, wanted: Collection[str], hands: Hands, now: datetime) -> Progress:
+def _retire(
+    action: Action, state: PoolState, wanted: Collection[str], unsure: Collection[str], hands: Hands, now: datetime
+) -> Progress:
     if hands.cluster is None:
         raise WontWork("nodes are only removed where Kubernetes can be asked", code="no_kubernetes")
     nodes = {n.instance: n for n in state.nodes}
@@ -149,7 +160,8 @@ def _retire(action: Action, state: PoolState, wanted: Collection[str], hands: Ha
     for number, victim in enumerate(action.victims):
         try:
             node, may_go = nodes.get(victim.instance), victim.instance in wanted
-            after = _retire_one(victim, node, may_go, early, action, hands, now)
+            waits = not may_go and _waits(victim, node, victim.instance in unsure, now)
+            after = victim if waits else _retire_one(victim, node, may_go, early, action, hands, now)
         except TryLater as error:  # one node that must wait does not keep the others
             after, trouble = victim, error
         except _RefusedError as error:
@@ -202,7 +214,8 @@ def _names(action: Action) -> str:
 
 def _look_again_at(action: Action, now: datetime) -> datetime:
     cordoned = [v.since + LOOK_AGAIN_AFTER for v in action.victims if v.stage is VictimStage.CORDONED and v.since]
-    return max(now + timedelta(milliseconds=100), min([now + POLL_DELETED, *cordoned]))
+    soonest = min([now + POLL_DELETED, *(at for at in cordoned if at > now)])
+    return max(now + timedelta(milliseconds=100), soonest)
 
 
 class _ObservedError(Exception):
@@ -256,6 +269,15 @@ def _retire_one(
     return _delete(victim, node, action, hands, now)
 
 
+def _waits(victim: Victim, node: Node | None, unsure: bool, now: datetime) -> bool:
+    """True while a node that a window has begun to empty is neither given back nor taken: a source is silent, or the
+    node is not usable for the moment. Given back, it would start what was evicted, to be evicted again."""
+    if node is None or victim.because is not Because.EVICTED or victim.stage is not VictimStage.CORDONED:
+        return False
+    unclear = unsure or node.stage in (Stage.UNKNOWN, Stage.BROKEN)
+    return unclear and now - (victim.since or now) <= DRAIN_WITHIN
+
+
 def _drain(victim: Victim, node: Node, action: Action, hands: Hands, now: datetime) -> Receipt:
     """Drain *node*; one that cannot be emptied in time is spared: pods may come back as fast as they are evicted."""
     assert hands.cluster is not None
@@ -273,6 +295,11 @@ def _drain(victim: Victim, node: Node, action: Action, hands: Hands, now: dateti
 def _delete(victim: Victim, node: Node, action: Action, hands: Hands, now: datetime) -> Victim:
     """Look once more, because draining takes time, and delete the instance."""
     assert hands.cluster is not None
+    if victim.because is Because.EVICTED and node.unknown_since is not None:
+        if now - (victim.since or now) <= DRAIN_WITHIN:
+            raise TryLater(f"the GPUs of {node.name} are in use, and no GPU pod holds them", code="gpus_in_use")
+        _spare(victim, node, action, hands, now)
+        raise _RefusedError(f"the GPUs of {node.name} are in use after {DRAIN_WITHIN}, and no GPU pod holds them")
     if hands.cluster.gpu_pods_on(node.name):
         return _spare(victim, node, action, hands, now)
     hands.ready()

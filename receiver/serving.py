@@ -7,7 +7,7 @@ import structlog
 
 from receiver.act import Progress, carry_out
 from receiver.core.action_notices import Around, ended, instead_of
-from receiver.core.actions import Action, ActionKind, Change, Decision, Outcome, OutcomeKind
+from receiver.core.actions import Action, ActionKind, Change, Decision, Outcome, OutcomeKind, Verdict
 from receiver.core.model import Source
 from receiver.core.plan import join, plan, provisioning_failed
 from receiver.core.unanswered import UNSURE_FOR
@@ -64,7 +64,8 @@ def _act(decision: Decision, number: int, work: Work) -> Progress | None:
     let_go = decision.candidates[: decision.present - decision.target] if decision.change is Change.SHRINK else ()
     if action.kind is ActionKind.RETIRE:
         action = join(action, decision, state)
-    return carry_out(action, state, let_go, work.hands, now)
+    blind = any(r.rule == "sources_answer" and r.verdict is Verdict.HOLDS for r in decision.reasons)
+    return carry_out(action, state, let_go, work.hands, now, unsure=decision.candidates if blind else ())
 
 
 def _was_observed(action: Action, decision: Decision, store: Store) -> bool:

@@ -221,7 +221,8 @@ def _going(
 
 
 def _why_over(case: Case) -> str:
-    over = [g for g in case.wanted.graces if g.ends_at is not None and g.ends_at <= case.now]
+    graces = case.wanted.graces
+    over = [g for g in graces if g.ends_at is not None and g.ends_at <= case.now] or graces  # what was begun goes on
     return "; ".join(f"window {g.window} allows {some(g.max_nodes, 'node')}, and its grace is over" for g in over)
 
 

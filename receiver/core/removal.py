@@ -7,6 +7,7 @@ from receiver.core.actions import Because, Victim
 from receiver.core.assign import floor_gives_way
 from receiver.core.cost import next_unit_at
 from receiver.core.eviction import evicted
+from receiver.core.graces import begun
 from receiver.core.guardrails import Case
 from receiver.core.model import CordonedBy, Node, SignalAction, Stage
 from receiver.core.moments import removal_moment, unit_ends_soon
@@ -46,12 +47,14 @@ def removable(case: Case, within: timedelta = NOW) -> tuple[Node, ...]:
     ]
     keep = 0 if floor_gives_way(case.wanted) else case.wanted.bounds.standby_nodes
     # Never more than Civo wants to have: where it wants fewer than live, it is about to take one itself.
+    emptying = [n for n in over if n.instance in begun(case.state)]  # before others: its work was evicted already
+    over = [n for n in over if n not in emptying]
     empty, busy = [n for n in over if not n.busy], [n for n in over if n.busy]
     leaving = len(spare) - keep
     if case.wanted.headroom is not None and not floor_gives_way(case.wanted):
         leaving = min(leaving, case.wanted.headroom.may_leave)
-    resting = due[: max(0, leaving - len(many) - len(empty))]
-    return tuple([*dead, *many, *empty, *resting, *busy, *moved][: case.present])
+    resting = due[: max(0, leaving - len(many) - len(empty) - sum(not n.busy for n in emptying))]
+    return tuple([*dead, *many, *emptying, *empty, *resting, *busy, *moved][: case.present])
 
 
 def unapproved(going: Sequence[Node], said: Collection[Node], case: Case) -> tuple[Node, ...]:

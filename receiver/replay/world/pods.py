@@ -14,10 +14,12 @@ from receiver.replay.world.objects import VM, Kill, Refused, WorldPod
 from receiver.replay.world.scheduler import Scheduler
 
 Owner = tuple[str, str, str]  # kind, namespace, name
+AT_ONCE = frozenset({"ReplicaSet", "ReplicationController"})  # they replace a pod as soon as it is asked to go
 
 
 class Pods:
-    """Moves pods along. A pod lost with its node, evicted or deleted comes back when a controller owns it."""
+    """Moves pods along. A pod lost with its node, evicted or deleted comes back when a controller owns it: a ReplicaSet
+    starts another as soon as one is asked to go, other controllers when it is gone."""
 
     def __init__(
         self,
@@ -172,6 +174,8 @@ class Pods:
         elif pod.deletion_at is None:
             self._cluster.change_pod(pod, deletion_at=self._agenda.now + self._timings.terminate)
             self._agenda.after(self._timings.terminate, self._remove, key, pod.uid)
+            if pod.owner_kind in AT_ONCE:
+                self._replace(pod, self._specs.pop(key, None), self._origins[key])
 
     def evict(self, key: Key, *, dry_run: bool = False) -> None:
         """As `delete`, or nothing in a *dry_run*. Raises Refused (429) when a PodDisruptionBudget forbids it."""
@@ -220,8 +224,13 @@ class Pods:
         self.scheduler.forget(pod)
         if not pod.over:
             self._free(pod)
-        spec, (first, times) = self._specs.get(key), self._origins[key]
+        spec, origin = self._specs.get(key), self._origins[key]
         self._drop(pod)
+        self._replace(pod, spec, origin)
+
+    def _replace(self, pod: WorldPod, spec: PodSpec | None, origin: tuple[str, int]) -> None:
+        """Let the controller of *pod* start another from *spec* (None: it did already, or will not)."""
+        first, times = origin
         returns = pod.owner_kind not in ("", "DaemonSet") and not pod.over and _owner(pod) not in self._at_zero
         if spec is None or not returns:
             return
