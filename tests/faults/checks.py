@@ -62,6 +62,8 @@ class Checks:
             self.waiting = self._truth.waiting()
         elif name == "cluster.lacking" and not failed:
             self._refused = tuple(answer)
+        elif name == "store.decided" and not failed:
+            self.evictions.decisions[args[0].pool] = args[0]
         elif name == "store.say":
             self.evictions.said(args[0].topic, args[0].key, args[1], answer)
         elif name == "store.considered" and not failed:
@@ -252,6 +254,10 @@ class Checks:
         self.beyond.before_patch(node, unschedulable)
         if is_theirs(node):
             self.violated("1 cordons of others", f"{name} was cordoned by somebody else, and we set {unschedulable}")
+        if unschedulable:
+            self.evictions.cordons(name, self._clock())
+        elif why_not := self.evictions.why_not_back(node, self._clock()):
+            self.violated("1 evictions", f"{name} is given back: {why_not}")
 
     # --- steps
 

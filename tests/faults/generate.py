@@ -55,7 +55,7 @@ class Maker:
             ),
             troubled=self.troubled,
             ticks=[dice.choice([5, 10, 20, 30, 60, 90]) for _ in range(20)],
-            timings=self._timings(),
+            timings={**self._timings(), "terminate": self._terminate()},
             behaviour=self._behaviour(),
             granularity=granularity,
             removal_margin=min(120, granularity // 3) if granularity > 1 else 0,
@@ -64,7 +64,12 @@ class Maker:
             fallback=dice.choice(["none", "kubernetes"]),
             mode="observe" if self.chance(0.04) else "act",
             packing=dice.choice(["most_allocated", "first_fit"]),
+            watch=random.Random(f"watch of {self.seed}").choice([None, 0.3, 0.5, 2.0]),
         )
+
+    def _terminate(self) -> float:
+        """How long a pod takes to go: within our first look after an eviction, or past some. By dice of its own."""
+        return random.Random(f"terminate of {self.seed}").choice([0.2, 1, 2, 2, 30])
 
     def _with_budgets(self, budget: str | None) -> list[PoolPlan]:
         """Some pools have a part of the budget of their own; by dice of their own, so that no other draw moves."""

@@ -182,7 +182,7 @@ class Pods:
         pod = self._cluster.pod(key)
         if pod.phase == "Running" and pod.deletion_at is None:
             for pdb in self.pdbs:
-                if _covers(pdb, pod) and self._healthy(pdb) - 1 < pdb.min_available:
+                if pdb.covers(pod.namespace, pod.labels) and self._healthy(pdb) - 1 < pdb.min_available:
                     raise Refused(
                         "TooManyRequests",
                         429,
@@ -206,7 +206,8 @@ class Pods:
         return sum(
             1
             for p in self._cluster.active.values()
-            if p.phase == "Running" and p.deletion_at is None and p.uid not in self._lost and _covers(pdb, p)
+            if p.phase == "Running" and p.deletion_at is None and p.uid not in self._lost
+            if pdb.covers(p.namespace, p.labels)
         )
 
     def _collect(self, key: Key, uid: str) -> None:
@@ -286,10 +287,6 @@ class Pods:
         """The node object is gone: its pods are collected, and come back elsewhere."""
         for key in list(self._cluster.pods_on.get(node, ())):
             self._remove(key, self._cluster.pods[key].uid)
-
-
-def _covers(pdb: Pdb, pod: WorldPod) -> bool:
-    return pdb.namespace == pod.namespace and all(pod.labels.get(k) == v for k, v in pdb.selector.items())
 
 
 def _owner(pod: WorldPod) -> Owner:
