@@ -41,6 +41,7 @@ from receiver.config.reports import ReportsSpec
 from receiver.config.schedule import WindowSpec
 from receiver.config.section import Section
 from receiver.config.spacing import NotifySpec
+from receiver.core.keeping import KeepRule
 from receiver.core.policy import QUEUE_WAIT, Fallback, Objective, Packing
 
 
@@ -74,6 +75,12 @@ class Kubernetes(Section):
     watch: Flag = True
     """be woken by the API server when a GPU pod finds no room ([more](how-it-decides.md#what-wakes-it)); without it
     such a pod waits for its alert or for the next tick"""
+    keep_nodes_for: tuple[Annotated[KeepRule, BeforeValidator(one_of(KeepRule))], ...] = (
+        KeepRule.UNMANAGED,
+        KeepRule.KUBE_SYSTEM,
+    )
+    """pods without a GPU that keep their node, because draining it would lose them
+    ([what drains and what keeps a node](how-it-decides.md#what-drains-and-what-keeps-a-node))"""
 
 
 class Reading(StrEnum):

@@ -55,8 +55,9 @@ class Node:
     *kept_until* is until when a workload that ran here asked that the node stays, and may (*kept_for*, its pod).
     *leaving* is True once Civo itself lists it as being deleted (after our DELETE the stage says so at once).
     *closed_for* is the budget's stop for which we let no new work begin on it, as our annotation says.
-    *hosts* names what must not be cut off with it (our own pod, Prometheus, Alertmanager). *activity* is what
-    DCGM says of its GPUs, None when it says nothing.
+    *hosts* names what must not be cut off with it (our own pod, Prometheus, Alertmanager), *kept_by* the pods without a
+    GPU that draining it would lose, each with its reason (`receiver.core.keeping`). *activity* is what DCGM says of its
+    GPUs, None when it says nothing.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Node:
     protected: bool = False
     leaving: bool = False
     hosts: tuple[str, ...] = ()
+    kept_by: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     activity: Activity | None = None

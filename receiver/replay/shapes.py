@@ -63,8 +63,9 @@ def as_ended(pod: WorldPod) -> Ended:
     )
 
 
-def as_node(node: WorldNode, hosts: tuple[str, ...]) -> ClusterNode:
-    """Return a world's node as the port shows nodes; *hosts* are our own and the monitoring pods on it."""
+def as_node(node: WorldNode, hosts: tuple[str, ...], kept_by: tuple[str, ...] = ()) -> ClusterNode:
+    """Return a world's node as the port shows nodes; *hosts* are our own and the monitoring pods on it, *kept_by* those
+    that draining it would lose."""
     return ClusterNode(
         name=node.name,
         instance=node.instance,
@@ -75,6 +76,7 @@ def as_node(node: WorldNode, hosts: tuple[str, ...]) -> ClusterNode:
         annotations=node.annotations,
         taints=node.taints,
         hosts=hosts,
+        kept_by=kept_by,
     )
 
 

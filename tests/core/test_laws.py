@@ -96,6 +96,7 @@ def nodes_at_the_hours_end(draw: st.DrawFn) -> Node:
         pods=(pod,) * draw(st.sampled_from([0, 0, 1])),
         protected=draw(st.sampled_from([False, False, True])),
         hosts=draw(st.sampled_from([(), (), ("prometheus-0",)])),
+        kept_by=draw(st.sampled_from([(), (), ("default/debug has no controller",)])),
         cordoned_by=draw(st.sampled_from([None, CordonedBy.US, CordonedBy.SOMEONE])),
     )
 
@@ -120,6 +121,7 @@ def test_exactly_the_nodes_that_nothing_speaks_for_go_at_their_hours_end(
         and n.created_at == NOW - timedelta(minutes=57)
         and not n.protected
         and not n.hosts
+        and not n.kept_by
         and n.cordoned_by is not CordonedBy.SOMEONE
     }
     assert set(decision.candidates) == free

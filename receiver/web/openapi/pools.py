@@ -38,6 +38,7 @@ NODE = fields(
     {
         "kept_until": maybe(moment("until when a workload keeps it")),
         "kept_for": maybe(text("the pod that asked for that")),
+        "kept_by": listed(text(), "pods without a GPU that keep the node, each with its reason"),
     },
 )
 WAIT = fields(
