@@ -9,7 +9,6 @@ from receiver.core.guardrails import Case
 from receiver.core.model import Node, Stage
 from receiver.core.pods import Pod
 from receiver.core.taking import is_kept, nobody_speaks_for, was_refused
-from receiver.core.words import some
 
 ON_THE_WAY = (VictimStage.CHOSEN, VictimStage.CORDONED)
 
@@ -68,11 +67,6 @@ def _is_kept_out(node: Node, case: Case) -> bool:
     return case.wanted.stopped or node.instance in case.wanted.unreturning
 
 
-def planned(case: Case) -> str:
-    """What a window will evict or cannot evict now, in a sentence; empty when it evicts nothing."""
-    return "; ".join(_planned(grace, case) for grace in case.wanted.graces if grace.told and busy_beyond(grace, case))
-
-
 def busy_beyond(grace: Grace, case: Case) -> tuple[Node, ...]:
     """The busy nodes among which *grace* would choose, when there are more usable nodes than it allows, besides those
     that a window has begun to empty."""
@@ -81,11 +75,6 @@ def busy_beyond(grace: Grace, case: Case) -> tuple[Node, ...]:
         return ()
     able = (n for n in case.state.nodes if n.busy and could_be_evicted(n, case))
     return tuple(n for n in able if n.instance not in emptying)
-
-
-def _planned(grace: Grace, case: Case) -> str:
-    many = some(surplus_over(grace.max_nodes, case, 0), "node")
-    return f"window {grace.window} takes {many} beyond {grace.max_nodes} from {grace.ends_at:%H:%M:%S} UTC on"
 
 
 def _is_going(node: Node, case: Case) -> bool:
