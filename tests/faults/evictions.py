@@ -102,6 +102,7 @@ class Evictions:
             bool(holds),
             bool(node.annotations.get(PROTECT_ANNOTATION)),
             any(p.requests and p.deletion_at is None for p in self.truth.world.pods_on(node.name)),
+            any(self.truth.would_be_lost(p) for p in self.truth.world.pods_on(node.name)),
             abs(now - self.cordoned.get(node.name, now)) >= GIVEN_UP_AFTER - skew,
             not self._works(node.name),
         )

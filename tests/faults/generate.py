@@ -51,7 +51,14 @@ class Maker:
             start=dice.choice(STARTS),
             pools=self._that_ask(self._that_evict(self._with_budgets(budget))),
             events=sorted(
-                [*self.events, *self._words(), *self._answers(), *ends(self.seed, self.troubled)], key=lambda e: e.at
+                [
+                    *self.events,
+                    *self._words(),
+                    *self._answers(),
+                    *self._keepers(),
+                    *ends(self.seed, self.troubled),
+                ],
+                key=lambda e: e.at,
             ),
             troubled=self.troubled,
             ticks=[dice.choice([5, 10, 20, 30, 60, 90]) for _ in range(20)],
@@ -117,6 +124,21 @@ class Maker:
             )
             for plan in pools
         ]
+
+    def _keepers(self) -> list[Event]:
+        """In some worlds pods without a GPU come that draining their node would lose; by dice of their own."""
+        dice = random.Random(f"keepers of {self.seed}")
+        found = []
+        for number in range(dice.choice([0, 0, 0, 1, 2])):
+            what: What = {"id": f"kept{number}", "tolerations": dice.choice([[], [["", "Exists", "", ""]]])}
+            if dice.random() < 0.5:
+                what["owner"] = ""
+            else:
+                what |= {"namespace": "kube-system", "covered": dice.random() < 0.5}
+            if dice.random() < 0.3:
+                what["annotations"] = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
+            found.append(Event(at=round(dice.uniform(0, self.troubled), 1), kind="cpu", what=what))
+        return found
 
     def _that_ask(self, pools: list[PoolPlan]) -> list[PoolPlan]:
         """In some worlds people are asked before changes; by dice of their own."""

@@ -277,7 +277,8 @@ class Run:
         elif verb == "evict":
             self.checks.before_evict(args[0], args[1])
         elif verb == "patch_node":
-            self.checks.before_patch(args[0], args[1] if isinstance(args[1], bool) else None)
+            marks = next((a for a in args[1:] if isinstance(a, dict)), {})
+            self.checks.before_patch(args[0], args[1] if isinstance(args[1], bool) else None, marks)
         assert verb in WRITES
 
     def after_write(self, verb: str, args: tuple[Any, ...]) -> None:
