@@ -163,8 +163,8 @@ class KubernetesCluster(HoldingMeans):
             for doubt in doubts(raw):
                 self._remarks.warn("annotation not understood", doubt)
         for name in {*hosts, *keepers} & found.keys():
-            marked = {"hosts": tuple(sorted(hosts.get(name, ()))), "kept_by": named(keepers.get(name, ()))}
-            found[name] = replace(found[name], **marked)
+            host, kept_by = tuple(sorted(hosts.get(name, ()))), named(keepers.get(name, ()))
+            found[name] = replace(found[name], hosts=host, kept_by=kept_by)
         return ClusterFacts(nodes=tuple(found.values()), pods=self._demand(pods))
 
     def _demand(self, raws: Sequence[Mapping[str, Any]]) -> tuple[Pod, ...]:

@@ -39,8 +39,8 @@ def removable(case: Case, within: timedelta = NOW) -> tuple[Node, ...]:
         nodes.sort(key=lambda n: (next_unit_at(n.created_at, case.now, case.policy.billing), n.name))
     # Never more than Civo wants to have: where it wants fewer than live, it is about to take one itself.
     emptying = [n for n in over if n.instance in begun(case.state)]  # before others: its work was evicted already
-    over = [n for n in over if n not in emptying]
-    empty, busy = [n for n in over if not n.busy], [n for n in over if n.busy]
+    others = [n for n in over if n not in emptying]
+    empty, busy = [n for n in others if not n.busy], [n for n in others if n.busy]
     resting = due[: max(0, may_leave(case) - len(many) - len(empty) - sum(not n.busy for n in emptying))]
     return tuple([*dead, *many, *emptying, *empty, *resting, *busy, *moved][: case.present])
 

@@ -350,7 +350,7 @@ def by_word(kind: OverrideKind, nodes: int | None = None) -> Callable[[Life], No
     return say
 
 
-def by_node(**changes: Any) -> Callable[[Life], None]:
+def by_node(**changes: Any) -> Callable[[Life], object]:
     return lambda life: life.world.patch_node(next(iter(life.world.nodes)), **changes)
 
 
@@ -367,7 +367,7 @@ def by_node(**changes: Any) -> Callable[[Life], None]:
     ],
 )
 def test_who_may_stop_an_eviction_gets_the_node_back_and_the_work_with_it(
-    store: Store, stop: Callable[[Life], None]
+    store: Store, stop: Callable[[Life], object]
 ) -> None:
     life = being_emptied(store)
     stop(life)

@@ -156,8 +156,8 @@ def system_pods(life: Life) -> None:
     life.world.add_pod(
         PodSpec(namespace="kube-system", name="ds", owner_kind="DaemonSet", owner_name="nvidia-dcgm", node=node)
     )
-    owner = {"owner_kind": "ReplicaSet", "owner_name": "coredns"}
-    life.world.add_pod(PodSpec(namespace="kube-system", name="coredns", labels=labels, node=node, **owner))
+    dns = PodSpec(namespace="kube-system", name="coredns", labels=labels, owner_kind="ReplicaSet", owner_name="coredns")
+    life.world.add_pod(replace(dns, node=node))
 
 
 def test_system_pods_that_a_disruption_budget_covers_do_not_pin_an_idle_gpu_node(store: Store) -> None:
