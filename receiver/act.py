@@ -105,15 +105,16 @@ def carry_out(
     now: datetime,
     *,
     kept: Mapping[str, str] | None = None,
+    unsure: Collection[str] = (),
 ) -> Progress:
     """Do the next sub-step of *action*. *wanted* are the instances that the present decision still lets go, *kept* is
-    why it does not let go others."""
+    why it does not let go others, *unsure* those that it would let go if every source answered."""
     try:
         if action.kind is ActionKind.GROW:
             if _too_early(action, now):
                 return Progress(action=action, again_at=action.retry_at)
             return _grow(action, state, hands, now)
-        return _retire(action, state, wanted, kept or {}, hands, now)
+        return _retire(action, state, wanted, kept or {}, unsure, hands, now)
     except TryLater as error:
         return _later(action, state, error, now)
     except WontWork as error:
@@ -158,7 +159,13 @@ def _grow(action: Action, state: PoolState, hands: Hands, now: datetime) -> Prog
 
 
 def _retire(
-    action: Action, state: PoolState, wanted: Collection[str], kept: Mapping[str, str], hands: Hands, now: datetime
+    action: Action,
+    state: PoolState,
+    wanted: Collection[str],
+    kept: Mapping[str, str],
+    unsure: Collection[str],
+    hands: Hands,
+    now: datetime,
 ) -> Progress:
     if hands.cluster is None:
         raise WontWork("nodes are only removed where Kubernetes can be asked", code="no_kubernetes")
@@ -177,7 +184,8 @@ def _retire(
         try:
             node, stays = nodes.get(victim.instance), kept.get(victim.instance, UNKNOWN)
             stays = "" if victim.instance in wanted else stays
-            after, why = _taken_further(victim, node, stays, early, action, hands, now)
+            waits = bool(stays) and _waits(victim, node, victim.instance in unsure, now)
+            after, why = (victim, None) if waits else _taken_further(victim, node, stays, early, action, hands, now)
         except WontWork as error:
             so_far = replace(action, victims=(*victims, *action.victims[number:]))
             return _give_up(so_far, state, f"{error.code}: {error}", now)
@@ -251,7 +259,7 @@ def _look_again_at(action: Action, now: datetime) -> datetime:
         for v in action.victims
         if v.stage is VictimStage.CORDONED and v.since
     ]
-    return max(now + SOON, min([now + POLL_DELETED, *cordoned]))
+    return max(now + SOON, min([now + POLL_DELETED, *(at for at in cordoned if at > now)]))
 
 
 class _ObservedError(Exception):
@@ -323,6 +331,15 @@ def _gone(victim: Victim, now: datetime) -> Victim:
     return replace(victim, stage=VictimStage.SPARED, since=now, why="it went already, and not by this removal")
 
 
+def _waits(victim: Victim, node: Node | None, unsure: bool, now: datetime) -> bool:
+    """True while a node that a window has begun to empty is neither given back nor taken: a source is silent, or the
+    node is not usable for the moment. Given back, it would start what was evicted, to be evicted again."""
+    if node is None or victim.because is not Because.EVICTED or victim.stage is not VictimStage.CORDONED:
+        return False
+    unclear = unsure or node.stage in (Stage.UNKNOWN, Stage.BROKEN)
+    return unclear and now - (victim.since or now) <= DRAIN_WITHIN
+
+
 def _drain(victim: Victim, node: Node, action: Action, hands: Hands, now: datetime) -> Receipt:
     """Drain *node*; one that cannot be emptied in time is spared: pods may come back as fast as they are evicted."""
     assert hands.cluster is not None
@@ -341,6 +358,12 @@ def _drain(victim: Victim, node: Node, action: Action, hands: Hands, now: dateti
 def _delete(victim: Victim, node: Node, action: Action, hands: Hands, now: datetime) -> Victim:
     """Look once more, because draining takes time, and delete the instance."""
     assert hands.cluster is not None
+    if victim.because is Because.EVICTED and node.unknown_since is not None:
+        if now - (victim.since or now) <= DRAIN_WITHIN:
+            raise TryLater(f"the GPUs of {node.name} are in use, and no GPU pod holds them", code="gpus_in_use")
+        refused = f"the GPUs of {node.name} are in use after {DRAIN_WITHIN}, and no GPU pod holds them"
+        _spare(victim, node, refused, action, hands, now)
+        raise _RefusedError(refused)
     if pods := hands.cluster.gpu_pods_on(node.name):
         return _spare(victim, node, _started(pods), action, hands, now)
     hands.ready()

@@ -16,6 +16,7 @@ log = structlog.get_logger("receiver")
 
 # Every part that can fail while the step goes on, in the order of a step: the values of the metric's label. Only these.
 PARTS = (
+    "sizes",
     "node_life",
     "pool_state",
     "last_week",
@@ -33,6 +34,7 @@ PARTS = (
     "orphans",
     "close_nodes",
     "keep_out",
+    "why_kept",
     "act",
     "labels_and_taints",
     "soft_taints",
@@ -42,6 +44,7 @@ PARTS = (
     "picture",
     "samples",
     "log",
+    "publish",
 )
 MESSAGE = "message:"  # the part that composes one message begins with it, its cause follows
 

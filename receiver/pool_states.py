@@ -119,6 +119,7 @@ def _node(instance: Instance, pool: Pool, seen: Seen, past: PoolMemory) -> Node:
         leaving=instance.status == "DELETING",
         protected=node is not None and node.annotations.get(PROTECT_ANNOTATION, "false").lower() != "false",
         hosts=node.hosts if node else (),
+        kept_by=node.kept_by if node and node.ready else (),
         labels=dict(node.labels) if node else {},
         taints=node.taints if node else (),
         startup_taint=taint.key if taint else "",

@@ -8,7 +8,7 @@ from functools import partial
 from receiver.act import SOON, Progress, carry_out, is_unanswered
 from receiver.backoffs import is_smaller_request
 from receiver.core.action_notices import Around, ended, instead_of
-from receiver.core.actions import Action, ActionKind, Change, Decision, Outcome, OutcomeKind
+from receiver.core.actions import Action, ActionKind, Change, Decision, Outcome, OutcomeKind, Verdict
 from receiver.core.decide import case_of
 from receiver.core.model import PoolState, Source
 from receiver.core.plan import join, plan, provisioning_failed
@@ -77,7 +77,9 @@ def _act(decision: Decision, number: int, work: Work) -> Progress | None:
     if action.kind is ActionKind.RETIRE:
         action = join(action, decision, state)
         kept = _why_kept(action, decision, work)
-    return carry_out(action, state, let_go, work.hands, now, kept=kept)
+    blind = any(r.rule == "sources_answer" and r.verdict is Verdict.HOLDS for r in decision.reasons)
+    unsure = decision.candidates if blind else ()
+    return carry_out(action, state, let_go, work.hands, now, kept=kept, unsure=unsure)
 
 
 def _why_kept(action: Action, decision: Decision, work: Work) -> Mapping[str, str]:

@@ -23,6 +23,7 @@ from receiver.adapters.dra import Dra
 from receiver.adapters.ended_pods import TERMINATED, ended_from
 from receiver.adapters.gangs import Declaration, PodGroups, Roll, with_siblings
 from receiver.adapters.holding import HoldingMeans
+from receiver.adapters.keepers import Keepers
 from receiver.adapters.kubernetes_api import EVENTS_OF, EVICTION, NODES, PODS, PODS_OF, KubernetesApi
 from receiver.adapters.node_load import load_of
 from receiver.adapters.node_marks import NodeMarks
@@ -36,6 +37,7 @@ from receiver.adapters.sessions import quick_retry, user_agent
 from receiver.clock import SystemClock
 from receiver.core.consolidate import consents
 from receiver.core.graces import yields
+from receiver.core.keeping import KEPT_BY_DEFAULT, KeepRule, named
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import Taint
 from receiver.core.usage import Ended
@@ -57,12 +59,13 @@ def connect(
     timeouts: tuple[float, float] = (5, 30),
     kueue_queued: bool = False,
     volcano_podgroups: bool = False,
+    keep_nodes_for: Collection[KeepRule] = KEPT_BY_DEFAULT,
     before_write: Callable[[], None] | None = None,
 ) -> "KubernetesCluster":
     """Return the cluster of *kubeconfig* (a path, or several as in KUBECONFIG), or else the one we run in.
 
-    *kueue_queued* and *volcano_podgroups* say which queues count as demand, see `Queues`; *before_write* is called
-    before each write, see `ClusterWire`.
+    *kueue_queued* and *volcano_podgroups* say which queues count as demand, see `Queues`, *keep_nodes_for* which pods
+    keep their nodes, see `Keepers`; *before_write* is called before each write, see `ClusterWire`.
     Raises WontWork when neither gives credentials; no call is made yet.
     """
     return KubernetesCluster(
@@ -70,6 +73,7 @@ def connect(
         timeouts=timeouts,
         kueue_queued=kueue_queued,
         volcano_podgroups=volcano_podgroups,
+        keep_nodes_for=keep_nodes_for,
         before_write=before_write,
     )
 
@@ -105,6 +109,7 @@ class KubernetesCluster(HoldingMeans):
         clock: Clock | None = None,
         kueue_queued: bool = False,
         volcano_podgroups: bool = False,
+        keep_nodes_for: Collection[KeepRule] = KEPT_BY_DEFAULT,
         before_write: Callable[[], None] | None = None,
     ) -> None:
         configuration.retries = quick_retry()
@@ -120,6 +125,7 @@ class KubernetesCluster(HoldingMeans):
         resources = CustomResources(self._wire, self._api, self._clock, self._remarks)
         self._resources = resources
         self._dra = Dra(resources, self._clock)
+        self._keepers = Keepers(self._api, self._wire, self._remarks, keep_nodes_for)
         self._pod_groups = PodGroups(resources)
         self._queues = Queues(resources, kueue=kueue_queued, volcano=volcano_podgroups)
         self.listed: Callable[[bool], None] = lambda _: None  # is told after each `look` whether the lists succeeded
@@ -159,19 +165,25 @@ class KubernetesCluster(HoldingMeans):
         nodes = self._wire.every("nodes", self._api.reads(NODES))
         served = self._dra.served()
         pods = self._wire.every("pods", self._api.reads(PODS), field_selector=LIVING)
+        names = [str(section(n, "metadata").get("name")) for n in nodes]
+        found = {n: node_from(raw, dra=n in served.nodes) for n, raw in zip(names, nodes, strict=True)}
+        gpu_nodes = {name for name, node in found.items() if node.allocatable or node.dra}
         hosts: dict[str, list[str]] = {}
+        keepers: dict[str, list[str]] = {}
+        self._keepers.begin()
         for raw in pods:
+            node = str(section(raw, "spec").get("nodeName"))
             if hosts_us(raw):
-                hosts.setdefault(str(section(raw, "spec").get("nodeName")), []).append(key_of(raw))
+                hosts.setdefault(node, []).append(key_of(raw))
+            elif node in gpu_nodes and (why := self._keepers.why(raw)):
+                keepers.setdefault(node, []).append(f"{key_of(raw)} {why}")
             for doubt in doubts(raw):
                 self._remarks.warn("annotation not understood", doubt)
-        names = [str(section(n, "metadata").get("name")) for n in nodes]
-        found = [
-            node_from(n, sorted(hosts.get(name, ())), dra=name in served.nodes)
-            for n, name in zip(nodes, names, strict=True)
-        ]
-        others, daemons = load_of(pods, {node.name for node in found if node.allocatable or node.dra})
-        loaded = (replace(n, others=others.get(n.name, {}), daemons=daemons.get(n.name, {})) for n in found)
+        for name in {*hosts, *keepers} & found.keys():
+            host, kept_by = tuple(sorted(hosts.get(name, ()))), named(keepers.get(name, ()))
+            found[name] = replace(found[name], hosts=host, kept_by=kept_by)
+        others, daemons = load_of(pods, gpu_nodes)
+        loaded = (replace(n, others=others.get(n.name, {}), daemons=daemons.get(n.name, {})) for n in found.values())
         claimants = (p for raw in pods if (p := claimant_from(raw, served.resources or ())) is not None)
         demand = (*self._demand(pods), *claimants)
         return ClusterFacts(nodes=tuple(loaded), pods=demand, dra_resources=served.resources)
@@ -245,7 +257,12 @@ class KubernetesCluster(HoldingMeans):
             return open_again
         agreed = yields if evicting else consents if consenting else None
         pods = [(fate(raw, agreed), raw) for raw in self._pods_on(node)]
-        speaking = sorted(f"{key_of(raw)} {what}" for what, raw in pods if what in SPEAKING)
+        self._keepers.begin()
+        speaking = sorted(
+            f"{key_of(raw)} {why}"
+            for what, raw in pods
+            if (why := what if what in SPEAKING else self._keepers.why(raw) if what is Fate.GOES else "")
+        )
         if speaking:
             return Receipt(did=Did.DIFFERS, sentence=f"node {node} stays: {', '.join(speaking)}")
         going = [raw for what, raw in pods if what is Fate.GOES]

@@ -338,10 +338,10 @@ def _term(term: Mapping[str, Any]) -> tuple[Requirement, ...]:
 
 
 def _requirements(term: Mapping[str, Any]) -> tuple[Requirement, ...]:
-    return tuple(_requirement(w) for w in (*entries(term, "matchExpressions"), *entries(term, "matchFields")))
+    return tuple(requirement_from(w) for w in (*entries(term, "matchExpressions"), *entries(term, "matchFields")))
 
 
-def _requirement(raw: Mapping[str, Any]) -> Requirement:
+def requirement_from(raw: Mapping[str, Any]) -> Requirement:
     values = raw.get("values")
     return Requirement(
         key=str(raw.get("key") or ""),

@@ -149,6 +149,7 @@ def _cluster(settings: Settings, may_write: Callable[[], bool]) -> KubernetesClu
         before_write=lambda: _require(may_write),
         kueue_queued=said.kueue.demand is QueueDemand.QUEUED,
         volcano_podgroups=said.volcano.demand is GroupDemand.PODGROUPS,
+        keep_nodes_for=said.kubernetes.keep_nodes_for,
     )
 
 

@@ -42,6 +42,7 @@ from receiver.config.reports import ReportsSpec
 from receiver.config.schedule import WindowSpec
 from receiver.config.section import Section
 from receiver.config.spacing import NotifySpec
+from receiver.core.keeping import KeepRule
 from receiver.core.policy import QUEUE_WAIT, STARTUP_TAINTS, Fallback, Objective, Packing
 from receiver.core.signals import GROUP_INTERVAL, REPEAT_INTERVAL, payload_life
 
@@ -90,6 +91,12 @@ class Kubernetes(Section):
     startup_taints: tuple[TaintPrefix, ...] = STARTUP_TAINTS
     """what the keys of [startup taints](how-it-decides.md#startup-taints) begin with: a node that carries one is on its
     way until it goes. A list of your own takes the place of this one"""
+    keep_nodes_for: tuple[Annotated[KeepRule, BeforeValidator(one_of(KeepRule))], ...] = (
+        KeepRule.UNMANAGED,
+        KeepRule.KUBE_SYSTEM,
+    )
+    """pods without a GPU that keep their node, because draining it would lose them
+    ([what drains and what keeps a node](how-it-decides.md#what-drains-and-what-keeps-a-node))"""
 
 
 class Reading(StrEnum):

@@ -12,7 +12,7 @@ from receiver.core.closing import takes_work, why_closed
 from receiver.core.compute import COMPUTE, gpus_in
 from receiver.core.counts import undone_by_others
 from receiver.core.demand import IGNORED_NAMESPACES, new_node, take
-from receiver.core.graces import Grace, graces_of, most_after
+from receiver.core.graces import Grace, graces_of
 from receiver.core.model import ON_ITS_WAY, CordonedBy, Facts, Node, PoolState, SignalAction, Stage
 from receiver.core.pods import Workload
 from receiver.core.policy import Pool
@@ -204,7 +204,7 @@ def open_tally(pool: Pool, facts: Facts, budgets: Budgets) -> Tally:
     held = unpriced or (backing_off and smaller is None) or halted or stuck or undone or paused
     graces = graces_of(pool, bounds, facts.told_to_go, facts.at, facts.given_up)
     going = _deleted_victims(state)
-    if most_after(graces, facts.at) is not None:  # what is evicted there must not come back to it
+    if graces:  # what is evicted there must not come back to it
         going |= _evicted_victims(state)
     return Tally(
         pool=pool,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from receiver.core.capacity import Bin, Tally
-from receiver.core.demand import refusal, take
+from receiver.core.demand import refusal, take, tolerates_cordon
 from receiver.core.model import Node, Stage
 from receiver.core.pods import Pod
 from receiver.core.policy import Policy
@@ -23,8 +23,10 @@ class _Place:
 
 
 def consents(pod: Pod) -> bool:
-    """True when moving *pod* is agreed on and loses nothing: its owner starts it again, and it is part of no gang."""
-    return pod.evictable and not pod.protected and not pod.daemon and pod.gang is None and bool(pod.owner)
+    """True when moving *pod* is agreed on and loses nothing: its owner starts it again, elsewhere, and it is part of no
+    gang."""
+    agreed = pod.evictable and not pod.protected and not pod.daemon and pod.gang is None and bool(pod.owner)
+    return agreed and not tolerates_cordon(pod)
 
 
 def may_not_return(pod: Pod, policy: Policy) -> bool:

@@ -8,16 +8,17 @@ from datetime import datetime
 from receiver.core.actions import ActionKind, Decision, Reason, Verdict, VictimStage
 from receiver.core.assign import Assignment, Wanted, floor_gives_way
 from receiver.core.cost import HOUR
-from receiver.core.eviction import evicted, planned
+from receiver.core.eviction import evicted
 from receiver.core.evidence import WORKLOADS, evidence_of
 from receiver.core.failures import Failure, Failures
 from receiver.core.guardrails import Case, apply
 from receiver.core.model import Facts, Node, PoolState, Signal, SignalAction, Source, Stage
-from receiver.core.moments import reconsider_at, removal_moment
+from receiver.core.moments import reconsider_at
 from receiver.core.policy import Policy
+from receiver.core.prospects import about_idle, planned, why_kept
 from receiver.core.questions import sentence
 from receiver.core.remedies import remedies
-from receiver.core.removal import is_dead, removable, surplus, unapproved, why_kept
+from receiver.core.removal import is_dead, removable, surplus, unapproved
 from receiver.core.shapes import goes_early
 from receiver.core.taking import is_kept, was_refused
 from receiver.core.tell import why
@@ -289,7 +290,8 @@ def _why_dead(dead: Sequence[Node], case: Case) -> str:
 
 
 def _why_over(case: Case) -> str:
-    over = [g for g in case.wanted.graces if g.ends_at is not None and g.ends_at <= case.now]
+    graces = case.wanted.graces
+    over = [g for g in graces if g.ends_at is not None and g.ends_at <= case.now] or graces  # what was begun goes on
     return "; ".join(f"window {g.window} allows {some(g.max_nodes, 'node')}, and its grace is over" for g in over)
 
 
@@ -326,13 +328,8 @@ def _nothing_to_do(case: Case) -> Reason:
         detail = (
             f"{', '.join(wanted.settled[:3])} would fit a usable node as configured: see why it is not placed there"
         )
-    elif idle and case.policy.billing.by_the_hour:
-        soonest = min(removal_moment(n, case.pool, case.policy, case.now) for n in idle)  # the same at a stop
-        detail = f"{some(len(idle), 'idle node')}, paid for; the first may go at {soonest:%H:%M:%S} UTC"
-        if soonest <= case.now and wanted.headroom is not None and wanted.headroom.gpus:
-            detail = f"{some(len(idle), 'idle node')}; {wanted.headroom}"
     elif idle:
-        detail = f"{some(len(idle), 'idle node')}, none for {lasting(case.pool.idle_for)} yet"
+        detail = about_idle(idle, case)
     elif refused and case.state.removal_backoff is not None:
         backoff = case.state.removal_backoff
         after = f"after {some(backoff.failures, 'failure')}: {backoff.reason}"

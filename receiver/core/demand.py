@@ -15,6 +15,7 @@ from receiver.core.policy import POOL_LABEL, Pool, Taint
 PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeleted")
 OFFER_IS_BELIEVED_FOR = timedelta(hours=24)
 MOST_NAMED, LONGEST_NAMED = 5, 63  # values of an affinity, and characters of each; those of a label are 63 at most
+CORDON = Taint(key="node.kubernetes.io/unschedulable", value="", effect="NoSchedule")
 IGNORED_NAMESPACES = frozenset({"gpu-operator", "nvidia-gpu-operator"})  # its validation pods ask for a GPU
 
 
@@ -202,6 +203,11 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     if toleration.operator == "Exists":
         return toleration.key in ("", taint.key)
     return toleration.key == taint.key and toleration.value == taint.value
+
+
+def tolerates_cordon(pod: Pod) -> bool:
+    """True for a pod that the scheduler puts on a cordoned node as well: evicted, it can come back to the same one."""
+    return any(tolerates(t, CORDON) for t in pod.tolerations)
 
 
 def meets(labels: Mapping[str, str], want: Requirement) -> bool:

@@ -58,9 +58,10 @@ class Node:
     *startup_taint* is the key of the startup taint that alone keeps pods away from it, empty without one.
     *leaving* is True once Civo itself lists it as being deleted (after our DELETE the stage says so at once).
     *closed_for* is the budget's stop for which we let no new work begin on it, as our annotation says.
-    *hosts* names what must not be cut off with it (our own pod, Prometheus, Alertmanager). *activity* is what
-    DCGM says of its GPUs, None when it says nothing. *compute* are its allocatable compute resources
-    (`receiver.core.compute`), *others* is what pods without GPUs request of them, *daemons* what DaemonSets' pods do.
+    *hosts* names what must not be cut off with it (our own pod, Prometheus, Alertmanager), *kept_by* the pods without a
+    GPU that draining it would lose, each with its reason (`receiver.core.keeping`). *activity* is what DCGM says of its
+    GPUs, None when it says nothing. *compute* are its allocatable compute resources (`receiver.core.compute`), *others*
+    is what pods without GPUs request of them, *daemons* what DaemonSets' pods do.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Node:
     protected: bool = False
     leaving: bool = False
     hosts: tuple[str, ...] = ()
+    kept_by: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     startup_taint: str = ""

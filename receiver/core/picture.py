@@ -248,6 +248,7 @@ def _node(node: Node, policy: Policy, now: datetime) -> dict[str, Any]:
         "kept_until": _when(node.kept_until) if node.kept(now) else None,
         "kept_for": node.kept_for if node.kept(now) else None,
         "paid_until": _when(next_unit_at(node.created_at, now, policy.billing)),
+        "kept_by": list(node.kept_by),
         "cordoned_by": node.cordoned_by.value if node.cordoned_by else None,
     }
 

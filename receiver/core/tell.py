@@ -39,6 +39,7 @@ class Cause(StrEnum):
     STUCK = "stuck"
     UNKNOWN = "unknown"
     MISDESCRIBED = "misdescribed"
+    NOT_DRAINED = "not_drained"
     UNJOINED = "unjoined"
     SLOW_TO_START = "slow_to_start"
     UNUSED = "unused"

@@ -33,6 +33,7 @@ class ClusterNode:
     others: Mapping[str, int] = field(default_factory=dict)
     daemons: Mapping[str, int] = field(default_factory=dict)
     dra: bool = False
+    kept_by: tuple[str, ...] = ()  # pods without a GPU that draining it would lose, each with its reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +87,8 @@ class Cluster(Holding, Protocol):
         """Undo what `shut` did, and nothing else: a node that is cordoned for a removal stays so."""
 
     def drain(self, node: str, *, consenting: bool = False, evicting: bool = False) -> Receipt:
-        """Evict what may go (no GPU pod, no DaemonSet or mirror pod). TryLater while a PodDisruptionBudget
+        """Evict what may go (no GPU pod, no DaemonSet or mirror pod, none that keeps its node by
+        `receiver.core.keeping`: DIFFERS). TryLater while a PodDisruptionBudget
         or a pod that is still leaving stands in the way. *consenting* evicts GPU pods too whose owner
         consented (``safe-to-evict: "true"``), and nothing at all while one GPU pod there did not; *evicting* those
         that yield (`receiver.core.graces.yields`), and nothing at all while one does not. Nobody is evicted

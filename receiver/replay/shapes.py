@@ -68,8 +68,9 @@ def as_ended(pod: WorldPod) -> Ended:
     )
 
 
-def as_node(node: WorldNode, hosts: tuple[str, ...]) -> ClusterNode:
-    """Return a world's node as the port shows nodes; *hosts* are our own and the monitoring pods on it."""
+def as_node(node: WorldNode, hosts: tuple[str, ...], kept_by: tuple[str, ...] = ()) -> ClusterNode:
+    """Return a world's node as the port shows nodes; *hosts* are our own and the monitoring pods on it, *kept_by* those
+    that draining it would lose."""
     return ClusterNode(
         name=node.name,
         instance=node.instance,
@@ -82,6 +83,7 @@ def as_node(node: WorldNode, hosts: tuple[str, ...]) -> ClusterNode:
         taints=node.taints,
         hosts=hosts,
         compute={r: n for r, n in node.allocatable.items() if r in COMPUTE},
+        kept_by=kept_by,
     )
 
 

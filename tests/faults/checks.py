@@ -1,6 +1,6 @@
 """The invariants, checked at every write of ours and after every step, on a count of their own (`Truth`)."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -13,7 +13,7 @@ from receiver.core.memory import Memory
 from receiver.core.model import Facts, SignalAction
 from receiver.core.policy import Policy
 from receiver.core.staying import UNKNOWN
-from receiver.ports import PROTECT_ANNOTATION, Receipt
+from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, Receipt
 from receiver.reconcile import Stepped
 from receiver.replay.world import VM, WorldPod
 from tests.faults.beyond import BeyondTheLine
@@ -44,6 +44,7 @@ class Checks:
         self.beyond = BeyondTheLine(truth, policy.budget, clock, self.violated)
         self.evictions = Evictions(truth)
         self._steps = 0
+        self._keepers: dict[str, str] = {}  # the nodes that a pod kept when Kubernetes was asked last, and its name
         self._refused: tuple[str, ...] = ()  # the rights that the product surely knows to be refused
 
     def violated(self, invariant: str, what: str) -> None:
@@ -65,8 +66,12 @@ class Checks:
         elif name == "cluster.look" and not failed:
             self.kubernetes_answers = True
             self.waiting = self._truth.waiting()
+            pods = self._truth.world.active_pods.values()
+            self._keepers = {p.node: p.name for p in pods if p.node and self._truth.would_be_lost(p)}
         elif name == "cluster.lacking" and not failed:
             self._refused = tuple(answer)
+        elif name == "store.decided" and not failed:
+            self.evictions.decisions[args[0].pool] = args[0]
         elif name == "store.say":
             self.evictions.said(args[0].topic, args[0].key, args[1], answer)
         elif name == "store.keep_control" and not failed:
@@ -257,11 +262,13 @@ class Checks:
         node = self._truth.world.nodes.get(pod.node or "")
         if node is not None and not is_on_its_way_out(node):
             self.violated("1 evictions", f"{namespace}/{name} was evicted from {node.name}, which is not ours to empty")
+        if self._truth.would_be_lost(pod):
+            self.violated("1 pods lost", f"{namespace}/{name} is evicted, and nothing starts it again for certain")
         if pod.owner_kind in ("DaemonSet", "Node"):
             self.violated("1 evictions", f"{namespace}/{name} belongs to a {pod.owner_kind}")
 
-    def before_patch(self, name: str, unschedulable: bool | None) -> None:
-        """A cordon of somebody else's is neither taken over nor lifted."""
+    def before_patch(self, name: str, unschedulable: bool | None, marks: Mapping[str, str | None]) -> None:
+        """A cordon of somebody else's is neither taken over nor lifted, and no node is cordoned in vain."""
         node = self._truth.world.nodes.get(name)
         if node is None or unschedulable is None:
             return
@@ -270,6 +277,12 @@ class Checks:
             self.violated("1 given back", f"{name} takes work again while its DELETE may still arrive")
         if is_theirs(node):
             self.violated("1 cordons of others", f"{name} was cordoned by somebody else, and we set {unschedulable}")
+        if marks.get(CORDON_ANNOTATION) and node.ready and node.gpus and name in self._keepers:
+            self.violated("1 cordoned in vain", f"{name}, which {self._keepers[name]} keeps")
+        if unschedulable:
+            self.evictions.cordons(name, self._clock())
+        elif why_not := self.evictions.why_not_back(node, self._clock()):
+            self.violated("1 evictions", f"{name} is given back: {why_not}")
 
     def _unanswered(self) -> list[tuple[tuple[Any, ...], datetime]]:
         return [(args, at) for args, at in self.under_way.items() if self._truth.world.now < at]

@@ -60,6 +60,7 @@ class Maker:
                     *self._answers(),
                     *self._shelves(),
                     *self._taints_that_come_back(),
+                    *self._keepers(),
                     *ends(self.seed, self.troubled),
                     *bugs(self.seed, self.troubled, self.pools),
                 ],
@@ -67,7 +68,7 @@ class Maker:
             ),
             troubled=self.troubled,
             ticks=[dice.choice([5, 10, 20, 30, 60, 90]) for _ in range(20)],
-            timings=self._timings(),
+            timings={**self._timings(), "terminate": self._terminate()},
             behaviour=self._behaviour(),
             granularity=granularity,
             removal_margin=min(120, granularity // 3) if granularity > 1 else 0,
@@ -76,7 +77,12 @@ class Maker:
             fallback=dice.choice(["none", "kubernetes"]),
             mode="observe" if self.chance(0.04) else "act",
             packing=dice.choice(["most_allocated", "first_fit"]),
+            watch=random.Random(f"watch of {self.seed}").choice([None, 0.3, 0.5, 2.0]),
         )
+
+    def _terminate(self) -> float:
+        """How long a pod takes to go: within our first look after an eviction, or past some. By dice of its own."""
+        return random.Random(f"terminate of {self.seed}").choice([0.2, 1, 2, 2, 30])
 
     def _with_budgets(self, budget: str | None) -> list[PoolPlan]:
         """Some pools have a part of the budget of their own; by dice of their own, so that no other draw moves."""
@@ -134,6 +140,21 @@ class Maker:
             )
             for plan in pools
         ]
+
+    def _keepers(self) -> list[Event]:
+        """In some worlds pods without a GPU come that draining their node would lose; by dice of their own."""
+        dice = random.Random(f"keepers of {self.seed}")
+        found = []
+        for number in range(dice.choice([0, 0, 0, 1, 2])):
+            what: What = {"id": f"kept{number}", "tolerations": dice.choice([[], [["", "Exists", "", ""]]])}
+            if dice.random() < 0.5:
+                what["owner"] = ""
+            else:
+                what |= {"namespace": "kube-system", "covered": dice.random() < 0.5}
+            if dice.random() < 0.3:
+                what["annotations"] = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
+            found.append(Event(at=round(dice.uniform(0, self.troubled), 1), kind="cpu", what=what))
+        return found
 
     def _that_ask(self, pools: list[PoolPlan]) -> list[PoolPlan]:
         """In some worlds people are asked before changes; by dice of their own."""

@@ -63,21 +63,23 @@ class Happenings:
         self._world.cancel_job(what["id"])
 
     def _cpu(self, what: What) -> None:
+        namespace, owner = what.get("namespace", "web"), what.get("owner", "ReplicaSet")
         for number in range(what.get("pods", 1)):
             self._world.add_pod(
                 PodSpec(
-                    namespace="web",
+                    namespace=namespace,
                     name=f"{what['id']}-{number}",
                     labels={"app": what["id"], **what.get("labels", {})},
+                    annotations=what.get("annotations", {}),
                     tolerations=job_of({**TOLERANT, **what}, self._world.now).tolerations,
-                    owner_kind="ReplicaSet",
-                    owner_name=what["id"],
+                    owner_kind=owner,
+                    owner_name=what["id"] if owner else "",
                     compute=what.get("compute", {}),
                 )
             )
-        if what.get("min_available"):
+        if what.get("min_available") or what.get("covered"):
             self._world.pdbs.append(
-                Pdb(namespace="web", selector={"app": what["id"]}, min_available=what["min_available"])
+                Pdb(namespace=namespace, selector={"app": what["id"]}, min_available=what.get("min_available", 0))
             )
 
     def _bind(self, what: What) -> None:

@@ -55,6 +55,7 @@ class Run:
         self.checks = Checks(self.truth, decides_by, self.clock)
         self._pending = [e for e in scenario.events if e.call is None]
         self._surprises = [e for e in scenario.events if e.call is not None]
+        self._watch = None if scenario.watch is None else timedelta(seconds=scenario.watch)
         self._beat_at: datetime | None = None
         self._idle_steps: deque[datetime] = deque(maxlen=SPINNING_STEPS)  # those that wrote nothing, since one did
         self._targets: dict[str, tuple[int, str]] = {}
@@ -92,6 +93,7 @@ class Run:
         self._doors.open()
         self._pending.clear()
         self._surprises.clear()
+        self._watch = None
         self.happenings.trap.disarm()
         self.happenings.bugs.end()
         self.happenings.skew = timedelta(0)
@@ -216,13 +218,23 @@ class Run:
     # --- time and events
 
     def _pass_time(self, to: datetime) -> None:
-        """Let the world go on until *to*, with the events that fall due."""
-        begin = self.world.now
-        while self._pending and self._due(self._pending[0]) <= to:
-            event = self._pending.pop(0)
-            self.world.advance(max(begin, self._due(event), self.world.now))
-            self._happen(event)
-        self.world.advance(max(to, self.world.now))
+        """Let the world go on until *to*, or until the watch of pods wakes the loop, with the events that fall due."""
+        begin, known = self.world.now, self._waiting()
+        while True:
+            moments = [to, *(max(begin, self._due(event)) for event in self._pending[:1])]
+            if self._watch is not None:
+                moments.append(self.world.next_event_at() or to)
+            self.world.advance(max(min(moments), self.world.now))
+            while self._pending and self._due(self._pending[0]) <= self.world.now:
+                self._happen(self._pending.pop(0))
+            if self._watch is not None and not self._waiting() <= known:
+                known, to = known | self._waiting(), min(to, self.world.now + self._watch)
+            if self.world.now >= to:
+                return
+
+    def _waiting(self) -> frozenset[str]:
+        """The pods that wait, where they are watched."""
+        return frozenset() if self._watch is None else frozenset(p.uid for p in self.truth.waiting())
 
     def _due(self, event: Event) -> datetime:
         return self._start + timedelta(seconds=event.at)
@@ -269,7 +281,8 @@ class Run:
         elif verb == "evict":
             self.checks.before_evict(args[0], args[1])
         elif verb == "patch_node":
-            self.checks.before_patch(args[0], args[1] if isinstance(args[1], bool) else None)
+            marks = next((a for a in args[1:] if isinstance(a, dict)), {})
+            self.checks.before_patch(args[0], args[1] if isinstance(args[1], bool) else None, marks)
         assert verb in WRITES
 
     def after_write(self, verb: str, args: tuple[Any, ...]) -> None:

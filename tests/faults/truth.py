@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from receiver.core.policy import Budget
-from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION
+from receiver.ports import CORDON_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, STOP_ANNOTATION
 from receiver.replay.world import VM, World, WorldNode, WorldPod
 from receiver.replay.world.matching import selects, untolerated
 from tests.faults.build import offers_of, start_of, taints_of
@@ -167,6 +167,16 @@ class Truth:
         return untolerated(taints_of(plan), pod.tolerations) is None and selects(
             {**platform_labels(plan), **labels}, pod.node_selector, pod.affinity
         )
+
+    def would_be_lost(self, pod: WorldPod) -> bool:
+        """True for a pod without a GPU that an eviction would end for good, or that kube-system may need: it keeps its
+        node."""
+        if pod.requests or pod.deletion_at is not None or pod.owner_kind in ("DaemonSet", "Node"):
+            return False
+        if pod.annotations.get(SAFE_TO_EVICT_ANNOTATION) == "true":
+            return False
+        covered = any(budget.covers(pod.namespace, pod.labels) for budget in self.world.pdbs)
+        return not pod.owner_kind or (pod.namespace == "kube-system" and not covered)
 
     def gpu_pods_on(self, node: WorldNode) -> Sequence[WorldPod]:
         """The GPU pods bound to *node*."""

@@ -171,6 +171,17 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     "unknown": lambda: _warned(
         known(pool_of(a_node("l40s-2", unknown_since=NOW - 16 * MINUTE, idle_since=None, was_usable=True)))
     ),
+    "not_drained": lambda: _warned(
+        known(
+            pool_of(
+                a_node(
+                    "l40s-2",
+                    idle_since=NOW - timedelta(minutes=70),
+                    kept_by=("default/debug has no controller that would start it again",),
+                )
+            )
+        )
+    ),
     "misdescribed": lambda: _warned(
         known(pool_of(a_node("l40s-2", allocatable={GPU: 1}))),
         replace(POLICY, pools=(replace(L40S, resources={GPU: 2}), H100)),

@@ -69,7 +69,14 @@ def ago(**units: float) -> str:
 def a_node(name: str, **more: Any) -> dict[str, Any]:
     """A node of a picture."""
     node: dict[str, Any] = {"name": name, "instance": f"i-{name}", "stage": "usable", "idle_since": None, "pods": []}
-    return {**node, "paid_until": ago(minutes=-22), "created_at": ago(minutes=38), "cordoned_by": None, **more}
+    return {
+        **node,
+        "paid_until": ago(minutes=-22),
+        "created_at": ago(minutes=38),
+        "kept_by": [],
+        "cordoned_by": None,
+        **more,
+    }
 
 
 def a_wait(direction: str, kind: str, until: str, reason: str, **more: Any) -> dict[str, Any]:

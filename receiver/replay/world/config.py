@@ -139,6 +139,10 @@ class Pdb:
     min_available: int
     name: str = "pdb"
 
+    def covers(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """True for a pod with these *labels* in *namespace*."""
+        return self.namespace == namespace and all(labels.get(k) == v for k, v in self.selector.items())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodSpec:
