@@ -208,15 +208,20 @@ def _retire(
         return Progress(action=moved, outcome=ended, late=late_after(moved, state, now) if confirmed else None)
     if trouble is not None:
         return _later(moved, state, trouble, now)
-    listed = {n.instance for n in state.nodes if not n.leaving}
-    deleted = (v for v in victims if v.stage is VictimStage.DELETED and now - (v.since or now) > MUST_GO_WITHIN)
-    there = [v.node for v in deleted if v.instance in listed]
+    there = _still_listed(victims, state, now)
     if there:
         detail = f"Civo took the DELETE of {', '.join(there)} and still lists it after {MUST_GO_WITHIN}"
         stopped = _give_up(moved, state, detail, now)
         return replace(stopped, backoff=removals_stopped(detail, now))
     again = _look_again_at(moved, now)
     return Progress(action=moved, again_at=max(again, action.retry_at) if early and action.retry_at else again)
+
+
+def _still_listed(victims: Sequence[Victim], state: PoolState, now: datetime) -> list[str]:
+    """The nodes whose DELETE Civo took, and that it has listed for too long since."""
+    listed = {n.instance for n in state.nodes if not n.leaving}
+    deleted = (v for v in victims if v.stage is VictimStage.DELETED and now - (v.since or now) > MUST_GO_WITHIN)
+    return [v.node for v in deleted if v.instance in listed]
 
 
 def _taken_further(
