@@ -5,7 +5,7 @@ one is never lost.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from time import monotonic
@@ -13,6 +13,7 @@ from typing import Protocol
 
 import structlog
 
+from receiver.core.failures import Failure
 from receiver.pace import Pace
 from receiver.ports import Clock, TryLater, WriterLostError
 from receiver.ports.leading import Leader
@@ -47,8 +48,8 @@ class Writer(Protocol):
 class StepTimer(Protocol):
     """Where the loop counts itself (`receiver.metrics.Instruments`)."""
 
-    def stepped(self, seconds: float, *, failed: bool) -> None:
-        """Count one step that took *seconds*."""
+    def stepped(self, seconds: float, *, failed: bool, failures: Sequence[Failure] = ()) -> None:
+        """Count one step that took *seconds*, and the parts of it that failed."""
 
 
 class Beat:
@@ -209,10 +210,11 @@ class Loop(threading.Thread):
         """Run one step; return how many seconds to wait for a wake-up."""
         began = monotonic()
         failed = True
+        failures: Sequence[Failure] = ()
         wait = min(AFTER_ERROR_SECONDS, self._tick.total_seconds())
         try:
             stepped = self._step(self._clock.now())
-            failed = bool(stepped.failed_pools)
+            failed, failures = bool(stepped.failed_pools), stepped.failures
             if not failed or len(stepped.failed_pools) < len(stepped.decisions):  # at least one pool was served
                 self._good_at = monotonic()
             wait = self._until(stepped.reconsider_at)
@@ -226,7 +228,7 @@ class Loop(threading.Thread):
             log.exception("step failed")
         self._steps += 1
         self._errors += failed
-        self._timer.stepped(monotonic() - began, failed=failed)
+        self._timer.stepped(monotonic() - began, failed=failed, failures=failures)
         return wait
 
     def _until(self, moment: datetime | None) -> float:

@@ -14,6 +14,42 @@ from receiver.ports import TryLater, WriterLostError
 
 log = structlog.get_logger("receiver")
 
+# Every part that can fail while the step goes on, in the order of a step: the values of the metric's label. Only these.
+PARTS = (
+    "node_life",
+    "pool_state",
+    "last_week",
+    "teams",
+    "drift",
+    "removals",
+    "settle",
+    "window_evictions",
+    "rights",
+    "approvals",
+    "assign",
+    "decide",
+    "grounds",
+    "record",
+    "orphans",
+    "close_nodes",
+    "keep_out",
+    "act",
+    "labels_and_taints",
+    "soft_taints",
+    "idle_shutdown",
+    "messages",
+    "usage",
+    "picture",
+    "samples",
+    "log",
+)
+MESSAGE = "message:"  # the part that composes one message begins with it, its cause follows
+
+
+def counted_as(part: str) -> str:
+    """The name of `PARTS` that *part* counts as: all messages are one."""
+    return "messages" if part.startswith(MESSAGE) else part
+
 
 class Parts:
     """The parts of one step. What fails is logged and kept in *failures*."""
@@ -56,6 +92,6 @@ class Parts:
         except (TryLater, WriterLostError):
             raise
         except Exception as error:  # noqa: BLE001  # it is noted, and the rest goes on
-            self.failures.note(Failure(part=f"message:{cause.value}", error=error))
+            self.failures.note(Failure(part=f"{MESSAGE}{cause.value}", error=error))
             self.log()
         return Notice(cause=cause, topic=topic, key=key, title=plainly, body="The full message failed; see the log.")

@@ -63,6 +63,7 @@ def pool_state(pool: Pool, seen: Seen) -> PoolState:
         last_grow_at=past.last_grow_at,
         last_shrink_at=past.last_shrink_at,
         backoff=past.backoff,
+        refused=seen.memory.refused.get(pool.id),
         removal_backoff=past.removal_backoff,
         required_since=past.required_since if past.required == shown else seen.at,
         uncounted=shown - required,

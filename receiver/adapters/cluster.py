@@ -4,6 +4,7 @@ Promises never to evict a pod that holds a GPU unless its owner consented, or a 
 and never to delete anything but by eviction, and a ResourceQuota of our own.
 """
 
+import re
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -43,6 +44,7 @@ LIVING = "status.phase!=Succeeded,status.phase!=Failed"
 COMPONENT = "gpu-autoscaler"
 GOOD_NEWS = frozenset({"TriggeredScaleUp"})  # Event reasons of type Normal; every other one is a Warning
 BUDGET_DELAY = timedelta(seconds=10)
+BUDGET_NAMED = re.compile(r"[Tt]he disruption budget (\S+) (?:needs|is|does)")  # in an answer of Kubernetes
 LEAVING_DELAY = timedelta(seconds=5)
 NAME_ROOM = 200  # an Event's name is the pod's and a random part, 253 characters at most
 MESSAGE_ROOM = 1000  # the API allows 1024
@@ -118,6 +120,7 @@ class KubernetesCluster(HoldingMeans):
         self._resources = resources
         self._pod_groups = PodGroups(resources)
         self._queues = Queues(resources, kueue=kueue_queued, volcano=volcano_podgroups)
+        self.listed: Callable[[bool], None] = lambda _: None  # is told after each `look` whether the lists succeeded
 
     def __repr__(self) -> str:
         return f"KubernetesCluster({self._wire.url!r})"
@@ -142,6 +145,15 @@ class KubernetesCluster(HoldingMeans):
         A pod bound in between is seen, not missed, and one that a queue lets through in between is missed, not
         counted twice.
         """
+        try:
+            found = self._look()
+        except (TryLater, WontWork):
+            self.listed(False)
+            raise
+        self.listed(True)
+        return found
+
+    def _look(self) -> ClusterFacts:
         nodes = self._wire.every("nodes", self._api.reads(NODES))
         pods = self._wire.every("pods", self._api.reads(PODS), field_selector=LIVING)
         hosts: dict[str, list[str]] = {}
@@ -238,7 +250,7 @@ class KubernetesCluster(HoldingMeans):
             except TryLater as error:  # one that left may use up what a budget allowed
                 if error.code != TOO_MANY:
                     raise
-                raise _kept_by_a_budget({key_of(raw): at_least(error.delay, BUDGET_DELAY)}, node) from error
+                raise _kept_by_a_budget({key_of(raw): error}, node) from error
         if leaving:
             detail = f"{', '.join(sorted(leaving))} still leaving node {node}"
             raise TryLater(detail, code="draining", delay=LEAVING_DELAY)
@@ -277,16 +289,16 @@ class KubernetesCluster(HoldingMeans):
         pods = self._wire.every("pods", self._api.reads(PODS), field_selector=selector)
         return [raw for raw in pods if section(raw, "spec").get("nodeName") == node]
 
-    def _held_back(self, raws: Sequence[Mapping[str, Any]]) -> Mapping[str, timedelta]:
-        """Which of these pods a PodDisruptionBudget would hold, and how long to wait; nobody is evicted."""
-        held: dict[str, timedelta] = {}
+    def _held_back(self, raws: Sequence[Mapping[str, Any]]) -> Mapping[str, TryLater]:
+        """Which of these pods a PodDisruptionBudget would hold, and the answer that says so; nobody is evicted."""
+        held: dict[str, TryLater] = {}
         for raw in raws:
             try:
                 self._evict(raw, dry_run="All")
             except TryLater as error:
                 if error.code != TOO_MANY:
                     raise
-                held[key_of(raw)] = at_least(error.delay, BUDGET_DELAY)
+                held[key_of(raw)] = error
         return held
 
     def _evict(self, raw: Mapping[str, Any], **options: str) -> bool:
@@ -312,9 +324,11 @@ class KubernetesCluster(HoldingMeans):
         return True
 
 
-def _kept_by_a_budget(held: Mapping[str, timedelta], node: str, more: str = "") -> TryLater:
-    detail = f"a PodDisruptionBudget keeps {', '.join(sorted(held))} on node {node}{more}"
-    return TryLater(detail, code="pdb", delay=max(held.values()))
+def _kept_by_a_budget(held: Mapping[str, TryLater], node: str, more: str = "") -> TryLater:
+    names = sorted({name for error in held.values() for name in BUDGET_NAMED.findall(str(error))})
+    budget = f"PodDisruptionBudget {', '.join(names)}" if names else "a PodDisruptionBudget"
+    detail = f"{budget} keeps {', '.join(sorted(held))} on node {node}{more}"
+    return TryLater(detail, code="pdb", delay=max(at_least(e.delay, BUDGET_DELAY) for e in held.values()))
 
 
 def _gpu_pods(pods: Sequence[Mapping[str, Any]]) -> tuple[Pod, ...]:

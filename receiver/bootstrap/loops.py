@@ -39,7 +39,9 @@ def lookout_of(outside: Outside, loop: Loop) -> Lookout | None:
     cluster = outside.sources.cluster
     if not isinstance(cluster, KubernetesCluster) or not outside.settings.configuration.kubernetes.watch:
         return None
-    return Lookout(cluster.pod_watch(), loop.wake, lambda: loop.leading, outside.instruments.watch)
+    lookout = Lookout(cluster.pod_watch(), loop.wake, lambda: loop.leading, outside.instruments.watch)
+    cluster.listed = lookout.listed
+    return lookout
 
 
 def outbox_of(outside: Outside, clock: Clock) -> tuple[Outbox, list[str]]:

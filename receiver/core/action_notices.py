@@ -11,12 +11,11 @@ from receiver.core.budget import Budgets
 from receiver.core.demand import refusal
 from receiver.core.model import Backoff, Facts, PoolState
 from receiver.core.policy import Policy, Pool
-from receiver.core.shortage import Shortage, shortage_of
+from receiver.core.shortage import Shortage, refused_counts, shortage_of, smaller_request
 from receiver.core.tell import Cause, Notice, Severity, why
 from receiver.core.words import some, span
 
-REFUSED = "something on it, or Civo, did not let it go"
-WANTED_AGAIN = "it was wanted again, or the time to remove it had passed"
+WANTED_AGAIN = "it may not go any more"  # of an action that an older version began
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +108,9 @@ def _headline(action: Action, outcome: Outcome) -> tuple[Cause, str, Severity]:
             change = f"{action.from_count} -> {action.to_count} nodes"
             return Cause.WOULD_CHANGE, f"would go {change} (observing, nothing was changed)", Severity.INFO
         case OutcomeKind.FAILED if grows:
+            free = "no GPU" if action.to_count - action.from_count == 1 else "too few GPUs"
             short = {
-                Shortage.STOCK: (Cause.OUT_OF_STOCK, f"Civo has no GPU free, {action.from_count} -> {wanted} refused"),
+                Shortage.STOCK: (Cause.OUT_OF_STOCK, f"Civo has {free} free, {action.from_count} -> {wanted} refused"),
                 Shortage.QUOTA: (
                     Cause.OUT_OF_STOCK,
                     f"Civo's quota is used up, {action.from_count} -> {wanted} refused",
@@ -151,8 +151,8 @@ def _spared(action: Action) -> str:
         return ""
     reasons: dict[str, list[str]] = {}
     for victim in stay:
-        reasons.setdefault(REFUSED if victim.refused else WANTED_AGAIN, []).append(victim.node)
-    kept = [f"{plain.named(nodes)} kept, because {because}" for because, nodes in reasons.items()]
+        reasons.setdefault(victim.why or WANTED_AGAIN, []).append(victim.node)
+    kept = [f"{plain.named(nodes)} kept: {because}" for because, nodes in reasons.items()]
     return "; ".join([f"{plain.named(_gone(action))} removed", *kept])
 
 
@@ -189,7 +189,7 @@ def _next(action: Action, outcome: Outcome, pool: Pool | None, around: Around) -
         case OutcomeKind.OBSERVED:
             return "nothing while mode is observe; this is told again when the change or its reason differs"
         case OutcomeKind.FAILED:
-            return _tried_again(around, now, grows=grows)
+            return _tried_again(around, now, grows=grows, fewer=grows and _asks_for_fewer(action, outcome, around))
         case _:
             return "it is decided anew from what is found"
 
@@ -203,7 +203,15 @@ def _usable(pool: Pool, state: PoolState | None, now: datetime) -> str:
     return f"usable in about {plain.minutes(state.ready_in)} min ({about}); if not by {late}, you hear that it is stuck"
 
 
-def _tried_again(around: Around, now: datetime, *, grows: bool) -> str:
+def _asks_for_fewer(action: Action, outcome: Outcome, around: Around) -> bool:
+    """True when a smaller request follows at once: for all but a single node and a gang that is alone."""
+    asking = list(around.decision.evidence.get("workloads", ())) if around.decision is not None else []
+    gang_alone = len(asking) == 1 and asking[0]["pods"] > 1
+    refused = refused_counts([(action, outcome)], outcome.at).get(action.pool, 0)
+    return not gang_alone and smaller_request(action.from_count, refused) is not None
+
+
+def _tried_again(around: Around, now: datetime, *, grows: bool, fewer: bool) -> str:
     backoff = around.backoff
     again = "it is tried again"
     if backoff is not None:
@@ -212,6 +220,8 @@ def _tried_again(around: Around, now: datetime, *, grows: bool) -> str:
         again = f"{what} not tried again before {plain.moment(backoff.until, now)} (in {lasts})"
     if not grows:
         return f"{again}; the nodes stay, and cost money"
+    if fewer:
+        again = f"fewer nodes are requested at once, and a message follows if any come. After that {again}"
     if around.instead:
         return f"{again}. Until then {plain.named(around.instead)} can take the work"
     return f"{again}. No other pool can take the work now: it waits"

@@ -41,6 +41,7 @@ RULES = {
     "cooled_down": "nothing: it ends by itself at the time that the reason names",
     "approved": "approve it, from the message or with `gpu-autoscaler answer`; the reason names until when",
     "one_change_at_a_time": "nothing, if it ends within a minute; else look at the open action's last error",
+    "internal_error": "find `part of a step failed` in the server's log and report that bug; each step tries again",
     "gangs_whole": "make room for all of it at once (the reason names what is short), or make the gang smaller",
 }
 

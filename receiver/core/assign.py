@@ -58,7 +58,8 @@ class Wanted:
     """What the assignment asks of one pool, in nodes beyond those that exist or are on their way.
 
     *for_demand*, *for_floor*, *for_standby* and *for_headroom* are what is wanted; *within_budget* >= *within_maximum*
-    >= *within_limits* how many of them each check leaves, in that order. *needed* are the instances that waiting work
+    >= *within_limits* how many of them each check leaves, in that order, *within_stock* how many to ask for right after
+    Civo refused more (None: it did not). *needed* are the instances that waiting work
     would use, *asking* the workloads that the new nodes are for. *overrides* are those of this pool that are in force
     or still to come (what is in force at the facts' time is in *bounds*).
     """
@@ -72,6 +73,7 @@ class Wanted:
     within_budget: int = 0
     within_maximum: int = 0
     within_limits: int = 0
+    within_stock: int | None = None
     needed: frozenset[str] = frozenset()
     asking: tuple[Workload, ...] = ()
     waiting_gpus: int = 0
@@ -305,11 +307,15 @@ def _settled(workload: Workload, tally: Tally, room: Bin | None) -> None:
 
 
 def _where_to_buy(fitting: Sequence[Tally], allowance: Allowance, workload: Workload) -> Tally:
-    """The cheapest pool that may grow, else the cheapest whose checks pass, else the cheapest (it will say why not)."""
+    """The cheapest pool that may grow, else the cheapest whose checks pass, else the cheapest (it will say why not).
+
+    A pool that asks for fewer nodes after a refusal keeps its work for these seconds: then the next pool gets the rest
+    at once, and its cooldown does not delay a part of it.
+    """
     passing = (x for x in fitting if allowance.passes(x, 1, workload) == len(RULES))
     first: Tally | None = None
     for tally in passing:
-        if not tally.blocked:
+        if not tally.blocked or tally.gang_room is not None:
             return tally
         first = first or tally
     return first or next((x for x in fitting if not x.blocked and not is_full(x)), fitting[0])
@@ -354,6 +360,7 @@ def _wanted(
         within_budget=tally.within[0],
         within_maximum=tally.within[1],
         within_limits=tally.within[2],
+        within_stock=None if tally.gang_room is None else tally.room,
         needed=frozenset(b.instance for b in tally.bins if b.used and b.instance is not None),
         asking=tuple(tally.asking),
         waiting_gpus=tally.waiting_gpus,

@@ -17,6 +17,8 @@ from receiver.core.model import ON_ITS_WAY, CordonedBy, Facts, Node, PoolState, 
 from receiver.core.pods import Workload
 from receiver.core.policy import Pool
 from receiver.core.provisioning import probes_left, stuck_on_the_way, unlisted_too_long
+from receiver.core.shortage import smaller_request
+from receiver.core.unanswered import highest
 
 Requests = tuple[tuple[str, int], ...]
 WHY = ("demand", "floor", "standby", "headroom")  # new nodes are opened, in this order
@@ -69,6 +71,7 @@ class Tally:
     bounds: BoundsInForce
     bins: list[Bin]
     room: int | None = None  # new nodes that a guardrail would leave (0: none, None: as many as the checks allow)
+    gang_room: int | None = None  # while fewer are asked for after a refusal: new nodes that one gang may need
     shelves: tuple[list[Bin], ...] = ([], [], [], [])  # the bins by how they may be used: see USABLE and below
     too_small: dict[tuple[Requests, ...], int] = field(default_factory=dict)
     reached: dict[tuple[int, Requests], int] = field(default_factory=dict)
@@ -99,6 +102,15 @@ class Tally:
     def blocked(self) -> bool:
         """True when a guardrail will hold another new node."""
         return self.room_left <= 0
+
+    def holds_gang(self, opened: int) -> bool:
+        """True unless Civo has just refused as many new nodes as a gang needs, *opened* beside those opened before."""
+        return not opened or self.gang_room is None or self.within[-1] + opened <= self.gang_room
+
+    def admit_gang(self, opened: int) -> None:
+        """Make room for all *opened* new nodes of a gang that `holds_gang`; the next gang gets no more than is left."""
+        if opened and self.gang_room is not None and self.room is not None:
+            self.room = self.gang_room = max(self.room, self.within[-1] + opened)
 
     def add(self, room: Bin) -> None:
         """Take in a bin that was just opened."""
@@ -187,7 +199,9 @@ def open_tally(pool: Pool, facts: Facts, budgets: Budgets) -> Tally:
     unpriced = pool.price_usd_per_hour is None
     undone = undone_by_others(state, facts.at, grows=True) is not None
     paused = state.silence is not None or bounds.spoken.pause is not None
-    held = unpriced or backing_off or halted or stuck or undone or paused
+    probes = probes_left(state, facts.at)
+    smaller = _smaller_request(state, facts) if backing_off and probes is None else None
+    held = unpriced or (backing_off and smaller is None) or halted or stuck or undone or paused
     graces = graces_of(pool, bounds, facts.told_to_go, facts.at, facts.given_up)
     going = _deleted_victims(state)
     if most_after(graces, facts.at) is not None:  # what is evicted there must not come back to it
@@ -197,9 +211,17 @@ def open_tally(pool: Pool, facts: Facts, budgets: Budgets) -> Tally:
         state=state,
         bounds=bounds,
         bins=list(_capacity(pool, state, going, facts, why_closed(budgets, pool.id))),
-        room=0 if held else probes_left(state, facts.at),
+        room=0 if held else smaller[0] if smaller else probes,
+        gang_room=None if held or smaller is None else smaller[1],
         graces=graces,
     )
+
+
+def _smaller_request(state: PoolState, facts: Facts) -> tuple[int, int] | None:
+    """How many nodes to ask for right after a refusal (`smaller_request`); None where that is not sure to add any."""
+    if state.refused is None or highest(facts.unanswered, state.pool) > state.required:
+        return None
+    return smaller_request(state.required, state.refused)
 
 
 def _capacity(pool: Pool, state: PoolState, going: frozenset[str], facts: Facts, closed: str | None) -> Iterable[Bin]:

@@ -175,7 +175,7 @@ def _one(
 
 def keeps_its_size(state: PoolState, failed: str, now: datetime) -> Decision:
     """The decision for a pool for which nothing could be worked out: *failed* is the internal error."""
-    detail = f"nothing is changed: an internal error ({failed}); the log has where"
+    detail = f"the pool keeps its size because of an internal error ({failed}); the log has the traceback"
     held = Reason(rule="internal_error", verdict=Verdict.HOLDS, target=state.required, detail=detail)
     return Decision(pool=state.pool, at=now, present=state.required, target=state.required, reasons=(held,))
 

@@ -195,6 +195,10 @@ def not_backing_off(target: int, case: Case) -> Left | None:
     longest = LONGEST_GROWTH_BACKOFF if grows else LONGEST_REMOVAL_BACKOFF
     if backoff is None or backoff.instances or not backoff.holds(case.now, longest):
         return None
+    if grows and case.wanted.within_stock is not None:  # fewer may be there, and are asked for at once
+        left = case.present + case.wanted.within_stock
+        why = f"Civo has just refused {some(case.state.refused or 0, 'node')}, so it asks for fewer: {backoff.reason}"
+        return None if left >= target else (left, why)
     until = f"{backoff.until:%Y-%m-%d %H:%M:%S} UTC"
     return case.present, f"backing off until {until} after {backoff.failures} failures: {backoff.reason}"
 

@@ -94,4 +94,5 @@ class Memory:
     budget_changes: tuple[BudgetChange, ...] = ()  # in force, whatever their month
     charged: Charged | None = None  # Civo's newest answer on what it charged
     unanswered: tuple[Action, ...] = ()  # growth that ended a moment ago, and Civo may have taken it on
+    refused: Mapping[str, int] = field(default_factory=dict)  # by pool: see `receiver.core.shortage.refused_counts`
     seed: Seed | None = None  # the newest; without one this store has never known what a month had cost before it

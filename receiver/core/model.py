@@ -175,6 +175,7 @@ class PoolState:
 
     *provisioning* counts nodes in a row that never became usable, *ready_in* is how long a node of this pool
     usually takes until its GPUs are allocatable, *drifts* are the changes that somebody else made in the last two days,
+    *refused* is the lowest count that Civo refused a moment ago for lack of stock or quota.
     *offer* is what the newest usable node shows, or showed within the last day. *unjoined* names Kubernetes nodes
     that belong to no instance that Civo lists: where there are any, who is who is not certain. *compute* is what a new
     node has for pods beside its GPUs (`receiver.core.compute`).
@@ -198,6 +199,7 @@ class PoolState:
     offer: Offer | None = None
     unjoined: tuple[str, ...] = ()
     compute: Mapping[str, int] = field(default_factory=dict)
+    refused: int | None = None
 
     def of(self, *stages: Stage) -> tuple[Node, ...]:
         """The nodes in one of *stages*."""

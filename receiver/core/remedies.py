@@ -256,6 +256,9 @@ ALWAYS: Mapping[str, tuple[str, ...]] = {
     "nodes_may_be_removed": (
         "the ClusterRole gpu-autoscaler-act, bound to our service account (k8s/overlays/act/rights), and no restart",
     ),
+    "internal_error": (
+        "by itself, in the first step without the error; the log has it with a traceback, and it is a bug to report",
+    ),
     "demand": ("no node would be bought if the pods were gone, or had room on a usable node of a pool that fits them",),
     "headroom": ("no node would be bought for what may come with objective: cost, and a restart",),
     "dead_nodes": (

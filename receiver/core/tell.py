@@ -126,6 +126,7 @@ PLAIN = {
     "cooled_down": "it changed a moment ago",
     "one_change_at_a_time": "another change of it is under way",
     "gangs_whole": "pods that start together do not all get room",
+    "internal_error": "its decision failed with an internal error",
     "gang_is_complete": "pods that start together do not all exist yet",
 }
 

@@ -124,8 +124,8 @@ class Store(UsageStore, OverrideStore, QuestionStore, BudgetStore, ReportStore, 
     ) -> None:
         """Close *action* and, in the same transaction, put *notice* into the outbox as `say` does.
 
-        A confirmed or observed one resets the pool's back-off of its kind; a failed one sets it. *late* is kept
-        as the pool's late count; a confirmed growth without one ends it."""
+        A confirmed or observed one replaces the pool's back-off of its kind (None ends it); a failed one sets it.
+        *late* is kept as the pool's late count; a confirmed growth without one ends it."""
 
     def stop_removals(self, pool: str, backoff: Backoff, notice: Notice, at: datetime) -> None:
         """Back *pool* off from removal, forget its late count and put *notice* into the outbox, in one transaction."""

@@ -272,7 +272,7 @@ class WorldCluster(WorldHolding):
             ask(pod.namespace, pod.name)
         except Refused as refused:
             if refused.status != 404:
-                return f"{pod.namespace}/{pod.name} may not be evicted: {refused.reason}"
+                return f"{pod.namespace}/{pod.name} may not be evicted: {refused.details or refused.reason}"
         return None
 
     def _on(self, node: str) -> list[WorldPod]:

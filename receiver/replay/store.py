@@ -19,6 +19,7 @@ from receiver.core.ended import Ended
 from receiver.core.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model import Backoff, Drift, LateCount, Offer
 from receiver.core.seed import Seed
+from receiver.core.shortage import refused_counts
 from receiver.core.signals import Alert
 from receiver.core.tell import Notice
 from receiver.core.unanswered import UNSURE_FOR, may_have_landed
@@ -69,6 +70,7 @@ class ReplayStore:
     def memory(self, now: datetime, since: datetime) -> Memory:  # noqa: ARG002 (the log of ended lives is asked for it)
         """See Store; lives that are over are in the log alone."""
         grown, removed, first = self._changed(now)
+        growth = self._ended_growth(now)
         return Memory(
             pools={
                 pool: replace(kept.memory, open_action=self._open.get(pool))
@@ -82,7 +84,8 @@ class ReplayStore:
             heartbeat_at=now,
             deliveries=(),
             charged=self._charged,
-            unanswered=self._unanswered(now),
+            unanswered=tuple(a for a, outcome in growth if may_have_landed(a, outcome)),
+            refused=refused_counts(growth, now),
             seed=self._seed,
         )
 
@@ -102,12 +105,14 @@ class ReplayStore:
                 first = outcome.at
         return grown, removed, first
 
-    def _unanswered(self, now: datetime) -> tuple[Action, ...]:
-        return tuple(
-            s.action
-            for s in self._recent
-            if s.outcome is not None and s.outcome.at >= now - UNSURE_FOR and may_have_landed(s.action, s.outcome)
-        )
+    def _ended_growth(self, now: datetime) -> Sequence[tuple[Action, Outcome]]:
+        found: list[tuple[Action, Outcome]] = []
+        for stored in reversed(self._recent):
+            if stored.outcome is None or stored.outcome.at < now - UNSURE_FOR:
+                break
+            if stored.action.kind is ActionKind.GROW:
+                found.append((stored.action, stored.outcome))
+        return found[::-1]
 
     def remembered_alerts(self, since: datetime) -> tuple[Alert, ...]:  # noqa: ARG002 (none came at any time)
         """No delivery is kept: a replay has no Alertmanager but its world's."""
@@ -238,7 +243,7 @@ class ReplayStore:
         changes: dict[str, Any] = {}
         held = "backoff" if grows else "removal_backoff"
         if outcome.kind in TOOK_EFFECT:
-            changes = {"last_grow_at" if grows else "last_shrink_at": outcome.at, held: None}
+            changes = {"last_grow_at" if grows else "last_shrink_at": outcome.at, held: backoff}
         elif outcome.kind is OutcomeKind.FAILED and backoff is not None:
             changes = {held: backoff}
             if any(v.stage in REMOVED for v in action.victims):

@@ -156,7 +156,7 @@ def action_document(stored: StoredAction, parts: WebParts) -> dict[str, Any]:
         "to": action.to_count,
         "opened_at": moment(action.opened_at),
         "victims": [
-            {"instance": v.instance, "node": v.node, "stage": v.stage.value, "since": moment(v.since)}
+            {"instance": v.instance, "node": v.node, "stage": v.stage.value, "since": moment(v.since), "why": v.why}
             for v in action.victims
         ],
         "decision": action.decision,

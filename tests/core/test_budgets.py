@@ -406,14 +406,7 @@ def test_a_pools_spend_is_its_own() -> None:
 
 def test_a_month_is_forecast_by_what_runs_now_and_by_the_days_behind() -> None:
     since, end = NOW - timedelta(hours=9), NOW + timedelta(hours=10)
-    given: dict[str, Any] = {
-        "at": NOW,
-        "start": since,
-        "end": end,
-        "burn": Decimal(2),
-        "seen": Decimal(5),
-        "since": since,
-    }
+    given: dict[str, Any] = {"at": NOW, "start": since, "end": end, "burn": Decimal(2), "seen": Decimal(5)}
     found = Outlook(**given, since=since).forecast(Decimal(100))
     assert (found.burn, found.trend, found.since) == (Decimal(120), Decimal(105), since)
     assert Outlook(**given, since=None).forecast(Decimal(100)).trend is None

@@ -6,11 +6,13 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from receiver.core.actions import VictimStage
 from receiver.core.assign import assign
 from receiver.core.decide import decide_all
 from receiver.core.memory import Memory
 from receiver.core.model import Facts, SignalAction
 from receiver.core.policy import Policy
+from receiver.core.staying import UNKNOWN
 from receiver.ports import PROTECT_ANNOTATION, Receipt
 from receiver.reconcile import Stepped
 from receiver.replay.world import VM, WorldPod
@@ -38,6 +40,7 @@ class Checks:
         self.removed: list[datetime] = []
         self.open: dict[str, str] = {}
         self.considered: set[int] = set()
+        self.under_way: dict[tuple[Any, ...], datetime] = {}  # unanswered writes, and when they take effect
         self.beyond = BeyondTheLine(truth, policy.budget, clock, self.violated)
         self.evictions = Evictions(truth)
         self._steps = 0
@@ -53,6 +56,7 @@ class Checks:
         """Follow the looks, and the actions that the store opens and closes."""
         failed = isinstance(answer, Exception)
         self.beyond.called(name, failed=failed)
+        self._reasons(name, args)
         if name == "store.memory":  # the first call of a step
             self.kubernetes_answers = False
         elif name == "cloud.look" and not failed:
@@ -75,11 +79,18 @@ class Checks:
         elif name == "store.closed" and not failed and self.open.get(args[0].pool) == args[0].id:
             del self.open[args[0].pool]
 
+    def _reasons(self, name: str, args: tuple[Any, ...]) -> None:
+        """Every node that stays after all has its reason."""
+        for victim in args[0].victims if name in ("store.progressed", "store.closed") else ():
+            if victim.stage is VictimStage.SPARED and victim.why in ("", UNKNOWN):
+                self.violated("9 says why", f"{victim.node} stays, and nobody is told why")
+
     def found_after_crash(self, memory: Memory, deliveries: Iterable[int]) -> None:
         """Take over what the store holds: a crash inside one of its calls may be on either side of the commit."""
         known = {pool: found.open_action for pool, found in memory.pools.items()}
         self.open = {pool: action.id for pool, action in known.items() if action is not None}
         self._refused = ()
+        self.under_way.clear()  # the note that a call was not answered may be lost
         self.considered.update(set(deliveries) - set(memory.deliveries))
 
     def struck(self, name: str) -> None:
@@ -96,6 +107,9 @@ class Checks:
         what = f"PUT {target} for {pool}, which asks for {found.required} and has {len(found.living)} nodes"
         if target < found.required or target < len(found.living):
             self.violated("4 never a lower count", what)
+        late = [n for (of, n), at in self._unanswered() if of == pool and n < target]
+        if late:
+            self.violated("4 never a lower count", f"{what}, while a PUT of {late[0]} may still arrive")
         if self._truth.words.surely("pause", plan, now):
             self.violated("2 paused", what)
         if target > self._truth.max_nodes(pool, now):
@@ -251,8 +265,13 @@ class Checks:
         if node is None or unschedulable is None:
             return
         self.beyond.before_patch(node, unschedulable)
+        if not unschedulable and any(instance == node.instance for (_, instance), _ in self._unanswered()):
+            self.violated("1 given back", f"{name} takes work again while its DELETE may still arrive")
         if is_theirs(node):
             self.violated("1 cordons of others", f"{name} was cordoned by somebody else, and we set {unschedulable}")
+
+    def _unanswered(self) -> list[tuple[tuple[Any, ...], datetime]]:
+        return [(args, at) for args, at in self.under_way.items() if self._truth.world.now < at]
 
     # --- steps
 

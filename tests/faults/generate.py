@@ -57,6 +57,7 @@ class Maker:
                     *self.events,
                     *self._words(),
                     *self._answers(),
+                    *self._shelves(),
                     *ends(self.seed, self.troubled),
                     *bugs(self.seed, self.troubled, self.pools),
                 ],
@@ -158,6 +159,17 @@ class Maker:
             Event(at=round(dice.uniform(0, self.troubled), 1), kind="answer", what={"say": dice.choice(words)})
             for _ in range(dice.choice([0, 2, 6]))
         ]
+
+    def _shelves(self) -> list[Event]:
+        """In half of the worlds only some nodes of a size are in stock, now and then; by dice of their own."""
+        dice, found = random.Random(f"shelves of {self.seed}"), []
+        for _ in range(dice.choice([0, 0, 1, 2, 4])):
+            plan, at = dice.choice(self.pools), round(dice.uniform(0, self.troubled), 1)
+            left = dice.choice([1, 1, 2, 3]) * sum(plan.resources.values())
+            found.append(Event(at=at, kind="stock", what={"pool": plan.id, "left": left}))
+            later = round(at + dice.choice([60, 600, 1200]), 1)
+            found.append(Event(at=later, kind="stock", what={"pool": plan.id, "left": dice.choice([None, left])}))
+        return found
 
     # --- what there is
 

@@ -281,6 +281,10 @@ class Run:
             self.tally.counts["nodes removed"] += 1
             self.checks.after_delete(args[0], args[1])
 
+    def under_way(self, verb: str, args: tuple[Any, ...], until: datetime) -> None:
+        """Remember what may still take effect."""
+        self.checks.under_way[args] = until
+
     def struck(self, name: str, what: str) -> None:
         """A fault struck."""
         self.tally.counts["faults"] += 1

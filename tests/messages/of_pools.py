@@ -48,7 +48,7 @@ def _shrank(**more: Any) -> Notice:
 
 
 def _shrank_by_fewer() -> Notice:
-    """Of four nodes that were chosen one was wanted again, and one refused to be drained."""
+    """Of four nodes that were chosen two got a pod before they went."""
     found = known(pool_of(busy(), *(idle(f"l40s-{n}") for n in range(2, 6))))
     stages = (VictimStage.GONE, VictimStage.SPARED, VictimStage.GONE, VictimStage.SPARED)
     return told_of(found, OutcomeKind.CONFIRMED, "2 nodes removed, 3 left", stages=stages)
@@ -145,7 +145,7 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     "removal_called_off": lambda: told_of(
         known(pool_of(busy(), idle())),
         OutcomeKind.WITHDRAWN,
-        "no chosen node may go any more: it is wanted again, its next paid hour began, or it went already",
+        "l40s-2: waiting work fits on it: ml/train-0",
     ),
     "held_by_the_budget": lambda: _held(known(pool_of(busy()), waiting=jobs(), spent=SPENT), LOW),
     "held_by_the_price": lambda: _held(known(pool_of(), waiting=jobs()), replace(POLICY, pools=(UNPRICED,))),

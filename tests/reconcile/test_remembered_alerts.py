@@ -13,6 +13,7 @@ from receiver.core.signals import Alert, payload_life
 from receiver.doctor.routes import Route
 from receiver.doctor.routing import flushes_between
 from receiver.look import Sources, look
+from receiver.parts import Parts
 from receiver.ports import Delivery, Store, TryLater
 from tests.reconcile.harness import START, Life, a_job, a_policy, a_world
 from tests.reconcile.test_going_on import outside_of

@@ -10,7 +10,7 @@ most alerts stand before their recordings and see them a round late, the later o
 import json
 import re
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -21,6 +21,7 @@ from flask import Flask
 from prometheus_client import CollectorRegistry, generate_latest
 
 from receiver.adapters.notify import Outbox
+from receiver.core.failures import Failure
 from receiver.core.policy import Policy
 from receiver.links import PageLinks
 from receiver.metrics import Instruments, register
@@ -100,11 +101,13 @@ class Hours:
         if not self.steps:
             return
         failed = True
+        failures: Sequence[Failure] = ()
         with suppress(TryLater, WriterLostError):  # as the loop does
-            failed = bool(self.life.step().failed_pools)
-        self.instruments.stepped(0.05, failed=failed)
-        if not failed:
-            self._good_at = self.clock.now()
+            stepped = self.life.step()
+            failed, failures = bool(stepped.failed_pools), stepped.failures
+            if len(stepped.failed_pools) < len(stepped.decisions):
+                self._good_at = self.clock.now()
+        self.instruments.stepped(0.05, failed=failed, failures=failures)
         self._outbox.deliver_due(self.clock.now())
 
     def _scrape(self) -> Iterator[tuple[str, str]]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
+from unittest.mock import patch
 
 from prometheus_client import CollectorRegistry, generate_latest
 
@@ -77,8 +78,19 @@ def _database_gone(h: Hours) -> None:
 
 def _steps_fail_at_their_end(h: Hours) -> None:
     busy(h)
-    h.life.store = Wrapped(h.life.store, considered=_raises("no such column: deliveries.considered_at"))
+    h.life.store = Wrapped(h.life.store, keep_control=_raises("no such column: deliveries.considered_at"))
     h.pass_time(20)
+
+
+def _bug_in(where: str) -> Callable[[Hours], None]:
+    """The function *where* raises what only a bug raises."""
+
+    def course(h: Hours) -> None:
+        busy(h)
+        with patch(where, side_effect=ValueError("a bug")):
+            h.pass_time(20)
+
+    return course
 
 
 def _raises(why: str) -> Callable[..., object]:
@@ -233,9 +245,19 @@ FAULTS = (
         course=_database_gone,
     ),
     Fault(
-        title="every step of the receiver fails after its picture was kept",
+        title="every step of the receiver fails at its end",
         raises=("GpuAutoscalerStepsFail", "GpuAutoscalerStepsSlow"),
         course=_steps_fail_at_their_end,
+    ),
+    Fault(
+        title="a bug sets every pool aside in every step of the receiver",
+        raises=("GpuAutoscalerPartFails", "GpuAutoscalerStepsFail", "GpuAutoscalerStepsSlow"),
+        course=_bug_in("receiver.core.decide._decided"),
+    ),
+    Fault(
+        title="the receiver cannot make its picture",
+        raises=("GpuAutoscalerPartFails",),
+        course=_bug_in("receiver.publish.picture"),
     ),
     Fault(title="the receiver's loop hangs", raises=("GpuAutoscalerStepsSlow",), course=_loop_hangs),
     Fault(title="the heartbeat stays away", raises=("GpuAutoscalerSourceDown",), course=_no_heartbeat),

@@ -61,6 +61,15 @@ def test_no_stock_is_final_and_a_broken_answer_is_not(sim: Simulator, cloud: Civ
         cloud.look()
 
 
+def test_of_three_nodes_the_one_that_is_in_stock_can_be_bought(sim: Simulator, cloud: CivoCloud) -> None:
+    sim.fault(kind="stock", size="an.g1.l40s.kube.x1", units=1)
+    for target in (4, 3):
+        with pytest.raises(WontWork, match="not enough GPUs"):
+            cloud.resize(GPU_POOL, decided_on=1, target=target)
+    assert cloud.resize(GPU_POOL, decided_on=1, target=2).did is Did.DONE
+    assert cloud.look()[GPU_POOL].required == 2
+
+
 def test_waiting_and_running_pods_are_told_apart(sim: Simulator, cluster: KubernetesCluster) -> None:
     submit(sim, "runs")
     submit(sim, "waits", gpus=4)

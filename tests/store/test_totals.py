@@ -27,6 +27,7 @@ def test_a_new_store_counts_nothing(store: SqlStore) -> None:
         "open_actions": {},
         "last_delivery_at": None,
         "heartbeat_at": None,
+        "last_step_at": None,
     }
 
 
@@ -65,6 +66,7 @@ TOTALS = {
     "open_actions": {POOL: after(minutes=2)},
     "last_delivery_at": after(minutes=1),
     "heartbeat_at": NOW,
+    "last_step_at": NOW,
 }
 
 

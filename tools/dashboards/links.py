@@ -85,6 +85,7 @@ RUNBOOKS: Mapping[str, Sequence[str]] = {
     "Time of a step": ("GpuAutoscalerStepsSlow",),
     "Steps and errors": (
         "GpuAutoscalerStepsFail",
+        "GpuAutoscalerPartFails",
         "GpuAutoscalerNotOneLeader",
         "GpuAutoscalerConfigurationRefused",
     ),

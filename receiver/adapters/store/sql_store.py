@@ -268,7 +268,8 @@ class SqlStore(SqlUsage, SqlOverrides, SqlQuestions, SqlBudgets, SqlReports, Sql
         datetime or None, of those pending · ``drifts``: {pool: n} ·
         ``provision_buckets``: {(pool, stage, bucket): n}, each node in its smallest bucket alone, and
         ``provision_milliseconds``: {(pool, stage): sum} (`receiver.core.stages` names both) · ``open_actions``:
-        {pool: opened_at} · ``last_delivery_at``, ``heartbeat_at``: datetime or None.
+        {pool: opened_at} · ``last_delivery_at``, ``heartbeat_at``, ``last_step_at`` (the last
+        that stored its control state): datetime or None.
         """
         with self._database.read() as connection:
             return totals.counts(connection)
