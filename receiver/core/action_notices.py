@@ -15,8 +15,7 @@ from receiver.core.shortage import Shortage, refused_counts, shortage_of, smalle
 from receiver.core.tell import Cause, Notice, Severity, why
 from receiver.core.words import some, span
 
-REFUSED = "something on it, or Civo, did not let it go"
-WANTED_AGAIN = "it was wanted again, or the time to remove it had passed"
+WANTED_AGAIN = "it may not go any more"  # of an action that an older version began
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,8 +151,8 @@ def _spared(action: Action) -> str:
         return ""
     reasons: dict[str, list[str]] = {}
     for victim in stay:
-        reasons.setdefault(REFUSED if victim.refused else WANTED_AGAIN, []).append(victim.node)
-    kept = [f"{plain.named(nodes)} kept, because {because}" for because, nodes in reasons.items()]
+        reasons.setdefault(victim.why or WANTED_AGAIN, []).append(victim.node)
+    kept = [f"{plain.named(nodes)} kept: {because}" for because, nodes in reasons.items()]
     return "; ".join([f"{plain.named(_gone(action))} removed", *kept])
 
 

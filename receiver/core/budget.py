@@ -7,7 +7,7 @@ from enum import StrEnum
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
-from receiver.core.forecast import Course, Forecast, forecast
+from receiver.core.forecast import Forecast, Outlook
 from receiver.core.pods import Pod, Workload
 from receiver.core.policy import Budget, BudgetChange, Policy, Scope
 
@@ -41,7 +41,7 @@ class BudgetView:
     cannot be told (empty: it can; else *spent* is the least that it is), *unpriced* names sizes without a price: either
     stops growth. *uncounted* names charges that are not in *spent* and stop nothing. *change* is set where an operator
     set the allowance for this month, *shown* is what people call *name*. *per_hour* is what runs of it costs an hour,
-    *ends_at* when the month does.
+    *ends_at* when the month does. *outlook* is what its forecast is made from.
     """
 
     month: str
@@ -58,20 +58,20 @@ class BudgetView:
     shown: str = ""
     unknown: str = ""
     uncounted: tuple[str, ...] = ()
-    course: Course | None = None
+    outlook: Outlook | None = None
     change: BudgetChange | None = None
     per_hour: Decimal = Decimal(0)
     ends_at: datetime | None = None
 
     @property
-    def forecast(self) -> Forecast:
-        """What it will come to. It is worked out where people are shown it: no decision rests on it."""
-        return forecast(self.spent, self.course)
-
-    @property
     def key(self) -> Key:
         """Scope and name."""
         return self.scope, self.name
+
+    @property
+    def forecast(self) -> Forecast:
+        """What it will come to; nothing where its spend is not known."""
+        return Forecast() if self.unknown or self.outlook is None else self.outlook.forecast(self.spent)
 
     @property
     def title(self) -> str:

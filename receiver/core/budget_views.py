@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from receiver.core.budget import Budgets, BudgetView, month_of, stage_of, team_of
 from receiver.core.cost import unit_price
-from receiver.core.forecast import Course, pace
+from receiver.core.forecast import Outlook
 from receiver.core.model import Facts
 from receiver.core.policy import Budget, Policy, Pool, Scope
 from receiver.core.unanswered import kept_elsewhere, nodes_of, unseen
@@ -43,18 +43,16 @@ class _Seen:
     def account(self) -> Iterator[BudgetView]:
         spend = self._spend
         account = spend.account_at_least if spend.account is None else spend.account
-        others = pace(max(Decimal(0), account - spend.usd), self._month.start, self._facts.at)
-        seen = self._pace(sum(spend.seen.values(), Decimal(0)))
         return self._view(
             Scope.ACCOUNT,
             "",
             self._budget.account_usd,
             account,
             self._everything,
-            None if seen is None else seen + others,
+            sum(spend.seen.values(), NOTHING),
             "" if spend.account is not None else "Civo's charges were not read yet",
             self._all_kept,
-            others=others,
+            beside=max(NOTHING, account - spend.usd),
             unpriced=self._unpriced,
             uncounted=spend.account_unpriced,
         )
@@ -66,7 +64,7 @@ class _Seen:
             self._budget.monthly_usd,
             self._spend.usd,
             self._everything,
-            self._pace(sum(self._spend.seen.values(), Decimal(0))),
+            sum(self._spend.seen.values(), NOTHING),
             self._spend.unknown,
             self._all_kept,
             unpriced=self._unpriced,
@@ -80,7 +78,7 @@ class _Seen:
                 pool.budget_usd,
                 self._spend.pools.get(pool.id, Decimal(0)),
                 self._hourly[pool.id],
-                self._pace(self._spend.seen.get(pool.id, Decimal(0))),
+                self._spend.seen.get(pool.id, NOTHING),
                 self._spend.unknown,
                 self._kept[pool.id],
                 shown=pool.name,
@@ -93,13 +91,8 @@ class _Seen:
         unknown = "" if spend.teams is not None else "what teams use is not attributed yet"
         for team in sorted({*self._budget.teams, *(name for scope, name in self._changes if scope is Scope.TEAM)}):
             held, said = (spend.teams or {}).get(team, Decimal(0)), self._budget.teams.get(team)
-            burn, rate = per_hour.get(team, Decimal(0)), self._pace(held)
-            yield from self._view(Scope.TEAM, team, said, held + spend.seeded, burn, rate, unknown)
-
-    def _pace(self, usd: Decimal) -> Decimal | None:
-        """USD per hour of *usd*, which this ledger has watched this month; None where nobody asks for a forecast."""
-        since = self._spend.seen_since
-        return None if since is None else pace(usd, since, self._facts.at)
+            burn = per_hour.get(team, Decimal(0))
+            yield from self._view(Scope.TEAM, team, said, held + spend.seeded, burn, held, unknown)
 
     def _view(
         self,
@@ -108,22 +101,19 @@ class _Seen:
         said: Decimal | None,
         spent: Decimal,
         per_hour: Decimal,
-        rate: Decimal | None,
+        seen: Decimal,
         unknown: str = "",
         kept: Decimal = NOTHING,
-        others: Decimal = NOTHING,
+        beside: Decimal = NOTHING,
         **more: object,
     ) -> Iterator[BudgetView]:
-        """The view of one budget; nothing where neither the configuration nor an operator set one. *others* is USD per
-        hour of what is in the account beside nodes."""
+        """The view of one budget; nothing where neither the configuration nor an operator set one. *seen* is what
+        of it this ledger has watched, *beside* what of the account is not for nodes, in USD."""
         budget, policy, facts = self._budget, self._policy, self._facts
         change = self._changes.get((scope, name))
         monthly = change.monthly_usd if change is not None else said
         if monthly is None:
             return
-        course = Course(
-            burn=per_hour + others, rate=rate, left=self._month.end - facts.at, since=self._spend.seen_since
-        )
         yield BudgetView(
             month=self._spend.month,
             monthly=monthly,
@@ -136,7 +126,15 @@ class _Seen:
             scope=scope,
             name=name,
             unknown=unknown,
-            course=None if unknown else course,
+            outlook=Outlook(
+                at=facts.at,
+                start=self._month.start,
+                end=self._month.end,
+                burn=per_hour,
+                seen=seen,
+                since=self._spend.seen_since,
+                beside=beside,
+            ),
             change=change,
             per_hour=per_hour,
             ends_at=self._month.end,

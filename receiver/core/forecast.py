@@ -21,27 +21,32 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
-    """What a forecast is drawn from: USD per hour of what runs now (*burn*), USD per hour spent *since* then (*rate*,
-    None: not known), and the time *left* in the month."""
+class Outlook:
+    """What a forecast is made from, at *at* of a month from *start* to *end*. No step decides by it.
 
+    *burn* is USD per hour of what runs now, *seen* the USD that the ledger has watched *since* then (None: nobody asks
+    for a forecast), *beside* the USD that the account has spent this month on other things than nodes.
+    """
+
+    at: datetime
+    start: datetime
+    end: datetime
     burn: Decimal
-    rate: Decimal | None
-    left: timedelta
-    since: datetime | None = None
+    seen: Decimal
+    since: datetime | None
+    beside: Decimal = Decimal(0)
+
+    def forecast(self, spent: Decimal) -> Forecast:
+        """Return what the month will have cost, of which *spent* USD were spent so far."""
+        hours = Decimal(max(0, round((self.end - self.at).total_seconds()))) / Decimal(3600)
+        beside = _pace(self.beside, self.start, self.at)
+        burn = spent + (self.burn + beside) * hours
+        if self.since is None:
+            return Forecast(burn=burn)
+        trend = spent + (_pace(self.seen, self.since, self.at) + beside) * hours
+        return Forecast(burn=burn, trend=trend, since=self.since)
 
 
-def pace(usd: Decimal, since: datetime, now: datetime) -> Decimal:
+def _pace(usd: Decimal, since: datetime, now: datetime) -> Decimal:
     """USD per hour that *usd* comes to over the hours that have started from *since* to *now*."""
     return usd / (max(0, (now - since) // HOUR) + 1)
-
-
-def forecast(spent: Decimal, course: Course | None) -> Forecast:
-    """Return what *spent* USD will be at the month's end; nothing is known without a *course*."""
-    if course is None:
-        return Forecast()
-    hours = Decimal(max(0, round(course.left.total_seconds()))) / Decimal(3600)
-    burn = spent + course.burn * hours
-    if course.rate is None:
-        return Forecast(burn=burn)
-    return Forecast(burn=burn, trend=spent + course.rate * hours, since=course.since)

@@ -72,4 +72,4 @@ def test_a_removal_names_as_removed_the_nodes_that_went_and_no_others(went: list
     why = next(line for line in notice.body.splitlines() if line.startswith("Why: "))
     for victim in victims:
         assert (victim.node in why) is (victim.stage is VictimStage.GONE)
-    assert ("kept, because" in notice.body) is not all(went)
+    assert (" kept: " in notice.body) is not all(went)

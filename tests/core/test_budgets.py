@@ -15,7 +15,7 @@ from receiver.core.actions import Action, ActionKind, Change, Decision, Verdict
 from receiver.core.assign import Assignment
 from receiver.core.budget import BudgetStage, BudgetView, Key
 from receiver.core.budget_views import views
-from receiver.core.forecast import Course, forecast
+from receiver.core.forecast import Outlook
 from receiver.core.model import Facts, Node, Spend, Stage
 from receiver.core.picture import picture
 from receiver.core.pods import Pod, PodPhase
@@ -405,8 +405,11 @@ def test_a_pools_spend_is_its_own() -> None:
 
 
 def test_a_month_is_forecast_by_what_runs_now_and_by_the_days_behind() -> None:
-    found = forecast(Decimal(100), Course(burn=Decimal(2), rate=Decimal("0.5"), left=timedelta(hours=10)))
-    assert (found.burn, found.trend) == (Decimal(120), Decimal(105))
+    since, end = NOW - timedelta(hours=9), NOW + timedelta(hours=10)
+    given: dict[str, Any] = {"at": NOW, "start": since, "end": end, "burn": Decimal(2), "seen": Decimal(5)}
+    found = Outlook(**given, since=since).forecast(Decimal(100))
+    assert (found.burn, found.trend, found.since) == (Decimal(120), Decimal(105), since)
+    assert Outlook(**given, since=None).forecast(Decimal(100)).trend is None
 
 
 def test_the_forecast_of_a_pool_is_that_of_its_own_nodes_and_its_own_pace() -> None:

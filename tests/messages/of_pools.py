@@ -48,7 +48,7 @@ def _shrank(**more: Any) -> Notice:
 
 
 def _shrank_by_fewer() -> Notice:
-    """Of four nodes that were chosen one was wanted again, and one refused to be drained."""
+    """Of four nodes that were chosen two got a pod before they went."""
     found = known(pool_of(busy(), *(idle(f"l40s-{n}") for n in range(2, 6))))
     stages = (VictimStage.GONE, VictimStage.SPARED, VictimStage.GONE, VictimStage.SPARED)
     return told_of(found, OutcomeKind.CONFIRMED, "2 nodes removed, 3 left", stages=stages)

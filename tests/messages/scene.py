@@ -76,11 +76,11 @@ def told_of(
 
 
 def _numbered(action: Action, gone: bool, stages: Sequence[VictimStage]) -> Action:
-    """*action* with a decision's number; its victims went, or are at *stages*, the last one refused."""
+    """*action* with a decision's number; its victims went, or are at *stages*."""
     stages = stages or [VictimStage.GONE if gone else VictimStage.CORDONED] * len(action.victims)
     victims: tuple[Victim, ...] = tuple(replace(v, stage=s) for v, s in zip(action.victims, stages, strict=True))
-    if victims and victims[-1].stage is VictimStage.SPARED:
-        victims = (*victims[:-1], replace(victims[-1], refused=True))
+    why = {VictimStage.SPARED: "ml/train-3 started on it"}
+    victims = tuple(replace(v, why=why.get(v.stage, "")) for v in victims)
     return replace(action, decision=NUMBER, victims=victims)
 
 

@@ -50,7 +50,7 @@ def test_each_pod_of_an_incomplete_gang_is_told_how_many_are_missing(store: Stor
     life.run(2 * MINUTE)
     found = told(life)
     assert len(found) == 3
-    assert all("5 of its 8 pods do not exist" in messages[0] for messages in found.values())
+    assert all("gang ml/gang lacks 5 pods of 8" in messages[0] for messages in found.values())
 
 
 def test_a_pod_that_comes_while_its_pool_is_held_is_told_too(store: Store) -> None:
