@@ -19,6 +19,7 @@ from receiver.core.capacity import (
     OPENED,
     USABLE,
     Bin,
+    Given,
     Held,
     Tally,
     is_full,
@@ -37,6 +38,7 @@ from receiver.core.overrides import Override
 from receiver.core.pods import Workload
 from receiver.core.policy import Policy, Scope
 from receiver.core.questions import Question
+from receiver.core.refused import refused
 from receiver.core.rights import Rights
 from receiver.core.weights import gpus_of
 from receiver.core.words import some
@@ -127,9 +129,11 @@ def assign(facts: Facts, policy: Policy) -> Assignment:
     misfits = _serve_all(waiting, tuple(tallies.values()), allowance)
     for tally in tallies.values():
         _hold_floor(tally, allowance)
+    out = refused(waiting, tallies, facts)
     for tally in tallies.values():
-        _keep_standby(tally, allowance)
-    headroom = keep_warm(tallies, facts, policy, allowance)
+        if tally.pool.id not in out.pools:
+            _keep_standby(tally, allowance)
+    headroom = keep_warm(tallies, facts, policy, allowance, out)
     empties = movable(tallies.values(), facts.at)
     kept_out = budgets.holding or facts.kept_out  # what is moved or evicted now could not start again
     unreturning = _unreturning(facts, policy) if kept_out else frozenset()
@@ -221,38 +225,43 @@ def _place_pod(workload: Workload, market: Market, fitting: Sequence[Tally], all
         for tally in fitting:
             room = tally.settle(pod.requests, shelf, kind)
             if room is not None:
-                if room.instance is not None and room.usable:
-                    tally.placed.append((workload.key, room.instance))
                 _settled(workload, tally, room)
                 return
     ordered = market.order(pod)
     for tally in ordered:
-        if tally.begin():
-            _settled(workload, tally, tally.settle(pod.requests, OPENED, kind))
+        if tally.begin() and (room := tally.settle(pod.requests, OPENED, kind)) is not None:
+            _settled(workload, tally, room)
             return
     chosen = _where_to_buy(ordered, allowance, workload)
     chosen.waiting_gpus += workload.gpus
     chosen.asking.append(workload)
     allowed = allowance.passes(chosen, 1, workload)
-    if allowed < len(RULES) and chosen.settle(pod.requests, NOT_ALLOWED, kind) is not None:
-        if allowed == 0:
-            allowance.refuse(chosen, 1, workload)
-        return
+    if allowed < len(RULES) or chosen.blocked:
+        room = chosen.settle(pod.requests, NOT_ALLOWED, kind)
+        if room is not None:
+            if allowed == 0:
+                allowance.refuse(chosen, 1, workload)
+            chosen.given.append(Given(workload=workload, rooms=(room,)))
+            return
     blocked = chosen.blocked
     passed = allowance.open(chosen, "demand", workload=workload)
     room = new_bin(chosen)
     room.allowed = passed == len(RULES) and not blocked
     take(room.free, pod.requests)
     chosen.add(room)
+    chosen.given.append(Given(workload=workload, rooms=(room,)))
 
 
-def _settled(workload: Workload, tally: Tally, room: Bin | None) -> None:
+def _settled(workload: Workload, tally: Tally, room: Bin) -> None:
     """*workload* has *room* that exists or is on its way, or that was wanted for another before it."""
     tally.waiting_gpus += workload.gpus
-    if room is not None and room.bought:
+    tally.given.append(Given(workload=workload, rooms=(room,)))
+    if room.bought:
         tally.asking.append(workload)
-    else:
-        tally.settled.append(workload)
+        return
+    tally.settled.append(workload)
+    if room.instance is not None and room.usable:
+        tally.placed.append((workload.key, room.instance))
 
 
 def _where_to_buy(fitting: Sequence[Tally], allowance: Allowance, workload: Workload) -> Tally:
@@ -274,12 +283,7 @@ def _hold_floor(tally: Tally, allowance: Allowance) -> None:
 
 
 def _keep_standby(tally: Tally, allowance: Allowance) -> None:
-    """Open nodes until enough empty ones that nobody waits for exist or are on their way.
-
-    None while a budget refuses work that waits here: the scheduler would give it the spare node, one after another.
-    """
-    if tally.counts["demand"] > tally.within[0]:
-        return
+    """Open nodes until enough empty ones that no work waits for exist or are on their way."""
     busy = {n.instance for n in tally.state.nodes if n.busy}
     spare = sum(1 for b in tally.bins if not b.used and b.instance not in busy)
     for _ in range(tally.bounds.standby_nodes - spare):

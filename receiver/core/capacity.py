@@ -59,6 +59,19 @@ class Bin:
         return Bin(self.pool, self.instance, dict(self.free), self.usable, self.used, self.bought, self.allowed)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """The *rooms* that *workload* was given, one for each of its pods (of a gang in several pools: its part)."""
+
+    workload: Workload
+    rooms: tuple[Bin, ...]
+
+    @property
+    def whole(self) -> bool:
+        """True if no check and no guardrail leaves out a part of it."""
+        return all(room.allowed for room in self.rooms)
+
+
 @dataclass(slots=True, eq=False)
 class Tally:
     """One pool's tally while assigning."""
@@ -77,6 +90,7 @@ class Tally:
     settled: list[Workload] = field(default_factory=list)  # of a gang in several pools, its part here
     placed: list[tuple[str, str]] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
+    given: list[Given] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)  # workloads that a budget does not cover, and why
     uncovered: dict[Key, BudgetView] = field(default_factory=dict)  # the budgets that refused a node
     waiting_gpus: int = 0
@@ -120,6 +134,7 @@ class Tally:
             settled=list(self.settled),
             placed=list(self.placed),
             held=list(self.held),
+            given=[replace(g, rooms=tuple(copies[id(b)] for b in g.rooms)) for g in self.given],
             refused=dict(self.refused),
             uncovered=dict(self.uncovered),
         )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from receiver.core.allowance import RULES, Allowance
-from receiver.core.capacity import COMING, Bin, Held, Tally, is_full, new_bin
+from receiver.core.capacity import COMING, Bin, Given, Held, Tally, is_full, new_bin
 from receiver.core.demand import take
 from receiver.core.market import Matching, gang_kind
 from receiver.core.pods import Pod, Workload
@@ -35,7 +35,10 @@ def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching,
     if any(_try_gang(workload, tally, allowance, begin=True) for tally in ready_first):
         return True
     tally = next((x for x in ordered if not x.blocked), ordered[0])
-    opened = _fill([b.copy() for b in tally.roomy()], workload.pods, tally)
+    trial = [b.copy() for b in tally.roomy()]
+    begun = len(trial)
+    _fill(trial, workload.pods, tally)
+    opened = len(trial) - begun
     passed = allowance.passes(tally, opened, workload)
     rule = RULES[min(passed, len(RULES) - 1)]
     priced = tally.pool.price_usd_per_hour is not None
@@ -60,7 +63,8 @@ def _try_gang(
     trial = [b.copy() for b in rooms]
     for tried in trial:
         tried.used = False
-    opened = _fill(trial, workload.pods, tally)
+    places = _fill(trial, workload.pods, tally)
+    opened = len(trial) - len(rooms)
     if most is not None and opened > most:
         return False
     if opened and allowance.passes(tally, opened, workload) < len(RULES):
@@ -72,6 +76,8 @@ def _try_gang(
     for number, room in enumerate(trial[len(rooms) :]):
         room.allowed = number < tally.room_left
         tally.add(room)
+    found = [*rooms, *trial[len(rooms) :]]
+    tally.given.append(Given(workload=workload, rooms=tuple(found[place] for place in places)))
     tally.waiting_gpus += workload.gpus
     if opened:
         allowance.open(tally, "demand", opened, workload)
@@ -110,15 +116,14 @@ def place_parts(
     return True
 
 
-def _fill(bins: list[Bin], pods: Sequence[Pod], tally: Tally) -> int:
-    """Pack *pods* into *bins*, opening new ones at the end; return how many were opened."""
-    opened = 0
+def _fill(bins: list[Bin], pods: Sequence[Pod], tally: Tally) -> list[int]:
+    """Pack *pods* into *bins*, opening new ones at the end; return the place in *bins* of each pod's."""
+    places = []
     for pod in pods:
-        room = next((b for b in bins if take(b.free, pod.requests)), None)
-        if room is None:
-            room = new_bin(tally)
-            take(room.free, pod.requests)
-            bins.append(room)
-            opened += 1
-        room.used = True
-    return opened
+        place = next((n for n, b in enumerate(bins) if take(b.free, pod.requests)), len(bins))
+        if place == len(bins):
+            bins.append(new_bin(tally))
+            take(bins[place].free, pod.requests)
+        bins[place].used = True
+        places.append(place)
+    return places
