@@ -29,6 +29,7 @@ from receiver.core.capacity import (
 from receiver.core.consolidate import may_not_return, movable
 from receiver.core.cost import unit_price
 from receiver.core.demand import missing_pods, take, why_nowhere, workloads
+from receiver.core.filling import rearranged, serve_again
 from receiver.core.gangs import hold, place_gang, place_parts
 from receiver.core.graces import Grace
 from receiver.core.headroom import Headroom, keep_warm
@@ -121,12 +122,11 @@ def assign(facts: Facts, policy: Policy) -> Assignment:
     then headroom, so a budget that cannot serve all drops what is only expected first.
     """
     budgets = views(facts, policy)
-    tallies = {p.id: open_tally(p, facts, budgets) for p in policy.pools}
     allowance = Allowance(facts, policy, budgets)
     waiting = workloads(facts.waiting, facts.bound_gangs)
     if any(view.scope is Scope.TEAM for view in budgets.views):
         _reserve_for_teams(facts, policy, waiting, allowance)
-    misfits = _serve_all(waiting, tuple(tallies.values()), allowance)
+    tallies, misfits = _served(facts, policy, waiting, allowance)
     for tally in tallies.values():
         _hold_floor(tally, allowance)
     out = refused(waiting, tallies, facts)
@@ -142,7 +142,7 @@ def assign(facts: Facts, policy: Policy) -> Assignment:
             i: _wanted(x, facts, budgets, empties - unreturning, unreturning, headroom.get(i))
             for i, x in tallies.items()
         },
-        misfits=tuple(misfits),
+        misfits=misfits,
         budgets=budgets,
     )
 
@@ -153,8 +153,46 @@ def _unreturning(facts: Facts, policy: Policy) -> frozenset[str]:
     return frozenset(n.instance for n in nodes if any(may_not_return(pod, policy) for pod in n.pods))
 
 
-def _serve_all(waiting: Sequence[Workload], tallies: Sequence[Tally], allowance: Allowance) -> list[Misfit]:
-    """Give every one of *waiting* room, in the order given; return those that no pool can hold."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What serving the waiting work came to: what fits nowhere, and the gangs that got no room."""
+
+    misfits: tuple[Misfit, ...]
+    without_room: tuple[Workload, ...]
+    matching: Matching
+
+
+def _served(
+    facts: Facts, policy: Policy, waiting: Sequence[Workload], allowance: Allowance
+) -> tuple[dict[str, Tally], tuple[Misfit, ...]]:
+    """Serve *waiting* in order; then once more with the rooms arranged anew, where that needs fewer new nodes."""
+    before = allowance.mark()
+    tallies = {p.id: open_tally(p, facts, allowance.budgets) for p in policy.pools}
+    first = _serve_all(waiting, tuple(tallies.values()), allowance)
+    after, order = allowance.mark(), {w.key: n for n, w in enumerate(waiting)}
+    for seats in rearranged(tuple(tallies.values()), first.without_room, first.matching.fitting):
+        allowance.return_to(before)
+        before = allowance.mark()
+        again = {p.id: open_tally(p, facts, allowance.budgets) for p in policy.pools}
+        if serve_again(seats, order, again, allowance):
+            seated = {workload.key for workload, _ in seats}
+            second = _serve_all([w for w in waiting if w.key not in seated], tuple(again.values()), allowance)
+            if _lacking(again) < _lacking(tallies):
+                return again, second.misfits
+        allowance.return_to(after)
+        after = allowance.mark()
+    return tallies, first.misfits
+
+
+def _lacking(tallies: Mapping[str, Tally]) -> tuple[int, int]:
+    """How many workloads lack room that they may use, and how many new nodes are wanted."""
+    left_out = sum(not given.whole for tally in tallies.values() for given in tally.given)
+    held = sum(len(tally.held) for tally in tallies.values())
+    return left_out + held, sum(tally.counts["demand"] for tally in tallies.values())
+
+
+def _serve_all(waiting: Sequence[Workload], tallies: Sequence[Tally], allowance: Allowance) -> Served:
+    """Give every one of *waiting* room, in the order given."""
     matching = Matching(tuple(tallies))
     for workload in waiting:
         if not workload.gang:
@@ -164,7 +202,9 @@ def _serve_all(waiting: Sequence[Workload], tallies: Sequence[Tally], allowance:
     for workload in waiting:
         found = _serve(workload, matching, allowance, unserved)
         misfits += [found] if found is not None else []
-    return misfits
+    nowhere = {misfit.workload.key for misfit in misfits}
+    gangs = (w for w in waiting if w.gang and w.key in unserved and w.key not in nowhere and not missing_pods(w))
+    return Served(misfits=tuple(misfits), without_room=tuple(gangs), matching=matching)
 
 
 def _reserve_for_teams(facts: Facts, policy: Policy, waiting: Sequence[Workload], allowance: Allowance) -> None:
@@ -225,43 +265,29 @@ def _place_pod(workload: Workload, market: Market, fitting: Sequence[Tally], all
         for tally in fitting:
             room = tally.settle(pod.requests, shelf, kind)
             if room is not None:
-                _settled(workload, tally, room)
+                tally.give(Given(workload=workload, rooms=(room,)), asks=room.bought)
                 return
     ordered = market.order(pod)
     for tally in ordered:
         if tally.begin() and (room := tally.settle(pod.requests, OPENED, kind)) is not None:
-            _settled(workload, tally, room)
+            tally.give(Given(workload=workload, rooms=(room,)), asks=room.bought)
             return
     chosen = _where_to_buy(ordered, allowance, workload)
-    chosen.waiting_gpus += workload.gpus
-    chosen.asking.append(workload)
     allowed = allowance.passes(chosen, 1, workload)
     if allowed < len(RULES) or chosen.blocked:
-        room = chosen.settle(pod.requests, NOT_ALLOWED, kind)
-        if room is not None:
+        left_out = chosen.settle(pod.requests, NOT_ALLOWED, kind)
+        if left_out is not None:
             if allowed == 0:
                 allowance.refuse(chosen, 1, workload)
-            chosen.given.append(Given(workload=workload, rooms=(room,)))
+            chosen.give(Given(workload=workload, rooms=(left_out,)), asks=True)
             return
     blocked = chosen.blocked
     passed = allowance.open(chosen, "demand", workload=workload)
-    room = new_bin(chosen)
-    room.allowed = passed == len(RULES) and not blocked
-    take(room.free, pod.requests)
-    chosen.add(room)
-    chosen.given.append(Given(workload=workload, rooms=(room,)))
-
-
-def _settled(workload: Workload, tally: Tally, room: Bin) -> None:
-    """*workload* has *room* that exists or is on its way, or that was wanted for another before it."""
-    tally.waiting_gpus += workload.gpus
-    tally.given.append(Given(workload=workload, rooms=(room,)))
-    if room.bought:
-        tally.asking.append(workload)
-        return
-    tally.settled.append(workload)
-    if room.instance is not None and room.usable:
-        tally.placed.append((workload.key, room.instance))
+    opened = new_bin(chosen)
+    opened.allowed = passed == len(RULES) and not blocked
+    take(opened.free, pod.requests)
+    chosen.add(opened)
+    chosen.give(Given(workload=workload, rooms=(opened,)), asks=True)
 
 
 def _where_to_buy(fitting: Sequence[Tally], allowance: Allowance, workload: Workload) -> Tally:

@@ -174,6 +174,23 @@ class Tally:
             self.free += room.gpus
         return bool(begun)
 
+    def give(self, given: Given, *, asks: bool) -> None:
+        """Note what a workload was given: room in a new node that it *asks* for, or room that was there before it."""
+        workload, room = given.workload, given.rooms[0]
+        self.given.append(given)
+        self.waiting_gpus += workload.gpus
+        (self.asking if asks else self.settled).append(workload)
+        if not workload.gang and room.instance is not None and room.usable:
+            self.placed.append((workload.key, room.instance))
+
+    def sort_out(self) -> None:
+        """Put what was on its way and is used now on its shelf, and count what is free, after rooms were filled
+        directly."""
+        coming = self.shelves[COMING]
+        self.shelves[OPENED].extend(room for room in coming if room.used)
+        coming[:] = [room for room in coming if not room.used]
+        self.free = sum(room.gpus for shelf in (USABLE, OPENED) for room in self.shelves[shelf])
+
     @property
     def rooms(self) -> int:
         """How many bins may be used now; it only grows, and what is in them only shrinks."""

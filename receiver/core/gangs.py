@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 
 from receiver.core.allowance import RULES, Allowance
-from receiver.core.capacity import COMING, Bin, Given, Held, Tally, is_full, new_bin
-from receiver.core.demand import take
-from receiver.core.market import Matching, gang_kind
+from receiver.core.capacity import COMING, Bin, Given, Held, Requests, Tally, is_full, new_bin
+from receiver.core.demand import preference, take
+from receiver.core.market import Matching, gang_kind, price
 from receiver.core.pods import Pod, Workload
 
 
@@ -31,7 +32,7 @@ def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching,
     coming = (tally for tally in ordered if tally.shelves[COMING])
     if any(_try_gang(workload, tally, allowance, most=0, begin=True) for tally in coming):
         return True
-    ready_first = sorted(ordered, key=lambda x: x.blocked or is_full(x))
+    ready_first = sorted(_by_new_nodes(workload, ordered), key=lambda x: x.blocked or is_full(x))
     if any(_try_gang(workload, tally, allowance, begin=True) for tally in ready_first):
         return True
     tally = next((x for x in ordered if not x.blocked), ordered[0])
@@ -47,6 +48,20 @@ def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching,
     detail = f"gang {workload.key} needs {opened} new nodes at once or none, and {rule} leaves fewer{why}"
     hold(workload, tally, "gangs_whole", detail, uncovered=short is not None)
     return False
+
+
+def _by_new_nodes(workload: Workload, tallies: Sequence[Tally]) -> Sequence[Tally]:
+    """*tallies* by what the gang prefers, then by what the nodes cost that it needs beside the room that is there."""
+    if len(tallies) < 2 or not any(tally.free or tally.shelves[COMING] for tally in tallies):
+        return tallies
+    costs: dict[str, tuple[int, Decimal]] = {}
+    for tally in tallies:
+        trial = [b.copy() for b in (*tally.roomy(), *tally.shelves[COMING])]
+        there = len(trial)
+        _fill(trial, workload.pods, tally)
+        liked = sum(preference(pod, tally.pool) for pod in workload.pods if pod.preferred)
+        costs[tally.pool.id] = -liked, price(tally) * (len(trial) - there)
+    return sorted(tallies, key=lambda x: costs[x.pool.id])
 
 
 def _try_gang(
@@ -76,14 +91,10 @@ def _try_gang(
     for number, room in enumerate(trial[len(rooms) :]):
         room.allowed = number < tally.room_left
         tally.add(room)
-    found = [*rooms, *trial[len(rooms) :]]
-    tally.given.append(Given(workload=workload, rooms=tuple(found[place] for place in places)))
-    tally.waiting_gpus += workload.gpus
     if opened:
         allowance.open(tally, "demand", opened, workload)
-        tally.asking.append(workload)
-    else:
-        tally.settled.append(workload)
+    found = [*rooms, *trial[len(rooms) :]]
+    tally.give(Given(workload=workload, rooms=tuple(found[place] for place in places)), asks=opened > 0)
     return True
 
 
@@ -118,9 +129,14 @@ def place_parts(
 
 def _fill(bins: list[Bin], pods: Sequence[Pod], tally: Tally) -> list[int]:
     """Pack *pods* into *bins*, opening new ones at the end; return the place in *bins* of each pod's."""
-    places = []
+    places: list[int] = []
+    begin: dict[Requests, int] = {}  # room only shrinks, so what holds no pod of a kind holds no other like it
     for pod in pods:
-        place = next((n for n, b in enumerate(bins) if take(b.free, pod.requests)), len(bins))
+        kind = tuple(sorted(pod.requests.items()))
+        place = begin.get(kind, 0)
+        while place < len(bins) and not take(bins[place].free, pod.requests):
+            place += 1
+        begin[kind] = place
         if place == len(bins):
             bins.append(new_bin(tally))
             take(bins[place].free, pod.requests)
