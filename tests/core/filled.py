@@ -140,3 +140,14 @@ def least(asked: Sequence[Asked], rooms: Sequence[tuple[int, int]], sizes: Seque
 def grown(found: Facts, bought: Mapping[str, int]) -> Facts:
     """*found* a step later: what was *bought* (by pool id) is on its way."""
     return replace(found, pools=tuple(replace(s, required=s.required + bought[s.pool]) for s in found.pools))
+
+
+# Pool p0 is dearer, with one free GPU and a node on its way. Pool p1 is cheaper and empty. All nodes have two GPUs.
+# Four pods fit both pools, the fifth only p1. Once two nodes were bought for them, one after the other.
+TWO_STEPS = Filled(
+    sizes=(2, 2),
+    prices=(Decimal(2), Decimal(1)),
+    free=((1,), ()),
+    coming=(1, 0),
+    asked=(*[Asked(each=1, pods=1, pools=(0, 1))] * 4, Asked(each=1, pods=1, pools=(1,))),
+)

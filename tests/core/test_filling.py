@@ -16,6 +16,7 @@ from receiver.core.policy import Budget, Policy
 from tests.core.builders import GPU, NOW, a_node, a_pod, a_policy, a_pool, a_state, facts, run
 from tests.core.choices import Choices, built
 from tests.core.filled import (
+    TWO_STEPS,
     Asked,
     Filled,
     fits,
@@ -25,16 +26,6 @@ from tests.core.filled import (
     waiting,
 )
 from tests.core.worlds import LAWS
-
-# Pool p0 is dearer, with one free GPU and a node on its way. Pool p1 is cheaper and empty. All nodes have two GPUs.
-# Four pods fit both pools, the fifth only p1.
-TWO_STEPS = Filled(
-    sizes=(2, 2),
-    prices=(Decimal(2), Decimal(1)),
-    free=((1,), ()),
-    coming=(1, 0),
-    asked=(*[Asked(each=1, pods=1, pools=(0, 1))] * 4, Asked(each=1, pods=1, pools=(1,))),
-)
 
 
 def wanted(found: Facts, policy: Policy) -> dict[str, int]:
