@@ -46,7 +46,7 @@ def test_a_node_with_slices_is_known_although_its_status_shows_no_gpu(look: Look
     facts = cluster.look()
     [node] = facts.nodes
     assert (node.dra, dict(node.allocatable)) == (True, {})
-    assert facts.dra_resources == {GPU}
+    assert facts.dra_resources == frozenset({GPU})
 
 
 def test_without_a_dra_driver_nothing_is_different(look: Look) -> None:
@@ -165,5 +165,5 @@ def test_only_devices_of_the_gpu_driver_on_one_node_count() -> None:
     assert nodes_of([of()]) == {"n1"}
     others = [of("dra.net"), of(devices=[]), of(devices=None), of(nodeName=None), {}, {"spec": None}]
     assert nodes_of(others) == frozenset()
-    classes = [{"spec": {"extendedResourceName": GPU}}, {"spec": {}}, {}]
+    classes: list[dict[str, Any]] = [{"spec": {"extendedResourceName": GPU}}, {"spec": {}}, {}]
     assert resources_of(classes) == {GPU}

@@ -141,7 +141,7 @@ def knows_whose_gpus_a_dra_driver_serves(stage: Stage) -> None:
     stage.put(api, "DeviceClass", {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": GPU}})
     facts = stage.cluster().look()
     assert [n.name for n in facts.nodes if n.dra] == [node]
-    assert facts.dra_resources == {GPU}
+    assert facts.dra_resources == frozenset({GPU})
 
 
 def knows_what_is_kept_out(stage: Stage) -> None:

@@ -74,7 +74,7 @@ def test_a_node_that_registers_again_in_time_is_on_its_way_as_before(store: Stor
     missing(life)
     life.run(2 * MINUTE)
     assert the_first(life)[0] is Stage.BOOTING
-    del life.cluster.look  # type: ignore[method-assign]
+    del life.cluster.look
     life.run(10 * MINUTE)
     assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
     assert bought(life) == 1
@@ -95,7 +95,7 @@ def test_a_list_that_is_partial_for_a_moment_breaks_nothing(store: Store) -> Non
     for _ in range(20):  # from building to usable, one look of two shows no node at all
         missing(life)
         life.run(10 * SECOND)
-        del life.cluster.look  # type: ignore[method-assign]
+        del life.cluster.look
         life.run(10 * SECOND)
     life.run(MINUTE)
     assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
