@@ -12,6 +12,7 @@ from receiver.core.model import Stage
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import Policy, Pool, Taint
 from receiver.core.weights import gpus_of
+from receiver.parts import Parts
 from receiver.ports import CloudPool, ClusterFacts, ClusterNode, Instance, TelemetryFacts
 
 SEEN = (
@@ -39,6 +40,7 @@ def lives_of(
     memory: Memory,
     policy: Policy,
     now: datetime,
+    parts: Parts,
     *,
     steady: bool = False,
 ) -> tuple[NodeLife, ...]:
@@ -59,20 +61,23 @@ def lives_of(
         for instance in found.instances:
             old = known.get(instance.id)
             if pool is not None:
-                node = nodes.get(instance.id)
-                known_as = node.name if node else instance.hostname
-                sight = _Sight(
-                    stage=stage_of(instance, node, cluster is not None, pool, policy.startup_taints),
-                    set_up=node is not None and offers_gpus(node, pool),
-                    pods=held.get(known_as, ()),
-                    active=known_as in active,
-                    labels=node.labels if node else None,
-                )
-                life = _life(old, instance, pool, sight, now)
-                until, kept_for = kept((life.kept_until, life.kept_for), sight.pods, policy.keep_until, now)
-                # While it builds, Civo may leave its creation out: then it was noted by a clock that was ahead.
-                created_at = min(life.created_at, instance.created_at) if steady else life.created_at
-                listed[instance.id] = _with(life, created_at=created_at, kept_until=until, kept_for=kept_for)
+                if old is not None:
+                    listed[instance.id] = old  # if what it is now cannot be told
+                with parts.part("node_life", pool.id, sets_aside=True):
+                    node = nodes.get(instance.id)
+                    known_as = node.name if node else instance.hostname
+                    sight = _Sight(
+                        stage=stage_of(instance, node, cluster is not None, pool, policy.startup_taints),
+                        set_up=node is not None and offers_gpus(node, pool),
+                        pods=held.get(known_as, ()),
+                        active=known_as in active,
+                        labels=node.labels if node else None,
+                    )
+                    life = _life(old, instance, pool, sight, now)
+                    until, kept_for = kept((life.kept_until, life.kept_for), sight.pods, policy.keep_until, now)
+                    # While it builds, Civo may leave its creation out: then it was noted by a clock that was ahead.
+                    created_at = min(life.created_at, instance.created_at) if steady else life.created_at
+                    listed[instance.id] = _with(life, created_at=created_at, kept_until=until, kept_for=kept_for)
             elif old is not None:  # its pool left the configuration: it still costs what it cost
                 listed[instance.id] = _with(old, idle_since=None)
     gone = (

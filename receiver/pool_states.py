@@ -4,13 +4,13 @@ Promises to ask nobody. What a source did not tell is unknown, never zero.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from receiver.core.actions import ActionKind, VictimStage
 from receiver.core.capacity import SHORT_LOSS
 from receiver.core.counts import drift, expected_count
-from receiver.core.demand import offer_of
+from receiver.core.demand import offer_of, room_beside_gpus
 from receiver.core.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model import CordonedBy, Drift, Node, PoolState, Stage
 from receiver.core.pods import Pod
@@ -44,6 +44,7 @@ class Seen:
     nodes: Mapping[str, ClusterNode]  # by instance id
     pods: Mapping[str, tuple[Pod, ...]]  # GPU pods by the node they are bound to
     at: datetime
+    machines: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # by size, as far as it is known
     startup_taints: tuple[str, ...] = ()
 
 
@@ -54,6 +55,7 @@ def pool_state(pool: Pool, seen: Seen) -> PoolState:
     shown = past.required if seen.cloud is None else (found.required if found else 0)
     required = expected_count(past.late, shown, seen.at)
     nodes = tuple(_node(i, pool, seen, past) for i in (found.instances if found else ()))
+    offer = offer_of(pool, nodes, past.offer, seen.at, seen.startup_taints)
     found_drift = drift_of(pool.id, shown, seen.memory, seen.at) if found is not None else None
     return PoolState(
         pool=pool.id,
@@ -63,13 +65,15 @@ def pool_state(pool: Pool, seen: Seen) -> PoolState:
         last_grow_at=past.last_grow_at,
         last_shrink_at=past.last_shrink_at,
         backoff=past.backoff,
+        refused=seen.memory.refused.get(pool.id),
         removal_backoff=past.removal_backoff,
         required_since=past.required_since if past.required == shown else seen.at,
         uncounted=shown - required,
         provisioning=past.provisioning,
         ready_in=past.ready_in,
         drifts=(*past.drifts, *([found_drift] if found_drift else [])),
-        offer=offer_of(pool, nodes, past.offer, seen.at, seen.startup_taints),
+        offer=offer,
+        compute=room_beside_gpus(seen.machines.get(pool.size, {}), offer),
         unjoined=unjoined(pool, seen.cloud, seen.cluster),
         utilization=seen.telemetry.utilization.get(pool.id) if seen.telemetry else None,
         silence=seen.silenced.get(pool.id),
@@ -115,11 +119,15 @@ def _node(instance: Instance, pool: Pool, seen: Seen, past: PoolMemory) -> Node:
         leaving=instance.status == "DELETING",
         protected=node is not None and node.annotations.get(PROTECT_ANNOTATION, "false").lower() != "false",
         hosts=node.hosts if node else (),
+        kept_by=node.kept_by if node and node.ready else (),
         labels=dict(node.labels) if node else {},
         taints=node.taints if node else (),
         startup_taint=taint.key if taint else "",
         dra=node is not None and served_by_dra(node, pool),
         activity=seen.telemetry.nodes.get(node.name) if seen.telemetry and node else None,
+        compute=node.compute if node else {},
+        others=node.others if node else {},
+        daemons=node.daemons if node else {},
     )
 
 

@@ -216,6 +216,9 @@ def _nodes(nodes: Sequence[Mapping[str, Any]], at: datetime | None) -> Iterator[
         kept = moment(node.get("kept_until"))
         if kept is not None and not node.get("pods"):
             idle += f", kept until {clock(kept, at)} for {node.get('kept_for')}"
+        keepers = node.get("kept_by") or ()
+        if keepers and not node.get("pods"):
+            idle += f", kept: {'; '.join(keepers)}"
         cordoned = f", cordoned by {node.get('cordoned_by')}" if node.get("cordoned_by") else ""
         noted = f", {node.get('note')}" if node.get("note") else ""
         rows.append(

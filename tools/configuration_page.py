@@ -173,6 +173,8 @@ def spelled(default: Any, hint: Any) -> str:
 def _plainly(value: Any) -> str:
     if isinstance(value, timedelta):
         return spell_duration(value)
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_plainly, value))}]"
     return value.value if isinstance(value, StrEnum) else value.isoformat() if isinstance(value, date) else str(value)
 
 

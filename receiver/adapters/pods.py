@@ -7,10 +7,11 @@ from enum import StrEnum
 from typing import Any
 
 from receiver.adapters.gangs import gang_of, whole
-from receiver.adapters.nodes import SHOWN, entries, gpus, key_of, named, section, words
+from receiver.adapters.nodes import SHOWN, compute, entries, gpus, key_of, named, section, words
 from receiver.adapters.timestamps import moment
 from receiver.config.fields import longer_than_zero
 from receiver.config.mistakes import Wrong
+from receiver.core.compute import SLOTS
 from receiver.core.plain import cut
 from receiver.core.pods import Pod, PodPhase, Preference, Requirement, Toleration
 from receiver.ports import (
@@ -31,6 +32,7 @@ WHOLE_GPUS = frozenset({"nvidia.com/gpu", "nvidia.com/gpu.shared"})
 SLICES = "nvidia.com/mig-"
 UNSCHEDULABLE = "Unschedulable"
 UNTRIED = frozenset({"Schedulable", "Undetermined"})  # Volcano's words for pods of a gang of which another did not fit
+Read = Callable[[Mapping[str, Any]], dict[str, int]]
 NEVER = Requirement(key="", operator="In")  # an empty node selector term matches no node (NodeSelector v1 core)
 
 
@@ -117,6 +119,7 @@ def _pod(raw: Mapping[str, Any], requests: Mapping[str, int]) -> Pod:
         bound_at=_bound_at(raw),
         running_since=_running_since(raw),
         scheduler_says=_refusal(raw).get("message") or "",
+        compute=compute_requests(spec),
     )
 
 
@@ -159,7 +162,23 @@ def is_untried(raw: Mapping[str, Any]) -> bool:
 
 
 def gpu_requests(spec: Mapping[str, Any]) -> dict[str, int]:
-    """Return the pod's effective GPU requests, by resource name.
+    """Return the pod's effective GPU requests, by resource name."""
+    devices = _effective(spec, gpus)
+    return _held(spec, devices) if spec.get("nodeName") else _gpus_of(devices)
+
+
+def compute_requests(spec: Mapping[str, Any]) -> dict[str, int]:
+    """Return what the pod requests of a node's compute resources (`receiver.core.compute`): one slot at least."""
+    return {**{r: n for r, n in _effective(spec, compute).items() if n}, SLOTS: 1}
+
+
+def comes_with_the_node(metadata: Mapping[str, Any]) -> bool:
+    """True for a DaemonSet's pod and a mirror pod: every new node has one like it."""
+    return controller_of(metadata).startswith("DaemonSet/") or MIRROR_ANNOTATION in words(metadata, "annotations")
+
+
+def _effective(spec: Mapping[str, Any], read: Read) -> dict[str, int]:
+    """Return what a pod requests of the resources that *read* finds.
 
     The scheduler's rule (KEP-753): the larger of all containers with all sidecars, and of each init
     container with the sidecars that start before it; a limit counts where no request stands. What the pod as
@@ -168,16 +187,15 @@ def gpu_requests(spec: Mapping[str, Any]) -> dict[str, int]:
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in entries(spec, "initContainers"):
-        own = _asked(container)
+        own = _asked(container, read)
         if container.get("restartPolicy") == "Always":
             sidecars = _plus(sidecars, own)
             own = {}
         peak = _larger(peak, _plus(sidecars, own))
     total = sidecars
     for container in entries(spec, "containers"):
-        total = _plus(total, _asked(container))
-    devices = _plus({**_larger(total, peak), **_asked(spec)}, gpus(section(spec, "overhead")))
-    return _held(spec, devices) if spec.get("nodeName") else _gpus_of(devices)
+        total = _plus(total, _asked(container, read))
+    return _plus({**_larger(total, peak), **_asked(spec, read)}, read(section(spec, "overhead")))
 
 
 def fate(raw: Mapping[str, Any], agreed: Callable[[Pod], bool] | None = None) -> Fate:
@@ -223,10 +241,10 @@ def _agrees(raw: Mapping[str, Any], agreed: Callable[[Pod], bool]) -> bool:
     return pod is not None and MIRROR_ANNOTATION not in words(section(raw, "metadata"), "annotations") and agreed(pod)
 
 
-def _asked(raw: Mapping[str, Any]) -> dict[str, int]:
-    """Return the devices under ``resources`` of a container or of a pod's spec."""
+def _asked(raw: Mapping[str, Any], read: Read) -> dict[str, int]:
+    """Return what stands under ``resources`` of a container or of a pod's spec."""
     resources = section(raw, "resources")
-    return {**gpus(section(resources, "limits")), **gpus(section(resources, "requests"))}
+    return {**read(section(resources, "limits")), **read(section(resources, "requests"))}
 
 
 def _gpus_of(devices: Mapping[str, int]) -> dict[str, int]:
@@ -320,10 +338,10 @@ def _term(term: Mapping[str, Any]) -> tuple[Requirement, ...]:
 
 
 def _requirements(term: Mapping[str, Any]) -> tuple[Requirement, ...]:
-    return tuple(_requirement(w) for w in (*entries(term, "matchExpressions"), *entries(term, "matchFields")))
+    return tuple(requirement_from(w) for w in (*entries(term, "matchExpressions"), *entries(term, "matchFields")))
 
 
-def _requirement(raw: Mapping[str, Any]) -> Requirement:
+def requirement_from(raw: Mapping[str, Any]) -> Requirement:
     values = raw.get("values")
     return Requirement(
         key=str(raw.get("key") or ""),

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from receiver.core.model import UNASSIGNED, Node, Offer, Stage
+from receiver.core.compute import COMPUTE, allocatable, less, too_much
+from receiver.core.model import UNASSIGNED, Node, Offer, PoolState, Stage
 from receiver.core.plain import cut
 from receiver.core.pods import Pod, PodPhase, Requirement, Toleration, Workload
 from receiver.core.policy import POOL_LABEL, Pool, Taint
@@ -14,6 +15,7 @@ from receiver.core.policy import POOL_LABEL, Pool, Taint
 PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeleted")
 OFFER_IS_BELIEVED_FOR = timedelta(hours=24)
 MOST_NAMED, LONGEST_NAMED = 5, 63  # values of an affinity, and characters of each; those of a label are 63 at most
+CORDON = Taint(key="node.kubernetes.io/unschedulable", value="", effect="NoSchedule")
 IGNORED_NAMESPACES = frozenset({"gpu-operator", "nvidia-gpu-operator"})  # its validation pods ask for a GPU
 
 
@@ -63,8 +65,13 @@ def missing_pods(workload: Workload) -> int:
     return max(0, workload.least - workload.bound - len(workload.pods)) if workload.gang else 0
 
 
+def refusal(pod: Pod, pool: Pool, state: PoolState) -> str | None:
+    """Return why no node is bought in *pool* for *pod*, by its configuration, its size and what its nodes showed."""
+    return misfit(pod, pool) or too_much(pod.compute, state.compute) or disproof(pod, pool, state.offer)
+
+
 def misfit(pod: Pod, pool: Pool) -> str | None:
-    """Return why no node of *pool*, even an empty one, can hold *pod*; None when one can."""
+    """Return why no node as *pool* is configured, even an empty one, can hold *pod*; None when one can."""
     if pod.pool_hint not in (None, UNASSIGNED, pool.id):
         return f"it asks for pool {pod.pool_hint}"
     return _mismatch(pod, pool.resources, pool.offered_labels, pool.taints)
@@ -76,9 +83,11 @@ def offer_of(
     """What the newest usable one of *nodes* shows, without the taints that come and go with its state, and what others
     show that differ from it. A node that carries a startup taint shows nothing yet.
 
-    Of each resource the most that a node of the pool showed counts, the offer *before* included: a node that lost a
-    GPU says nothing of the next one. Without a usable node it is the offer before, while that is believed; not that of
-    a node that went before Civo's agent had labelled it: it would keep work from labels that the next one gets in time.
+    Of each GPU resource the most that a node of the pool showed counts, the offer *before* included: a node that lost a
+    GPU says nothing of the next one. Compute resources are the newest node's, less what DaemonSets take there: with the
+    largest instead, a pod that fits only an older node would buy new nodes without end. Without a usable node it is the
+    offer before, while that is believed; not that of a node that went before Civo's agent had labelled it: it would
+    keep work from labels that the next one gets in time.
     """
     passing = (*PASSING_TAINTS, *startup_taints)
     before = before if before is not None and is_believed(before, pool, now) else None
@@ -97,7 +106,7 @@ def offer_of(
             node=node.name,
             at=now,
             configured=fingerprint(pool),
-            allocatable=most,
+            allocatable={**most, **less(node.compute, node.daemons)},
             labels=node.labels,
             taints=_lasting(node.taints, passing),
         )
@@ -108,6 +117,18 @@ def offer_of(
 
 def _lasting(taints: Iterable[Taint], passing: tuple[str, ...]) -> tuple[Taint, ...]:
     return tuple(t for t in taints if not t.key.startswith(passing))
+
+
+def room_beside_gpus(machine: Mapping[str, int], offer: Offer | None) -> Mapping[str, int]:
+    """Return the compute resources that a new node has for pods: what *offer* showed, else what a *machine* of its size
+    should leave, without a share for DaemonSets, which nobody knows then."""
+    shown = offer.allocatable if offer is not None else {}
+    return {**allocatable(machine), **{resource: n for resource, n in shown.items() if resource in COMPUTE}}
+
+
+def new_node(pool: Pool, state: PoolState) -> dict[str, int]:
+    """Return what is free on a new node of *pool*."""
+    return {**pool.resources, **state.compute}
 
 
 def is_believed(offer: Offer, pool: Pool, now: datetime) -> bool:
@@ -184,6 +205,11 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     return toleration.key == taint.key and toleration.value == taint.value
 
 
+def tolerates_cordon(pod: Pod) -> bool:
+    """True for a pod that the scheduler puts on a cordoned node as well: evicted, it can come back to the same one."""
+    return any(tolerates(t, CORDON) for t in pod.tolerations)
+
+
 def meets(labels: Mapping[str, str], want: Requirement) -> bool:
     """True when *labels* satisfy one expression of node affinity (NodeSelectorRequirement v1 core)."""
     have = labels.get(want.key)
@@ -210,13 +236,15 @@ def _ordered(have: str, want: Requirement) -> bool:
     return left > right if want.operator == "Gt" else left < right
 
 
-def take(free: dict[str, int], requests: Mapping[str, int]) -> bool:
-    """Take *requests* out of *free* if they fit; leave it untouched otherwise."""
-    for resource, count in requests.items():  # a loop: this is called for every pod and node
-        if free.get(resource, 0) < count:
+def take(free: dict[str, int], asks: Mapping[str, int]) -> bool:
+    """Take *asks* out of *free* if they fit; leave it untouched otherwise. A compute resource that *free* does not name
+    is unknown, and never too little."""
+    for resource, count in asks.items():  # a loop: this is called for every pod and node
+        if free.get(resource, 0) < count and (resource in free or resource not in COMPUTE):
             return False
-    for resource, count in requests.items():
-        free[resource] -= count
+    for resource, count in asks.items():
+        if resource in free:
+            free[resource] -= count
     return True
 
 

@@ -37,11 +37,14 @@ def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching,
     tally = next((x for x in ordered if not x.blocked), ordered[0])
     opened = _fill([b.copy() for b in tally.roomy()], workload.pods, tally)
     passed = allowance.passes(tally, opened, workload)
-    rule = RULES[min(passed, len(RULES) - 1)]
+    leaves = f"{RULES[min(passed, len(RULES) - 1)]} leaves fewer"
+    if passed == len(RULES) and not tally.holds_gang(opened):
+        leaves = f"Civo has just refused {tally.state.refused} nodes in all for pool {tally.pool.name}"
     priced = tally.pool.price_usd_per_hour is not None
     short = allowance.refusing(tally, opened, workload) if priced and passed == 0 else None
-    why = f" ({short.why_not()})" if short is not None else ""
-    detail = f"gang {workload.key} needs {opened} new nodes at once or none, and {rule} leaves fewer{why}"
+    if short is not None:
+        leaves = f"{short.rule} leaves fewer ({short.why})"
+    detail = f"gang {workload.key} needs {opened} new nodes at once or none, and {leaves}"
     hold(workload, tally, "gangs_whole", detail, uncovered=short is not None)
     return False
 
@@ -63,8 +66,9 @@ def _try_gang(
     opened = _fill(trial, workload.pods, tally)
     if most is not None and opened > most:
         return False
-    if opened and allowance.passes(tally, opened, workload) < len(RULES):
+    if not tally.holds_gang(opened) or (opened and allowance.passes(tally, opened, workload) < len(RULES)):
         return False
+    tally.admit_gang(opened)
     tally.free -= sum(room.gpus for room in begun) - sum(tried.gpus for tried in trial[: len(begun)])
     for room, tried in zip(rooms, trial, strict=False):
         room.free, room.used = tried.free, room.used or tried.used
@@ -114,10 +118,11 @@ def _fill(bins: list[Bin], pods: Sequence[Pod], tally: Tally) -> int:
     """Pack *pods* into *bins*, opening new ones at the end; return how many were opened."""
     opened = 0
     for pod in pods:
-        room = next((b for b in bins if take(b.free, pod.requests)), None)
+        asks = pod.asks
+        room = next((b for b in bins if take(b.free, asks)), None)
         if room is None:
             room = new_bin(tally)
-            take(room.free, pod.requests)
+            take(room.free, asks)
             bins.append(room)
             opened += 1
         room.used = True

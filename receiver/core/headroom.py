@@ -52,14 +52,14 @@ def keep_warm(
     It asks for nothing that budget, maximum or limits refuse. There is none while work waits that one of these refuses,
     while a budget holds, or while Kubernetes is silent: then idle nodes make room, and nobody knows what came.
     """
-    warm = [x for x in tallies.values() if stays_warm(x.pool, policy) and _may_keep(x)]
+    warm = [x for x in tallies.values() if _may_keep(x) and stays_warm(x.pool, policy)]
     refused = any(x.counts["demand"] > x.within[-1] for x in tallies.values())
     if not warm or refused or allowance.budgets.holding or not facts.up(Source.KUBERNETES):
         return {}
     at_home = _at_home(facts, tuple(tallies.values()))
     found: dict[str, Headroom] = {}
     for tally in warm:
-        fitting = [tallies[pool.id] for pool in siblings(tally.pool, policy)]
+        fitting = [tallies[pool.id] for pool in siblings(tally.pool, policy) if pool.id in tallies]
         found[tally.pool.id] = _open(tally, fitting, at_home.get(tally.pool.id, ()), facts.at, allowance)
     return found
 

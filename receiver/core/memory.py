@@ -88,6 +88,7 @@ class Memory:
     grown_last_hour: int = 0
     removed_last_hour: int = 0
     first_changed_at: datetime | None = None  # when the first change that these two count was over
+    watched_since: datetime | None = None  # when this ledger first read a pool's count
     heartbeat_at: datetime | None = None
     deliveries: tuple[int, ...] = ()  # remembered and not considered yet
     overrides: tuple[Override, ...] = ()  # that nobody has ended, in force or not
@@ -95,4 +96,5 @@ class Memory:
     budget_changes: tuple[BudgetChange, ...] = ()  # in force, whatever their month
     charged: Charged | None = None  # Civo's newest answer on what it charged
     unanswered: tuple[Action, ...] = ()  # growth that ended a moment ago, and Civo may have taken it on
+    refused: Mapping[str, int] = field(default_factory=dict)  # by pool: see `receiver.core.shortage.refused_counts`
     seed: Seed | None = None  # the newest; without one this store has never known what a month had cost before it

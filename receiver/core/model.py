@@ -9,6 +9,7 @@ from enum import StrEnum
 from receiver.core.actions import Action
 from receiver.core.activity import Activity
 from receiver.core.charges import Comparison
+from receiver.core.compute import less
 from receiver.core.overrides import Override
 from receiver.core.pods import Pod
 from receiver.core.policy import BudgetChange, Taint
@@ -57,8 +58,10 @@ class Node:
     *startup_taint* is the key of the startup taint that alone keeps pods away from it, empty without one.
     *leaving* is True once Civo itself lists it as being deleted (after our DELETE the stage says so at once).
     *closed_for* is the budget's stop for which we let no new work begin on it, as our annotation says.
-    *hosts* names what must not be cut off with it (our own pod, Prometheus, Alertmanager). *activity* is what
-    DCGM says of its GPUs, None when it says nothing.
+    *hosts* names what must not be cut off with it (our own pod, Prometheus, Alertmanager), *kept_by* the pods without a
+    GPU that draining it would lose, each with its reason (`receiver.core.keeping`). *activity* is what DCGM says of its
+    GPUs, None when it says nothing. *compute* are its allocatable compute resources (`receiver.core.compute`), *others*
+    is what pods without GPUs request of them, *daemons* what DaemonSets' pods do.
     """
 
     name: str
@@ -83,11 +86,15 @@ class Node:
     protected: bool = False
     leaving: bool = False
     hosts: tuple[str, ...] = ()
+    kept_by: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     startup_taint: str = ""
     dra: bool = False
     activity: Activity | None = None
+    compute: Mapping[str, int] = field(default_factory=dict)
+    others: Mapping[str, int] = field(default_factory=dict)
+    daemons: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def note(self) -> str:
@@ -120,12 +127,12 @@ class Node:
 
     @property
     def free(self) -> Mapping[str, int]:
-        """Allocatable GPU resources that no bound pod has asked for."""
-        used: dict[str, int] = {}
+        """Allocatable GPU and compute resources that no bound pod has asked for."""
+        used = dict(self.others)
         for pod in self.pods:
-            for resource, count in pod.requests.items():
+            for resource, count in pod.asks.items():
                 used[resource] = used.get(resource, 0) + count
-        return {r: n - used.get(r, 0) for r, n in self.allocatable.items()}
+        return less({**self.allocatable, **self.compute}, used)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +166,8 @@ class Offer:
     """What the newest usable node of a pool showed when last seen, at *at*: it outlives the node for a while.
 
     *configured* is the fingerprint of what the configuration said of the pool then; another one makes it void.
-    *others* are what other living nodes of the pool show, where that is not the same; it is not stored.
+    *allocatable* are GPUs, and the compute resources without the share of DaemonSets. *others* are what other living
+    nodes of the pool show, where that is not the same; it is not stored.
     """
 
     node: str
@@ -190,8 +198,10 @@ class PoolState:
 
     *provisioning* counts nodes in a row that never became usable, *ready_in* is how long a node of this pool
     usually takes until its GPUs are allocatable, *drifts* are the changes that somebody else made in the last two days,
+    *refused* is the lowest count that Civo refused a moment ago for lack of stock or quota.
     *offer* is what the newest usable node shows, or showed within the last day. *unjoined* names Kubernetes nodes
-    that belong to no instance that Civo lists: where there are any, who is who is not certain.
+    that belong to no instance that Civo lists: where there are any, who is who is not certain. *compute* is what a new
+    node has for pods beside its GPUs (`receiver.core.compute`).
     """
 
     pool: str
@@ -211,6 +221,8 @@ class PoolState:
     drifts: tuple[Drift, ...] = ()
     offer: Offer | None = None
     unjoined: tuple[str, ...] = ()
+    compute: Mapping[str, int] = field(default_factory=dict)
+    refused: int | None = None
 
     def of(self, *stages: Stage) -> tuple[Node, ...]:
         """The nodes in one of *stages*."""
@@ -301,7 +313,8 @@ class Spend:
     *pools* is the spend by pool id (of *seeded* what may have been the pool's is in it), *teams* what attribution
     gives to the workloads of each team, the unlabelled ones under an empty name (None: it cannot tell); a minute old at
     most. *elsewhere_per_hour* is what living nodes of pools cost that left the configuration.
-    *week* is the ledger's spend of the last *week_hours* hours (seven days at most) by pool id.
+    *seen* is by pool id what of it this ledger has watched since *seen_since*, when the month or the ledger began
+    (None: nobody asks for a forecast).
     """
 
     month: str
@@ -315,8 +328,8 @@ class Spend:
     pools: Mapping[str, Decimal] = field(default_factory=dict)
     teams: Mapping[str, Decimal] | None = None
     elsewhere_per_hour: Decimal = Decimal(0)
-    week: Mapping[str, Decimal] = field(default_factory=dict)
-    week_hours: Decimal = Decimal(0)
+    seen: Mapping[str, Decimal] = field(default_factory=dict)
+    seen_since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,7 +44,8 @@ class PodPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """A pod that asks for GPUs. *requests* are GPU resources only (effective: containers, init containers, overhead).
+    """A pod that asks for GPUs. *requests* are GPU resources only (effective: containers, init containers, overhead),
+    *compute* is what it asks for beside them (`receiver.core.compute`).
 
     *affinity* is required node affinity: alternatives (any of them), each a conjunction; *preferred* is the
     preferred one. *gang* is the key of a declared gang or None, *gang_min* how many of its pods must run together
@@ -89,12 +90,18 @@ class Pod:
     running_since: datetime | None = None
     scheduler_says: str = ""
     pool_hint: str | None = None
+    compute: Mapping[str, int] = field(default_factory=dict)
     claims: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def asks(self) -> Mapping[str, int]:
+        """Everything that a node must have free for it: GPUs and compute resources."""
+        return {**self.requests, **self.compute} if self.compute else self.requests
 
     @property
     def gpus(self) -> int:
@@ -130,3 +137,8 @@ class Workload:
     def gpus(self) -> int:
         """GPU units it waits for."""
         return sum(p.gpus for p in self.pods)
+
+
+def owner_of(pod: Pod) -> str:
+    """Whose pods are left out together when one of them fails: those of one owner are alike."""
+    return f"{pod.namespace}/{pod.owner or pod.name}"

@@ -7,6 +7,7 @@ from receiver.adapters import dra
 from receiver.adapters.access import Right
 from receiver.config import Configuration, Mode
 from receiver.config.model import GroupDemand, QueueDemand
+from receiver.core.keeping import KeepRule
 from receiver.doctor.finding import Check, Finding
 from receiver.ports import QUOTA_NAME, TryLater, WontWork
 
@@ -50,6 +51,9 @@ def needed(configuration: Configuration, groups: frozenset[str], *, shuts_down: 
         yield from _each(verbs, "", resource, purpose, acts=acts)
     if configuration.kubernetes.watch:
         yield from _each("watch", "", "pods", "a waiting pod wakes us at once instead of at the next tick", weaker=True)
+    if KeepRule.KUBE_SYSTEM in configuration.kubernetes.keep_nodes_for:
+        why = "without it a pod of kube-system keeps its GPU node, even where a PodDisruptionBudget covers it"
+        yield from _each("list", "policy", "poddisruptionbudgets", why, weaker=True)
     for group, name in (("scheduling.x-k8s.io", "coscheduling"), ("scheduling.volcano.sh", "Volcano")):
         if group in groups:
             yield from _each("list", group, "podgroups", GANGS.format(name), weaker=True)

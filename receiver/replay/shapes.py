@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from receiver.config.fields import longer_than_zero
+from receiver.core.compute import COMPUTE
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.usage import Ended, workload_name
 from receiver.ports import (
@@ -52,6 +53,7 @@ def as_pod(pod: WorldPod) -> Pod:
         bound_at=pod.scheduled_since if pod.scheduled else None,
         running_since=pod.started_at,
         scheduler_says=pod.message if waits is PodPhase.WAITING else "",
+        compute=pod.compute,
     )
 
 
@@ -66,8 +68,9 @@ def as_ended(pod: WorldPod) -> Ended:
     )
 
 
-def as_node(node: WorldNode, hosts: tuple[str, ...]) -> ClusterNode:
-    """Return a world's node as the port shows nodes; *hosts* are our own and the monitoring pods on it."""
+def as_node(node: WorldNode, hosts: tuple[str, ...], kept_by: tuple[str, ...] = ()) -> ClusterNode:
+    """Return a world's node as the port shows nodes; *hosts* are our own and the monitoring pods on it, *kept_by* those
+    that draining it would lose."""
     return ClusterNode(
         name=node.name,
         instance=node.instance,
@@ -79,6 +82,8 @@ def as_node(node: WorldNode, hosts: tuple[str, ...]) -> ClusterNode:
         annotations=node.annotations,
         taints=node.taints,
         hosts=hosts,
+        compute={r: n for r, n in node.allocatable.items() if r in COMPUTE},
+        kept_by=kept_by,
     )
 
 

@@ -70,6 +70,30 @@ def test_our_own_and_the_monitoring_pods_are_told_with_their_node(
     assert [n.hosts for n in cluster.look().nodes] == [("ml/am-0", "ml/prom-0", "ml/us"), ()]
 
 
+def test_what_all_pods_of_a_gpu_node_request_is_summed(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
+    offers = {"cpu": "11900m", "memory": "88Gi", "ephemeral-storage": "180Gi", "pods": "110", "nvidia.com/gpu": "1"}
+    nodes = a_list(a_node("gpu-1", allocatable=offers), a_node("web-1", allocatable={"cpu": "4"}))
+    httpserver.expect_request(NODES).respond_with_json(nodes)
+    static = {"annotations": {"kubernetes.io/config.mirror": "x"}}
+    pods = a_list(
+        a_pod("train", node="gpu-1"),
+        a_pod("web", gpus=0, node="gpu-1"),
+        a_pod("exporter", gpus=0, node="gpu-1", ownerReferences=owned_by("DaemonSet")),
+        a_pod("proxy", gpus=0, node="gpu-1", **static),
+        a_pod("done", gpus=0, node="gpu-1", phase="Succeeded"),
+        a_pod("waits"),
+        a_pod("elsewhere", gpus=0, node="web-1"),
+    )
+    httpserver.expect_request(PODS).respond_with_json(pods)
+    facts = cluster.look()
+    gpu, web = facts.nodes
+    assert gpu.compute == {"cpu": 11_900, "memory": 88 * 2**30, "ephemeral-storage": 180 * 2**30, "pods": 110}
+    assert gpu.allocatable == {"nvidia.com/gpu": 1}
+    assert (gpu.others, gpu.daemons) == ({"cpu": 12_000, "pods": 3}, {"cpu": 8000, "pods": 2})
+    assert (web.others, web.daemons) == ({}, {})  # no GPU pod goes there
+    assert [p.compute for p in facts.pods] == [{"cpu": 4000, "pods": 1}] * 2
+
+
 def test_the_gpu_pods_of_one_node_are_read_past_every_cache(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
     leaving = a_pod("leaving", node="gpu-1", deletionTimestamp="2026-11-20T10:05:00Z")
     starting = a_pod("starting", node="gpu-1", phase="Pending")

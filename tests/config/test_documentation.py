@@ -65,6 +65,8 @@ def spelled(default: Any) -> set[str]:
     if isinstance(default, dict):
         entries = ", ".join(f"{key}: {spell_duration(length)}" for key, length in default.items())
         return {f"`{{{entries}}}`"}
+    if isinstance(default, tuple):
+        return {f"`[{', '.join(default)}]`"}
     return {f"`{default.value if isinstance(default, StrEnum) else default}`"}
 
 

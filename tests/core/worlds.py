@@ -212,6 +212,7 @@ def states(draw: Choices, pool: Pool, calm: bool) -> PoolState:
         last_grow_at=perhaps_ago(draw),
         last_shrink_at=perhaps_ago(draw),
         backoff=perhaps_backoff(draw, 2),
+        refused=draw.one([None, None, required + draw.number(1, 7)]),
         removal_backoff=perhaps_backoff(draw, 2),
         provisioning=perhaps_backoff(draw, 1),
         drifts=drifts(draw),

@@ -5,12 +5,14 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from receiver.core.compute import allocatable
 from receiver.core.pods import Requirement, Toleration
 from receiver.core.policy import Approval, Billing, Budget, Fallback, Limits, Policy, Pool, Taint, Unanswered
 from receiver.core.windows import Window
 from receiver.replay.world import Behaviour, Job, Timings, World, WorldConfig, WorldPool
 from tests.faults.scenario import PoolPlan, Scenario
 
+BESIDE_GPUS = allocatable(WorldPool(id="any", size="any", resources={}).machine)
 HEARTBEAT = timedelta(minutes=10)  # the interval; three of them may be missed
 
 
@@ -76,6 +78,7 @@ def job_of(what: Mapping[str, Any], now: datetime) -> Job:
         priority=what.get("priority", 0),
         annotations=what.get("annotations", {}),
         gpu_util=what.get("util", 0.9),
+        compute=what.get("compute", {}),
     )
 
 
@@ -96,6 +99,11 @@ def _toleration(plain: Iterable[str]) -> Toleration:
 
 def _size(plan: PoolPlan) -> str:
     return f"an.g1.{plan.name}"
+
+
+def offers_of(plan: PoolPlan) -> Mapping[str, int]:
+    """What an empty node of *plan* offers; beside GPUs all machines are alike."""
+    return {**BESIDE_GPUS, **plan.resources}
 
 
 def _world_pool(plan: PoolPlan) -> WorldPool:

@@ -16,6 +16,7 @@ from receiver.core.tell import Notice, Severity
 from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, STOP_ANNOTATION, Delivery, Store
 from receiver.replay.ports import WorldAlarms
 from receiver.replay.world import VM, Pdb, PodSpec, Refused, World, WorldNode
+from tests.faults.bugs import Bugs
 from tests.faults.build import job_of
 from tests.faults.doors import Doors
 from tests.faults.lines import LineTrap
@@ -42,12 +43,16 @@ class Happenings:
         self.trap = LineTrap()
         self.lost_writer_after: int | None = None  # how many more times we may write
         self.quiet_until = world.now  # the heartbeat's
+        self.bugs = Bugs(world)
 
     def happen(self, kind: str, what: What) -> None:
         """Do it; what the world refuses does not happen."""
         does: Callable[[What], None] = getattr(self, f"_{kind}")
         with suppress(Refused):
             does(what)
+
+    def _bug(self, what: What) -> None:
+        self.bugs.begin(what)
 
     # --- work
 
@@ -58,20 +63,23 @@ class Happenings:
         self._world.cancel_job(what["id"])
 
     def _cpu(self, what: What) -> None:
+        namespace, owner = what.get("namespace", "web"), what.get("owner", "ReplicaSet")
         for number in range(what.get("pods", 1)):
             self._world.add_pod(
                 PodSpec(
-                    namespace="web",
+                    namespace=namespace,
                     name=f"{what['id']}-{number}",
                     labels={"app": what["id"], **what.get("labels", {})},
+                    annotations=what.get("annotations", {}),
                     tolerations=job_of({**TOLERANT, **what}, self._world.now).tolerations,
-                    owner_kind="ReplicaSet",
-                    owner_name=what["id"],
+                    owner_kind=owner,
+                    owner_name=what["id"] if owner else "",
+                    compute=what.get("compute", {}),
                 )
             )
-        if what.get("min_available"):
+        if what.get("min_available") or what.get("covered"):
             self._world.pdbs.append(
-                Pdb(namespace="web", selector={"app": what["id"]}, min_available=what["min_available"])
+                Pdb(namespace=namespace, selector={"app": what["id"]}, min_available=what.get("min_available", 0))
             )
 
     def _bind(self, what: What) -> None:

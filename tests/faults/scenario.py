@@ -60,7 +60,8 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """A world and its troubles. *ticks* are the seconds between steps, taken in turn while it is *troubled*."""
+    """A world and its troubles. *ticks* are the seconds between steps, taken in turn while it is *troubled*. *watch* is
+    how many seconds after a pod begins to wait the loop is woken (None: pods are not watched)."""
 
     seed: int
     start: str
@@ -77,6 +78,7 @@ class Scenario:
     fallback: str = "none"
     mode: str = "act"
     packing: str = "most_allocated"
+    watch: float | None = None
 
     def to_json(self) -> str:
         """Return the scenario as JSON text, one pool and one event a line."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION
 from receiver.replay.world import WorldPod
 from tests.faults.scenario import PoolPlan
+from tests.faults.truth import per_node
 
 if TYPE_CHECKING:
     from tests.faults.run import Run
@@ -73,7 +74,7 @@ def nodes_for(pods: list[WorldPod], plan: PoolPlan) -> int:
     """Nodes that *pods* (equals of one job) take at once."""
     if pods[0].gang is None:
         return 1
-    each = min(plan.resources[r] // n for r, n in pods[0].requests.items())
+    each = per_node(pods[:1], plan)
     return -(-max(pods[0].gang_size, len(pods)) // each)
 
 
@@ -109,8 +110,11 @@ def _sizes(run: "Run", tight: bool) -> Iterator[str]:
 
 
 def _hosts(run: "Run", plan: PoolPlan) -> int:
-    """Nodes that Prometheus runs on: they are never taken away."""
-    hosts = {p.node for p in run.world.active_pods.values() if p.labels.get("app.kubernetes.io/name") == "prometheus"}
+    """Nodes that Prometheus runs on, or a pod that would be lost: they are never taken away."""
+    pods = run.world.active_pods.values()
+    hosts = {
+        p.node for p in pods if p.labels.get("app.kubernetes.io/name") == "prometheus" or run.truth.would_be_lost(p)
+    }
     return sum(vm.hostname in hosts for vm in run.world.pools[plan.id].living)
 
 

@@ -13,6 +13,7 @@ import pytest
 from receiver.adapters.cluster import KubernetesCluster
 from receiver.core.pods import Pod
 from receiver.ports import CORDON_ANNOTATION, IDLE_SHUTDOWN_ANNOTATION, Did, KeptOut, TryLater
+from receiver.replay.world import Pdb
 from simulator.manifests import pod_spec
 from simulator.server import Simulator
 from tests.adapters.custom_objects import a_group, a_queue, a_template, a_vcjob, a_workload, of_gpus, owned_by_vcjob
@@ -79,6 +80,16 @@ def sees_nodes_and_the_pods_on_them(stage: Stage) -> None:
     facts = stage.cluster().look()
     assert stage.node() in {n.name for n in facts.nodes}
     assert [(p.key, p.node) for p in facts.pods] == [("ml/train", stage.node())]
+
+
+def lets_a_node_go_whose_system_pod_a_budget_covers(stage: Stage) -> None:
+    owner = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "dns", "uid": "any", "controller": True}]
+    metadata = {"namespace": "kube-system", "name": "dns-0", "labels": {"app": "dns"}, "ownerReferences": owner}
+    with stage.sim.moved() as world:
+        spec = {"containers": [{"name": "c"}], "nodeName": stage.node()}
+        world.add_pod(pod_spec({"metadata": metadata, "spec": spec}))
+        world.pdbs.append(Pdb(namespace="kube-system", selector={"app": "dns"}, min_available=0))
+    assert [n.kept_by for n in stage.cluster().look().nodes if n.name == stage.node()] == [()]
 
 
 def hears_of_a_pod_that_finds_no_room(stage: Stage) -> None:
@@ -252,6 +263,7 @@ EVERYBODYS = frozenset({("authorization.k8s.io", "selfsubjectaccessreviews", "cr
 USES: dict[Right, Use] = {
     ("", "nodes", "list"): sees_nodes_and_the_pods_on_them,
     ("", "pods", "list"): sees_nodes_and_the_pods_on_them,
+    ("policy", "poddisruptionbudgets", "list"): lets_a_node_go_whose_system_pod_a_budget_covers,
     ("", "pods", "watch"): hears_of_a_pod_that_finds_no_room,
     ("scheduling.x-k8s.io", "podgroups", "list"): knows_the_minimum_of_a_coscheduled_gang,
     ("scheduling.volcano.sh", "podgroups", "list"): knows_the_minimum_of_a_gang_of_volcano,

@@ -368,6 +368,14 @@ questions = Table(  # what people are or were asked before a change
     Index("questions_by_expires_at", "expires_at"),
 )
 
+control = Table(  # what a step leaves for the next one to decide from (`receiver.core.control`)
+    "control",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("at", Moment, nullable=False),
+    Column("state", Json, nullable=False),
+)
+
 snapshot = Table(
     "snapshot",
     metadata,

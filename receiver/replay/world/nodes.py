@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from receiver.core.compute import allocatable
 from receiver.core.policy import Taint
 from receiver.replay.world.activity import Gpus
 from receiver.replay.world.agenda import Agenda
@@ -15,7 +16,6 @@ from receiver.replay.world.pods import Pods
 
 NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
-KUBELET_KEEPS_MIB = 2048
 
 
 class Nodes:
@@ -70,7 +70,7 @@ class Nodes:
             created_at=self._agenda.now,
             uid=self._dice.uuid(),
             dra=vm.spec.dra,
-            allocatable={"cpu": vm.spec.cpu_cores, "memory": max(0, vm.spec.ram_mb - KUBELET_KEEPS_MIB)},
+            allocatable=allocatable(vm.spec.machine),
             labels={**self._platform_labels(vm), **({} if late else _pool_labels(pool, bare=bare))},
             taints=with_automatic(
                 (*(() if bare else pool.taints), *vm.spec.startup_taints), ready=False, unschedulable=False
