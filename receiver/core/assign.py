@@ -21,6 +21,7 @@ from receiver.core.capacity import (
     OPENED,
     USABLE,
     Bin,
+    Given,
     Held,
     Tally,
     is_full,
@@ -31,6 +32,7 @@ from receiver.core.consolidate import may_not_return, movable
 from receiver.core.cost import unit_price
 from receiver.core.demand import missing_pods, new_node, take, why_nowhere, workloads
 from receiver.core.failures import Failure, Failures
+from receiver.core.filling import rearranged, serve_again
 from receiver.core.gangs import hold, place_gang, place_parts
 from receiver.core.graces import Grace
 from receiver.core.headroom import Headroom, keep_warm
@@ -40,6 +42,7 @@ from receiver.core.overrides import Override
 from receiver.core.pods import Workload
 from receiver.core.policy import Policy, Pool, Scope
 from receiver.core.questions import Question
+from receiver.core.refused import refused
 from receiver.core.rights import Rights
 from receiver.core.weights import gpus_of
 from receiver.core.words import some
@@ -142,18 +145,19 @@ def _assign(
 ) -> Assignment:
     """Assign all work but *pairs* of an owner and a pool. Pools that are set *aside* stay as they are."""
     budgets = views(facts, policy)
-    tallies = _open_tallies(facts, policy, budgets, aside)
     allowance = Allowance(facts, policy, budgets)
     waiting = workloads(facts.waiting, facts.bound_gangs)
     if any(view.scope is Scope.TEAM for view in budgets.views):
-        _reserve_for_teams(facts, policy, waiting, allowance)
-    misfits = _serve_all(waiting, tuple(tallies.values()), allowance, pairs)
+        _reserve_for_teams(facts, policy, waiting, allowance, aside)
+    tallies, misfits = _served(facts, policy, waiting, allowance, aside, pairs)
     served = {pool: tally for pool, tally in tallies.items() if pool not in aside}
     for tally in served.values():
         _hold_floor(tally, allowance)
+    out = refused(waiting, tallies, facts)
     for tally in served.values():
-        _keep_standby(tally, allowance)
-    headroom = keep_warm(served, facts, policy, allowance)
+        if tally.pool.id not in out.pools:
+            _keep_standby(tally, allowance)
+    headroom = keep_warm(served, facts, policy, allowance, out)
     empties = movable(served.values(), facts.at)
     kept_out = budgets.holding or facts.kept_out  # what is moved or evicted now could not start again
     unreturning = _unreturning(facts, policy) if kept_out else frozenset()
@@ -163,7 +167,7 @@ def _assign(
             for i, x in served.items()
         }
         | {p.id: _nothing_wanted(p, facts, aside[p.id]) for p in policy.pools if p.id in aside},
-        misfits=tuple(misfits),
+        misfits=misfits,
         budgets=budgets,
     )
 
@@ -192,15 +196,57 @@ def _unreturning(facts: Facts, policy: Policy) -> frozenset[str]:
     return frozenset(n.instance for n in nodes if any(may_not_return(pod, policy) for pod in n.pods))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What serving the waiting work came to: what fits nowhere, and the gangs that got no room."""
+
+    misfits: tuple[Misfit, ...]
+    without_room: tuple[Workload, ...]
+    matching: Matching
+
+
+def _served(
+    facts: Facts,
+    policy: Policy,
+    waiting: Sequence[Workload],
+    allowance: Allowance,
+    aside: Collection[str],
+    pairs: Collection[tuple[str, str]],
+) -> tuple[dict[str, Tally], tuple[Misfit, ...]]:
+    """Serve *waiting* in order; then once more with the rooms arranged anew, where that needs fewer new nodes."""
+    before = allowance.mark()
+    tallies = _open_tallies(facts, policy, allowance.budgets, aside)
+    first = _serve_all(waiting, tuple(tallies.values()), allowance, pairs)
+    after, order = allowance.mark(), {w.key: n for n, w in enumerate(waiting)}
+    for seats in rearranged(tuple(tallies.values()), first.without_room, first.matching.fitting):
+        allowance.return_to(before)
+        before = allowance.mark()
+        again = _open_tallies(facts, policy, allowance.budgets, aside)
+        if serve_again(seats, order, again, allowance):
+            seated = {workload.key for workload, _ in seats}
+            left = [w for w in waiting if w.key not in seated]
+            second = _serve_all(left, tuple(again.values()), allowance, pairs)
+            if _lacking(again) < _lacking(tallies):
+                return again, second.misfits
+        allowance.return_to(after)
+        after = allowance.mark()
+    return tallies, first.misfits
+
+
+def _lacking(tallies: Mapping[str, Tally]) -> tuple[int, int]:
+    """How many workloads lack room that they may use, and how many new nodes are wanted."""
+    left_out = sum(not given.whole for tally in tallies.values() for given in tally.given)
+    held = sum(len(tally.held) for tally in tallies.values())
+    return left_out + held, sum(tally.counts["demand"] for tally in tallies.values())
+
+
 def _serve_all(
     waiting: Sequence[Workload],
     tallies: Sequence[Tally],
     allowance: Allowance,
     pairs: Collection[tuple[str, str]] = (),
-) -> list[Misfit]:
-    """Give every one of *waiting* room, in the order given; return those that no pool can hold.
-
-    *pairs* of an owner of work and a pool are kept apart."""
+) -> Served:
+    """Give every one of *waiting* room, in the order given. *pairs* of an owner of work and a pool are kept apart."""
     matching = Matching(tuple(tallies), pairs)
     for workload in waiting:
         if not workload.gang:
@@ -210,16 +256,20 @@ def _serve_all(
     for workload in waiting:
         found = _serve(workload, matching, allowance, unserved)
         misfits += [found] if found is not None else []
-    return misfits
+    nowhere = {misfit.workload.key for misfit in misfits}
+    gangs = (w for w in waiting if w.gang and w.key in unserved and w.key not in nowhere and not missing_pods(w))
+    return Served(misfits=tuple(misfits), without_room=tuple(gangs), matching=matching)
 
 
-def _reserve_for_teams(facts: Facts, policy: Policy, waiting: Sequence[Workload], allowance: Allowance) -> None:
+def _reserve_for_teams(
+    facts: Facts, policy: Policy, waiting: Sequence[Workload], allowance: Allowance, aside: Collection[str]
+) -> None:
     """Keep aside what waiting work of teams will hold of nodes that exist or are on their way.
 
     A node that was bought for a team a step ago is held by no pod yet. Without this the same money would be given out
     again while it is provisioned.
     """
-    tallies = [open_tally(p, facts, allowance.budgets) for p in policy.pools]
+    tallies = tuple(_open_tallies(facts, policy, allowance.budgets, aside).values())
     _serve_all(waiting, tallies, Allowance(facts, policy, allowance.budgets, closed=True))
     for tally in tallies:
         price, labels = tally.pool.price_usd_per_hour, tally.pool.labels
@@ -272,38 +322,29 @@ def _place_pod(workload: Workload, market: Market, fitting: Sequence[Tally], all
         for tally in fitting:
             room = tally.settle(asks, shelf, kind)
             if room is not None:
-                if room.instance is not None and room.usable:
-                    tally.placed.append((workload.key, room.instance))
-                _settled(workload, tally, room)
+                tally.give(Given(workload=workload, rooms=(room,)), asks=room.bought)
                 return
     ordered = market.order(pod)
     for tally in ordered:
-        if tally.begin():
-            _settled(workload, tally, tally.settle(asks, OPENED, kind))
+        if tally.begin() and (room := tally.settle(asks, OPENED, kind)) is not None:
+            tally.give(Given(workload=workload, rooms=(room,)), asks=room.bought)
             return
     chosen = _where_to_buy(ordered, allowance, workload)
-    chosen.waiting_gpus += workload.gpus
-    chosen.asking.append(workload)
     allowed = allowance.passes(chosen, 1, workload)
-    if allowed < len(RULES) and chosen.settle(asks, NOT_ALLOWED, kind) is not None:
-        if allowed == 0:
-            allowance.refuse(chosen, 1, workload)
-        return
+    if allowed < len(RULES) or chosen.blocked:
+        left_out = chosen.settle(asks, NOT_ALLOWED, kind)
+        if left_out is not None:
+            if allowed == 0:
+                allowance.refuse(chosen, 1, workload)
+            chosen.give(Given(workload=workload, rooms=(left_out,)), asks=True)
+            return
     blocked = chosen.blocked
     passed = allowance.open(chosen, "demand", workload=workload)
-    room = new_bin(chosen)
-    room.allowed = passed == len(RULES) and not blocked
-    take(room.free, asks)
-    chosen.add(room)
-
-
-def _settled(workload: Workload, tally: Tally, room: Bin | None) -> None:
-    """*workload* has *room* that exists or is on its way, or that was wanted for another before it."""
-    tally.waiting_gpus += workload.gpus
-    if room is not None and room.bought:
-        tally.asking.append(workload)
-    else:
-        tally.settled.append(workload)
+    opened = new_bin(chosen)
+    opened.allowed = passed == len(RULES) and not blocked
+    take(opened.free, asks)
+    chosen.add(opened)
+    chosen.give(Given(workload=workload, rooms=(opened,)), asks=True)
 
 
 def _where_to_buy(fitting: Sequence[Tally], allowance: Allowance, workload: Workload) -> Tally:
@@ -329,12 +370,7 @@ def _hold_floor(tally: Tally, allowance: Allowance) -> None:
 
 
 def _keep_standby(tally: Tally, allowance: Allowance) -> None:
-    """Open nodes until enough empty ones that nobody waits for exist or are on their way.
-
-    None while a budget refuses work that waits here: the scheduler would give it the spare node, one after another.
-    """
-    if tally.counts["demand"] > tally.within[0]:
-        return
+    """Open nodes until enough empty ones that no work waits for exist or are on their way."""
     busy = {n.instance for n in tally.state.nodes if n.busy}
     spare = sum(1 for b in tally.bins if not b.used and b.instance not in busy)
     for _ in range(tally.bounds.standby_nodes - spare):

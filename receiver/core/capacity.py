@@ -62,6 +62,19 @@ class Bin:
         return Bin(self.pool, self.instance, dict(self.free), self.usable, self.used, self.bought, self.allowed)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """The *rooms* that *workload* was given, one for each of its pods (of a gang in several pools: its part)."""
+
+    workload: Workload
+    rooms: tuple[Bin, ...]
+
+    @property
+    def whole(self) -> bool:
+        """True if no check and no guardrail leaves out a part of it."""
+        return all(room.allowed for room in self.rooms)
+
+
 @dataclass(slots=True, eq=False)
 class Tally:
     """One pool's tally while assigning."""
@@ -81,6 +94,7 @@ class Tally:
     settled: list[Workload] = field(default_factory=list)  # of a gang in several pools, its part here
     placed: list[tuple[str, str]] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
+    given: list[Given] = field(default_factory=list)
     refused: dict[str, Refusal] = field(default_factory=dict)  # workloads that a budget does not cover
     uncovered: dict[Key, Refusal] = field(default_factory=dict)  # by the budgets that refused a node
     waiting_gpus: int = 0
@@ -133,6 +147,7 @@ class Tally:
             settled=list(self.settled),
             placed=list(self.placed),
             held=list(self.held),
+            given=[replace(g, rooms=tuple(copies[id(b)] for b in g.rooms)) for g in self.given],
             refused=dict(self.refused),
             uncovered=dict(self.uncovered),
         )
@@ -171,6 +186,23 @@ class Tally:
             self.shelves[OPENED].append(room)
             self.free += room.gpus
         return bool(begun)
+
+    def give(self, given: Given, *, asks: bool) -> None:
+        """Note what a workload was given: room in a new node that it *asks* for, or room that was there before it."""
+        workload, room = given.workload, given.rooms[0]
+        self.given.append(given)
+        self.waiting_gpus += workload.gpus
+        (self.asking if asks else self.settled).append(workload)
+        if not workload.gang and room.instance is not None and room.usable:
+            self.placed.append((workload.key, room.instance))
+
+    def sort_out(self) -> None:
+        """Put what was on its way and is used now on its shelf, and count what is free, after rooms were filled
+        directly."""
+        coming = self.shelves[COMING]
+        self.shelves[OPENED].extend(room for room in coming if room.used)
+        coming[:] = [room for room in coming if not room.used]
+        self.free = sum(room.gpus for shelf in (USABLE, OPENED) for room in self.shelves[shelf])
 
     @property
     def rooms(self) -> int:

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 
 from receiver.core.allowance import RULES, Allowance
-from receiver.core.capacity import COMING, Bin, Held, Tally, is_full, new_bin
-from receiver.core.demand import take
-from receiver.core.market import Matching, gang_kind
+from receiver.core.capacity import COMING, Bin, Given, Held, Requests, Tally, is_full, new_bin
+from receiver.core.demand import preference, take
+from receiver.core.market import Matching, gang_kind, price
 from receiver.core.pods import Pod, Workload
 
 
@@ -31,11 +32,14 @@ def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching,
     coming = (tally for tally in ordered if tally.shelves[COMING])
     if any(_try_gang(workload, tally, allowance, most=0, begin=True) for tally in coming):
         return True
-    ready_first = sorted(ordered, key=lambda x: x.blocked or is_full(x))
+    ready_first = sorted(_by_new_nodes(workload, ordered), key=lambda x: x.blocked or is_full(x))
     if any(_try_gang(workload, tally, allowance, begin=True) for tally in ready_first):
         return True
     tally = next((x for x in ordered if not x.blocked), ordered[0])
-    opened = _fill([b.copy() for b in tally.roomy()], workload.pods, tally)
+    trial = [b.copy() for b in tally.roomy()]
+    begun = len(trial)
+    _fill(trial, workload.pods, tally)
+    opened = len(trial) - begun
     passed = allowance.passes(tally, opened, workload)
     leaves = f"{RULES[min(passed, len(RULES) - 1)]} leaves fewer"
     if passed == len(RULES) and not tally.holds_gang(opened):
@@ -47,6 +51,20 @@ def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching,
     detail = f"gang {workload.key} needs {opened} new nodes at once or none, and {leaves}"
     hold(workload, tally, "gangs_whole", detail, uncovered=short is not None)
     return False
+
+
+def _by_new_nodes(workload: Workload, tallies: Sequence[Tally]) -> Sequence[Tally]:
+    """*tallies* by what the gang prefers, then by what the nodes cost that it needs beside the room that is there."""
+    if len(tallies) < 2 or not any(tally.free or tally.shelves[COMING] for tally in tallies):
+        return tallies
+    costs: dict[str, tuple[int, Decimal]] = {}
+    for tally in tallies:
+        trial = [b.copy() for b in (*tally.roomy(), *tally.shelves[COMING])]
+        there = len(trial)
+        _fill(trial, workload.pods, tally)
+        liked = sum(preference(pod, tally.pool) for pod in workload.pods if pod.preferred)
+        costs[tally.pool.id] = -liked, price(tally) * (len(trial) - there)
+    return sorted(tallies, key=lambda x: costs[x.pool.id])
 
 
 def _try_gang(
@@ -63,7 +81,8 @@ def _try_gang(
     trial = [b.copy() for b in rooms]
     for tried in trial:
         tried.used = False
-    opened = _fill(trial, workload.pods, tally)
+    places = _fill(trial, workload.pods, tally)
+    opened = len(trial) - len(rooms)
     if most is not None and opened > most:
         return False
     if not tally.holds_gang(opened) or (opened and allowance.passes(tally, opened, workload) < len(RULES)):
@@ -76,12 +95,10 @@ def _try_gang(
     for number, room in enumerate(trial[len(rooms) :]):
         room.allowed = number < tally.room_left
         tally.add(room)
-    tally.waiting_gpus += workload.gpus
     if opened:
         allowance.open(tally, "demand", opened, workload)
-        tally.asking.append(workload)
-    else:
-        tally.settled.append(workload)
+    found = [*rooms, *trial[len(rooms) :]]
+    tally.give(Given(workload=workload, rooms=tuple(found[place] for place in places)), asks=opened > 0)
     return True
 
 
@@ -114,16 +131,20 @@ def place_parts(
     return True
 
 
-def _fill(bins: list[Bin], pods: Sequence[Pod], tally: Tally) -> int:
-    """Pack *pods* into *bins*, opening new ones at the end; return how many were opened."""
-    opened = 0
+def _fill(bins: list[Bin], pods: Sequence[Pod], tally: Tally) -> list[int]:
+    """Pack *pods* into *bins*, opening new ones at the end; return the place in *bins* of each pod's."""
+    places: list[int] = []
+    begin: dict[Requests, int] = {}  # room only shrinks, so what holds no pod of a kind holds no other like it
     for pod in pods:
         asks = pod.asks
-        room = next((b for b in bins if take(b.free, asks)), None)
-        if room is None:
-            room = new_bin(tally)
-            take(room.free, asks)
-            bins.append(room)
-            opened += 1
-        room.used = True
-    return opened
+        kind = tuple(sorted(asks.items()))
+        place = begin.get(kind, 0)
+        while place < len(bins) and not take(bins[place].free, asks):
+            place += 1
+        begin[kind] = place
+        if place == len(bins):
+            bins.append(new_bin(tally))
+            take(bins[place].free, asks)
+        bins[place].used = True
+        places.append(place)
+    return places

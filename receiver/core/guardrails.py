@@ -15,15 +15,16 @@ from receiver.core.capacity import (
     LONGEST_REMOVAL_BACKOFF,
 )
 from receiver.core.counts import undone_by_others
-from receiver.core.model import ON_ITS_WAY, Node, PoolState, Signal, SignalAction, Source
+from receiver.core.model import Node, PoolState, Signal, SignalAction, Source
 from receiver.core.policy import Fallback, Policy, Pool
 from receiver.core.provisioning import (
     LONGEST_PROVISIONING_BACKOFF,
     probes_left,
     stuck_on_the_way,
 )
-from receiver.core.questions import Asks, growth_known, growth_let_go, why_waiting
+from receiver.core.questions import Asks, why_waiting
 from receiver.core.rights import BIND
+from receiver.core.unasked import grows_unasked
 from receiver.core.words import lasting, some
 
 
@@ -253,29 +254,8 @@ def approved(target: int, case: Case) -> Left | None:
             return None
         kinds = {Asks.EMPTYING if n.busy else Asks.REMOVAL for n in case.unapproved}
         return left, why_waiting([n.name for n in case.unapproved], kinds, questions, now)
-    if target == case.present or not _costs_much(target, case):
-        return None
-    left = max(case.present, growth_let_go(questions, now), _said(case))
+    left = grows_unasked(target, case.pool, case.state, case.wanted.bounds, questions, now)
     return None if left >= target else (left, why_waiting((), (Asks.GROWTH,), questions, now))
-
-
-def _costs_much(target: int, case: Case) -> bool:
-    """True when the new nodes that no answer and no person's word stands for cost more than the pool's policy lets go.
-
-    Nodes that are on their way are new too, or growth by one node after the other would never be asked about.
-    """
-    policy, price = case.pool.approval, case.pool.price_usd_per_hour
-    if policy is None or policy.growth_above_usd_per_hour is None or price is None:
-        return False
-    under_way = len(case.state.of(*ON_ITS_WAY)) + case.state.unlisted
-    stood_for = min(case.present, max(growth_known(case.wanted.questions, case.now), _said(case)))
-    return (target - max(case.present - under_way, stood_for)) * price > policy.growth_above_usd_per_hour
-
-
-def _said(case: Case) -> int:
-    """How many nodes a person's word asks for, by a pin or a floor."""
-    bounds = case.wanted.bounds
-    return bounds.min_nodes if bounds.spoken.least is not None else 0
 
 
 def one_change_at_a_time(target: int, case: Case) -> Left | None:

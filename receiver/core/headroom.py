@@ -15,7 +15,9 @@ from receiver.core.market import Matching
 from receiver.core.model import Facts, Source
 from receiver.core.pods import Pod
 from receiver.core.policy import Policy
+from receiver.core.refused import Refused
 from receiver.core.shapes import siblings, stays_warm
+from receiver.core.unasked import grows_unasked
 from receiver.core.words import lasting
 
 ASKED_WITHIN = timedelta(minutes=10)
@@ -45,23 +47,29 @@ class Headroom:
 
 
 def keep_warm(
-    tallies: Mapping[str, Tally], facts: Facts, policy: Policy, allowance: Allowance
+    tallies: Mapping[str, Tally], facts: Facts, policy: Policy, allowance: Allowance, out: Refused
 ) -> Mapping[str, Headroom]:
     """Open nodes where less than enough of a pool's headroom is free; return the headroom by pool id.
 
     It asks for nothing that budget, maximum or limits refuse. There is none while work waits that one of these refuses,
-    while a budget holds, or while Kubernetes is silent: then idle nodes make room, and nobody knows what came.
+    while a budget holds, or while Kubernetes is silent: then idle nodes make room, and nobody knows what came. Work
+    that was refused for any reason (*out*) does not count, and no node is opened where it could start.
     """
     warm = [x for x in tallies.values() if _may_keep(x) and stays_warm(x.pool, policy)]
-    refused = any(x.counts["demand"] > x.within[-1] for x in tallies.values())
+    refused = any(_refuses(x) for x in tallies.values())
     if not warm or refused or allowance.budgets.holding or not facts.up(Source.KUBERNETES):
         return {}
-    at_home = _at_home(facts, tuple(tallies.values()))
+    at_home = _at_home(facts, tuple(tallies.values()), out)
     found: dict[str, Headroom] = {}
     for tally in warm:
         fitting = [tallies[pool.id] for pool in siblings(tally.pool, policy) if pool.id in tallies]
-        found[tally.pool.id] = _open(tally, fitting, at_home.get(tally.pool.id, ()), facts.at, allowance)
+        found[tally.pool.id] = _open(tally, fitting, at_home.get(tally.pool.id, ()), facts, allowance, out)
     return found
+
+
+def _refuses(tally: Tally) -> bool:
+    """True if budget, maximum or limits refuse a workload in the pool, alone or as a gang."""
+    return tally.counts["demand"] > tally.within[-1] or any(held.rule == "gangs_whole" for held in tally.held)
 
 
 def _may_keep(tally: Tally) -> bool:
@@ -69,12 +77,23 @@ def _may_keep(tally: Tally) -> bool:
     return not tally.blocked and tally.state.required <= tally.bounds.max_nodes
 
 
-def _at_home(facts: Facts, tallies: Sequence[Tally]) -> Mapping[str, Sequence[Pod]]:
-    """The pods that wait or hold GPUs, by the pool that a node for each alone would be bought in."""
+def _may_open(tally: Tally, facts: Facts, allowance: Allowance, out: Refused) -> bool:
+    """True if another node may be opened: no rule holds it, no refused work could start on it, and other growth that
+    needs no approval does not wait for one because of it."""
+    if tally.blocked or tally.pool.id in out.pools or allowance.passes(tally, 1) < len(RULES):
+        return False
+    if tally.within[-1] == tally.counts["headroom"]:
+        return True
+    target = tally.state.required + tally.within[-1] + 1
+    return grows_unasked(target, tally.pool, tally.state, tally.bounds, facts.questions, facts.at) == target
+
+
+def _at_home(facts: Facts, tallies: Sequence[Tally], out: Refused) -> Mapping[str, Sequence[Pod]]:
+    """The pods that wait or hold GPUs, by the pool that a node for each alone would be bought in; none of *out*."""
     matching = Matching(tallies)
     homes: dict[str, list[Pod]] = {}
     for pod in _pods(facts):
-        if matching.fitting(pod):
+        if not out.holds(pod) and matching.fitting(pod):
             homes.setdefault(matching.market(pod).order(pod)[0].pool.id, []).append(pod)
     return homes
 
@@ -86,8 +105,15 @@ def _pods(facts: Facts) -> Iterable[Pod]:
             yield from (pod for pod in node.pods if not pod.daemon and pod.gpus)
 
 
-def _open(tally: Tally, fitting: Sequence[Tally], pods: Sequence[Pod], now: datetime, allowance: Allowance) -> Headroom:
-    recent = [pod for pod in pods if timedelta(0) <= now - pod.created_at < ASKED_WITHIN]
+def _open(
+    tally: Tally,
+    fitting: Sequence[Tally],
+    pods: Sequence[Pod],
+    facts: Facts,
+    allowance: Allowance,
+    out: Refused,
+) -> Headroom:
+    recent = [pod for pod in pods if timedelta(0) <= facts.at - pod.created_at < ASKED_WITHIN]
     asked = sum(pod.gpus for pod in recent)
     held = sum(pod.gpus for pod in pods if pod.node is not None)
     gpus = (PERCENT_OF_ASKED * asked + PERCENT_OF_HELD * held) // 100
@@ -96,7 +122,7 @@ def _open(tally: Tally, fitting: Sequence[Tally], pods: Sequence[Pod], now: date
     per_node = tally.pool.gpus_per_node
     if free * 100 < ENOUGH_PERCENT * gpus:
         for _ in range(-(-(gpus - free) // per_node)):
-            if tally.blocked or allowance.passes(tally, 1) < len(RULES):
+            if not _may_open(tally, facts, allowance, out):
                 break
             allowance.open(tally, "headroom")
             free += per_node

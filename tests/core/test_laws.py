@@ -30,6 +30,7 @@ from receiver.core.pods import PodPhase
 from receiver.core.policy import Budget, Limits, Policy
 from receiver.core.rights import Rights
 from tests.core.builders import GPU, HOURLY, NOW, a_node, a_pod, a_policy, a_pool, a_signal, a_state, facts, run
+from tests.core.filled import TWO_STEPS
 from tests.core.worlds import LAWS, POOLS, World, decided, worlds
 
 
@@ -321,6 +322,7 @@ def test_no_shrink_signal_raises_the_target_of_its_pool(world: World, action: Si
 
 @LAWS
 @given(worlds())
+@example((TWO_STEPS.facts(), TWO_STEPS.policy))  # one that two hundred random worlds mostly miss
 def test_what_was_asked_for_once_is_not_asked_for_again(world: World) -> None:
     found, policy = world
     pools = tuple(replace(p, standby_nodes=0, approval=None) for p in policy.pools)
