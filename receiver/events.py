@@ -9,6 +9,7 @@ import structlog
 from receiver.core import budget_notices, closing_notices, keep_until, tell, waiting_notices, warn
 from receiver.core.actions import Decision
 from receiver.core.explain import by_claim, fates
+from receiver.core.fates import State
 from receiver.core.model import Source
 from receiver.core.pod_events import held_events
 from receiver.core.pods import Pod
@@ -17,7 +18,7 @@ from receiver.ports import TryLater, WontWork
 from receiver.work import Work
 
 log = structlog.get_logger("receiver")
-CLAIMS = "claims"  # what keeps a pod waiting that asks by Dynamic Resource Allocation
+CLAIMS = f"{State.NOT_DEMAND}:None:None"  # of a pod that asks for devices by claim, as the last picture has it
 EVENTS_PER_ACTION = 50  # pods told by a Kubernetes Event about one growth
 EVENTS_PER_STEP = 50  # and about not growing: a thousand pods must not keep the loop from scaling
 MOST_LOOKED_AT = 5_000  # workloads of which a step looks whether they were told

@@ -49,7 +49,7 @@ DRA = Check(
     "whether Dynamic Resource Allocation serves the GPUs of nodes of configured pools: what is not supported there",
     ("warn", "skip"),
     "let pods that should get nodes ask for a resource of the pool (`nvidia.com/gpu`): give the driver's DeviceClass "
-    "that `extendedResourceName`, or use the device plugin (docs/limits.md)",
+    "that `extendedResourceName`, or use the device plugin (docs/how-it-decides.md, GPUs served by DRA)",
 )
 CLAIMS_DO_NOT_COUNT = "pods that ask by ResourceClaim are no demand: no node is bought for them"
 NOT_READY = "see `kubectl describe node` and the instance at Civo; it is replaced by itself if nothing runs there"

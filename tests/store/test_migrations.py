@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -31,7 +32,18 @@ from receiver.ports import WontWork
 from tests.store.builders import NOW, grow
 
 FIRST = "0001"
-OTHERS = {"alembic_version", "compatibility", "lease"}  # what the first schema has not
+OTHERS = {"alembic_version", "compatibility", "control", "lease"}  # what the first schema has not
+
+
+def test_the_migrations_are_one_line_and_each_file_begins_with_its_number() -> None:
+    """Two of one number: only one of them ran, whichever Alembic met last."""
+    files = sorted(f.name for f in (migrate.SCRIPTS / "versions").glob("[0-9]*_*.py"))
+    numbers = [name.partition("_")[0] for name in files]
+    assert numbers == [f"{n:04}" for n in range(1, len(files) + 1)]
+    config = Config()
+    config.set_main_option("script_location", str(migrate.SCRIPTS))
+    walked = [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()]
+    assert walked == numbers[::-1]
 
 
 def of_the_first_release(url: str) -> dict[str, list[dict[str, Any]]]:
