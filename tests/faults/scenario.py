@@ -74,6 +74,7 @@ class Scenario:
     fallback: str = "none"
     mode: str = "act"
     packing: str = "most_allocated"
+    objective: str = "balanced"
 
     def to_json(self) -> str:
         """Return the scenario as JSON text, one pool and one event a line."""
