@@ -18,7 +18,7 @@ from typing import Any
 import requests
 
 from demo.processes import NotStarted, answers
-from demo.scenario import POOLS, SHORTENED, WHAT_IT_IS, DemoJob, Director, demo_plan
+from demo.scenario import POOLS, SHORTENED, SYSTEM, WHAT_IT_IS, DemoJob, Director, demo_plan
 from demo.screen import Screen
 from demo.stack import Stack, running, signals_end_the_block
 from demo.summary import Summary, lines, summarize
@@ -50,7 +50,7 @@ class Play:
         self._stack, self._screen = stack, screen
         self._clock = SystemClock()
         self._watcher = Watcher(stack)
-        self._timeline = Timeline(pools={p.id: p.name for p in POOLS})
+        self._timeline = Timeline(pools={p.id: p.name for p in (*POOLS, SYSTEM)})
         self._waiting: list[Event] = []
         self._actions: Sequence[Any] = ()
         self._director = Director(
@@ -116,7 +116,7 @@ class Play:
 
 
 def _all_gone(seen: Seen) -> bool:
-    return all(not p["instances"] and not p["required"] for p in seen.state["pools"])
+    return all(not p["instances"] and not p["required"] for p in seen.state["pools"] if p["id"] != SYSTEM.id)
 
 
 def introduce(screen: Screen, folder: Path) -> None:

@@ -56,7 +56,8 @@ def simulator_config(plan: StackPlan, places: Places) -> JSON:
 
 
 def _simulated(pool: PoolPlan) -> JSON:
-    base = {"id": pool.id, "size": pool.size, "resources": {"nvidia.com/gpu": pool.gpus}, "count": pool.count}
+    resources = {"nvidia.com/gpu": pool.gpus} if pool.gpus else {}
+    base = {"id": pool.id, "size": pool.size, "resources": resources, "count": pool.count}
     return merged(base, pool.simulator)
 
 

@@ -17,8 +17,8 @@ class PoolPlan:
     """A pool, the same for the simulator and for the autoscaler.
 
     *price* is USD per node-hour as text, *count* the nodes there from the beginning. *autoscaled* False is a
-    pool at Civo that the autoscaler does not know of. *simulator* and *receiver* add to or replace keys of the
-    pool's entry in either configuration.
+    pool at Civo that the autoscaler does not know of, *gpus* 0 a pool of CPU nodes. *simulator* and *receiver* add
+    to or replace keys of the pool's entry in either configuration.
     """
 
     name: str

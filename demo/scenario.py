@@ -83,6 +83,32 @@ POOLS = (
     ),
 )
 
+# The cluster's own node, as a real cluster has one: kube-state-metrics runs on it, also when every GPU node is gone. It
+# costs nothing here, and the autoscaler does not know of its pool.
+SYSTEM = PoolPlan(
+    name="system",
+    id="5f3c0000-0000-4000-8000-0000000000c0",
+    size="g4s.kube.medium",
+    gpus=0,
+    price="0",
+    count=1,
+    autoscaled=False,
+    simulator={"cpu_cores": 2, "ram_mb": 4096, "disk_gb": 50},
+)
+KUBE_STATE_METRICS = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {
+        "name": "kube-state-metrics-0",
+        "namespace": "kube-system",
+        "ownerReferences": [{"kind": "StatefulSet", "name": "kube-state-metrics", "controller": True}],
+    },
+    "spec": {
+        "nodeSelector": {POOL_LABEL: SYSTEM.id},
+        "containers": [{"name": "kube-state-metrics", "image": "kube-state-metrics:2"}],
+    },
+}
+
 # train-3 comes while train-1 runs. Prometheus repeats a resolved alert for 15 min, which keeps the group of the
 # pool's first alert in Alertmanager: the second waits for the group's next flush, at most group_interval.
 TRAIN_1 = DemoJob(id="train-1", at=0, runs=24, expects=Expects.GROWTH, pool="l40s")
@@ -112,7 +138,8 @@ SHORTENED = (
 def demo_plan() -> StackPlan:
     """Return the demo's stack."""
     return StackPlan(
-        pools=POOLS,
+        pools=(*POOLS, SYSTEM),
+        simulator={"manifests": [KUBE_STATE_METRICS]},
         tick="60s",
         granularity=f"{UNIT_SECONDS}s",
         removal_margin="20s",

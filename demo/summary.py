@@ -77,12 +77,14 @@ def summarize(
     lasted = (ended - began).total_seconds()
     waits = {f["id"]: float(f["wait_seconds"]) for f in state["finished"]}
     growths = tuple(_growths(pools, submitted, timeline, actions))
+    sizes = {f"kube-node-{p.size}" for p in pools}
+    charges = [c for c in state["charges"] if c["code"] in sizes]
     peak = {p.name: timeline.required_peak.get(p.id, 0) for p in pools if timeline.required_peak.get(p.id, 0)}
     return Summary(
         waits=waits,
         growths=growths,
-        nodes=len(state["charges"]),
-        units=round(sum(c["num_hours"] for c in state["charges"]) * 3600 / UNIT_SECONDS),
+        nodes=len(charges),
+        units=round(sum(c["num_hours"] for c in charges) * 3600 / UNIT_SECONDS),
         paid_usd=Decimal(state["paid"]["usd"]),
         always_on_usd=always_on(pools, peak, lasted),
         peak=peak,

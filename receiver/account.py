@@ -14,7 +14,7 @@ from receiver.core.policy import Policy
 from receiver.core.report.in_use import in_use
 from receiver.core.usage import Ended
 from receiver.look import Looked, Sources
-from receiver.ports import Cluster, Telemetry, TryLater, WontWork, WriterLostError
+from receiver.ports import Cluster, Telemetry, TryLater, WontWork
 
 log = structlog.get_logger("receiver")
 
@@ -23,17 +23,12 @@ def account_for_usage(looked: Looked, sources: Sources, policy: Policy, now: dat
     """Bring the account up to *now* if it is time. Raises TryLater when the store fails.
 
     Without Civo or Kubernetes nobody knows who holds what: the account stays where it is, and the next one that can
-    be made covers that time too. Anything else that goes wrong here must not keep pools from scaling.
+    be made covers that time too.
     """
     cluster = sources.cluster
     if cluster is None or not (looked.facts.up(Source.CIVO) and looked.facts.up(Source.KUBERNETES)):
         return
-    try:
-        _account(looked, cluster, sources, policy, now)
-    except (TryLater, WriterLostError):
-        raise
-    except Exception:
-        log.exception("usage not accounted for")
+    _account(looked, cluster, sources, policy, now)
 
 
 def _account(looked: Looked, cluster: Cluster, sources: Sources, policy: Policy, now: datetime) -> None:

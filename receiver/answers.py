@@ -6,10 +6,11 @@ from typing import TypeVar
 
 import structlog
 
+from receiver.core.control import Control
 from receiver.core.memory import Memory
 from receiver.core.model import PoolState, Source, SourceState, Stage
 from receiver.core.policy import Policy
-from receiver.ports import Snapshot, TelemetryFacts, TryLater, WontWork
+from receiver.ports import TelemetryFacts, TryLater, WontWork
 
 log = structlog.get_logger("receiver")
 T = TypeVar("T")
@@ -65,17 +66,15 @@ def judge_dcgm(
     states[Source.DCGM] = SourceState(source=Source.DCGM, up=not blind, at=now, detail=detail)
 
 
-def date_changes(states: dict[Source, SourceState], before: Snapshot | None, now: datetime) -> None:
+def date_changes(states: dict[Source, SourceState], before: Control | None, now: datetime) -> None:
     """Set `since` of every state: when it last went up or down, as the step *before* this one saw it."""
-    said = {s["source"]: s for s in before[0].get("sources", [])} if before else {}
     for source, state in states.items():
-        old = said.get(source.value)
-        same = old is not None and old.get("up") == state.up and old.get("since")
+        old = before.sources.get(source) if before is not None else None
         states[source] = SourceState(
             source=source,
             up=state.up,
             at=state.at,
-            since=datetime.fromisoformat(old["since"]) if old and same else now,
+            since=old.since if old is not None and old.up == state.up else now,
             detail=state.detail,
             configured=state.configured,
         )

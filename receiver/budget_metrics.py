@@ -14,7 +14,11 @@ AMOUNTS = (
     ("spent_usd", "spent_usd", "Spent this month in USD; absent while nobody can tell."),
     ("reserved_usd", "reserved_usd", "Kept aside in USD for growth under way and hours about to start."),
     ("forecast_burn_usd", "forecast_burn_usd", "USD at the month's end if what runs now goes on running."),
-    ("forecast_trend_usd", "forecast_trend_usd", "USD at the month's end if the days behind go on."),
+    (
+        "forecast_trend_usd",
+        "forecast_trend_usd",
+        "USD at the month's end if the pace goes on that the ledger saw this month.",
+    ),
 )
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from receiver.core.words import span
-from receiver.screen_words import OLD, usd
+from receiver.screen_words import OLD, clock, moment, usd
 
 
 def about_budgets(document: Mapping[str, Any], at: datetime | None, now: datetime) -> Iterator[str]:
@@ -29,6 +29,9 @@ def about_budgets(document: Mapping[str, Any], at: datetime | None, now: datetim
             row[5],
         ]
         yield "  ".join(cells).rstrip()
+    since = next((moment(scope["forecast_since"]) for scope in scopes if scope.get("forecast_since")), None)
+    if since is not None:
+        yield f"at this rate: what runs now goes on running; trend: the pace since {clock(since, None)} goes on"
     for scope in scopes:
         yield from _notes(scope)
     yield from _kept_out(document.get("kept_out") or ())
@@ -51,7 +54,7 @@ def _row(scope: Mapping[str, Any]) -> tuple[str, str, str, str, str, str]:
         usd(scope.get("reserved_usd")),
         usd(scope.get("monthly_usd")),
         str(scope.get("stage")),
-        f"{usd(scope.get('forecast_burn_usd'))} at this pace, {usd(scope.get('forecast_trend_usd'))} by the trend",
+        f"{usd(scope.get('forecast_burn_usd'))} at this rate, {usd(scope.get('forecast_trend_usd'))} by the trend",
     )
 
 

@@ -35,14 +35,8 @@ def close_nodes(work: Work, strays: Iterable[str], *, steady: bool) -> None:
     if work.hands.cluster is None or not (work.facts.up(Source.KUBERNETES) and work.facts.up(Source.CIVO)):
         return
     for pool in work.policy.pools:
-        why, there = closing.why_closed(work.assignment.budgets, pool.id), work.facts.pool(pool.id).nodes
-        if nodes := [n.name for n in closing.to_close(there, why)]:
-            _close(pool, nodes, why or "", work)
-        if (nodes := [n.name for n in closing.to_open(there, why)]) and steady:
-            _open(pool, nodes, why or "", work)
-        unpriced = closing.lacks_price(work.assignment.budgets, pool.id)
-        if unpriced and any(n.closed_for is not None for n in there):
-            work.store.say(closing_notices.stay_closed(pool, unpriced), work.now)
+        with work.parts.part("close_nodes", pool.id):
+            _serve(pool, work, steady=steady)
     for node in strays if steady else ():
         try:
             _write(node, "", work)
@@ -50,26 +44,38 @@ def close_nodes(work: Work, strays: Iterable[str], *, steady: bool) -> None:
             log.warning("node of a pool that left the configuration not opened", node=node, error=str(error))
 
 
+def _serve(pool: Pool, work: Work, *, steady: bool) -> None:
+    """Close and open the nodes of *pool*."""
+    why, there = closing.why_closed(work.assignment.budgets, pool.id), work.facts.pool(pool.id).nodes
+    if nodes := [n.name for n in closing.to_close(there, why)]:
+        _close(pool, nodes, why or "", work)
+    if (nodes := [n.name for n in closing.to_open(there, why)]) and steady:
+        _open(pool, nodes, why or "", work)
+    unpriced = closing.lacks_price(work.assignment.budgets, pool.id)
+    if unpriced and any(n.closed_for is not None for n in there):
+        work.say_later(lambda: closing_notices.stay_closed(pool, unpriced))
+
+
 def _close(pool: Pool, nodes: Sequence[str], why: str, work: Work) -> None:
     """Close *nodes* because of *why*, and tell what the message of the budget's line does not."""
     written = _write_all(nodes, why, work)
     if Did.OBSERVED in written.did:
-        work.store.say(closing_notices.observed(pool, len(nodes), why), work.now)
+        work.say_later(lambda: closing_notices.observed(pool, len(nodes), why))
     elif Did.DONE in written.did and _was_over(pool, work):
-        work.store.say(closing_notices.again(pool, why), work.now)
+        work.say_later(lambda: closing_notices.again(pool, why))
     if written.refused:
-        work.store.say(closing_notices.failed(pool, written.refused, why), work.now)
+        work.say_later(lambda: closing_notices.failed(pool, written.refused, why))
 
 
 def _open(pool: Pool, nodes: Sequence[str], why: str, work: Work) -> None:
     """Open *nodes*; that is news when the stop is over, not when one of them has come to host us (*why* is set)."""
     written = _write_all(nodes, "", work)
     if Did.OBSERVED in written.did:
-        work.store.say(closing_notices.observed(pool, len(nodes), ""), work.now)
+        work.say_later(lambda: closing_notices.observed(pool, len(nodes), ""))
     elif Did.DONE in written.did and not why:
-        work.store.say(closing_notices.reopened(pool, written.did.count(Did.DONE), work.now), work.now)
+        work.say_later(lambda: closing_notices.reopened(pool, written.did.count(Did.DONE), work.now))
     if written.refused:
-        work.store.say(closing_notices.failed(pool, written.refused, ""), work.now)
+        work.say_later(lambda: closing_notices.failed(pool, written.refused, ""))
 
 
 def _was_over(pool: Pool, work: Work) -> bool:

@@ -99,7 +99,8 @@ def _followed(actions: Sequence[Mapping[str, Any]], at: datetime | None) -> Iter
         for victim in action.get("victims") or ():
             reached = moment(victim.get("since"))
             time = f" at {clock(reached, at)}" if reached is not None else ""
-            yield f"      {victim.get('node') or victim.get('instance')}: {victim.get('stage')}{time}"
+            why = f": {victim['why']}" if victim.get("why") else ""
+            yield f"      {victim.get('node') or victim.get('instance')}: {victim.get('stage')}{time}{why}"
         if action.get("last_error"):
             yield f"      last error: {action.get('last_error')}"
         if not outcome:

@@ -5,8 +5,6 @@ What was told stands in the store, and the grace counts from there: without the 
 
 from datetime import datetime, timedelta
 
-import structlog
-
 from receiver.core import eviction_notices
 from receiver.core.actions import Because
 from receiver.core.decide import case_of
@@ -16,10 +14,9 @@ from receiver.core.model import Source
 from receiver.core.policy import Policy
 from receiver.core.windows import is_open
 from receiver.events import announce
-from receiver.ports import Store, TryLater, WriterLostError
+from receiver.ports import Store
 from receiver.work import Work
 
-log = structlog.get_logger("receiver")
 ACTIONS_READ = 100  # of a pool: what it did in an opening; one that fails is not tried again before five minutes
 EVENTS_PER_POOL = 50  # pods told by a Kubernetes Event
 SECOND = timedelta(seconds=1)  # Kubernetes cuts moments to it
@@ -31,15 +28,10 @@ def tell_whom_a_window_evicts(work: Work, *, steady: bool) -> None:
     Unless the clock is *steady* nothing is announced, and what was told before is taken back: how much of its grace has
     passed nobody knows.
     """
-    try:
-        if steady and work.facts.up(Source.CIVO) and work.facts.up(Source.KUBERNETES):
-            _tell(work)
-        else:
-            _take_back(work, steady=steady)
-    except (TryLater, WriterLostError):
-        raise  # the store failed, or we may not write
-    except Exception:
-        log.exception("windows that evict not served")
+    if steady and work.facts.up(Source.CIVO) and work.facts.up(Source.KUBERNETES):
+        _tell(work)
+    else:
+        _take_back(work, steady=steady)
 
 
 def _take_back(work: Work, *, steady: bool) -> None:
@@ -58,10 +50,10 @@ def _tell(work: Work) -> None:
     for case in cases:
         for said in eviction_notices.due(case, told, work.mode):
             if work.store.say(said.notice, work.now):
-                announce(work.hands, said.pods[:EVENTS_PER_POOL], "WindowEviction", said.event)
+                announce(work, said.pods[:EVENTS_PER_POOL], "WindowEviction", said.event)
         if work.before is not None and work.mode == "act":
-            for late in eviction_notices.latecomers(case, work.before[1] - SECOND):
-                announce(work.hands, late.pods[:EVENTS_PER_POOL], "WindowEviction", late.event)
+            for late in eviction_notices.latecomers(case, work.before.at - SECOND):
+                announce(work, late.pods[:EVENTS_PER_POOL], "WindowEviction", late.event)
 
 
 def _cases(work: Work) -> list[Case]:

@@ -13,9 +13,10 @@ from functools import partial
 
 import structlog
 
+from receiver.core.control import is_new_minute
 from receiver.core.keep_out import Intent, intent, notice
 from receiver.core.model import Source
-from receiver.ports import Cluster, Did, KeptOut, Receipt, Snapshot, TryLater, WontWork
+from receiver.ports import Cluster, Did, KeptOut, Receipt, TryLater, WontWork
 from receiver.work import Work
 
 log = structlog.get_logger("receiver")
@@ -48,7 +49,7 @@ def keep_out(work: Work, *, steady: bool) -> Mapping[str, datetime] | None:
     concerned = _is_configured(work) or bool(before)
     if isinstance(failure, WontWork) and concerned:
         place = "the cluster" if found is None else "ClusterQueues"
-        work.store.say(notice(place, "failed", str(failure), wanted), work.now)
+        work.say_later(partial(notice, place, "failed", str(failure), wanted))
     if found is None:
         may_not_ask = isinstance(failure, WontWork) and not concerned
         return {} if may_not_ask else before  # who may not even ask has held nothing
@@ -56,8 +57,9 @@ def keep_out(work: Work, *, steady: bool) -> Mapping[str, datetime] | None:
     for place, write, over in _changes(wanted, found, cluster):
         if over and not steady:
             continue
-        if _done(place, write, wanted, work, over=over):
-            there = there - {place} if over else there | {place}
+        with work.parts.part("keep_out"):
+            if _done(place, write, wanted, work, over=over):
+                there = there - {place} if over else there | {place}
     if begins and isinstance(failure, TryLater):
         return None  # what Kueue would have told is not known yet
     return {place: (before or {}).get(place, work.now) for place in sorted(there)}
@@ -70,12 +72,6 @@ def _look(cluster: Cluster, *, queues: bool) -> tuple[KeptOut | None, TryLater |
     except (TryLater, WontWork) as error:
         log.warning("what keeps new work out is not known", queues=queues, error=str(error))
         return None, error
-
-
-def kept_out_before(kept: Snapshot | None) -> Mapping[str, datetime] | None:
-    """The places that the last picture shows, and since when; None when nobody had looked by then."""
-    shown = kept[0].get("kept_out") if kept else None
-    return None if shown is None else {k["place"]: datetime.fromisoformat(k["since"]) for k in shown}
 
 
 def _changes(wanted: Intent, found: KeptOut, cluster: Cluster) -> Iterator[Change]:
@@ -95,8 +91,7 @@ def _looks_all_the_same(work: Work) -> bool:
     """True once a minute where means are configured: a store may have forgotten what is held."""
     if not _is_configured(work):
         return False
-    kept = work.before
-    return kept is None or kept[1].replace(second=0, microsecond=0) != work.now.replace(second=0, microsecond=0)
+    return is_new_minute(work.before, work.now)
 
 
 def _is_configured(work: Work) -> bool:
@@ -118,9 +113,9 @@ def _done(place: str, write: Callable[[], Receipt], wanted: Intent, work: Work, 
     except (TryLater, WontWork) as error:
         log.warning("new work not kept out or not let in", place=place, error=str(error))
         if isinstance(error, WontWork):
-            work.store.say(notice(place, "failed", str(error), wanted, over=over), work.now)
+            work.say_later(partial(notice, place, "failed", str(error), wanted, over=over))
         return False
     if receipt.did is not Did.ALREADY:
         log.info("budget hold", place=place, did=receipt.did.value, detail=receipt.sentence)
-        work.store.say(notice(place, receipt.did.value, receipt.sentence, wanted, over=over), work.now)
+        work.say_later(partial(notice, place, receipt.did.value, receipt.sentence, wanted, over=over))
     return receipt.did in (Did.DONE, Did.ALREADY)

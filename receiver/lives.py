@@ -10,13 +10,15 @@ from receiver.core.keep_until import kept
 from receiver.core.memory import Memory, NodeLife
 from receiver.core.model import Stage
 from receiver.core.pods import Pod, PodPhase
-from receiver.core.policy import Policy, Pool
+from receiver.core.policy import Policy, Pool, Taint
 from receiver.core.weights import gpus_of
+from receiver.parts import Parts
 from receiver.ports import CloudPool, ClusterFacts, ClusterNode, Instance, TelemetryFacts
 
 SEEN = (
     "gone_at",
     "active_at",
+    "registered_at",
     "ready_at",
     "usable_at",
     "bound_at",
@@ -38,6 +40,7 @@ def lives_of(
     memory: Memory,
     policy: Policy,
     now: datetime,
+    parts: Parts,
     *,
     steady: bool = False,
 ) -> tuple[NodeLife, ...]:
@@ -58,19 +61,23 @@ def lives_of(
         for instance in found.instances:
             old = known.get(instance.id)
             if pool is not None:
-                stage = stage_of(instance, nodes.get(instance.id), cluster is not None, pool)
-                known_as = nodes[instance.id].name if instance.id in nodes else instance.hostname
-                sight = _Sight(
-                    stage=stage,
-                    pods=held.get(known_as, ()),
-                    active=known_as in active,
-                    labels=nodes[instance.id].labels if instance.id in nodes else None,
-                )
-                life = _life(old, instance, pool, sight, now)
-                until, kept_for = kept((life.kept_until, life.kept_for), sight.pods, policy.keep_until, now)
-                # While it builds, Civo may leave its creation out: then it was noted by a clock that was ahead.
-                created_at = min(life.created_at, instance.created_at) if steady else life.created_at
-                listed[instance.id] = _with(life, created_at=created_at, kept_until=until, kept_for=kept_for)
+                if old is not None:
+                    listed[instance.id] = old  # if what it is now cannot be told
+                with parts.part("node_life", pool.id, sets_aside=True):
+                    node = nodes.get(instance.id)
+                    known_as = node.name if node else instance.hostname
+                    sight = _Sight(
+                        stage=stage_of(instance, node, cluster is not None, pool, policy.startup_taints),
+                        set_up=node is not None and offers_gpus(node, pool),
+                        pods=held.get(known_as, ()),
+                        active=known_as in active,
+                        labels=node.labels if node else None,
+                    )
+                    life = _life(old, instance, pool, sight, now)
+                    until, kept_for = kept((life.kept_until, life.kept_for), sight.pods, policy.keep_until, now)
+                    # While it builds, Civo may leave its creation out: then it was noted by a clock that was ahead.
+                    created_at = min(life.created_at, instance.created_at) if steady else life.created_at
+                    listed[instance.id] = _with(life, created_at=created_at, kept_until=until, kept_for=kept_for)
             elif old is not None:  # its pool left the configuration: it still costs what it cost
                 listed[instance.id] = _with(old, idle_since=None)
     gone = (
@@ -91,9 +98,10 @@ def _believed(life: NodeLife, now: datetime) -> NodeLife:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sight:
     """What was seen of an instance: its stage, the GPU pods there, whether its GPUs are in use by DCGM's word, and its
-    node's *labels* (None: it has no node, or nobody could be asked)."""
+    node's *labels* (None: it has no node, or nobody could be asked). *set_up* is True once its GPUs are allocatable."""
 
     stage: Stage
+    set_up: bool
     pods: tuple[Pod, ...]
     active: bool
     labels: Mapping[str, str] | None
@@ -108,7 +116,12 @@ def _life(old: NodeLife | None, instance: Instance, pool: Pool, sight: _Sight, n
         instance=instance.id, pool=pool.id, name=instance.hostname, size=pool.size, created_at=instance.created_at
     )
     usable = sight.stage is Stage.USABLE
-    empty = usable and not sight.pods
+    registered_at = past.registered_at or past.ready_at or (None if sight.labels is None else now)
+    # A node that was in Kubernetes and is not any more is not on its way: somebody deleted its Node object.
+    vanished = sight.stage is Stage.BOOTING and sight.labels is None and registered_at is not None
+    # A startup taint that comes back does not begin the idle time anew.
+    retainted = sight.stage is Stage.INSTALLING and sight.set_up and past.usable_at is not None
+    empty = (usable or retainted) and not sight.pods
     runs = any(p.phase is PodPhase.RUNNING for p in sight.pods)
     return _with(
         past,
@@ -120,13 +133,14 @@ def _life(old: NodeLife | None, instance: Instance, pool: Pool, sight: _Sight, n
         gone_at=None,
         seen_at=past.seen_at or now,
         active_at=past.active_at or (now if sight.stage in AFTER_BUILDING else None),
+        registered_at=registered_at,
         ready_at=past.ready_at or (now if sight.stage in (Stage.INSTALLING, Stage.USABLE) else None),
         usable_at=past.usable_at or (now if usable else None),
         bound_at=past.bound_at or (now if sight.pods else None),
         running_at=past.running_at or (now if runs else None),
         idle_since=(past.idle_since or now) if empty else None,
         unknown_since=(past.unknown_since or now) if empty and sight.active else None,
-        lost_at=(past.lost_at or now) if sight.stage in LOST and past.usable_at else None,
+        lost_at=(past.lost_at or now) if vanished or (sight.stage in LOST and past.usable_at) else None,
     )
 
 
@@ -153,7 +167,13 @@ def by_node(cluster: ClusterFacts | None) -> Mapping[str, tuple[Pod, ...]]:
     return {name: tuple(pods) for name, pods in held.items()}
 
 
-def stage_of(instance: Instance, node: ClusterNode | None, cluster_answers: bool, pool: Pool) -> Stage:
+def stage_of(
+    instance: Instance,
+    node: ClusterNode | None,
+    cluster_answers: bool,
+    pool: Pool,
+    startup_taints: tuple[str, ...] = (),
+) -> Stage:
     """How far an instance has come. Civo's undocumented statuses are broken, not busy and not idle."""
     if instance.status == "DELETING":
         return Stage.DELETING
@@ -165,5 +185,23 @@ def stage_of(instance: Instance, node: ClusterNode | None, cluster_answers: bool
         return Stage.UNKNOWN
     if node is None or not node.ready:
         return Stage.BOOTING
-    offered = all(node.allocatable.get(r, 0) > 0 for r in pool.resources)
-    return Stage.USABLE if offered else Stage.INSTALLING
+    if not offers_gpus(node, pool) or startup_taint(node, pool, startup_taints) is not None:
+        return Stage.INSTALLING
+    return Stage.USABLE
+
+
+def offers_gpus(node: ClusterNode, pool: Pool) -> bool:
+    """True when *node* has some of everything that a node of *pool* offers."""
+    return served_by_dra(node, pool) or all(node.allocatable.get(r, 0) > 0 for r in pool.resources)
+
+
+def served_by_dra(node: ClusterNode, pool: Pool) -> bool:
+    """True when a DRA driver shows GPUs on *node*, and no device plugin does: Kubernetes decides that by node."""
+    return node.dra and not any(node.allocatable.get(r, 0) > 0 for r in pool.resources)
+
+
+def startup_taint(node: ClusterNode, pool: Pool, prefixes: tuple[str, ...]) -> Taint | None:
+    """The first taint of *node* that begins with one of *prefixes* and keeps pods away, unless *pool* is configured
+    with it."""
+    hard = (t for t in node.taints if t.effect != "PreferNoSchedule" and t not in pool.taints)
+    return next((t for t in hard if t.key.startswith(prefixes)), None)

@@ -17,19 +17,21 @@ from receiver.core.actions import Action, ActionKind
 from receiver.core.attribution import attribute, by_team
 from receiver.core.budget import Month, month_of
 from receiver.core.charges import Charged
-from receiver.core.cost import A_WEEK, elsewhere_per_hour, last_week
+from receiver.core.control import Control
+from receiver.core.cost import A_WEEK, elsewhere_per_hour, spend_by_pool
 from receiver.core.counts import why_removals_stop
 from receiver.core.ended import spent
-from receiver.core.memory import Memory, NodeLife
+from receiver.core.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model import Drift, Facts, PoolState, Source, SourceState, Spend
 from receiver.core.overrides import Override
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import Policy, Scope
 from receiver.core.seed import Seed
-from receiver.core.signals import Alert, numbered, signals_from
+from receiver.core.signals import PAYLOAD_LIFE, Alert, numbered, signals_from
 from receiver.core.silences import silenced_pools
 from receiver.core.steady import is_steady
 from receiver.lives import by_node, lives_of
+from receiver.parts import Parts
 from receiver.pool_states import Seen, drift_of, pool_state
 from receiver.ports import (
     Accounts,
@@ -39,7 +41,7 @@ from receiver.ports import (
     CloudPool,
     Cluster,
     ClusterFacts,
-    Snapshot,
+    Sizes,
     Store,
     Telemetry,
     TelemetryFacts,
@@ -48,13 +50,13 @@ from receiver.stray_nodes import strays
 
 SILENT_BEFORE_FALLBACK = timedelta(minutes=1)
 T = TypeVar("T")
-PAYLOAD_LIFE = timedelta(minutes=4, seconds=30)  # 2 repeat_interval and a group_interval of rules/alertmanager.yml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
     """Where `look` asks. None means that the operator configured no such source. *goes_on* is called before each is
-    asked: a step that waits for one after the other is slow, and not stuck."""
+    asked: a step that waits for one after the other is slow, and not stuck. *payload_life* is how long an alert counts
+    after its last delivery where Alertmanager's API does not say what fires."""
 
     cloud: Cloud
     cluster: Cluster | None
@@ -62,7 +64,9 @@ class Sources:
     alarms: Alarms | None
     store: Store
     accounts: Accounts | None = None
+    sizes: Sizes | None = None
     goes_on: Callable[[], None] = lambda: None
+    payload_life: timedelta = PAYLOAD_LIFE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +78,7 @@ class Looked:
     the configuration, *strays* nodes of such pools that we closed to new work, *resumed* overrides that go on although
     a step under a clock ahead had ended them, *pods* every GPU pod of the cluster, those on nodes of no configured pool
     too. *charged* is a new answer of Civo's on what it charged, *seed* what a month had cost before this store, where
-    new. *before* is the picture that the step before this one left. *steady* says that the clock can be believed.
+    new. *before* is what the step before this one left. *steady* says that the clock can be believed.
     """
 
     facts: Facts
@@ -85,7 +89,7 @@ class Looked:
     replaced: Mapping[str, str] = field(default_factory=dict)
     orphans: tuple[Action, ...] = ()
     resumed: tuple[Override, ...] = ()
-    before: Snapshot | None = None
+    before: Control | None = None
     steady: bool = False
     strays: tuple[str, ...] = ()
     pods: tuple[Pod, ...] = ()
@@ -104,31 +108,33 @@ class _Answers:
     states: dict[Source, SourceState]
 
 
-def look(sources: Sources, policy: Policy, now: datetime, *, forecasts: bool = True) -> Looked:
+def look(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, forecasts: bool = True) -> Looked:
     """Return what is true at *now*. Raises TryLater only when the store cannot be read.
 
-    Without *forecasts* what the last week cost is left out, which nothing else needs.
+    A pool that cannot be worked out is set aside in *parts*. Without the month's spend there is no step.
+
+    Without *forecasts* what the ledger has watched itself is left out, which nothing else needs.
     """
     month = month_of(now, policy.timezone)
     memory = sources.store.memory(now, min(month.start, now - A_WEEK))
     said = _ask_everybody(sources, memory, policy, now)
-    before = sources.store.snapshot()
-    steady = is_steady(before[1] if before is not None else None, now)
+    before = sources.store.control()
+    steady = is_steady(before.at if before is not None else None, now)
     resumed = memory.ran_out_early if steady else ()
-    lives = lives_of(said.cloud, said.cluster, said.telemetry, memory, policy, now, steady=steady)
-    pools = _pools(said, memory, lives, policy, now)
+    lives = lives_of(said.cloud, said.cluster, said.telemetry, memory, policy, now, parts, steady=steady)
+    pools = _pools(sources, said, memory, lives, policy, now, parts)
     judge_dcgm(pools, said.telemetry, said.states, now)
     date_changes(said.states, before, now)
-    spend = _spend(sources, memory, lives, month, policy, now, forecasts=forecasts)
     seen = said.cloud is not None
     sources.goes_on()
+    spend = _spend(sources, memory, lives, month, policy, now, parts, forecasts=forecasts)
     books = keep_books(sources.accounts, memory, lives, spend.usd, policy, month, now, nodes_seen=seen)
     orphans = _orphans(memory, policy)
     facts = Facts(
         at=now,
         pools=pools,
         waiting=_waiting(said.cluster, said.telemetry, said.states[Source.KUBERNETES], now),
-        signals=signals_from(_alerts(sources.store, said.alarms, memory, now), policy),
+        signals=signals_from(_alerts(sources, said.alarms, memory, now), policy),
         sources=said.states,
         spend=books.added_to(spend),
         budget_changes=memory.budget_changes,
@@ -148,8 +154,8 @@ def look(sources: Sources, policy: Policy, now: datetime, *, forecasts: bool = T
         lives=lives,
         required=required,
         works=_work_since_now(lives, memory),
-        drifts={i: d for i, n in required.items() if (d := drift_of(i, n, memory, now)) is not None},
-        replaced=_replaced(pools, required, memory, now),
+        drifts=_drifts(required, memory, now, parts),
+        replaced=_replaced(pools, required, memory, now, parts),
         orphans=orphans,
         resumed=resumed,
         before=before,
@@ -182,9 +188,15 @@ def _ask_everybody(sources: Sources, memory: Memory, policy: Policy, now: dateti
 
 
 def _pools(
-    said: _Answers, memory: Memory, lives: Sequence[NodeLife], policy: Policy, now: datetime
+    sources: Sources,
+    said: _Answers,
+    memory: Memory,
+    lives: Sequence[NodeLife],
+    policy: Policy,
+    now: datetime,
+    parts: Parts,
 ) -> tuple[PoolState, ...]:
-    """Return the state of each configured pool."""
+    """Return the state of each configured pool; of one that cannot be worked out, only how many nodes it has."""
     seen = Seen(
         cloud=said.cloud,
         cluster=said.cluster,
@@ -195,13 +207,35 @@ def _pools(
         nodes={n.instance: n for n in said.cluster.nodes} if said.cluster else {},
         pods=by_node(said.cluster),
         at=now,
+        machines=_machines(sources, parts),
+        startup_taints=policy.startup_taints,
     )
-    return tuple(pool_state(p, seen) for p in policy.pools)
+    states = []
+    for pool in policy.pools:
+        shown = (said.cloud or {}).get(pool.id)
+        past = memory.pools.get(pool.id, PoolMemory())
+        counted = shown.required if shown is not None else past.required
+        state = PoolState(pool=pool.id, required=counted or 0, nodes=(), open_action=past.open_action)
+        with parts.part("pool_state", pool.id, sets_aside=True):
+            state = pool_state(pool, seen)
+        states.append(state)
+    return tuple(states)
 
 
-def _alerts(store: Store, alarms: AlarmFacts | None, memory: Memory, now: datetime) -> Sequence[Alert]:
+def _machines(sources: Sources, parts: Parts) -> Mapping[str, Mapping[str, int]]:
+    """Return what machines of each size have; nothing where nobody is asked or that fails."""
+    if sources.sizes is not None:
+        sources.goes_on()
+        with parts.part("sizes"):
+            return sources.sizes.machines()
+    return {}
+
+
+def _alerts(sources: Sources, alarms: AlarmFacts | None, memory: Memory, now: datetime) -> Sequence[Alert]:
     """Return what fires: by Alertmanager, numbered by the deliveries that brought it, or by the deliveries alone."""
-    kept = store.remembered_alerts(now - PAYLOAD_LIFE) if alarms is None or memory.deliveries else ()
+    kept: Sequence[Alert] = ()
+    if alarms is None or memory.deliveries:
+        kept = sources.store.remembered_alerts(now - sources.payload_life)
     return list(kept) if alarms is None else numbered(alarms.alerts, kept)
 
 
@@ -212,21 +246,30 @@ def _spend(
     month: Month,
     policy: Policy,
     now: datetime,
+    parts: Parts,
     *,
     forecasts: bool,
 ) -> Spend:
     """Return what the ledger says of *month*."""
     pools, unpriced = spent(memory.ended, lives, month.start, now, policy.billing)
-    week, week_hours = last_week(lives, now, policy.billing) if forecasts else ({}, Decimal(0))
+    seen: Mapping[str, Decimal] = {}
+    since: datetime | None = None
+    if forecasts:
+        with parts.part("forecast"):
+            since = max(month.start, min(memory.watched_since or now, now))
+            seen = spend_by_pool(lives, since, now, policy.billing)[0]
+    teams: Mapping[str, Decimal] | None = None
+    with parts.part("teams"):  # a budget of a team whose spend is not known holds the team's growth
+        teams = _teams(sources, memory, lives, month, policy, now)
     return Spend(
         month=month.name,
         usd=sum(pools.values(), Decimal(0)),
         unpriced=unpriced,
         pools=pools,
-        teams=_teams(sources, memory, lives, month, policy, now),
+        teams=teams,
         elsewhere_per_hour=elsewhere_per_hour(lives, {pool.id for pool in policy.pools}),
-        week=week,
-        week_hours=week_hours,
+        seen=seen,
+        seen_since=since,
     )
 
 
@@ -253,15 +296,28 @@ def _teams(
     return by_team(attribute(lives, sources.store.usage(month.name), (), month, now, policy.billing))
 
 
+def _drifts(required: Mapping[str, int], memory: Memory, now: datetime, parts: Parts) -> Mapping[str, Drift]:
+    found: dict[str, Drift] = {}
+    for pool, shown in required.items():
+        with parts.part("drift", pool, sets_aside=True):
+            drift = drift_of(pool, shown, memory, now)
+            if drift is not None:
+                found[pool] = drift
+    return found
+
+
 def _replaced(
-    pools: Sequence[PoolState], required: Mapping[str, int], memory: Memory, now: datetime
+    pools: Sequence[PoolState], required: Mapping[str, int], memory: Memory, now: datetime, parts: Parts
 ) -> Mapping[str, str]:
-    found = {
-        state.pool: why_removals_stop(memory.pools[state.pool].late, required[state.pool], len(state.living), now)
-        for state in pools
-        if state.pool in required and state.pool in memory.pools
-    }
-    return {pool: why for pool, why in found.items() if why is not None}
+    found: dict[str, str] = {}
+    for state in pools:
+        with parts.part("removals", state.pool, sets_aside=True):
+            if state.pool in required and state.pool in memory.pools:
+                late, living = memory.pools[state.pool].late, len(state.living)
+                why = why_removals_stop(late, required[state.pool], living, now)
+                if why is not None:
+                    found[state.pool] = why
+    return found
 
 
 def _bound_gangs(cluster: ClusterFacts | None) -> Mapping[str, int]:

@@ -23,6 +23,7 @@ LEAD_RETRY_SECONDS = 1.0
 LONGEST_BACKOFF_SECONDS = 60.0
 FAILURES_TOLD = 3  # in a row; one is nothing to hear of
 SHORTEST_STAND_SECONDS = 5.0  # a watch that ends sooner has failed, whatever it said
+LISTED_JITTER_SECONDS = 2.0  # the longest wait for the next watch after the API server answers a list again
 
 Later = Callable[[float, Callable[[], None]], None]
 
@@ -87,17 +88,22 @@ class Lookout(threading.Thread):
         leads: Callable[[], bool],
         counts: WatchCounts,
         wait: Callable[[int], float] = backoff,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         super().__init__(name="lookout", daemon=True)
         self._watch, self._wake, self._leads, self._counts, self._wait = watch, wake, leads, counts, wait
+        self._chance = chance
         self._pace = Pace(self._woken)
         self._stopping = threading.Event()
+        self._rouse = threading.Event()  # set to cut a wait short
+        self._hurries = True  # whether a list that succeeds cuts the wait short
         self._failures = 0
         self._told = False
 
     def stop(self, timeout: float = 5.0) -> None:
         """End the watch, at most *timeout* seconds later."""
         self._stopping.set()
+        self._rouse.set()
         self._watch.close()
         if self.is_alive():
             self.join(timeout)
@@ -105,12 +111,31 @@ class Lookout(threading.Thread):
     def run(self) -> None:
         """The thread's body: only the leader watches."""
         pause = 0.0
-        while not self._stopping.wait(pause):
+        while not self._waited(pause):
             if not self._leads():
                 self._counts.not_ours()
                 pause = LEAD_RETRY_SECONDS
                 continue
             pause = self._follow_once()
+
+    def listed(self, succeeded: bool) -> None:
+        """Hear whether the API server answered a list: once it does after an outage, the watch is tried again at once.
+
+        That happens once until a list fails or the watch stands: where lists succeed and watches do not, the wait
+        grows as always. Any thread may call this; it returns at once.
+        """
+        if not succeeded:
+            self._hurries = True
+        elif self._hurries and self._failures:
+            self._hurries, self._failures = False, 0
+            self._rouse.set()
+
+    def _waited(self, pause: float) -> bool:
+        """Wait for *pause* seconds, or less when the API server answers again; True when the thread is to end."""
+        if self._rouse.wait(pause):
+            self._rouse.clear()
+            self._stopping.wait(LISTED_JITTER_SECONDS * self._chance())
+        return self._stopping.is_set()
 
     def _follow_once(self) -> float:
         """Follow the watch to its end; return how many seconds to wait before the next one."""
@@ -119,7 +144,7 @@ class Lookout(threading.Thread):
             self._watch.follow(self._stands, self._pace.found)
             error: Exception = TryLater("the watch of pods was ended at once")
             if monotonic() - began >= SHORTEST_STAND_SECONDS:
-                self._failures = 0
+                self._failures, self._hurries = 0, True
                 return 0.0
         except (TryLater, WontWork) as raised:
             error = raised
@@ -128,7 +153,9 @@ class Lookout(threading.Thread):
             error = raised
         if self._stopping.is_set():
             return 0.0
-        self._failures = 1 if monotonic() - began >= SHORTEST_STAND_SECONDS else self._failures + 1
+        stood = monotonic() - began >= SHORTEST_STAND_SECONDS
+        self._failures = 1 if stood else self._failures + 1
+        self._hurries = self._hurries or stood
         return self._failed(error)
 
     def _failed(self, error: Exception) -> float:
@@ -139,10 +166,12 @@ class Lookout(threading.Thread):
         if isinstance(error, WontWork):
             return LONGEST_BACKOFF_SECONDS
         asked = error.delay.total_seconds() if isinstance(error, TryLater) and error.delay else 0.0
+        self._hurries = self._hurries and not asked
         return max(asked, self._wait(self._failures))
 
     def _stands(self) -> None:
         self._counts.stands()
+        self._rouse.clear()
         if self._told:
             self._told = False
             log.info("pods are watched again")

@@ -5,7 +5,7 @@ one is never lost.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from time import monotonic
@@ -13,6 +13,7 @@ from typing import Protocol
 
 import structlog
 
+from receiver.core.failures import Failure
 from receiver.pace import Pace
 from receiver.ports import Clock, TryLater, WriterLostError
 from receiver.ports.leading import Leader
@@ -23,6 +24,7 @@ log = structlog.get_logger("receiver")
 LOCK_RETRY_SECONDS = 1.0
 AFTER_ERROR_SECONDS = 5.0
 SHORTEST_WAIT_SECONDS = 0.1
+WITHOUT_A_GOOD_STEP = timedelta(minutes=5)  # as in GpuAutoscalerStepsSlow
 LONGEST_CALL = timedelta(seconds=45)  # the sum of the timeouts that one slow source can cost a step
 
 
@@ -46,8 +48,8 @@ class Writer(Protocol):
 class StepTimer(Protocol):
     """Where the loop counts itself (`receiver.metrics.Instruments`)."""
 
-    def stepped(self, seconds: float, *, failed: bool) -> None:
-        """Count one step that took *seconds*."""
+    def stepped(self, seconds: float, *, failed: bool, failures: Sequence[Failure] = ()) -> None:
+        """Count one step that took *seconds*, and the parts of it that failed."""
 
 
 class Beat:
@@ -69,13 +71,18 @@ class Beat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """How the loop does at this moment (docs/http-api.md, /healthz)."""
+    """How the loop does at this moment (docs/http-api.md, /healthz and /readyz).
+
+    *good_age* is the age of the last good step, or the time since this loop began to lead; None where it does not lead.
+    """
 
     state: str
     beat_age: timedelta
     fresh: timedelta
     steps: int
     errors: int
+    good_age: timedelta | None = None
+    good_within: timedelta = WITHOUT_A_GOOD_STEP
     leader: Leader | None = None
 
 
@@ -110,6 +117,7 @@ class Loop(threading.Thread):
         self._waits_for: str | None = None  # who led when that was logged last
         self._steps = 0
         self._errors = 0
+        self._good_at = monotonic()  # when a step last went well, or this loop began to lead
 
     def wake(self) -> None:
         """Step as soon as possible, in a storm within a second (`receiver.pace`); returns at once."""
@@ -126,15 +134,22 @@ class Loop(threading.Thread):
             self.join(timeout)
 
     def health(self) -> Health:
-        """Return the loop's heartbeat for /healthz."""
+        """Return the loop's heartbeat for /healthz, and how its steps go for /readyz."""
+        fresh = 3 * self._tick + self._longest_call
         return Health(
             state="stopped" if self._stopping.is_set() else self._state,
             beat_age=self._beat.age,
-            fresh=3 * self._tick + self._longest_call,
+            fresh=fresh,
             steps=self._steps,
             errors=self._errors,
+            good_age=self.good_age(),
+            good_within=max(WITHOUT_A_GOOD_STEP, fresh),
             leader=self._writer.leader,
         )
+
+    def good_age(self) -> timedelta | None:
+        """Return how long ago a step last went well, or this loop began to lead; None where it does not lead."""
+        return timedelta(seconds=monotonic() - self._good_at) if self.leads() else None
 
     def leads(self) -> bool:
         """True while this loop is the one that writes, as far as is known without asking anybody."""
@@ -173,6 +188,7 @@ class Loop(threading.Thread):
         if self._may_lead():
             if self._state != "leading":
                 log.info("leading", detail="this process is the one that writes")
+                self._good_at = monotonic()
             self._state = "leading"
             return True
         leader = self._writer.leader
@@ -194,10 +210,13 @@ class Loop(threading.Thread):
         """Run one step; return how many seconds to wait for a wake-up."""
         began = monotonic()
         failed = True
+        failures: Sequence[Failure] = ()
         wait = min(AFTER_ERROR_SECONDS, self._tick.total_seconds())
         try:
             stepped = self._step(self._clock.now())
-            failed = bool(stepped.failed_pools)
+            failed, failures = bool(stepped.failed_pools), stepped.failures
+            if not failed or len(stepped.failed_pools) < len(stepped.decisions):  # at least one pool was served
+                self._good_at = monotonic()
             wait = self._until(stepped.reconsider_at)
         except WriterLostError as error:
             self._writer.release()
@@ -209,7 +228,7 @@ class Loop(threading.Thread):
             log.exception("step failed")
         self._steps += 1
         self._errors += failed
-        self._timer.stepped(monotonic() - began, failed=failed)
+        self._timer.stepped(monotonic() - began, failed=failed, failures=failures)
         return wait
 
     def _until(self, moment: datetime | None) -> float:

@@ -4,6 +4,7 @@ Only `Instruments` lives in the process, because only the process knows how long
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
@@ -15,6 +16,7 @@ from receiver.civo_metrics import CivoCalls
 from receiver.configuration_metrics import OnDisk
 from receiver.core import stages
 from receiver.core.actions import ActionKind, Change, OutcomeKind
+from receiver.core.failures import Failure
 from receiver.core.model import SignalAction
 from receiver.core.overrides import OverrideKind
 from receiver.core.policy import Policy
@@ -22,6 +24,7 @@ from receiver.cost_metrics import CostFamilies
 from receiver.families import PREFIX, Row, counter, filled, gauge, histogram, moment, number
 from receiver.installed import installed_version
 from receiver.notice_metrics import told
+from receiver.parts import PARTS, counted_as
 from receiver.policy_metrics import thresholds
 from receiver.pool_metrics import holding
 from receiver.ports import Clock, Store, TryLater, WontWork
@@ -39,27 +42,36 @@ class Instruments(Collector):
     """What this process counts about itself: answers of the webhook, steps of the loop, calls to Civo, its watch."""
 
     def __init__(self) -> None:
-        """Start every known code at 0, so that a first error is an increase."""
+        """Start every known code and part at 0, so that a first error is an increase."""
         # The library has no annotation here; the _created series carry no news and double the output.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._requests = Counter(f"{PREFIX}_webhook_requests", "Webhook answers by HTTP code.", ["code"], registry=None)
         self._request_seconds = _timings("webhook_seconds", "Time to answer a webhook, in seconds.", WEBHOOK_BUCKETS)
         self._steps = Counter(f"{PREFIX}_loop_steps", "Steps of the loop, failed ones included.", registry=None)
         self._errors = Counter(f"{PREFIX}_loop_errors", "Steps of the loop that failed.", registry=None)
+        text = "Parts of steps that failed while the step went on, by part."
+        self._failures = Counter(f"{PREFIX}_step_part_failures", text, ["part"], registry=None)
         self._step_seconds = _timings("loop_step_seconds", "Duration of a step of the loop, in seconds.", STEP_BUCKETS)
         self.leads: Callable[[], bool] = lambda: False
+        self.good_age: Callable[[], timedelta | None] = lambda: None
         self.civo = CivoCalls()
         self.watch = WatchCounts()
         self.on_disk = OnDisk()
         for code in WEBHOOK_CODES:
             self._requests.labels(code=str(code))
+        for part in PARTS:
+            self._failures.labels(part=part)
 
     def collect(self) -> Iterator[Metric]:
         """Yield every family once."""
-        for metric in (self._requests, self._request_seconds, self._steps, self._errors, self._step_seconds):
+        counted = (self._requests, self._request_seconds, self._steps, self._errors, self._failures, self._step_seconds)
+        for metric in counted:
             yield from metric.collect()
         text = "Whether this process leads: it steps and writes outside (1), or waits and answers (0)."
         yield gauge("leader", text, [((), float(self.leads()))])
+        good = self.good_age()
+        text = "Time since the last good step, or since this process began to lead, in seconds."
+        yield gauge("good_step_age_seconds", text, [] if good is None else [((), good.total_seconds())])
         yield from self.civo.collect()
         yield from self.watch.collect()
         yield from self.on_disk.collect()
@@ -69,12 +81,14 @@ class Instruments(Collector):
         self._requests.labels(code=str(code)).inc()
         self._request_seconds.observe(seconds)
 
-    def stepped(self, seconds: float, *, failed: bool) -> None:
-        """Count one step that took *seconds*."""
+    def stepped(self, seconds: float, *, failed: bool, failures: Sequence[Failure] = ()) -> None:
+        """Count one step that took *seconds*, and the parts of it that failed."""
         self._steps.inc()
         self._step_seconds.observe(seconds)
         if failed:
             self._errors.inc()
+        for failure in failures:
+            self._failures.labels(part=counted_as(failure.part)).inc()
 
 
 class StoreCollector(Collector):
@@ -130,7 +144,11 @@ class StoreCollector(Collector):
         yield from self._sources(picture, counts)
         if kept is not None:
             age = max(0.0, (self._clock.now() - kept[1]).total_seconds())
-            yield gauge("snapshot_age_seconds", "Age of the last finished step, in seconds.", [((), age)])
+            yield gauge("snapshot_age_seconds", "Age of the picture that pages and API show, in seconds.", [((), age)])
+        stepped_at = moment(counts.get("last_step_at"))
+        if stepped_at is not None:
+            age = max(0.0, (self._clock.now() - stepped_at).total_seconds())
+            yield gauge("step_age_seconds", "Age of the last step that served the pools, in seconds.", [((), age)])
         yield from self._totals(counts)
 
     def _configured(self) -> Iterator[Metric]:

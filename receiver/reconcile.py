@@ -1,36 +1,42 @@
-"""One step: look, assign, decide, store, act, store, tell. Driven by the loop, by replay and by tests alike."""
+"""One step: gather, settle, decide, record, act, publish. Driven by the loop, by replay and by tests alike.
+
+Nothing is written outside before everything is decided. What is made for people comes last or, where it is stored with
+what it tells, may fail without effect; what the next step decides from is stored before it.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import structlog
 
-from receiver.account import account_for_usage
 from receiver.act import Hands, settled
 from receiver.approving import ask, asked_before, due
 from receiver.backoffs import removals_stopped
 from receiver.closing import close_nodes
 from receiver.core import override_notices, warn
-from receiver.core.action_notices import Around, ended
+from receiver.core.action_notices import Around
 from receiver.core.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, VictimStage
 from receiver.core.approval import asking_nobody
 from receiver.core.assign import Assignment, assign
 from receiver.core.budget_views import views
+from receiver.core.control import Control, Turn
 from receiver.core.counts import late_after
 from receiver.core.decide import being_removed, decide_all
+from receiver.core.failures import Failure
 from receiver.core.model import Facts, PoolState, Source
-from receiver.core.picture import carried, picture
 from receiver.core.policy import Policy
-from receiver.events import tell_the_rest
+from receiver.core.questions import Question
+from receiver.core.tell import Cause
 from receiver.evicting import given_up_before, tell_whom_a_window_evicts, told_before
 from receiver.installed import installed_version
-from receiver.keeping_out import keep_out, kept_out_before
+from receiver.keeping_out import keep_out
 from receiver.look import Looked, Sources, look
-from receiver.ports import Did, Grounds, Store, TryLater, WontWork, WriterLostError
+from receiver.parts import Parts
+from receiver.ports import Did, Grounds, Store, TryLater, WontWork
+from receiver.publish import publish
 from receiver.rights import rights_now
-from receiver.sampling import sample
-from receiver.serving import decision_of, serve_pools
+from receiver.serving import decision_of, serve_pools, told_of_end
 from receiver.shutdown import shut_down_idle
 from receiver.tend import dress_nodes, fill_nodes
 from receiver.work import Work
@@ -40,14 +46,28 @@ log = structlog.get_logger("receiver")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stepped:
-    """What a step came to. *reconsider_at* is the first moment at which another could differ unaided."""
+    """What a step came to. *reconsider_at* is the first moment at which another could differ by itself.
+
+    *failed_pools* are those that were set aside because of a bug, *failures* every part that failed.
+    """
 
     facts: Facts
     assignment: Assignment
     decisions: Mapping[str, Decision]
     reconsider_at: datetime | None
-    failed_pools: tuple[str, ...] = ()  # where a bug was met; the others were served
+    failed_pools: tuple[str, ...] = ()
     steady: bool = False  # the clock can be believed with what is done once (`receiver.core.steady`)
+    failures: tuple[Failure, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Decided:
+    """What was decided, from which facts, and the questions that are due."""
+
+    facts: Facts
+    assignment: Assignment
+    decisions: dict[str, Decision]
+    questions: Sequence[Question]
 
 
 def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetime, *, chores: bool = True) -> Stepped:
@@ -56,27 +76,90 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     Without *chores* (in a replay, where nobody reads on) nothing is explained, told, shown or sampled, usage is not
     accounted for, and no idle workload is shut down.
     """
-    store = sources.store
+    parts = Parts()
     policy = asking_nobody(policy) if mode == "observe" else policy  # what is not done needs nobody's approval
-    looked = look(sources, policy, now, forecasts=chores)
-    _keep_what_was_seen(looked, store, now)
-    facts = _settle(looked.facts, store, policy, now)
-    facts = _stop_removals(facts, looked.replaced, store, policy, now)
-    _let_go_of_orphans(looked.orphans, policy, hands, store, now)
-    _end_overrides(looked, store, policy, now)
-    facts = _with_what_was_told(facts, looked, store, policy, mode)
-    facts = replace(facts, rights=rights_now(hands.cluster, looked.before, facts, mode))
-    facts = asked_before(facts, store, policy, now, steady=looked.steady)
-    assignment = assign(facts, policy)
-    decided = decide_all(facts, assignment, policy, explained=chores)
-    facts, assignment, decided, questions = due(facts, assignment, decided, policy, steady=looked.steady)
+    looked = _gather(sources, policy, now, parts, chores=chores)
+    facts = _settle(looked, hands, sources.store, policy, mode, now, parts)
+    decided = _decide(facts, policy, parts, steady=looked.steady, chores=chores)
+    parts.log()
+    work = _record(decided, looked, hands, sources.store, policy, mode, now, parts)
+    work, again = _act(work, looked, sources, chores=chores)
+    if chores:
+        with parts.part("publish"):
+            publish(work, looked, sources)
+    return Stepped(
+        facts=work.facts,
+        assignment=work.assignment,
+        decisions=work.decisions,
+        reconsider_at=min((a for a in again if a > now), default=None),
+        failed_pools=tuple(parts.failures.set_aside),
+        steady=looked.steady,
+        failures=tuple(parts.failures.all),
+    )
+
+
+def _gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, chores: bool) -> Looked:
+    """Look, and store what only a look can tell, before anything is decided from it. Raises TryLater."""
+    looked, store = look(sources, policy, now, parts, forecasts=chores), sources.store
+    offers = {s.pool: s.offer for s in looked.facts.pools if s.offer is not None}
+    store.saw(looked.lives, looked.required, now, works=looked.works, drifts=looked.drifts, offers=offers)
+    if looked.charged is not None:
+        store.keep_charged(looked.charged)
+    if looked.seed is not None:
+        store.keep_seed(looked.seed)
+    return looked
+
+
+def _settle(
+    looked: Looked, hands: Hands, store: Store, policy: Policy, mode: str, now: datetime, parts: Parts
+) -> Facts:
+    """Close what the look shows to have ended, and add what earlier steps did and told. Raises TryLater."""
+    facts, before = _close_actions(looked.facts, store, policy, now, parts), looked.before
+    facts = _stop_removals(facts, looked.replaced, store, policy, now, parts)
+    if looked.steady:  # to end an override is for good; by time alone it is over all the same
+        _end_overrides(looked, store, policy, now, parts)
+    facts = replace(facts, kept_out=before.kept_out if before is not None else None)
+    with parts.part("window_evictions"):  # without it no window evicts in this step
+        # Unless the clock is steady nobody knows how much of a grace is over.
+        told = told_before(store, mode) if looked.steady else {}
+        facts = replace(facts, given_up=given_up_before(store, policy, facts.at), told_to_go=told)
+    rights = before.rights if before is not None else None
+    with parts.part("rights"):
+        rights = rights_now(hands.cluster, rights, facts, mode)
+    return asked_before(replace(facts, rights=rights), store, policy, now, parts, steady=looked.steady)
+
+
+def _decide(facts: Facts, policy: Policy, parts: Parts, *, steady: bool, chores: bool) -> _Decided:
+    """Assign the demand and decide for every pool; one where a bug is met keeps its size."""
+    assignment = assign(facts, policy, parts.failures)
+    decided = decide_all(facts, assignment, policy, explained=chores, failures=parts.failures)
+    facts, assignment, decided, questions = due(facts, assignment, decided, policy, parts, steady=steady)
+    return _Decided(facts=facts, assignment=assignment, decisions=decided, questions=questions)
+
+
+def _record(
+    decided: _Decided,
+    looked: Looked,
+    hands: Hands,
+    store: Store,
+    policy: Policy,
+    mode: str,
+    now: datetime,
+    parts: Parts,
+) -> Work:
+    """Store the decisions, and ask what people are to be asked. Raises TryLater."""
     made = {"mode": mode, "version": installed_version()}
-    decisions = {pool: replace(d, evidence={**d.evidence, **made}) for pool, d in decided.items()}
-    made_from = Grounds(facts=facts, policy=policy)
-    numbers = {pool: store.decided(decision, made_from) for pool, decision in decisions.items()}
+    decisions = {pool: replace(d, evidence={**d.evidence, **made}) for pool, d in decided.decisions.items()}
+    made_from = Grounds(facts=decided.facts, policy=policy)
+    numbers = dict(looked.before.decisions) if looked.before is not None else {}
+    for pool, decision in decisions.items():
+        numbers.setdefault(pool, 0)
+        with parts.part("record", pool, sets_aside=True):
+            numbers[pool] = store.decided(decision, made_from)
+    numbers = {pool: numbers[pool] for pool in decisions}
     work = Work(
-        facts=facts,
-        assignment=assignment,
+        facts=decided.facts,
+        assignment=decided.assignment,
         decisions=decisions,
         numbers=numbers,
         drifts=looked.drifts,
@@ -86,119 +169,95 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
         store=store,
         before=looked.before,
         now=now,
+        parts=parts,
     )
-    ask(questions, work)
-    _close_nodes(work, looked)
-    kept_out = _keep_out(work, steady=looked.steady)
-    again, failed = serve_pools(work)
-    dress_nodes(work)
-    change = fill_nodes(work)
-    again += [change] if change is not None else []
-    if chores:
-        tell_the_rest(work)
-    tell_whom_a_window_evicts(work, steady=looked.steady)  # whom it told goes
-    if chores:
-        shut_down_idle(looked, sources, hands, policy, mode, now)
-        account_for_usage(looked, sources, policy, now)
-    facts = facts if facts.kept_out == kept_out else replace(facts, kept_out=kept_out)
-    _show(facts, work, steady=looked.steady, chores=chores)
-    return Stepped(
-        facts=facts,
-        assignment=assignment,
-        decisions=decisions,
-        reconsider_at=min((a for a in again if a > now), default=None),
-        failed_pools=tuple(failed),
-        steady=looked.steady,
-    )
+    with parts.part("approvals"):
+        ask(decided.questions, work)
+    return work
 
 
-def _keep_what_was_seen(looked: Looked, store: Store, now: datetime) -> None:
-    """Store what only a look can tell, before anything is decided from it. Raises TryLater."""
-    offers = {s.pool: s.offer for s in looked.facts.pools if s.offer is not None}
-    store.saw(looked.lives, looked.required, now, works=looked.works, drifts=looked.drifts, offers=offers)
-    if looked.charged is not None:
-        store.keep_charged(looked.charged)
-    if looked.seed is not None:
-        store.keep_seed(looked.seed)
-
-
-def _with_what_was_told(facts: Facts, looked: Looked, store: Store, policy: Policy, mode: str) -> Facts:
-    """Add to *facts* what earlier steps did and told that others must not be surprised by. Raises TryLater."""
-    return replace(
-        facts,
-        kept_out=kept_out_before(looked.before),
-        given_up=given_up_before(store, policy, facts.at),
-        told_to_go=told_before(store, mode) if looked.steady else {},  # else nobody knows how much of a grace is over
-    )
-
-
-def _show(facts: Facts, work: Work, *, steady: bool, chores: bool) -> None:
-    """Keep what this step found for who reads on, and note that deliveries were considered. Raises TryLater."""
-    store, now = work.store, work.now
-    shown = carried(facts)
-    if chores:
-        shown = picture(facts, work.assignment, work.decisions, work.numbers, work.policy, work.mode)
-    store.keep_snapshot(shown, now)
-    store.considered(facts.deliveries, now)
-    if chores and steady:  # what is kept of a minute is not replaced
-        sample(facts, shown, store)
-    if chores:
-        _log_step(facts, work.decisions, work.mode)
-
-
-def _close_nodes(work: Work, looked: Looked) -> None:
-    """Close nodes at a budget's stop before anything is removed, spared or told; a bug in that stops no pool."""
-    try:
+def _act(work: Work, looked: Looked, sources: Sources, *, chores: bool) -> tuple[Work, list[datetime]]:
+    """Carry out what was decided, then the other writes, each guarded for itself; store what the next step decides
+    from. Returns the work with where new work is kept out now, and the moments at which to look again. Raises TryLater,
+    WriterLostError."""
+    parts, facts = work.parts, work.facts
+    _withdraw_orphans(looked.orphans, work)
+    with parts.part("close_nodes"):
         close_nodes(work, looked.strays, steady=looked.steady)
-    except (TryLater, WriterLostError):
-        raise  # the store failed, or we may not write
-    except Exception:
-        log.exception("nodes not closed or opened")
+    kept_out = facts.kept_out
+    with parts.part("keep_out"):
+        kept_out = keep_out(work, steady=looked.steady)
+    again = serve_pools(work)
+    with parts.part("labels_and_taints"):
+        dress_nodes(work)
+    with parts.part("soft_taints"):
+        change = fill_nodes(work)
+        again += [change] if change is not None else []
+    with parts.part("window_evictions"):
+        tell_whom_a_window_evicts(work, steady=looked.steady)  # whom it told goes
+    if chores:
+        with parts.part("idle_shutdown"):
+            shut_down_idle(looked, sources, work.hands, work.policy, work.mode, work.now)
+    control = Control(
+        at=work.now,
+        sources={s.source: Turn(up=s.up, since=s.since or work.now) for s in facts.sources.values()},
+        kept_out=kept_out,
+        rights=facts.rights,
+        decisions=work.numbers,
+    )
+    work.store.keep_control(control, facts.deliveries)
+    return replace(work, facts=facts if facts.kept_out == kept_out else replace(facts, kept_out=kept_out)), again
 
 
-def _keep_out(work: Work, *, steady: bool) -> Mapping[str, datetime] | None:
-    """Keep new work out where the budget hold asks for it, before anything is bought or moved; a bug in that must not
-    keep pools from scaling."""
-    try:
-        return keep_out(work, steady=steady)
-    except (TryLater, WriterLostError):
-        raise  # the store failed, or we may not write
-    except Exception:
-        log.exception("new work not kept out")
-        return work.facts.kept_out
-
-
-def _settle(facts: Facts, store: Store, policy: Policy, now: datetime) -> Facts:
-    """Close the open actions that the look alone shows to have ended, before anything is decided."""
+def _close_actions(facts: Facts, store: Store, policy: Policy, now: datetime, parts: Parts) -> Facts:
+    """Close the open actions that the look alone shows to have ended."""
     if not facts.up(Source.CIVO) or all(state.open_action is None for state in facts.pools):
         return facts
     pools: list[PoolState] = []
     grown = removed = 0
     for state in facts.pools:
-        action = state.open_action
-        outcome = settled(action, state, now) if action else None
-        if action is None or outcome is None:
-            pools.append(state)
-            continue
-        late = late_after(action, state, now) if outcome.kind is OutcomeKind.CONFIRMED else None
-        around = Around(policy=policy, budgets=views(facts, policy), decision=decision_of(action, store), state=state)
-        store.closed(action, outcome, None, ended(action, outcome, around), late=late)
-        done = replace(state, open_action=None)
-        removed += being_removed(state)
-        if late is not None:
-            done = replace(done, required=late.expected, uncounted=late.shown - late.expected)
-        if outcome.kind is OutcomeKind.CONFIRMED and action.kind is ActionKind.GROW:
-            grown += action.to_count - action.from_count
-            done = replace(done, last_grow_at=now, backoff=None)
-        elif outcome.kind is OutcomeKind.CONFIRMED:
-            done = replace(done, last_shrink_at=now, removal_backoff=None)
+        done = state
+        with parts.part("settle", state.pool, sets_aside=True):
+            done, more, fewer = _close_action(state, facts, store, policy, now, parts)
+            grown, removed = grown + more, removed + fewer
         pools.append(done)
     grown, removed = facts.grown_last_hour + grown, facts.removed_last_hour + removed
     first = facts.first_changed_at or (now if (grown, removed) != (0, 0) else None)
     return replace(facts, pools=tuple(pools), grown_last_hour=grown, removed_last_hour=removed, first_changed_at=first)
 
 
-def _stop_removals(facts: Facts, replaced: Mapping[str, str], store: Store, policy: Policy, now: datetime) -> Facts:
+def _close_action(
+    state: PoolState, facts: Facts, store: Store, policy: Policy, now: datetime, parts: Parts
+) -> tuple[PoolState, int, int]:
+    """Close the open action of one pool if it has ended. Returns the pool's state without it, and how many nodes it
+    added and removed."""
+    action = state.open_action
+    if action is None or state.pool in parts.failures.set_aside:
+        return state, 0, 0
+    outcome = settled(action, state, now)
+    if outcome is None:
+        return state, 0, 0
+    confirmed = outcome.kind is OutcomeKind.CONFIRMED
+    late = late_after(action, state, now) if confirmed else None
+
+    def around() -> Around:
+        return Around(policy=policy, budgets=views(facts, policy), decision=decision_of(action, store), state=state)
+
+    removed = being_removed(state)
+    store.closed(action, outcome, None, told_of_end(action, outcome, around, parts), late=late)
+    done = replace(state, open_action=None)
+    if late is not None:
+        done = replace(done, required=late.expected, uncounted=late.shown - late.expected)
+    if confirmed and action.kind is ActionKind.GROW:
+        return replace(done, last_grow_at=now, backoff=None), action.to_count - action.from_count, removed
+    if confirmed:
+        done = replace(done, last_shrink_at=now, removal_backoff=None)
+    return done, 0, removed
+
+
+def _stop_removals(
+    facts: Facts, replaced: Mapping[str, str], store: Store, policy: Policy, now: datetime, parts: Parts
+) -> Facts:
     """Back off from removal where Civo answers one otherwise than by one node less, and tell."""
     if not replaced:
         return facts
@@ -207,56 +266,64 @@ def _stop_removals(facts: Facts, replaced: Mapping[str, str], store: Store, poli
         why = replaced.get(state.pool)
         if why is not None:
             backoff = removals_stopped(why, now)
-            store.stop_removals(state.pool, backoff, warn.removals_stopped(state, backoff, policy, now), now)
+            notice = parts.composed(
+                lambda state=state, backoff=backoff: warn.removals_stopped(state, backoff, policy, now),  # type: ignore[misc]
+                cause=Cause.REMOVAL_STOPPED,
+                topic=f"removals:{state.pool}",
+                key=backoff.until.isoformat(),
+                plainly=f"GPU pool {state.pool}: removals stop until {backoff.until:%Y-%m-%d %H:%M} UTC",
+            )
+            store.stop_removals(state.pool, backoff, notice, now)
             state = replace(state, required=state.required + state.uncounted, uncounted=0, removal_backoff=backoff)
         pools.append(state)
     return replace(facts, pools=tuple(pools))
 
 
-def _let_go_of_orphans(orphans: Sequence[Action], policy: Policy, hands: Hands, store: Store, now: datetime) -> None:
+def _withdraw_orphans(orphans: Sequence[Action], work: Work) -> None:
     """Withdraw the open actions of pools that left the configuration, cordons included."""
     for action in orphans:
-        # One still noted as chosen may be cordoned too: a crash can come between the cordon and its note.
-        cordoned = [v for v in action.victims if v.stage in (VictimStage.CHOSEN, VictimStage.CORDONED)]
-        did: list[Did] = []
-        try:
-            for victim in cordoned:
-                if hands.cluster is not None:
-                    hands.ready()
-                    did.append(hands.cluster.uncordon(victim.node).did)
-        except (TryLater, WontWork) as error:
-            log.warning("cordon of a pool that left the configuration not lifted", pool=action.pool, error=str(error))
-            continue
-        if Did.OBSERVED in did:
-            continue  # its cordons are still there: it stays open until somebody may lift them
-        outcome = Outcome(kind=OutcomeKind.WITHDRAWN, at=now, detail="the pool left the configuration")
-        store.closed(action, outcome, None, ended(action, outcome, Around(policy=policy)))
+        with work.parts.part("orphans", action.pool):
+            _withdraw_orphan(action, work)
 
 
-def _end_overrides(looked: Looked, store: Store, policy: Policy, now: datetime) -> None:
-    """Close the overrides whose time is over, and tell; take that back where the clock was ahead then.
-
-    That is for good, so a single step under a clock ahead does not do it: by time alone they are over all the same.
-    """
-    if not looked.steady:
+def _withdraw_orphan(action: Action, work: Work) -> None:
+    hands = work.hands
+    # One still noted as chosen may be cordoned too: a crash can come between the cordon and its note.
+    cordoned = [v for v in action.victims if v.stage in (VictimStage.CHOSEN, VictimStage.CORDONED)]
+    did: list[Did] = []
+    try:
+        for victim in cordoned:
+            if hands.cluster is not None:
+                hands.ready()
+                did.append(hands.cluster.uncordon(victim.node).did)
+    except (TryLater, WontWork) as error:
+        log.warning("cordon of a pool that left the configuration not lifted", pool=action.pool, error=str(error))
         return
+    if Did.OBSERVED in did:
+        return  # its cordons are still there: it stays open until somebody may lift them
+    outcome = Outcome(kind=OutcomeKind.WITHDRAWN, at=work.now, detail="the pool left the configuration")
+    notice = told_of_end(action, outcome, lambda: Around(policy=work.policy), work.parts)
+    work.store.closed(action, outcome, None, notice)
+
+
+def _end_overrides(looked: Looked, store: Store, policy: Policy, now: datetime, parts: Parts) -> None:
+    """Close the overrides whose time is over, and tell; take that back where the clock was ahead then."""
     for override in looked.resumed:
-        store.resume_override(override.id, now, override_notices.goes_on(override, policy))
+        notice = parts.composed(
+            lambda override=override: override_notices.goes_on(override, policy),  # type: ignore[misc]
+            cause=Cause.OVERRIDE_SET,
+            topic=f"override:{override.id}",
+            key="goes on",
+            plainly=f"Override {override.id} ({override.kind}) is in force again",
+        )
+        store.resume_override(override.id, now, notice)
     for override in looked.facts.overrides:
         if override.until <= now:
-            notice = override_notices.ran_out(override, policy, looked.facts.pools)
+            notice = parts.composed(
+                lambda override=override: override_notices.ran_out(override, policy, looked.facts.pools),  # type: ignore[misc]
+                cause=Cause.OVERRIDE_ENDED,
+                topic=f"override:{override.id}",
+                key="ran out",
+                plainly=f"Override {override.id} ({override.kind}) has expired",
+            )
             store.end_override(override.id, override.until, None, notice)
-
-
-def _log_step(facts: Facts, decisions: Mapping[str, Decision], mode: str) -> None:
-    for source in facts.sources.values():
-        if source.configured and not source.up and source.since == facts.at:
-            log.warning("source is silent", source=source.source.value, detail=source.detail)
-    log.info(
-        "step",
-        mode=mode,
-        woken_by=list(facts.deliveries),
-        waiting=len(facts.waiting),
-        silent=[s.source.value for s in facts.sources.values() if s.configured and not s.up],
-        pools={d.pool: f"{d.present}->{d.target} {d.deciding.rule}" for d in decisions.values()},
-    )

@@ -1,27 +1,24 @@
 """Ask the cluster now and then whether we may remove nodes: where not, none is bought either."""
 
-from datetime import datetime
-
 import structlog
 
 from receiver.core.model import Facts, Source
 from receiver.core.rights import Rights, never_asked
-from receiver.ports import Cluster, Snapshot, TryLater, WontWork
+from receiver.ports import Cluster, TryLater, WontWork
 
 log = structlog.get_logger("receiver")
 
 
-def rights_now(cluster: Cluster | None, before: Snapshot | None, facts: Facts, mode: str) -> Rights | None:
+def rights_now(cluster: Cluster | None, known: Rights | None, facts: Facts, mode: str) -> Rights | None:
     """Return what is known of the rights that a removal needs; None without a cluster, and in *mode* observe: what is
     not done needs no right.
 
-    It is asked when what the picture *before* has is too old, and not while Kubernetes is silent: then the last answer
-    counts. The picture is in the store, so that a restart or another leader knows as much.
+    It is asked when what is *known* is too old, and not while Kubernetes is silent: then the last answer counts. It is
+    in the store, so that a restart or another leader knows as much.
     """
     now = facts.at
     if cluster is None or mode == "observe":
         return None
-    known = rights_before(before)
     if known is not None and not known.due(now):
         return known
     found = known or never_asked(now)
@@ -35,16 +32,3 @@ def rights_now(cluster: Cluster | None, before: Snapshot | None, facts: Facts, m
     if answered.lacking != found.lacking and answered.lacking:
         log.warning("nodes may not be removed: pools do not grow", lacking=list(answered.lacking))
     return answered
-
-
-def rights_before(kept: Snapshot | None) -> Rights | None:
-    """What the last picture shows; None where nobody had asked by then."""
-    shown = kept[0].get("rights") if kept else None
-    if shown is None:
-        return None
-    return Rights(
-        lacking=None if shown["lacking"] is None else tuple(shown["lacking"]),
-        since=datetime.fromisoformat(shown["since"]),
-        asked_at=datetime.fromisoformat(shown["asked_at"]) if shown["asked_at"] else None,
-        detail=shown["detail"],
-    )

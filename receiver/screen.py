@@ -127,7 +127,8 @@ def _on_the_way(pool: Mapping[str, Any], at: datetime | None) -> Iterator[str]:
     usual = f"; a node usually takes {span(seconds)}" if isinstance(seconds, int | float) else ""
     for node in coming[:FEW]:
         began = since(node.get("created_at"), at)
-        yield f"on the way {began}: node {node.get('name')} {doing.get(str(node.get('stage')))}{usual}"
+        doing_now = node.get("note") or doing.get(str(node.get("stage")))
+        yield f"on the way {began}: node {node.get('name')} {doing_now}{usual}"
     if len(coming) > FEW:
         yield f"on the way: {len(coming) - FEW} more"
 
@@ -215,11 +216,15 @@ def _nodes(nodes: Sequence[Mapping[str, Any]], at: datetime | None) -> Iterator[
         kept = moment(node.get("kept_until"))
         if kept is not None and not node.get("pods"):
             idle += f", kept until {clock(kept, at)} for {node.get('kept_for')}"
+        keepers = node.get("kept_by") or ()
+        if keepers and not node.get("pods"):
+            idle += f", kept: {'; '.join(keepers)}"
         cordoned = f", cordoned by {node.get('cordoned_by')}" if node.get("cordoned_by") else ""
+        noted = f", {node.get('note')}" if node.get("note") else ""
         rows.append(
             (
                 str(node.get("name") or node.get("instance")),
-                f"{node.get('stage')}{cordoned}",
+                f"{node.get('stage')}{noted}{cordoned}",
                 f"{paid:%H:%M:%S}" if paid else "unknown",
                 " ".join(node.get("pods") or ()) or idle,
             )

@@ -1,42 +1,51 @@
 """Serve every pool: continue what was begun for it, or open what its decision asks for, and close what has ended."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
-import structlog
-
-from receiver.act import Progress, carry_out
+from receiver.act import SOON, Progress, carry_out, is_unanswered
+from receiver.backoffs import is_smaller_request
 from receiver.core.action_notices import Around, ended, instead_of
-from receiver.core.actions import Action, ActionKind, Change, Decision, Outcome, OutcomeKind
-from receiver.core.model import Source
+from receiver.core.actions import Action, ActionKind, Change, Decision, Outcome, OutcomeKind, Verdict
+from receiver.core.decide import case_of
+from receiver.core.model import PoolState, Source
 from receiver.core.plan import join, plan, provisioning_failed
+from receiver.core.staying import why_kept
+from receiver.core.tell import Cause, Notice
 from receiver.core.unanswered import UNSURE_FOR
 from receiver.events import tell_who_waits
-from receiver.ports import Store, TryLater, WriterLostError
+from receiver.parts import Parts
+from receiver.ports import Store
 from receiver.tend import undo_orphaned_cordons
 from receiver.work import Work
 
-log = structlog.get_logger("receiver")
 
-
-def serve_pools(work: Work) -> tuple[list[datetime], list[str]]:
-    """Carry each decision out. Returns the moments at which something is to be looked at again, and the pools where a
-    bug was met: the others are served. Raises TryLater when the store fails, WriterLostError when we may not write."""
+def serve_pools(work: Work) -> list[datetime]:
+    """Carry each decision out, but those of pools set aside. Returns the moments at which something is to be looked at
+    again. Raises TryLater when the store fails, WriterLostError when we may not write."""
     again = [d.reconsider_at for d in work.decisions.values() if d.reconsider_at]
-    failed: list[str] = []
-    for pool, decision in work.decisions.items():
-        try:
+    hung = False
+    for pool, decision in sorted(work.decisions.items(), key=lambda item: _failed_tries(work.facts.pool(item[0]))):
+        if pool in work.parts.failures.set_aside:
+            continue
+        if hung:  # a call was not answered: the next step begins at once, and serves these first
+            again.append(work.now + SOON)
+            continue
+        with work.parts.part("act", pool, sets_aside=True):
             progress = _act(decision, work.numbers[pool], work) if work.facts.up(Source.CIVO) else None
             if progress is not None:
                 _close(progress, decision, work)
                 again += [progress.again_at] if progress.again_at else []
+                hung = progress.hung
             undo_orphaned_cordons(work.facts.pool(pool), progress, work)
-        except (TryLater, WriterLostError):
-            raise  # the store failed, or we may not write: that ends the step for every pool
-        except Exception:
-            log.exception("pool not served", pool=pool)
-            failed.append(pool)
-    return again, failed
+    return again
+
+
+def _failed_tries(state: PoolState) -> int:
+    """How often the pool's open action has failed so far: a call that hangs delays only what comes after it."""
+    return state.open_action.attempts if state.open_action is not None else 0
 
 
 def _act(decision: Decision, number: int, work: Work) -> Progress | None:
@@ -47,9 +56,11 @@ def _act(decision: Decision, number: int, work: Work) -> Progress | None:
     if action is not None and action.kind is ActionKind.GROW and decision.target != action.to_count:
         if decision.change is Change.GROW and decision.target < action.to_count and now - action.opened_at < UNSURE_FOR:
             return None  # its PUT may have landed unseen: asking for fewer now could take nodes away
-        outcome = Outcome(kind=OutcomeKind.WITHDRAWN, at=now, detail=f"the decision is now {decision.target} nodes")
-        store.closed(action, outcome, None)
-        action, carried = None, action
+        if decision.change is not Change.GROW or not is_unanswered(action):
+            outcome = Outcome(kind=OutcomeKind.WITHDRAWN, at=now, detail=f"the decision is now {decision.target} nodes")
+            store.closed(action, outcome, None)
+            action, carried = None, action
+        # Else the same count again, before more: a PUT that arrives late would lower a higher count.
     if action is None:
         action = plan(decision, state, work.policy)
         if action is None or (work.mode == "observe" and _was_observed(action, decision, store)):
@@ -62,9 +73,21 @@ def _act(decision: Decision, number: int, work: Work) -> Progress | None:
         if not store.opened(action, provisioning_failed(action, state)):
             return None
     let_go = decision.candidates[: decision.present - decision.target] if decision.change is Change.SHRINK else ()
+    kept: Mapping[str, str] = {}
     if action.kind is ActionKind.RETIRE:
         action = join(action, decision, state)
-    return carry_out(action, state, let_go, work.hands, now)
+        kept = _why_kept(action, decision, work)
+    blind = any(r.rule == "sources_answer" and r.verdict is Verdict.HOLDS for r in decision.reasons)
+    unsure = decision.candidates if blind else ()
+    return carry_out(action, state, let_go, work.hands, now, kept=kept, unsure=unsure)
+
+
+def _why_kept(action: Action, decision: Decision, work: Work) -> Mapping[str, str]:
+    """Why *decision* keeps victims of *action*, by instance. People are told, nothing depends on it: it may fail."""
+    state, wanted = work.facts.pool(decision.pool), work.assignment.pools[decision.pool]
+    with work.parts.part("why_kept", decision.pool):
+        return why_kept(action, decision, case_of(state, wanted, work.facts, work.policy))
+    return {}
 
 
 def _was_observed(action: Action, decision: Decision, store: Store) -> bool:
@@ -92,14 +115,35 @@ def _close(progress: Progress, decision: Decision, work: Work) -> None:
         return
     action, outcome, pool = progress.action, progress.outcome, policy.pool(decision.pool)
     grows = action.kind is ActionKind.GROW
-    around = Around(
-        policy=policy,
-        budgets=work.assignment.budgets,
-        decision=decision if grows or action.decision == work.numbers[decision.pool] else decision_of(action, store),
-        state=work.facts.pool(decision.pool),
-        backoff=progress.backoff,
-        instead=instead_of(pool, work.assignment.pools[pool.id], work.facts, policy) if pool and grows else (),
-    )
-    store.closed(action, outcome, progress.backoff, ended(action, outcome, around), late=progress.late)
+
+    def around() -> Around:
+        by_this = grows or action.decision == work.numbers[decision.pool]
+        return Around(
+            policy=policy,
+            budgets=work.assignment.budgets,
+            decision=decision if by_this else decision_of(action, store),
+            state=work.facts.pool(decision.pool),
+            backoff=progress.backoff,
+            instead=instead_of(pool, work.assignment.pools[pool.id], work.facts, policy) if pool and grows else (),
+        )
+
+    # A smaller request that is refused as well is no news: the first refusal was told.
+    failed = grows and outcome.kind is OutcomeKind.FAILED
+    known = failed and is_smaller_request(work.facts.pool(decision.pool), work.now)
+    notice = None if known else told_of_end(action, outcome, around, work.parts)
+    store.closed(action, outcome, progress.backoff, notice, late=progress.late)
     if outcome.kind is OutcomeKind.CONFIRMED and grows:
-        tell_who_waits(decision, work)
+        work.unsaid.append(partial(tell_who_waits, decision, work))
+
+
+def told_of_end(action: Action, outcome: Outcome, around: Callable[[], Around], parts: Parts) -> Notice:
+    """The notice of an *action* that ended. It is stored with the end, so there is one even if composing it fails."""
+    confirmed = outcome.kind is OutcomeKind.CONFIRMED
+    done = Cause.GREW if action.kind is ActionKind.GROW else Cause.SHRANK
+    return parts.composed(
+        lambda: ended(action, outcome, around()),
+        cause=done if confirmed else Cause.WITHDRAWN,
+        topic=f"action:{action.pool}",
+        key=f"plain:{action.id}",
+        plainly=f"GPU pool {action.pool}: {action.kind} {action.from_count} -> {action.to_count} nodes, {outcome.kind}",
+    )

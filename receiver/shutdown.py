@@ -11,6 +11,7 @@ import structlog
 
 from receiver.act import Hands
 from receiver.core import idle_notices as notices
+from receiver.core.control import is_new_minute
 from receiver.core.idle_shutdown import (
     TOPIC,
     Case,
@@ -32,7 +33,7 @@ from receiver.core.policy import Policy
 from receiver.core.tell import Notice
 from receiver.core.warn import SILENT_FOR
 from receiver.look import Looked, Sources
-from receiver.ports import Cluster, Did, Store, Telemetry, TryLater, WontWork, WriterLostError
+from receiver.ports import Cluster, Did, Store, Telemetry, TryLater, WontWork
 
 log = structlog.get_logger("receiver")
 EVENTS_PER_WORKLOAD = 10  # pods of it that get a Kubernetes Event
@@ -41,18 +42,9 @@ MOST_AT_ONCE = 20  # workloads scaled to zero by one step: each takes a few call
 
 def shut_down_idle(looked: Looked, sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetime) -> None:
     """Serve the workloads that consented to it, once a minute. Raises TryLater when the store fails, WriterLostError
-    when we may not write; anything else that goes wrong here must not keep pools from scaling."""
-    try:
-        _serve(looked, sources, hands, policy, mode, now)
-    except (TryLater, WriterLostError):
-        raise
-    except Exception:
-        log.exception("idle workloads not served")
-
-
-def _serve(looked: Looked, sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetime) -> None:
+    when we may not write."""
     telemetry, cluster, store = sources.telemetry, hands.cluster, sources.store
-    if telemetry is None or cluster is None or not can_tell(looked.facts) or not _is_new_minute(looked, now):
+    if telemetry is None or cluster is None or not can_tell(looked.facts) or not is_new_minute(looked.before, now):
         return
     workloads = consenting(looked.pods)
     told = store.told(TOPIC)
@@ -67,12 +59,6 @@ def _serve(looked: Looked, sources: Sources, hands: Hands, policy: Policy, mode:
         if verdict is Verdict.SCALE and room:
             room -= 1
             _scale(workload, case, store, hands, cluster)
-
-
-def _is_new_minute(looked: Looked, now: datetime) -> bool:
-    """True for the first step of a minute: the picture's time is that of the step before."""
-    before = looked.before
-    return before is None or before[1].replace(second=0, microsecond=0) != now.replace(second=0, microsecond=0)
 
 
 def _courses(telemetry: Telemetry, asked: Sequence[timedelta]) -> Courses:

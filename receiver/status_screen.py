@@ -184,8 +184,9 @@ def _decisions(decisions: Sequence[Mapping[str, Any]], now: datetime, width: int
 def _messages(messages: Mapping[str, Any]) -> Iterator[str]:
     to = messages.get("to") or ()
     where = ", ".join(to) if to else "the log alone (GPU_AUTOSCALER_NOTIFY_URLS is not set)"
-    count = messages.get("undelivered") or 0
-    late = f"; {some(count, 'message')} not delivered yet" if count else ""
-    failed = f", last error: {messages.get('last_error')}" if messages.get("last_error") else ""
+    failing, all_of_them = messages.get("failing") or 0, messages.get("undelivered") or 0
+    waiting = all_of_them - failing
+    late = f"; {some(waiting, 'message')} waiting to be sent together with others like it" if waiting else ""
+    failed = f"; {some(failing, 'message')} not delivered, last error: {messages.get('last_error')}" if failing else ""
     line = f"messages go to {where}{late}{failed}"
     yield click.style(line, fg="yellow") if failed else line

@@ -16,7 +16,7 @@ def unjoined(pool: Pool, cloud: Mapping[str, CloudPool] | None, cluster: Cluster
         n.name
         for n in cluster.nodes
         if n.instance not in listed and n.ready
-        and (n.labels.get(POOL_LABEL) == pool.id or (n.allocatable and POOL_LABEL not in n.labels))
+        and (n.labels.get(POOL_LABEL) == pool.id or ((n.allocatable or n.dra) and POOL_LABEL not in n.labels))
     )  # fmt: skip
 
 

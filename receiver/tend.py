@@ -10,7 +10,7 @@ from receiver.core.model import CordonedBy, Node, PoolState, Source, Stage
 from receiver.core.packing import changes_at, compares, soft_taints
 from receiver.core.policy import Pool
 from receiver.core.survival import LAST_WORKLOADS, Survival
-from receiver.ports import TryLater, WontWork
+from receiver.ports import Cluster, TryLater, WontWork
 from receiver.work import Work
 
 log = structlog.get_logger("receiver")
@@ -61,15 +61,20 @@ def dress_nodes(work: Work) -> None:
     if cluster is None or not work.facts.up(Source.KUBERNETES):
         return
     for pool in work.policy.pools:
-        bare = [n for n in work.facts.pool(pool.id).living if pool.apply_to_nodes and _is_bare(n, pool)]
-        for node in bare:
-            try:
-                work.hands.ready()
-                receipt = cluster.dress(node.name, pool.labels, pool.taints)
-                log.info("labels and taints", node=node.name, did=receipt.did.value, detail=receipt.sentence)
-            except (TryLater, WontWork) as error:
-                log.warning("labels and taints not put on", node=node.name, error=str(error))
-                break  # the next pool may do better
+        with work.parts.part("labels_and_taints", pool.id):
+            _dress(pool, cluster, work)
+
+
+def _dress(pool: Pool, cluster: Cluster, work: Work) -> None:
+    bare = [n for n in work.facts.pool(pool.id).living if pool.apply_to_nodes and _is_bare(n, pool)]
+    for node in bare:
+        try:
+            work.hands.ready()
+            receipt = cluster.dress(node.name, pool.labels, pool.taints)
+            log.info("labels and taints", node=node.name, did=receipt.did.value, detail=receipt.sentence)
+        except (TryLater, WontWork) as error:
+            log.warning("labels and taints not put on", node=node.name, error=str(error))
+            return  # the next pool may do better
 
 
 def fill_nodes(work: Work) -> datetime | None:

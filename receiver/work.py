@@ -1,21 +1,24 @@
 """What every part of a step works with, once everything is decided."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from receiver.act import Hands
 from receiver.core.actions import Decision
 from receiver.core.assign import Assignment
+from receiver.core.control import Control
 from receiver.core.model import Drift, Facts
 from receiver.core.policy import Policy
-from receiver.ports import Snapshot, Store
+from receiver.core.tell import Notice
+from receiver.parts import Parts
+from receiver.ports import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """One step's facts and decisions, and what may be written to. *numbers* are the stored decisions' by pool,
-    *before* is the picture that the step before this one left."""
+    *before* is what the step before this one left, *unsaid* what is told once everything was done."""
 
     facts: Facts
     assignment: Assignment
@@ -26,5 +29,15 @@ class Work:
     mode: str
     hands: Hands
     store: Store
-    before: Snapshot | None
+    before: Control | None
     now: datetime
+    parts: Parts
+    unsaid: list[Callable[[], object]] = field(default_factory=list)
+
+    def say_later(self, make: Callable[[], Notice]) -> None:
+        """Compose a notice and put it into the outbox once everything was done that this step does."""
+        self.unsaid.append(lambda: self.do_say(make()))
+
+    def do_say(self, notice: Notice) -> bool:
+        """Put *notice* into the outbox; True when it is news. Raises TryLater (store down)."""
+        return self.store.say(notice, self.now)

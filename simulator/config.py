@@ -32,7 +32,8 @@ class KubernetesFace:
     """The Kubernetes API. *rules* are those of the caller's ClusterRoles, in their words (None: it may do everything);
     *denied* are rights that it lacks all the same, such as ``patch nodes`` or ``create pods/eviction``; *expired* is
     how a watch from too old a version is refused, as an ERROR event in a 200 stream or as HTTP 410; *daemonsets* puts
-    the GPU operator's pods on every node."""
+    the GPU operator's pods on every node; *dra* is the version of resource.k8s.io that is served where a pool has its
+    GPUs served by a DRA driver."""
 
     token: str | None = None
     version: str = "v1.32.5+k3s1"
@@ -40,6 +41,7 @@ class KubernetesFace:
     denied: tuple[str, ...] = ()
     expired: Literal["event", "status"] = "event"
     daemonsets: bool = True
+    dra: Literal["v1", "v1beta2", "v1beta1"] = "v1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,9 @@
 """What kube-state-metrics 2.20 says about the world's nodes and pods (names, labels, 0/1 conventions as there)."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 
+from receiver.core.compute import CPU, MEMORY, MIB, STORAGE
 from receiver.replay.world import World, WorldNode, WorldPod
 from simulator.config import MetricsFace
 from simulator.exposition import Family, label_name, sanitized
@@ -10,11 +12,10 @@ from simulator.kubernetes_owners import deployment_of
 
 PHASES = ("Pending", "Succeeded", "Failed", "Unknown", "Running")
 STATUSES = ("true", "false", "unknown")
-MIB = 1024 * 1024
 
 
-def kube_state_metrics(world: World, face: MetricsFace, kubelet: str) -> list[Family]:
-    """Return every family, nodes first."""
+def kube_state_metrics(world: World, face: MetricsFace, kubelet: str, since: datetime) -> list[Family]:
+    """Return every family, nodes first. *since* is when the cluster and its namespaces were created."""
     nodes = [world.nodes[n] for n in sorted(world.nodes)]
     pods = [world.pods[k] for k in sorted(world.pods)]
     return [
@@ -23,6 +24,7 @@ def kube_state_metrics(world: World, face: MetricsFace, kubelet: str) -> list[Fa
         *_pod_requests(pods),
         *_pod_states(pods),
         _replicasets(pods),
+        _namespaces(pods, since),
     ]
 
 
@@ -61,7 +63,7 @@ def _node_families(nodes: Sequence[WorldNode], face: MetricsFace, kubelet: str) 
         for condition, holds in (("Ready", ready), ("MemoryPressure", "false"), ("DiskPressure", "false")):
             for status in STATUSES:
                 conditions.add(int(status == holds), node=node.name, condition=condition, status=status)
-        for resource, unit, amount in _amounts({"pods": 110, **node.allocatable}):
+        for resource, unit, amount in _amounts(node.shown):
             allocatable.add(amount, node=node.name, resource=resource, unit=unit)
             spare = 2048 * MIB if resource == "memory" else 0
             capacity.add(amount + spare, node=node.name, resource=resource, unit=unit)
@@ -70,10 +72,10 @@ def _node_families(nodes: Sequence[WorldNode], face: MetricsFace, kubelet: str) 
 
 def _amounts(resources: Mapping[str, int]) -> Iterable[tuple[str, str, float]]:
     for resource, amount in resources.items():
-        if resource == "memory":
-            yield "memory", "byte", amount * MIB
+        if resource == CPU:
+            yield "cpu", "core", amount / 1000
         else:
-            yield sanitized(resource), "core" if resource == "cpu" else "integer", amount
+            yield sanitized(resource), "byte" if resource in (MEMORY, STORAGE) else "integer", amount
 
 
 def _allowed(prefix: str, labels: Mapping[str, str], allowlist: Sequence[str]) -> Mapping[str, str]:
@@ -142,6 +144,13 @@ def _replicasets(pods: Sequence[WorldPod]) -> Family:
     return owners
 
 
+def _namespaces(pods: Sequence[WorldPod], since: datetime) -> Family:
+    created = Family("kube_namespace_created", "Unix creation timestamp")
+    for name in sorted({"default", "kube-system"} | {pod.namespace for pod in pods}):
+        created.add(since.timestamp(), namespace=name)
+    return created
+
+
 def _pod_requests(pods: Sequence[WorldPod]) -> Iterable[Family]:
     requests = Family(
         "kube_pod_container_resource_requests", "The number of requested request resource by a container."
@@ -149,8 +158,8 @@ def _pod_requests(pods: Sequence[WorldPod]) -> Iterable[Family]:
     limits = Family("kube_pod_container_resource_limits", "The number of requested limit resource by a container.")
     for pod in pods:
         at = {**_of(pod), "container": CONTAINER, "node": pod.node or ""}
-        requests.put({**at, "resource": "cpu", "unit": "core"}, 0.5)
-        requests.put({**at, "resource": "memory", "unit": "byte"}, 1024 * MIB)
+        for resource, unit, amount in _amounts(pod.compute):
+            requests.put({**at, "resource": resource, "unit": unit}, amount)
         for resource, unit, amount in _amounts(pod.requests):  # of finished pods too, as long as they are listed
             requests.put({**at, "resource": resource, "unit": unit}, amount)
             limits.put({**at, "resource": resource, "unit": unit}, amount)

@@ -11,6 +11,7 @@ from flask import Blueprint, Response, abort, jsonify, request
 from receiver.replay.world import Pdb, Refused, World
 from simulator.gate import hung_up
 from simulator.kubernetes_daemons import daemon_sets, overlaid
+from simulator.kubernetes_dra import DRA, install, resource_slices
 from simulator.kubernetes_events import CORE_API, NEW_API, core_json, find, in_words_of
 from simulator.kubernetes_holding import add_holding
 from simulator.kubernetes_objects import list_json, node_json, pod_json, stamp, status_json, uid_of
@@ -36,6 +37,7 @@ GROUPS = {
 
 def kubernetes_face(live: Live) -> Blueprint:
     """Return the API as a blueprint."""
+    install(live)
     face = Blueprint("kubernetes", __name__)
     face.before_request(lambda: authorize(live))
     face.register_error_handler(Refused, refused)
@@ -243,6 +245,8 @@ def _add_custom(face: Blueprint, live: Live) -> None:
         found = live.custom.objects(group, plural)
         if (group, plural) == ("apps", "daemonsets"):
             found = overlaid(daemon_sets(live), found)
+        if (group, plural) == (DRA, "resourceslices"):
+            found = overlaid(resource_slices(live), found)
         return answer_list(live, name, kind, f"{group}/{version}", None, lambda _: found, lambda o: o)
 
 

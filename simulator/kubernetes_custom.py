@@ -21,8 +21,15 @@ PLURALS: Mapping[tuple[str, str], str] = {
     ("apps", "DaemonSet"): "daemonsets",
     ("networking.k8s.io", "NetworkPolicy"): "networkpolicies",
     ("scheduling.k8s.io", "PriorityClass"): "priorityclasses",
+    ("resource.k8s.io", "ResourceSlice"): "resourceslices",
+    ("resource.k8s.io", "DeviceClass"): "deviceclasses",
 }
-CLUSTER_WIDE = frozenset({"queues", "clusterqueues", "resourceflavors", "namespaces", "priorityclasses"})
+CLUSTER_WIDE = frozenset(
+    {
+        *("queues", "clusterqueues", "resourceflavors", "namespaces", "priorityclasses"),
+        *("resourceslices", "deviceclasses"),
+    }
+)
 # Served by every cluster, in this version, and never uninstalled.
 BUILT_IN: Mapping[str, str] = {"": "v1", "apps": "v1", "networking.k8s.io": "v1", "scheduling.k8s.io": "v1"}
 

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from receiver.core.compute import CPU, GIB, MEMORY
 from receiver.core.pods import Requirement
-from receiver.replay.world import WorldNode, WorldPod
+from receiver.replay.world import CLAIMS, WorldNode, WorldPod
 
 JSON = dict[str, Any]
 OWNER_VERSIONS: Mapping[str, str] = {
@@ -63,8 +64,8 @@ def node_json(node: WorldNode, *, kubelet: str = "v1.32.5+k3s1") -> JSON:
             **({"taints": [taint_json(t) for t in node.taints]} if node.taints else {}),
         },
         "status": {
-            "capacity": _quantities(node.allocatable, spare_mib=2048),
-            "allocatable": _quantities(node.allocatable),
+            "capacity": _quantities({**node.shown, MEMORY: node.shown.get(MEMORY, 0) + 2 * GIB}),
+            "allocatable": _quantities(node.shown),
             "conditions": _node_conditions(node),
             "addresses": [
                 {"type": "InternalIP", "address": address_of(node.name, "192.168")},
@@ -87,11 +88,15 @@ def taint_json(taint: Any) -> JSON:
     return {"key": taint.key, **({"value": taint.value} if taint.value else {}), "effect": taint.effect}
 
 
-def _quantities(allocatable: Mapping[str, int], spare_mib: int = 0) -> JSON:
-    amounts: JSON = {"pods": "110", "ephemeral-storage": "190Gi"}
-    for resource, amount in allocatable.items():
-        amounts[resource] = f"{(amount + spare_mib) * 1024}Ki" if resource == "memory" else str(amount)
-    return amounts
+def _quantities(resources: Mapping[str, int]) -> JSON:
+    return {resource: _quantity(resource, amount) for resource, amount in resources.items()}
+
+
+def _quantity(resource: str, amount: int) -> str:
+    """Return *amount* as Kubernetes writes it: millicores, KiB of memory where it is a round number."""
+    if resource == CPU:
+        return f"{amount}m" if amount % 1000 else str(amount // 1000)
+    return f"{amount // 1024}Ki" if resource == MEMORY and amount % 1024 == 0 else str(amount)
 
 
 def _node_info(node: WorldNode, kubelet: str) -> JSON:
@@ -174,7 +179,14 @@ def _owner(pod: WorldPod) -> JSON:
 
 
 def _pod_spec(pod: WorldPod) -> JSON:
-    devices = {r: str(n) for r, n in pod.requests.items()}
+    devices = _quantities({r: n for r, n in pod.requests.items() if r != CLAIMS})
+    claims = [f"gpu-{n}" for n in range(pod.requests.get(CLAIMS, 0))]
+    compute = _quantities(pod.compute)
+    resources: JSON = {
+        **({"requests": {**compute, **devices}} if compute or devices else {}),
+        **({"limits": devices} if devices else {}),
+        **({"claims": [{"name": name} for name in claims]} if claims else {}),
+    }
     spec: JSON = {
         "containers": [
             {
@@ -182,10 +194,7 @@ def _pod_spec(pod: WorldPod) -> JSON:
                 "image": pod.annotations.get(IMAGE_ANNOTATION, "example/workload:1"),
                 **({"args": pod.annotations[ARGS_ANNOTATION].split()} if ARGS_ANNOTATION in pod.annotations else {}),
                 "imagePullPolicy": "IfNotPresent",
-                "resources": {
-                    "requests": {"cpu": "500m", "memory": "1Gi", **devices},
-                    **({"limits": devices} if devices else {}),
-                },
+                "resources": resources,
             }
         ],
         "restartPolicy": "Never" if pod.owner_kind == "Job" else "Always",
@@ -196,6 +205,8 @@ def _pod_spec(pod: WorldPod) -> JSON:
         **({"priorityClassName": pod.priority_class} if pod.priority_class else {}),
         **({"tolerations": [_toleration(t) for t in pod.tolerations]} if pod.tolerations else {}),
     }
+    if claims:
+        spec["resourceClaims"] = [{"name": name, "resourceClaimTemplateName": "gpu"} for name in claims]
     if pod.node_selector:
         spec["nodeSelector"] = dict(pod.node_selector)
     if affinity := _node_affinity(pod):

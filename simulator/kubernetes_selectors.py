@@ -21,6 +21,11 @@ FIELDS: Mapping[str, Mapping[str, Callable[[JSON], str]]] = {
         "metadata.name": lambda o: o["metadata"]["name"],
         "spec.unschedulable": lambda o: "true" if o["spec"].get("unschedulable") else "false",
     },
+    "ResourceSlice": {
+        "metadata.name": lambda o: o["metadata"]["name"],
+        "spec.driver": lambda o: o["spec"].get("driver", ""),
+        "spec.nodeName": lambda o: o["spec"].get("nodeName", ""),
+    },
     "Event": {
         "metadata.name": lambda o: o["metadata"]["name"],
         "metadata.namespace": lambda o: o["metadata"]["namespace"],

@@ -1,19 +1,23 @@
 """A pod manifest as somebody posts it, reduced to what the world keeps of it."""
 
 import math
+import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
+from receiver.core.compute import CPU, MEMORY, STORAGE
 from receiver.core.pods import Preference, Requirement, Toleration
-from receiver.replay.world import PodSpec, Refused
+from receiver.replay.world import CLAIMS, PodSpec, Refused
 
 DURATION_ANNOTATION = "simulator/duration-seconds"
 UTILIZATION_ANNOTATION = "simulator/gpu-utilization"
 MEMORY_ANNOTATION = "simulator/gpu-memory"
 GANG_SIZE_ANNOTATION = "simulator/gang-size"
 PRIORITIES: Mapping[str, int] = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+QUANTITY = re.compile(r"(\d+(?:\.\d+)?)(m|[kKMGTP]i?)?")
 NOT_DEVICES = ("cpu", "memory", "ephemeral-storage", "pods", "hugepages-", "requests.", "limits.")
 
 
@@ -31,11 +35,13 @@ def pod_spec(manifest: Mapping[str, Any], namespace: str | None = None) -> PodSp
         raise _invalid("a pod needs metadata.name (or generateName) and spec.containers")
     annotations = {str(k): str(v) for k, v in _mapping(metadata, "annotations").items()}
     owner: Mapping[str, Any] = next((o for o in metadata.get("ownerReferences") or () if o.get("controller")), {})
+    claims = len(spec.get("resourceClaims") or ())
     duration, memory = annotations.get(DURATION_ANNOTATION), annotations.get(MEMORY_ANNOTATION)
     return PodSpec(
         namespace=namespace or metadata.get("namespace") or "default",
         name=str(name),
-        requests=effective_requests(spec),
+        requests={**effective_requests(spec), **({CLAIMS: claims} if claims else {})},
+        compute=_effective(spec, _compute),
         duration=timedelta(seconds=_number(duration)) if duration is not None else None,
         labels={str(k): str(v) for k, v in _mapping(metadata, "labels").items()},
         annotations=annotations,
@@ -56,7 +62,12 @@ def pod_spec(manifest: Mapping[str, Any], namespace: str | None = None) -> PodSp
 
 
 def effective_requests(spec: Mapping[str, Any]) -> Mapping[str, int]:
-    """Return the devices a pod asks for: the containers' sum, or an init container's request where that is more.
+    """Return the devices a pod asks for; see `_effective`."""
+    return _effective(spec, _devices)
+
+
+def _effective(spec: Mapping[str, Any], asked: Callable[[Mapping[str, Any]], Mapping[str, int]]) -> Mapping[str, int]:
+    """Return what a pod asks for: the containers' sum, or an init container's request where that is more.
 
     A limit stands for the request that is left out, as the API server's defaulting has it. An init container
     that restarts always is a sidecar and adds to the sum.
@@ -64,12 +75,12 @@ def effective_requests(spec: Mapping[str, Any]) -> Mapping[str, int]:
     total: dict[str, int] = {}
     first: dict[str, int] = {}
     for container in spec.get("containers") or ():
-        _add(total, _devices(container))
+        _add(total, asked(container))
     for container in spec.get("initContainers") or ():
         if container.get("restartPolicy") == "Always":
-            _add(total, _devices(container))
+            _add(total, asked(container))
         else:
-            for resource, count in _devices(container).items():
+            for resource, count in asked(container).items():
                 first[resource] = max(first.get(resource, 0), count)
     return {r: max(total.get(r, 0), first.get(r, 0)) for r in (*total, *(r for r in first if r not in total))}
 
@@ -80,9 +91,33 @@ def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
 
 
 def _devices(container: Mapping[str, Any]) -> Mapping[str, int]:
+    asked = _asked(container).items()
+    return {r: math.ceil(_number(n)) for r, n in asked if not r.startswith(NOT_DEVICES)}
+
+
+def _compute(container: Mapping[str, Any]) -> Mapping[str, int]:
+    """Return CPU in millicores, memory and storage in bytes."""
+    asked = _asked(container)
+    scales = {CPU: 1000, MEMORY: 1, STORAGE: 1}
+    return {r: math.ceil(_quantity(asked[r]) * scale) for r, scale in scales.items() if r in asked}
+
+
+def _asked(container: Mapping[str, Any]) -> Mapping[str, Any]:
     resources = _mapping(container, "resources")
-    asked = {**_mapping(resources, "limits"), **_mapping(resources, "requests")}
-    return {r: math.ceil(_number(n)) for r, n in asked.items() if not r.startswith(NOT_DEVICES)}
+    return {**_mapping(resources, "limits"), **_mapping(resources, "requests")}
+
+
+def _quantity(text: object) -> Decimal:
+    """Return ``1500m``, ``2``, ``64Gi`` as a number. Raises Refused for what is none."""
+    number, unit = QUANTITY.fullmatch(str(text).strip()), Decimal(1)
+    if number is None:
+        raise _invalid(f"{text!r} is no quantity")
+    digits, suffix = number.groups()
+    if suffix == "m":
+        unit = Decimal("0.001")
+    elif suffix:
+        unit = Decimal(1024 if suffix.endswith("i") else 1000) ** ("kMGTP".index(suffix[0].replace("K", "k")) + 1)
+    return Decimal(digits) * unit
 
 
 def _affinity(spec: Mapping[str, Any]) -> tuple[tuple[Requirement, ...], ...]:

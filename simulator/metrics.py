@@ -33,7 +33,8 @@ def metrics_face(live: Live) -> Blueprint:
     @face.get("/metrics/kube-state-metrics")
     def show_kube_state_metrics() -> Response:
         with live.moved() as world:
-            families = kube_state_metrics(world, live.config.metrics, live.config.kubernetes.version)
+            version = live.config.kubernetes.version
+            families = kube_state_metrics(world, live.config.metrics, version, live.started_at)
         return Response(exposed(families), content_type=CONTENT_TYPE)
 
     @face.get("/metrics/<exporter>")

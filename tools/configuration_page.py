@@ -54,6 +54,7 @@ WORDS: Mapping[Any, tuple[str, str]] = {
     fields.ObjectName: ("name", "names"),
     fields.GpuResource: ("GPU resource", "GPU resources"),
     fields.LabelKey: ("label key", "label keys"),
+    fields.TaintPrefix: ("beginning of a taint key", "beginnings of taint keys"),
     fields.LabelValue: ("label value", "label values"),
     fields.TaintEffect: ("`NoSchedule`, `PreferNoSchedule` or `NoExecute`", ""),
     fields.Text: ("text", "text"),
@@ -164,12 +165,16 @@ def spelled(default: Any, hint: Any) -> str:
         return f"`{str(default).lower()}`"
     if isinstance(default, dict):
         return f"`{{{', '.join(f'{key}: {_plainly(value)}' for key, value in default.items())}}}`"
+    if isinstance(default, tuple):
+        return ", ".join(f"`{_plainly(value)}`" for value in default)
     return f"`{_plainly(default)}`"
 
 
 def _plainly(value: Any) -> str:
     if isinstance(value, timedelta):
         return spell_duration(value)
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_plainly, value))}]"
     return value.value if isinstance(value, StrEnum) else value.isoformat() if isinstance(value, date) else str(value)
 
 

@@ -56,7 +56,8 @@ def _document(file: str, group: JSON, rule: JSON, recorded: Mapping[str, str]) -
 def needed(expression: str, recorded: Mapping[str, str]) -> set[str]:
     """Return the metrics without which *expression* is empty; *recorded* are expressions by the name they record.
 
-    Both sides of an operator and of `and` are needed, the left one of `unless`, and of `or` what both sides need.
+    Both sides of an operator and of `and` are needed, the left one of `unless`, and of `or` what both sides need. A
+    recording within which the search already is has an empty expression: it may read its own past.
     """
     tokens = [Token(str(m.lastgroup), m[0]) for m in TOKEN.finditer(expression) if m.lastgroup != "space"]
     return _needed(tokens, recorded)
@@ -65,7 +66,9 @@ def needed(expression: str, recorded: Mapping[str, str]) -> set[str]:
 def _needed(tokens: Sequence[Token], recorded: Mapping[str, str]) -> set[str]:
     sides = _split(tokens, "or")
     if len(sides) > 1:
-        return set.intersection(*(_needed(side, recorded) for side in sides))
+        alternatives = [_needed(side, recorded) for side in sides]
+        itself = {name for name, inner in recorded.items() if not inner}  # a recording begins with what is not itself
+        return set.intersection(*([names for names in alternatives if not names & itself] or alternatives))
     arguments = _split(tokens, ",")
     if len(arguments) > 1:
         return set().union(*(_needed(argument, recorded) for argument in arguments))
@@ -86,7 +89,7 @@ def _needed(tokens: Sequence[Token], recorded: Mapping[str, str]) -> set[str]:
         elif text in OPEN:
             at = _closing(tokens, at)  # matchers, ranges; a metric named by a pattern has alternatives
         elif kind == "word" and after != "(" and text not in WORDS and after not in LABELS_FOLLOW:
-            found |= needed(recorded[text], recorded) if text in recorded else {text}
+            found |= needed(recorded[text], {**recorded, text: ""}) - {text} if recorded.get(text) else {text}
         at += 1
     return found
 

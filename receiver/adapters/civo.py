@@ -17,12 +17,15 @@ from requests.auth import AuthBase
 from receiver.adapters.civo_charges import charges_of, stamp
 from receiver.adapters.civo_errors import GONE, refusal
 from receiver.adapters.civo_shapes import cloud_pools, required_pools
+from receiver.adapters.civo_sizes import KnownSizes
 from receiver.adapters.last_word import LastWord
 from receiver.adapters.sessions import quick_retry, quick_session, retry_after, shown, wire_failure, without
 from receiver.clock import SystemClock
 from receiver.core.charges import distinct, windows
 from receiver.ports import Charges, CloudPool, Did, Receipt, TryLater, WontWork
 
+SIZES_TIMEOUTS = (3, 5)  # seconds: everything else in a step waits meanwhile, and an answer is not needed
+WRITES_WAIT_SECONDS = 10.0  # for each answer while a pool is changed: all other pools wait as long
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # an id must not be able to change the path it stands in
 
 
@@ -42,7 +45,8 @@ class _Bearer(AuthBase):
 class CivoCloud:
     """The node pools of one Civo cluster.
 
-    *api_key* is the key, or what gives the one that is valid now. *timeouts* are (connect, read) seconds.
+    *api_key* is the key, or what gives the one that is valid now. *timeouts* are (connect, read) seconds; while a pool
+    is changed each call is given *writes_wait* seconds to answer at most. What was sent may take effect all the same.
     *before_write* is called right before each PUT and DELETE, after
     the reads that precede it, which may have taken long; what it raises stops the write and is passed on.
     *last_word* is called again in the instant in which its bytes leave, and must return at once.
@@ -61,6 +65,7 @@ class CivoCloud:
         before_write: Callable[[], None] | None = None,
         last_word: Callable[[], None] | None = None,
         ended: Callable[[str, str, float], None] | None = None,
+        writes_wait: float = WRITES_WAIT_SECONDS,
     ) -> None:
         self.region = region
         self.cluster_id = cluster_id.strip()
@@ -75,9 +80,11 @@ class CivoCloud:
         if session is None and last_word is not None:
             self._last_word.mount(self._session, quick_retry())
         self._timeouts = timeouts
+        self._briefly = (timeouts[0], min(timeouts[1], writes_wait))
         self._before_write = before_write
         self._ended = ended
         self._clock = SystemClock()
+        self._sizes = KnownSizes(self._list_sizes, self._now)
 
     def __repr__(self) -> str:
         return f"CivoCloud({shown(self._url)!r}, region={self.region!r}, cluster_id={self.cluster_id!r})"
@@ -92,13 +99,12 @@ class CivoCloud:
 
     def look(self) -> dict[str, CloudPool]:
         """Return every pool of the cluster by id, those at zero nodes included."""
-        path = f"{self._cluster_path}/instances"
-        return dict(cloud_pools(self._cluster(), lambda: self._send("GET", path, "list the instances"), self._now()))
+        return dict(self._pools())
 
     def resize(self, pool: str, *, decided_on: int, target: int, shown: int | None = None) -> Receipt:
         """Ask for *target* nodes unless Civo is there already or moved on; see `Cloud.resize`."""
         path = f"{self._cluster_path}/pools/{_identifier(pool, 'the pool id')}"
-        cluster = self._cluster()
+        cluster = self._cluster(self._briefly)
         required = self._required_in(cluster, pool)
         late = required == shown and required <= target
         if required >= target and not late:
@@ -112,7 +118,7 @@ class CivoCloud:
             sentence = f"{alive} nodes exist, more than the {target} to ask for; nothing was sent"
             return Receipt(did=Did.DIFFERS, sentence=sentence, required=required)
         body = {"count": target, "region": self.region}
-        self._send("PUT", path, f"take the request for {target} nodes in pool {pool}", body)
+        self._send("PUT", path, f"take the request for {target} nodes in pool {pool}", body, timeouts=self._briefly)
         try:
             after = self._required(pool)
         except (TryLater, WontWork) as error:
@@ -128,7 +134,7 @@ class CivoCloud:
         pool_id, instance_id = _identifier(pool, "the pool id"), _identifier(instance, "the instance id")
         path = f"{self._cluster_path}/pools/{pool_id}/instances/{instance_id}"
         try:
-            self._send("DELETE", path, f"delete instance {instance}")
+            self._send("DELETE", path, f"delete instance {instance}", timeouts=self._briefly)
         except WontWork as error:
             if error.code in GONE or (error.code == "http_404" and self._is_gone(instance)):
                 return Receipt(did=Did.ALREADY, sentence=f"instance {instance} is gone already")
@@ -144,15 +150,22 @@ class CivoCloud:
         records = distinct(charges.records for charges in found)
         return Charges(records=records, unreadable=tuple(u for charges in found for u in charges.unreadable))
 
+    def machines(self) -> Mapping[str, Mapping[str, int]]:
+        """Return what the machine of each size has, by the size's name; see `receiver.ports.Sizes`."""
+        return self._sizes.machines()
+
+    def _list_sizes(self) -> object:
+        return self._send("GET", "/v2/sizes", "list the sizes", timeouts=SIZES_TIMEOUTS)
+
     @property
     def _cluster_path(self) -> str:
         return f"/v2/kubernetes/clusters/{self.cluster_id}"
 
-    def _cluster(self) -> object:
-        return self._send("GET", self._cluster_path, "show the cluster")
+    def _cluster(self, timeouts: tuple[float, float] | None = None) -> object:
+        return self._send("GET", self._cluster_path, "show the cluster", timeouts=timeouts)
 
     def _required(self, pool: str) -> int:
-        return self._required_in(self._cluster(), pool)
+        return self._required_in(self._cluster(self._briefly), pool)
 
     def _required_in(self, cluster: object, pool: str) -> int:
         wanted = required_pools(cluster).get(pool)
@@ -163,13 +176,18 @@ class CivoCloud:
 
     def _alive(self, cluster: object, pool: str) -> int:
         """How many instances of *pool* Civo lists that are not being deleted, whatever its count says."""
-        path = f"{self._cluster_path}/instances"
-        found = cloud_pools(cluster, lambda: self._send("GET", path, "list the instances"), self._now()).get(pool)
+        found = cloud_pools(cluster, lambda: self._instances(self._briefly), self._now()).get(pool)
         return sum(i.status != "DELETING" for i in found.instances) if found else 0
 
     def _is_gone(self, instance: str) -> bool:
         """A 404 without Civo's code may come from a wrong URL too: the instance is gone if the pools do not list it."""
-        return all(instance != i.id for p in self.look().values() for i in p.instances)
+        return all(instance != i.id for p in self._pools(self._briefly).values() for i in p.instances)
+
+    def _pools(self, timeouts: tuple[float, float] | None = None) -> Mapping[str, CloudPool]:
+        return cloud_pools(self._cluster(timeouts), lambda: self._instances(timeouts), self._now())
+
+    def _instances(self, timeouts: tuple[float, float] | None) -> object:
+        return self._send("GET", f"{self._cluster_path}/instances", "list the instances", timeouts=timeouts)
 
     def _send(
         self,
@@ -178,6 +196,7 @@ class CivoCloud:
         doing: str,
         body: dict[str, object] | None = None,
         query: Mapping[str, str] | None = None,
+        timeouts: tuple[float, float] | None = None,
     ) -> object:
         """Send one request and return its decoded answer. Without a *query* the region is asked for.
 
@@ -188,7 +207,7 @@ class CivoCloud:
         began, outcome = monotonic(), "try_later"
         try:
             with self._last_word.guarding() if method != "GET" else nullcontext():
-                answer = self._asked(method, path, doing, body, query)
+                answer = self._asked(method, path, doing, body, query, timeouts or self._timeouts)
             outcome = "ok"
             return answer
         except WontWork:
@@ -199,7 +218,13 @@ class CivoCloud:
                 self._ended(method, outcome, monotonic() - began)
 
     def _asked(
-        self, method: str, path: str, doing: str, body: dict[str, object] | None, query: Mapping[str, str] | None
+        self,
+        method: str,
+        path: str,
+        doing: str,
+        body: dict[str, object] | None,
+        query: Mapping[str, str] | None,
+        timeouts: tuple[float, float],
     ) -> object:
         key = self._key().strip()
         try:
@@ -210,7 +235,7 @@ class CivoCloud:
                 json=body,
                 headers={"Accept": "application/json", "Content-Type": "application/json"},
                 auth=_Bearer(key),
-                timeout=self._timeouts,
+                timeout=timeouts,
                 allow_redirects=False,
             )
         except (requests.exceptions.InvalidURL, requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema):

@@ -12,7 +12,7 @@ from receiver.ports import TryLater, WontWork
 
 REMEDIES: Mapping[str, str] = {
     "quota_limit_reached": "ask Civo to raise the account's quota, or free what uses it up",
-    "gpu_count_exceeded": "no GPU of this kind is free in the region; wait, or use another size or region",
+    "gpu_count_exceeded": "not enough GPUs of this kind are free in the region; wait, or use another size or region",
     "out_of_capacity": "the region has no capacity left; wait, or use another region",
     "region_unavailable": "check CIVO_REGION",
     "disabled_service": "the service is disabled in this region or for this account; ask Civo",

@@ -4,6 +4,7 @@ Promises never to evict a pod that holds a GPU unless its owner consented, or a 
 and never to delete anything but by eviction, and a ResourceQuota of our own.
 """
 
+import re
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -18,21 +19,25 @@ from kubernetes.config.config_exception import ConfigException
 from receiver.adapters.access import TO_REMOVE, Access
 from receiver.adapters.cluster_wire import CONFLICT, NOT_FOUND, TOO_MANY, ClusterWire, at_least
 from receiver.adapters.custom_resources import CustomResources
+from receiver.adapters.dra import Dra
 from receiver.adapters.ended_pods import TERMINATED, ended_from
 from receiver.adapters.gangs import Declaration, PodGroups, Roll, with_siblings
 from receiver.adapters.holding import HoldingMeans
+from receiver.adapters.keepers import Keepers
 from receiver.adapters.kubernetes_api import EVENTS_OF, EVICTION, NODES, PODS, PODS_OF, KubernetesApi
+from receiver.adapters.node_load import load_of
 from receiver.adapters.node_marks import NodeMarks
 from receiver.adapters.nodes import key_of, node_from, section
 from receiver.adapters.owners import Owners
 from receiver.adapters.pod_watch import LASTS_SECONDS, PodWatch
-from receiver.adapters.pods import SPEAKING, Fate, doubts, fate, hosts_us, is_untried, pod_from
+from receiver.adapters.pods import SPEAKING, Fate, claimant_from, doubts, fate, hosts_us, is_untried, pod_from
 from receiver.adapters.queues import Queues
 from receiver.adapters.remarks import Remarks
 from receiver.adapters.sessions import quick_retry, user_agent
 from receiver.clock import SystemClock
 from receiver.core.consolidate import consents
 from receiver.core.graces import yields
+from receiver.core.keeping import KEPT_BY_DEFAULT, KeepRule, named
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import Taint
 from receiver.core.usage import Ended
@@ -42,6 +47,7 @@ LIVING = "status.phase!=Succeeded,status.phase!=Failed"
 COMPONENT = "gpu-autoscaler"
 GOOD_NEWS = frozenset({"TriggeredScaleUp"})  # Event reasons of type Normal; every other one is a Warning
 BUDGET_DELAY = timedelta(seconds=10)
+BUDGET_NAMED = re.compile(r"[Tt]he disruption budget (\S+) (?:needs|is|does)")  # in an answer of Kubernetes
 LEAVING_DELAY = timedelta(seconds=5)
 NAME_ROOM = 200  # an Event's name is the pod's and a random part, 253 characters at most
 MESSAGE_ROOM = 1000  # the API allows 1024
@@ -53,12 +59,13 @@ def connect(
     timeouts: tuple[float, float] = (5, 30),
     kueue_queued: bool = False,
     volcano_podgroups: bool = False,
+    keep_nodes_for: Collection[KeepRule] = KEPT_BY_DEFAULT,
     before_write: Callable[[], None] | None = None,
 ) -> "KubernetesCluster":
     """Return the cluster of *kubeconfig* (a path, or several as in KUBECONFIG), or else the one we run in.
 
-    *kueue_queued* and *volcano_podgroups* say which queues count as demand, see `Queues`; *before_write* is called
-    before each write, see `ClusterWire`.
+    *kueue_queued* and *volcano_podgroups* say which queues count as demand, see `Queues`, *keep_nodes_for* which pods
+    keep their nodes, see `Keepers`; *before_write* is called before each write, see `ClusterWire`.
     Raises WontWork when neither gives credentials; no call is made yet.
     """
     return KubernetesCluster(
@@ -66,6 +73,7 @@ def connect(
         timeouts=timeouts,
         kueue_queued=kueue_queued,
         volcano_podgroups=volcano_podgroups,
+        keep_nodes_for=keep_nodes_for,
         before_write=before_write,
     )
 
@@ -101,6 +109,7 @@ class KubernetesCluster(HoldingMeans):
         clock: Clock | None = None,
         kueue_queued: bool = False,
         volcano_podgroups: bool = False,
+        keep_nodes_for: Collection[KeepRule] = KEPT_BY_DEFAULT,
         before_write: Callable[[], None] | None = None,
     ) -> None:
         configuration.retries = quick_retry()
@@ -115,8 +124,11 @@ class KubernetesCluster(HoldingMeans):
         self._remarks = Remarks(self._clock)
         resources = CustomResources(self._wire, self._api, self._clock, self._remarks)
         self._resources = resources
+        self._dra = Dra(resources, self._clock)
+        self._keepers = Keepers(self._api, self._wire, self._remarks, keep_nodes_for)
         self._pod_groups = PodGroups(resources)
         self._queues = Queues(resources, kueue=kueue_queued, volcano=volcano_podgroups)
+        self.listed: Callable[[bool], None] = lambda _: None  # is told after each `look` whether the lists succeeded
 
     def __repr__(self) -> str:
         return f"KubernetesCluster({self._wire.url!r})"
@@ -141,16 +153,40 @@ class KubernetesCluster(HoldingMeans):
         A pod bound in between is seen, not missed, and one that a queue lets through in between is missed, not
         counted twice.
         """
+        try:
+            found = self._look()
+        except (TryLater, WontWork):
+            self.listed(False)
+            raise
+        self.listed(True)
+        return found
+
+    def _look(self) -> ClusterFacts:
         nodes = self._wire.every("nodes", self._api.reads(NODES))
+        served = self._dra.served()
         pods = self._wire.every("pods", self._api.reads(PODS), field_selector=LIVING)
+        names = [str(section(n, "metadata").get("name")) for n in nodes]
+        found = {n: node_from(raw, dra=n in served.nodes) for n, raw in zip(names, nodes, strict=True)}
+        gpu_nodes = {name for name, node in found.items() if node.allocatable or node.dra}
         hosts: dict[str, list[str]] = {}
+        keepers: dict[str, list[str]] = {}
+        self._keepers.begin()
         for raw in pods:
+            node = str(section(raw, "spec").get("nodeName"))
             if hosts_us(raw):
-                hosts.setdefault(str(section(raw, "spec").get("nodeName")), []).append(key_of(raw))
+                hosts.setdefault(node, []).append(key_of(raw))
+            elif node in gpu_nodes and (why := self._keepers.why(raw)):
+                keepers.setdefault(node, []).append(f"{key_of(raw)} {why}")
             for doubt in doubts(raw):
                 self._remarks.warn("annotation not understood", doubt)
-        found = tuple(node_from(n, sorted(hosts.get(str(section(n, "metadata").get("name")), ()))) for n in nodes)
-        return ClusterFacts(nodes=found, pods=self._demand(pods))
+        for name in {*hosts, *keepers} & found.keys():
+            host, kept_by = tuple(sorted(hosts.get(name, ()))), named(keepers.get(name, ()))
+            found[name] = replace(found[name], hosts=host, kept_by=kept_by)
+        others, daemons = load_of(pods, gpu_nodes)
+        loaded = (replace(n, others=others.get(n.name, {}), daemons=daemons.get(n.name, {})) for n in found.values())
+        claimants = (p for raw in pods if (p := claimant_from(raw, served.resources or ())) is not None)
+        demand = (*self._demand(pods), *claimants)
+        return ClusterFacts(nodes=tuple(loaded), pods=demand, dra_resources=served.resources)
 
     def _demand(self, raws: Sequence[Mapping[str, Any]]) -> tuple[Pod, ...]:
         """Return the GPU pods among *raws* with what their gangs need, and those that queues announce."""
@@ -221,7 +257,12 @@ class KubernetesCluster(HoldingMeans):
             return open_again
         agreed = yields if evicting else consents if consenting else None
         pods = [(fate(raw, agreed), raw) for raw in self._pods_on(node)]
-        speaking = sorted(f"{key_of(raw)} {what}" for what, raw in pods if what in SPEAKING)
+        self._keepers.begin()
+        speaking = sorted(
+            f"{key_of(raw)} {why}"
+            for what, raw in pods
+            if (why := what if what in SPEAKING else self._keepers.why(raw) if what is Fate.GOES else "")
+        )
         if speaking:
             return Receipt(did=Did.DIFFERS, sentence=f"node {node} stays: {', '.join(speaking)}")
         going = [raw for what, raw in pods if what is Fate.GOES]
@@ -235,7 +276,7 @@ class KubernetesCluster(HoldingMeans):
             except TryLater as error:  # one that left may use up what a budget allowed
                 if error.code != TOO_MANY:
                     raise
-                raise _kept_by_a_budget({key_of(raw): at_least(error.delay, BUDGET_DELAY)}, node) from error
+                raise _kept_by_a_budget({key_of(raw): error}, node) from error
         if leaving:
             detail = f"{', '.join(sorted(leaving))} still leaving node {node}"
             raise TryLater(detail, code="draining", delay=LEAVING_DELAY)
@@ -274,16 +315,16 @@ class KubernetesCluster(HoldingMeans):
         pods = self._wire.every("pods", self._api.reads(PODS), field_selector=selector)
         return [raw for raw in pods if section(raw, "spec").get("nodeName") == node]
 
-    def _held_back(self, raws: Sequence[Mapping[str, Any]]) -> Mapping[str, timedelta]:
-        """Which of these pods a PodDisruptionBudget would hold, and how long to wait; nobody is evicted."""
-        held: dict[str, timedelta] = {}
+    def _held_back(self, raws: Sequence[Mapping[str, Any]]) -> Mapping[str, TryLater]:
+        """Which of these pods a PodDisruptionBudget would hold, and the answer that says so; nobody is evicted."""
+        held: dict[str, TryLater] = {}
         for raw in raws:
             try:
                 self._evict(raw, dry_run="All")
             except TryLater as error:
                 if error.code != TOO_MANY:
                     raise
-                held[key_of(raw)] = at_least(error.delay, BUDGET_DELAY)
+                held[key_of(raw)] = error
         return held
 
     def _evict(self, raw: Mapping[str, Any], **options: str) -> bool:
@@ -309,9 +350,11 @@ class KubernetesCluster(HoldingMeans):
         return True
 
 
-def _kept_by_a_budget(held: Mapping[str, timedelta], node: str, more: str = "") -> TryLater:
-    detail = f"a PodDisruptionBudget keeps {', '.join(sorted(held))} on node {node}{more}"
-    return TryLater(detail, code="pdb", delay=max(held.values()))
+def _kept_by_a_budget(held: Mapping[str, TryLater], node: str, more: str = "") -> TryLater:
+    names = sorted({name for error in held.values() for name in BUDGET_NAMED.findall(str(error))})
+    budget = f"PodDisruptionBudget {', '.join(names)}" if names else "a PodDisruptionBudget"
+    detail = f"{budget} keeps {', '.join(sorted(held))} on node {node}{more}"
+    return TryLater(detail, code="pdb", delay=max(at_least(e.delay, BUDGET_DELAY) for e in held.values()))
 
 
 def _gpu_pods(pods: Sequence[Mapping[str, Any]]) -> tuple[Pod, ...]:

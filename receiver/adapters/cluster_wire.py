@@ -158,8 +158,10 @@ def _explanation(error: ApiException) -> str:
         body = json.loads(error.body or "")
     except (ValueError, TypeError):
         return harmless(str(error.reason or ""))
-    message = body.get("message") if isinstance(body, dict) else None
-    return harmless(" ".join(message.split())) if isinstance(message, str) else harmless(str(error.reason or ""))
+    body = body if isinstance(body, dict) else {}
+    causes = [cause.get("message") for cause in entries(section(body, "details"), "causes")]
+    said = [harmless(" ".join(text.split())) for text in (body.get("message"), *causes) if isinstance(text, str)]
+    return "; ".join(said) if said else harmless(str(error.reason or ""))
 
 
 def at_least(delay: timedelta | None, least: timedelta) -> timedelta:

@@ -39,8 +39,8 @@ class CustomResources:
         self._served: dict[Kind, str] = {}
         self._absent: dict[Kind, datetime] = {}
 
-    def every(self, kind: Kind) -> list[Mapping[str, Any]]:
-        """Return every object of *kind*, in the version that is served.
+    def every(self, kind: Kind, **options: str) -> list[Mapping[str, Any]]:
+        """Return every object of *kind*, in the version that is served; *options* are the API's own.
 
         Raises WontWork with code ``http_404`` where none is, and as `ClusterWire.every` otherwise.
         """
@@ -48,7 +48,7 @@ class CustomResources:
         for version in sorted(kind.versions, key=lambda v: v != known):
             call = partial(self._api.reads(CUSTOM), kind.group, version, kind.plural)
             try:
-                found = self._wire.every(kind.name, call)
+                found = self._wire.every(kind.name, call, **options)
             except WontWork as error:
                 if error.code != NOT_FOUND:
                     raise
@@ -66,8 +66,19 @@ class CustomResources:
     def if_readable(self, kind: Kind, without: str) -> list[Mapping[str, Any]] | None:
         """Return every object of *kind*, or None where they cannot be read; never raises.
 
-        A kind that is not installed is asked for again after ten minutes. For any other failure a warning says
-        what is lost *without* them.
+        For a failure a warning says what is lost *without* them.
+        """
+        try:
+            return self.if_allowed(kind, without)
+        except TryLater as error:
+            self._remarks.warn("custom resources not read", f"{error}; {without}")
+            return None
+
+    def if_allowed(self, kind: Kind, without: str, **options: str) -> list[Mapping[str, Any]] | None:
+        """Return every object of *kind*, or None where it is not installed or we may not list it. Raises TryLater.
+
+        A kind that is not installed is asked for again after ten minutes. For any other refusal a warning says what is
+        lost *without* them.
         """
         now = self._clock.now()
         absent_since = self._absent.get(kind)
@@ -75,8 +86,8 @@ class CustomResources:
             return None
         self._absent.pop(kind, None)
         try:
-            return self.every(kind)
-        except (TryLater, WontWork) as error:
+            return self.every(kind, **options)
+        except WontWork as error:
             if error.code == NOT_FOUND:
                 self._absent[kind] = now
             else:

@@ -1,11 +1,13 @@
 """Kubernetes nodes as values, from the API server's JSON."""
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
 from typing import Any
 
 from kubernetes.utils.quantity import parse_quantity
 
+from receiver.core.compute import CPU, MEMORY, SLOTS, STORAGE
 from receiver.core.plain import cut
 from receiver.core.policy import Taint
 from receiver.core.words import harmless
@@ -14,24 +16,30 @@ from receiver.ports import ClusterNode, TryLater
 GPU_PREFIX = "nvidia.com/"  # nvidia.com/gpu, nvidia.com/gpu.shared, nvidia.com/mig-1g.10gb
 PROVIDER_PREFIX = "civo://"
 MOST_UNITS = Decimal(10**9)
+MOST_BYTES = Decimal(2**60)
+IN_A_WHOLE = {CPU: 1000, MEMORY: 1, STORAGE: 1, SLOTS: 1}  # CPU counts in millicores
 SHOWN = 60  # characters of what is not understood
 LONGEST_NAME = 253  # bytes; no object's name is longer
 
 
-def node_from(raw: Mapping[str, Any], hosts: Sequence[str] = ()) -> ClusterNode:
-    """Return the node in *raw* (Node v1 core); *hosts* are the pods on it that must not be cut off with it."""
+def node_from(raw: Mapping[str, Any], hosts: Sequence[str] = (), *, dra: bool = False) -> ClusterNode:
+    """Return the node in *raw* (Node v1 core); *hosts* are the pods on it that must not be cut off with it, *dra* says
+    that a DRA driver shows GPUs on it."""
     metadata, spec, status = section(raw, "metadata"), section(raw, "spec"), section(raw, "status")
     provider = str(spec.get("providerID") or "")
+    offered = section(status, "allocatable")
     return ClusterNode(
         name=str(metadata.get("name") or ""),
         instance=provider.removeprefix(PROVIDER_PREFIX) if provider.startswith(PROVIDER_PREFIX) else "",
         ready=any(c.get("type") == "Ready" and c.get("status") == "True" for c in entries(status, "conditions")),
         unschedulable=spec.get("unschedulable") is True,
-        allocatable=gpus(section(status, "allocatable")),
+        allocatable=gpus(offered),
         labels=words(metadata, "labels"),
         annotations=words(metadata, "annotations"),
         taints=tuple(taint_from(t) for t in entries(spec, "taints")),
         hosts=tuple(hosts),
+        compute=compute(offered),
+        dra=dra,
     )
 
 
@@ -39,6 +47,18 @@ def gpus(quantities: Mapping[str, Any]) -> dict[str, int]:
     """Return the GPU resources among *quantities* in whole units; zeros are left out."""
     found = {name: _units(name, value) for name, value in quantities.items() if name.startswith(GPU_PREFIX)}
     return {name: count for name, count in found.items() if count > 0}
+
+
+def compute(quantities: Mapping[str, Any]) -> dict[str, int]:
+    """Return the compute resources among *quantities* (`receiver.core.compute`), rounded up as Kubernetes does.
+
+    One that cannot be read is left out: the API server lets none through, and no pod of somebody else's may blind us.
+    """
+    found: dict[str, int] = {}
+    for name, value in quantities.items():  # a loop: this is called for every container of the cluster
+        if name in IN_A_WHOLE and (amount := _amount(name, str(value))) is not None:
+            found[name] = amount
+    return found
 
 
 def section(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -92,3 +112,13 @@ def _units(name: str, value: object) -> int:
     except (ValueError, ArithmeticError):
         said = cut(repr(value), SHOWN)
         raise TryLater(f"Kubernetes' answer is not understood: {name} is {said}", code="malformed") from None
+
+
+@lru_cache(maxsize=4096)  # the pods of a cluster ask for few different amounts
+def _amount(name: str, value: str) -> int | None:
+    try:
+        amount: Decimal = parse_quantity(value)  # type: ignore[no-untyped-call]  # the client leaves it untyped
+        whole = max(Decimal(0), min(amount, MOST_BYTES)) * IN_A_WHOLE[name]
+        return int(whole.to_integral_value(ROUND_CEILING))
+    except (ValueError, ArithmeticError):
+        return None

@@ -14,7 +14,7 @@ from typing import Protocol
 import structlog
 
 from receiver.adapters.destinations import Destination, keep_secrets_out_of_logs, opened
-from receiver.core.grouping import AT_MOST_EVERY, Waiting, goes_out, group_of
+from receiver.core.grouping import AT_MOST_EVERY, Waiting, goes_out, group_of, is_over
 from receiver.core.message import Links, compose
 from receiver.ports import Clock, StoredNotice, Telling, TryLater
 
@@ -44,6 +44,9 @@ class OutboxStore(Protocol):
 
     def notices_wait(self, numbers: Collection[int], until: datetime) -> None:
         """Do nothing about these notices before *until*."""
+
+    def notices_over(self, numbers: Collection[int], at: datetime) -> None:
+        """Never send these notices: they are not true any more."""
 
     def notice_sent(self, notice: int, at: datetime) -> None:
         """See `receiver.ports.Store`."""
@@ -99,7 +102,7 @@ class Outbox:
         errors: dict[int, list[str]] = {}
         try:
             groups = dict.fromkeys(group_of(due.notice) for due in self._store.notices_due(now))
-            found = {group: self._store.notices_like(group) for group in groups}
+            found = {group: self._true(group, now) for group in groups}
             for destination, group in self._in_order(found):
                 self._tell(destination, group, found[group], now, errors)
             for group in groups:
@@ -109,6 +112,15 @@ class Outbox:
         except Exception:
             log.exception("notices failed")
         return finished
+
+    def _true(self, group: str, now: datetime) -> Sequence[StoredNotice]:
+        """The undelivered notices of *group* that are not over by now; the others are never sent."""
+        notices = self._store.notices_like(group)
+        over = [n for n in notices if is_over(n.notice, n.followed_by)]
+        if over:
+            self._store.notices_over([n.id for n in over], now)
+            log.info("notices are over", group=group, titles=[n.notice.title for n in over])
+        return [n for n in notices if n not in over]
 
     def _audience(self, notices: Sequence[StoredNotice]) -> tuple[Destination, ...]:
         """Who hears of *notices*, which are of one group and so of one team."""

@@ -35,7 +35,18 @@ class PodWatch:
 
     def follow(self, stands: Callable[[], None], found: Callable[[], None]) -> None:
         """See `DemandWatch.follow`. After `close` it returns whatever happens."""
+        known = self._version != FROM_NOW
+        try:
+            self._follow(stands, found)
+        except TryLater as error:
+            if error.code != GONE:
+                raise
+            self._version = FROM_NOW  # the API server has forgotten what came after our version
+            if not known:
+                raise
+            self._follow(stands, found)
 
+    def _follow(self, stands: Callable[[], None], found: Callable[[], None]) -> None:
         def opened(response: Any) -> None:
             self._keep(response)
             stands()
@@ -55,9 +66,7 @@ class PodWatch:
             for event in events:
                 if self._is_news(event):
                     found()
-        except TryLater as error:
-            if error.code == GONE:  # the API server has forgotten what came after our version
-                self._version = FROM_NOW
+        except TryLater:
             if not self._closed:
                 raise
         finally:

@@ -1,15 +1,17 @@
 """Kubernetes pods as values, from the API server's JSON, and which of them may leave a node."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
 from receiver.adapters.gangs import gang_of, whole
-from receiver.adapters.nodes import SHOWN, entries, gpus, key_of, named, section, words
+from receiver.adapters.nodes import SHOWN, compute, entries, gpus, key_of, named, section, words
 from receiver.adapters.timestamps import moment
 from receiver.config.fields import longer_than_zero
 from receiver.config.mistakes import Wrong
+from receiver.core.compute import SLOTS
 from receiver.core.plain import cut
 from receiver.core.pods import Pod, PodPhase, Preference, Requirement, Toleration
 from receiver.ports import (
@@ -25,10 +27,12 @@ HOST_LABEL = "app.kubernetes.io/name"
 HOST_NAMES = frozenset({"gpu-autoscaler", "prometheus", "alertmanager"})
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 CLAIMS = "resource.k8s.io/claims"  # devices claimed by Dynamic Resource Allocation: no count stands in the pod
+ANY_CLASS = "deviceclass.resource.kubernetes.io/"  # every DeviceClass answers to this and its name
 WHOLE_GPUS = frozenset({"nvidia.com/gpu", "nvidia.com/gpu.shared"})
 SLICES = "nvidia.com/mig-"
 UNSCHEDULABLE = "Unschedulable"
 UNTRIED = frozenset({"Schedulable", "Undetermined"})  # Volcano's words for pods of a gang of which another did not fit
+Read = Callable[[Mapping[str, Any]], dict[str, int]]
 NEVER = Requirement(key="", operator="In")  # an empty node selector term matches no node (NodeSelector v1 core)
 
 
@@ -53,10 +57,33 @@ def pod_from(raw: Mapping[str, Any]) -> Pod | None:
 
 def gpu_pod_from(raw: Mapping[str, Any]) -> Pod | None:
     """Return the pod in *raw*, terminated or not, or None for one without GPUs. Raises TryLater, see `gpu_requests`."""
-    metadata, spec = section(raw, "metadata"), section(raw, "spec")
-    requests = gpu_requests(spec)
-    if not requests:
+    requests = asked_or_held(raw)
+    return _pod(raw, requests) if requests else None
+
+
+def claimant_from(raw: Mapping[str, Any], served: Collection[str]) -> Pod | None:
+    """Return the pod in *raw* if it waits and asks for devices by Dynamic Resource Allocation alone: by claim, or by a
+    resource that a DeviceClass has (one of *served*, or its implicit name). It is no demand. Raises TryLater."""
+    spec = section(raw, "spec")
+    if terminated(raw) or phase_of(raw) is not PodPhase.WAITING or gpu_requests(spec):
         return None
+    named = [str(claim.get("name") or "") for claim in entries(spec, "resourceClaims")]
+    for container in (*entries(spec, "initContainers"), *entries(spec, "containers")):
+        limits = section(section(container, "resources"), "limits")
+        named += [name for name in limits if name in served or name.startswith(ANY_CLASS)]
+    return replace(_pod(raw, {}), claims=tuple(dict.fromkeys(named))) if named else None
+
+
+def asked_or_held(raw: Mapping[str, Any]) -> dict[str, int]:
+    """Return the GPU requests of the pod in *raw*. One that the scheduler gave devices of a DeviceClass for a resource
+    of another name holds them, whatever they are: its node must not look empty."""
+    requests = gpu_requests(section(raw, "spec"))
+    given = section(section(raw, "status"), "extendedResourceClaimStatus")
+    return requests or ({CLAIMS: 1} if given and section(raw, "spec").get("nodeName") else {})
+
+
+def _pod(raw: Mapping[str, Any], requests: Mapping[str, int]) -> Pod:
+    metadata, spec = section(raw, "metadata"), section(raw, "spec")
     namespace, name = str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
     created_at = moment(metadata.get("creationTimestamp"))
     annotations, gang = words(metadata, "annotations"), gang_of(raw)
@@ -92,6 +119,7 @@ def gpu_pod_from(raw: Mapping[str, Any]) -> Pod | None:
         bound_at=_bound_at(raw),
         running_since=_running_since(raw),
         scheduler_says=_refusal(raw).get("message") or "",
+        compute=compute_requests(spec),
     )
 
 
@@ -134,7 +162,23 @@ def is_untried(raw: Mapping[str, Any]) -> bool:
 
 
 def gpu_requests(spec: Mapping[str, Any]) -> dict[str, int]:
-    """Return the pod's effective GPU requests, by resource name.
+    """Return the pod's effective GPU requests, by resource name."""
+    devices = _effective(spec, gpus)
+    return _held(spec, devices) if spec.get("nodeName") else _gpus_of(devices)
+
+
+def compute_requests(spec: Mapping[str, Any]) -> dict[str, int]:
+    """Return what the pod requests of a node's compute resources (`receiver.core.compute`): one slot at least."""
+    return {**{r: n for r, n in _effective(spec, compute).items() if n}, SLOTS: 1}
+
+
+def comes_with_the_node(metadata: Mapping[str, Any]) -> bool:
+    """True for a DaemonSet's pod and a mirror pod: every new node has one like it."""
+    return controller_of(metadata).startswith("DaemonSet/") or MIRROR_ANNOTATION in words(metadata, "annotations")
+
+
+def _effective(spec: Mapping[str, Any], read: Read) -> dict[str, int]:
+    """Return what a pod requests of the resources that *read* finds.
 
     The scheduler's rule (KEP-753): the larger of all containers with all sidecars, and of each init
     container with the sidecars that start before it; a limit counts where no request stands. What the pod as
@@ -143,16 +187,15 @@ def gpu_requests(spec: Mapping[str, Any]) -> dict[str, int]:
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in entries(spec, "initContainers"):
-        own = _asked(container)
+        own = _asked(container, read)
         if container.get("restartPolicy") == "Always":
             sidecars = _plus(sidecars, own)
             own = {}
         peak = _larger(peak, _plus(sidecars, own))
     total = sidecars
     for container in entries(spec, "containers"):
-        total = _plus(total, _asked(container))
-    devices = _plus({**_larger(total, peak), **_asked(spec)}, gpus(section(spec, "overhead")))
-    return _held(spec, devices) if spec.get("nodeName") else _gpus_of(devices)
+        total = _plus(total, _asked(container, read))
+    return _plus({**_larger(total, peak), **_asked(spec, read)}, read(section(spec, "overhead")))
 
 
 def fate(raw: Mapping[str, Any], agreed: Callable[[Pod], bool] | None = None) -> Fate:
@@ -162,7 +205,7 @@ def fate(raw: Mapping[str, Any], agreed: Callable[[Pod], bool] | None = None) ->
     daemon = controller_of(metadata).startswith("DaemonSet/")
     if terminated(raw):
         return Fate.STAYS
-    if gpu_requests(section(raw, "spec")):
+    if asked_or_held(raw):
         if daemon and agreed is None:
             return Fate.STAYS
         if agreed is None or not _agrees(raw, agreed):
@@ -198,10 +241,10 @@ def _agrees(raw: Mapping[str, Any], agreed: Callable[[Pod], bool]) -> bool:
     return pod is not None and MIRROR_ANNOTATION not in words(section(raw, "metadata"), "annotations") and agreed(pod)
 
 
-def _asked(raw: Mapping[str, Any]) -> dict[str, int]:
-    """Return the devices under ``resources`` of a container or of a pod's spec."""
+def _asked(raw: Mapping[str, Any], read: Read) -> dict[str, int]:
+    """Return what stands under ``resources`` of a container or of a pod's spec."""
     resources = section(raw, "resources")
-    return {**gpus(section(resources, "limits")), **gpus(section(resources, "requests"))}
+    return {**read(section(resources, "limits")), **read(section(resources, "requests"))}
 
 
 def _gpus_of(devices: Mapping[str, int]) -> dict[str, int]:
@@ -295,10 +338,10 @@ def _term(term: Mapping[str, Any]) -> tuple[Requirement, ...]:
 
 
 def _requirements(term: Mapping[str, Any]) -> tuple[Requirement, ...]:
-    return tuple(_requirement(w) for w in (*entries(term, "matchExpressions"), *entries(term, "matchFields")))
+    return tuple(requirement_from(w) for w in (*entries(term, "matchExpressions"), *entries(term, "matchFields")))
 
 
-def _requirement(raw: Mapping[str, Any]) -> Requirement:
+def requirement_from(raw: Mapping[str, Any]) -> Requirement:
     values = raw.get("values")
     return Requirement(
         key=str(raw.get("key") or ""),

@@ -72,7 +72,7 @@ def _queued(workload: Mapping[str, Any]) -> bool:
     if section(workload, "spec").get("active") is False or section(workload, "metadata").get("deletionTimestamp"):
         return False
     for condition in entries(section(workload, "status"), "conditions"):
-        kind, holds = condition.get("type"), condition.get("status") == "True"
+        kind, holds = str(condition.get("type")), condition.get("status") == "True"
         if kind in LET_THROUGH and (holds or condition.get("reason") == INADMISSIBLE):
             return False
     return True

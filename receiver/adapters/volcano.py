@@ -11,7 +11,8 @@ from typing import Any
 from receiver.adapters.announced import Announcement, Run, announced_pod, bounded, understood
 from receiver.adapters.custom_resources import CustomResources, Kind
 from receiver.adapters.gangs import volcano_group_of, whole
-from receiver.adapters.nodes import GPU_PREFIX, entries, gpus, key_of, section
+from receiver.adapters.nodes import GPU_PREFIX, compute, entries, gpus, key_of, section
+from receiver.core.compute import CPU
 from receiver.core.pods import Pod, PodPhase
 from receiver.ports import TryLater
 
@@ -116,8 +117,10 @@ def _templates(group: Mapping[str, Any], job: Mapping[str, Any] | None) -> Itera
     spec = section(group, "spec")
     left = whole(spec.get("minMember")) or 1
     if job is None:
-        for share, count in _shares(gpus(section(spec, "minResources")), left):
-            yield {"spec": {"containers": [{"resources": {"requests": share}}]}}, count
+        total = section(spec, "minResources")
+        beside = {r: f"{-(-n // left)}{'m' if r == CPU else ''}" for r, n in compute(total).items()}
+        for share, count in _shares(gpus(total), left):
+            yield {"spec": {"containers": [{"resources": {"requests": {**beside, **share}}}]}}, count
         return
     first: list[tuple[Mapping[str, Any], int]] = []
     rest: list[tuple[Mapping[str, Any], int]] = []

@@ -30,7 +30,7 @@ def loop_of(outside: Outside, opening: Opening, clock: Clock) -> Loop:
         beat=outside.beat,
         longest_call=max(LONGEST_CALL, said.leader.longest_call + SPARE),
     )
-    instruments.leads = loop.leads
+    instruments.leads, instruments.good_age = loop.leads, loop.good_age
     return loop
 
 
@@ -39,7 +39,9 @@ def lookout_of(outside: Outside, loop: Loop) -> Lookout | None:
     cluster = outside.sources.cluster
     if not isinstance(cluster, KubernetesCluster) or not outside.settings.configuration.kubernetes.watch:
         return None
-    return Lookout(cluster.pod_watch(), loop.wake, lambda: loop.leading, outside.instruments.watch)
+    lookout = Lookout(cluster.pod_watch(), loop.wake, lambda: loop.leading, outside.instruments.watch)
+    cluster.listed = lookout.listed
+    return lookout
 
 
 def outbox_of(outside: Outside, clock: Clock) -> tuple[Outbox, list[str]]:

@@ -72,11 +72,13 @@ def reach_out(settings: Settings, environ: Mapping[str, str]) -> Outside:
     sources = Sources(
         cloud=civo,
         accounts=civo,
+        sizes=civo,
         cluster=cluster,
         telemetry=PrometheusTelemetry(said.prometheus.url) if said.prometheus.url else None,
         alarms=AlertmanagerAlarms(said.alertmanager.urls) if said.alertmanager.urls else None,
         store=loops_store,
         goes_on=beat,
+        payload_life=said.alertmanager.payload_life,
     )
     only_looks = Hands(
         cloud=ObservedCloud(civo), cluster=ObservedCluster(cluster) if cluster else None, may_write=may_write
@@ -147,6 +149,7 @@ def _cluster(settings: Settings, may_write: Callable[[], bool]) -> KubernetesClu
         before_write=lambda: _require(may_write),
         kueue_queued=said.kueue.demand is QueueDemand.QUEUED,
         volcano_podgroups=said.volcano.demand is GroupDemand.PODGROUPS,
+        keep_nodes_for=said.kubernetes.keep_nodes_for,
     )
 
 

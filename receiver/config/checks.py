@@ -13,6 +13,7 @@ from receiver.config.overlap import may_overlap, never_opens
 from receiver.config.prices import far_from_list, insane
 from receiver.config.report_checks import report_contradictions
 from receiver.config.schedule import WindowSpec
+from receiver.core.words import lasting
 
 
 def contradictions(configuration: Configuration) -> Iterator[Finding]:
@@ -41,6 +42,12 @@ def warnings_of(configuration: Configuration) -> Iterator[str]:
         yield "budget: none is set, so nothing bounds what nodes cost but max_nodes and limits"
     if configuration.prometheus.url is None:
         yield "prometheus.url: none is set, so there is no utilization and nobody notices when the rules stop"
+    alarms = configuration.alertmanager
+    if not alarms.urls and "repeat_interval" not in alarms.model_fields_set:
+        yield (
+            "alertmanager.repeat_interval: is not set, and without alertmanager.urls a delivered alert that is never "
+            f"resolved counts for {lasting(alarms.payload_life)}; write the repeat_interval of the route to us"
+        )
     if not configuration.kubernetes.enabled:
         yield "kubernetes.enabled: is false, so nobody knows which nodes are in use and none is ever removed"
     yield from approval_warnings(configuration)

@@ -255,6 +255,16 @@ def label_key(value: Any) -> str:
     return said
 
 
+def taint_prefix(value: Any) -> str:
+    """Return what keys of taints begin with, such as ``readiness.k8s.io/`` or a whole key; raise Wrong."""
+    said = text(value, "the beginning of a taint's key")
+    if not _LABEL_KEY.fullmatch(said.removesuffix("/")):
+        raise Wrong(
+            f'"{said}" is not the beginning of a taint key', "write a domain with a slash (readiness.k8s.io/) or a key"
+        )
+    return said
+
+
 def label_value(value: Any) -> str:
     """Return the value of a Kubernetes label or taint, which may be empty; raise Wrong."""
     said = "" if value == "" else text(value, "a label value")
@@ -302,6 +312,7 @@ Identifier = Annotated[str, BeforeValidator(identifier)]
 ObjectName = Annotated[str, BeforeValidator(object_name)]
 GpuResource = Annotated[str, BeforeValidator(gpu_resource)]
 LabelKey = Annotated[str, BeforeValidator(label_key)]
+TaintPrefix = Annotated[str, BeforeValidator(taint_prefix)]
 LabelValue = Annotated[str, BeforeValidator(label_value)]
 TaintEffect = Annotated[str, BeforeValidator(taint_effect)]
 Text = Annotated[str, BeforeValidator(lambda value: text(value, "text"))]

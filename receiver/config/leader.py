@@ -19,7 +19,8 @@ class LeaderSpec(Section):
     after it was last heard. At least one and a half times as long as such a call
     ([more](operations.md#several-replicas))"""
     call_timeout: LongerThanZero = timedelta(seconds=30)
-    """how long Civo or Kubernetes may take to answer one call, beside at most 5 seconds to connect"""
+    """how long Civo or Kubernetes may take to answer one call, beside at most 5 seconds to connect; while Civo changes
+    a pool, at most 10 seconds are waited for each answer"""
 
     @property
     def timeouts(self) -> tuple[float, float]:

@@ -28,6 +28,7 @@ from receiver.config.fields import (
     PoolName,
     Ratio,
     TaintEffect,
+    TaintPrefix,
     Text,
     Tick,
     Units,
@@ -41,7 +42,9 @@ from receiver.config.reports import ReportsSpec
 from receiver.config.schedule import WindowSpec
 from receiver.config.section import Section
 from receiver.config.spacing import NotifySpec
-from receiver.core.policy import QUEUE_WAIT, Fallback, Objective, Packing
+from receiver.core.keeping import KeepRule
+from receiver.core.policy import QUEUE_WAIT, STARTUP_TAINTS, Fallback, Objective, Packing
+from receiver.core.signals import GROUP_INTERVAL, REPEAT_INTERVAL, payload_life
 
 
 class Mode(StrEnum):
@@ -64,6 +67,17 @@ class Alertmanager(Section):
 
     urls: tuple[Address, ...] = ()
     """every peer, to read alerts and silences; without it remembered webhooks count, and silences are not seen"""
+    repeat_interval: LongerThanZero = REPEAT_INTERVAL
+    """the longest `repeat_interval` of the routes that lead here. While the API does not answer, or without `urls`, a
+    delivered alert counts until it is resolved, and at most for twice this and a `group_interval`: too short a value
+    ends a `freeze` that still fires. The routes of `rules/alertmanager.yml` have `2m`"""
+    group_interval: LongerThanZero = GROUP_INTERVAL
+    """the longest `group_interval` of those routes. The routes of `rules/alertmanager.yml` have `30s`"""
+
+    @property
+    def payload_life(self) -> timedelta:
+        """How long an alert counts after its last delivery while the API does not say what fires."""
+        return payload_life(self.repeat_interval, self.group_interval)
 
 
 class Kubernetes(Section):
@@ -74,6 +88,15 @@ class Kubernetes(Section):
     watch: Flag = True
     """be woken by the API server when a GPU pod finds no room ([more](how-it-decides.md#what-wakes-it)); without it
     such a pod waits for its alert or for the next tick"""
+    startup_taints: tuple[TaintPrefix, ...] = STARTUP_TAINTS
+    """what the keys of [startup taints](how-it-decides.md#startup-taints) begin with: a node that carries one is on its
+    way until it goes. A list of your own takes the place of this one"""
+    keep_nodes_for: tuple[Annotated[KeepRule, BeforeValidator(one_of(KeepRule))], ...] = (
+        KeepRule.UNMANAGED,
+        KeepRule.KUBE_SYSTEM,
+    )
+    """pods without a GPU that keep their node, because draining it would lose them
+    ([what drains and what keeps a node](how-it-decides.md#what-drains-and-what-keeps-a-node))"""
 
 
 class Reading(StrEnum):

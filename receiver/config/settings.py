@@ -182,6 +182,7 @@ def _policy(configuration: Configuration, prices: Prices) -> Policy:
         gpu_prices=per_gpu_hour(prices),
         queue_wait=dict(configuration.queue_wait),
         idle_cost_usd_per_hour=configuration.idle_cost_usd_per_hour,
+        startup_taints=configuration.kubernetes.startup_taints,
     )
 
 

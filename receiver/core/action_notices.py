@@ -1,19 +1,21 @@
 """What is said of an action that ended: what changed, or what did not and when it is tried again."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from receiver.core import plain
-from receiver.core.actions import Action, ActionKind, Because, Decision, Outcome, OutcomeKind, VictimStage
+from receiver.core.actions import Action, ActionKind, Because, Decision, Outcome, OutcomeKind, Victim, VictimStage
 from receiver.core.assign import Wanted
 from receiver.core.budget import Budgets
-from receiver.core.demand import misfit
+from receiver.core.demand import refusal
 from receiver.core.model import Backoff, Facts, PoolState
 from receiver.core.policy import Policy, Pool
-from receiver.core.shortage import Shortage, shortage_of
+from receiver.core.shortage import Shortage, refused_counts, shortage_of, smaller_request
 from receiver.core.tell import Cause, Notice, Severity, why
 from receiver.core.words import some, span
+
+WANTED_AGAIN = "it may not go any more"  # of an action that an older version began
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,7 @@ def ended(action: Action, outcome: Outcome, around: Around) -> Notice:
         key=f"{facts}:{action.id}" if told_again else f"{facts}:{subject}:{outcome.detail}",
         title=f"GPU pool {name}: {title}",
         body=plain.worded(
+            _spared(action) if confirmed else "",
             "" if confirmed or outcome.kind is OutcomeKind.OBSERVED else _without_code(outcome.detail),
             why=_why(action, outcome, decision),
             whose=plain.whose(asking) if grows else "",
@@ -70,7 +73,7 @@ def instead_of(pool: Pool, wanted: Wanted, facts: Facts, policy: Policy) -> tupl
         and other.price_usd_per_hour is not None
         and facts.pool(other.id).required < other.max_nodes
         and not _left_off(facts.pool(other.id), facts.at)
-        and not any(misfit(pod, other) for pod in pods)
+        and not any(refusal(pod, other, facts.pool(other.id)) for pod in pods)
     )
 
 
@@ -105,8 +108,9 @@ def _headline(action: Action, outcome: Outcome) -> tuple[Cause, str, Severity]:
             change = f"{action.from_count} -> {action.to_count} nodes"
             return Cause.WOULD_CHANGE, f"would go {change} (observing, nothing was changed)", Severity.INFO
         case OutcomeKind.FAILED if grows:
+            free = "no GPU" if action.to_count - action.from_count == 1 else "too few GPUs"
             short = {
-                Shortage.STOCK: (Cause.OUT_OF_STOCK, f"Civo has no GPU free, {action.from_count} -> {wanted} refused"),
+                Shortage.STOCK: (Cause.OUT_OF_STOCK, f"Civo has {free} free, {action.from_count} -> {wanted} refused"),
                 Shortage.QUOTA: (
                     Cause.OUT_OF_STOCK,
                     f"Civo's quota is used up, {action.from_count} -> {wanted} refused",
@@ -122,18 +126,40 @@ def _headline(action: Action, outcome: Outcome) -> tuple[Cause, str, Severity]:
 
 
 def _why(action: Action, outcome: Outcome, decision: Decision | None) -> str:
+    if decision is not None and action.kind is ActionKind.RETIRE:
+        going = _going(action, outcome)
+        return why(decision, [v.node for v in going]) + _idle_since(going, decision, outcome.at)
     if decision is not None:
-        return why(decision) + _idle_since(action, decision, outcome.at)
+        return why(decision)
     if outcome.kind is not OutcomeKind.CONFIRMED:
         return ""
     gone = _gone(action)
     return f"{plain.named(gone)} removed" if gone else outcome.detail
 
 
-def _idle_since(action: Action, decision: Decision, now: datetime) -> str:
+def _going(action: Action, outcome: Outcome) -> Sequence[Victim]:
+    """The victims that a message is about: of a removal that is over those that went, else all."""
+    if outcome.kind is not OutcomeKind.CONFIRMED:
+        return action.victims
+    return [v for v in action.victims if v.stage is not VictimStage.SPARED]
+
+
+def _spared(action: Action) -> str:
+    """Which nodes went and which stay after all, and why; empty where all went."""
+    stay = [v for v in action.victims if v.stage is VictimStage.SPARED]
+    if not stay:
+        return ""
+    reasons: dict[str, list[str]] = {}
+    for victim in stay:
+        reasons.setdefault(victim.why or WANTED_AGAIN, []).append(victim.node)
+    kept = [f"{plain.named(nodes)} kept: {because}" for because, nodes in reasons.items()]
+    return "; ".join([f"{plain.named(_gone(action))} removed", *kept])
+
+
+def _idle_since(going: Sequence[Victim], decision: Decision, now: datetime) -> str:
     """Since when the nodes that go have run nothing, where that is why they go."""
-    going = {v.instance for v in action.victims if v.because is Because.IDLE}
-    nodes = [n for n in decision.evidence.get("nodes", ()) if n["instance"] in going and n["idle_since"]]
+    idle = {v.instance for v in going if v.because is Because.IDLE}
+    nodes = [n for n in decision.evidence.get("nodes", ()) if n["instance"] in idle and n["idle_since"]]
     if not nodes:
         return ""
     latest = datetime.fromisoformat(max(n["idle_since"] for n in nodes))
@@ -163,7 +189,7 @@ def _next(action: Action, outcome: Outcome, pool: Pool | None, around: Around) -
         case OutcomeKind.OBSERVED:
             return "nothing while mode is observe; this is told again when the change or its reason differs"
         case OutcomeKind.FAILED:
-            return _tried_again(around, now, grows=grows)
+            return _tried_again(around, now, grows=grows, fewer=grows and _asks_for_fewer(action, outcome, around))
         case _:
             return "it is decided anew from what is found"
 
@@ -177,7 +203,15 @@ def _usable(pool: Pool, state: PoolState | None, now: datetime) -> str:
     return f"usable in about {plain.minutes(state.ready_in)} min ({about}); if not by {late}, you hear that it is stuck"
 
 
-def _tried_again(around: Around, now: datetime, *, grows: bool) -> str:
+def _asks_for_fewer(action: Action, outcome: Outcome, around: Around) -> bool:
+    """True when a smaller request follows at once: for all but a single node and a gang that is alone."""
+    asking = list(around.decision.evidence.get("workloads", ())) if around.decision is not None else []
+    gang_alone = len(asking) == 1 and asking[0]["pods"] > 1
+    refused = refused_counts([(action, outcome)], outcome.at).get(action.pool, 0)
+    return not gang_alone and smaller_request(action.from_count, refused) is not None
+
+
+def _tried_again(around: Around, now: datetime, *, grows: bool, fewer: bool) -> str:
     backoff = around.backoff
     again = "it is tried again"
     if backoff is not None:
@@ -186,6 +220,8 @@ def _tried_again(around: Around, now: datetime, *, grows: bool) -> str:
         again = f"{what} not tried again before {plain.moment(backoff.until, now)} (in {lasts})"
     if not grows:
         return f"{again}; the nodes stay, and cost money"
+    if fewer:
+        again = f"fewer nodes are requested at once, and a message follows if any come. After that {again}"
     if around.instead:
         return f"{again}. Until then {plain.named(around.instead)} can take the work"
     return f"{again}. No other pool can take the work now: it waits"

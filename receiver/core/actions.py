@@ -131,7 +131,8 @@ class Because(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victim:
     """One instance on its way out. *since* is when it reached *stage*; a spared one was *refused* if something or
-    somebody on the node, or Civo, did not let it go."""
+    somebody on the node, or Civo, did not let it go. *why* is why it was spared, and before that what it waits for.
+    *asked_at* is when its DELETE was last sent without an answer."""
 
     instance: str
     node: str
@@ -139,6 +140,8 @@ class Victim:
     stage: VictimStage = VictimStage.CHOSEN
     since: datetime | None = None
     refused: bool = False
+    why: str = ""
+    asked_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,8 @@ from receiver.core.fates import State
 # {pod} is its name and {namespace} its namespace.
 WHAT_TO_DO = {
     State.FITS_FREE_NODE: (
-        "compare `kubectl describe pod -n {namespace} {pod}` with the node: CPU, memory, volumes, labels, taints; "
-        "another node like it would not help, so none is bought"
+        "compare `kubectl describe pod -n {namespace} {pod}` with the node: volumes, pod affinity, topology "
+        "spread, labels, taints; another node like it would not help, so none is bought"
     ),
     State.ON_ITS_WAY: (
         "nothing: it starts once the node's GPUs are allocatable; if that takes too long, look at the instance at "
@@ -24,7 +24,9 @@ OBSERVED = "set mode: act and restart, or grow the pool by hand: in observe mode
 RULES = {
     "sources_answer": "bring back the source that the reason names; the page of sources shows what each one answered",
     "nodes_may_be_removed": "bind the ClusterRole gpu-autoscaler-act (k8s/overlays/act/rights); no restart is needed",
-    "spend_is_known": "see why Civo's charges do not answer, or state budget.spent_usd_stated and restart",
+    "spend_is_known": (
+        "see the reason; Civo's charges are asked again every minute, or state budget.spent_usd_stated and restart"
+    ),
     "price_is_known": "set price_usd_per_hour of the pool, or a prices_file that has its size, and restart",
     "within_budget": "raise the budget (gpu-autoscaler budget set), end other GPU work, or wait for the next month",
     "within_maximum": "raise max_nodes and restart, or wait for a free GPU, or until the window or override ends",
@@ -39,6 +41,7 @@ RULES = {
     "cooled_down": "nothing: it ends by itself at the time that the reason names",
     "approved": "approve it, from the message or with `gpu-autoscaler answer`; the reason names until when",
     "one_change_at_a_time": "nothing, if it ends within a minute; else look at the open action's last error",
+    "internal_error": "find `part of a step failed` in the server's log and report that bug; each step tries again",
     "gangs_whole": "make room for all of it at once (the reason names what is short), or make the gang smaller",
 }
 

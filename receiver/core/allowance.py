@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 
-from receiver.core.budget import Budgets, BudgetView, Key, passes_hold, teams_of
+from receiver.core.budget import Budgets, BudgetView, Key, Refusal, passes_hold, teams_of
 from receiver.core.capacity import Tally
 from receiver.core.cost import unit_price
 from receiver.core.model import Facts
@@ -46,15 +46,15 @@ class Allowance:
             return self._of_pools[tally.pool.id]
         return self.budgets.touched(tally.pool.id, teams_of(workload, self.policy, self.budgets))
 
-    def refusing(self, tally: Tally, count: int, workload: Workload | None) -> BudgetView | None:
+    def refusing(self, tally: Tally, count: int, workload: Workload | None) -> Refusal | None:
         """The first budget that does not cover *count* more nodes of the tally's pool, or None."""
         unit = self._unit[tally.pool.id]
         passing = workload is not None and passes_hold(workload, self.policy)
         for view in self._touched(tally, workload):
             if unit is None or view.closed_to(passing=passing):
-                return view
+                return Refusal(view=view, passing=passing)
             if self._paid_by(view, tally, count) * unit > self.left[view.key]:
-                return view
+                return Refusal(view=view, passing=passing)
         return None
 
     def _more(self, tally: Tally, count: int) -> int:
@@ -119,8 +119,10 @@ class Allowance:
 
     def refuse(self, tally: Tally, count: int, workload: Workload | None) -> None:
         """Note which budget does not cover *count* more nodes of the tally's pool."""
-        view = self.refusing(tally, count, workload)
-        if view is not None and tally.pool.price_usd_per_hour is not None:  # that has a rule of its own
-            tally.uncovered.setdefault(view.key, view)
+        refusal = self.refusing(tally, count, workload)
+        if refusal is not None and tally.pool.price_usd_per_hour is not None:  # that has a rule of its own
+            known = tally.uncovered.get(refusal.view.key)
+            if known is None or known.passing:  # what holds ordinary work up needs more than passing work does
+                tally.uncovered[refusal.view.key] = refusal
             if workload is not None:
-                tally.refused.setdefault(workload.key, view.why_not())
+                tally.refused.setdefault(workload.key, refusal)

@@ -5,14 +5,16 @@ are opened in the cheapest pool that fits. Each new node is checked against budg
 that order, so the guardrails of `decide` can say which one left how many. A gang is placed whole or not at all.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
 from receiver.core.allowance import RULES, Allowance
+from receiver.core.blame import LeftOut
 from receiver.core.bounds import BoundsInForce
-from receiver.core.budget import Budgets, BudgetView, teams_of
+from receiver.core.budget import Budgets, BudgetView, Refusal, teams_of
 from receiver.core.budget_views import views
 from receiver.core.capacity import (
     NOT_ALLOWED,
@@ -28,7 +30,8 @@ from receiver.core.capacity import (
 )
 from receiver.core.consolidate import may_not_return, movable
 from receiver.core.cost import unit_price
-from receiver.core.demand import missing_pods, take, why_nowhere, workloads
+from receiver.core.demand import missing_pods, new_node, take, why_nowhere, workloads
+from receiver.core.failures import Failure, Failures
 from receiver.core.filling import rearranged, serve_again
 from receiver.core.gangs import hold, place_gang, place_parts
 from receiver.core.graces import Grace
@@ -37,7 +40,7 @@ from receiver.core.market import Market, Matching
 from receiver.core.model import Facts, Source, SourceState
 from receiver.core.overrides import Override
 from receiver.core.pods import Workload
-from receiver.core.policy import Policy, Scope
+from receiver.core.policy import Policy, Pool, Scope
 from receiver.core.questions import Question
 from receiver.core.refused import refused
 from receiver.core.rights import Rights
@@ -58,7 +61,8 @@ class Wanted:
     """What the assignment asks of one pool, in nodes beyond those that exist or are on their way.
 
     *for_demand*, *for_floor*, *for_standby* and *for_headroom* are what is wanted; *within_budget* >= *within_maximum*
-    >= *within_limits* how many of them each check leaves, in that order. *needed* are the instances that waiting work
+    >= *within_limits* how many of them each check leaves, in that order, *within_stock* how many to ask for right after
+    Civo refused more (None: it did not). *needed* are the instances that waiting work
     would use, *asking* the workloads that the new nodes are for. *overrides* are those of this pool that are in force
     or still to come (what is in force at the facts' time is in *bounds*).
     """
@@ -72,6 +76,7 @@ class Wanted:
     within_budget: int = 0
     within_maximum: int = 0
     within_limits: int = 0
+    within_stock: int | None = None
     needed: frozenset[str] = frozenset()
     asking: tuple[Workload, ...] = ()
     waiting_gpus: int = 0
@@ -82,8 +87,8 @@ class Wanted:
     budget: BudgetView | None = None  # the cluster's
     unreturning: frozenset[str] = frozenset()  # instances with a pod that would be kept out if it started again
     stopped: bool = False  # a budget that covers the whole pool is beyond its stop line
-    uncovered: tuple[BudgetView, ...] = ()  # the budgets that did not cover a node
-    refused: Mapping[str, str] = field(default_factory=dict)  # workloads that a budget does not cover, and why
+    uncovered: tuple[Refusal, ...] = ()  # one of each budget that did not cover a node
+    refused: Mapping[str, Refusal] = field(default_factory=dict)  # workloads that a budget does not cover
     sources: Mapping[Source, SourceState] = field(default_factory=dict)
     deliveries: tuple[int, ...] = ()
     overrides: tuple[Override, ...] = ()
@@ -94,6 +99,7 @@ class Wanted:
     spend_unknown: str = ""  # why nobody can tell yet what the month has cost
     first_changed_at: datetime | None = None  # when the first change that limits per hour count was over
     removals_left: int | None = None  # set pool by pool in `decide_all`: None is no limit
+    failed: str = ""  # the internal error because of which nothing was worked out for the pool
 
     @property
     def new_nodes(self) -> int:
@@ -115,36 +121,73 @@ class Assignment:
         return self.budgets.of(Scope.CLUSTER)
 
 
-def assign(facts: Facts, policy: Policy) -> Assignment:
+def assign(facts: Facts, policy: Policy, failures: Failures | None = None) -> Assignment:
     """Return what each pool should have beyond what it has, and why some work stays waiting.
 
     The order of service is: workloads by priority and age, then floors (`min_nodes`), then standby nodes,
     then headroom, so a budget that cannot serve all drops what is only expected first.
+
+    An exception that belongs to a pool or to work is noted in *failures*, and the rest is assigned anew without it, so
+    that nothing is left half done. Without *failures*, or where it belongs to neither, it is raised.
     """
+    if failures is None:
+        return _assign(facts, policy, {}, frozenset())
+    left_out = LeftOut()
+    while True:
+        try:
+            return _assign(left_out.of(facts) if left_out else facts, policy, failures.set_aside, left_out.pairs)
+        except Exception as error:  # noqa: BLE001  # it is noted, and the rest goes on
+            left_out.learn(error, failures)
+
+
+def _assign(
+    facts: Facts, policy: Policy, aside: Mapping[str, Failure], pairs: Collection[tuple[str, str]]
+) -> Assignment:
+    """Assign all work but *pairs* of an owner and a pool. Pools that are set *aside* stay as they are."""
     budgets = views(facts, policy)
     allowance = Allowance(facts, policy, budgets)
     waiting = workloads(facts.waiting, facts.bound_gangs)
     if any(view.scope is Scope.TEAM for view in budgets.views):
-        _reserve_for_teams(facts, policy, waiting, allowance)
-    tallies, misfits = _served(facts, policy, waiting, allowance)
-    for tally in tallies.values():
+        _reserve_for_teams(facts, policy, waiting, allowance, aside)
+    tallies, misfits = _served(facts, policy, waiting, allowance, aside, pairs)
+    served = {pool: tally for pool, tally in tallies.items() if pool not in aside}
+    for tally in served.values():
         _hold_floor(tally, allowance)
     out = refused(waiting, tallies, facts)
-    for tally in tallies.values():
+    for tally in served.values():
         if tally.pool.id not in out.pools:
             _keep_standby(tally, allowance)
-    headroom = keep_warm(tallies, facts, policy, allowance, out)
-    empties = movable(tallies.values(), facts.at)
+    headroom = keep_warm(served, facts, policy, allowance, out)
+    empties = movable(served.values(), facts.at)
     kept_out = budgets.holding or facts.kept_out  # what is moved or evicted now could not start again
     unreturning = _unreturning(facts, policy) if kept_out else frozenset()
     return Assignment(
         pools={
             i: _wanted(x, facts, budgets, empties - unreturning, unreturning, headroom.get(i))
-            for i, x in tallies.items()
-        },
+            for i, x in served.items()
+        }
+        | {p.id: _nothing_wanted(p, facts, aside[p.id]) for p in policy.pools if p.id in aside},
         misfits=misfits,
         budgets=budgets,
     )
+
+
+def _open_tallies(facts: Facts, policy: Policy, budgets: Budgets, aside: Collection[str]) -> dict[str, Tally]:
+    """The tallies of the pools. One that is set *aside* grows no further. What room it has counts as far as it can be
+    told, or the same pods would be bought for twice."""
+    tallies = {p.id: open_tally(p, facts, budgets) for p in policy.pools if p.id not in aside}
+    for pool in policy.pools:
+        if pool.id in aside:
+            with suppress(Exception):
+                tallies[pool.id] = open_tally(pool, facts, budgets)
+                tallies[pool.id].room = 0
+    return tallies
+
+
+def _nothing_wanted(pool: Pool, facts: Facts, failure: Failure) -> Wanted:
+    """What is asked of a pool that was set aside: to stay as it is."""
+    bounds = BoundsInForce(min_nodes=pool.min_nodes, max_nodes=pool.max_nodes, standby_nodes=pool.standby_nodes)
+    return Wanted(pool=pool.id, bounds=bounds, sources=facts.sources, deliveries=facts.deliveries, failed=str(failure))
 
 
 def _unreturning(facts: Facts, policy: Policy) -> frozenset[str]:
@@ -163,20 +206,26 @@ class Served:
 
 
 def _served(
-    facts: Facts, policy: Policy, waiting: Sequence[Workload], allowance: Allowance
+    facts: Facts,
+    policy: Policy,
+    waiting: Sequence[Workload],
+    allowance: Allowance,
+    aside: Collection[str],
+    pairs: Collection[tuple[str, str]],
 ) -> tuple[dict[str, Tally], tuple[Misfit, ...]]:
     """Serve *waiting* in order; then once more with the rooms arranged anew, where that needs fewer new nodes."""
     before = allowance.mark()
-    tallies = {p.id: open_tally(p, facts, allowance.budgets) for p in policy.pools}
-    first = _serve_all(waiting, tuple(tallies.values()), allowance)
+    tallies = _open_tallies(facts, policy, allowance.budgets, aside)
+    first = _serve_all(waiting, tuple(tallies.values()), allowance, pairs)
     after, order = allowance.mark(), {w.key: n for n, w in enumerate(waiting)}
     for seats in rearranged(tuple(tallies.values()), first.without_room, first.matching.fitting):
         allowance.return_to(before)
         before = allowance.mark()
-        again = {p.id: open_tally(p, facts, allowance.budgets) for p in policy.pools}
+        again = _open_tallies(facts, policy, allowance.budgets, aside)
         if serve_again(seats, order, again, allowance):
             seated = {workload.key for workload, _ in seats}
-            second = _serve_all([w for w in waiting if w.key not in seated], tuple(again.values()), allowance)
+            left = [w for w in waiting if w.key not in seated]
+            second = _serve_all(left, tuple(again.values()), allowance, pairs)
             if _lacking(again) < _lacking(tallies):
                 return again, second.misfits
         allowance.return_to(after)
@@ -191,9 +240,14 @@ def _lacking(tallies: Mapping[str, Tally]) -> tuple[int, int]:
     return left_out + held, sum(tally.counts["demand"] for tally in tallies.values())
 
 
-def _serve_all(waiting: Sequence[Workload], tallies: Sequence[Tally], allowance: Allowance) -> Served:
-    """Give every one of *waiting* room, in the order given."""
-    matching = Matching(tuple(tallies))
+def _serve_all(
+    waiting: Sequence[Workload],
+    tallies: Sequence[Tally],
+    allowance: Allowance,
+    pairs: Collection[tuple[str, str]] = (),
+) -> Served:
+    """Give every one of *waiting* room, in the order given. *pairs* of an owner of work and a pool are kept apart."""
+    matching = Matching(tuple(tallies), pairs)
     for workload in waiting:
         if not workload.gang:
             matching.market(workload.pods[0]).enter(workload.pods[0])
@@ -207,13 +261,15 @@ def _serve_all(waiting: Sequence[Workload], tallies: Sequence[Tally], allowance:
     return Served(misfits=tuple(misfits), without_room=tuple(gangs), matching=matching)
 
 
-def _reserve_for_teams(facts: Facts, policy: Policy, waiting: Sequence[Workload], allowance: Allowance) -> None:
+def _reserve_for_teams(
+    facts: Facts, policy: Policy, waiting: Sequence[Workload], allowance: Allowance, aside: Collection[str]
+) -> None:
     """Keep aside what waiting work of teams will hold of nodes that exist or are on their way.
 
     A node that was bought for a team a step ago is held by no pod yet. Without this the same money would be given out
     again while it is provisioned.
     """
-    tallies = [open_tally(p, facts, allowance.budgets) for p in policy.pools]
+    tallies = tuple(_open_tallies(facts, policy, allowance.budgets, aside).values())
     _serve_all(waiting, tallies, Allowance(facts, policy, allowance.budgets, closed=True))
     for tally in tallies:
         price, labels = tally.pool.price_usd_per_hour, tally.pool.labels
@@ -260,22 +316,23 @@ def _serve(workload: Workload, matching: Matching, allowance: Allowance, unserve
 
 def _place_pod(workload: Workload, market: Market, fitting: Sequence[Tally], allowance: Allowance) -> None:
     pod = workload.pods[0]
-    kind = tuple(sorted(pod.requests.items()))
+    asks = pod.asks
+    kind = tuple(sorted(asks.items()))
     for shelf in (USABLE, OPENED):
         for tally in fitting:
-            room = tally.settle(pod.requests, shelf, kind)
+            room = tally.settle(asks, shelf, kind)
             if room is not None:
                 tally.give(Given(workload=workload, rooms=(room,)), asks=room.bought)
                 return
     ordered = market.order(pod)
     for tally in ordered:
-        if tally.begin() and (room := tally.settle(pod.requests, OPENED, kind)) is not None:
+        if tally.begin() and (room := tally.settle(asks, OPENED, kind)) is not None:
             tally.give(Given(workload=workload, rooms=(room,)), asks=room.bought)
             return
     chosen = _where_to_buy(ordered, allowance, workload)
     allowed = allowance.passes(chosen, 1, workload)
     if allowed < len(RULES) or chosen.blocked:
-        left_out = chosen.settle(pod.requests, NOT_ALLOWED, kind)
+        left_out = chosen.settle(asks, NOT_ALLOWED, kind)
         if left_out is not None:
             if allowed == 0:
                 allowance.refuse(chosen, 1, workload)
@@ -285,17 +342,21 @@ def _place_pod(workload: Workload, market: Market, fitting: Sequence[Tally], all
     passed = allowance.open(chosen, "demand", workload=workload)
     opened = new_bin(chosen)
     opened.allowed = passed == len(RULES) and not blocked
-    take(opened.free, pod.requests)
+    take(opened.free, asks)
     chosen.add(opened)
     chosen.give(Given(workload=workload, rooms=(opened,)), asks=True)
 
 
 def _where_to_buy(fitting: Sequence[Tally], allowance: Allowance, workload: Workload) -> Tally:
-    """The cheapest pool that may grow, else the cheapest whose checks pass, else the cheapest (it will say why not)."""
+    """The cheapest pool that may grow, else the cheapest whose checks pass, else the cheapest (it will say why not).
+
+    A pool that asks for fewer nodes after a refusal keeps its work for these seconds: then the next pool gets the rest
+    at once, and its cooldown does not delay a part of it.
+    """
     passing = (x for x in fitting if allowance.passes(x, 1, workload) == len(RULES))
     first: Tally | None = None
     for tally in passing:
-        if not tally.blocked:
+        if not tally.blocked or tally.gang_room is not None:
             return tally
         first = first or tally
     return first or next((x for x in fitting if not x.blocked and not is_full(x)), fitting[0])
@@ -305,7 +366,7 @@ def _hold_floor(tally: Tally, allowance: Allowance) -> None:
     """Open nodes up to the floor, each checked by itself; wanted ones that the checks leave out are no floor."""
     for _ in range(tally.bounds.min_nodes - tally.state.required - tally.within[-1]):
         allowance.open(tally, "floor")
-        tally.add(Bin(pool=tally.pool.id, instance=None, free=dict(tally.pool.resources)))
+        tally.add(Bin(pool=tally.pool.id, instance=None, free=new_node(tally.pool, tally.state)))
 
 
 def _keep_standby(tally: Tally, allowance: Allowance) -> None:
@@ -335,6 +396,7 @@ def _wanted(
         within_budget=tally.within[0],
         within_maximum=tally.within[1],
         within_limits=tally.within[2],
+        within_stock=None if tally.gang_room is None else tally.room,
         needed=frozenset(b.instance for b in tally.bins if b.used and b.instance is not None),
         asking=tuple(tally.asking),
         waiting_gpus=tally.waiting_gpus,

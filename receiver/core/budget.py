@@ -1,13 +1,13 @@
 """A month's allowances, of the account, the cluster, pools and teams: their stage, and what a reservation leaves."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
-from receiver.core.forecast import Forecast
+from receiver.core.forecast import Forecast, Outlook
 from receiver.core.pods import Pod, Workload
 from receiver.core.policy import Budget, BudgetChange, Policy, Scope
 
@@ -41,7 +41,7 @@ class BudgetView:
     cannot be told (empty: it can; else *spent* is the least that it is), *unpriced* names sizes without a price: either
     stops growth. *uncounted* names charges that are not in *spent* and stop nothing. *change* is set where an operator
     set the allowance for this month, *shown* is what people call *name*. *per_hour* is what runs of it costs an hour,
-    *ends_at* when the month does.
+    *ends_at* when the month does. *outlook* is what its forecast is made from.
     """
 
     month: str
@@ -58,7 +58,7 @@ class BudgetView:
     shown: str = ""
     unknown: str = ""
     uncounted: tuple[str, ...] = ()
-    forecast: Forecast = field(default_factory=Forecast)
+    outlook: Outlook | None = None
     change: BudgetChange | None = None
     per_hour: Decimal = Decimal(0)
     ends_at: datetime | None = None
@@ -67,6 +67,11 @@ class BudgetView:
     def key(self) -> Key:
         """Scope and name."""
         return self.scope, self.name
+
+    @property
+    def forecast(self) -> Forecast:
+        """What it will come to; nothing where its spend is not known."""
+        return Forecast() if self.unknown or self.outlook is None else self.outlook.forecast(self.spent)
 
     @property
     def title(self) -> str:
@@ -95,17 +100,41 @@ class BudgetView:
         closed = (BudgetStage.STOP,) if passing else (BudgetStage.HOLD, BudgetStage.STOP)
         return self.stage in closed or bool(self.unpriced) or bool(self.unknown)
 
-    def why_not(self) -> str:
-        """Why it does not cover more, with the line and the figures."""
+    @property
+    def in_the_way(self) -> str:
+        """The rule that it does not cover more by: `within_budget`, unless what is missing is no money."""
+        return "spend_is_known" if self.unknown else "price_is_known" if self.unpriced else "within_budget"
+
+    def why_not(self, *, passing: bool = False) -> str:
+        """Why it does not cover more, with the line and the figures; *passing* work is not held at the hold line."""
         if self.unknown:
             return f"{self.title}: the spend is not known: {self.unknown}"
         if self.unpriced:
             return f"{self.title}: the spend is unknown: no price for {', '.join(self.unpriced)}"
         spent = f"USD {self.spent:.2f} of {self.monthly:.2f} spent in {self.month}"
-        if self.stage in (BudgetStage.HOLD, BudgetStage.STOP):
+        if self.closed_to(passing=passing):
             line = self.hold_at if self.stage is BudgetStage.HOLD else self.stop_at
             return f"{self.title} {self.stage} at {line:.0%}: {spent}"
-        return f"{self.title}: {spent} and {self.reserved:.2f} reserved: the USD {self.available:.2f} left are too few"
+        left = max(Decimal(0), self.left)
+        return f"{self.title}: {spent} and {self.reserved:.2f} reserved: the USD {left:.2f} left are too few"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A budget that does not cover a node. *passing*: for work that may still be bought for beyond the hold line."""
+
+    view: BudgetView
+    passing: bool = False
+
+    @property
+    def rule(self) -> str:
+        """The rule that refuses."""
+        return self.view.in_the_way
+
+    @property
+    def why(self) -> str:
+        """The reason as a clause, with the figures."""
+        return self.view.why_not(passing=self.passing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
 from receiver.core.budget import Budgets, BudgetView, month_of, stage_of, team_of
-from receiver.core.cost import HOUR, unit_price
-from receiver.core.forecast import Forecast, forecast
+from receiver.core.cost import unit_price
+from receiver.core.forecast import Outlook
 from receiver.core.model import Facts
 from receiver.core.policy import Budget, Policy, Pool, Scope
 from receiver.core.unanswered import kept_elsewhere, nodes_of, unseen
@@ -28,7 +28,6 @@ class _Seen:
     def __init__(self, facts: Facts, policy: Policy, budget: Budget) -> None:
         self._facts, self._policy, self._budget, self._spend = facts, policy, budget, facts.spend
         self._month = month_of(facts.at, budget.timezone)
-        self._elapsed = Decimal((facts.at - self._month.start) // HOUR + 1)
         self._changes = {
             (c.scope, c.name): c
             for c in facts.budget_changes
@@ -50,29 +49,28 @@ class _Seen:
             self._budget.account_usd,
             account,
             self._everything,
-            account / self._elapsed,
+            sum(spend.seen.values(), NOTHING),
             "" if spend.account is not None else "Civo's charges were not read yet",
             self._all_kept,
+            beside=max(NOTHING, account - spend.usd),
             unpriced=self._unpriced,
             uncounted=spend.account_unpriced,
         )
 
     def cluster(self) -> Iterator[BudgetView]:
-        week = self._of_the_week()
         return self._view(
             Scope.CLUSTER,
             "",
             self._budget.monthly_usd,
             self._spend.usd,
             self._everything,
-            None if week is None else sum(week.values(), Decimal(0)),
+            sum(self._spend.seen.values(), NOTHING),
             self._spend.unknown,
             self._all_kept,
             unpriced=self._unpriced,
         )
 
     def pools(self) -> Iterator[BudgetView]:
-        week = self._of_the_week()
         for pool in self._policy.pools:
             yield from self._view(
                 Scope.POOL,
@@ -80,7 +78,7 @@ class _Seen:
                 pool.budget_usd,
                 self._spend.pools.get(pool.id, Decimal(0)),
                 self._hourly[pool.id],
-                None if week is None else week.get(pool.id, Decimal(0)),
+                self._spend.seen.get(pool.id, NOTHING),
                 self._spend.unknown,
                 self._kept[pool.id],
                 shown=pool.name,
@@ -92,14 +90,9 @@ class _Seen:
         spend, per_hour = self._spend, shares(self._facts, self._policy)
         unknown = "" if spend.teams is not None else "what teams use is not attributed yet"
         for team in sorted({*self._budget.teams, *(name for scope, name in self._changes if scope is Scope.TEAM)}):
-            spent = (spend.teams or {}).get(team, Decimal(0)) + spend.seeded
-            said, rate = self._budget.teams.get(team), spent / self._elapsed
-            yield from self._view(Scope.TEAM, team, said, spent, per_hour.get(team, Decimal(0)), rate, unknown)
-
-    def _of_the_week(self) -> Mapping[str, Decimal] | None:
-        """USD per hour of each pool in the last week, None before there was any."""
-        spend = self._spend
-        return {pool: usd / spend.week_hours for pool, usd in spend.week.items()} if spend.week_hours else None
+            held, said = (spend.teams or {}).get(team, Decimal(0)), self._budget.teams.get(team)
+            burn = per_hour.get(team, Decimal(0))
+            yield from self._view(Scope.TEAM, team, said, held + spend.seeded, burn, held, unknown)
 
     def _view(
         self,
@@ -108,12 +101,14 @@ class _Seen:
         said: Decimal | None,
         spent: Decimal,
         per_hour: Decimal,
-        rate: Decimal | None,
+        seen: Decimal,
         unknown: str = "",
         kept: Decimal = NOTHING,
+        beside: Decimal = NOTHING,
         **more: object,
     ) -> Iterator[BudgetView]:
-        """The view of one budget; nothing where neither the configuration nor an operator set one."""
+        """The view of one budget; nothing where neither the configuration nor an operator set one. *seen* is what
+        of it this ledger has watched, *beside* what of the account is not for nodes, in USD."""
         budget, policy, facts = self._budget, self._policy, self._facts
         change = self._changes.get((scope, name))
         monthly = change.monthly_usd if change is not None else said
@@ -131,7 +126,15 @@ class _Seen:
             scope=scope,
             name=name,
             unknown=unknown,
-            forecast=Forecast() if unknown else forecast(spent, per_hour, rate, self._month.end - facts.at),
+            outlook=Outlook(
+                at=facts.at,
+                start=self._month.start,
+                end=self._month.end,
+                burn=per_hour,
+                seen=seen,
+                since=self._spend.seen_since,
+                beside=beside,
+            ),
             change=change,
             per_hour=per_hour,
             ends_at=self._month.end,

@@ -7,15 +7,18 @@ from datetime import timedelta
 
 from receiver.core.actions import ActionKind, Because, VictimStage
 from receiver.core.bounds import BoundsInForce, bounds_of
-from receiver.core.budget import Budgets, BudgetView, Key
+from receiver.core.budget import Budgets, Key, Refusal
 from receiver.core.closing import takes_work, why_closed
+from receiver.core.compute import COMPUTE, gpus_in
 from receiver.core.counts import undone_by_others
-from receiver.core.demand import IGNORED_NAMESPACES, take
-from receiver.core.graces import Grace, graces_of, most_after
+from receiver.core.demand import IGNORED_NAMESPACES, new_node, take
+from receiver.core.graces import Grace, graces_of
 from receiver.core.model import ON_ITS_WAY, CordonedBy, Facts, Node, PoolState, SignalAction, Stage
 from receiver.core.pods import Workload
 from receiver.core.policy import Pool
 from receiver.core.provisioning import probes_left, stuck_on_the_way, unlisted_too_long
+from receiver.core.shortage import smaller_request
+from receiver.core.unanswered import highest
 
 Requests = tuple[tuple[str, int], ...]
 WHY = ("demand", "floor", "standby", "headroom")  # new nodes are opened, in this order
@@ -52,7 +55,7 @@ class Bin:
     @property
     def gpus(self) -> int:
         """GPU units that are free here."""
-        return sum(self.free.values())
+        return gpus_in(self.free)
 
     def copy(self) -> "Bin":
         """Another bin with the same room. (Not `replace`: a gang tries every node of every pool that fits it.)"""
@@ -81,6 +84,7 @@ class Tally:
     bounds: BoundsInForce
     bins: list[Bin]
     room: int | None = None  # new nodes that a guardrail would leave (0: none, None: as many as the checks allow)
+    gang_room: int | None = None  # while fewer are asked for after a refusal: new nodes that one gang may need
     shelves: tuple[list[Bin], ...] = ([], [], [], [])  # the bins by how they may be used: see USABLE and below
     too_small: dict[tuple[Requests, ...], int] = field(default_factory=dict)
     reached: dict[tuple[int, Requests], int] = field(default_factory=dict)
@@ -91,8 +95,8 @@ class Tally:
     placed: list[tuple[str, str]] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
     given: list[Given] = field(default_factory=list)
-    refused: dict[str, str] = field(default_factory=dict)  # workloads that a budget does not cover, and why
-    uncovered: dict[Key, BudgetView] = field(default_factory=dict)  # the budgets that refused a node
+    refused: dict[str, Refusal] = field(default_factory=dict)  # workloads that a budget does not cover
+    uncovered: dict[Key, Refusal] = field(default_factory=dict)  # by the budgets that refused a node
     waiting_gpus: int = 0
     free: int = 0  # GPUs in the bins that may be used
     graces: tuple[Grace, ...] = ()
@@ -112,6 +116,15 @@ class Tally:
     def blocked(self) -> bool:
         """True when a guardrail will hold another new node."""
         return self.room_left <= 0
+
+    def holds_gang(self, opened: int) -> bool:
+        """True unless Civo has just refused as many new nodes as a gang needs, *opened* beside those opened before."""
+        return not opened or self.gang_room is None or self.within[-1] + opened <= self.gang_room
+
+    def admit_gang(self, opened: int) -> None:
+        """Make room for all *opened* new nodes of a gang that `holds_gang`; the next gang gets no more than is left."""
+        if opened and self.gang_room is not None and self.room is not None:
+            self.room = self.gang_room = max(self.room, self.within[-1] + opened)
 
     def add(self, room: Bin) -> None:
         """Take in a bin that was just opened."""
@@ -147,8 +160,8 @@ class Tally:
         for name in self.__slots__:
             setattr(self, name, getattr(before, name))
 
-    def settle(self, requests: Mapping[str, int], shelf: int, kind: Requests) -> Bin | None:
-        """Put *requests* into the first bin of *shelf* that holds them and return it; None when none does.
+    def settle(self, asks: Mapping[str, int], shelf: int, kind: Requests) -> Bin | None:
+        """Put *asks* into the first bin of *shelf* that holds them and return it; None when none does.
 
         What a bin could not hold once it never will, so each kind of request passes over it only once.
         """
@@ -156,13 +169,13 @@ class Tally:
         place = self.reached.get((shelf, kind), 0)
         if place == len(rooms):
             return None
-        while place < len(rooms) and not take(rooms[place].free, requests):
+        while place < len(rooms) and not take(rooms[place].free, asks):
             place += 1
         self.reached[shelf, kind] = place
         if place == len(rooms):
             return None
         rooms[place].used = True
-        self.free -= sum(requests.values()) if shelf != NOT_ALLOWED else 0
+        self.free -= gpus_in(asks) if shelf != NOT_ALLOWED else 0
         return rooms[place]
 
     def begin(self, rooms: Sequence[Bin] | None = None) -> bool:
@@ -197,8 +210,9 @@ class Tally:
         return len(self.shelves[USABLE]) + len(self.shelves[OPENED])
 
     def roomy(self) -> list[Bin]:
-        """The bins that are usable or begun and have anything left, the usable ones first."""
-        return [b for shelf in (USABLE, OPENED) for b in self.shelves[shelf] if any(n > 0 for n in b.free.values())]
+        """The bins that are usable or begun and have any GPU left, the usable ones first."""
+        bins = (b for shelf in (USABLE, OPENED) for b in self.shelves[shelf])
+        return [b for b in bins if any(n > 0 for resource, n in b.free.items() if resource not in COMPUTE)]
 
 
 LONGEST_GROWTH_BACKOFF = timedelta(hours=1)
@@ -217,19 +231,29 @@ def open_tally(pool: Pool, facts: Facts, budgets: Budgets) -> Tally:
     unpriced = pool.price_usd_per_hour is None
     undone = undone_by_others(state, facts.at, grows=True) is not None
     paused = state.silence is not None or bounds.spoken.pause is not None
-    held = unpriced or backing_off or halted or stuck or undone or paused
+    probes = probes_left(state, facts.at)
+    smaller = _smaller_request(state, facts) if backing_off and probes is None else None
+    held = unpriced or (backing_off and smaller is None) or halted or stuck or undone or paused
     graces = graces_of(pool, bounds, facts.told_to_go, facts.at, facts.given_up)
     going = _deleted_victims(state)
-    if most_after(graces, facts.at) is not None:  # what is evicted there must not come back to it
+    if graces:  # what is evicted there must not come back to it
         going |= _evicted_victims(state)
     return Tally(
         pool=pool,
         state=state,
         bounds=bounds,
         bins=list(_capacity(pool, state, going, facts, why_closed(budgets, pool.id))),
-        room=0 if held else probes_left(state, facts.at),
+        room=0 if held else smaller[0] if smaller else probes,
+        gang_room=None if held or smaller is None else smaller[1],
         graces=graces,
     )
+
+
+def _smaller_request(state: PoolState, facts: Facts) -> tuple[int, int] | None:
+    """How many nodes to ask for right after a refusal (`smaller_request`); None where that is not sure to add any."""
+    if state.refused is None or highest(facts.unanswered, state.pool) > state.required:
+        return None
+    return smaller_request(state.required, state.refused)
 
 
 def _capacity(pool: Pool, state: PoolState, going: frozenset[str], facts: Facts, closed: str | None) -> Iterable[Bin]:
@@ -241,15 +265,15 @@ def _capacity(pool: Pool, state: PoolState, going: frozenset[str], facts: Facts,
     """
     usable = [n for n in state.of(Stage.USABLE) if n.cordoned_by is not CordonedBy.SOMEONE and n.instance not in going]
     rooms = [(_room_on(n), n) for n in usable if takes_work(n, closed)]
-    for free, node in sorted(rooms, key=lambda room: (sum(room[0].values()), room[1].name)):
+    for free, node in sorted(rooms, key=lambda room: (gpus_in(room[0]), room[1].name)):
         yield Bin(pool=pool.id, instance=node.instance, free=dict(free), usable=True)
     for node in state.living:
         if _is_coming(node, pool, facts) and takes_work(node, closed):
-            yield Bin(pool=pool.id, instance=node.instance, free=dict(pool.resources))
+            yield Bin(pool=pool.id, instance=node.instance, free=new_node(pool, state))
     if not takes_work(None, closed) or unlisted_too_long(pool, state, facts.at):
         return
     for _ in range(state.unlisted):
-        yield Bin(pool=pool.id, instance=None, free=dict(pool.resources))
+        yield Bin(pool=pool.id, instance=None, free=new_node(pool, state))
 
 
 def _room_on(node: Node) -> Mapping[str, int]:
@@ -281,7 +305,7 @@ def _is_coming(node: Node, pool: Pool, facts: Facts) -> bool:
         return not node.was_usable
     if node.stage is Stage.BROKEN and node.lost_at is not None:
         return not node.busy and facts.at - node.lost_at <= SHORT_LOSS  # a device plugin that restarts
-    return node.stage in ON_ITS_WAY and facts.at - node.created_at <= pool.provision_timeout
+    return node.stage in ON_ITS_WAY and not node.was_usable and facts.at - node.created_at <= pool.provision_timeout
 
 
 def is_full(tally: Tally) -> bool:
@@ -291,4 +315,4 @@ def is_full(tally: Tally) -> bool:
 
 def new_bin(tally: Tally) -> Bin:
     """A node that is not there yet, for work that is put into it at once."""
-    return Bin(pool=tally.pool.id, instance=None, free=dict(tally.pool.resources), used=True, bought=True)
+    return Bin(pool=tally.pool.id, instance=None, free=new_node(tally.pool, tally.state), used=True, bought=True)

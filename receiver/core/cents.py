@@ -13,6 +13,12 @@ CENT = Decimal("0.01")
 Path = Sequence[Hashable]  # from the widest level to the narrowest
 
 
+def amount(usd: Decimal) -> str:
+    """*usd* as every API writes it: digits without an exponent, and no zeros behind the cents."""
+    whole, point, part = f"{usd:f}".partition(".")
+    return whole + point + (part if len(part) <= 2 else part.rstrip("0").ljust(2, "0"))
+
+
 def in_cents(usd: Decimal) -> Decimal:
     """*usd* to the cent, half a cent up."""
     return usd.quantize(CENT, ROUND_HALF_UP)

@@ -206,13 +206,14 @@ def distinct(answers: Iterable[Iterable[Charge]]) -> tuple[Charge, ...]:
 
 
 def is_due(charged: Charged | None, month: str, now: datetime, *, urgent: bool) -> bool:
-    """True when Civo should be asked again. *urgent*: growth waits, so a failed question is repeated soon.
+    """True when Civo should be asked again. *urgent*: growth waits, so the question is repeated soon after it failed
+    or had an answer that cannot be read.
 
     A time from the future was noted under a wrong clock and is not believed.
     """
     if charged is None or charged.month != month or charged.asked_at > now:
         return True
-    return now - charged.asked_at >= (ASK_AGAIN if urgent and charged.failure else ASK_EVERY)
+    return now - charged.asked_at >= (ASK_AGAIN if urgent and (charged.failure or charged.unreadable) else ASK_EVERY)
 
 
 def node_price(size: str, policy: Policy) -> Decimal | None:

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from receiver.core import plain
+from receiver.core.cents import amount
 from receiver.core.charges import EXPLAINED, WORTH_TELLING, Comparison, Difference
 from receiver.core.model import Facts
 from receiver.core.policy import Policy
@@ -29,7 +30,7 @@ def shown(compared: Comparison | None) -> dict[str, Any] | None:
         "failure": charged.failure,
         "records": len(charged.records),
         "unreadable": list(charged.unreadable),
-        "account_usd": None if compared.account_usd is None else str(compared.account_usd),
+        "account_usd": None if compared.account_usd is None else amount(compared.account_usd),
         "unpriced": [{"code": code, "hours": float(hours)} for code, hours in compared.unpriced],
         "sizes": [
             {
@@ -115,7 +116,7 @@ def _line(difference: Difference) -> dict[str, Any]:
         "charged_hours": float(difference.charged_hours),
         "cause": difference.cause.value,
         "why": EXPLAINED[difference.cause],
-        "usd": None if difference.usd is None else str(difference.usd),
+        "usd": None if difference.usd is None else amount(difference.usd),
     }
 
 

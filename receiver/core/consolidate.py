@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from receiver.core.capacity import Bin, Tally
-from receiver.core.demand import disproof, misfit, take
+from receiver.core.demand import refusal, take, tolerates_cordon
 from receiver.core.model import Node, Stage
 from receiver.core.pods import Pod
 from receiver.core.policy import Policy
@@ -23,8 +23,10 @@ class _Place:
 
 
 def consents(pod: Pod) -> bool:
-    """True when moving *pod* is agreed on and loses nothing: its owner starts it again, and it is part of no gang."""
-    return pod.evictable and not pod.protected and not pod.daemon and pod.gang is None and bool(pod.owner)
+    """True when moving *pod* is agreed on and loses nothing: its owner starts it again, elsewhere, and it is part of no
+    gang."""
+    agreed = pod.evictable and not pod.protected and not pod.daemon and pod.gang is None and bool(pod.owner)
+    return agreed and not tolerates_cordon(pod)
 
 
 def may_not_return(pod: Pod, policy: Policy) -> bool:
@@ -77,7 +79,7 @@ def _pack(pods: Sequence[Pod], places: Sequence[_Place]) -> set[str] | None:
     before = [dict(p.room.free) for p in places]
     took: set[str] = set()
     for pod in sorted(pods, key=lambda p: (-p.gpus, p.key)):
-        place = next((p for p in places if _fits(pod, p.tally) and take(p.room.free, pod.requests)), None)
+        place = next((p for p in places if _fits(pod, p.tally) and take(p.room.free, pod.asks)), None)
         if place is None:
             for p, free in zip(places, before, strict=True):
                 p.room.free = free
@@ -87,4 +89,4 @@ def _pack(pods: Sequence[Pod], places: Sequence[_Place]) -> set[str] | None:
 
 
 def _fits(pod: Pod, tally: Tally) -> bool:
-    return misfit(pod, tally.pool) is None and disproof(pod, tally.pool, tally.state.offer) is None
+    return refusal(pod, tally.pool, tally.state) is None

@@ -1,6 +1,6 @@
 """Node lives as money: paid units, what a month has cost, when the next unit begins."""
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -121,10 +121,3 @@ def elsewhere_per_hour(lives: Iterable[NodeLife], pools: Container[str]) -> Deci
     """USD per hour of the living ones of *lives* that are in none of *pools* (ids): they go on costing."""
     living = (life for life in lives if life.gone_at is None and life.pool not in pools)
     return sum((life.price_usd_per_hour or Decimal(0) for life in living), Decimal(0))
-
-
-def last_week(lives: Sequence[NodeLife], now: datetime, billing: Billing) -> tuple[dict[str, Decimal], Decimal]:
-    """USD by pool id of the last seven days, and how many hours these are: fewer when the first node is younger."""
-    since = max(now - A_WEEK, min((life.created_at for life in lives), default=now))
-    hours = Decimal(max(1, -((since - now) // HOUR))) if lives else Decimal(0)
-    return spend_by_pool(lives, since, now, billing)[0], hours

@@ -8,15 +8,17 @@ from datetime import datetime
 from receiver.core.actions import ActionKind, Decision, Reason, Verdict, VictimStage
 from receiver.core.assign import Assignment, Wanted, floor_gives_way
 from receiver.core.cost import HOUR
-from receiver.core.eviction import evicted, planned
-from receiver.core.evidence import evidence_of
+from receiver.core.eviction import evicted
+from receiver.core.evidence import WORKLOADS, evidence_of
+from receiver.core.failures import Failure, Failures
 from receiver.core.guardrails import Case, apply
 from receiver.core.model import Facts, Node, PoolState, Signal, SignalAction, Source, Stage
-from receiver.core.moments import reconsider_at, removal_moment
+from receiver.core.moments import reconsider_at
 from receiver.core.policy import Policy
+from receiver.core.prospects import about_idle, planned, why_kept
 from receiver.core.questions import sentence
 from receiver.core.remedies import remedies
-from receiver.core.removal import is_dead, removable, surplus, unapproved, why_kept
+from receiver.core.removal import is_dead, removable, surplus, unapproved
 from receiver.core.shapes import goes_early
 from receiver.core.taking import is_kept, was_refused
 from receiver.core.tell import why
@@ -45,6 +47,24 @@ def decide(
     answer is to hold. Not *explained*, it comes without evidence. Raises KeyError when the policy does not name the
     pool.
     """
+    decision, case = _decided(state, wanted, signals, policy, now)
+    return with_grounds(decision, case) if explained else decision
+
+
+def with_grounds(decision: Decision, case: Case) -> Decision:
+    """Return *decision* with what it rests on and what would change it, as JSON-able values.
+
+    The sentences too are stored: they are shown as they were said, whatever later versions would say.
+    """
+    decision = replace(decision, evidence=evidence_of(case, decision.reasons))
+    said = {"because": why(decision), "what_would_change": [asdict(r) for r in remedies(decision)]}
+    return replace(decision, evidence={**decision.evidence, **said})
+
+
+def _decided(
+    state: PoolState, wanted: Wanted, signals: Sequence[Signal], policy: Policy, now: datetime
+) -> tuple[Decision, Case]:
+    """The decision without grounds, and the case as it was decided."""
     case = _case(state, wanted, signals, policy, now)
     reasons = [*_notes(case), *_spoken(case)]
     due = removable(case)
@@ -74,14 +94,9 @@ def decide(
         reasons=tuple(reasons),
         candidates=tuple(n.instance for n in due),
         evicted=tuple(n.instance for n in over if n.busy),
-        evidence=evidence_of(case, reasons) if explained else {},
         reconsider_at=reconsider_at(case),
     )
-    if not explained:
-        return decision
-    # The sentences too are stored: they are shown as they were said, whatever later versions would say.
-    said = {"because": why(decision), "what_would_change": [asdict(r) for r in remedies(decision)]}
-    return replace(decision, evidence={**decision.evidence, **said})
+    return decision, case
 
 
 def case_of(state: PoolState, wanted: Wanted, facts: Facts, policy: Policy) -> Case:
@@ -97,25 +112,73 @@ def _case(state: PoolState, wanted: Wanted, signals: Sequence[Signal], policy: P
     return Case(pool=pool, state=state, wanted=wanted, signals=mine, policy=policy, now=now)
 
 
-def decide_all(facts: Facts, assignment: Assignment, policy: Policy, *, explained: bool = True) -> dict[str, Decision]:
+def decide_all(
+    facts: Facts,
+    assignment: Assignment,
+    policy: Policy,
+    *,
+    explained: bool = True,
+    failures: Failures | None = None,
+) -> dict[str, Decision]:
     """Decide for every pool of *policy* at the facts' time, sharing what may be removed per hour; by pool id.
 
-    Removals under way in a pool count against the others, not against themselves. *explained* as in `decide`.
+    Removals under way in a pool count against the others, not against themselves. *explained* as in `decide`. A pool
+    whose decision raises an exception keeps its size, and the exception is noted in *failures*; so is one that was
+    raised while a decision was explained, which then has no grounds. Without *failures* both are raised.
     """
-    under_way = {s.pool: being_removed(s) for s in facts.pools}
+    under_way = 0
+    for state in facts.pools:
+        try:
+            under_way += being_removed(state)
+        except Exception as error:
+            if failures is None:
+                raise
+            failures.sets_aside(state.pool, Failure(part="decide", error=error, pool=state.pool))
     limit = policy.limits.max_removals_per_hour
-    left = None if limit is None else limit - facts.removed_last_hour - sum(under_way.values())
+    left = None if limit is None else limit - facts.removed_last_hour - under_way
     decisions: dict[str, Decision] = {}
     for pool in policy.pools:
         state, wanted = facts.pool(pool.id), assignment.pools[pool.id]
-        own = being_removed(state, deleted=False)
-        mine = None if left is None else max(0, left + own)
-        wanted = wanted if wanted.removals_left == mine else replace(wanted, removals_left=mine)
-        decision = decide(state, wanted, facts.signals, policy, facts.at, explained=explained)
-        if left is not None:
-            left -= max(0, decision.present - decision.target - own)
+        if failures is not None and pool.id in failures.set_aside:
+            decisions[pool.id] = keeps_its_size(state, str(failures.set_aside[pool.id]), facts.at)
+            continue
+        try:
+            own = being_removed(state, deleted=False)
+            mine = None if left is None else max(0, left + own)
+            wanted = wanted if wanted.removals_left == mine else replace(wanted, removals_left=mine)
+            decision = _one(state, wanted, facts, policy, explained=explained, failures=failures)
+            left = None if left is None else left - max(0, decision.present - decision.target - own)
+        except Exception as error:
+            if failures is None:
+                raise
+            failure = Failure(part="decide", error=error, pool=pool.id)
+            failures.sets_aside(pool.id, failure)
+            decision = keeps_its_size(state, str(failure), facts.at)
         decisions[pool.id] = decision
     return decisions
+
+
+def _one(
+    state: PoolState, wanted: Wanted, facts: Facts, policy: Policy, *, explained: bool, failures: Failures | None
+) -> Decision:
+    """The decision for the pool of *state*; one that cannot be explained comes with little evidence."""
+    decision, case = _decided(state, wanted, facts.signals, policy, facts.at)
+    if not explained:
+        return decision
+    try:
+        return with_grounds(decision, case)
+    except Exception as error:
+        if failures is None:
+            raise
+        failures.note(Failure(part="grounds", error=error, pool=state.pool))
+        return replace(decision, evidence={"asking": [w.key for w in wanted.asking[:WORKLOADS]]})
+
+
+def keeps_its_size(state: PoolState, failed: str, now: datetime) -> Decision:
+    """The decision for a pool for which nothing could be worked out: *failed* is the internal error."""
+    detail = f"the pool keeps its size because of an internal error ({failed}); the log has the traceback"
+    held = Reason(rule="internal_error", verdict=Verdict.HOLDS, target=state.required, detail=detail)
+    return Decision(pool=state.pool, at=now, present=state.required, target=state.required, reasons=(held,))
 
 
 def being_removed(state: PoolState, *, deleted: bool = True) -> int:
@@ -207,8 +270,8 @@ def _going(
     resting = [n for n in due if n not in many and n not in over and not is_dead(n)]
     by_rule = {
         "dead_nodes": (
-            [n for n in due if is_dead(n)],
-            f"not usable within {lasting(case.pool.provision_timeout)}",
+            dead := [n for n in due if is_dead(n)],
+            _why_dead(dead, case),
         ),
         "override": (many, str(case.wanted.bounds.spoken.most)),
         "evict_after": (over, _why_over(case)),
@@ -220,8 +283,15 @@ def _going(
             yield rule, nodes, because
 
 
+def _why_dead(dead: Sequence[Node], case: Case) -> str:
+    late = [f"not usable within {lasting(case.pool.provision_timeout)}"] if any(not n.vanished for n in dead) else []
+    gone = ["no Node object in Kubernetes any more"] if any(n.vanished for n in dead) else []
+    return ", or ".join((*late, *gone))
+
+
 def _why_over(case: Case) -> str:
-    over = [g for g in case.wanted.graces if g.ends_at is not None and g.ends_at <= case.now]
+    graces = case.wanted.graces
+    over = [g for g in graces if g.ends_at is not None and g.ends_at <= case.now] or graces  # what was begun goes on
     return "; ".join(f"window {g.window} allows {some(g.max_nodes, 'node')}, and its grace is over" for g in over)
 
 
@@ -249,7 +319,7 @@ def _nothing_to_do(case: Case) -> Reason:
     wanted, idle = case.wanted, [n for n in case.state.nodes if n.idle_since is not None and not is_kept(n, case)]
     kept = [n for n in case.state.nodes if n.idle_since is not None and is_kept(n, case)]
     refused, idle = [n for n in idle if was_refused(n, case)], [n for n in idle if not was_refused(n, case)]
-    on_the_way = len(case.state.of(Stage.BUILDING, Stage.BOOTING, Stage.INSTALLING)) + case.state.unlisted
+    on_the_way = len(case.state.coming) + case.state.unlisted
     if not case.up(Source.CIVO):
         detail = f"nothing is known: {case.why(Source.CIVO)}"
     elif wanted.settled and on_the_way:
@@ -258,13 +328,8 @@ def _nothing_to_do(case: Case) -> Reason:
         detail = (
             f"{', '.join(wanted.settled[:3])} would fit a usable node as configured: see why it is not placed there"
         )
-    elif idle and case.policy.billing.by_the_hour:
-        soonest = min(removal_moment(n, case.pool, case.policy, case.now) for n in idle)  # the same at a stop
-        detail = f"{some(len(idle), 'idle node')}, paid for; the first may go at {soonest:%H:%M:%S} UTC"
-        if soonest <= case.now and wanted.headroom is not None and wanted.headroom.gpus:
-            detail = f"{some(len(idle), 'idle node')}; {wanted.headroom}"
     elif idle:
-        detail = f"{some(len(idle), 'idle node')}, none for {lasting(case.pool.idle_for)} yet"
+        detail = about_idle(idle, case)
     elif refused and case.state.removal_backoff is not None:
         backoff = case.state.removal_backoff
         after = f"after {some(backoff.failures, 'failure')}: {backoff.reason}"

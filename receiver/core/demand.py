@@ -2,9 +2,11 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
-from receiver.core.model import UNASSIGNED, Node, Offer, Stage
+from receiver.core.compute import COMPUTE, allocatable, less, too_much
+from receiver.core.model import UNASSIGNED, Node, Offer, PoolState, Stage
 from receiver.core.plain import cut
 from receiver.core.pods import Pod, PodPhase, Requirement, Toleration, Workload
 from receiver.core.policy import POOL_LABEL, Pool, Taint
@@ -13,6 +15,7 @@ from receiver.core.policy import POOL_LABEL, Pool, Taint
 PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeleted")
 OFFER_IS_BELIEVED_FOR = timedelta(hours=24)
 MOST_NAMED, LONGEST_NAMED = 5, 63  # values of an affinity, and characters of each; those of a label are 63 at most
+CORDON = Taint(key="node.kubernetes.io/unschedulable", value="", effect="NoSchedule")
 IGNORED_NAMESPACES = frozenset({"gpu-operator", "nvidia-gpu-operator"})  # its validation pods ask for a GPU
 
 
@@ -62,34 +65,70 @@ def missing_pods(workload: Workload) -> int:
     return max(0, workload.least - workload.bound - len(workload.pods)) if workload.gang else 0
 
 
+def refusal(pod: Pod, pool: Pool, state: PoolState) -> str | None:
+    """Return why no node is bought in *pool* for *pod*, by its configuration, its size and what its nodes showed."""
+    return misfit(pod, pool) or too_much(pod.compute, state.compute) or disproof(pod, pool, state.offer)
+
+
 def misfit(pod: Pod, pool: Pool) -> str | None:
-    """Return why no node of *pool*, even an empty one, can hold *pod*; None when one can."""
+    """Return why no node as *pool* is configured, even an empty one, can hold *pod*; None when one can."""
     if pod.pool_hint not in (None, UNASSIGNED, pool.id):
         return f"it asks for pool {pod.pool_hint}"
     return _mismatch(pod, pool.resources, pool.offered_labels, pool.taints)
 
 
-def offer_of(pool: Pool, nodes: Iterable[Node], before: Offer | None, now: datetime) -> Offer | None:
-    """What the newest usable one of *nodes* shows, without the taints that come and go with its state.
+def offer_of(
+    pool: Pool, nodes: Iterable[Node], before: Offer | None, now: datetime, startup_taints: tuple[str, ...] = ()
+) -> Offer | None:
+    """What the newest usable one of *nodes* shows, without the taints that come and go with its state, and what others
+    show that differ from it. A node that carries a startup taint shows nothing yet.
 
-    Of each resource the most that a node of the pool showed counts, the offer *before* included: a node that lost a
-    GPU says nothing of the next one. Without a usable node it is the offer before, while that is believed; not that of
-    a node that went before Civo's agent had labelled it: it would keep work from labels that the next one gets in time.
+    Of each GPU resource the most that a node of the pool showed counts, the offer *before* included: a node that lost a
+    GPU says nothing of the next one. Compute resources are the newest node's, less what DaemonSets take there: with the
+    largest instead, a pod that fits only an older node would buy new nodes without end. Without a usable node it is the
+    offer before, while that is believed; not that of a node that went before Civo's agent had labelled it: it would
+    keep work from labels that the next one gets in time.
     """
+    passing = (*PASSING_TAINTS, *startup_taints)
     before = before if before is not None and is_believed(before, pool, now) else None
-    usable = [n for n in nodes if n.stage is Stage.USABLE and n.labels]
-    newest = max(usable, key=lambda n: (n.created_at, n.name), default=None)
-    if newest is None:
-        return before if before is not None and POOL_LABEL in before.labels else None
+    usable = [n for n in nodes if n.stage is Stage.USABLE and n.labels and not n.startup_taint]
+    if not usable:
+        known = before is not None and POOL_LABEL in before.labels
+        return replace(before, taints=_lasting(before.taints, passing)) if before is not None and known else None
+    kinds: dict[object, Node] = {}  # nodes that are alike are judged once
+    for node in sorted(usable, key=lambda n: (n.created_at, n.name), reverse=True):
+        configured = tuple(node.labels.get(key) for key in pool.offered_labels)
+        kinds.setdefault((_lasting(node.taints, passing), configured, frozenset(node.labels)), node)
     shown = [*(n.allocatable for n in usable), *([before.allocatable] if before else [])]
-    return Offer(
-        node=newest.name,
-        at=now,
-        configured=fingerprint(pool),
-        allocatable={r: max(seen.get(r, 0) for seen in shown) for r in pool.resources},
-        labels=newest.labels,
-        taints=tuple(t for t in newest.taints if not t.key.startswith(PASSING_TAINTS)),
+    most = {r: max(seen.get(r, 0) for seen in shown) for r in pool.resources}
+    newest, *others = (
+        Offer(
+            node=node.name,
+            at=now,
+            configured=fingerprint(pool),
+            allocatable={**most, **less(node.compute, node.daemons)},
+            labels=node.labels,
+            taints=_lasting(node.taints, passing),
+        )
+        for node in kinds.values()
     )
+    return replace(newest, others=tuple(others)) if others else newest
+
+
+def _lasting(taints: Iterable[Taint], passing: tuple[str, ...]) -> tuple[Taint, ...]:
+    return tuple(t for t in taints if not t.key.startswith(passing))
+
+
+def room_beside_gpus(machine: Mapping[str, int], offer: Offer | None) -> Mapping[str, int]:
+    """Return the compute resources that a new node has for pods: what *offer* showed, else what a *machine* of its size
+    should leave, without a share for DaemonSets, which nobody knows then."""
+    shown = offer.allocatable if offer is not None else {}
+    return {**allocatable(machine), **{resource: n for resource, n in shown.items() if resource in COMPUTE}}
+
+
+def new_node(pool: Pool, state: PoolState) -> dict[str, int]:
+    """Return what is free on a new node of *pool*."""
+    return {**pool.resources, **state.compute}
 
 
 def is_believed(offer: Offer, pool: Pool, now: datetime) -> bool:
@@ -107,10 +146,16 @@ def disproof(pod: Pod, pool: Pool, offer: Offer | None) -> str | None:
     """Return how *offer* shows that another node like it would not hold *pod*, or None.
 
     The configuration says what a node offers; a node that came says what it really offers, and no second one is
-    bought to see the same. Where we put labels and taints on ourselves, only what we leave as it is counts.
+    bought to see the same. Where we put labels and taints on ourselves, only what we leave as it is counts. While one
+    living node would hold it, no other one disproves the pool.
     """
     if offer is None:
         return None
+    reason = _shown_otherwise(pod, pool, offer)
+    return None if reason is None or any(_shown_otherwise(pod, pool, o) is None for o in offer.others) else reason
+
+
+def _shown_otherwise(pod: Pod, pool: Pool, offer: Offer) -> str | None:
     labels, taints = offer.labels, offer.taints
     if pool.apply_to_nodes:
         ours = {(t.key, t.effect) for t in pool.taints}
@@ -160,6 +205,11 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     return toleration.key == taint.key and toleration.value == taint.value
 
 
+def tolerates_cordon(pod: Pod) -> bool:
+    """True for a pod that the scheduler puts on a cordoned node as well: evicted, it can come back to the same one."""
+    return any(tolerates(t, CORDON) for t in pod.tolerations)
+
+
 def meets(labels: Mapping[str, str], want: Requirement) -> bool:
     """True when *labels* satisfy one expression of node affinity (NodeSelectorRequirement v1 core)."""
     have = labels.get(want.key)
@@ -186,13 +236,15 @@ def _ordered(have: str, want: Requirement) -> bool:
     return left > right if want.operator == "Gt" else left < right
 
 
-def take(free: dict[str, int], requests: Mapping[str, int]) -> bool:
-    """Take *requests* out of *free* if they fit; leave it untouched otherwise."""
-    for resource, count in requests.items():  # a loop: this is called for every pod and node
-        if free.get(resource, 0) < count:
+def take(free: dict[str, int], asks: Mapping[str, int]) -> bool:
+    """Take *asks* out of *free* if they fit; leave it untouched otherwise. A compute resource that *free* does not name
+    is unknown, and never too little."""
+    for resource, count in asks.items():  # a loop: this is called for every pod and node
+        if free.get(resource, 0) < count and (resource in free or resource not in COMPUTE):
             return False
-    for resource, count in requests.items():
-        free[resource] -= count
+    for resource, count in asks.items():
+        if resource in free:
+            free[resource] -= count
     return True
 
 

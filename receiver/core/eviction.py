@@ -4,27 +4,31 @@ from datetime import datetime, timedelta
 
 from receiver.core.actions import VictimStage
 from receiver.core.cost import next_unit_at
-from receiver.core.graces import Grace, most_after, yields
+from receiver.core.graces import Grace, begun, most_after, yields
 from receiver.core.guardrails import Case
 from receiver.core.model import Node, Stage
 from receiver.core.pods import Pod
 from receiver.core.taking import is_kept, nobody_speaks_for, was_refused
-from receiver.core.words import some
 
-BEGUN = (VictimStage.CHOSEN, VictimStage.CORDONED)
+ON_THE_WAY = (VictimStage.CHOSEN, VictimStage.CORDONED)
 
 
 def evicted(case: Case, dead: int) -> tuple[Node, ...]:
     """The nodes that go now because a window's grace is over, beside *dead* ones: idle ones first, then those that
-    hold the fewest GPUs, then those that lose the fewest GPU-hours. One that is going already is finished.
+    hold the fewest GPUs, then those that lose the fewest GPU-hours.
 
+    A node that is going already comes before all others. One that an open window has begun to empty goes whether or not
+    the announcement still stands: given back, it would start what was evicted, which would then be evicted again.
     Nodes on their way are not counted: they go first, once they are usable and idle.
     """
-    most = most_after(case.wanted.graces, case.now)
-    if most is None:
+    graces = case.wanted.graces
+    if not graces:
         return ()
+    most, emptying = most_after(graces, case.now), begun(case.state)
     able = sorted((n for n in case.state.nodes if may_be_evicted(n, case)), key=lambda n: _loss(n, case))
-    return tuple(able[: surplus_over(most, case, dead)])
+    due = 0 if most is None else surplus_over(most, case, dead)
+    carried = sum(n.instance in emptying for n in able)
+    return tuple(able[: max(due, min(carried, surplus_over(min(g.max_nodes for g in graces), case, dead)))])
 
 
 def surplus_over(most: int, case: Case, dead: int) -> int:
@@ -45,11 +49,17 @@ def could_be_evicted(node: Node, case: Case) -> bool:
         node.stage is Stage.USABLE
         and nobody_speaks_for(node)
         and not is_kept(node, case)
-        and (node.busy or (node.idle_since is not None and node.unknown_since is None))
+        and (node.busy or (node.idle_since is not None and (node.unknown_since is None or _is_emptied(node, case))))
         and not (node.busy and any(node.instance in grace.given_up for grace in case.wanted.graces))
         and not (node.busy and _is_kept_out(node, case))
         and all(yields(pod) for pod in node.pods)
     )
+
+
+def _is_emptied(node: Node, case: Case) -> bool:
+    """True for a node that a window has begun to empty: what its GPUs show may be older than its last pod's end. It is
+    not deleted before they are at rest (`receiver.act`)."""
+    return node.instance in begun(case.state)
 
 
 def _is_kept_out(node: Node, case: Case) -> bool:
@@ -57,35 +67,28 @@ def _is_kept_out(node: Node, case: Case) -> bool:
     return case.wanted.stopped or node.instance in case.wanted.unreturning
 
 
-def planned(case: Case) -> str:
-    """What a window will evict or cannot evict now, in a sentence; empty when it evicts nothing."""
-    return "; ".join(_planned(grace, case) for grace in case.wanted.graces if grace.told and busy_beyond(grace, case))
-
-
 def busy_beyond(grace: Grace, case: Case) -> tuple[Node, ...]:
-    """The busy nodes among which *grace* would choose, when there are more usable nodes than it allows."""
-    if not surplus_over(grace.max_nodes, case, 0):
+    """The busy nodes among which *grace* would choose, when there are more usable nodes than it allows, besides those
+    that a window has begun to empty."""
+    emptying = begun(case.state)
+    if surplus_over(grace.max_nodes, case, 0) <= len(emptying):
         return ()
-    return tuple(n for n in case.state.nodes if n.busy and could_be_evicted(n, case))
-
-
-def _planned(grace: Grace, case: Case) -> str:
-    many = some(surplus_over(grace.max_nodes, case, 0), "node")
-    return f"window {grace.window} takes {many} beyond {grace.max_nodes} from {grace.ends_at:%H:%M:%S} UTC on"
+    able = (n for n in case.state.nodes if n.busy and could_be_evicted(n, case))
+    return tuple(n for n in able if n.instance not in emptying)
 
 
 def _is_going(node: Node, case: Case) -> bool:
     """True while an open action takes *node*, for whatever reason: no other goes in its place."""
     action = case.state.open_action
-    return any(v.instance == node.instance and v.stage in BEGUN for v in (action.victims if action else ()))
+    return any(v.instance == node.instance and v.stage in ON_THE_WAY for v in (action.victims if action else ()))
 
 
-def _loss(node: Node, case: Case) -> tuple[bool, int, timedelta, datetime, str]:
+def _loss(node: Node, case: Case) -> tuple[bool, bool, int, timedelta, datetime, str]:
     """What evicting *node* loses, the least first. Among nodes that hold as many GPUs time changes no order."""
     gpus = sum(pod.gpus for pod in node.pods)
     lost = sum((max(timedelta(0), case.now - _began(pod)) * pod.gpus for pod in node.pods), timedelta(0))
     unit = case.now if node.busy else next_unit_at(node.created_at, case.now, case.policy.billing)
-    return (not _is_going(node, case), gpus, lost, unit, node.name)
+    return (node.instance not in begun(case.state), not _is_going(node, case), gpus, lost, unit, node.name)
 
 
 def _began(pod: Pod) -> datetime:

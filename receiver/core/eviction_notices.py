@@ -6,7 +6,7 @@ from datetime import datetime
 
 from receiver.core import plain
 from receiver.core.eviction import busy_beyond
-from receiver.core.graces import TOPIC, Grace, evicts, topic_of
+from receiver.core.graces import TOPIC, Grace, begun, evicts, topic_of
 from receiver.core.guardrails import Case
 from receiver.core.model import Node, SignalAction
 from receiver.core.pods import Pod
@@ -41,12 +41,16 @@ def due(case: Case, told: Mapping[str, datetime], mode: str) -> Iterator[Announc
         nodes = busy_beyond(grace, case) if grace is not None and not stopped else ()
         if grace is not None and nodes and grace.told is None:
             yield _announced(grace, nodes, case, mode)
-        elif topic in told and not nodes:
+        elif topic in told and not nodes and (stopped or grace is None or not begun(case.state)):
             yield Announced(notice=_taken_back(topic, grace, stopped, case))
 
 
 def doubted(case: Case, told: Mapping[str, datetime]) -> Iterator[Notice]:
-    """Take back every word about the pool: the clock jumped, or nobody looked for a while."""
+    """Take back every word about the pool: the clock jumped, or nobody looked for a while.
+
+    Where a window has begun to empty a node, its grace was over before: the word stands until that is done."""
+    if begun(case.state):
+        return
     why = "The clock jumped or nothing was looked at for a while, so nobody knows how much of the grace has passed"
     for window in case.pool.windows:
         topic = topic_of(window, case.pool)

@@ -11,7 +11,8 @@ from typing import Any
 
 from receiver.core.actions import Reason, Verdict
 from receiver.core.allowance import RULES
-from receiver.core.budget import BudgetStage, BudgetView, month_of, team_of
+from receiver.core.budget import BudgetStage, BudgetView, Refusal, month_of, team_of
+from receiver.core.cents import amount
 from receiver.core.cost import unit_price
 from receiver.core.guardrails import GUARDRAILS, Case
 from receiver.core.model import Node, Signal, Source
@@ -69,7 +70,7 @@ def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
         "nodes": [_node(n) for n in kept["nodes"]],
         "sources": _sources(case),
         "budget": _budget(wanted.budget),
-        "uncovered": [_uncovered(view, case) for view in wanted.uncovered],
+        "uncovered": [_uncovered(refusal, case) for refusal in wanted.uncovered],
         "month_ends_at": month_of(case.now, case.policy.timezone).end.isoformat(),
         "limits": {
             "max_gpus": case.policy.limits.max_gpus,
@@ -203,6 +204,7 @@ def _node(node: Node) -> dict[str, Any]:
         "name": node.name,
         "instance": node.instance,
         "stage": node.stage.value,
+        "note": node.note or None,
         "gpu_pods": len(node.pods),
         "idle_since": _when(node.idle_since),
         "created_at": node.created_at.isoformat(),
@@ -240,31 +242,35 @@ def _budget(view: BudgetView | None) -> dict[str, Any] | None:
     }
 
 
-def _uncovered(view: BudgetView, case: Case) -> dict[str, Any]:
+def _uncovered(refusal: Refusal, case: Case) -> dict[str, Any]:
     """A budget that did not cover a node; *raise_usd* is what it lacked at least, None where money is not it."""
+    view = refusal.view
     unknown = bool(view.unknown or view.unpriced) or case.pool.price_usd_per_hour is None
     return {
         **(_budget(view) or {}),
         "unknown": view.unknown,
         "unpriced": list(view.unpriced),
-        "raise_usd": None if unknown else _usd(lacking(view, case)),
+        "raise_usd": None if unknown else _usd(lacking(refusal, case)),
+        "passing": refusal.passing,
     }
 
 
-def lacking(view: BudgetView, case: Case) -> Decimal:
-    """USD by which the allowance of *view* would have to be raised at least, so that the nodes that it leaves out of
-    the pool of *case* are bought: spent below the hold line, and their first paid unit below the stop line."""
+def lacking(refusal: Refusal, case: Case) -> Decimal:
+    """USD by which the allowance that refuses would have to be raised at least, so that the nodes that it leaves out of
+    the pool of *case* are bought: spent below the hold line unless they are for passing work, and their first paid unit
+    below the stop line."""
+    view = refusal.view
     price = case.pool.price_usd_per_hour or Decimal(0)
     missing = case.wanted.new_nodes - case.wanted.within_budget
     cost = unit_price(price, case.policy.billing) * missing
     needed = [((view.spent + view.reserved + cost) / view.stop_at).quantize(CENT, ROUND_CEILING)]
-    if view.stage in (BudgetStage.HOLD, BudgetStage.STOP):  # what is spent must be less than the line
+    if view.stage in (BudgetStage.HOLD, BudgetStage.STOP) and not refusal.passing:  # less must be spent than the line
         needed.append((view.spent / view.hold_at).quantize(CENT, ROUND_FLOOR) + CENT)
     return max(max(needed) - view.monthly, Decimal(0))
 
 
-def _usd(amount: Decimal | None) -> str | None:
-    return None if amount is None else str(amount)
+def _usd(usd: Decimal | None) -> str | None:
+    return None if usd is None else amount(usd)
 
 
 def _when(moment: datetime | None) -> str | None:

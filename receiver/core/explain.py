@@ -1,17 +1,19 @@
 """Say of every pod that waits what becomes of it: where it fits, what it waits for, which rule holds it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from receiver.core.actions import Decision
 from receiver.core.assign import Assignment
-from receiver.core.demand import IGNORED_NAMESPACES, disproof, misfit, workloads
+from receiver.core.demand import IGNORED_NAMESPACES, LONGEST_NAMED, refusal, workloads
 from receiver.core.fates import Fate, Place, State
 from receiver.core.market import Kind, shape
 from receiver.core.model import Facts
+from receiver.core.plain import cut
 from receiver.core.pods import Pod, Workload
 from receiver.core.policy import Policy
 
+CLAIMS_NAMED = 3
 MOST = 500  # pods that are explained in one step: the picture is kept at every step and must stay small
 
 
@@ -45,19 +47,43 @@ def explain(
 ) -> tuple[Explanation, ...]:
     """Explain the first *most* waiting pods in the order of service (priority, then age), those that are no
     demand after all others. *decisions* are by pool id; *observing* is True where nothing is written."""
-    fates = _Fates(facts, assignment, decisions, policy, observing)
     fitting = _Fitting(facts, policy)
-    waiting = workloads(facts.waiting, facts.bound_gangs)
     found: list[Explanation] = []
-    for workload in waiting:
+    for workload, fate in fates(facts, assignment, decisions, policy, observing=observing):
         if len(found) >= most:
             return tuple(found[:most])
-        fate = fates.of(workload)
         found += [Explanation(pod=p, workload=workload, fate=fate, fits=fitting.of(p)) for p in workload.pods]
-    demand = {p.key for w in waiting for p in w.pods}
+    demand = {p.key for w in workloads(facts.waiting, facts.bound_gangs) for p in w.pods}
     others = [p for p in facts.waiting if p.key not in demand]
-    found += [Explanation(pod=p, workload=None, fate=_no_demand(p), fits=fitting.of(p)) for p in others[:most]]
+    found += [
+        Explanation(pod=p, workload=None, fate=_no_demand(p), fits=() if p.claims else fitting.of(p))
+        for p in others[:most]
+    ]
     return tuple(found[:most])
+
+
+def fates(
+    facts: Facts,
+    assignment: Assignment,
+    decisions: Mapping[str, Decision],
+    policy: Policy,
+    *,
+    observing: bool = False,
+) -> Iterator[tuple[Workload, Fate]]:
+    """Yield what becomes of each waiting workload, in the order of service; the arguments are those of `explain`."""
+    found = _Fates(facts, assignment, decisions, policy, observing)
+    return ((workload, found.of(workload)) for workload in workloads(facts.waiting, facts.bound_gangs))
+
+
+def by_claim(pod: Pod) -> str:
+    """Why no node is bought for *pod*, which asks for devices by Dynamic Resource Allocation."""
+    more = f" and {len(pod.claims) - CLAIMS_NAMED} more" if len(pod.claims) > CLAIMS_NAMED else ""
+    asked = ", ".join(cut(name, LONGEST_NAMED) for name in pod.claims[:CLAIMS_NAMED])
+    return (
+        f"it asks for {asked}{more} by Dynamic Resource Allocation (ResourceClaim, DeviceClass), which is not supported"
+        " as demand yet: no node is bought for it. A node on which it runs is kept. To get a node, ask for a resource"
+        " of a pool, such as nvidia.com/gpu"
+    )
 
 
 def _no_demand(pod: Pod) -> Fate:
@@ -67,6 +93,8 @@ def _no_demand(pod: Pod) -> Fate:
         why = "it is being deleted"
     elif pod.namespace in IGNORED_NAMESPACES:
         why = f"pods of namespace {pod.namespace} belong to the GPU operator, so no node is bought for them"
+    elif pod.claims:
+        why = by_claim(pod)
     else:
         why = "the last step did not count it as demand"
     return Fate(state=State.NOT_DEMAND, detail=why)
@@ -76,7 +104,7 @@ class _Fitting:
     """Which pools fit a pod; pods of one shape are matched once."""
 
     def __init__(self, facts: Facts, policy: Policy) -> None:
-        self._pools = [(p, facts.pool(p.id).offer) for p in policy.pools]
+        self._pools = [(p, facts.pool(p.id)) for p in policy.pools]
         self._known: dict[Kind, tuple[Fit, ...]] = {}
 
     def of(self, pod: Pod) -> tuple[Fit, ...]:
@@ -84,8 +112,7 @@ class _Fitting:
         kind = shape(pod)
         if kind not in self._known:
             self._known[kind] = tuple(
-                Fit(pool=pool.id, name=pool.name, why=misfit(pod, pool) or disproof(pod, pool, offer))
-                for pool, offer in self._pools
+                Fit(pool=pool.id, name=pool.name, why=refusal(pod, pool, state)) for pool, state in self._pools
             )
         return self._known[kind]
 

@@ -7,8 +7,9 @@ from functools import cached_property
 
 from receiver.core.actions import ActionKind, Decision, Reason, Verdict
 from receiver.core.assign import Wanted
+from receiver.core.budget import Refusal
 from receiver.core.capacity import Held
-from receiver.core.demand import take
+from receiver.core.demand import new_node, take
 from receiver.core.model import CordonedBy, Facts, Stage
 from receiver.core.pods import Pod, Workload
 from receiver.core.policy import Pool
@@ -82,7 +83,8 @@ class Place:
         moments += [self._usable_at(self.state.required_since or self._now)] if unlisted else []
         where = f"GPU pool {self.pool.name}"
         if len(nodes) == 1 and not unlisted:
-            said = f"node {nodes[0].name} of {where} {STAGES.get(nodes[0].stage, 'is on its way')}"
+            doing = nodes[0].note or STAGES.get(nodes[0].stage, "is on its way")
+            said = f"node {nodes[0].name} of {where} {doing}"
         elif nodes:
             said = f"{some(len(nodes) + unlisted, 'node')} of {where} are on their way"
         else:
@@ -98,8 +100,9 @@ class Place:
 
     def asked(self, workload: Workload) -> Fate:
         """New nodes are wanted for *workload*: they are bought, or a rule holds them."""
-        if workload.key in self.wanted.refused:
-            return self._uncovered(self.wanted.refused[workload.key])
+        refusal = self.wanted.refused.get(workload.key)
+        if refusal is not None:
+            return self._uncovered(refusal)
         if not self._buys_for(workload):
             return self._refused()
         before, after = self.decision.present, self.decision.target
@@ -136,16 +139,17 @@ class Place:
         return workload.gang or all(reached)
 
     def _hand_out(self, pod: Pod, bought: int) -> bool:
-        if any(take(free, pod.requests) for free in self._bought):
+        asks = pod.asks
+        if any(take(free, asks) for free in self._bought):
             return True
         if len(self._bought) >= bought:
             return False
-        self._bought.append(dict(self.pool.resources))
-        return take(self._bought[-1], pod.requests)
+        self._bought.append(new_node(self.pool, self.state))
+        return take(self._bought[-1], asks)
 
-    def _uncovered(self, why: str) -> Fate:
-        detail = f"GPU pool {self.pool.name} does not grow for it: within_budget: {why}"
-        return Fate(state=State.HELD, detail=detail, pool=self.pool.id, rule="within_budget")
+    def _uncovered(self, refusal: Refusal) -> Fate:
+        detail = f"GPU pool {self.pool.name} does not grow for it: {refusal.rule}: {refusal.why}"
+        return Fate(state=State.HELD, detail=detail, pool=self.pool.id, rule=refusal.rule)
 
     def _refused(self) -> Fate:
         reason, grows = _in_the_way(self.decision), self.decision.target > self.decision.present

@@ -16,6 +16,7 @@ from decimal import Decimal
 
 from receiver.core.allowance import RULES, Allowance
 from receiver.core.capacity import Bin, Given, Requests, Tally, new_bin
+from receiver.core.compute import COMPUTE
 from receiver.core.demand import take
 from receiver.core.market import price
 from receiver.core.pods import Pod, Workload
@@ -54,8 +55,8 @@ class Guest:
 
     @property
     def size(self) -> int:
-        """The most that one of its pods asks for."""
-        return max(sum(count for _, count in kind) for kind in self.kinds)
+        """The most GPUs that one of its pods asks for."""
+        return max(pod.gpus for pod in self.workload.pods)
 
 
 Seats = list[tuple[Workload, tuple[Room, ...]]]  # a room for each pod
@@ -100,6 +101,10 @@ def serve_again(seats: Seats, order: Mapping[str, int], tallies: Mapping[str, Ta
     for workload, rooms in sorted(seats, key=lambda seat: order[seat[0].key]):
         tally = tallies[rooms[0].bin.pool]
         new = {room: None for room in rooms if (tally.pool.id, room.place) not in bins}
+        if workload.gang:
+            if not tally.holds_gang(len(new)):
+                return False
+            tally.admit_gang(len(new))
         if new and allowance.open(tally, "demand", len(new), workload) < len(RULES):
             return False
         for room in new:
@@ -108,7 +113,7 @@ def serve_again(seats: Seats, order: Mapping[str, int], tallies: Mapping[str, Ta
             tally.add(opened)
         given = Given(workload=workload, rooms=tuple(bins[tally.pool.id, room.place] for room in rooms))
         for taken, pod in zip(given.rooms, workload.pods, strict=True):
-            take(taken.free, pod.requests)
+            take(taken.free, pod.asks)
             taken.used = True
         tally.give(given, asks=bool(new))
     for tally in tallies.values():
@@ -285,7 +290,7 @@ class _Filling:
                 for taken, before in zip(rooms, guest.workload.pods, strict=False):
                     self._give_back(taken, before)
                 return False
-            take(room.free, pod.requests)
+            take(room.free, pod.asks)
             rooms.append(room)
         for taken, pod in zip(rooms, guest.workload.pods, strict=True):
             self._give_back(taken, pod)
@@ -382,14 +387,14 @@ class _Filling:
             seen = set()
             for room in self._rooms[pool]:
                 free = tuple(sorted(room.free.items()))
-                if free not in seen and _holds(room.free, guest.workload.pods[0].requests):
+                if free not in seen and _holds(room.free, guest.workload.pods[0].asks):
                     seen.add(free)
                     yield (room,)
 
     def _find(self, pool: int, kind: Requests, pod: Pod) -> Room | None:
         rooms, start = self._rooms[pool], self._start[pool]
         place = start.get(kind, 0)
-        while place < len(rooms) and not _holds(rooms[place].free, pod.requests):
+        while place < len(rooms) and not _holds(rooms[place].free, pod.asks):
             place += 1
         start[kind] = place
         return rooms[place] if place < len(rooms) else None
@@ -400,7 +405,7 @@ class _Filling:
         self._trail.append((guest, guest.rooms))
         guest.rooms = rooms
         for room, pod in zip(rooms, guest.workload.pods, strict=True):
-            take(room.free, pod.requests)
+            take(room.free, pod.asks)
         self._enter(guest)
 
     def _rise(self, guest: Guest) -> None:
@@ -416,7 +421,7 @@ class _Filling:
             guest.rooms = rooms
             if rooms:
                 for room, pod in zip(rooms, guest.workload.pods, strict=True):
-                    take(room.free, pod.requests)
+                    take(room.free, pod.asks)
                 self._enter(guest)
 
     def _enter(self, guest: Guest) -> None:
@@ -435,16 +440,21 @@ class _Filling:
             del self._singles[room.pool][guest.kinds[0], guest.pools][guest]
 
     def _give_back(self, room: Room, pod: Pod) -> None:
-        for resource, count in pod.requests.items():
-            room.free[resource] = room.free.get(resource, 0) + count
+        for resource, count in pod.asks.items():
+            if resource in room.free or resource not in COMPUTE:
+                room.free[resource] = room.free.get(resource, 0) + count
         start = self._start[room.pool]
         for kind, place in start.items():
             start[kind] = min(place, room.place)
 
 
 def _kind(pod: Pod) -> Requests:
-    return tuple(sorted(pod.requests.items()))
+    return tuple(sorted(pod.asks.items()))
 
 
-def _holds(free: Mapping[str, int], requests: Mapping[str, int]) -> bool:
-    return all(free.get(resource, 0) >= count for resource, count in requests.items())
+def _holds(free: Mapping[str, int], asks: Mapping[str, int]) -> bool:
+    """True where `take` would take *asks* out of *free*."""
+    return all(
+        free.get(resource, 0) >= count or (resource in COMPUTE and resource not in free)
+        for resource, count in asks.items()
+    )

@@ -41,11 +41,14 @@ def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching,
     _fill(trial, workload.pods, tally)
     opened = len(trial) - begun
     passed = allowance.passes(tally, opened, workload)
-    rule = RULES[min(passed, len(RULES) - 1)]
+    leaves = f"{RULES[min(passed, len(RULES) - 1)]} leaves fewer"
+    if passed == len(RULES) and not tally.holds_gang(opened):
+        leaves = f"Civo has just refused {tally.state.refused} nodes in all for pool {tally.pool.name}"
     priced = tally.pool.price_usd_per_hour is not None
     short = allowance.refusing(tally, opened, workload) if priced and passed == 0 else None
-    why = f" ({short.why_not()})" if short is not None else ""
-    detail = f"gang {workload.key} needs {opened} new nodes at once or none, and {rule} leaves fewer{why}"
+    if short is not None:
+        leaves = f"{short.rule} leaves fewer ({short.why})"
+    detail = f"gang {workload.key} needs {opened} new nodes at once or none, and {leaves}"
     hold(workload, tally, "gangs_whole", detail, uncovered=short is not None)
     return False
 
@@ -82,8 +85,9 @@ def _try_gang(
     opened = len(trial) - len(rooms)
     if most is not None and opened > most:
         return False
-    if opened and allowance.passes(tally, opened, workload) < len(RULES):
+    if not tally.holds_gang(opened) or (opened and allowance.passes(tally, opened, workload) < len(RULES)):
         return False
+    tally.admit_gang(opened)
     tally.free -= sum(room.gpus for room in begun) - sum(tried.gpus for tried in trial[: len(begun)])
     for room, tried in zip(rooms, trial, strict=False):
         room.free, room.used = tried.free, room.used or tried.used
@@ -132,14 +136,15 @@ def _fill(bins: list[Bin], pods: Sequence[Pod], tally: Tally) -> list[int]:
     places: list[int] = []
     begin: dict[Requests, int] = {}  # room only shrinks, so what holds no pod of a kind holds no other like it
     for pod in pods:
-        kind = tuple(sorted(pod.requests.items()))
+        asks = pod.asks
+        kind = tuple(sorted(asks.items()))
         place = begin.get(kind, 0)
-        while place < len(bins) and not take(bins[place].free, pod.requests):
+        while place < len(bins) and not take(bins[place].free, asks):
             place += 1
         begin[kind] = place
         if place == len(bins):
             bins.append(new_bin(tally))
-            take(bins[place].free, pod.requests)
+            take(bins[place].free, asks)
         bins[place].used = True
         places.append(place)
     return places

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
+from receiver.core.actions import Because, VictimStage
 from receiver.core.bounds import BoundsInForce
+from receiver.core.demand import tolerates_cordon
+from receiver.core.model import PoolState
 from receiver.core.pods import Pod
 from receiver.core.policy import Pool
 from receiver.core.windows import Window, is_open, stays_open
@@ -91,15 +94,24 @@ def most_after(graces: Iterable[Grace], now: datetime) -> int | None:
     return min((g.max_nodes for g in graces if g.ends_at is not None and g.ends_at <= now), default=None)
 
 
+def begun(state: PoolState) -> frozenset[str]:
+    """The instances that a window has begun to empty: the stored action has cordoned them for it.
+
+    Nothing is evicted before that is stored, so a restart knows every eviction that was sent."""
+    victims = state.open_action.victims if state.open_action else ()
+    return frozenset(v.instance for v in victims if v.because is Because.EVICTED and v.stage is VictimStage.CORDONED)
+
+
 def yields(pod: Pod) -> bool:
     """True when a window may evict *pod*: it is certain to be started again, or its owner consented, and nobody
     protects it.
 
     A Job counts an evicted pod as failed, and may end for good with it (``backoffLimit``, ``podFailurePolicy``); what
     an operator does nobody knows. Their pods go by consent only. A gang loses all of its work with one of its pods, so
-    its pods stay.
+    its pods stay. One that tolerates our cordon comes back to the node that it was evicted from, again and again.
     """
     kind = pod.owner.partition("/")[0]
     agreed = pod.evictable and bool(pod.owner) and not pod.owner.startswith(MIRROR_OWNER)
     started_again = kind in REPLACERS or agreed
-    return started_again and not pod.protected and not pod.daemon and pod.gang is None
+    left_alone = pod.protected or pod.daemon or pod.gang is not None or tolerates_cordon(pod)
+    return started_again and not left_alone

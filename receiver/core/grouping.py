@@ -27,6 +27,38 @@ OF_WORKLOADS = frozenset(
         Cause.IDLE_FAILED,
     }
 )
+# What happened stays true. All other news say how something is, until the next of their topic says otherwise.
+HAPPENED = frozenset(
+    {
+        Cause.GREW,
+        Cause.SHRANK,
+        Cause.WITHDRAWN,
+        Cause.DRIFT,
+        Cause.BUDGET_CHANGED,
+        Cause.ANSWERED,
+        Cause.OVERRIDE_ENDED,
+        Cause.IDLE_SHUT_DOWN,
+        Cause.IDLE_FAILED,
+        Cause.CHARGES_DIFFER,
+        Cause.REPORT,
+    }
+)
+STATES = frozenset(Cause) - HAPPENED
+# Of these, the ones that every step says anew while they are true: nothing says that they are over.
+SAID_EACH_STEP = frozenset(
+    {
+        Cause.HELD,
+        Cause.MISFIT,
+        Cause.STUCK,
+        Cause.UNKNOWN,
+        Cause.MISDESCRIBED,
+        Cause.UNJOINED,
+        Cause.SLOW_TO_START,
+        Cause.UNUSED,
+        Cause.KEEP_UNTIL_IGNORED,
+    }
+)
+OVER = "it was over before it was sent"  # why such a one was not
 AT_MOST_EVERY = timedelta(minutes=5)
 KINDS_LISTED = 5
 OLD_AFTER = timedelta(minutes=1)  # a message that is read later than that must say of when it is
@@ -45,6 +77,12 @@ def group_of(notice: Notice) -> str:
     about = notice.pool or ("" if notice.cause in OF_WORKLOADS else notice.topic)
     failure = Severity.FAILURE.value if notice.severity is Severity.FAILURE else ""
     return f"{notice.cause}:{failure}:{notice.team or ''}:{about}"
+
+
+def is_over(notice: Notice, followed_by: str | None) -> bool:
+    """True when *notice* must not be sent any more: a newer one of its topic, of the cause *followed_by*, says that
+    things are otherwise now. One of the same cause goes into one message with it."""
+    return followed_by is not None and notice.cause in STATES and followed_by != notice.cause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,9 +104,13 @@ def price_is_known(target: int, case: Case) -> Left | None:
 
 
 def spend_is_known(target: int, case: Case) -> Left | None:
-    """A store that does not know what the month has cost buys nothing under a budget, until it does."""
-    if target <= case.present or not case.wanted.spend_unknown:
+    """Under a budget of which nobody can tell what it has spent nothing is bought, until that is known."""
+    unknown = [refusal for refusal in case.wanted.uncovered if refusal.view.unknown]
+    if target <= case.present or not (unknown or case.wanted.spend_unknown):
         return None
+    if not case.wanted.spend_unknown:
+        alone = len(unknown) == len(case.wanted.uncovered) and case.wanted.within_budget <= 0
+        return (case.present, "; ".join(refusal.why for refusal in unknown)) if alone else None
     why = f"this store does not know what the month had cost before it: {case.wanted.spend_unknown}"
     return case.present, f"{why}; budget.spent_usd_stated would tell it"
 
@@ -116,7 +120,7 @@ def within_budget(target: int, case: Case) -> Left | None:
     left = case.present + case.wanted.within_budget
     if target <= case.present or case.wanted.budget is None or left >= target:
         return None
-    return left, "; ".join(view.why_not() for view in case.wanted.uncovered)
+    return left, "; ".join(refusal.why for refusal in case.wanted.uncovered)
 
 
 def within_maximum(target: int, case: Case) -> Left | None:
@@ -192,6 +196,10 @@ def not_backing_off(target: int, case: Case) -> Left | None:
     longest = LONGEST_GROWTH_BACKOFF if grows else LONGEST_REMOVAL_BACKOFF
     if backoff is None or backoff.instances or not backoff.holds(case.now, longest):
         return None
+    if grows and case.wanted.within_stock is not None:  # fewer may be there, and are asked for at once
+        left = case.present + case.wanted.within_stock
+        why = f"Civo has just refused {some(case.state.refused or 0, 'node')}, so it asks for fewer: {backoff.reason}"
+        return None if left >= target else (left, why)
     until = f"{backoff.until:%Y-%m-%d %H:%M:%S} UTC"
     return case.present, f"backing off until {until} after {backoff.failures} failures: {backoff.reason}"
 

@@ -18,6 +18,7 @@ GUIDES: Mapping[str, str] = {
     Cause.STUCK: "runbooks/GpuScaleUpStuck.md",
     Cause.UNKNOWN: f"{ODD}#a-node-is-told-as-neither-busy-nor-idle",
     Cause.MISDESCRIBED: f"{ODD}#a-node-offers-other-gpus-than-configured",
+    Cause.NOT_DRAINED: "how-it-decides.md#what-drains-and-what-keeps-a-node",
     Cause.UNJOINED: f"{ODD}#nodes-that-belong-to-no-instance",
     Cause.SLOW_TO_START: f"{ODD}#a-pod-has-its-node-and-does-not-start",
     Cause.UNUSED: f"{ODD}#a-pod-waits-beside-a-usable-node",

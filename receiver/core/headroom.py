@@ -55,14 +55,14 @@ def keep_warm(
     while a budget holds, or while Kubernetes is silent: then idle nodes make room, and nobody knows what came. Work
     that was refused for any reason (*out*) does not count, and no node is opened where it could start.
     """
-    warm = [x for x in tallies.values() if stays_warm(x.pool, policy) and _may_keep(x)]
+    warm = [x for x in tallies.values() if _may_keep(x) and stays_warm(x.pool, policy)]
     refused = any(_refuses(x) for x in tallies.values())
     if not warm or refused or allowance.budgets.holding or not facts.up(Source.KUBERNETES):
         return {}
     at_home = _at_home(facts, tuple(tallies.values()), out)
     found: dict[str, Headroom] = {}
     for tally in warm:
-        fitting = [tallies[pool.id] for pool in siblings(tally.pool, policy)]
+        fitting = [tallies[pool.id] for pool in siblings(tally.pool, policy) if pool.id in tallies]
         found[tally.pool.id] = _open(tally, fitting, at_home.get(tally.pool.id, ()), facts, allowance, out)
     return found
 

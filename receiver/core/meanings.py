@@ -25,6 +25,8 @@ MEANINGS: Mapping[str, str] = {
     "cooled_down": "A pool that has just changed is left alone for its cooldown.",
     "approved": "Where the policy asks for it, a person is asked before nodes go and before growth that costs much.",
     "one_change_at_a_time": "A change under way is finished before another begins.",
+    # in place of all others
+    "internal_error": "A bug stopped the decision for this pool, so the pool keeps its size until the next step.",
     # what wants a size
     "demand": "GPU pods wait that fit this pool, and neither a free GPU nor a node on its way serves them.",
     "floor": "The pool has fewer nodes than its minimum.",

@@ -22,13 +22,14 @@ class NodeLife:
     """One instance's life as paid for: *created_at* as Civo says, *gone_at* when it was seen to be gone.
 
     *price_usd_per_hour* is the price in force when it was first seen (None: unknown). *idle_since* is when its last
-    GPU pod was seen to be gone, None while busy or never usable; *lost_at* when a usable node stopped being so, None
-    while it is usable; *unknown_since* when its GPUs were first seen in use although no pod holds them; *seen_at*
-    when it was seen first: nobody watched what it had behind it then. *active_at*, *ready_at*, *usable_at*,
-    *bound_at* and *running_at* are when the stages of its provisioning were first seen to be over: built, Ready, GPUs
-    allocatable, a GPU pod bound to it, and that pod's containers running. *gpus* is how many GPUs its pool says that
-    one node offers, slices and shares counted as such (0: not known). *kept_until* is until when a workload that runs
-    or ran there asked that the node stays, and may; *kept_for* names its pod.
+    GPU pod was seen to be gone, None while busy or never usable; *lost_at* when a usable node stopped being so, or one
+    that had registered was gone from Kubernetes, None while it is well; *unknown_since* when its GPUs were first seen
+    in use although no pod holds them; *seen_at* when it was seen first: nobody watched what it had behind it then.
+    *active_at*, *registered_at*, *ready_at*, *usable_at*, *bound_at* and *running_at* are when the stages of its
+    provisioning were first seen to be over: built, in Kubernetes, Ready, GPUs allocatable, a GPU pod bound to it, and
+    that pod's containers running. *gpus* is how many GPUs its pool says that one node offers, slices and shares counted
+    as such (0: not known). *kept_until* is until when a workload that runs or ran there asked that the node stays, and
+    may; *kept_for* names its pod.
     """
 
     instance: str
@@ -39,6 +40,7 @@ class NodeLife:
     price_usd_per_hour: Decimal | None = None
     gone_at: datetime | None = None
     active_at: datetime | None = None
+    registered_at: datetime | None = None
     ready_at: datetime | None = None
     usable_at: datetime | None = None
     bound_at: datetime | None = None
@@ -86,6 +88,7 @@ class Memory:
     grown_last_hour: int = 0
     removed_last_hour: int = 0
     first_changed_at: datetime | None = None  # when the first change that these two count was over
+    watched_since: datetime | None = None  # when this ledger first read a pool's count
     heartbeat_at: datetime | None = None
     deliveries: tuple[int, ...] = ()  # remembered and not considered yet
     overrides: tuple[Override, ...] = ()  # that nobody has ended, in force or not
@@ -93,4 +96,5 @@ class Memory:
     budget_changes: tuple[BudgetChange, ...] = ()  # in force, whatever their month
     charged: Charged | None = None  # Civo's newest answer on what it charged
     unanswered: tuple[Action, ...] = ()  # growth that ended a moment ago, and Civo may have taken it on
+    refused: Mapping[str, int] = field(default_factory=dict)  # by pool: see `receiver.core.shortage.refused_counts`
     seed: Seed | None = None  # the newest; without one this store has never known what a month had cost before it

@@ -9,6 +9,7 @@ from enum import StrEnum
 from receiver.core.actions import Action
 from receiver.core.activity import Activity
 from receiver.core.charges import Comparison
+from receiver.core.compute import less
 from receiver.core.overrides import Override
 from receiver.core.pods import Pod
 from receiver.core.policy import BudgetChange, Taint
@@ -24,10 +25,10 @@ class Stage(StrEnum):
 
     BUILDING = "building"  # Civo builds the instance
     BOOTING = "booting"  # active at Civo, not Ready in Kubernetes
-    INSTALLING = "installing"  # Ready, GPU not allocatable yet (the driver installs for minutes)
+    INSTALLING = "installing"  # Ready; its GPUs are not allocatable yet (minutes), or it carries a startup taint
     USABLE = "usable"  # Ready with its GPUs allocatable
     DELETING = "deleting"
-    BROKEN = "broken"  # a status nobody documents, or a usable node that stopped being Ready
+    BROKEN = "broken"  # a status nobody documents, a usable node that stopped being Ready, or one gone from Kubernetes
     UNKNOWN = "unknown"  # active at Civo, and Kubernetes could not be asked
 
 
@@ -48,15 +49,19 @@ class Node:
     *allocatable* are GPU resources; *pods* the GPU pods bound to it; *idle_since* is None when a pod holds
     a GPU there or when nobody could tell (see *stage* UNKNOWN). *was_usable* is True once it has been usable,
     *usable_since* says when that was, *seen_since* since when we have watched it,
-    *lost_at* when it stopped being so.
+    *lost_at* when it stopped being so, or when it was gone from Kubernetes before it ever was.
     *registered* is True while Kubernetes has a node object for it, *ready* while that is Ready,
     *unknown_since* is when its GPUs were first seen
     in use although no pod holds them (None: they are not).
     *kept_until* is until when a workload that ran here asked that the node stays, and may (*kept_for*, its pod).
+    *dra* is True where a DRA driver serves its GPUs: *allocatable* is what the configuration says then.
+    *startup_taint* is the key of the startup taint that alone keeps pods away from it, empty without one.
     *leaving* is True once Civo itself lists it as being deleted (after our DELETE the stage says so at once).
     *closed_for* is the budget's stop for which we let no new work begin on it, as our annotation says.
-    *hosts* names what must not be cut off with it (our own pod, Prometheus, Alertmanager). *activity* is what
-    DCGM says of its GPUs, None when it says nothing.
+    *hosts* names what must not be cut off with it (our own pod, Prometheus, Alertmanager), *kept_by* the pods without a
+    GPU that draining it would lose, each with its reason (`receiver.core.keeping`). *activity* is what DCGM says of its
+    GPUs, None when it says nothing. *compute* are its allocatable compute resources (`receiver.core.compute`), *others*
+    is what pods without GPUs request of them, *daemons* what DaemonSets' pods do.
     """
 
     name: str
@@ -81,9 +86,30 @@ class Node:
     protected: bool = False
     leaving: bool = False
     hosts: tuple[str, ...] = ()
+    kept_by: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
+    startup_taint: str = ""
+    dra: bool = False
     activity: Activity | None = None
+    compute: Mapping[str, int] = field(default_factory=dict)
+    others: Mapping[str, int] = field(default_factory=dict)
+    daemons: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def note(self) -> str:
+        """What its stage alone does not say, such as ``waits for taint readiness.k8s.io/gpu``; empty for nothing."""
+        if not self.registered and self.lost_at is not None:
+            return "has no Node object in Kubernetes any more"
+        if self.startup_taint:
+            return f"waits for taint {self.startup_taint}"
+        return "has GPUs that a DRA driver serves" if self.dra else ""
+
+    @property
+    def vanished(self) -> bool:
+        """True when it was gone from Kubernetes before it was usable, for longer than a list may be partial."""
+        gone = not self.registered and self.lost_at is not None
+        return gone and self.stage is Stage.BROKEN and not self.was_usable
 
     @property
     def watched_since(self) -> datetime:
@@ -101,12 +127,12 @@ class Node:
 
     @property
     def free(self) -> Mapping[str, int]:
-        """Allocatable GPU resources that no bound pod has asked for."""
-        used: dict[str, int] = {}
+        """Allocatable GPU and compute resources that no bound pod has asked for."""
+        used = dict(self.others)
         for pod in self.pods:
-            for resource, count in pod.requests.items():
+            for resource, count in pod.asks.items():
                 used[resource] = used.get(resource, 0) + count
-        return {r: n - used.get(r, 0) for r, n in self.allocatable.items()}
+        return less({**self.allocatable, **self.compute}, used)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +166,8 @@ class Offer:
     """What the newest usable node of a pool showed when last seen, at *at*: it outlives the node for a while.
 
     *configured* is the fingerprint of what the configuration said of the pool then; another one makes it void.
+    *allocatable* are GPUs, and the compute resources without the share of DaemonSets. *others* are what other living
+    nodes of the pool show, where that is not the same; it is not stored.
     """
 
     node: str
@@ -148,6 +176,7 @@ class Offer:
     allocatable: Mapping[str, int]
     labels: Mapping[str, str]
     taints: tuple[Taint, ...] = ()
+    others: tuple["Offer", ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,8 +198,10 @@ class PoolState:
 
     *provisioning* counts nodes in a row that never became usable, *ready_in* is how long a node of this pool
     usually takes until its GPUs are allocatable, *drifts* are the changes that somebody else made in the last two days,
+    *refused* is the lowest count that Civo refused a moment ago for lack of stock or quota.
     *offer* is what the newest usable node shows, or showed within the last day. *unjoined* names Kubernetes nodes
-    that belong to no instance that Civo lists: where there are any, who is who is not certain.
+    that belong to no instance that Civo lists: where there are any, who is who is not certain. *compute* is what a new
+    node has for pods beside its GPUs (`receiver.core.compute`).
     """
 
     pool: str
@@ -190,6 +221,8 @@ class PoolState:
     drifts: tuple[Drift, ...] = ()
     offer: Offer | None = None
     unjoined: tuple[str, ...] = ()
+    compute: Mapping[str, int] = field(default_factory=dict)
+    refused: int | None = None
 
     def of(self, *stages: Stage) -> tuple[Node, ...]:
         """The nodes in one of *stages*."""
@@ -199,6 +232,11 @@ class PoolState:
     def living(self) -> tuple[Node, ...]:
         """The nodes that are not being deleted."""
         return tuple(n for n in self.nodes if n.stage is not Stage.DELETING)
+
+    @property
+    def coming(self) -> tuple[Node, ...]:
+        """The nodes that are on their way to being usable for the first time."""
+        return tuple(n for n in self.nodes if n.stage in ON_ITS_WAY and not n.was_usable)
 
     @property
     def unlisted(self) -> int:
@@ -275,7 +313,8 @@ class Spend:
     *pools* is the spend by pool id (of *seeded* what may have been the pool's is in it), *teams* what attribution
     gives to the workloads of each team, the unlabelled ones under an empty name (None: it cannot tell); a minute old at
     most. *elsewhere_per_hour* is what living nodes of pools cost that left the configuration.
-    *week* is the ledger's spend of the last *week_hours* hours (seven days at most) by pool id.
+    *seen* is by pool id what of it this ledger has watched since *seen_since*, when the month or the ledger began
+    (None: nobody asks for a forecast).
     """
 
     month: str
@@ -289,8 +328,8 @@ class Spend:
     pools: Mapping[str, Decimal] = field(default_factory=dict)
     teams: Mapping[str, Decimal] | None = None
     elsewhere_per_hour: Decimal = Decimal(0)
-    week: Mapping[str, Decimal] = field(default_factory=dict)
-    week_hours: Decimal = Decimal(0)
+    seen: Mapping[str, Decimal] = field(default_factory=dict)
+    seen_since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

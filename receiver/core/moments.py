@@ -47,6 +47,14 @@ def reconsider_at(case: Case) -> datetime | None:
 
 
 def _moments(case: Case) -> Iterable[datetime]:
+    yield from changes(case)
+    for node in case.state.nodes:
+        yield from _moments_of(node, case)
+    yield from _moments_of_action(case)
+
+
+def changes(case: Case) -> Iterable[datetime]:
+    """The moments at which what holds or lets go the whole pool can change, in no order; some may be over."""
     state, pool = case.state, case.pool
     if state.last_grow_at:
         yield state.last_grow_at + pool.grow_cooldown
@@ -70,9 +78,6 @@ def _moments(case: Case) -> Iterable[datetime]:
     change = next_change(pool.windows, case.now)
     if change is not None:
         yield change
-    for node in state.nodes:
-        yield from _moments_of(node, case)
-    yield from _moments_of_action(case)
 
 
 def _moments_of_shares(case: Case) -> Iterable[datetime]:
@@ -118,7 +123,7 @@ def _moments_of(node: Node, case: Case) -> Iterable[datetime]:
             yield next_unit
     elif node.stage in (*ON_ITS_WAY, Stage.UNKNOWN):
         yield node.created_at + case.pool.provision_timeout + AN_INSTANT
-    elif node.stage is Stage.BROKEN and node.lost_at is not None:
+    if node.lost_at is not None:
         yield node.lost_at + SHORT_LOSS + AN_INSTANT  # from then on it is no room for what waits
         yield node.lost_at + case.pool.provision_timeout + AN_INSTANT
     if not node.was_usable:

@@ -11,12 +11,15 @@ from receiver.core.provisioning import LONGEST_PROVISIONING_BACKOFF, lost_nodes,
 from receiver.core.tell import Cause, Notice, Severity
 from receiver.core.words import lasting, some
 
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+
 
 def of_nodes(pool: Pool, facts: Facts, budgets: Budgets, policy: Policy) -> Iterable[Notice]:
     """Every notice that the nodes of *pool* ask for; what was told before is dropped by its key."""
     state = facts.pool(pool.id)
     yield from _stuck(pool, state, facts, budgets)
     yield from _unknown(pool, state, facts, policy)
+    yield from _not_drained(pool, state, facts, policy)
     yield from _misdescribed(pool, state)
     yield from _unjoined(pool, state)
     yield from _slow_to_start(pool, state, facts, policy)
@@ -59,7 +62,7 @@ def _how_far(names: Iterable[str], state: PoolState) -> str:
         Stage.INSTALLING: "Ready, but without GPUs: driver or device plugin",
         Stage.BROKEN: "broken: not Ready any more, or its GPUs are gone",
     }
-    known = {n.name: stages.get(n.stage, "not usable") for n in state.living}
+    known = {n.name: n.note or stages.get(n.stage, "not usable") for n in state.living}
     return "; ".join(f"{name}: {known[name]}" if name in known else name for name in list(names)[: plain.NAMED])
 
 
@@ -89,6 +92,29 @@ def _unknown(pool: Pool, state: PoolState, facts: Facts, policy: Policy) -> Iter
             )
 
 
+def _not_drained(pool: Pool, state: PoolState, facts: Facts, policy: Policy) -> Iterable[Notice]:
+    """Idle nodes that stay for a pod without a GPU: beyond their first paid unit they cost money for it."""
+    after = max(policy.unknown_after, policy.billing.granularity)
+    for node in state.of(Stage.USABLE):
+        if node.idle_since is None or not node.kept_by or facts.at - node.idle_since < after:
+            continue
+        yield Notice(
+            cause=Cause.NOT_DRAINED,
+            topic=f"not drained:{node.instance}",
+            key="; ".join(node.kept_by),
+            title=f"GPU pool {pool.name}: idle node {node.name} stays for a pod without a GPU",
+            body=plain.worded(
+                why="; ".join(node.kept_by),
+                cost=plain.an_hour(pool, 1),
+                after="the node stays until that pod is gone, or may be evicted",
+                do=f"To let the node go: delete the pod, or kubectl annotate pod -n NAMESPACE POD {SAFE_TO_EVICT}=true;"
+                " for a pod of kube-system, add a PodDisruptionBudget that covers it",
+            ),
+            severity=Severity.WARNING,
+            pool=pool.id,
+        )
+
+
 def _misdescribed(pool: Pool, state: PoolState) -> Iterable[Notice]:
     """Usable nodes that offer other GPUs than the configuration says: demand is worked out from a wrong number."""
     for node in state.of(Stage.USABLE):
@@ -111,7 +137,8 @@ def _misdescribed(pool: Pool, state: PoolState) -> Iterable[Notice]:
 
 def _unjoined(pool: Pool, state: PoolState) -> Iterable[Notice]:
     """Nodes that belong to no instance that Civo lists, while instances seem to have no node."""
-    if state.unjoined and any(not n.registered and n.stage is Stage.BOOTING for n in state.living):
+    missing = (Stage.BOOTING, Stage.BROKEN)
+    if state.unjoined and any(not n.registered and n.stage in missing for n in state.living):
         yield Notice(
             cause=Cause.UNJOINED,
             topic=f"unjoined:{pool.id}",

@@ -10,9 +10,11 @@ from receiver.core.actions import Action, Decision, Verdict
 from receiver.core.approval import is_wanted
 from receiver.core.assign import Assignment, Wanted
 from receiver.core.budget import BudgetView
+from receiver.core.cents import amount
 from receiver.core.cost import next_unit_at
 from receiver.core.explain import Explanation, explain
-from receiver.core.model import ON_ITS_WAY, Backoff, Facts, Node, PoolState, Source, Stage
+from receiver.core.failures import Failure, Failures
+from receiver.core.model import Backoff, Facts, Node, PoolState, Source, Stage
 from receiver.core.overrides import Override
 from receiver.core.policy import Policy, Pool
 from receiver.core.provisioning import awaited_since
@@ -32,18 +34,46 @@ def picture(
     numbers: Mapping[str, int],
     policy: Policy,
     mode: str,
+    failures: Failures | None = None,
+    before: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the whole picture of one step; *numbers* are the stored decisions' row numbers by pool."""
+    """Return the whole picture of one step; *numbers* are the stored decisions' row numbers by pool.
+
+    A pool that cannot be drawn is noted in *failures* and stands as in the picture *before*. Without *failures* the
+    exception is raised.
+    """
+    pools = []
+    for p in policy.pools:
+        try:
+            pools.append(
+                _pool(p, facts.pool(p.id), assignment.pools[p.id], decisions[p.id], numbers[p.id], policy, facts, mode)
+            )
+        except Exception as error:
+            if failures is None:
+                raise
+            failures.note(Failure(part="picture", error=error, pool=p.id))
+            pools += [x for x in (before or {}).get("pools", ()) if x.get("pool") == p.id]
     return {
         "at": _when(facts.at),
         "mode": mode,
-        "pools": [
-            _pool(p, facts.pool(p.id), assignment.pools[p.id], decisions[p.id], numbers[p.id], policy, facts, mode)
-            for p in policy.pools
-        ],
+        "pools": pools,
         "budget": _budget(assignment.budget),
         "budgets": [_budget(view) for view in assignment.budgets.views],
-        **carried(facts),
+        "kept_out": None
+        if facts.kept_out is None
+        else [{"place": place, "since": _when(since)} for place, since in sorted(facts.kept_out.items())],
+        "rights": None if facts.rights is None else rights_shown(facts.rights, facts.at),
+        "sources": [
+            {
+                "source": s.source.value,
+                "up": s.up,
+                "at": _when(s.at),
+                "since": _when(s.since),
+                "detail": s.detail,
+                "configured": s.configured,
+            }
+            for s in facts.sources.values()
+        ],
         "charges": charges_shown.shown(facts.charges),
         "signals": [
             {
@@ -65,28 +95,8 @@ def picture(
     }
 
 
-def carried(facts: Facts) -> dict[str, Any]:
-    """Return the part of the picture that the next step's decisions depend on."""
-    return {
-        "kept_out": None
-        if facts.kept_out is None
-        else [{"place": place, "since": _when(since)} for place, since in sorted(facts.kept_out.items())],
-        "rights": None if facts.rights is None else _rights(facts.rights, facts.at),
-        "sources": [
-            {
-                "source": s.source.value,
-                "up": s.up,
-                "at": _when(s.at),
-                "since": _when(s.since),
-                "detail": s.detail,
-                "configured": s.configured,
-            }
-            for s in facts.sources.values()
-        ],
-    }
-
-
-def _rights(rights: Rights, now: datetime) -> dict[str, Any]:
+def rights_shown(rights: Rights, now: datetime) -> dict[str, Any]:
+    """What is known of the rights that a removal needs, as it is shown."""
     return {
         "lacking": None if rights.lacking is None else list(rights.lacking),
         "since": _when(rights.since),
@@ -121,17 +131,17 @@ def _pool(
         "mode": mode,
         "required": state.required if known else None,
         "ready": len(usable) if known else None,
-        "building": len(state.of(*ON_ITS_WAY)) + state.unlisted if known else None,
+        "building": len(state.coming) + state.unlisted if known else None,
         "busy": sum(1 for n in usable if n.busy) if known else None,
         "idle": sum(1 for n in usable if not n.busy) if known else None,
-        "unknown": len(state.of(Stage.UNKNOWN, Stage.BROKEN)) if known else None,
+        "unknown": len(state.living) - len(usable) - len(state.coming) if known else None,
         "pending_gpus": wanted.waiting_gpus,
         "wanted": state.required + wanted.new_nodes if known else None,
         "min_nodes": wanted.bounds.min_nodes,
         "max_nodes": wanted.bounds.max_nodes,
         "windows": list(wanted.bounds.names),
         "gpus_per_node": pool.gpus_per_node,
-        "price_usd_per_hour": None if price is None else str(price),
+        "price_usd_per_hour": None if price is None else amount(price),
         "utilization": state.utilization if usable else None,  # an average outlives the nodes it was taken from
         "utilization_high": pool.utilization_high,
         "utilization_low": pool.utilization_low,
@@ -231,12 +241,14 @@ def _node(node: Node, policy: Policy, now: datetime) -> dict[str, Any]:
         "name": node.name,
         "instance": node.instance,
         "stage": node.stage.value,
+        "note": node.note or None,
         "created_at": _when(node.created_at),
         "idle_since": _when(node.idle_since),
         "pods": [p.key for p in node.pods],
         "kept_until": _when(node.kept_until) if node.kept(now) else None,
         "kept_for": node.kept_for if node.kept(now) else None,
         "paid_until": _when(next_unit_at(node.created_at, now, policy.billing)),
+        "kept_by": list(node.kept_by),
         "cordoned_by": node.cordoned_by.value if node.cordoned_by else None,
     }
 
@@ -275,9 +287,9 @@ def _budget(budget: BudgetView | None) -> dict[str, Any] | None:
     found, change = budget.forecast, budget.change
     return {
         "month": budget.month,
-        "monthly_usd": str(budget.monthly),
-        "spent_usd": None if budget.unknown else str(budget.spent),
-        "reserved_usd": str(budget.reserved),
+        "monthly_usd": amount(budget.monthly),
+        "spent_usd": None if budget.unknown else amount(budget.spent),
+        "reserved_usd": amount(budget.reserved),
         "ratio": None if budget.unknown else float(budget.ratio),
         "stage": budget.stage.value,
         "warn_at": float(budget.warn_at),
@@ -291,6 +303,7 @@ def _budget(budget: BudgetView | None) -> dict[str, Any] | None:
         "uncounted": list(budget.uncounted),
         "forecast_burn_usd": _cents(found.burn),
         "forecast_trend_usd": _cents(found.trend),
+        "forecast_since": _when(found.since),
         "set_by": None
         if change is None
         else {"who": change.who, "why": change.why, "at": _when(change.at), "month": change.month},

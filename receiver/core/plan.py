@@ -61,7 +61,8 @@ def provisioning_failed(action: Action, state: PoolState) -> Backoff | None:
     """The pool's back-off from provisioning when *action* removes nodes that never became usable, else None.
 
     Each failure in a row doubles it, up to a day: every node on trial costs a paid unit. Where other nodes of the
-    pool work it begins lower, for one bad machine says little of the next.
+    pool work it begins lower, for one bad machine says little of the next. Nodes whose Node object was deleted came up
+    well: the first time another one is tried at once.
     """
     bad = {v.instance for v in action.victims if v.because is Because.STUCK}
     known = state.provisioning.instances if state.provisioning else ()
@@ -69,8 +70,10 @@ def provisioning_failed(action: Action, state: PoolState) -> Backoff | None:
     if not never:
         return None  # or each was counted when its removal was first tried
     failures = (state.provisioning.failures if state.provisioning else 0) + 1
-    first = FIRST_BACKOFF_BESIDE_WORKING_NODES if state.of(Stage.USABLE) else FIRST_BACKOFF
+    vanished = all(n.vanished for n in never)
+    first = FIRST_BACKOFF_BESIDE_WORKING_NODES if vanished or state.of(Stage.USABLE) else FIRST_BACKOFF
     base = min(first * 2 ** min(failures - 1, 10), LONGEST_BACKOFF)
+    base = timedelta(0) if vanished and failures == 1 else base
     spread = hashlib.sha256(action.id.encode()).digest()[0] / 255 * 0.1
     return Backoff(
         failures=failures,

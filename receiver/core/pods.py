@@ -44,7 +44,8 @@ class PodPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """A pod that asks for GPUs. *requests* are GPU resources only (effective: containers, init containers, overhead).
+    """A pod that asks for GPUs. *requests* are GPU resources only (effective: containers, init containers, overhead),
+    *compute* is what it asks for beside them (`receiver.core.compute`).
 
     *affinity* is required node affinity: alternatives (any of them), each a conjunction; *preferred* is the
     preferred one. *gang* is the key of a declared gang or None, *gang_min* how many of its pods must run together
@@ -57,7 +58,8 @@ class Pod:
     *keep_until* a snooze of it. *bound_at* is when the scheduler gave it its node (None: unknown or not bound),
     *running_since* when the last of its containers began to run (None: unknown or not all of them do). *pool_hint*
     is set where only Prometheus could be asked: the pool id its rules worked out, or ``unassigned``. A pod that does
-    not exist yet, which a queue announces, has an empty *uid*.
+    not exist yet, which a queue announces, has an empty *uid*. *claims* names what a waiting pod without *requests*
+    asks for by Dynamic Resource Allocation: claims, and resources that only a DeviceClass has.
     """
 
     namespace: str
@@ -88,11 +90,18 @@ class Pod:
     running_since: datetime | None = None
     scheduler_says: str = ""
     pool_hint: str | None = None
+    compute: Mapping[str, int] = field(default_factory=dict)
+    claims: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def asks(self) -> Mapping[str, int]:
+        """Everything that a node must have free for it: GPUs and compute resources."""
+        return {**self.requests, **self.compute} if self.compute else self.requests
 
     @property
     def gpus(self) -> int:
@@ -128,3 +137,8 @@ class Workload:
     def gpus(self) -> int:
         """GPU units it waits for."""
         return sum(p.gpus for p in self.pods)
+
+
+def owner_of(pod: Pod) -> str:
+    """Whose pods are left out together when one of them fails: those of one owner are alike."""
+    return f"{pod.namespace}/{pod.owner or pod.name}"

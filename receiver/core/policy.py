@@ -11,6 +11,13 @@ from receiver.core.windows import Window
 
 QUEUE_WAIT: Mapping[str, timedelta] = {"production": timedelta(minutes=10), "research": timedelta(hours=2)}
 POOL_LABEL = "kubernetes.civo.com/civo-node-pool"  # Civo's node agent sets it to the pool's id
+# What the keys of taints begin with that keep pods off a new node until something has set it up.
+STARTUP_TAINTS = (
+    "readiness.k8s.io/",
+    "startup-taint.cluster-autoscaler.kubernetes.io/",
+    "ignore-taint.cluster-autoscaler.kubernetes.io/",
+    "node.cilium.io/agent-not-ready",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,6 +275,7 @@ class Policy:
     *charge_prices* are the prices of the account's charges by code; of the pools' sizes the pools say it.
     *longest_override* is how far ahead the end of an override may lie. *queue_wait* is how long a GPU pod of a
     priority class may wait, *idle_cost_usd_per_hour* what idle GPUs may cost, before people are told.
+    *startup_taints* are what the keys of taints begin with that a new node carries until it is set up.
     """
 
     pools: tuple[Pool, ...]
@@ -289,6 +297,7 @@ class Policy:
     charge_prices: Mapping[str, ChargePrice] = field(default_factory=dict)
     queue_wait: Mapping[str, timedelta] = field(default_factory=lambda: dict(QUEUE_WAIT))
     idle_cost_usd_per_hour: Decimal = Decimal(5)
+    startup_taints: tuple[str, ...] = STARTUP_TAINTS
 
     @property
     def timezone(self) -> str:

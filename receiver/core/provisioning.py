@@ -17,19 +17,23 @@ def unlisted_too_long(pool: Pool, state: PoolState, now: datetime) -> bool:
 
 def stuck_nodes(pool: Pool, state: PoolState, now: datetime) -> tuple[Node, ...]:
     """The nodes that did not become usable in time, or came up broken."""
+    new = (n for n in state.living if not n.was_usable)
+    late = pool.provision_timeout
     return tuple(
         n
-        for n in state.living
-        if not n.was_usable
-        and (n.stage is Stage.BROKEN or (n.stage in ON_ITS_WAY and now - n.created_at > pool.provision_timeout))
+        for n in new
+        if (n.stage is Stage.BROKEN and not n.vanished)
+        or ((n.stage in ON_ITS_WAY or n.vanished) and now - n.created_at > late)
     )
 
 
 def dead_nodes(pool: Pool, state: PoolState, now: datetime) -> tuple[Node, ...]:
     """The nodes that had their time and are not usable, by nobody's doubt: a node that Kubernetes does not know is
-    not dead while it knows nodes that belong to no instance."""
-    stuck = [n for n in stuck_nodes(pool, state, now) if now - n.watched_since > pool.provision_timeout]
-    return (*(n for n in stuck if n.registered or not state.unjoined), *lost_nodes(pool, state, now))
+    not dead while it knows nodes that belong to no instance. One that is gone from Kubernetes needs no time."""
+    stuck = [n for n in stuck_nodes(pool, state, now) if not n.vanished]
+    new = [n for n in stuck if now - n.watched_since > pool.provision_timeout]
+    new += [n for n in state.living if n.vanished]
+    return tuple(n for n in (*new, *lost_nodes(pool, state, now)) if n.registered or not state.unjoined)
 
 
 def lost_nodes(pool: Pool, state: PoolState, now: datetime) -> tuple[Node, ...]:
@@ -64,4 +68,4 @@ def probes_left(state: PoolState, now: datetime) -> int | None:
         return None
     if state.provisioning.holds(now, LONGEST_PROVISIONING_BACKOFF):
         return 0
-    return max(0, 1 - len(state.of(*ON_ITS_WAY)) - state.unlisted)
+    return max(0, 1 - len(state.coming) - state.unlisted)

@@ -77,11 +77,26 @@ def _budget(stored: Stored) -> Iterator[tuple[str, str | None]]:
         elif short is not None:
             now = f"USD {budget.get('monthly_usd')}"
             yield f"{title}: raise it by at least USD {short} for this month (it is {now}): {BUDGET_SET}", None
-        if budget.get("stage") == BudgetStage.HOLD and not budget.get("unpriced") and not budget.get("unknown"):
+        if (
+            budget.get("stage") == BudgetStage.HOLD
+            and not budget.get("passing")
+            and not budget.get("unpriced")
+            and not budget.get("unknown")
+        ):
             yield f"{title}: work of a passing priority class (budget.passing) would be bought for up to the stop", None
     yield f"by itself, when the next month begins at {clock(month_ends)}", month_ends
 
 
+def _spend(stored: Stored) -> Iterator[tuple[str, str | None]]:
+    unknown = [budget for budget in stored.each("uncovered") if budget.get("unknown")]
+    if not unknown or STATED in stored.reason.detail:
+        yield f"by itself, once Civo's charges of the month can be read; or {STATED} and a restart", None
+        return
+    for budget in unknown:
+        yield f"{budget.get('title')}: its spend must be known again: {budget['unknown']}", None
+
+
+STATED = "budget.spent_usd_stated"
 BUDGET_SET = "gpu-autoscaler budget set"
 
 
@@ -241,8 +256,8 @@ ALWAYS: Mapping[str, tuple[str, ...]] = {
     "nodes_may_be_removed": (
         "the ClusterRole gpu-autoscaler-act, bound to our service account (k8s/overlays/act/rights), and no restart",
     ),
-    "spend_is_known": (
-        "by itself, once Civo's charges of the month can be read; or budget.spent_usd_stated and a restart",
+    "internal_error": (
+        "by itself, in the first step without the error; the log has it with a traceback, and it is a bug to report",
     ),
     "demand": ("no node would be bought if the pods were gone, or had room on a usable node of a pool that fits them",),
     "headroom": ("no node would be bought for what may come with objective: cost, and a restart",),
@@ -263,6 +278,7 @@ ALWAYS: Mapping[str, tuple[str, ...]] = {
 SAID: Mapping[str, Say] = {
     "sources_answer": _sources,
     "price_is_known": _price,
+    "spend_is_known": _spend,
     "within_budget": _budget,
     "within_maximum": _maximum,
     "within_limits": _limits,

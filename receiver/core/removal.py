@@ -7,6 +7,7 @@ from receiver.core.actions import Because, Victim
 from receiver.core.assign import floor_gives_way
 from receiver.core.cost import next_unit_at
 from receiver.core.eviction import evicted
+from receiver.core.graces import begun
 from receiver.core.guardrails import Case
 from receiver.core.model import CordonedBy, Node, SignalAction, Stage
 from receiver.core.moments import removal_moment, unit_ends_soon
@@ -14,7 +15,6 @@ from receiver.core.provisioning import dead_nodes
 from receiver.core.questions import let_go
 from receiver.core.taking import is_kept, is_ours_to_take
 
-PODS_NAMED = 5  # in a sentence
 NOW = timedelta(0)
 
 
@@ -33,25 +33,30 @@ def removable(case: Case, within: timedelta = NOW) -> tuple[Node, ...]:
     many = surplus(case)
     over = evicted(case, len(dead))
     chosen = (*many, *over)
-    due = [
-        n for n in case.state.nodes if n not in chosen and _may_go(n, case) and goes_at(n, case) <= case.now + within
-    ]
+    due = [n for n in case.state.nodes if n not in chosen and may_go(n, case) and goes_at(n, case) <= case.now + within]
     moved = [n for n in case.state.nodes if n not in over and may_be_emptied(n, case, within)]
     for nodes in (dead, due, moved):
         nodes.sort(key=lambda n: (next_unit_at(n.created_at, case.now, case.policy.billing), n.name))
+    # Never more than Civo wants to have: where it wants fewer than live, it is about to take one itself.
+    emptying = [n for n in over if n.instance in begun(case.state)]  # before others: its work was evicted already
+    others = [n for n in over if n not in emptying]
+    empty, busy = [n for n in others if not n.busy], [n for n in others if n.busy]
+    resting = due[: max(0, may_leave(case) - len(many) - len(empty) - sum(not n.busy for n in emptying))]
+    return tuple([*dead, *many, *emptying, *empty, *resting, *busy, *moved][: case.present])
+
+
+def may_leave(case: Case) -> int:
+    """How many idle nodes may go beside those that the pool keeps ready, by its spare nodes and its headroom."""
     spare = [
         n
         for n in case.state.of(Stage.USABLE)
         if not n.busy and n.instance not in case.wanted.needed and n.cordoned_by is not CordonedBy.SOMEONE
     ]
     keep = 0 if floor_gives_way(case.wanted) else case.wanted.bounds.standby_nodes
-    # Never more than Civo wants to have: where it wants fewer than live, it is about to take one itself.
-    empty, busy = [n for n in over if not n.busy], [n for n in over if n.busy]
     leaving = len(spare) - keep
     if case.wanted.headroom is not None and not floor_gives_way(case.wanted):
         leaving = min(leaving, case.wanted.headroom.may_leave)
-    resting = due[: max(0, leaving - len(many) - len(empty))]
-    return tuple([*dead, *many, *empty, *resting, *busy, *moved][: case.present])
+    return leaving
 
 
 def unapproved(going: Sequence[Node], said: Collection[Node], case: Case) -> tuple[Node, ...]:
@@ -80,7 +85,7 @@ def surplus(case: Case) -> tuple[Node, ...]:
     dead = [n for n in dead_nodes(case.pool, state, case.now) if not n.busy and is_ours_to_take(n, case)]
     chosen = {v.instance for v in state.open_action.victims} if state.open_action else set()
     idle = sorted(
-        (n for n in state.nodes if _may_go(n, case)),
+        (n for n in state.nodes if may_go(n, case)),
         key=lambda n: (n.instance not in chosen, next_unit_at(n.created_at, case.now, case.policy.billing), n.name),
     )
     return tuple(idle[: max(0, case.present - len(dead) - bounds.max_nodes)])
@@ -125,7 +130,7 @@ def could_be_emptied(node: Node, case: Case) -> bool:
     )
 
 
-def _may_go(node: Node, case: Case) -> bool:
+def may_go(node: Node, case: Case) -> bool:
     """True when nothing but time keeps *node*: it is usable, idle, ours to take and nobody waits or asks for it."""
     return (
         node.stage is Stage.USABLE
@@ -136,22 +141,3 @@ def _may_go(node: Node, case: Case) -> bool:
         and node.instance not in case.wanted.needed
         and is_ours_to_take(node, case)
     )
-
-
-def why_kept(case: Case) -> str:
-    """Say why a pool of low utilization stays as it is although no node of it is idle: which pods hold its nodes.
-
-    Empty when it has no usable node, or one that holds no pod.
-    """
-    usable = case.state.of(Stage.USABLE)
-    if not usable or not all(n.busy for n in usable):
-        return ""
-    movable = [n for n in usable if could_be_emptied(n, case)]
-    if movable:
-        first = min(movable, key=lambda n: (unit_ends_soon(n, case.policy, case.now), n.name))
-        return f"{first.name} is emptied at {unit_ends_soon(first, case.policy, case.now):%H:%M:%S} UTC"
-    held = case.firing(SignalAction.HOLD)
-    pods = [f"{pod.key} on {node.name}" for node in usable for pod in node.pods]
-    more = f" and {len(pods) - PODS_NAMED} more" if len(pods) > PODS_NAMED else ""
-    why = f"{held.alertname} fires (hold)" if held else "none may be emptied for lack of consent or of room elsewhere"
-    return f"every node runs a GPU pod, and {why}: {', '.join(pods[:PODS_NAMED])}{more}"

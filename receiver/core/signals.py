@@ -2,12 +2,26 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from receiver.core.model import UNASSIGNED, Signal, SignalAction
 from receiver.core.policy import Policy
 
 HEARTBEAT_ALERT = "GpuAutoscalerHeartbeat"
+REPEAT_INTERVAL = timedelta(hours=4)  # of an Alertmanager route that sets none
+GROUP_INTERVAL = timedelta(minutes=5)
+
+
+def payload_life(repeat_interval: timedelta = REPEAT_INTERVAL, group_interval: timedelta = GROUP_INTERVAL) -> timedelta:
+    """Return how long an alert counts after its last delivery.
+
+    Alertmanager repeats a firing alert at most *repeat_interval* + *group_interval* after the last delivery, and one
+    *group_interval* later if a delivery fails.
+    """
+    return 2 * repeat_interval + group_interval
+
+
+PAYLOAD_LIFE = payload_life()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

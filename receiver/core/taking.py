@@ -16,8 +16,20 @@ def is_ours_to_take(node: Node, case: Case) -> bool:
 
 
 def nobody_speaks_for(node: Node) -> bool:
-    """True without a cordon of somebody else's, an annotation or a pod that must not be cut off."""
-    return node.cordoned_by is not CordonedBy.SOMEONE and not node.protected and not node.hosts
+    """True without a cordon of somebody else's, an annotation, a pod that must not be cut off or one that would be
+    lost."""
+    return node.cordoned_by is not CordonedBy.SOMEONE and not node.protected and not node.hosts and not node.kept_by
+
+
+def why_not_ours(node: Node) -> str:
+    """Who or what speaks for *node*, in a sentence; empty when nobody does."""
+    said = (
+        ("somebody else cordoned it", node.cordoned_by is CordonedBy.SOMEONE),
+        ("it is protected", node.protected),
+        (f"it hosts {', '.join(node.hosts)}", bool(node.hosts)),
+        ("; ".join(node.kept_by), bool(node.kept_by)),
+    )
+    return "; ".join(what for what, speaks in said if speaks)
 
 
 def was_refused(node: Node, case: Case) -> bool:

@@ -1,5 +1,6 @@
 """Decisions and outcomes as sentences, the same for log, chat, page and command line."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -38,6 +39,7 @@ class Cause(StrEnum):
     STUCK = "stuck"
     UNKNOWN = "unknown"
     MISDESCRIBED = "misdescribed"
+    NOT_DRAINED = "not_drained"
     UNJOINED = "unjoined"
     SLOW_TO_START = "slow_to_start"
     UNUSED = "unused"
@@ -125,6 +127,7 @@ PLAIN = {
     "cooled_down": "it changed a moment ago",
     "one_change_at_a_time": "another change of it is under way",
     "gangs_whole": "pods that start together do not all get room",
+    "internal_error": "its decision failed with an internal error",
     "gang_is_complete": "pods that start together do not all exist yet",
 }
 
@@ -134,16 +137,27 @@ def in_plain_words(rule: str) -> str:
     return PLAIN.get(rule, rule.replace("_", " "))
 
 
-def why(decision: Decision) -> str:
-    """The deciding reason and what wanted the change, in plain words."""
-    wanted = [r for r in decision.reasons if r.verdict is Verdict.WANTS and r.detail]
+def why(decision: Decision, going: Collection[str] | None = None) -> str:
+    """The deciding reason and what wanted the change, in plain words; of a removal for the nodes *going* (names) alone,
+    where not all that the decision names went."""
+    wanted = [(r.rule, _of_those(going, r.detail, decision)) for r in decision.reasons if r.verdict is Verdict.WANTS]
     held = [r for r in decision.reasons if r.verdict in SPEAKS_UP]
-    said = [f"{WANTED.get(r.rule, '')}{r.detail}" for r in wanted] + [
-        f"{in_plain_words(r.rule)} ({r.detail})" for r in held
-    ]
+    said = [f"{WANTED.get(rule, '')}{detail}" for rule, detail in wanted if detail]
+    said += [f"{in_plain_words(r.rule)} ({r.detail})" for r in held]
     if not said:
         said = [r.detail for r in decision.reasons if r.verdict is Verdict.NOTES and r.detail][-1:]
     return "; ".join(said) or "nothing wanted a change"
+
+
+def _of_those(going: Collection[str] | None, detail: str, decision: Decision) -> str:
+    """*detail* with no other nodes before its colon than those *going*; empty where none of them do."""
+    named, colon, because = detail.partition(": ")
+    names = named.split(", ")
+    known = {n["name"] for n in decision.evidence.get("nodes", ())}  # of a large pool not all
+    if going is None or not colon or known.isdisjoint(names) or any(" " in name for name in names):
+        return detail
+    left = [name for name in names if name in going]
+    return f"{', '.join(left)}: {because}" if left else ""
 
 
 def scale_up_event(decision: Decision, policy: Policy, ready_in: timedelta | None) -> str:
@@ -155,15 +169,3 @@ def scale_up_event(decision: Decision, policy: Policy, ready_in: timedelta | Non
     else:
         when = f"usable within {pool.provision_timeout} at the latest" if pool else "on its way"
     return f"GPU pool {name} grows from {decision.present} to {decision.target} nodes for waiting GPU pods, {when}"
-
-
-def held_event(decision: Decision, policy: Policy) -> str:
-    """The Kubernetes Event text for a pod that a guardrail keeps waiting."""
-    pool, reason = policy.pool(decision.pool), decision.deciding
-    return f"GPU pool {pool.name if pool else decision.pool} does not grow: {reason.rule}: {reason.detail}"
-
-
-def refused_event(pool_id: str, why: str, policy: Policy) -> str:
-    """The Kubernetes Event text for a pod that a budget keeps waiting, while the pool may grow for others."""
-    pool = policy.pool(pool_id)
-    return f"GPU pool {pool.name if pool else pool_id} does not grow for it: within_budget: {why}"

@@ -23,9 +23,14 @@ WORTH_TELLING = (
     "within_limits",
     "not_frozen",
     "growth_is_not_paused",
+    "internal_error",
 )
 LEAVES_FEWER = re.compile(r",? and (\w+) leaves fewer")
-GUIDES = {"within_budget": "runbooks/GpuBudgetHold.md", "spend_is_known": "runbooks/GpuSpendUnknown.md"}
+GUIDES = {
+    "within_budget": "runbooks/GpuBudgetHold.md",
+    "spend_is_known": "runbooks/GpuSpendUnknown.md",
+    "internal_error": "runbooks/GpuAutoscalerPartFails.md",
+}
 
 
 def misfit_groups(misfits: Sequence[Misfit]) -> list[list[Misfit]]:

@@ -172,5 +172,5 @@ def _differs(node: Node, pool: Pool, pod: Pod) -> str:
     said = [f"it lacks the labels {', '.join(labels)}"] if labels else []
     said += [f"it carries the taints {', '.join(extra)}"] if extra else []
     scheduler = f"; the scheduler says: {pod.scheduler_says}" if pod.scheduler_says else ""
-    usual = "its labels and taints are as configured, so look at CPU, memory and volumes"
+    usual = "its labels and taints are as configured, so look at volumes, pod affinity and topology spread"
     return (" and ".join(said) or usual) + scheduler

@@ -33,7 +33,7 @@ def look(installation: Installation) -> Iterator[Finding]:
             return
         alerts = our_alerts(installation)
         peers = [alertmanager.ask(url, clock, installation.timeouts) for url in urls]
-        yield from alertmanager.judge(peers, alerts, clock.now())
+        yield from alertmanager.judge(peers, alerts, settings.policy, clock.now())
         loaded = {peer.original: peer for peer in peers if not peer.problem}
         for peer in loaded.values():
             yield from _routes(peer, alerts, settings)
@@ -75,8 +75,8 @@ def _routes(peer: alertmanager.Peer, alerts: tuple[Carried, ...], settings: Sett
         said = f"computed {', '.join(computed)} for the heartbeat, and Alertmanager says {', '.join(peer.beats_to)}"
         yield routing.REACHES.skipped(f"not computed, since it comes out otherwise: {said}")
         return
-    beat = settings.configuration.heartbeat_interval
-    yield from routing.judge(config, alerts, addresses.known(settings), beat)
+    beat, life = settings.configuration.heartbeat_interval, settings.configuration.alertmanager.payload_life
+    yield from routing.judge(config, alerts, addresses.known(settings), beat, life)
     yield from inhibition.judge(config, alerts)
 
 

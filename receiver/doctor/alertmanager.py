@@ -7,8 +7,9 @@ from typing import Any
 
 from receiver.adapters.alarms import AlertmanagerAlarms
 from receiver.adapters.monitoring_api import MonitoringApi
+from receiver.core.policy import Policy
 from receiver.core.signals import HEARTBEAT_ALERT
-from receiver.core.silences import Silence
+from receiver.core.silences import Silence, silenced_pools
 from receiver.core.words import some
 from receiver.doctor.carried import Carried
 from receiver.doctor.finding import Check, Finding
@@ -45,7 +46,7 @@ ARRIVES = Check(
 )
 SILENCES = Check(
     "alertmanager.silences",
-    "whether no silence is active over our alerts",
+    "whether no silence pauses a pool or mutes our alerts",
     ("warn", "skip"),
     "let it end, or expire it: amtool silence expire ID",
 )
@@ -109,8 +110,8 @@ def _part(status: Any, name: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def judge(peers: Sequence[Peer], alerts: Sequence[Carried], now: datetime) -> Iterator[Finding]:
-    """Yield what the *peers* say of themselves and of our *alerts*."""
+def judge(peers: Sequence[Peer], alerts: Sequence[Carried], policy: Policy, now: datetime) -> Iterator[Finding]:
+    """Yield what the *peers* say of themselves, of our *alerts* and of the pools of *policy*."""
     well = [peer for peer in peers if not peer.problem]
     yield from (PEERS.failed(peer.problem) for peer in peers if peer.problem)
     if len(well) == len(peers):
@@ -120,7 +121,7 @@ def judge(peers: Sequence[Peer], alerts: Sequence[Carried], now: datetime) -> It
     yield cluster(peers, well)
     yield versions(well)
     yield arrives(well, alerts)
-    yield from silences(well, alerts, now)
+    yield from silences(well, alerts, policy, now)
 
 
 def arrives(well: Sequence[Peer], alerts: Sequence[Carried]) -> Finding:
@@ -175,17 +176,20 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.lstrip("v").split(".")[:2] if part.isdigit())
 
 
-def silences(well: Sequence[Peer], alerts: Sequence[Carried], now: datetime) -> Iterator[Finding]:
-    """Say which silences hit alerts of ours; one without a time left is over."""
+def silences(well: Sequence[Peer], alerts: Sequence[Carried], policy: Policy, now: datetime) -> Iterator[Finding]:
+    """Say which silences pause a pool or mute alerts of ours; one without a time left is over."""
     standing = {silence.id: silence for peer in well for silence in peer.silences if silence.ends_at > now}
     quiet = True
     for silence in standing.values():
         hit = [a.name for a in alerts if any(all(m.matches(one) for m in silence.matchers) for one in a.labels)]
-        if hit:
+        paused = [pool.name for pool in policy.pools if pool.id in silenced_pools([silence], policy)]
+        does = [f"pauses GPU pool {few(paused)}"] if paused else []
+        does += [f"mutes {some(len(hit), 'alert')} of ours: {few(hit)}"] if hit else []
+        if does:
             quiet = False
             until = f"until {silence.ends_at:%Y-%m-%d %H:%M} UTC"
             who = silence.created_by or "somebody"
-            said = f"silence {silence.id} of {who} {until}: {some(len(hit), 'alert')} of ours: {few(hit)}"
+            said = f"silence {silence.id} of {who} {until} {', and '.join(does)}"
             yield SILENCES.warned(said, f"let it end, or expire it: amtool silence expire {silence.id}")
     if quiet:
-        yield SILENCES.passed("no silence is active over our alerts")
+        yield SILENCES.passed("no silence pauses a pool or mutes our alerts")

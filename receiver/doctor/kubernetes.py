@@ -1,9 +1,10 @@
 """Kubernetes: credentials, rights, the nodes of our pools, the GPU operator, other autoscalers, what surrounds us."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from receiver.adapters import dra
 from receiver.adapters.cluster import credentials
 from receiver.adapters.nodes import section
 from receiver.adapters.survey.cluster import (
@@ -11,6 +12,7 @@ from receiver.adapters.survey.cluster import (
     NETWORK_POLICIES,
     PRIORITY_CLASSES,
     ClusterSurvey,
+    SeenNode,
     SeenPod,
 )
 from receiver.doctor import nodes, operator, others, policies, rights
@@ -32,6 +34,7 @@ CHECKS = (
     nodes.NODE_LABELS,
     nodes.NODE_TAINTS,
     nodes.ALLOCATABLE,
+    nodes.DRA,
     nodes.HOSTS,
     nodes.CORDONS,
     operator.OPERATOR,
@@ -75,12 +78,15 @@ def look(installation: Installation) -> Iterator[Finding]:
         if pods is None:  # the right that is missing has been named
             yield from _unseen(cannot)
             return
-        found, cannot = attempted(cluster.nodes)
+        devices = _devices(cluster, groups)
+        slices = devices if isinstance(devices, Sequence) else ()
+        found, cannot = attempted(lambda: cluster.nodes(dra.nodes_of(slices)))
         if found is None:
             yield from _unseen(cannot)
             return
         now = installation.clock.now()
         yield from nodes.judged(found, settings.policy, settings.configuration.mode, now)
+        yield from _dra(cluster, devices, found, installation)
         yield from others.others(pods, found, settings.policy)
         yield from _operator(cluster, installation, pods)
         yield from _around(cluster, installation, pods)
@@ -104,8 +110,32 @@ def attempted(ask: Callable[[], Found]) -> tuple[Found | None, str]:
 
 def _unseen(why: str) -> Iterator[Finding]:
     """Skip what rests on nodes and pods."""
-    rest = (nodes.POOL_LABELS, nodes.NODE_LABELS, nodes.NODE_TAINTS, nodes.ALLOCATABLE, operator.OPERATOR)
+    labelled = (nodes.POOL_LABELS, nodes.NODE_LABELS, nodes.NODE_TAINTS)
+    rest = (*labelled, nodes.ALLOCATABLE, nodes.DRA, operator.OPERATOR)
     yield from (check.skipped(why) for check in rest)
+
+
+def _devices(cluster: ClusterSurvey, groups: frozenset[str]) -> Sequence[Mapping[str, Any]] | Finding:
+    """Return the ResourceSlices, or the finding that says why not."""
+    if dra.GROUP not in groups:
+        return nodes.DRA.passed(f"the cluster does not serve {dra.GROUP}")
+    try:
+        return cluster.every(dra.SLICES)
+    except WontWork as error:
+        return nodes.DRA.skipped(may_not(str(error)) if error.code == FORBIDDEN else str(error))
+
+
+def _dra(
+    cluster: ClusterSurvey,
+    devices: Sequence[Mapping[str, Any]] | Finding,
+    found: Sequence[SeenNode],
+    installation: Installation,
+) -> Iterator[Finding]:
+    if isinstance(devices, Finding):
+        yield devices
+        return
+    classes, _ = attempted(lambda: cluster.every(dra.CLASSES))
+    yield from nodes.dra(found, None if classes is None else dra.resources_of(classes), installation.settings.policy)
 
 
 def _operator(cluster: ClusterSurvey, installation: Installation, pods: list[SeenPod]) -> Iterator[Finding]:

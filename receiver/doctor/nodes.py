@@ -44,6 +44,14 @@ HOSTS = Check(
     ("warn",),
     "keep them off GPU nodes: a node selector or affinity for another pool, and no toleration of the GPU pool's taints",
 )
+DRA = Check(
+    "kubernetes.dra",
+    "whether Dynamic Resource Allocation serves the GPUs of nodes of configured pools: what is not supported there",
+    ("warn", "skip"),
+    "let pods that should get nodes ask for a resource of the pool (`nvidia.com/gpu`): give the driver's DeviceClass "
+    "that `extendedResourceName`, or use the device plugin (docs/limits.md)",
+)
+CLAIMS_DO_NOT_COUNT = "pods that ask by ResourceClaim are no demand: no node is bought for them"
 NOT_READY = "see `kubectl describe node` and the instance at Civo; it is replaced by itself if nothing runs there"
 CORDONS = Check(
     "kubernetes.cordons",
@@ -54,7 +62,7 @@ CORDONS = Check(
 DRESSED_WITHIN = timedelta(minutes=2)
 DRESSING = "its nodes have only just come, and apply_to_nodes puts labels and taints on them"
 # Kubernetes and clouds put these on and take them off by themselves.
-PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "node.cilium.io/")
+PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 
 
 def of_pool(nodes: Sequence[SeenNode], pool: Pool) -> list[SeenNode]:
@@ -73,7 +81,10 @@ def judged(nodes: Sequence[SeenNode], policy: Policy, mode: Mode, now: datetime)
             continue
         dressed = [seen for seen in mine if not _is_being_dressed(seen, pool, now)]
         yield node_labels(dressed, pool) if dressed else NODE_LABELS.skipped(f"pool {pool.name}: {DRESSING}")
-        yield node_taints(dressed, pool) if dressed else NODE_TAINTS.skipped(f"pool {pool.name}: {DRESSING}")
+        if dressed:
+            yield node_taints(dressed, pool, policy.startup_taints, now)
+        else:
+            yield NODE_TAINTS.skipped(f"pool {pool.name}: {DRESSING}")
         yield from allocatable(mine, pool, now)
     yield hosts(nodes, policy)
     yield cordons(nodes, mode)
@@ -110,11 +121,22 @@ def node_labels(mine: Sequence[SeenNode], pool: Pool) -> Finding:
     return NODE_LABELS.passed(f"pool {pool.name}: {some(len(mine), 'node')} with every configured label")
 
 
-def node_taints(mine: Sequence[SeenNode], pool: Pool) -> Finding:
-    """Find taints that nodes of *pool* lack, or have beside the configured ones."""
+def node_taints(mine: Sequence[SeenNode], pool: Pool, startup_taints: tuple[str, ...], now: datetime) -> Finding:
+    """Find taints that nodes of *pool* lack, or have beside the configured ones. A node may carry a startup taint for
+    as long as it may take to become usable."""
     wanted = set(pool.taints)
+
+    def passes(seen: SeenNode, taint: Taint) -> bool:
+        old = age(seen, now)
+        return taint.key.startswith(startup_taints) and old is not None and old < pool.provision_timeout
+
+    more = [
+        f"{s.node.name} has {shown(t)}"
+        for s in mine
+        for t in s.node.taints
+        if t not in wanted and keeps_away(t) and not passes(s, t)
+    ]
     lacking = [f"{s.node.name} lacks {shown(t)}" for s in mine for t in pool.taints if t not in s.node.taints]
-    more = [f"{s.node.name} has {shown(t)}" for s in mine for t in s.node.taints if t not in wanted and keeps_away(t)]
     if lacking:
         return NODE_TAINTS.failed(f"pool {pool.name}: {_some_of(lacking)}; pods without GPUs may take its room")
     if more:
@@ -141,6 +163,9 @@ def allocatable(mine: Sequence[SeenNode], pool: Pool, now: datetime) -> Iterator
             continue
         if offers == wanted and seen.node.ready:
             continue
+        if _is_served_by_dra(seen, pool):
+            differing = True  # its status never shows them: `kubernetes.dra` tells
+            continue
         young = old is not None and old < pool.provision_timeout
         if young and not set(offers) - set(wanted):
             yield ALLOCATABLE.skipped(f"node {seen.node.name} of pool {pool.name} is young and may install its driver")
@@ -152,6 +177,28 @@ def allocatable(mine: Sequence[SeenNode], pool: Pool, now: datetime) -> Iterator
         yield ALLOCATABLE.failed(said)
     if not differing:
         yield ALLOCATABLE.passed(f"pool {pool.name}: nodes offer {_units(wanted)}")
+
+
+def _is_served_by_dra(seen: SeenNode, pool: Pool) -> bool:
+    return seen.node.dra and not seen.node.allocatable.keys() & pool.resources.keys()
+
+
+def dra(nodes: Sequence[SeenNode], served: frozenset[str] | None, policy: Policy) -> Iterator[Finding]:
+    """Find the nodes of configured pools whose GPUs a DRA driver serves; *served* are the extended resources by which
+    pods may ask for them (None: not known)."""
+    found = False
+    for pool in policy.pools:
+        mine = [seen.node.name for seen in of_pool(nodes, pool) if _is_served_by_dra(seen, pool)]
+        if not mine:
+            continue
+        found = True
+        said = f"pool {pool.name}: a DRA driver serves the GPUs of {_some_of(mine)}; {CLAIMS_DO_NOT_COUNT}"
+        lacking = sorted(pool.resources.keys() - served) if served is not None else []
+        if lacking:
+            said += f". No DeviceClass has the extendedResourceName {', '.join(lacking)}, so pods cannot ask for that"
+        yield DRA.warned(said)
+    if not found:
+        yield DRA.passed("no node of a configured pool has GPUs that a DRA driver serves")
 
 
 def hosts(nodes: Sequence[SeenNode], policy: Policy) -> Finding:

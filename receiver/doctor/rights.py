@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from receiver.adapters import dra
 from receiver.adapters.access import Right
 from receiver.config import Configuration, Mode
 from receiver.config.model import GroupDemand, QueueDemand
+from receiver.core.keeping import KeepRule
 from receiver.doctor.finding import Check, Finding
 from receiver.ports import QUOTA_NAME, TryLater, WontWork
 
@@ -49,6 +51,9 @@ def needed(configuration: Configuration, groups: frozenset[str], *, shuts_down: 
         yield from _each(verbs, "", resource, purpose, acts=acts)
     if configuration.kubernetes.watch:
         yield from _each("watch", "", "pods", "a waiting pod wakes us at once instead of at the next tick", weaker=True)
+    if KeepRule.KUBE_SYSTEM in configuration.kubernetes.keep_nodes_for:
+        why = "without it a pod of kube-system keeps its GPU node, even where a PodDisruptionBudget covers it"
+        yield from _each("list", "policy", "poddisruptionbudgets", why, weaker=True)
     for group, name in (("scheduling.x-k8s.io", "coscheduling"), ("scheduling.volcano.sh", "Volcano")):
         if group in groups:
             yield from _each("list", group, "podgroups", GANGS.format(name), weaker=True)
@@ -60,6 +65,9 @@ def needed(configuration: Configuration, groups: frozenset[str], *, shuts_down: 
         yield from _each(
             "list", "scheduling.k8s.io", "priorityclasses", "the priority of Volcano's groups", weaker=True
         )
+    if dra.GROUP in groups:
+        yield from _each("list", dra.GROUP, "resourceslices", dra.WITHOUT_SLICES, weaker=True)
+        yield from _each("list", dra.GROUP, "deviceclasses", dra.WITHOUT_CLASSES, weaker=True)
     yield from _holds(configuration)
     if shuts_down:
         why = "some workload is annotated gpu-autoscaler.io/idle-shutdown"

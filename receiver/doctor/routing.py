@@ -56,9 +56,10 @@ CHECKS = (REACHES, WEBHOOK, TIMES, HOURS, PEOPLE)
 
 
 def judge(
-    config: AlertmanagerConfig, alerts: Sequence[Carried], addresses: Known, heartbeat: timedelta
+    config: AlertmanagerConfig, alerts: Sequence[Carried], addresses: Known, heartbeat: timedelta, life: timedelta
 ) -> Iterator[Finding]:
-    """Yield what *config* does with our *alerts*; *heartbeat* is how often the sign of life ought to come."""
+    """Yield what *config* does with our *alerts*; *heartbeat* is how often the sign of life ought to come, *life* how
+    long an alert counts after its last delivery."""
     whose = {name: _whose(config, name, addresses) for name in config.webhooks}
     sure = {name for name, one in whose.items() if one in (Whose.OURS, Whose.HIDDEN)}
     ours = sure or {name for name, one in whose.items() if one is Whose.PERHAPS}
@@ -70,7 +71,7 @@ def judge(
         acting = [alert for alert in alerts if alert.acts]
         beats = {r for a in acting if a.action == HEARTBEAT for r in taken[a.name] or ()}
         scales = {r for a in acting if a.action != HEARTBEAT for r in taken[a.name] or ()}
-        yield from times(sorted(beats, key=_place), sorted(scales, key=_place), heartbeat)
+        yield from times(sorted(beats, key=_place), sorted(scales, key=_place), heartbeat, life)
         yield hours(sorted(beats | scales, key=_place))
     yield people(config, alerts, ours)
 
@@ -185,10 +186,10 @@ def _one_webhook(name: str, one: Webhook, whose: Whose) -> Iterator[Finding]:
         yield WEBHOOK.warned(said, remedy)
 
 
-def times(beats: Sequence[Route], scales: Sequence[Route], heartbeat: timedelta) -> Iterator[Finding]:
+def times(beats: Sequence[Route], scales: Sequence[Route], heartbeat: timedelta, life: timedelta) -> Iterator[Finding]:
     """Judge how soon and how often our routes tell."""
     found = [finding for route in beats for finding in _beat(route, heartbeat)]
-    found += [finding for route in scales for finding in _scale(route)]
+    found += [finding for route in scales for finding in (*_scale(route), *_lapse(route, life))]
     yield from found
     if not found:
         shown_times = [
@@ -234,6 +235,18 @@ def _scale(route: Route) -> Iterator[Finding]:
             f"{route.place} groups by {few(route.group_by) or 'nothing'}: a second pool waits for the first one's group"
         )
         yield TIMES.warned(said, "write group_by: [alertname, pool]")
+
+
+def _lapse(route: Route, life: timedelta) -> Iterator[Finding]:
+    """An alert that repeats later than it counts would end while it fires, once the API does not answer."""
+    longest = flushes_between(route) * route.group_interval
+    if longest > life:
+        said = (
+            f"{route.place} repeats a firing alert after up to {lasting(longest)}, and a delivered alert counts for"
+            f" {lasting(life)} while the API does not answer: a freeze would end too early"
+        )
+        remedy = "set alertmanager.repeat_interval and group_interval to those of the route"
+        yield TIMES.warned(said, remedy)
 
 
 def hours(routes: Sequence[Route]) -> Finding:

@@ -27,9 +27,9 @@ HEALTH = Check(
 )
 READY = Check(
     "server.ready",
-    "whether webhooks are taken and kept (`/readyz`)",
+    "whether webhooks are taken and kept, and steps succeed (`/readyz`)",
     ("fail", "skip"),
-    "mend what it names: nearly always the store",
+    "fix what it names: the store, or what the log says of a step that failed",
 )
 VERSION = Check(
     "server.version",
@@ -97,8 +97,8 @@ def beating(status: int, health: Mapping[str, Any]) -> Finding:
 def taking(status: int, ready: Mapping[str, Any]) -> Finding:
     """Judge what /readyz answered."""
     if status == 200:
-        return READY.passed("webhooks are taken and kept")
-    return READY.failed(f"webhooks are refused: {ready.get('reason') or 'no reason given'}")
+        return READY.passed("webhooks are taken and kept, and steps succeed")
+    return READY.failed(f"not ready: {ready.get('reason') or 'no reason given'}")
 
 
 def same_version(theirs: str, ours: str) -> Finding:

@@ -7,6 +7,7 @@ from receiver.adapters.survey.store import Place, Postgres, Schema
 from receiver.doctor.area import Area, Installation
 from receiver.doctor.clocks import STORE_CLOCK, clock
 from receiver.doctor.finding import Check, Finding
+from receiver.doctor.told import few
 from receiver.ports import TryLater, WontWork
 
 OPENS = Check(
@@ -125,6 +126,9 @@ def judged(schema: Schema) -> Finding:
     """Judge a database's revision."""
     if schema.revision is None:
         return SCHEMA.skipped("the database has no tables yet; the server makes them on its first start")
+    if schema.revision >= schema.newest and schema.missing:
+        said = f"revision {schema.revision}, and the database lacks {few(schema.missing)}: the server does not start"
+        return SCHEMA.failed(said, "restore a copy from when it was whole (docs/operations.md, Restore)")
     if schema.revision == schema.newest:
         return SCHEMA.passed(f"revision {schema.revision}, the newest")
     if schema.revision < schema.newest:

@@ -2,7 +2,7 @@
 
 from receiver.ports.budgets import BudgetStore
 from receiver.ports.clock import Clock
-from receiver.ports.cloud import Accounts, Charges, Cloud, CloudPool, Instance
+from receiver.ports.cloud import Accounts, Charges, Cloud, CloudPool, Instance, Sizes
 from receiver.ports.cluster import (
     CORDON_ANNOTATION,
     GANG_ANNOTATION,
@@ -67,6 +67,7 @@ __all__ = [
     "QuestionStore",
     "Receipt",
     "ReportStore",
+    "Sizes",
     "Snapshot",
     "Store",
     "StoredAction",

@@ -49,6 +49,16 @@ class Cloud(Protocol):
         """Delete one named instance; ALREADY when it is gone."""
 
 
+class Sizes(Protocol):
+    """Where sizes of nodes are listed."""
+
+    def machines(self) -> Mapping[str, Mapping[str, int]]:
+        """Return CPU, memory and ephemeral storage of each size's machine (`receiver.core.compute`), by name.
+
+        What is not known is left out. Never raises, and mostly answers from memory.
+        """
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charges:
     """What Civo charged: the records that could be read, and of every other what is wrong with it."""

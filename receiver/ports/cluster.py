@@ -13,7 +13,12 @@ from receiver.ports.receipts import Receipt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterNode:
-    """A Kubernetes node. *instance* is the id in ``spec.providerID`` (``civo://<id>``), empty if there is none."""
+    """A Kubernetes node. *instance* is the id in ``spec.providerID`` (``civo://<id>``), empty if there is none.
+
+    *compute* is its allocatable CPU, memory, storage and pod slots (`receiver.core.compute`); *others* is what bound
+    pods without GPUs request of that, *daemons* what DaemonSets' and mirror pods request. *dra* is True where
+    ResourceSlices show GPUs on it, which *allocatable* never does.
+    """
 
     name: str
     instance: str
@@ -24,14 +29,23 @@ class ClusterNode:
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     hosts: tuple[str, ...] = ()  # monitoring and our own pods that run there
+    compute: Mapping[str, int] = field(default_factory=dict)
+    others: Mapping[str, int] = field(default_factory=dict)
+    daemons: Mapping[str, int] = field(default_factory=dict)
+    dra: bool = False
+    kept_by: tuple[str, ...] = ()  # pods without a GPU that draining it would lose, each with its reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """Nodes, and the GPU pods that wait, start or run (terminated pods are left out)."""
+    """Nodes, and the GPU pods that wait, start or run (terminated pods are left out).
+
+    *dra_resources* are the extended resources that DRA serves on nodes with a DRA driver (None: not known).
+    """
 
     nodes: tuple[ClusterNode, ...]
     pods: tuple[Pod, ...]
+    dra_resources: frozenset[str] | None = None
 
 
 CORDON_ANNOTATION = "gpu-autoscaler.io/cordoned-for"
@@ -73,7 +87,8 @@ class Cluster(Holding, Protocol):
         """Undo what `shut` did, and nothing else: a node that is cordoned for a removal stays so."""
 
     def drain(self, node: str, *, consenting: bool = False, evicting: bool = False) -> Receipt:
-        """Evict what may go (no GPU pod, no DaemonSet or mirror pod). TryLater while a PodDisruptionBudget
+        """Evict what may go (no GPU pod, no DaemonSet or mirror pod, none that keeps its node by
+        `receiver.core.keeping`: DIFFERS). TryLater while a PodDisruptionBudget
         or a pod that is still leaving stands in the way. *consenting* evicts GPU pods too whose owner
         consented (``safe-to-evict: "true"``), and nothing at all while one GPU pod there did not; *evicting* those
         that yield (`receiver.core.graces.yields`), and nothing at all while one does not. Nobody is evicted

@@ -1,12 +1,13 @@
 """The durable memory: deliveries, decisions, actions, node lives, the outbox."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
 from receiver.core.actions import Action, Decision, Outcome
 from receiver.core.charges import Charged
+from receiver.core.control import Control
 from receiver.core.memory import Memory, NodeLife
 from receiver.core.model import Backoff, Drift, LateCount, Offer
 from receiver.core.seed import Seed
@@ -52,13 +53,15 @@ class Telling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredNotice:
-    """A notice in the outbox, *attempts* of which failed. *tellings* is how far it is, by digest of destination."""
+    """A notice in the outbox, *attempts* of which failed. *tellings* is how far it is, by digest of destination.
+    *followed_by* is the cause of the newest notice of its topic where that is newer."""
 
     id: int
     notice: Notice
     attempts: int
     created_at: datetime
     tellings: Mapping[str, Telling] = field(default_factory=dict)
+    followed_by: str | None = None
 
 
 class Store(UsageStore, OverrideStore, QuestionStore, BudgetStore, ReportStore, HistoryStore, DecisionStore, Protocol):
@@ -72,9 +75,6 @@ class Store(UsageStore, OverrideStore, QuestionStore, BudgetStore, ReportStore, 
 
     def remembered_alerts(self, since: datetime) -> tuple[Alert, ...]:
         """Return, per fingerprint, the newest alert of the deliveries received after *since*."""
-
-    def considered(self, deliveries: Sequence[int], at: datetime) -> None:
-        """Mark *deliveries* as considered by a finished step."""
 
     def saw(
         self,
@@ -124,8 +124,8 @@ class Store(UsageStore, OverrideStore, QuestionStore, BudgetStore, ReportStore, 
     ) -> None:
         """Close *action* and, in the same transaction, put *notice* into the outbox as `say` does.
 
-        A confirmed or observed one resets the pool's back-off of its kind; a failed one sets it. *late* is kept
-        as the pool's late count; a confirmed growth without one ends it."""
+        A confirmed or observed one replaces the pool's back-off of its kind (None ends it); a failed one sets it.
+        *late* is kept as the pool's late count; a confirmed growth without one ends it."""
 
     def stop_removals(self, pool: str, backoff: Backoff, notice: Notice, at: datetime) -> None:
         """Back *pool* off from removal, forget its late count and put *notice* into the outbox, in one transaction."""
@@ -135,6 +135,12 @@ class Store(UsageStore, OverrideStore, QuestionStore, BudgetStore, ReportStore, 
 
         An all-clear whose topic has told nothing yet is dropped too.
         """
+
+    def stand(self, notices: Iterable[Notice], at: datetime) -> None:
+        """Take *notices* for all that is true at *at* of what every step says anew (`grouping.SAID_EACH_STEP`).
+
+        Of those that wait in the outbox these get their present words, and the others are never sent. What reached no
+        destination may then be said again."""
 
     def told(self, prefix: str) -> Mapping[str, tuple[str, datetime]]:
         """Return what was told last per topic that begins with *prefix*: its key, and when."""
@@ -147,6 +153,12 @@ class Store(UsageStore, OverrideStore, QuestionStore, BudgetStore, ReportStore, 
 
     def notice_failed(self, notice: int, at: datetime, retry_at: datetime | None, error: str) -> None:
         """Count a failed delivery; nothing is done before *retry_at*, and None gives the notice up."""
+
+    def keep_control(self, control: Control, deliveries: Sequence[int] = ()) -> None:
+        """Keep what the next step decides from and, in the same transaction, mark *deliveries* as considered."""
+
+    def control(self) -> Control | None:
+        """Return what the last step left for the next one, or None before the first."""
 
     def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None:
         """Replace the picture that pages, API and metrics show (JSON-able)."""

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
 
+from receiver.core.cents import amount
 from receiver.core.policy import Pool
 from receiver.replay.contest import Result
 from receiver.replay.over_time import SLOTS, by_hour, over_time
@@ -53,7 +54,7 @@ def document(replayed: Replayed) -> dict[str, Any]:
                 "size": pool.size,
                 "gpus_per_node": pool.gpus_per_node,
                 "max_nodes": pool.max_nodes,
-                "usd_per_node_hour": None if pool.price_usd_per_hour is None else str(pool.price_usd_per_hour),
+                "usd_per_node_hour": None if pool.price_usd_per_hour is None else amount(pool.price_usd_per_hour),
             }
             for pool in replayed.pools
         ],

@@ -1,15 +1,19 @@
 """Kubernetes as the reconciler's port shows it, answered by a World in memory."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from receiver.core.consolidate import consents
 from receiver.core.graces import yields
+from receiver.core.keeping import PROTECTED, WHY, keeps_for, named
 from receiver.core.packing import SOFT_TAINTS
 from receiver.core.pods import Pod
 from receiver.core.policy import Taint
 from receiver.core.usage import Ended
 from receiver.ports import (
     CORDON_ANNOTATION,
+    SAFE_TO_EVICT_ANNOTATION,
     STOP_ANNOTATION,
     ClusterFacts,
     ClusterNode,
@@ -29,6 +33,21 @@ HOST_LABEL = "app.kubernetes.io/name"
 SCALABLE = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "Job"})
 
 
+@dataclass(slots=True)
+class _Load:
+    """What pods on a node ask for beside GPUs: those without GPUs, and those that come with every node."""
+
+    others: Counter[str] = field(default_factory=Counter)
+    daemons: Counter[str] = field(default_factory=Counter)
+
+    def add(self, pod: WorldPod) -> None:
+        """*pod* is there."""
+        if not pod.requests:
+            self.others.update(pod.compute)
+        if pod.owner_kind in ("DaemonSet", "Node"):
+            self.daemons.update(pod.compute)
+
+
 class WorldCluster(WorldHolding):
     """Kubernetes, answered by a World. Values are made once per object version: a step mostly meets old ones."""
 
@@ -45,6 +64,8 @@ class WorldCluster(WorldHolding):
         self.called("look")
         known, self._pods = self._pods, {}
         hosts: dict[str, list[str]] = {}
+        load: dict[str, _Load] = {}
+        keepers: dict[str, list[str]] = {}
         for key, pod in self._world.active_pods.items():
             if pod.requests:
                 before = known.get(key)
@@ -52,9 +73,16 @@ class WorldCluster(WorldHolding):
                 self._pods[key] = before if before and unchanged else (pod.version, as_pod(pod))
             elif pod.node is not None and _hosts(pod):
                 hosts.setdefault(pod.node, []).append(f"{pod.namespace}/{pod.name}")
+            elif pod.node is not None and (why := self._keeps(pod)):
+                keepers.setdefault(pod.node, []).append(f"{pod.namespace}/{pod.name} {why}")
+            if pod.node is not None and pod.compute:
+                load.setdefault(pod.node, _Load()).add(pod)
         pods = [pod for _, pod in self._pods.values()]
         return ClusterFacts(
-            nodes=self._look_at_nodes(hosts),
+            nodes=tuple(
+                replace(n, others=load[n.name].others, daemons=load[n.name].daemons) if n.name in load else n
+                for n in self._look_at_nodes(hosts, keepers)
+            ),
             pods=with_minimums(pods, self._world.active_pods.values(), self._world.pods.values()),
         )
 
@@ -63,13 +91,15 @@ class WorldCluster(WorldHolding):
         self.called("lacking")
         return self.refused
 
-    def _look_at_nodes(self, hosts: Mapping[str, Sequence[str]]) -> tuple[ClusterNode, ...]:
+    def _look_at_nodes(
+        self, hosts: Mapping[str, Sequence[str]], keepers: Mapping[str, Sequence[str]]
+    ) -> tuple[ClusterNode, ...]:
         known, self._nodes = self._nodes, {}
         for name, node in self._world.nodes.items():
-            here = tuple(hosts.get(name, ()))
+            here, kept = tuple(hosts.get(name, ())), named(keepers.get(name, ()))
             before = known.get(name)
-            unchanged = before is not None and before[0] == node.version and before[1].hosts == here
-            self._nodes[name] = before if before and unchanged else (node.version, as_node(node, here))
+            same = before is not None and (before[0], before[1].hosts, before[1].kept_by) == (node.version, here, kept)
+            self._nodes[name] = before if before and same else (node.version, as_node(node, here, kept))
         return tuple(node for _, node in self._nodes.values())
 
     def ended(self, namespaces: Collection[str]) -> Sequence[Ended]:
@@ -158,7 +188,7 @@ class WorldCluster(WorldHolding):
             return Receipt(did=Did.DIFFERS, sentence=f"someone lifted our cordon of {node}; nothing was evicted")
         agreed = yields if evicting else consents if consenting else None
         here = [p for p in self._on(node) if _matters(p, agreed)]
-        speaking = sorted(f"{p.namespace}/{p.name}" for p in here if _speaks(p, agreed))
+        speaking = sorted(f"{p.namespace}/{p.name}" for p in here if _speaks(p, agreed) or self._keeps(p))
         if speaking:
             return Receipt(did=Did.DIFFERS, sentence=f"{node} stays for {', '.join(speaking)}; nothing was evicted")
         if not here:
@@ -235,6 +265,22 @@ class WorldCluster(WorldHolding):
         )
         return Receipt(did=Did.DONE, sentence=f"told {pod.key}: {reason}")
 
+    def _keeps(self, pod: WorldPod) -> str:
+        """Why *pod* keeps its node; empty when it does not, holds a GPU, or leaves with the node."""
+        if pod.requests or pod.deletion_at is not None or pod.owner_kind in ("DaemonSet", "Node"):
+            return ""
+        if protects(pod):
+            return PROTECTED
+        if pod.annotations.get(SAFE_TO_EVICT_ANNOTATION, "").lower() == "true":
+            return ""
+        rule = keeps_for(
+            namespace=pod.namespace,
+            managed=bool(pod.owner_kind),
+            stores=False,
+            covered=lambda: any(budget.covers(pod.namespace, pod.labels) for budget in self._world.pdbs),
+        )
+        return "" if rule is None else WHY[rule]
+
     def _evict(self, pod: WorldPod) -> str | None:
         """Evict *pod*; return why not when a PodDisruptionBudget forbids it."""
 
@@ -249,7 +295,7 @@ class WorldCluster(WorldHolding):
             ask(pod.namespace, pod.name)
         except Refused as refused:
             if refused.status != 404:
-                return f"{pod.namespace}/{pod.name} may not be evicted: {refused.reason}"
+                return f"{pod.namespace}/{pod.name} may not be evicted: {refused.details or refused.reason}"
         return None
 
     def _on(self, node: str) -> list[WorldPod]:

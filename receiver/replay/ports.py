@@ -96,6 +96,10 @@ class WorldCloud(Switches):
         required = self._required(pool)
         return Receipt(did=Did.DONE, sentence=f"asked to delete instance {instance}", required=required)
 
+    def machines(self) -> Mapping[str, Mapping[str, int]]:
+        """Return what the machine of each pool's size has."""
+        return {pool.size: pool.spec.machine for pool in self._world.pools.values()}
+
     def _required(self, pool: str) -> int:
         if pool not in self._world.pools:
             raise WontWork(f"the cluster has no pool {pool}", code="database_cluster_pool_not_found")

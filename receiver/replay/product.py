@@ -36,6 +36,7 @@ class Product:
             cluster=cluster,
             telemetry=WorldTelemetry(world),
             alarms=WorldAlarms(world),
+            sizes=self._cloud,
             store=cast("Store", store),  # a step without chores asks for no more than it has: its tests would fail
             accounts=WorldAccounts(world) if _limits_account(policy) else None,
         )

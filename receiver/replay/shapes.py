@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from receiver.config.fields import longer_than_zero
+from receiver.core.compute import COMPUTE
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.usage import Ended, workload_name
 from receiver.ports import (
@@ -14,6 +15,7 @@ from receiver.ports import (
     SAFE_TO_EVICT_ANNOTATION,
     ClusterNode,
 )
+from receiver.replay.world.config import CLAIMS
 from receiver.replay.world.objects import WorldNode, WorldPod
 
 T = TypeVar("T")
@@ -22,11 +24,13 @@ T = TypeVar("T")
 def as_pod(pod: WorldPod) -> Pod:
     """Return a world's pod as the core knows pods."""
     waits = _phase(pod)
+    claims = waits is PodPhase.WAITING and CLAIMS in pod.requests
     return Pod(
         namespace=pod.namespace,
         name=pod.name,
         uid=pod.uid,
-        requests=pod.requests,
+        requests={} if claims else pod.requests,
+        claims=("gpu",) if claims else (),
         phase=waits,
         created_at=pod.created_at,
         node=pod.node,
@@ -49,6 +53,7 @@ def as_pod(pod: WorldPod) -> Pod:
         bound_at=pod.scheduled_since if pod.scheduled else None,
         running_since=pod.started_at,
         scheduler_says=pod.message if waits is PodPhase.WAITING else "",
+        compute=pod.compute,
     )
 
 
@@ -63,18 +68,22 @@ def as_ended(pod: WorldPod) -> Ended:
     )
 
 
-def as_node(node: WorldNode, hosts: tuple[str, ...]) -> ClusterNode:
-    """Return a world's node as the port shows nodes; *hosts* are our own and the monitoring pods on it."""
+def as_node(node: WorldNode, hosts: tuple[str, ...], kept_by: tuple[str, ...] = ()) -> ClusterNode:
+    """Return a world's node as the port shows nodes; *hosts* are our own and the monitoring pods on it, *kept_by* those
+    that draining it would lose."""
     return ClusterNode(
         name=node.name,
         instance=node.instance,
         ready=node.ready,
         unschedulable=node.unschedulable,
-        allocatable=node.gpus,
+        allocatable={} if node.dra else node.gpus,
+        dra=node.dra and any(node.gpus.values()),
         labels=node.labels,
         annotations=node.annotations,
         taints=node.taints,
         hosts=hosts,
+        compute={r: n for r, n in node.allocatable.items() if r in COMPUTE},
+        kept_by=kept_by,
     )
 
 

@@ -5,7 +5,7 @@ pages and reports.
 """
 
 from collections import deque
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from statistics import median
@@ -13,11 +13,13 @@ from typing import Any
 
 from receiver.core.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, VictimStage
 from receiver.core.charges import Charged
+from receiver.core.control import Control
 from receiver.core.counts import is_late
 from receiver.core.ended import Ended
 from receiver.core.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model import Backoff, Drift, LateCount, Offer
 from receiver.core.seed import Seed
+from receiver.core.shortage import refused_counts
 from receiver.core.signals import Alert
 from receiver.core.tell import Notice
 from receiver.core.unanswered import UNSURE_FOR, may_have_landed
@@ -59,7 +61,7 @@ class ReplayStore:
         self._last: dict[str, tuple[int, Hashable]] = {}  # each pool's last decision: its number, and what it said
         self._decisions = 0
         self._told: dict[str, tuple[str, datetime]] = {}
-        self._picture: tuple[Mapping[str, Any], datetime] | None = None
+        self._control: Control | None = None
         self._charged: Charged | None = None
         self._seed: Seed | None = None
 
@@ -68,6 +70,7 @@ class ReplayStore:
     def memory(self, now: datetime, since: datetime) -> Memory:  # noqa: ARG002 (the log of ended lives is asked for it)
         """See Store; lives that are over are in the log alone."""
         grown, removed, first = self._changed(now)
+        growth = self._ended_growth(now)
         return Memory(
             pools={
                 pool: replace(kept.memory, open_action=self._open.get(pool))
@@ -81,7 +84,8 @@ class ReplayStore:
             heartbeat_at=now,
             deliveries=(),
             charged=self._charged,
-            unanswered=self._unanswered(now),
+            unanswered=tuple(a for a, outcome in growth if may_have_landed(a, outcome)),
+            refused=refused_counts(growth, now),
             seed=self._seed,
         )
 
@@ -101,20 +105,22 @@ class ReplayStore:
                 first = outcome.at
         return grown, removed, first
 
-    def _unanswered(self, now: datetime) -> tuple[Action, ...]:
-        return tuple(
-            s.action
-            for s in self._recent
-            if s.outcome is not None and s.outcome.at >= now - UNSURE_FOR and may_have_landed(s.action, s.outcome)
-        )
+    def _ended_growth(self, now: datetime) -> Sequence[tuple[Action, Outcome]]:
+        found: list[tuple[Action, Outcome]] = []
+        for stored in reversed(self._recent):
+            if stored.outcome is None or stored.outcome.at < now - UNSURE_FOR:
+                break
+            if stored.action.kind is ActionKind.GROW:
+                found.append((stored.action, stored.outcome))
+        return found[::-1]
 
     def remembered_alerts(self, since: datetime) -> tuple[Alert, ...]:  # noqa: ARG002 (none came at any time)
         """No delivery is kept: a replay has no Alertmanager but its world's."""
         return ()
 
-    def snapshot(self) -> tuple[Mapping[str, Any], datetime] | None:
+    def control(self) -> Control | None:
         """See Store."""
-        return self._picture
+        return self._control
 
     def told(self, prefix: str) -> Mapping[str, tuple[str, datetime]]:
         """See Store."""
@@ -237,7 +243,7 @@ class ReplayStore:
         changes: dict[str, Any] = {}
         held = "backoff" if grows else "removal_backoff"
         if outcome.kind in TOOK_EFFECT:
-            changes = {"last_grow_at" if grows else "last_shrink_at": outcome.at, held: None}
+            changes = {"last_grow_at" if grows else "last_shrink_at": outcome.at, held: backoff}
         elif outcome.kind is OutcomeKind.FAILED and backoff is not None:
             changes = {held: backoff}
             if any(v.stage in REMOVED for v in action.victims):
@@ -271,9 +277,12 @@ class ReplayStore:
         self._told[notice.topic] = (notice.key, at)
         return True
 
-    def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None:
+    def stand(self, notices: Iterable[Notice], at: datetime) -> None:
+        """Nothing waits to be sent."""
+
+    def keep_control(self, control: Control, deliveries: Sequence[int] = ()) -> None:  # noqa: ARG002 (none came)
         """See Store."""
-        self._picture = (snapshot, at)
+        self._control = control
 
     def keep_charged(self, charged: Charged) -> None:
         """See Store."""
@@ -282,9 +291,6 @@ class ReplayStore:
     def keep_seed(self, seed: Seed) -> None:
         """See Store."""
         self._seed = seed
-
-    def considered(self, deliveries: Sequence[int], at: datetime) -> None:
-        """Nothing was delivered."""
 
     def _kept(self, pool: str) -> _Pool:
         return self._pools.setdefault(pool, _Pool())

@@ -1,15 +1,18 @@
 """Read from the ledger what a report is made from."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 
 from receiver.core.attribution import Part
 from receiver.core.budget import Month
+from receiver.core.forecast import Forecast
 from receiver.core.policy import Policy, Scope
 from receiver.core.reconciliation import account, compare
 from receiver.core.report.report import Found, Report, report
-from receiver.costs import costs_of
+from receiver.costs import costs_of, seeded_pools
 from receiver.ports import Store
+from receiver.reports.figures import decimal
 
 
 def found_in(store: Store, policy: Policy, month: Month, now: datetime) -> Found:
@@ -32,7 +35,28 @@ def found_in(store: Store, policy: Policy, month: Month, now: datetime) -> Found
             (kept.override, kept.ended_at) for kept in store.overrides_between(month.start, min(now, month.end))
         ],
         account_usd=_account(store, policy, month, now) if limited else None,
+        seeded_pools=seeded_pools(store, policy, month),
+        forecasts=_forecasts(store, month),
     )
+
+
+def _forecasts(store: Store, month: Month) -> Mapping[tuple[Scope, str], Forecast]:
+    """What the last step foresaw for each budget of *month*, by scope and name; nothing of a month that is over."""
+    kept = store.snapshot()
+    budgets = (kept[0].get("budgets") or ()) if kept is not None else ()
+    return {
+        (Scope(budget["scope"]), str(budget["name"])): Forecast(
+            burn=decimal(budget["forecast_burn_usd"]),
+            trend=decimal(budget["forecast_trend_usd"]),
+            since=_when(budget.get("forecast_since")),
+        )
+        for budget in budgets
+        if budget["month"] == month.name
+    }
+
+
+def _when(stated: str | None) -> datetime | None:
+    return datetime.fromisoformat(stated) if stated else None
 
 
 def _account(store: Store, policy: Policy, month: Month, now: datetime) -> Decimal | None:

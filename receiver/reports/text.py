@@ -76,6 +76,8 @@ def _budget(report: Row) -> str:
     if budget is None:
         return "none is set for this team" if report["team"] is not None else "none is set"
     said = f"{usd(budget['spent_usd'])} of {usd(budget['monthly_usd'])} ({percent(budget['ratio'])}): {budget['stage']}"
+    before = decimal(budget.get("seeded_usd"))  # a report that was closed by an older version does not have it
+    said += f"; {usd(before)} of it from before this ledger began" if before else ""
     return f"{said}; set by {budget['set_by']}: {budget['why']}" if budget["set_by"] else said
 
 
@@ -109,6 +111,8 @@ def _budgets(report: Row) -> Iterator[str]:
             f"{name:<22} {usd(line['monthly_usd']):>11} {spent:>11} {left:>11} {used:>5} {stage:>4} "
             f"{usd(foreseen(line), '-'):>10}"
         )
+    if assumed(report["budgets"]):
+        yield assumed(report["budgets"])
     if report["standstills"]:
         yield ""
         yield "Stood still"
@@ -120,8 +124,17 @@ def _budgets(report: Row) -> Iterator[str]:
 
 def foreseen(line: Row) -> Any:
     """The higher of a budget's two forecasts, None where there is none."""
-    known = [line[key] for key in ("forecast_burn_usd", "forecast_trend_usd") if line[key] is not None]
+    known = [line[key] for key in ("forecast_burn_usd", "forecast_trend_usd") if line.get(key) is not None]
     return max(known, key=lambda amount: decimal(amount) or Decimal(0), default=None)
+
+
+def assumed(budgets: Sequence[Row]) -> str:
+    """What the forecasts of *budgets* assume; empty where there is none."""
+    if all(foreseen(line) is None for line in budgets):
+        return ""
+    since = next((line["forecast_since"] for line in budgets if line.get("forecast_since")), None)
+    other = f", or the pace since {moment(since)} goes on" if since else ""
+    return f"Forecast: {'the higher of two: ' if since else ''}what runs now goes on running{other}."
 
 
 def standstill(each: Row) -> str:

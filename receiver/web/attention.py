@@ -16,6 +16,7 @@ from receiver.core.words import some, span
 from receiver.ports import Told
 from receiver.web import pool_attention
 from receiver.web.concern import Concern, Level, names_of
+from receiver.web.health import steps_well
 from receiver.web.parts import LoopHealth
 from receiver.web.show import ago, number, percent, time_of, usd
 from receiver.web.source_guide import about, stops, titled
@@ -128,6 +129,16 @@ def _ourselves(scene: Scene) -> Iterator[Concern]:
             level=Level.BAD,
             what="This picture is old.",
             doing=f"The last finished step was {ago(scene.at, scene.now)}; the numbers below may no longer hold.",
+            until="a step that ends without an error",
+            guide="runbooks/GpuAutoscalerStepsFail.md",
+        )
+    if scene.beating and not scene.stale and not steps_well(scene.health) and scene.health.good_age is not None:
+        yield Concern(
+            kind="steps_fail",
+            level=Level.BAD,
+            what="Steps fail.",
+            doing=f"No step has succeeded for {span(scene.health.good_age.total_seconds())}. Alerts are kept; pools may"
+            " neither grow nor shrink.",
             until="a step that ends without an error",
             guide="runbooks/GpuAutoscalerStepsFail.md",
         )

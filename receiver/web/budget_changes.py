@@ -7,6 +7,7 @@ from flask import Blueprint, Response, jsonify, request
 
 from receiver.core.budget import title_of
 from receiver.core.budget_notices import changed
+from receiver.core.cents import amount
 from receiver.core.policy import BudgetChange
 from receiver.web.auth import require_operator
 from receiver.web.body import read_body
@@ -47,7 +48,7 @@ def document(change: BudgetChange, shown: str) -> dict[str, Any]:
         "scope": change.scope.value,
         "name": shown,
         "month": change.month,
-        "monthly_usd": None if change.monthly_usd is None else str(change.monthly_usd),
+        "monthly_usd": None if change.monthly_usd is None else amount(change.monthly_usd),
         "who": change.who,
         "why": change.why,
         "at": moment(change.at),

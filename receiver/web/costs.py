@@ -8,6 +8,7 @@ from flask import Blueprint, Response, jsonify, request
 
 from receiver.core.attribution import By, Line
 from receiver.core.budget import Month, month_of
+from receiver.core.cents import amount
 from receiver.core.report.lines import told_by
 from receiver.costs import costs_of
 from receiver.web.documents import moment
@@ -32,7 +33,7 @@ def add_costs(routes: Blueprint, parts: WebParts) -> None:
                 "until": moment(min(now, month.end)),
                 "observed_from": moment(found.observed_from) if found.observed_from else None,
                 "complete": found.complete,
-                "total_usd": str(found.usd),
+                "total_usd": amount(found.usd),
                 "unpriced": list(found.unpriced),
                 "lines": [line_document(line) for line in told_by(found, by, parts.policy)],
             }
@@ -71,11 +72,11 @@ def line_document(line: Line) -> dict[str, Any]:
     return {
         "part": line.part.value,
         "key": line.key,
-        "usd": str(line.usd),
+        "usd": amount(line.usd),
         "gpu_hours": line.seconds / HOUR,
         "measured_gpu_hours": line.measured / HOUR,
         "idle_gpu_hours": line.idle / HOUR,
-        "idle_usd": str(line.idle_usd),
+        "idle_usd": amount(line.idle_usd),
         "utilization": line.busy / line.measured if line.measured else None,
         "memory": line.memory / line.measured if line.measured else None,
     }

@@ -7,9 +7,11 @@ from enum import Enum
 from typing import Any
 
 from receiver.core.advice import what_to_do
+from receiver.core.cents import amount
 from receiver.core.tell import why
 from receiver.ports import StoredAction, StoredDecision
 from receiver.web.parts import WebParts
+from receiver.web.show import number
 
 POOL_COUNTS = ("required", "ready", "building", "busy", "idle", "unknown", "pending_gpus", "wanted")
 WAITING_FIELDS = (
@@ -66,13 +68,21 @@ def plain(value: Any) -> Any:
         return moment(value)
     if isinstance(value, timedelta):
         return value.total_seconds()
-    if isinstance(value, Decimal | str):
+    if isinstance(value, Decimal):
+        return amount(value)
+    if isinstance(value, str):
         return str(value)
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): _stored_usd(item) if "usd" in str(key) else plain(item) for key, item in value.items()}
     if isinstance(value, Sequence | set | frozenset):
         return [plain(item) for item in (sorted(value) if isinstance(value, set | frozenset) else value)]
     return str(value)
+
+
+def _stored_usd(value: Any) -> Any:
+    """Return an amount as older versions stored it, without its exponent (``0E-29``); anything else as `plain` does."""
+    found = number(value) if isinstance(value, str) and "E" in value else None
+    return plain(value if found is None else found)
 
 
 def mode_of(picture: Mapping[str, Any], parts: WebParts) -> str:
@@ -146,11 +156,11 @@ def action_document(stored: StoredAction, parts: WebParts) -> dict[str, Any]:
         "to": action.to_count,
         "opened_at": moment(action.opened_at),
         "victims": [
-            {"instance": v.instance, "node": v.node, "stage": v.stage.value, "since": moment(v.since)}
+            {"instance": v.instance, "node": v.node, "stage": v.stage.value, "since": moment(v.since), "why": v.why}
             for v in action.victims
         ],
         "decision": action.decision,
-        "reserved_usd": str(action.reserved_usd),
+        "reserved_usd": amount(action.reserved_usd),
         "attempts": action.attempts,
         "retry_at": moment(action.retry_at),
         "last_error": action.last_error,
@@ -188,9 +198,6 @@ def budget_document(snapshot: Mapping[str, Any] | None, parts: WebParts) -> dict
         document["monthly_usd"] = budget.monthly_usd
         document |= {name: float(getattr(budget, name)) for name in ("warn_at", "hold_at", "stop_at")}
     document |= {k: v for k, v in found.items() if k not in document}
-    for name in ("monthly_usd", "spent_usd", "reserved_usd"):
-        if document[name] is not None:
-            document[name] = str(document[name])
     document["scopes"] = (snapshot or {}).get("budgets") or None
     document["kept_out"] = (snapshot or {}).get("kept_out")
     return plain(document)  # type: ignore[no-any-return]  # plain keeps a mapping a dict

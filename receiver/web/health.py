@@ -1,10 +1,12 @@
 """Health, readiness and metrics: what a kubelet and Prometheus ask."""
 
+from datetime import timedelta
 from typing import Any
 
 from flask import Blueprint, Response, jsonify, make_response, request
 from prometheus_client.exposition import choose_encoder
 
+from receiver.core.words import span
 from receiver.ports import TryLater, WontWork
 from receiver.web.parts import LoopHealth, WebParts
 
@@ -12,6 +14,11 @@ from receiver.web.parts import LoopHealth, WebParts
 def alive(health: LoopHealth) -> bool:
     """True while the loop beats; one that waits for the leader lock is as healthy as the leader."""
     return health.state != "stopped" and health.beat_age <= health.fresh
+
+
+def steps_well(health: LoopHealth) -> bool:
+    """True unless this loop leads and no step of it has gone well for too long."""
+    return health.good_age is None or health.good_age <= health.good_within
 
 
 def loop_document(health: LoopHealth) -> dict[str, Any]:
@@ -23,6 +30,8 @@ def loop_document(health: LoopHealth) -> dict[str, Any]:
         "fresh_seconds": round(health.fresh.total_seconds(), 3),
         "steps": health.steps,
         "errors": health.errors,
+        "good_step_age_seconds": round(health.good_age.total_seconds(), 3) if health.good_age is not None else None,
+        "good_step_within_seconds": round(health.good_within.total_seconds(), 3),
         **leader_document(health),
     }
 
@@ -46,8 +55,13 @@ def blueprint(parts: WebParts) -> Blueprint:
 
     @routes.get("/readyz")
     def readyz() -> Response:
-        """Answer 200 when a delivery would be taken and kept; the configuration was loaded or we would not run."""
+        """Answer 200 when a delivery would be taken and kept, and steps go well.
+
+        ``?exclude=steps`` leaves the steps out: Kubernetes asks so, because a pod that is not ready gets no deliveries,
+        and no person could open the pages that say why steps fail.
+        """
         reason = ""
+        health = parts.heartbeat()
         if not parts.webhook_tokens:
             reason = "no webhook token: set GPU_AUTOSCALER_WEBHOOK_TOKEN"
         else:
@@ -55,7 +69,8 @@ def blueprint(parts: WebParts) -> Blueprint:
                 parts.store.check()
             except (TryLater, WontWork) as error:
                 reason = f"store: {str(error).removeprefix('store: ')}"
-        health = parts.heartbeat()
+        if not reason and request.args.get("exclude") != "steps" and not steps_well(health):
+            reason = f"no step has succeeded for {span((health.good_age or timedelta()).total_seconds())}: see the log"
         document = {
             "ready": not reason,
             "reason": reason,

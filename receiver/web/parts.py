@@ -21,7 +21,9 @@ class LoopHealth(Protocol):
     *state* is ``starting``, ``leading``, ``waiting`` (for the leader lock) or ``stopped``. *beat_age* is the
     time since the last beat, or since the start when there was none; a loop that waits for the lock beats
     too. *fresh* is the age up to which a beat counts as alive (three ticks and the longest call timeout).
-    *steps* and *errors* count since the process started. *leader* is who leads, None where nobody is known to.
+    *steps* and *errors* count since the process started. *good_age* is the age of the last good step, None where the
+    loop does not lead; *good_within* is the age from which steps count as failing. *leader* is who leads, None where
+    nobody is known to.
     """
 
     @property
@@ -34,6 +36,10 @@ class LoopHealth(Protocol):
     def steps(self) -> int: ...
     @property
     def errors(self) -> int: ...
+    @property
+    def good_age(self) -> timedelta | None: ...
+    @property
+    def good_within(self) -> timedelta: ...
     @property
     def leader(self) -> Leader | None: ...
 

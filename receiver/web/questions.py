@@ -10,6 +10,7 @@ from flask import Blueprint, Response, jsonify, request
 
 from receiver.answering import size_of, take_answer
 from receiver.config.mistakes import did_you_mean
+from receiver.core.cents import amount
 from receiver.core.choices import needs_size
 from receiver.core.questions import Answer, Question, sentence
 from receiver.web.asked import limit_asked, pool_asked
@@ -36,7 +37,7 @@ def question_document(question: Question, parts: WebParts, now: datetime) -> Map
         "from": question.from_count,
         "to": question.to_count,
         "nodes": list(question.nodes),
-        "usd_per_hour": None if question.usd_per_hour is None else str(question.usd_per_hour),
+        "usd_per_hour": None if question.usd_per_hour is None else amount(question.usd_per_hour),
         "state": question.standing(now).value,
         "said": sentence(question, now),
         "asked_at": moment(question.asked_at),

@@ -12,8 +12,9 @@ from jinja2 import ChainableUndefined, Environment, PackageLoader
 from receiver.core.budget import Month
 from receiver.core.report.document import EVERYBODY, document_of, scope_of
 from receiver.core.report.report import Report
+from receiver.reports.figures import moment
 from receiver.reports.gather import report_of
-from receiver.reports.text import foreseen, standstill
+from receiver.reports.text import assumed, foreseen, standstill
 from receiver.web import show
 from receiver.web.costs import month_asked
 from receiver.web.documents import plain
@@ -31,6 +32,8 @@ FILTERS = {
     "lasting": show.lasting,
     "fine_usd": show.fine_usd,
     "foreseen": foreseen,
+    "assumed": assumed,
+    "moment": moment,
     "standstill": standstill,
 }
 

@@ -24,7 +24,7 @@ def add_status(routes: Blueprint, parts: WebParts, picture: Callable[[], Mapping
         mode = mode_of(found, parts)
         waiting = found.get("waiting") or ()
         undelivered = parts.store.undelivered(limit=UNDELIVERED)
-        failed = [told.last_error for told in undelivered if told.last_error]
+        failing = [told for told in undelivered if told.attempts]
         return jsonify(
             {
                 "at": moment(time_of(found.get("at"))),
@@ -41,7 +41,8 @@ def add_status(routes: Blueprint, parts: WebParts, picture: Callable[[], Mapping
                 "messages": {
                     "to": list(parts.messages_to),
                     "undelivered": len(undelivered),
-                    "last_error": failed[0] if failed else None,
+                    "failing": len(failing),
+                    "last_error": failing[0].last_error if failing else None,
                 },
             }
         )

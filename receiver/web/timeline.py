@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from receiver.core.grouping import OVER
 from receiver.core.policy import Pool
 from receiver.core.signals import Alert
 from receiver.core.tell import why
@@ -105,11 +106,13 @@ def _action(stored: StoredAction) -> Iterator[Event]:
 def _message(told: Told) -> Event:
     if told.sent_at is not None:
         state = ""
+    elif told.last_error == OVER:
+        state = f"not sent: {OVER}"
     elif told.given_up_at is not None:
         state = f"not delivered: {told.last_error}"
     else:
         state = f"waits after {some(told.attempts, 'try').replace('trys', 'tries')}" if told.attempts else "on its way"
-    look = "bad" if told.given_up_at is not None else "notes"
+    look = "bad" if told.given_up_at is not None and told.last_error != OVER else "notes"
     return Event(
         at=told.at, kind="message", what=told.notice.title, detail=state, look=look, decision=told.notice.decision
     )

@@ -19,7 +19,7 @@ NOT_WAITING = (
     "it runs, or it is bound to a node and starts",
     "it is gated, or the scheduler has not refused it yet: a queue may hold it",
     "it has finished, or it was deleted",
-    "it asks for no GPU",
+    "it asks for no GPU, or for one by a ResourceClaim that does not exist yet",
     "it was created after the last step",
     "there is no pod of this name in this cluster",
 )

@@ -27,7 +27,7 @@ def cloud(httpserver: HTTPServer) -> Iterator[CivoCloud]:
         ("authentication_invalid_key", "put a valid key"),
         ("authentication_access_denied", "CIVO_API_KEY"),
         ("quota_limit_reached", "raise the account's quota"),
-        ("gpu_count_exceeded", "no GPU of this kind is free"),
+        ("gpu_count_exceeded", "not enough GPUs of this kind are free"),
         ("out_of_capacity", "no capacity"),
         ("database_size_not_found", "size"),
         ("database_cluster_pool_not_found", "civo_pool_id"),

@@ -1,6 +1,8 @@
 """What `CivoCloud` sends when it resizes a pool or deletes an instance, and when it sends nothing."""
 
+import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from pytest_httpserver import HTTPServer
@@ -108,6 +110,24 @@ def test_a_put_that_times_out_is_sent_once_and_left_to_the_next_step() -> None:
         cloud.close()
         assert arrivals == ["PUT"]
     assert caught.value.code == "timeout"
+
+
+@pytest.mark.parametrize(("path", "method"), [(POOL_PATH, "PUT"), (CLUSTER_PATH, "GET"), (INSTANCE_PATH, "DELETE")])
+def test_a_call_that_changes_a_pool_waits_for_less_than_a_look(path: str, method: str) -> None:
+    with hanging_server(path, method) as (server, arrivals):
+        if method == "PUT":
+            server.expect_request(CLUSTER_PATH, method="GET").respond_with_json(a_cluster({POOL: 1}))
+        cloud = CivoCloud(server.url_for(""), KEY, "LON1", CLUSTER, timeouts=(1, 30), writes_wait=0.2)
+        change = partial(cloud.retire, POOL, INSTANCE)
+        if method != "DELETE":
+            change = partial(cloud.resize, POOL, decided_on=1, target=3)
+        began = time.monotonic()
+        with pytest.raises(TryLater) as caught:
+            change()
+        took = time.monotonic() - began
+        cloud.close()
+    assert (caught.value.code, arrivals) == ("timeout", [method])
+    assert took < 5
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504, 429])

@@ -35,14 +35,15 @@ def test_nodes_are_listed_before_pods_so_that_a_new_binding_is_not_missed(
     httpserver.expect_request(NODES).respond_with_json(a_list())
     httpserver.expect_request(PODS).respond_with_json(a_list())
     cluster.look()
-    assert [r.path for r, _ in httpserver.log] == [NODES, PODS]
-    assert "resourceVersion" not in httpserver.log[1][0].args
+    asked = [r for r, _ in httpserver.log if "resource.k8s.io" not in r.path]
+    assert [r.path for r in asked] == [NODES, PODS]
+    assert "resourceVersion" not in asked[1].args
 
 
 def test_a_long_list_is_read_to_its_end(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
-    httpserver.expect_ordered_request(NODES).respond_with_json(a_list())
-    httpserver.expect_ordered_request(PODS).respond_with_json(a_list(a_pod("one"), more="token/2"))
-    httpserver.expect_ordered_request(
+    httpserver.expect_oneshot_request(NODES).respond_with_json(a_list())
+    httpserver.expect_oneshot_request(PODS).respond_with_json(a_list(a_pod("one"), more="token/2"))
+    httpserver.expect_oneshot_request(
         PODS,
         query_string={
             "limit": "500",
@@ -67,6 +68,30 @@ def test_our_own_and_the_monitoring_pods_are_told_with_their_node(
     )
     httpserver.expect_request(PODS).respond_with_json(pods)
     assert [n.hosts for n in cluster.look().nodes] == [("ml/am-0", "ml/prom-0", "ml/us"), ()]
+
+
+def test_what_all_pods_of_a_gpu_node_request_is_summed(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
+    offers = {"cpu": "11900m", "memory": "88Gi", "ephemeral-storage": "180Gi", "pods": "110", "nvidia.com/gpu": "1"}
+    nodes = a_list(a_node("gpu-1", allocatable=offers), a_node("web-1", allocatable={"cpu": "4"}))
+    httpserver.expect_request(NODES).respond_with_json(nodes)
+    static = {"annotations": {"kubernetes.io/config.mirror": "x"}}
+    pods = a_list(
+        a_pod("train", node="gpu-1"),
+        a_pod("web", gpus=0, node="gpu-1"),
+        a_pod("exporter", gpus=0, node="gpu-1", ownerReferences=owned_by("DaemonSet")),
+        a_pod("proxy", gpus=0, node="gpu-1", **static),
+        a_pod("done", gpus=0, node="gpu-1", phase="Succeeded"),
+        a_pod("waits"),
+        a_pod("elsewhere", gpus=0, node="web-1"),
+    )
+    httpserver.expect_request(PODS).respond_with_json(pods)
+    facts = cluster.look()
+    gpu, web = facts.nodes
+    assert gpu.compute == {"cpu": 11_900, "memory": 88 * 2**30, "ephemeral-storage": 180 * 2**30, "pods": 110}
+    assert gpu.allocatable == {"nvidia.com/gpu": 1}
+    assert (gpu.others, gpu.daemons) == ({"cpu": 12_000, "pods": 3}, {"cpu": 8000, "pods": 2})
+    assert (web.others, web.daemons) == ({}, {})  # no GPU pod goes there
+    assert [p.compute for p in facts.pods] == [{"cpu": 4000, "pods": 1}] * 2
 
 
 def test_the_gpu_pods_of_one_node_are_read_past_every_cache(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
@@ -96,11 +121,11 @@ def test_an_answer_that_is_no_list_is_not_read_as_an_empty_cluster(
 
 
 def test_a_cluster_of_thousands_of_pods_is_read_in_pages(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
-    httpserver.expect_ordered_request(NODES).respond_with_json(a_list(*(a_node(f"gpu-{n}") for n in range(100))))
+    httpserver.expect_oneshot_request(NODES).respond_with_json(a_list(*(a_node(f"gpu-{n}") for n in range(100))))
     for page in range(4):
         names = [f"p{page}-{n}" for n in range(500)]
         answer = a_list(*(a_pod(name, node="gpu-1") for name in names), more=f"more-{page}" if page < 3 else None)
-        httpserver.expect_ordered_request(PODS).respond_with_json(answer)
+        httpserver.expect_oneshot_request(PODS).respond_with_json(answer)
     assert len(cluster.look().pods) == 2000
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from receiver.adapters.nodes import gpus, node_from
-from receiver.adapters.pods import CLAIMS, NEVER, Fate, doubts, fate, gpu_requests, phase_of, pod_from
+from receiver.adapters.pods import CLAIMS, NEVER, Fate, compute_requests, doubts, fate, gpu_requests, phase_of, pod_from
 from receiver.core.pods import PodPhase, Preference, Requirement, Toleration
 from receiver.core.policy import Taint
 from receiver.core.words import harmless
@@ -77,6 +77,54 @@ def test_a_runtimes_overhead_comes_on_top() -> None:
 def test_what_the_pod_asks_for_as_a_whole_takes_the_place_of_its_containers_requests() -> None:
     spec = {"containers": [container(1), container(1)], "resources": {"requests": {"cpu": "8", GPU: "4"}}}
     assert gpu_requests(spec) == {GPU: 4}
+
+
+def beside(**resources: str) -> dict[str, Any]:
+    return {"resources": {"requests": resources}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "effective"),
+    [
+        ({"containers": [beside(cpu="500m"), beside(cpu="1.5", memory="1Gi")]}, {"cpu": 2000, "memory": 2**30}),
+        ({"containers": [beside(cpu="1")], "initContainers": [beside(cpu="3")]}, {"cpu": 3000}),
+        (
+            {"containers": [beside(cpu="1")], "initContainers": [{**beside(cpu="3"), "restartPolicy": "Always"}]},
+            {"cpu": 4000},
+        ),
+        (
+            {"containers": [beside(cpu="1")], "overhead": {"cpu": "250m", "memory": "100M"}},
+            {"cpu": 1250, "memory": 10**8},
+        ),
+        ({"containers": [beside(cpu="1")], **beside(cpu="8")}, {"cpu": 8000}),
+        ({"containers": [{"resources": {"limits": {"cpu": "2", "memory": "1k"}}}]}, {"cpu": 2000, "memory": 1000}),
+        (
+            {"containers": [beside(**{"ephemeral-storage": "2Gi", "hugepages-2Mi": "1Gi"})]},
+            {"ephemeral-storage": 2**31},
+        ),
+        ({"containers": [beside(cpu="0.0001", memory="0")]}, {"cpu": 1}),
+        ({"containers": [beside(cpu="many"), beside(cpu="1")]}, {"cpu": 1000}),
+        ({"containers": [beside(memory="1e999999999")]}, {"memory": 2**60}),
+        ({"containers": [{}]}, {}),
+    ],
+    ids=[
+        "the sum",
+        "an init container",
+        "a sidecar",
+        "overhead",
+        "the pod as a whole",
+        "limits",
+        "storage",
+        "rounded up",
+        "not understood",
+        "out of all proportion",
+        "nothing",
+    ],
+)
+def test_compute_resources_follow_the_scheduler_and_take_a_slot(
+    spec: dict[str, Any], effective: dict[str, int]
+) -> None:
+    assert compute_requests(spec) == {**effective, "pods": 1}
 
 
 def test_a_bound_pod_with_a_device_of_unknown_kind_holds_its_node() -> None:

@@ -199,6 +199,16 @@ def test_nobody_is_evicted_while_a_disruption_budget_holds_one_pod(
     assert [r.args.get("dryRun") for r in requests_sent(httpserver, "POST")] == ["All", "All"]
 
 
+def test_the_disruption_budget_is_named(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
+    serve_pods(httpserver, web("held"))
+    message = "The disruption budget web needs 1 healthy pods and has 1 currently"
+    cause = {"reason": "DisruptionBudget", "message": message}
+    status = {"kind": "Status", "message": "Cannot evict pod.", "details": {"causes": [cause]}}
+    httpserver.expect_request(EVICTION.format("held"), method="POST").respond_with_json(status, status=429)
+    with pytest.raises(TryLater, match="PodDisruptionBudget web keeps ml/held on node gpu-1"):
+        cluster.drain("gpu-1")
+
+
 def test_a_longer_wait_that_the_server_asks_for_is_respected(
     httpserver: HTTPServer, cluster: KubernetesCluster
 ) -> None:

@@ -60,7 +60,7 @@ def looking_at(httpserver: HTTPServer, *pods: dict[str, Any], **lists: Any) -> I
 
 
 def paths(httpserver: HTTPServer) -> list[str]:
-    return [request.path for request, _ in httpserver.log]
+    return [request.path for request, _ in httpserver.log if "resource.k8s.io" not in request.path]
 
 
 def seen(httpserver: HTTPServer, *pods: dict[str, Any], **lists: Any) -> dict[str, Pod]:

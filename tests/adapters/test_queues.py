@@ -33,6 +33,7 @@ def test_a_queued_workload_counts_as_the_pods_it_will_have(httpserver: HTTPServe
         ("ml/w/workers-1", 1, PodPhase.WAITING),
     ]
     assert {(p.gang, p.gang_min, p.owner, p.labels["team"]) for p in pods} == {("ml/w", None, "Job/train", "vision")}
+    assert [dict(p.compute) for p in pods] == [{"cpu": 4000, "pods": 1}] * 2
 
 
 def test_the_pods_of_a_queued_workload_fit_where_their_template_says(httpserver: HTTPServer) -> None:
@@ -42,6 +43,11 @@ def test_the_pods_of_a_queued_workload_fit_where_their_template_says(httpserver:
     (pod,) = queued(httpserver, a_workload("w", a_pod_set(1, template=template), priority=1000))
     assert (pod.requests, pod.node_selector, pod.priority) == ({GPU: 8}, {"gpu": "on-demand"}, 1000)
     assert pod.tolerations == (Toleration(key="gpu", operator="Exists"),)
+
+
+def test_a_condition_of_no_known_kind_says_nothing(httpserver: HTTPServer) -> None:
+    odd = a_workload("w", a_pod_set(1), conditions=[{"type": [], "status": "True"}])
+    assert len(queued(httpserver, odd)) == 1
 
 
 def test_a_workload_of_one_gpu_pod_is_no_gang(httpserver: HTTPServer) -> None:

@@ -54,6 +54,12 @@ def test_gpus_are_shared_out_in_whole_units(httpserver: HTTPServer, size: int, g
     assert {p.gang for p in pods} == {"ml/pg" if len(shares) > 1 else None}
 
 
+def test_what_a_group_needs_beside_gpus_is_shared_out_evenly(httpserver: HTTPServer) -> None:
+    least = {**of_gpus(2), "cpu": "8", "memory": "31"}
+    pods = found(httpserver, a_group("pg", 3, minResources=least))
+    assert [dict(p.compute) for p in pods] == [{"cpu": 2667, "memory": 11, "pods": 1}] * 2
+
+
 def test_the_job_behind_a_group_says_what_its_pods_are_and_where_they_fit(httpserver: HTTPServer) -> None:
     tolerations = [{"key": "gpu", "operator": "Exists"}]
     job = a_vcjob(

@@ -128,7 +128,7 @@ def test_the_overview_shows_every_pool_as_it_is(browser: Browser, scene: LiveSta
 
     for what in (
         "2 nodes on the way",  # l40s has grown
-        "no GPU of this kind is free",  # h100
+        "not enough GPUs of this kind are free",  # h100
         "silenced in Alertmanager by ben",  # a100
         "Pin of 1 node by ada",  # batch
         "window closed",  # notebooks

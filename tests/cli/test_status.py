@@ -9,6 +9,8 @@ from click import unstyle
 from click.testing import CliRunner, Result
 
 from receiver.cli import main
+from receiver.core.tell import Cause, Notice
+from receiver.ports.history import Told
 from receiver.status_screen import about_status
 from tests.adapters.wire import unused_url
 from tests.web.builders import A100, NOW, a_picture, a_pool, a_right_to_remove
@@ -62,6 +64,17 @@ def test_everything_is_on_one_screen(url: str) -> None:
         "  41  3 min ago    a100 stays 1  its price is not known (Its price is unknown.)",
         "messages go to the log alone (GPU_AUTOSCALER_NOTIFY_URLS is not set)",
     ]
+
+
+def test_messages_that_wait_are_counted_apart_from_those_that_failed(url: str, store: FakeStore) -> None:
+    notice = Notice(cause=Cause.GREW, topic="t", key="k", title="title", body="")
+    waits = Told(id=1, notice=notice, at=NOW)
+    store.kept_messages = [waits, waits]
+    assert status(url).stdout.splitlines()[-1].endswith("; 2 messages waiting to be sent together with others like it")
+    store.kept_messages = [waits, Told(id=2, notice=notice, at=NOW, attempts=3, last_error="slack: 404")]
+    last = status(url).stdout.splitlines()[-1]
+    assert last.endswith("with others like it; 1 message not delivered, last error: slack: 404")
+    assert json.loads(status(url, "--json").stdout)["messages"]["failing"] == 1
 
 
 def test_what_the_server_answered_can_be_had_as_json(url: str) -> None:

@@ -7,7 +7,10 @@ POOL = """
     resources: {nvidia.com/gpu: 1}
     max_nodes: 8
 """
-QUIET = "budget: {monthly_usd: 5000}\nprometheus: {url: http://prometheus:9090}\n"  # nothing to warn of
+QUIET = """budget: {monthly_usd: 5000}
+prometheus: {url: http://prometheus:9090}
+alertmanager: {urls: [http://alertmanager:9093]}
+"""  # nothing to warn of
 
 ENVIRONMENT = {
     "CIVO_API_KEY": "civo-key-that-nobody-may-see",

@@ -116,7 +116,7 @@ def test_warnings_are_printed_and_do_not_fail(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "price unknown, so it cannot grow" in done.stdout
     assert "\nbudget none\n" in done.stdout
-    assert sum(line.startswith("warning: ") for line in done.stdout.splitlines()) == 3
+    assert sum(line.startswith("warning: ") for line in done.stdout.splitlines()) == 4
 
 
 def test_every_mistake_is_listed_and_the_status_is_2(file: Path) -> None:

@@ -58,11 +58,15 @@ def spelled(default: Any) -> set[str]:
         return {"empty"}
     if isinstance(default, bool):
         return {f"`{str(default).lower()}`"}
+    if isinstance(default, tuple):
+        return {", ".join(f"`{value}`" for value in default)}
     if isinstance(default, timedelta):
         return {f"`{spell_duration(default)}`"}
     if isinstance(default, dict):
         entries = ", ".join(f"{key}: {spell_duration(length)}" for key, length in default.items())
         return {f"`{{{entries}}}`"}
+    if isinstance(default, tuple):
+        return {f"`[{', '.join(default)}]`"}
     return {f"`{default.value if isinstance(default, StrEnum) else default}`"}
 
 

@@ -268,9 +268,15 @@ def test_a_password_in_a_url_is_not_repeated() -> None:
     assert "s3cret" not in str(refused.value)
 
 
+ALARMS = "alertmanager: {urls: [http://alertmanager:9093]}\n"
 WARNED = [
-    ("no budget", one_pool(top="prometheus: {url: http://p}\n"), "budget: none is set"),
-    ("no prometheus", one_pool(top="budget: {monthly_usd: 5}\n"), "prometheus.url: none is set"),
+    ("no budget", one_pool(top=ALARMS + "prometheus: {url: http://p}\n"), "budget: none is set"),
+    ("no prometheus", one_pool(top=ALARMS + "budget: {monthly_usd: 5}\n"), "prometheus.url: none is set"),
+    (
+        "no repeat_interval",
+        one_pool(top=QUIET.replace(ALARMS, "")),
+        "alertmanager.repeat_interval: is not set, and without alertmanager.urls a delivered alert",
+    ),
     ("no cluster", one_pool(top=QUIET + "kubernetes: {enabled: false}\n"), "kubernetes.enabled: is false"),
     ("floor above the limit", one_pool("min_nodes: 3", top=QUIET + "limits: {max_gpus: 2}\n"), "limits.max_gpus: 2 is"),
     (
@@ -309,6 +315,7 @@ def test_what_is_probably_not_meant_is_warned_of(text: str, warning: str) -> Non
 
 def test_nothing_is_warned_of_without_a_reason() -> None:
     assert load_text(one_pool()).warnings == ()
+    assert load_text(one_pool(top=QUIET.replace(ALARMS, "alertmanager: {repeat_interval: 2m}\n"))).warnings == ()
 
 
 def test_a_pool_of_an_unknown_size_has_no_price_and_is_no_mistake() -> None:

@@ -6,12 +6,16 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from receiver.core.action_notices import instead_of
+from receiver.core.action_notices import Around, ended, instead_of
+from receiver.core.actions import Outcome, OutcomeKind, VictimStage
 from receiver.core.assign import assign
 from receiver.core.model import Backoff, PoolState
+from receiver.core.plan import plan
 from receiver.core.policy import Policy, Pool
-from tests.core.builders import NOW, a_node, a_pod, a_policy, a_pool, a_state, facts
+from tests.core.builders import NOW, a_node, a_pod, a_policy, a_pool, a_state, facts, run
 
 L40S, OTHER = a_pool(labels={"gpu": "l40s"}), a_pool("h100", max_nodes=1, price_usd_per_hour=Decimal("2.99"))
 
@@ -50,3 +54,22 @@ def test_none_is_named_where_nothing_waits() -> None:
     policy = a_policy(replace(L40S, standby_nodes=1), OTHER)
     found = facts(a_state(), a_state(pool=OTHER.id))
     assert instead_of(L40S, assign(found, policy).pools[L40S.id], found, policy) == ()
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=6).filter(any))
+def test_a_removal_names_as_removed_the_nodes_that_went_and_no_others(went: list[bool]) -> None:
+    """Of nodes that the decision names some may be wanted again before they go: they are told as kept."""
+    nodes = [a_node(f"n{n}", created_at=NOW - timedelta(minutes=56)) for n in range(len(went))]
+    found, policy = facts(a_state(*nodes)), a_policy(L40S)
+    _, decisions = run(found, policy)
+    action = plan(decisions["l40s"], found.pool(L40S.id), policy)
+    assert action is not None
+    stages = [VictimStage.GONE if gone else VictimStage.SPARED for gone in went]
+    victims = tuple(replace(v, stage=stage) for v, stage in zip(action.victims, stages, strict=True))
+    outcome = Outcome(kind=OutcomeKind.CONFIRMED, at=NOW, detail="removed")
+    around = Around(policy=policy, decision=decisions["l40s"], state=found.pool(L40S.id))
+    notice = ended(replace(action, victims=victims), outcome, around)
+    why = next(line for line in notice.body.splitlines() if line.startswith("Why: "))
+    for victim in victims:
+        assert (victim.node in why) is (victim.stage is VictimStage.GONE)
+    assert (" kept: " in notice.body) is not all(went)

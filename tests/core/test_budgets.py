@@ -15,10 +15,12 @@ from receiver.core.actions import Action, ActionKind, Change, Decision, Verdict
 from receiver.core.assign import Assignment
 from receiver.core.budget import BudgetStage, BudgetView, Key
 from receiver.core.budget_views import views
-from receiver.core.forecast import forecast
+from receiver.core.forecast import Outlook
 from receiver.core.model import Facts, Node, Spend, Stage
+from receiver.core.picture import picture
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import Budget, BudgetChange, Policy, Scope
+from receiver.core.remedies import remedies
 from tests.core.builders import GPU, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
 from tests.core.worlds import LAWS
 
@@ -91,7 +93,10 @@ def test_while_the_accounts_charges_are_not_known_nothing_grows() -> None:
     policy = a_policy(budget=a_budget(account_usd=Decimal(100)))
     _, decisions = run(facts(a_state(), waiting=[a_pod()], spend=spent(account=None)), policy)
     assert decisions["l40s"].target == 0
-    assert within(decisions["l40s"])[1] == "account budget: the spend is not known: Civo's charges were not read yet"
+    assert (decisions["l40s"].deciding.rule, decisions["l40s"].deciding.detail) == (
+        "spend_is_known",
+        "account budget: the spend is not known: Civo's charges were not read yet",
+    )
 
 
 def test_a_silent_account_that_had_reached_its_stop_is_still_stopped_and_holding() -> None:
@@ -146,13 +151,14 @@ def test_a_team_beyond_its_hold_waits_and_is_told_so_while_another_gets_its_node
     why = "budget of team research hold at 80%: USD 8.00 of 10.00 spent in 2026-11"
     assert decisions["l40s"].target == 1
     assert within(decisions["l40s"]) == (Verdict.LIMITS, why)
-    assert assignment.pools["l40s-id"].refused == {"ml/mine": why}
+    assert {key: said.why for key, said in assignment.pools["l40s-id"].refused.items()} == {"ml/mine": why}
 
 
 def test_a_team_of_which_attribution_cannot_tell_the_spend_gets_nothing() -> None:
     policy = a_policy(budget=a_budget(teams={"research": Decimal(10)}))
     _, decisions = run(facts(a_state(), waiting=[of_team("p", "research")], spend=spent(teams=None)), policy)
-    assert "the spend is not known" in within(decisions["l40s"])[1]
+    assert decisions["l40s"].deciding.rule == "spend_is_known"
+    assert "the spend is not known" in decisions["l40s"].deciding.detail
 
 
 def test_the_label_that_names_the_team_is_the_configured_one() -> None:
@@ -276,6 +282,28 @@ def test_a_passing_class_is_not_bought_for_beyond_a_stop_line_that_lies_below_th
     assert run(found, policy)[1]["l40s"].target == 0
 
 
+def test_a_passing_class_that_the_reservation_does_not_cover_is_told_of_the_reservation_and_not_of_the_hold() -> None:
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(100), passing=PASSING))
+    found = facts(a_state(a_busy_node()), waiting=[a_pod(priority_class="production")], spend=spent("98.50"))
+    assignment, decisions = run(found, policy)
+    why = "cluster budget: USD 98.50 of 100.00 spent in 2026-11 and 1.29 reserved: the USD 0.21 left are too few"
+    assert within(decisions["l40s"])[1] == why
+    assert assignment.pools["l40s-id"].refused["ml/train"].why == why
+    [uncovered] = decisions["l40s"].evidence["uncovered"]
+    assert uncovered["raise_usd"] == "1.08"
+    assert not any("passing priority class" in remedy.text for remedy in remedies(decisions["l40s"]))
+
+
+def test_what_ordinary_work_is_told_under_a_hold_is_the_hold_also_beside_passing_work() -> None:
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(100), passing=PASSING))
+    waiting = [a_pod("prod", priority_class="production", priority=9), a_pod("plain")]
+    found = facts(a_state(a_busy_node()), waiting=waiting, spend=spent("98.50"))
+    assignment, decisions = run(found, policy)
+    assert "hold at 80%" in within(decisions["l40s"])[1]
+    refused = assignment.pools["l40s-id"].refused
+    assert ("hold at" in refused["ml/prod"].why, "hold at" in refused["ml/plain"].why) == (False, True)
+
+
 def test_beyond_the_hold_line_another_class_waits_while_a_passing_one_is_served() -> None:
     policy = a_policy(budget=Budget(monthly_usd=Decimal(100), passing=PASSING))
     waiting = [a_pod("batch", priority=9, priority_class="batch"), a_pod("web", priority_class="production")]
@@ -377,21 +405,57 @@ def test_a_pools_spend_is_its_own() -> None:
 
 
 def test_a_month_is_forecast_by_what_runs_now_and_by_the_days_behind() -> None:
-    found = forecast(Decimal(100), burn=Decimal(2), rate=Decimal("0.5"), left=timedelta(hours=10))
-    assert (found.burn, found.trend) == (Decimal(120), Decimal(105))
+    since, end = NOW - timedelta(hours=9), NOW + timedelta(hours=10)
+    given: dict[str, Any] = {"at": NOW, "start": since, "end": end, "burn": Decimal(2), "seen": Decimal(5)}
+    found = Outlook(**given, since=since).forecast(Decimal(100))
+    assert (found.burn, found.trend, found.since) == (Decimal(120), Decimal(105), since)
+    assert Outlook(**given, since=None).forecast(Decimal(100)).trend is None
 
 
-def test_the_forecast_of_a_pool_is_that_of_its_own_nodes_and_its_own_week() -> None:
+def test_the_forecast_of_a_pool_is_that_of_its_own_nodes_and_its_own_pace() -> None:
     pools = (a_pool("a", budget_usd=MUCH), a_pool("b", budget_usd=MUCH))
     states = (a_state(a_busy_node(), pool="a-id"), a_state(pool="b-id"))
-    week = {"a-id": Decimal(168), "b-id": Decimal(84)}
-    found = facts(*states, spend=spent(10, pools={"a-id": Decimal(10)}, week=week, week_hours=Decimal(168)))
+    seen, since = {"a-id": Decimal(10), "b-id": Decimal(5)}, NOW - timedelta(hours=9)  # ten hours have started
+    found = facts(*states, spend=spent(17, pools={"a-id": Decimal(12)}, seen=seen, seen_since=since))
     policy = a_policy(*pools, budget=a_budget())
     hours = Decimal(252)  # from 20 November, noon, to the month's end
-    assert the_budget(Scope.POOL, "a-id", policy, found).forecast.burn == 10 + hours * PRICE
-    assert the_budget(Scope.POOL, "a-id", policy, found).forecast.trend == 10 + hours
+    assert the_budget(Scope.POOL, "a-id", policy, found).forecast.burn == 12 + hours * PRICE
+    assert the_budget(Scope.POOL, "a-id", policy, found).forecast.trend == 12 + hours
     assert the_budget(Scope.POOL, "b-id", policy, found).forecast.burn == 0
-    assert the_budget(Scope.CLUSTER, "", policy, found).forecast.trend == 10 + hours * Decimal("1.5")
+    cluster = the_budget(Scope.CLUSTER, "", policy, found).forecast
+    assert (cluster.trend, cluster.since) == (17 + hours * Decimal("1.5"), since)
+
+
+def test_a_team_has_a_burn_and_a_pace_of_its_own() -> None:
+    pod = a_pod("runs", phase=PodPhase.RUNNING, node="n1", labels={"team": "research"})
+    since = NOW - timedelta(hours=9)
+    given = spent(17, teams={"research": Decimal(5)}, seeded=Decimal(12), seen_since=since)
+    policy = a_policy(budget=a_budget(teams={"research": MUCH}))
+    found = facts(a_state(a_busy_node(pods=(pod,))), spend=given)
+    team = the_budget(Scope.TEAM, "research", policy, found).forecast
+    hours = Decimal(252)
+    assert (team.burn, team.trend) == (17 + hours * PRICE, 17 + hours * Decimal("0.5"))
+
+
+def test_what_an_account_has_beside_nodes_goes_on_at_the_months_pace_in_both_forecasts() -> None:
+    policy = a_policy(budget=a_budget(account_usd=MUCH))
+    given = spent(10, account=Decimal(10 + 469), seen={"l40s-id": Decimal(10)}, seen_since=NOW - timedelta(hours=9))
+    found = views(facts(a_state(a_busy_node()), spend=given), policy)
+    account, cluster = found.of(Scope.ACCOUNT), found.of(Scope.CLUSTER)
+    assert account is not None and cluster is not None  # noqa: PT018 (for the type checker)
+    beside = 469 + Decimal(252)  # 469 hours have started since the month did
+    assert account.forecast.burn == (cluster.forecast.burn or 0) + beside
+    assert account.forecast.trend == (cluster.forecast.trend or 0) + beside
+    assert account.reserved == cluster.reserved  # only nodes are reserved for
+
+
+def test_amounts_in_the_picture_and_in_decisions_have_no_exponent() -> None:
+    policy = a_policy(budget=a_budget(monthly_usd=Decimal("1E+3"), teams={"research": Decimal(10)}))
+    found = facts(a_state(), waiting=[a_pod()], spend=spent(teams={"research": Decimal("0E-29")}))
+    assignment, decisions = run(found, policy)
+    shown = picture(found, assignment, {"l40s-id": decisions["l40s"]}, {"l40s-id": 1}, policy, "act")
+    assert [(b["monthly_usd"], b["spent_usd"]) for b in shown["budgets"]] == [("1000", "0"), ("10", "0.00")]
+    assert decisions["l40s"].evidence["budget"]["monthly_usd"] == "1000"
 
 
 # --- laws

@@ -1,11 +1,13 @@
 """Cents that add up on every level."""
 
+import re
 from decimal import Decimal
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.cents import CENT, in_cents, level_by_level, to_cents
+from receiver.core.cents import CENT, amount, in_cents, level_by_level, to_cents
 
 amounts = st.decimals("0", "50", places=6)
 paths = st.tuples(st.sampled_from("abc"), st.sampled_from("xyz"))
@@ -24,6 +26,20 @@ def test_every_level_adds_up_to_the_one_above(found: dict[int, tuple[Decimal, tu
     assert total(cents) == in_cents(sum(exact.values(), Decimal(0)))
     for top, usd in widest.items():
         assert sum((cents[n] for n, (_, path) in found.items() if path[0] == top), Decimal(0)) == usd
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**12), max_value=10**12))
+def test_an_amount_is_written_in_digits_alone_and_is_the_same_amount(usd: Decimal) -> None:
+    text = amount(usd)
+    assert re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", text)
+    assert Decimal(text) == usd
+
+
+@pytest.mark.parametrize(
+    ("usd", "text"), [("0E-29", "0.00"), ("1E+3", "1000"), ("1.5", "1.5"), ("1.2900", "1.29"), ("0.0001500", "0.00015")]
+)
+def test_an_amount_has_no_zeros_behind_its_cents(usd: str, text: str) -> None:
+    assert amount(Decimal(usd)) == text
 
 
 @given(dealt)

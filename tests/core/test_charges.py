@@ -145,6 +145,8 @@ def test_records_that_tell_neither_id_nor_beginning_are_all_kept() -> None:
         (charged(asked_at=AT - timedelta(minutes=1), failure="down"), False, False),
         (charged(asked_at=AT - timedelta(minutes=1), failure="down"), True, True),
         (charged(asked_at=AT - timedelta(minutes=1)), True, False),
+        (charged(asked_at=AT - timedelta(minutes=1), unreadable=("record 3: it has no code",)), True, True),
+        (charged(asked_at=AT - timedelta(minutes=1), unreadable=("record 3: it has no code",)), False, False),
         (charged(asked_at=AT - timedelta(minutes=1), month="2026-10"), False, True),
         (charged(asked_at=AT + timedelta(minutes=1)), False, True),
     ],

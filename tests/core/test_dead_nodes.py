@@ -50,6 +50,12 @@ def lost(name: str = "lost", **changes: Any) -> Node:
     return never_up(name, **{"stage": Stage.BROKEN, "was_usable": True, "lost_at": NOW - 21 * MINUTE, **changes})
 
 
+def vanished(name: str = "gone", **changes: Any) -> Node:
+    """A young node whose Node object somebody deleted a while ago, before it was usable."""
+    given = {"stage": Stage.BROKEN, "registered": False, "created_at": NOW - 5 * MINUTE, "lost_at": NOW - 4 * MINUTE}
+    return never_up(name, **{**given, **changes})
+
+
 def coming(name: str = "coming") -> Node:
     return never_up(name, created_at=NOW)
 
@@ -99,6 +105,27 @@ def test_a_node_that_kubernetes_does_not_know_stays_while_it_knows_nodes_of_no_i
     assert answer(a_state(node, unjoined=("k3s-other",))).candidates == ()
     assert answer(a_state(node)).candidates == ("i-dead",)
     assert answer(a_state(never_up(), unjoined=("k3s-other",))).candidates == ("i-dead",)
+
+
+def test_a_node_that_is_gone_from_kubernetes_goes_before_the_time_of_a_new_one_is_over() -> None:
+    decision = answer(a_state(vanished()), waiting=[a_pod()])
+    assert (decision.target, decision.candidates) == (0, ("i-gone",))
+    assert decision.deciding.detail == "gone: no Node object in Kubernetes any more"
+    both = answer(a_state(vanished(), never_up()))
+    assert both.deciding.detail.endswith(": not usable within 20m, or no Node object in Kubernetes any more")
+
+
+@pytest.mark.parametrize("node", [vanished(), lost(registered=False)], ids=["never usable", "usable before"])
+def test_a_node_that_is_gone_stays_while_kubernetes_knows_nodes_of_no_instance(node: Node) -> None:
+    assert answer(a_state(node, unjoined=("k3s-other",))).candidates == ()
+    assert answer(a_state(node)).candidates == (node.instance,)
+
+
+def test_a_node_that_is_gone_and_may_not_go_does_not_stop_growth() -> None:
+    decision = answer(a_state(vanished(), unjoined=("k3s-other",)), waiting=[a_pod()])
+    assert (decision.target, decision.deciding.rule) == (2, "demand")
+    late = vanished(created_at=NOW - 21 * MINUTE)
+    assert answer(a_state(late, unjoined=("k3s-other",)), waiting=[a_pod()]).target == 1
 
 
 def test_a_dead_node_is_not_kept_for_its_paid_hour() -> None:
@@ -304,6 +331,16 @@ def test_the_back_off_doubles_up_to_a_day_with_a_tenth_of_jitter(before: int, wo
     assert found.failures == before + 1
     assert NOW + base <= found.until <= NOW + base * 1.1
     assert found.holds(NOW, timedelta(hours=27))  # and what a restart reads back is believed
+
+
+def test_after_a_deleted_node_object_one_other_node_is_tried_at_once_and_later_ones_after_a_while() -> None:
+    first = failed(a_state(vanished()))
+    assert (first.failures, first.until) == (1, NOW)
+    assert answer(a_state(provisioning=first), waiting=[a_pod("a"), a_pod("b")]).target == 1
+    second = failed(a_state(vanished("other"), provisioning=first))
+    assert NOW + 10 * MINUTE <= second.until <= NOW + 11 * MINUTE
+    with_another = failed(a_state(vanished(), never_up()))
+    assert with_another.until >= NOW + 30 * MINUTE
 
 
 def test_pools_that_fail_together_do_not_try_again_together() -> None:

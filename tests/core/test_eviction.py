@@ -15,7 +15,7 @@ from receiver.core.graces import topic_of
 from receiver.core.model import Backoff, CordonedBy, Node, SignalAction, Source, Spend, Stage
 from receiver.core.overrides import Override, OverrideKind
 from receiver.core.plan import plan
-from receiver.core.pods import Pod, PodPhase
+from receiver.core.pods import Pod, PodPhase, Toleration
 from receiver.core.policy import Budget, KeepOut, Limits, Policy, Pool
 from receiver.core.windows import Window, stays_open
 from tests.core.builders import (
@@ -174,6 +174,64 @@ def test_a_node_that_is_being_evicted_is_finished_before_another_is_begun() -> N
         assert answer(busy("a"), node, state={"open_action": action}).candidates == ("i-b",)
 
 
+def begun(*names: str, stage: VictimStage = VictimStage.CORDONED) -> dict[str, Action]:
+    """An open action that empties the nodes of these *names* for a window."""
+    victims = tuple(Victim(instance=f"i-{n}", node=n, because=Because.EVICTED, stage=stage, since=NOW) for n in names)
+    return {
+        "open_action": Action(
+            id="r", pool="l40s-id", kind=ActionKind.RETIRE, opened_at=NOW, from_count=3, to_count=2, victims=victims
+        )
+    }
+
+
+def emptied(name: str, **changes: Any) -> Node:
+    return a_node(name, **{"allocatable": {GPU: 8}, "idle_since": NOW, "cordoned_by": CordonedBy.US, **changes})
+
+
+@pytest.mark.parametrize("node", [emptied("b"), busy("b", cordoned_by=CordonedBy.US)], ids=["emptied", "busy still"])
+def test_what_was_begun_goes_on_when_the_word_is_gone_and_what_was_evicted_waits_for_its_node(node: Node) -> None:
+    none = the_pool(replace(NIGHT, max_nodes=0))
+    decision = answer(node, pool=none, told=None, waiting=[a_pod(gpus=1)], state=begun("b"))
+    assert (decision.target, decision.candidates) == (0, ("i-b",))
+    assert decision.deciding.detail == "b: window night allows 0 nodes, and its grace is over"
+
+
+def test_without_the_word_only_what_was_begun_goes() -> None:
+    assert answer(busy("a"), emptied("b"), busy("c"), told=None, state=begun("b")).candidates == ("i-b",)
+    assert answer(busy("a"), emptied("b"), told=None, state=begun("b", stage=VictimStage.CHOSEN)).candidates == ()
+
+
+def test_what_was_begun_stays_where_the_window_has_closed_or_no_node_is_too_many_any_more() -> None:
+    closed = the_pool(replace(NIGHT, times=((13 * 60, 14 * 60),)))
+    assert answer(emptied("b"), pool=closed, state=begun("b")).candidates == ()
+    assert answer(emptied("b"), state=begun("b")).candidates == ()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"protected": True}, id="is protected"),
+        pytest.param({"cordoned_by": CordonedBy.SOMEONE}, id="somebody else cordoned"),
+        pytest.param({"pods": (a_guest(protected=True),), "idle_since": None}, id="got a pod that may not go"),
+    ],
+)
+def test_what_was_begun_stays_that(changes: dict[str, Any]) -> None:
+    assert answer(busy("a", protected=True), emptied("b", **changes), state=begun("b")).candidates == ()
+
+
+def test_what_was_begun_goes_before_other_idle_nodes_where_removals_are_few() -> None:
+    limits = {"limits": Limits(max_removals_per_hour=1)}
+    idle = a_node("a", allocatable={GPU: 8}, idle_since=OPENED, created_at=NOW - timedelta(minutes=57))
+    none = the_pool(replace(NIGHT, max_nodes=0))
+    for node in (emptied("b"), busy("b", cordoned_by=CordonedBy.US)):
+        decision = answer(idle, node, pool=none, policy=limits, state=begun("b"))
+        assert (decision.target, decision.candidates[0]) == (1, "i-b")
+
+
+def test_what_was_begun_goes_though_its_gpus_seem_in_use_for_a_moment() -> None:
+    assert answer(busy("a"), emptied("b", unknown_since=NOW), state=begun("b")).candidates == ("i-b",)
+
+
 def test_what_waits_gets_no_room_on_a_node_that_is_being_evicted() -> None:
     """Otherwise what was evicted would get its node back at once, and be evicted again."""
     victim = Victim(instance="i-b", node="b", because=Because.EVICTED, stage=VictimStage.CORDONED, since=NOW)
@@ -191,7 +249,9 @@ def test_what_waits_gets_no_room_on_a_node_that_is_being_evicted() -> None:
     policy = a_policy(pool)
     assert assign(found, policy).pools["l40s-id"].needed == frozenset()
     assert run(found, policy)[1]["l40s"].target == 1
-    assert assign(replace(found, told_to_go={}), policy).pools["l40s-id"].needed == {"i-b"}
+    assert assign(replace(found, told_to_go={}), policy).pools["l40s-id"].needed == frozenset()
+    closed = a_policy(the_pool(replace(NIGHT, times=((13 * 60, 14 * 60),))))
+    assert assign(found, closed).pools["l40s-id"].needed == {"i-b"}
 
 
 def test_work_that_waits_holds_no_eviction_up() -> None:
@@ -222,6 +282,7 @@ def test_no_more_go_than_are_asked_for_at_civo() -> None:
         pytest.param({"owner": "Job/train"}, id="of a Job, which may end for good with it"),
         pytest.param({"owner": "PyTorchJob/train"}, id="of an operator"),
         pytest.param({"daemon": True}, id="of a DaemonSet"),
+        pytest.param({"tolerations": (Toleration(operator="Exists"),)}, id="that comes back to a cordoned node"),
     ],
 )
 def test_a_node_is_not_evicted_that_holds_one_pod(said: dict[str, Any]) -> None:
@@ -392,3 +453,18 @@ def test_exactly_as_many_are_evicted_as_are_too_many_and_may_be(there: list[Node
     }
     assert gone <= may
     assert len(gone) == min(len(may), max(0, len(usable) - most))
+
+
+@LAWS
+@drawn(st.lists(nodes(), min_size=1, max_size=8, unique_by=lambda n: n.name), st.integers(0, 3), st.data())
+def test_what_was_begun_is_carried_through_without_the_word_and_nothing_else(
+    there: list[Node], most: int, data: st.DataObject
+) -> None:
+    names = data.draw(st.sets(st.sampled_from([n.name for n in there])))
+    there = [replace(n, cordoned_by=CordonedBy.US) if n.name in names else n for n in there]
+    pool, waits = the_pool(replace(NIGHT, max_nodes=most)), [a_pod(gpus=8)] * data.draw(st.integers(0, 1))
+    known = answer(*there, pool=pool, waiting=waits, state=begun(*names))
+    untold = answer(*there, pool=pool, told=None, waiting=waits, state=begun(*names))
+    gone = set(untold.candidates[: untold.present - untold.target])
+    assert gone <= {f"i-{name}" for name in names}
+    assert gone == {i for i in known.candidates if i.removeprefix("i-") in names}

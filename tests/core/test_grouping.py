@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from receiver.core.grouping import Bundle, Waiting, goes_out, group_of
+from receiver.core.grouping import Bundle, Waiting, goes_out, group_of, is_over
 from receiver.core.message import LONGEST_BODY
 from receiver.core.tell import Cause, Notice, Severity
 from tests.core.builders import NOW
@@ -179,6 +179,32 @@ def test_nothing_is_lost_or_told_twice_or_too_often_or_out_of_order_or_late(
             at_once = part.notice.question is not None or part.notice.cause is Cause.EVICTS
             assert at - part.at < round_seconds * SECOND + (timedelta(0) if at_once else every)
     assert all(numbers == sorted(numbers) for numbers in by_group.values())
+
+
+# --- what is over
+
+
+@pytest.mark.parametrize(
+    ("waits", "followed_by", "over"),
+    [
+        (Cause.BUDGET_HOLD, Cause.BUDGET_CLEAR, True),
+        (Cause.BUDGET_WARN, Cause.BUDGET_HOLD, True),
+        (Cause.EVICTS, Cause.EVICTS_NO_MORE, True),
+        (Cause.OUT_OF_STOCK, Cause.GREW, True),
+        (Cause.BUDGET_HOLD, Cause.BUDGET_HOLD, False),
+        (Cause.BUDGET_HOLD, None, False),
+        (Cause.GREW, Cause.SHRANK, False),
+        (Cause.REPORT, Cause.BUDGET_CLEAR, False),
+    ],
+)
+def test_a_state_is_over_when_its_topic_says_something_else_and_what_happened_never_is(
+    waits: Cause, followed_by: Cause | None, over: bool
+) -> None:
+    assert is_over(a_notice(waits), followed_by) is over
+
+
+def test_a_cause_of_a_newer_version_is_never_over() -> None:
+    assert not is_over(a_notice("something_new"), Cause.GREW)
 
 
 # --- what a bundle says

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from receiver.core.actions import Decision
 from receiver.core.demand import disproof, is_believed, offer_of
-from receiver.core.model import Stage
+from receiver.core.model import Node, Stage
 from receiver.core.pods import Pod, Preference, Requirement, Toleration
-from receiver.core.policy import Objective, Pool, Taint
+from receiver.core.policy import POOL_LABEL, STARTUP_TAINTS, Objective, Pool, Taint
 from tests.core.builders import GPU, NOW, a_node, a_pod, a_policy, a_pool, a_silence, a_state, an_offer, facts, run
 from tests.core.worlds import LAWS
 
@@ -203,6 +203,75 @@ def test_what_we_put_on_nodes_is_not_held_against_them(changes: dict[str, Any], 
 
 def test_before_any_node_came_the_configuration_is_believed() -> None:
     assert disproof(a_pod(gpus=9), a_pool(), None) is None
+
+
+def a_living(name: str, **changes: Any) -> Node:
+    """A usable node with the labels of a configured one; the higher its name, the newer it is."""
+    return a_node(name, **{"labels": a_kind("l40s", "1").offered_labels, **changes})
+
+
+ODD = (
+    pytest.param({"labels": {"kubernetes.io/os": "linux"}}, id="without labels"),
+    pytest.param({"labels": {**a_kind("l40s", "1").offered_labels, "kind": "other"}}, id="with another value of one"),
+    pytest.param({"taints": (FOREIGN,)}, id="with a taint that nobody configured"),
+    pytest.param({"taints": (Taint(key="team", effect="NoExecute"), FOREIGN)}, id="with two"),
+)
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_one_odd_node_disproves_no_pool_while_another_shows_otherwise(odd: dict[str, Any]) -> None:
+    pool, pod = a_kind("l40s", "1"), a_pod(node_selector={"kind": "l40s"})
+    older, newest = a_living("a"), a_living("b", **odd)
+    alone, both = (offer_of(pool, nodes, None, NOW) for nodes in ([newest], [older, newest]))
+    assert disproof(pod, pool, alone) is not None
+    assert disproof(pod, pool, both) is None
+    for offer, target in ((alone, 0), (both, 1)):
+        state = a_state(pool=pool.id, offer=offer)
+        assert run(facts(state, waiting=[pod]), a_policy(pool))[1]["l40s"].target == target
+
+
+STARTS = Taint(key="readiness.k8s.io/gpu", value="pending")
+
+
+def test_a_node_with_a_startup_taint_shows_nothing_yet() -> None:
+    pool = a_kind("l40s", "1")
+    starting = a_living("b", taints=(STARTS,), startup_taint=STARTS.key)
+    assert offer_of(pool, [starting], None, NOW, STARTUP_TAINTS) is None
+    with_another = offer_of(pool, [a_living("a"), starting], None, NOW, STARTUP_TAINTS)
+    assert with_another == offer_of(pool, [a_living("a")], None, NOW, STARTUP_TAINTS)
+    before = an_offer(pool, node="before")
+    assert offer_of(pool, [starting], before, NOW, STARTUP_TAINTS) == before
+
+
+def test_a_startup_taint_in_what_an_older_version_stored_is_not_believed() -> None:
+    pool = a_kind("l40s", "1")
+    stored = an_offer(pool, taints=(STARTS, FOREIGN))
+    found = offer_of(pool, [], stored, NOW, STARTUP_TAINTS)
+    assert found is not None
+    assert found.taints == (FOREIGN,)
+
+
+LABELS = st.dictionaries(st.sampled_from(["kind", POOL_LABEL, "zone"]), st.sampled_from(["l40s", "x"]))
+TAINTS = st.lists(st.sampled_from([FOREIGN, STARTS, Taint(key="soft", effect="PreferNoSchedule")]), unique=True)
+SHOWN = st.fixed_dictionaries(
+    {"labels": LABELS.map(lambda found: {"kubernetes.io/os": "linux", **found}), "taints": TAINTS.map(tuple)}
+)
+
+
+@LAWS
+@given(st.lists(SHOWN, min_size=1, max_size=5), st.booleans())
+def test_a_pod_that_a_living_node_would_hold_is_never_disproved(shown: list[dict[str, Any]], tolerates: bool) -> None:
+    pool = a_kind("l40s", "1")
+    nodes = [
+        a_living(f"n{i}", startup_taint=STARTS.key if STARTS in each["taints"] else "", **each)
+        for i, each in enumerate(shown)
+    ]
+    tolerations = (Toleration(key=FOREIGN.key, operator="Exists"),) if tolerates else ()
+    pod = a_pod(node_selector={"kind": "l40s"}, tolerations=tolerations)
+    each = [offer_of(pool, [n], None, NOW, STARTUP_TAINTS) for n in nodes if not n.startup_taint]
+    alone = [disproof(pod, pool, offer) for offer in each]
+    together = disproof(pod, pool, offer_of(pool, nodes, None, NOW, STARTUP_TAINTS))
+    assert (together is not None) == (bool(alone) and None not in alone)
 
 
 def test_work_goes_to_another_pool_where_the_last_node_did_not_fit() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -24,7 +25,7 @@ BOTH = a_policy(SMALL, WIDE)
 TEAM = "team"
 
 
-def gang(count: int, least: int | None = None, **changes: object) -> list[Pod]:
+def gang(count: int, least: int | None = None, **changes: Any) -> list[Pod]:
     return [a_pod(f"rank{n}", gang="ml/train", gang_min=least, **changes) for n in range(count)]
 
 

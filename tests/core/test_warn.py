@@ -239,7 +239,7 @@ def ignored(pod: dict[str, Any] | None = None, **node: Any) -> Facts:
     [
         pytest.param(
             ignored(),
-            "its labels and taints are as configured, so look at CPU, memory and volumes",
+            "its labels and taints are as configured, so look at volumes, pod affinity and topology spread",
             id="as configured",
         ),
         pytest.param(ignored(labels={}), "it lacks the labels gpu=l40s", id="without the label"),

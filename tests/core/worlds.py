@@ -13,7 +13,6 @@ from hypothesis.strategies import SearchStrategy
 from receiver.core.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
 from receiver.core.graces import topic_of
 from receiver.core.model import (
-    ON_ITS_WAY,
     Backoff,
     CordonedBy,
     Drift,
@@ -110,7 +109,10 @@ def nodes(draw: Choices, pool: Pool, number: int) -> Node:
     """A node of *pool* in any stage; often one whose paid hour ends within minutes."""
     name = f"{pool.name}-{number}"
     stage = draw.one([Stage.USABLE] * 8 + [Stage.BROKEN, *Stage])
-    was_usable = stage is Stage.USABLE or (stage not in ON_ITS_WAY and draw.yes())
+    coming_up = (Stage.BUILDING, Stage.BOOTING)
+    was_usable = stage is Stage.USABLE or (stage not in coming_up and draw.yes())
+    retainted = was_usable and stage is Stage.INSTALLING
+    vanished = not was_usable and stage is Stage.BROKEN and draw.yes()
     pods = pods_on(draw, name) if was_usable else ()
     idle = stage is Stage.USABLE and draw.yes()  # also, wrongly, of a node that a pod holds
     return Node(
@@ -122,7 +124,9 @@ def nodes(draw: Choices, pool: Pool, number: int) -> Node:
         pods=pods[: pool.gpus_per_node],
         idle_since=ago(draw) if idle else None,
         was_usable=was_usable,
-        lost_at=ago(draw) if was_usable and stage is Stage.BROKEN else None,
+        registered=not vanished,
+        lost_at=ago(draw) if vanished or (was_usable and stage in (Stage.BROKEN, Stage.INSTALLING)) else None,
+        startup_taint="readiness.k8s.io/gpu" if retainted else "",
         unknown_since=NOW if draw.one([False] * 7 + [True]) else None,
         cordoned_by=draw.one([None, None, None, None, CordonedBy.US, CordonedBy.SOMEONE]),
         protected=draw.one([False] * 7 + [True]),
@@ -208,6 +212,7 @@ def states(draw: Choices, pool: Pool, calm: bool) -> PoolState:
         last_grow_at=perhaps_ago(draw),
         last_shrink_at=perhaps_ago(draw),
         backoff=perhaps_backoff(draw, 2),
+        refused=draw.one([None, None, required + draw.number(1, 7)]),
         removal_backoff=perhaps_backoff(draw, 2),
         provisioning=perhaps_backoff(draw, 1),
         drifts=drifts(draw),

@@ -9,7 +9,7 @@ import yaml
 
 from demo.configs import RULES, merged, plain_environment, rule_files, simulator_config, write_configs
 from demo.plan import Places, PoolPlan, StackPlan
-from demo.scenario import BUDGET_USD, GANG, POOLS, TRAIN_1, TRAIN_2, TRAIN_3, UNIT_SECONDS, DemoJob, demo_plan
+from demo.scenario import BUDGET_USD, GANG, POOLS, SYSTEM, TRAIN_1, TRAIN_2, TRAIN_3, UNIT_SECONDS, DemoJob, demo_plan
 from demo.stack import binary, places_for
 from receiver.config import load_file
 from simulator.config import parse
@@ -43,7 +43,7 @@ def test_the_simulator_takes_its_configuration() -> None:
     plan = demo_plan()
     config = parse(simulator_config(plan, places_for(plan, Path())))
 
-    assert [p.id for p in config.pools] == [p.id for p in POOLS]
+    assert [p.id for p in config.pools] == [p.id for p in (*POOLS, SYSTEM)]
 
 
 def test_of_the_rules_only_the_interval_of_a_group_differs() -> None:

@@ -10,6 +10,8 @@ from demo.timeline import Timeline
 from tests.demo.seen import BEGAN, POOL, at, decision, delivery, grown, notice, pool, put, seen, state
 
 POOLS = (PoolPlan(name="l40s", id=POOL, price="1.20"), PoolPlan(name="h200", id="5f3c-a4", price="3.60"))
+CODE = "kube-node-an.g1.l40s.kube.x1"
+SYSTEM_NODE = {"num_hours": 3 / 60, "code": "kube-node-g4s.kube.medium"}  # the cluster's own: no part of the demo
 TRAIN = DemoJob(id="train", at=0, runs=10, expects=Expects.GROWTH, pool="l40s")
 LATE = DemoJob(id="late", at=30, runs=10, expects=Expects.HOLD, pool="h200")
 TOLD = (
@@ -41,7 +43,7 @@ def judge(
     timeline.observe(seen(9, **round_))
     last = {
         "finished": [FINISHED],
-        "charges": [{"num_hours": 1 / 60}, {"num_hours": 2 / 60}],
+        "charges": [{"num_hours": 1 / 60, "code": CODE}, {"num_hours": 2 / 60, "code": CODE}, SYSTEM_NODE],
         "paid": {"usd": "0.06"},
         **end,
     }

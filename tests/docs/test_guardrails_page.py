@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 
 from receiver import backoffs
 from receiver.core import counts, plan
+from receiver.core.decide import keeps_its_size
 from receiver.core.graces import topic_of
 from receiver.core.guardrails import GUARDRAILS
 from receiver.core.model import Node, SignalAction, Stage
@@ -98,7 +99,8 @@ def rules_of_a_few_pools() -> set[str]:
         spoken |= {reason.rule for decision in decisions.values() for reason in decision.reasons}
     followed = facts(a_state(), waiting=[a_pod("one"), a_pod("two")])  # nothing is kept warm in a pause
     _, decisions = run(followed, a_policy(objective=Objective.WAIT))
-    return spoken | {reason.rule for decision in decisions.values() for reason in decision.reasons}
+    spoken |= {reason.rule for decision in decisions.values() for reason in decision.reasons}
+    return spoken | {reason.rule for reason in keeps_its_size(a_state(), "ValueError: a bug", NOW).reasons}
 
 
 def test_every_other_rule_on_the_page_speaks_in_the_code() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import yaml
 
-from receiver.adapters import gangs, holding, kubernetes_api, queues, volcano
+from receiver.adapters import dra, gangs, holding, kubernetes_api, queues, volcano
 from receiver.adapters.custom_resources import Kind
 from tests.docs.pages import ROOT, text_of
 from tests.manifests.uses import EVERYBODYS
@@ -57,7 +57,7 @@ def _used() -> Iterator[tuple[str, str, str]]:
         yield _right(f"{paths[name]}/scale", "patch")
     for name in WATCHED.findall(_code()):
         yield _right(paths[name], "watch")
-    for module in (gangs, holding, queues, volcano):
+    for module in (dra, gangs, holding, queues, volcano):
         for kind in vars(module).values():
             if isinstance(kind, Kind):
                 yield kind.group, kind.plural, "list"

@@ -19,6 +19,7 @@ from receiver.doctor.carried import Carried
 from receiver.doctor.finding import Finding
 from receiver.doctor.round_trip import Waiting, heard, send
 from receiver.ports import TryLater
+from tests.core.builders import a_policy
 from tests.doctor.monitored import NOW
 
 PENDING = {"alertname": "GpuPodsPending", "component": "gpu-autoscaler", "action": "scale_up", "pool": "pool-gpu"}
@@ -43,7 +44,7 @@ def a_silence(**changes: Any) -> Silence:
 
 
 def found(said: Sequence[Peer]) -> list[Finding]:
-    return [finding for finding in judge(said, ALERTS, NOW) if finding.verdict != "pass"]
+    return [finding for finding in judge(said, ALERTS, a_policy(), NOW) if finding.verdict != "pass"]
 
 
 def test_two_peers_that_are_well_raise_no_alarm() -> None:
@@ -76,6 +77,21 @@ def test_a_fault_is_found_named_and_has_a_remedy(said: list[Peer], check: str, v
     assert (finding.check, finding.verdict) == (f"alertmanager.{check}", verdict)
     assert words in finding.said
     assert finding.remedy
+
+
+@pytest.mark.parametrize("named", ["l40s", "l40s-id"])
+def test_a_silence_that_pauses_a_pool_is_found_also_where_it_hits_no_alert(named: str) -> None:
+    """As the README writes it: ``amtool silence add component=gpu-autoscaler pool=l40s``."""
+    matchers = (Matcher(name="component", value="gpu-autoscaler"), Matcher(name="pool", value=named))
+    (finding,) = found(peers({"silences": (a_silence(matchers=matchers),)}))
+    assert (finding.check, finding.verdict) == ("alertmanager.silences", "warn")
+    assert "silence s1 of ada until 2026-11-22 14:00 UTC pauses GPU pool l40s" in finding.said
+    assert finding.remedy == "let it end, or expire it: amtool silence expire s1"
+
+
+def test_a_silence_that_pauses_a_pool_and_hits_alerts_is_one_finding() -> None:
+    (finding,) = found(peers({"silences": (a_silence(matchers=(Matcher(name="pool", value=".*", is_regex=True),)),)}))
+    assert "pauses GPU pool l40s, and mutes 2 alerts of ours" in finding.said
 
 
 def test_a_silence_that_is_over_or_hits_nothing_of_ours_is_not_told() -> None:

@@ -19,6 +19,7 @@ from receiver.doctor.policies import classes, selects
 from receiver.doctor.rounds import go_round
 from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, QUOTA_LABEL
 from receiver.replay.world import PodSpec
+from simulator.server import Simulator
 from tests.doctor.builders import document, installation, pool
 from tests.doctor.cluster import gpu_pool, node_of, put, run, run_image, well_kept
 from tests.doctor.conftest import Told
@@ -178,6 +179,46 @@ def test_a_node_without_its_pools_id_is_warned_of(start: Starter, told: Told) ->
     findings = seen(told(sim))
     assert (findings[0].check, findings[0].verdict) == ("kubernetes.pool_label", "warn")
     assert node_of(sim) in findings[0].said
+
+
+def test_a_startup_taint_is_warned_of_only_on_a_node_that_should_be_set_up_by_now(start: Starter, told: Told) -> None:
+    sim = well_kept(start)
+    starting = Taint(key="readiness.k8s.io/gpu", value="pending", effect="NoSchedule")
+    change(sim, taints=(Taint(key="gpu", value="true", effect="NoSchedule"), starting))
+    assert seen(told(sim)) == []
+    change(sim, created_at=SystemClock().now() - timedelta(hours=1))
+    finding = only(told(sim))
+    assert (finding.check, finding.verdict) == ("kubernetes.node_taints", "warn")
+    assert "readiness.k8s.io/gpu=pending:NoSchedule" in finding.said
+
+
+def dra_nodes(start: Starter, **kubernetes: Any) -> Simulator:
+    """A well kept cluster whose one GPU node has its GPU served by a DRA driver, for an hour."""
+    sim = well_kept(start, gpu_pool(dra=True), kubernetes=kubernetes)
+    change(sim, created_at=SystemClock().now() - timedelta(hours=1))
+    return sim
+
+
+def test_gpus_that_a_dra_driver_serves_are_warned_of_with_what_is_not_supported(start: Starter, told: Told) -> None:
+    sim = dra_nodes(start)
+    finding = only(told(sim))
+    assert (finding.check, finding.verdict) == ("kubernetes.dra", "warn")
+    assert node_of(sim) in finding.said
+    assert "pods that ask by ResourceClaim are no demand" in finding.said
+    assert "No DeviceClass" not in finding.said
+    sim.live.custom.clear()  # no class answers to the resource any more
+    slices = {"driver": "gpu.nvidia.com", "nodeName": node_of(sim), "devices": [{"name": "gpu-0"}]}
+    put(sim, {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": slices})
+    said = [f.said for f in seen(told(sim)) if f.check == "kubernetes.dra"]
+    assert "No DeviceClass has the extendedResourceName nvidia.com/gpu" in said[0]
+
+
+def test_without_the_right_to_list_slices_the_doctor_says_what_is_lost(start: Starter, told: Told) -> None:
+    findings = {f.check: f for f in seen(told(dra_nodes(start, denied=["list resourceslices"])))}
+    assert findings["kubernetes.rights"].verdict == "warn"
+    assert "list resourceslices" in findings["kubernetes.rights"].said
+    assert findings["kubernetes.dra"].verdict == "skip"
+    assert findings["kubernetes.gpus"].verdict == "fail"  # as before
 
 
 def test_a_node_whose_driver_never_came_fails_and_a_young_one_does_not(start: Starter, told: Told) -> None:

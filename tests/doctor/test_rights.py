@@ -20,7 +20,7 @@ from tests.doctor.test_kueue import a_flavor, a_queue, install
 from tests.manifests.built import K8S, OVERLAYS, overlay
 from tests.simulator.builders import Starter
 
-EVERY_GROUP = frozenset({"scheduling.x-k8s.io", "scheduling.volcano.sh", "kueue.x-k8s.io"})
+EVERY_GROUP = frozenset({"scheduling.x-k8s.io", "scheduling.volcano.sh", "kueue.x-k8s.io", "resource.k8s.io"})
 
 
 def every_right() -> list[Needed]:

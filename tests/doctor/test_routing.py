@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from receiver.core.signals import payload_life
 from receiver.doctor import inhibition, routing
 from receiver.doctor.addresses import Known
 from receiver.doctor.alertmanager_config import read_config
@@ -24,6 +25,7 @@ URL = "http://gpu-autoscaler.gpu-autoscaler.svc:8080/webhook"
 CHAT = {"url": "https://chat.acme.net/hook", "send_resolved": True}
 ALERTS = carried(shipped_rules(), running_rules(rules()), {"cluster": "a"}, POOLS)
 MINUTE = timedelta(minutes=1)
+LIFE = payload_life()
 
 
 def as_shipped() -> JSON:
@@ -35,9 +37,9 @@ def as_shipped() -> JSON:
     return config
 
 
-def found(config: JSON, alerts: tuple[Carried, ...] = ALERTS) -> list[Finding]:
+def found(config: JSON, alerts: tuple[Carried, ...] = ALERTS, life: timedelta = LIFE) -> list[Finding]:
     read = read_config(yaml.safe_dump(config))
-    return [*routing.judge(read, alerts, ADDRESSES, MINUTE), *inhibition.judge(read, alerts)]
+    return [*routing.judge(read, alerts, ADDRESSES, MINUTE, life), *inhibition.judge(read, alerts)]
 
 
 def trouble(config: JSON, alerts: tuple[Carried, ...] = ALERTS) -> list[Finding]:
@@ -218,6 +220,17 @@ def test_a_fault_is_found_named_and_has_a_remedy(plant: Callable[[JSON], None], 
     assert [f"{f.check.removeprefix('alertmanager.')} {f.verdict}" for f in told] == checks
     assert words in told[0].said
     assert all(finding.remedy for finding in told if finding.verdict != "skip")
+
+
+def test_a_route_that_repeats_later_than_an_alert_counts_is_named() -> None:
+    config = as_shipped()
+    _route(1, repeat_interval="12h")(config)
+    (_, lapses) = [f for f in found(config) if f.verdict != "pass"]
+    assert (lapses.check, lapses.verdict) == ("alertmanager.times", "warn")
+    assert "repeats a firing alert after up to 12h30s" in lapses.said
+    assert "counts for 8h5m" in lapses.said
+    config = as_shipped()
+    assert [f for f in found(config, life=payload_life(timedelta(minutes=2), MINUTE / 2)) if f.verdict != "pass"] == []
 
 
 def test_the_operators_matcher_of_another_namespace_is_named_with_what_helps() -> None:

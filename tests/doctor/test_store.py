@@ -93,6 +93,17 @@ def test_a_schema_of_another_version_is_told(revision: str, oldest: str | None, 
     assert finding.remedy
 
 
+def test_a_column_that_is_missing_fails_and_is_named(tmp_path: Path) -> None:
+    url = migrated(tmp_path / "ledger.db")
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
+        connection.execute("ALTER TABLE pools DROP COLUMN offer")
+        connection.execute("DROP INDEX one_open_action_per_pool")
+    finding = found(at(tmp_path, url))["store.schema"]
+    assert finding.verdict == "fail"
+    assert "lacks index one_open_action_per_pool, column pools.offer: the server does not start" in finding.said
+    assert "Restore" in finding.remedy
+
+
 def test_the_schema_of_the_file_is_read(tmp_path: Path) -> None:
     url = migrated(tmp_path / "ledger.db")
     with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:

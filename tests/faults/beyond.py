@@ -6,7 +6,7 @@ node between its appearance in Kubernetes and our next step, work may still begi
 a pod by hand, is not kept out by one. A node that hosts us or the monitoring stays open.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 
 from receiver.core.policy import Budget
@@ -63,15 +63,16 @@ class BeyondTheLine:
         if not unschedulable and STOP_ANNOTATION in node.annotations and self._is_stopped(node.pool):
             self._violated("2 beyond the line", f"{node.name} is opened to new work, and the budget is at its stop")
 
-    def stepped(self, *, known: bool) -> None:
-        """After a step that could: every node of a pool at its stop is closed. *known* is whether the spend is."""
+    def stepped(self, *, known: bool, aside: Collection[str] = ()) -> None:
+        """After a step that could: every node of a pool at its stop is closed, but for pools set *aside* because of a
+        bug, whose nodes it may not know. *known* is whether the spend is."""
         self._nothing_began()
         if not known or self._hindered or not self._answered >= {"cloud.look", "cluster.look"}:
             return
         if self._truth.scenario.mode != "act":
             return
         for pool in self._truth.world.pools.values():
-            if not self._is_stopped(pool.id):
+            if pool.id in aside or not self._is_stopped(pool.id):
                 continue
             for vm in (vm for vm in pool.living if vm.id in self._truth.seen and vm.hostname in self._there):
                 node = self._truth.node_of(vm)

@@ -5,12 +5,14 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from receiver.core.compute import allocatable
 from receiver.core.pods import Requirement, Toleration
 from receiver.core.policy import Approval, Billing, Budget, Fallback, Limits, Objective, Policy, Pool, Taint, Unanswered
 from receiver.core.windows import Window
 from receiver.replay.world import Behaviour, Job, Timings, World, WorldConfig, WorldPool
 from tests.faults.scenario import PoolPlan, Scenario
 
+BESIDE_GPUS = allocatable(WorldPool(id="any", size="any", resources={}).machine)
 HEARTBEAT = timedelta(minutes=10)  # the interval; three of them may be missed
 
 
@@ -78,6 +80,7 @@ def job_of(what: Mapping[str, Any], now: datetime) -> Job:
         priority=what.get("priority", 0),
         annotations=what.get("annotations", {}),
         gpu_util=what.get("util", 0.9),
+        compute=what.get("compute", {}),
     )
 
 
@@ -100,6 +103,11 @@ def _size(plan: PoolPlan) -> str:
     return f"an.g1.{plan.name}"
 
 
+def offers_of(plan: PoolPlan) -> Mapping[str, int]:
+    """What an empty node of *plan* offers; beside GPUs all machines are alike."""
+    return {**BESIDE_GPUS, **plan.resources}
+
+
 def _world_pool(plan: PoolPlan) -> WorldPool:
     return WorldPool(
         id=plan.id,
@@ -109,6 +117,8 @@ def _world_pool(plan: PoolPlan) -> WorldPool:
         taints=taints_of(plan),
         count=plan.count,
         gpus=1 if "nvidia.com/gpu" not in plan.resources else None,
+        dra=plan.dra,
+        startup_taints=() if plan.startup_taint is None else (Taint(key=plan.startup_taint, value="pending"),),
     )
 
 

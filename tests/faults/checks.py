@@ -1,20 +1,23 @@
 """The invariants, checked at every write of ours and after every step, on a count of their own (`Truth`)."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from receiver.core.actions import VictimStage
 from receiver.core.assign import assign
 from receiver.core.decide import decide_all
 from receiver.core.memory import Memory
 from receiver.core.model import Facts, SignalAction
 from receiver.core.policy import Policy
-from receiver.ports import PROTECT_ANNOTATION, Receipt
+from receiver.core.staying import UNKNOWN
+from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, Receipt
 from receiver.reconcile import Stepped
 from receiver.replay.world import VM, WorldPod
 from tests.faults.beyond import BeyondTheLine
+from tests.faults.bugs import Bug
 from tests.faults.evictions import Evictions, is_on_its_way_out
 from tests.faults.scenario import PoolPlan
 from tests.faults.truth import Counted, Truth, is_theirs, per_node
@@ -38,9 +41,11 @@ class Checks:
         self.removed: list[datetime] = []
         self.open: dict[str, str] = {}
         self.considered: set[int] = set()
+        self.under_way: dict[tuple[Any, ...], datetime] = {}  # unanswered writes, and when they take effect
         self.beyond = BeyondTheLine(truth, policy.budget, clock, self.violated)
         self.evictions = Evictions(truth)
         self._steps = 0
+        self._keepers: dict[str, str] = {}  # the nodes that a pod kept when Kubernetes was asked last, and its name
         self._refused: tuple[str, ...] = ()  # the rights that the product surely knows to be refused
 
     def violated(self, invariant: str, what: str) -> None:
@@ -53,6 +58,7 @@ class Checks:
         """Follow the looks, and the actions that the store opens and closes."""
         failed = isinstance(answer, Exception)
         self.beyond.called(name, failed=failed)
+        self._reasons(name, args)
         if name == "store.memory":  # the first call of a step
             self.kubernetes_answers = False
         elif name == "cloud.look" and not failed:
@@ -61,12 +67,16 @@ class Checks:
         elif name == "cluster.look" and not failed:
             self.kubernetes_answers = True
             self.waiting = self._truth.waiting()
+            pods = self._truth.world.active_pods.values()
+            self._keepers = {p.node: p.name for p in pods if p.node and self._truth.would_be_lost(p)}
         elif name == "cluster.lacking" and not failed:
             self._refused = tuple(answer)
+        elif name == "store.decided" and not failed:
+            self.evictions.decisions[args[0].pool] = args[0]
         elif name == "store.say":
             self.evictions.said(args[0].topic, args[0].key, args[1], answer)
-        elif name == "store.considered" and not failed:
-            self.considered.update(args[0])
+        elif name == "store.keep_control" and not failed:
+            self.considered.update(args[1])
         elif name == "store.opened" and answer is True:
             action = args[0]
             if action.pool in self.open:
@@ -75,11 +85,18 @@ class Checks:
         elif name == "store.closed" and not failed and self.open.get(args[0].pool) == args[0].id:
             del self.open[args[0].pool]
 
+    def _reasons(self, name: str, args: tuple[Any, ...]) -> None:
+        """Every node that stays after all has its reason."""
+        for victim in args[0].victims if name in ("store.progressed", "store.closed") else ():
+            if victim.stage is VictimStage.SPARED and victim.why in ("", UNKNOWN):
+                self.violated("9 says why", f"{victim.node} stays, and nobody is told why")
+
     def found_after_crash(self, memory: Memory, deliveries: Iterable[int]) -> None:
         """Take over what the store holds: a crash inside one of its calls may be on either side of the commit."""
         known = {pool: found.open_action for pool, found in memory.pools.items()}
         self.open = {pool: action.id for pool, action in known.items() if action is not None}
         self._refused = ()
+        self.under_way.clear()  # the note that a call was not answered may be lost
         self.considered.update(set(deliveries) - set(memory.deliveries))
 
     def struck(self, name: str) -> None:
@@ -96,6 +113,9 @@ class Checks:
         what = f"PUT {target} for {pool}, which asks for {found.required} and has {len(found.living)} nodes"
         if target < found.required or target < len(found.living):
             self.violated("4 never a lower count", what)
+        late = [n for (of, n), at in self._unanswered() if of == pool and n < target]
+        if late:
+            self.violated("4 never a lower count", f"{what}, while a PUT of {late[0]} may still arrive")
         if self._truth.words.surely("pause", plan, now):
             self.violated("2 paused", what)
         if target > self._truth.max_nodes(pool, now):
@@ -196,7 +216,8 @@ class Checks:
     def _only_idle_or_stuck(self, vm: VM, now: datetime) -> None:
         timeout = timedelta(seconds=self._truth.plans[vm.pool].provision_timeout)
         stuck = vm.status not in ("BUILDING", "ACTIVE") or now - vm.created_at > timeout - self._truth.skew
-        if vm.usable_at is None and not stuck:
+        deleted_there = vm.registered_at is not None and self._truth.node_of(vm) is None
+        if vm.usable_at is None and not stuck and not deleted_there:
             self.violated("1 on its way", f"DELETE {vm.hostname}, which is on its way since {vm.created_at:%H:%M:%S}")
 
     def _floor(self, vm: VM, now: datetime) -> None:
@@ -248,30 +269,46 @@ class Checks:
         node = self._truth.world.nodes.get(pod.node or "")
         if node is not None and not is_on_its_way_out(node):
             self.violated("1 evictions", f"{namespace}/{name} was evicted from {node.name}, which is not ours to empty")
+        if self._truth.would_be_lost(pod):
+            self.violated("1 pods lost", f"{namespace}/{name} is evicted, and nothing starts it again for certain")
         if pod.owner_kind in ("DaemonSet", "Node"):
             self.violated("1 evictions", f"{namespace}/{name} belongs to a {pod.owner_kind}")
 
-    def before_patch(self, name: str, unschedulable: bool | None) -> None:
-        """A cordon of somebody else's is neither taken over nor lifted."""
+    def before_patch(self, name: str, unschedulable: bool | None, marks: Mapping[str, str | None]) -> None:
+        """A cordon of somebody else's is neither taken over nor lifted, and no node is cordoned in vain."""
         node = self._truth.world.nodes.get(name)
         if node is None or unschedulable is None:
             return
         self.beyond.before_patch(node, unschedulable)
+        if not unschedulable and any(instance == node.instance for (_, instance), _ in self._unanswered()):
+            self.violated("1 given back", f"{name} takes work again while its DELETE may still arrive")
         if is_theirs(node):
             self.violated("1 cordons of others", f"{name} was cordoned by somebody else, and we set {unschedulable}")
+        if marks.get(CORDON_ANNOTATION) and node.ready and node.gpus and name in self._keepers:
+            self.violated("1 cordoned in vain", f"{name}, which {self._keepers[name]} keeps")
+        if unschedulable:
+            self.evictions.cordons(name, self._clock())
+        elif why_not := self.evictions.why_not_back(node, self._clock()):
+            self.violated("1 evictions", f"{name} is given back: {why_not}")
+
+    def _unanswered(self) -> list[tuple[tuple[Any, ...], datetime]]:
+        return [(args, at) for args, at in self.under_way.items() if self._truth.world.now < at]
 
     # --- steps
 
-    def stepped(self, stepped: Stepped) -> None:
-        """Invariant 7, and that the step met no bug."""
-        self.beyond.stepped(known=not stepped.facts.spend.unknown)
-        for pool in stepped.failed_pools:
-            self.violated("bug", f"pool {pool} was not served")
+    def stepped(self, stepped: Stepped, bugs: Sequence[Bug] = ()) -> None:
+        """Invariants 7, 8 and 9: with *bugs* planted, only their own pools are not served."""
+        self.beyond.stepped(known=not stepped.facts.spend.unknown, aside=stepped.failed_pools)
+        for pool in set(stepped.failed_pools) - {bug.pool for bug in bugs}:
+            rule = "8 made for people" if any(bug.pool is None for bug in bugs) else "9 one pool's failure"
+            self.violated(rule if bugs else "bug", f"pool {pool} was not served: {stepped.failures}")
+        if stepped.failures and not bugs:
+            self.violated("bug", f"parts of the step failed: {[(f.part, f.pool, str(f)) for f in stepped.failures]}")
         for decision in stepped.decisions.values():
             if decision.reasons[-1].target != decision.target:
                 self.violated("7 last reason", f"{decision.pool}: {decision.target}, {decision.reasons[-1]}")
         self._steps += 1
-        if self._steps % LAWS_EVERY == 0:
+        if self._steps % LAWS_EVERY == 0 and not bugs:
             self._laws(stepped)
 
     def _laws(self, stepped: Stepped) -> None:

@@ -5,12 +5,13 @@ scenario's events arm the faults.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from receiver.ports import TryLater, WontWork
-from receiver.replay.world import World
+from receiver.replay.world import Refused, World
 from tests.faults.blur import blurred
 from tests.faults.lines import CrashError
 from tests.faults.stores import ILLNESSES, ill
@@ -25,11 +26,12 @@ PORTS = {
     "alarms": ("look",),
     "store": (
         *("memory", "remembered_alerts", "snapshot", "decision", "actions"),
-        *("saw", "decided", "opened", "progressed", "closed", "say", "keep_snapshot", "considered"),
+        *("saw", "decided", "opened", "progressed", "closed", "say", "keep_snapshot", "keep_control"),
     ),
 }
 QUESTIONS = {"cluster": ("lacking",)}  # ports' calls too; when they break is drawn apart, see `tests.faults.ends`
 NEEDS = {"rehearse_eviction": "create pods/eviction", "evict": "create pods/eviction", "patch_node": "patch nodes"}
+LATE = timedelta(seconds=25)  # when a write takes effect whose answer nobody waited for
 WRITES = frozenset({"resize", "delete_instance", "patch_node", "evict", "delete_pod", "patch_pod", "scale"})
 
 
@@ -47,6 +49,9 @@ class Watcher(Protocol):
 
     def after_write(self, verb: str, args: tuple[Any, ...]) -> None:
         """It took effect."""
+
+    def under_way(self, verb: str, args: tuple[Any, ...], until: datetime) -> None:
+        """Our write *verb* was not answered, and takes effect at *until*."""
 
     def struck(self, name: str, what: str) -> None:
         """A fault struck at call *name*."""
@@ -188,12 +193,23 @@ class OurWorld:
         def write(*args: Any, **given: Any) -> Any:
             seen = (*args, *given.values())
             self._watcher.before_write(name, seen)
+            fault = self._doors.take(f"world.{name}") if self._doors.armed else None
+            if fault is not None and fault.error == "late":
+                self._watcher.struck(f"world.{name}", f"takes effect {LATE} later")
+                self._watcher.under_way(name, seen, self._world.now + LATE)
+                self._world._agenda.after(LATE, self._arrives, name, seen)
+                raise error_of("timeout")
             answer = found(*args, **given)
             self._watcher.after_write(name, seen)
-            fault = self._doors.take(f"world.{name}") if self._doors.armed else None
             if fault is not None:  # between two writes of one call, as in the middle of a drain
                 self._watcher.struck(f"world.{name}", f"{fault.error} after")
                 raise error_of(fault.error)
             return answer
 
         return write
+
+    def _arrives(self, name: str, args: tuple[Any, ...]) -> None:
+        """A write that nobody waits for any more takes effect, if Civo still takes it."""
+        with suppress(Refused):
+            if name != "resize" or args[1] > self._world.pools[args[0]].required:
+                getattr(self._world, name)(*args)

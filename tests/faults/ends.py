@@ -34,7 +34,20 @@ def ends(seed: int, troubled: int) -> list[Event]:
         add("fault", on=f"store.{dice.choice(PORTS['store'])}", error=dice.choice(list(ILLNESSES)))
     for _ in range(dice.choice([0, 0, 1, 2])):
         add("blur", how=dice.choice(BLURS), seconds=dice.choice([20, 100, 400]))
-    return [*found, *_rights(seed, troubled)]
+    return [*found, *_rights(seed, troubled), *_late_writes(seed, troubled)]
+
+
+def _late_writes(seed: int, troubled: int) -> list[Event]:
+    """Now and then a write takes effect long after its answer was waited for."""
+    dice = random.Random(f"late writes of {seed}")
+    return [
+        Event(
+            at=round(dice.uniform(0, troubled), 1),
+            kind="fault",
+            what={"on": f"world.{dice.choice(['resize', 'delete_instance', 'delete_instance'])}", "error": "late"},
+        )
+        for _ in range(dice.choice([0, 0, 1, 2, 4]))
+    ]
 
 
 def _rights(seed: int, troubled: int) -> list[Event]:

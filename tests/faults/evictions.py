@@ -5,21 +5,29 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from receiver.core.actions import Decision, Verdict
 from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION
 from receiver.replay.world import PoolAtCivo, Refused, WorldNode, WorldPod
 from tests.faults.truth import Counted, Truth
 
 TOPIC = "evict:"
+GIVEN_UP_AFTER = timedelta(minutes=14)  # a node that cannot be emptied is given back 15 minutes after its cordon
 REPLACERS = ("ReplicaSet", "StatefulSet", "ReplicationController")
 
 
 @dataclass
 class Evictions:
-    """Follows what windows evict: what was *told* (when, by pool id), and the nodes that are *going* for it."""
+    """Follows what windows evict: what was *told* (when, by pool id), and the nodes that are *going* for it.
+
+    Of each node that we cordoned it keeps when, and whose pods were evicted from it since: by node, and by owner there.
+    """
 
     truth: Truth
     told: dict[str, datetime] = field(default_factory=dict)
     going: dict[str, str] = field(default_factory=dict)  # pool by node
+    cordoned: dict[str, datetime] = field(default_factory=dict)
+    left: dict[str, dict[tuple[str, str], datetime]] = field(default_factory=dict)
+    decisions: dict[str, Decision] = field(default_factory=dict)  # the last one of each pool
     made: int = 0
 
     def said(self, topic: str, key: str, at: datetime, answer: Any) -> None:
@@ -59,9 +67,53 @@ class Evictions:
         if len(others) + 1 > counted[found.id].there - most:
             return f"did not consent, and {len(others)} nodes are evicted of {counted[found.id].there}, {most} allowed"
         assert pod.node is not None
+        owner = (pod.owner_kind, pod.owner_name)
+        first = self.left.setdefault(pod.node, {}).setdefault(owner, self.truth.world.now)
+        if pod.scheduled_since is not None and pod.scheduled_since > first:
+            return f"came back to {pod.node}, from which its owner's pod was evicted at {first:%H:%M:%S}"
         self.going[pod.node] = found.id
         self.made += 1
         return ""
+
+    def cordons(self, node: str, now: datetime) -> None:
+        """We cordon *node* for a removal, or its cordon was lifted and we cordon it again."""
+        found = self.truth.world.nodes.get(node)
+        if found is None or not is_on_its_way_out(found):
+            self.cordoned[node] = now
+            self.left.pop(node, None)
+
+    def why_not_back(self, node: WorldNode, now: datetime) -> str:
+        """Why *node* may not be given back, whose work a window evicted; empty when it may.
+
+        A person may call an eviction off, and so may a guardrail, the end of the window, a pod that came to the node,
+        or a quarter of an hour in which it could not be emptied.
+        """
+        found = next((p for p in self.truth.world.pools.values() if node.pool == p.id), None)
+        if found is None or not self.left.get(node.name) or not is_on_its_way_out(node):
+            return ""
+        plan, skew, words = self.truth.plans[found.id], self.truth.skew, self.truth.words
+        most = max(words.most(plan, at) for at in (now - skew, now, now + skew))
+        usable = sum(vm.usable_at is not None and self._works(vm.hostname) for vm in found.living)
+        decided = self.decisions.get(found.id)
+        holds = [r.rule for r in decided.reasons if r.verdict in (Verdict.HOLDS, Verdict.LIMITS)] if decided else []
+        stops = (
+            min(found.required, usable) <= most,
+            any(words.perhaps(kind, plan, now) for kind in ("pause", "snooze", "pin", "ceiling")),
+            bool(holds),
+            bool(node.annotations.get(PROTECT_ANNOTATION)),
+            any(p.requests and p.deletion_at is None for p in self.truth.world.pods_on(node.name)),
+            any(self.truth.would_be_lost(p) for p in self.truth.world.pods_on(node.name)),
+            abs(now - self.cordoned.get(node.name, now)) >= GIVEN_UP_AFTER - skew,
+            not self._works(node.name),
+        )
+        if any(stops):
+            return ""
+        owners = ", ".join(name for _, name in self.left[node.name])
+        return f"it was emptied of {owners} for a window that allows {most} of {usable} nodes, and nothing stops that"
+
+    def _works(self, node: str) -> bool:
+        found = self.truth.world.nodes.get(node)
+        return found is not None and found.ready
 
     def _pool_of(self, pod: WorldPod) -> PoolAtCivo | None:
         """The pool whose node *pod* is on, if its instance lives or did at our last look."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+from tests.faults.bugs import bugs
 from tests.faults.doors import PORTS
 from tests.faults.ends import ends
 from tests.faults.scenario import Event, PoolPlan, Scenario
@@ -19,6 +20,7 @@ WRITES_OF_PORTS = (
     *("store.opened", "store.progressed", "store.closed", "store.saw", "store.decided"),
 )
 What = dict[str, Any]
+STARTUP = ("readiness.k8s.io/nvidia-gpu-not-ready", "node.cilium.io/agent-not-ready")
 
 
 class Maker:
@@ -47,16 +49,27 @@ class Maker:
         if self.chance(0.35):
             dear = max(float(p.price or 0) for p in self.pools) * max(granularity, 60) / 3600
             budget = f"{dear * dice.choice([8, 20, 60, 200]):.2f}"
+        self._that_count()
         return Scenario(
             seed=self.seed,
             start=dice.choice(STARTS),
-            pools=self._that_ask(self._that_evict(self._with_budgets(budget))),
+            pools=self._by_dra(self._that_taint(self._that_ask(self._that_evict(self._with_budgets(budget))))),
             events=sorted(
-                [*self.events, *self._words(), *self._answers(), *ends(self.seed, self.troubled)], key=lambda e: e.at
+                [
+                    *self.events,
+                    *self._words(),
+                    *self._answers(),
+                    *self._shelves(),
+                    *self._taints_that_come_back(),
+                    *self._keepers(),
+                    *ends(self.seed, self.troubled),
+                    *bugs(self.seed, self.troubled, self.pools),
+                ],
+                key=lambda e: e.at,
             ),
             troubled=self.troubled,
             ticks=[dice.choice([5, 10, 20, 30, 60, 90]) for _ in range(20)],
-            timings=self._timings(),
+            timings={**self._timings(), "terminate": self._terminate()},
             behaviour=self._behaviour(),
             granularity=granularity,
             removal_margin=min(120, granularity // 3) if granularity > 1 else 0,
@@ -66,7 +79,12 @@ class Maker:
             mode="observe" if self.chance(0.04) else "act",
             packing=dice.choice(["most_allocated", "first_fit"]),
             objective=objective,
+            watch=random.Random(f"watch of {self.seed}").choice([None, 0.3, 0.5, 2.0]),
         )
+
+    def _terminate(self) -> float:
+        """How long a pod takes to go: within our first look after an eviction, or past some. By dice of its own."""
+        return random.Random(f"terminate of {self.seed}").choice([0.2, 1, 2, 2, 30])
 
     def _with_budgets(self, budget: str | None) -> list[PoolPlan]:
         """Some pools have a part of the budget of their own; by dice of their own, so that no other draw moves."""
@@ -107,6 +125,16 @@ class Maker:
                 found.append(end)
         return found
 
+    def _that_count(self) -> None:
+        """In some worlds pods ask for CPU and memory, now and then for more than a node has; by dice of their own."""
+        dice = random.Random(f"compute of {self.seed}")
+        if dice.random() < 0.7:
+            return
+        for event in self.events:
+            if event.kind in ("job", "cpu") and dice.random() < 0.7:
+                cpu, gib = dice.choice([500, 3000, 5950, 6000, 11_900, 13_000]), dice.choice([1, 1, 20, 44, 90])
+                event.what["compute"] = {"cpu": cpu if event.kind == "job" else min(cpu, 3000), "memory": gib * 2**30}
+
     def _that_evict(self, pools: list[PoolPlan]) -> list[PoolPlan]:
         """Some worlds have windows that evict; by dice of their own. Work is light there, for a busy pool is held."""
         dice = random.Random(f"windows of {self.seed}")
@@ -124,6 +152,21 @@ class Maker:
             )
             for plan in pools
         ]
+
+    def _keepers(self) -> list[Event]:
+        """In some worlds pods without a GPU come that draining their node would lose; by dice of their own."""
+        dice = random.Random(f"keepers of {self.seed}")
+        found = []
+        for number in range(dice.choice([0, 0, 0, 1, 2])):
+            what: What = {"id": f"kept{number}", "tolerations": dice.choice([[], [["", "Exists", "", ""]]])}
+            if dice.random() < 0.5:
+                what["owner"] = ""
+            else:
+                what |= {"namespace": "kube-system", "covered": dice.random() < 0.5}
+            if dice.random() < 0.3:
+                what["annotations"] = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
+            found.append(Event(at=round(dice.uniform(0, self.troubled), 1), kind="cpu", what=what))
+        return found
 
     def _that_ask(self, pools: list[PoolPlan]) -> list[PoolPlan]:
         """In some worlds people are asked before changes; by dice of their own."""
@@ -143,6 +186,31 @@ class Maker:
             for plan in pools
         ]
 
+    def _that_taint(self, pools: list[PoolPlan]) -> list[PoolPlan]:
+        """In some worlds new nodes carry a startup taint at first; by dice of their own."""
+        dice = random.Random(f"startup taints of {self.seed}")
+        if dice.random() < 0.75:
+            return pools
+        return [replace(plan, startup_taint=dice.choice([None, *STARTUP])) for plan in pools]
+
+    def _by_dra(self, pools: list[PoolPlan]) -> list[PoolPlan]:
+        """In some worlds a DRA driver serves the GPUs of some pools; by dice of their own."""
+        dice = random.Random(f"dra of {self.seed}")
+        if dice.random() < 0.85:
+            return pools
+        return [replace(plan, dra=dice.random() < 0.7) for plan in pools]
+
+    def _taints_that_come_back(self) -> list[Event]:
+        """In some worlds usable nodes get a startup taint again, for a moment or for long; by dice of their own."""
+        dice = random.Random(f"taints that come back of {self.seed}")
+        found: list[Event] = []
+        for _ in range(dice.choice([0, 0, 0, 0, 2, 5])):
+            what: What = {"pool": dice.choice(self.pools).id, "key": dice.choice(STARTUP)}
+            at = round(dice.uniform(0, self.troubled), 1)
+            found.append(Event(at=at, kind="retaint", what={**what, "which": dice.randint(0, 5)}))
+            found.append(Event(at=at + dice.choice([20, 100, 170, 300, 1500]), kind="retaint_over", what=what))
+        return found
+
     def _answers(self) -> list[Event]:
         """Now and then somebody answers whatever is asked then."""
         dice = random.Random(f"answers of {self.seed}")
@@ -151,6 +219,17 @@ class Maker:
             Event(at=round(dice.uniform(0, self.troubled), 1), kind="answer", what={"say": dice.choice(words)})
             for _ in range(dice.choice([0, 2, 6]))
         ]
+
+    def _shelves(self) -> list[Event]:
+        """In half of the worlds only some nodes of a size are in stock, now and then; by dice of their own."""
+        dice, found = random.Random(f"shelves of {self.seed}"), []
+        for _ in range(dice.choice([0, 0, 1, 2, 4])):
+            plan, at = dice.choice(self.pools), round(dice.uniform(0, self.troubled), 1)
+            left = dice.choice([1, 1, 2, 3]) * sum(plan.resources.values())
+            found.append(Event(at=at, kind="stock", what={"pool": plan.id, "left": left}))
+            later = round(at + dice.choice([60, 600, 1200]), 1)
+            found.append(Event(at=later, kind="stock", what={"pool": plan.id, "left": dice.choice([None, left])}))
+        return found
 
     # --- what there is
 
@@ -193,6 +272,7 @@ class Maker:
             "image_pull": dice.choice([1, 5, 30]),
             "delete": dice.choice([1, 20, 60]),
             "label_lag": dice.choice([0, 0, 0, 30]),
+            "set_up": random.Random(f"set up of {self.seed}").choice([5, 60, 150]),
             "node_lingers": dice.choice([0, 10, 40]),
             "jitter": dice.choice([0, 0.3]),
         }

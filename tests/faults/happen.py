@@ -8,7 +8,7 @@ from typing import Any
 from receiver.answering import size_of, take_answer
 from receiver.core.choices import override_of
 from receiver.core.overrides import Override, OverrideKind
-from receiver.core.policy import Policy
+from receiver.core.policy import Policy, Taint
 from receiver.core.questions import Answer
 from receiver.core.signals import Alert
 from receiver.core.silences import COMPONENT, Matcher, Silence
@@ -16,6 +16,7 @@ from receiver.core.tell import Notice, Severity
 from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, STOP_ANNOTATION, Delivery, Store
 from receiver.replay.ports import WorldAlarms
 from receiver.replay.world import VM, Pdb, PodSpec, Refused, World, WorldNode
+from tests.faults.bugs import Bugs
 from tests.faults.build import job_of
 from tests.faults.doors import Doors
 from tests.faults.lines import LineTrap
@@ -23,6 +24,7 @@ from tests.faults.spoken import Word, Words
 from tests.faults.truth import is_theirs
 
 What = dict[str, Any]
+AGAIN = "again"  # the value of a startup taint that came back
 PORT_OF_SOURCE = {"civo": "cloud", "kubernetes": "cluster", "prometheus": "telemetry", "alertmanager": "alarms"}
 
 
@@ -41,12 +43,16 @@ class Happenings:
         self.trap = LineTrap()
         self.lost_writer_after: int | None = None  # how many more times we may write
         self.quiet_until = world.now  # the heartbeat's
+        self.bugs = Bugs(world)
 
     def happen(self, kind: str, what: What) -> None:
         """Do it; what the world refuses does not happen."""
         does: Callable[[What], None] = getattr(self, f"_{kind}")
         with suppress(Refused):
             does(what)
+
+    def _bug(self, what: What) -> None:
+        self.bugs.begin(what)
 
     # --- work
 
@@ -57,20 +63,23 @@ class Happenings:
         self._world.cancel_job(what["id"])
 
     def _cpu(self, what: What) -> None:
+        namespace, owner = what.get("namespace", "web"), what.get("owner", "ReplicaSet")
         for number in range(what.get("pods", 1)):
             self._world.add_pod(
                 PodSpec(
-                    namespace="web",
+                    namespace=namespace,
                     name=f"{what['id']}-{number}",
                     labels={"app": what["id"], **what.get("labels", {})},
+                    annotations=what.get("annotations", {}),
                     tolerations=job_of({**TOLERANT, **what}, self._world.now).tolerations,
-                    owner_kind="ReplicaSet",
-                    owner_name=what["id"],
+                    owner_kind=owner,
+                    owner_name=what["id"] if owner else "",
+                    compute=what.get("compute", {}),
                 )
             )
-        if what.get("min_available"):
+        if what.get("min_available") or what.get("covered"):
             self._world.pdbs.append(
-                Pdb(namespace="web", selector={"app": what["id"]}, min_available=what["min_available"])
+                Pdb(namespace=namespace, selector={"app": what["id"]}, min_available=what.get("min_available", 0))
             )
 
     def _bind(self, what: What) -> None:
@@ -110,6 +119,21 @@ class Happenings:
         node = self._node(what)
         if node is not None:
             self._world.delete_node(node.name)
+
+    def _retaint(self, what: What) -> None:
+        """What sets nodes up finds fault with one that it had let go."""
+        node = self._node(what)
+        usable = node is not None and any(vm.usable_at for vm in self._world.lives if vm.id == node.instance)
+        if node is None or not usable:
+            return
+        again = Taint(key=what["key"], value=AGAIN)
+        self._world.patch_node(node.name, taints=(*(t for t in node.taints if t != again), again))
+
+    def _retaint_over(self, what: What) -> None:
+        """It has nothing to object any more, in all of the pool."""
+        for node in [n for n in self._world.nodes.values() if n.pool == what["pool"]]:
+            kept = tuple(t for t in node.taints if (t.key, t.value) != (what["key"], AGAIN))
+            self._world.patch_node(node.name, taints=kept)
 
     def _delete_instance(self, what: What) -> None:
         vm = _pick(self._world.pools[what["pool"]].living, what["which"])
@@ -277,7 +301,8 @@ def tidy(world: World, alarms: WorldAlarms) -> None:
     alarms.silences.clear()
     for node in list(world.nodes.values()):
         unschedulable = False if is_theirs(node) else None
-        world.patch_node(node.name, unschedulable=unschedulable, annotations={PROTECT_ANNOTATION: None})
+        taints = tuple(t for t in node.taints if t.value != AGAIN)
+        world.patch_node(node.name, unschedulable=unschedulable, annotations={PROTECT_ANNOTATION: None}, taints=taints)
 
 
 def broken(world: World) -> list[VM]:

@@ -55,6 +55,7 @@ class Run:
         self.checks = Checks(self.truth, decides_by, self.clock)
         self._pending = [e for e in scenario.events if e.call is None]
         self._surprises = [e for e in scenario.events if e.call is not None]
+        self._watch = None if scenario.watch is None else timedelta(seconds=scenario.watch)
         self._beat_at: datetime | None = None
         self._idle_steps: deque[datetime] = deque(maxlen=SPINNING_STEPS)  # those that wrote nothing, since one did
         self._targets: dict[str, tuple[int, str]] = {}
@@ -76,6 +77,7 @@ class Run:
         self.tally.counts["nodes closed to new work"] = len(self.checks.beyond.ever_closed)
         self.tally.counts["questions answered"] = self.happenings.answered
         self.tally.counts["evictions by windows"] = self.checks.evictions.made
+        self.tally.counts["exceptions planted"] = self.happenings.bugs.raised
         return self.tally
 
     def _trouble(self) -> None:
@@ -91,7 +93,9 @@ class Run:
         self._doors.open()
         self._pending.clear()
         self._surprises.clear()
+        self._watch = None
         self.happenings.trap.disarm()
+        self.happenings.bugs.end()
         self.happenings.skew = timedelta(0)
         self.happenings.lost_writer_after = None
         self.happenings.quiet_until = self.world.now
@@ -133,9 +137,9 @@ class Run:
         again: datetime | None = None
         writes = self.tally.counts["writes"]
         try:
-            with self.happenings.trap.watching():
+            with self.happenings.bugs.planted(), self.happenings.trap.watching():
                 self.last = step(self._sources, self._hands, self.policy, self.scenario.mode, self.clock())
-            self.checks.stepped(self.last)
+            self.checks.stepped(self.last, self.happenings.bugs.now)
             self._trace(self.last)
             again = self.last.reconsider_at
         except (TryLater, WriterLostError) as error:
@@ -188,7 +192,9 @@ class Run:
         telemetry: Any = Door("telemetry", WorldTelemetry(self.world), self._doors)
         alarms: Any = Door("alarms", self._alarms, self._doors)
         store: Any = Door("store", self._store, self._doors)
-        self._sources = Sources(cloud=cloud, cluster=cluster, telemetry=telemetry, alarms=alarms, store=store)
+        self._sources = Sources(
+            cloud=cloud, cluster=cluster, telemetry=telemetry, alarms=alarms, store=store, sizes=cloud
+        )
         hand: Cloud = ObservedCloud(cloud) if self.scenario.mode == "observe" else cloud
         other: Cluster = ObservedCluster(cluster) if self.scenario.mode == "observe" else cluster
         self._hands = Hands(cloud=hand, cluster=other, may_write=self._may_write)
@@ -212,13 +218,23 @@ class Run:
     # --- time and events
 
     def _pass_time(self, to: datetime) -> None:
-        """Let the world go on until *to*, with the events that fall due."""
-        begin = self.world.now
-        while self._pending and self._due(self._pending[0]) <= to:
-            event = self._pending.pop(0)
-            self.world.advance(max(begin, self._due(event), self.world.now))
-            self._happen(event)
-        self.world.advance(max(to, self.world.now))
+        """Let the world go on until *to*, or until the watch of pods wakes the loop, with the events that fall due."""
+        begin, known = self.world.now, self._waiting()
+        while True:
+            moments = [to, *(max(begin, self._due(event)) for event in self._pending[:1])]
+            if self._watch is not None:
+                moments.append(self.world.next_event_at() or to)
+            self.world.advance(max(min(moments), self.world.now))
+            while self._pending and self._due(self._pending[0]) <= self.world.now:
+                self._happen(self._pending.pop(0))
+            if self._watch is not None and not self._waiting() <= known:
+                known, to = known | self._waiting(), min(to, self.world.now + self._watch)
+            if self.world.now >= to:
+                return
+
+    def _waiting(self) -> frozenset[str]:
+        """The pods that wait, where they are watched."""
+        return frozenset() if self._watch is None else frozenset(p.uid for p in self.truth.waiting())
 
     def _due(self, event: Event) -> datetime:
         return self._start + timedelta(seconds=event.at)
@@ -265,7 +281,8 @@ class Run:
         elif verb == "evict":
             self.checks.before_evict(args[0], args[1])
         elif verb == "patch_node":
-            self.checks.before_patch(args[0], args[1] if isinstance(args[1], bool) else None)
+            marks = next((a for a in args[1:] if isinstance(a, dict)), {})
+            self.checks.before_patch(args[0], args[1] if isinstance(args[1], bool) else None, marks)
         assert verb in WRITES
 
     def after_write(self, verb: str, args: tuple[Any, ...]) -> None:
@@ -276,6 +293,10 @@ class Run:
         elif verb == "delete_instance":
             self.tally.counts["nodes removed"] += 1
             self.checks.after_delete(args[0], args[1])
+
+    def under_way(self, verb: str, args: tuple[Any, ...], until: datetime) -> None:
+        """Remember what may still take effect."""
+        self.checks.under_way[args] = until
 
     def struck(self, name: str, what: str) -> None:
         """A fault struck."""

@@ -17,7 +17,8 @@ class PoolPlan:
     *budget* is its own allowance of a month in USD, where the scenario has one too. *window* is [from minute, to
     minute, max nodes] by the wall clock (UTC), and evicts after *evict_after* seconds (None: never). *true_labels* are
     what its nodes really carry where the configuration is wrong about them. *asks* is what people are asked about: the
-    keys of `pools[].approval`, in seconds and USD.
+    keys of `pools[].approval`, in seconds and USD. *startup_taint* is the key of a taint that new nodes carry at first.
+    With *dra* a DRA driver serves the GPUs.
     """
 
     name: str
@@ -38,6 +39,8 @@ class PoolPlan:
     budget: str | None = None
     evict_after: int | None = None
     asks: dict[str, Any] | None = None
+    startup_taint: str | None = None
+    dra: bool = False
 
     @property
     def id(self) -> str:
@@ -57,7 +60,8 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """A world and its troubles. *ticks* are the seconds between steps, taken in turn while it is *troubled*."""
+    """A world and its troubles. *ticks* are the seconds between steps, taken in turn while it is *troubled*. *watch* is
+    how many seconds after a pod begins to wait the loop is woken (None: pods are not watched)."""
 
     seed: int
     start: str
@@ -75,6 +79,7 @@ class Scenario:
     mode: str = "act"
     packing: str = "most_allocated"
     objective: str = "balanced"
+    watch: float | None = None
 
     def to_json(self) -> str:
         """Return the scenario as JSON text, one pool and one event a line."""
@@ -108,4 +113,4 @@ def _rows(found: list[dict[str, Any]]) -> str:
 
 
 def _without_defaults(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in row.items() if k == "price" or v not in (None, {}, [])}
+    return {k: v for k, v in row.items() if k == "price" or (v not in (None, {}, []) and v is not False)}

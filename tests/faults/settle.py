@@ -104,8 +104,11 @@ def _sizes(run: "Run", tight: bool) -> Iterator[str]:
 
 
 def _hosts(run: "Run", plan: PoolPlan) -> int:
-    """Nodes that Prometheus runs on: they are never taken away."""
-    hosts = {p.node for p in run.world.active_pods.values() if p.labels.get("app.kubernetes.io/name") == "prometheus"}
+    """Nodes that Prometheus runs on, or a pod that would be lost: they are never taken away."""
+    pods = run.world.active_pods.values()
+    hosts = {
+        p.node for p in pods if p.labels.get("app.kubernetes.io/name") == "prometheus" or run.truth.would_be_lost(p)
+    }
     return sum(vm.hostname in hosts for vm in run.world.pools[plan.id].living)
 
 

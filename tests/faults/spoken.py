@@ -46,6 +46,10 @@ class Words:
         """True when one of *kind* is in force at *now*, whatever the clocks say."""
         return all(self._newest(kind, plan, at) is not None for at in self._moments(now))
 
+    def perhaps(self, kind: str, plan: PoolPlan, now: datetime) -> bool:
+        """True when one of *kind* may be in force at *now*."""
+        return any(self._newest(kind, plan, at) is not None for at in self._moments(now))
+
     def _moments(self, now: datetime) -> Iterator[datetime]:
         """*now*, and all between which something may have begun or ended within the skew."""
         yield now

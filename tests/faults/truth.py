@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from receiver.core.policy import Budget
-from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION
+from receiver.ports import CORDON_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, STOP_ANNOTATION
 from receiver.replay.world import VM, World, WorldNode, WorldPod
 from receiver.replay.world.matching import selects, untolerated
-from tests.faults.build import start_of, taints_of
+from tests.faults.build import offers_of, start_of, taints_of
 from tests.faults.scenario import PoolPlan, Scenario
 from tests.faults.spoken import Words
 
@@ -83,7 +83,7 @@ class Truth:
             return False
         node = self.node_of(vm)
         closed = node is not None and is_theirs(node)
-        lost = vm.ready_at is not None and node is None
+        lost = vm.registered_at is not None and node is None
         return not closed and not lost and now - vm.created_at < timeout - self.skew
 
     def max_nodes(self, pool: str, now: datetime) -> int:
@@ -161,7 +161,8 @@ class Truth:
 
     def fits(self, pod: WorldPod, plan: PoolPlan, *, real: bool = False) -> bool:
         """True when an empty node of *plan* holds *pod*, by its configured or by its *real* labels."""
-        if any(plan.resources.get(r, 0) < n for r, n in pod.requests.items()):
+        offers = offers_of(plan)
+        if any(offers.get(r, 0) < n for r, n in pod.asks.items()):
             return False
         labels = plan.labels if plan.true_labels is None or not real else plan.true_labels
         return untolerated(taints_of(plan), pod.tolerations) is None and selects(
@@ -192,6 +193,16 @@ class Truth:
         held = sum(p.gpus for p in mine if p.node is not None)
         return -(-(7 * lately // 10 + held // 20 + 1) // sum(plan.resources.values())) if mine else 0
 
+    def would_be_lost(self, pod: WorldPod) -> bool:
+        """True for a pod without a GPU that an eviction would end for good, or that kube-system may need: it keeps its
+        node."""
+        if pod.requests or pod.deletion_at is not None or pod.owner_kind in ("DaemonSet", "Node"):
+            return False
+        if pod.annotations.get(SAFE_TO_EVICT_ANNOTATION) == "true":
+            return False
+        covered = any(budget.covers(pod.namespace, pod.labels) for budget in self.world.pdbs)
+        return not pod.owner_kind or (pod.namespace == "kube-system" and not covered)
+
     def gpu_pods_on(self, node: WorldNode) -> Sequence[WorldPod]:
         """The GPU pods bound to *node*."""
         return [p for p in self.world.pods_on(node.name) if p.requests]
@@ -220,17 +231,18 @@ def platform_labels(plan: PoolPlan) -> dict[str, str]:
 
 def per_node(pods: Iterable[WorldPod], plan: PoolPlan) -> int:
     """How many of *pods* one node of *plan* holds when all ask for the same; 1, the careful bound, when they differ."""
-    kinds = {tuple(sorted(p.requests.items())) for p in pods}
+    kinds = {tuple(sorted(p.asks.items())) for p in pods}
     if len(kinds) != 1:
         return 1
-    return min(plan.resources.get(resource, 0) // count for resource, count in kinds.pop())
+    offers = offers_of(plan)
+    return min(offers.get(resource, 0) // count for resource, count in kinds.pop())
 
 
 def nodes_for(pods: list[WorldPod], plan: PoolPlan) -> int:
     """Nodes that *pods* (equals of one job) take at once."""
     if pods[0].gang is None:
         return 1
-    each = min(plan.resources[r] // n for r, n in pods[0].requests.items())
+    each = per_node(pods[:1], plan)
     return -(-max(pods[0].gang_size, len(pods)) // each)
 
 

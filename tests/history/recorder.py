@@ -58,7 +58,7 @@ def _scraped(world: World) -> Iterator[str]:
     if not world.pods:
         return
     face = MetricsFace()
-    families = [f for f in kube_state_metrics(world, face, "v1.32") if f.name.startswith(POD_FAMILIES)]
+    families = [f for f in kube_state_metrics(world, face, "v1.32", world.now) if f.name.startswith(POD_FAMILIES)]
     yield from _lines(families, {"job": "kube-state-metrics", "instance": "ksm"}, at)
     for node in {p.node for p in world.active_pods.values() if p.node}:
         spec = world.pools[world.nodes[node].labels["kubernetes.civo.com/civo-node-pool"]].spec

@@ -18,6 +18,7 @@ from receiver.web import create_app
 from tests.manifests.built import K8S, OVERLAYS, ROOT, overlay, the
 from tests.rules.files import EVERY_RULE, RULE_FILES, run
 from tests.web.builders import Bench
+from tests.web.fakes import FakeHealth
 from tools.monitoring_manifests import OWN_JOBS, RELEASE, STACK, manifests
 
 JSON = dict[str, Any]
@@ -126,10 +127,19 @@ def test_the_kubelet_asks_what_the_server_serves(name: str) -> None:
     urls = create_app(Bench().parts()).url_map.bind("here")
     ports = {p["name"]: p["containerPort"] for p in container(name)["ports"]}
     assert ports == {"http": int(gunicorn_conf.bind.rpartition(":")[2])}
-    for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+    readiness = "/readyz?exclude=steps"
+    for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", readiness)):
         asked = container(name)[probe]["httpGet"]
         assert (asked["path"], asked["port"]) == (path, "http")
-        assert "GET" in urls.allowed_methods(path)
+        assert "GET" in urls.allowed_methods(path.partition("?")[0])
+
+
+@runs
+def test_steps_that_fail_take_no_pod_out_of_the_service(name: str) -> None:
+    client = create_app(Bench(health=FakeHealth(good_age=timedelta(hours=1))).parts()).test_client()
+    assert client.get("/readyz").status_code == 503
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert client.get(container(name)[probe]["httpGet"]["path"]).status_code == 200
 
 
 @runs

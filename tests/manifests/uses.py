@@ -13,6 +13,7 @@ import pytest
 from receiver.adapters.cluster import KubernetesCluster
 from receiver.core.pods import Pod
 from receiver.ports import CORDON_ANNOTATION, IDLE_SHUTDOWN_ANNOTATION, Did, KeptOut, TryLater
+from receiver.replay.world import Pdb
 from simulator.manifests import pod_spec
 from simulator.server import Simulator
 from tests.adapters.custom_objects import a_group, a_queue, a_template, a_vcjob, a_workload, of_gpus, owned_by_vcjob
@@ -81,6 +82,16 @@ def sees_nodes_and_the_pods_on_them(stage: Stage) -> None:
     assert [(p.key, p.node) for p in facts.pods] == [("ml/train", stage.node())]
 
 
+def lets_a_node_go_whose_system_pod_a_budget_covers(stage: Stage) -> None:
+    owner = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "dns", "uid": "any", "controller": True}]
+    metadata = {"namespace": "kube-system", "name": "dns-0", "labels": {"app": "dns"}, "ownerReferences": owner}
+    with stage.sim.moved() as world:
+        spec = {"containers": [{"name": "c"}], "nodeName": stage.node()}
+        world.add_pod(pod_spec({"metadata": metadata, "spec": spec}))
+        world.pdbs.append(Pdb(namespace="kube-system", selector={"app": "dns"}, min_available=0))
+    assert [n.kept_by for n in stage.cluster().look().nodes if n.name == stage.node()] == [()]
+
+
 def hears_of_a_pod_that_finds_no_room(stage: Stage) -> None:
     job = {"id": "large", "duration": "10m", "gpus_per_pod": 4, "tolerations": ANYWHERE}
     stage.sim.live.submit([job])
@@ -132,6 +143,16 @@ def counts_the_queue_of_volcano_by_its_jobs_and_classes(stage: Stage) -> None:
 def counts_the_queue_of_kueue(stage: Stage) -> None:
     stage.put("kueue.x-k8s.io/v1beta2", "Workload", a_workload())
     assert len(stage.cluster(kueue_queued=True).look().pods) == 2
+
+
+def knows_whose_gpus_a_dra_driver_serves(stage: Stage) -> None:
+    api, node = "resource.k8s.io/v1", stage.node()
+    devices = {"driver": "gpu.nvidia.com", "nodeName": node, "devices": [{"name": "gpu-0"}]}
+    stage.put(api, "ResourceSlice", {"metadata": {"name": "slice"}, "spec": devices})
+    stage.put(api, "DeviceClass", {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": GPU}})
+    facts = stage.cluster().look()
+    assert [n.name for n in facts.nodes if n.dra] == [node]
+    assert facts.dra_resources == frozenset({GPU})
 
 
 def knows_what_is_kept_out(stage: Stage) -> None:
@@ -242,6 +263,7 @@ EVERYBODYS = frozenset({("authorization.k8s.io", "selfsubjectaccessreviews", "cr
 USES: dict[Right, Use] = {
     ("", "nodes", "list"): sees_nodes_and_the_pods_on_them,
     ("", "pods", "list"): sees_nodes_and_the_pods_on_them,
+    ("policy", "poddisruptionbudgets", "list"): lets_a_node_go_whose_system_pod_a_budget_covers,
     ("", "pods", "watch"): hears_of_a_pod_that_finds_no_room,
     ("scheduling.x-k8s.io", "podgroups", "list"): knows_the_minimum_of_a_coscheduled_gang,
     ("scheduling.volcano.sh", "podgroups", "list"): knows_the_minimum_of_a_gang_of_volcano,
@@ -249,6 +271,8 @@ USES: dict[Right, Use] = {
     ("batch.volcano.sh", "jobs", "list"): counts_the_queue_of_volcano_by_its_jobs_and_classes,
     ("scheduling.k8s.io", "priorityclasses", "list"): counts_the_queue_of_volcano_by_its_jobs_and_classes,
     ("kueue.x-k8s.io", "workloads", "list"): counts_the_queue_of_kueue,
+    ("resource.k8s.io", "resourceslices", "list"): knows_whose_gpus_a_dra_driver_serves,
+    ("resource.k8s.io", "deviceclasses", "list"): knows_whose_gpus_a_dra_driver_serves,
     ("", "resourcequotas", "list"): knows_what_is_kept_out,
     ("kueue.x-k8s.io", "clusterqueues", "list"): knows_what_is_kept_out,
     ("authorization.k8s.io", "selfsubjectaccessreviews", "create"): knows_whether_it_may_remove_nodes,

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from receiver.core import waiting_notices, warn
-from receiver.core.actions import OutcomeKind
+from receiver.core.actions import OutcomeKind, VictimStage
 from receiver.core.assign import assign
 from receiver.core.model import Backoff, Drift, Facts, PoolState, SignalAction, Source, SourceState, Stage
 from receiver.core.pods import PodPhase
@@ -45,6 +45,13 @@ def _would_shrink() -> Notice:
 def _shrank(**more: Any) -> Notice:
     found = known(pool_of(busy(), idle(), idle("l40s-3")))
     return told_of(found, OutcomeKind.CONFIRMED, "2 nodes removed, 1 left", gone=True)
+
+
+def _shrank_by_fewer() -> Notice:
+    """Of four nodes that were chosen two got a pod before they went."""
+    found = known(pool_of(busy(), *(idle(f"l40s-{n}") for n in range(2, 6))))
+    stages = (VictimStage.GONE, VictimStage.SPARED, VictimStage.GONE, VictimStage.SPARED)
+    return told_of(found, OutcomeKind.CONFIRMED, "2 nodes removed, 3 left", stages=stages)
 
 
 def _held(found: Facts, policy: Policy = POLICY) -> Notice:
@@ -118,6 +125,7 @@ CASES: Mapping[str, Callable[[], Notice]] = {
         OutcomeKind.CONFIRMED, policy=replace(POLICY, pools=(replace(L40S, max_nodes=2),))
     ),
     "shrank": _shrank,
+    "shrank_by_fewer": _shrank_by_fewer,
     "would_grow": lambda: _grew(OutcomeKind.OBSERVED),
     "would_shrink": _would_shrink,
     "growth_failed": lambda: _grew(OutcomeKind.FAILED, NO_ANSWER, backoff=LATER),
@@ -137,7 +145,7 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     "removal_called_off": lambda: told_of(
         known(pool_of(busy(), idle())),
         OutcomeKind.WITHDRAWN,
-        "no chosen node may go any more: it is wanted again, its next paid hour began, or it went already",
+        "l40s-2: waiting work fits on it: ml/train-0",
     ),
     "held_by_the_budget": lambda: _held(known(pool_of(busy()), waiting=jobs(), spent=SPENT), LOW),
     "held_by_the_price": lambda: _held(known(pool_of(), waiting=jobs()), replace(POLICY, pools=(UNPRICED,))),
@@ -162,6 +170,17 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     ),
     "unknown": lambda: _warned(
         known(pool_of(a_node("l40s-2", unknown_since=NOW - 16 * MINUTE, idle_since=None, was_usable=True)))
+    ),
+    "not_drained": lambda: _warned(
+        known(
+            pool_of(
+                a_node(
+                    "l40s-2",
+                    idle_since=NOW - timedelta(minutes=70),
+                    kept_by=("default/debug has no controller that would start it again",),
+                )
+            )
+        )
     ),
     "misdescribed": lambda: _warned(
         known(pool_of(a_node("l40s-2", allocatable={GPU: 1}))),

@@ -1,5 +1,6 @@
 """One scene for every golden message: two GPU pools under a budget at five past noon, and work of two teams."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -55,6 +56,7 @@ def told_of(
     detail: str = "done",
     policy: Policy = POLICY,
     gone: bool = False,
+    stages: Sequence[VictimStage] = (),
     **around: Any,
 ) -> Notice:
     """The notice of the action that the decision on *found* asks for, when it ends as *kind*."""
@@ -70,12 +72,15 @@ def told_of(
         instead=instead_of(L40S, assignment.pools[L40S.id], found, policy),
         **around,
     )
-    return ended(_numbered(action, gone), Outcome(kind=kind, at=NOW, detail=detail), known_around)
+    return ended(_numbered(action, gone, stages), Outcome(kind=kind, at=NOW, detail=detail), known_around)
 
 
-def _numbered(action: Action, gone: bool) -> Action:
-    stage = VictimStage.GONE if gone else VictimStage.CORDONED
-    victims: tuple[Victim, ...] = tuple(replace(v, stage=stage) for v in action.victims)
+def _numbered(action: Action, gone: bool, stages: Sequence[VictimStage]) -> Action:
+    """*action* with a decision's number; its victims went, or are at *stages*."""
+    stages = stages or [VictimStage.GONE if gone else VictimStage.CORDONED] * len(action.victims)
+    victims: tuple[Victim, ...] = tuple(replace(v, stage=s) for v, s in zip(action.victims, stages, strict=True))
+    why = {VictimStage.SPARED: "ml/train-3 started on it"}
+    victims = tuple(replace(v, why=why.get(v.stage, "")) for v in victims)
     return replace(action, decision=NUMBER, victims=victims)
 
 

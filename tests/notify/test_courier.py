@@ -51,7 +51,7 @@ class TheWriter:
 class NoTimer:
     """Counts nothing."""
 
-    def stepped(self, seconds: float, *, failed: bool) -> None:
+    def stepped(self, seconds: float, *, failed: bool, failures: object = ()) -> None:
         """A step ended."""
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from receiver.act import Hands
 from receiver.core.actions import Change
+from receiver.core.pod_events import ToldPods
 from receiver.core.policy import Policy, Pool
 from receiver.core.signals import HEARTBEAT_ALERT, Alert
 from receiver.look import Sources
@@ -94,6 +95,7 @@ class Life:
     telemetry: WorldTelemetry = field(init=False)
     alarms: WorldAlarms = field(init=False)
     accounts: WorldAccounts = field(init=False)
+    told: ToldPods = field(default_factory=ToldPods)
     wrap_cloud: Any = None
     wrap_cluster: Any = None
     _beat_at: datetime | None = None
@@ -120,6 +122,7 @@ class Life:
             alarms=self.alarms,
             store=self.store,
             accounts=self.accounts,
+            sizes=self.cloud,
         )
 
     @property
@@ -127,7 +130,7 @@ class Life:
         """What a step writes to."""
         cloud: Cloud = self.wrap_cloud(self.cloud) if self.wrap_cloud else self.cloud
         cluster: Cluster = self.wrap_cluster(self.cluster) if self.wrap_cluster else self.cluster
-        return Hands(cloud=cloud, cluster=cluster, may_write=lambda: self.writer)
+        return Hands(cloud=cloud, cluster=cluster, may_write=lambda: self.writer, told=self.told)
 
     def submit(self, *jobs: Job) -> None:
         """Hand jobs to the cluster and let the scheduler try them."""

@@ -17,6 +17,7 @@ from receiver.core.charges import Cause, Charge, Charged, Comparison
 from receiver.core.policy import Budget, Policy
 from receiver.core.reconciliation import compare
 from receiver.look import Looked, Sources, look
+from receiver.parts import Parts
 from receiver.replay.ports import WorldAccounts, WorldCloud
 from receiver.replay.world import VM, Behaviour, World, WorldPool
 from simulator.civo_shapes import charge_json
@@ -97,7 +98,7 @@ class Month:
         sources = Sources(
             cloud=self.cloud, cluster=None, telemetry=None, alarms=None, store=self.store, accounts=self.accounts
         )
-        looked = look(sources, self.policy, self.world.now)
+        looked = look(sources, self.policy, self.world.now, Parts())
         self.store.saw(looked.lives, looked.required, self.world.now)
         if looked.charged is not None:
             self.store.keep_charged(looked.charged)

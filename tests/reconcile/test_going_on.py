@@ -17,10 +17,11 @@ from receiver.config import load
 from receiver.look import look
 from receiver.loop import Beat, Loop
 from receiver.opening import Opening
+from receiver.parts import Parts
 from receiver.ports import Store, TryLater
 from receiver.reconcile import Stepped
 from receiver.web.health import alive
-from tests.config.builders import ENVIRONMENT, one_pool
+from tests.config.builders import ENVIRONMENT, QUIET, one_pool
 from tests.reconcile.harness import Life, Wrapped, a_policy, a_world
 from tests.reconcile.test_leading import _Right
 
@@ -45,10 +46,10 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> Seconds:
     return turned
 
 
-def outside_of(folder: Path, *lines: str) -> Outside:
+def outside_of(folder: Path, *lines: str, top: str = QUIET) -> Outside:
     """Everything outside the process, nothing of which is asked."""
     file = folder / "config.yaml"
-    file.write_text("\n".join(("kubernetes: {enabled: false}", *lines, one_pool())))
+    file.write_text("\n".join(("kubernetes: {enabled: false}", *lines, one_pool(top=top))))
     environ = {
         **ENVIRONMENT,
         "CIVO_API_URL": "http://127.0.0.1:9",
@@ -87,17 +88,22 @@ def test_a_step_shows_that_it_goes_on_before_each_source_that_it_asks(store: Sto
 
         return refuse
 
+    def unknown_sizes() -> Any:
+        order.append("sizes")
+        return {}
+
     sources = replace(
         life.sources,
         cloud=Wrapped(life.cloud, look=unanswered("civo")),
         cluster=Wrapped(life.cluster, look=unanswered("kubernetes")),
         telemetry=Wrapped(life.telemetry, look=unanswered("prometheus")),
         alarms=Wrapped(life.alarms, look=unanswered("alertmanager")),
+        sizes=Wrapped(life.cloud, machines=unknown_sizes),
         accounts=Wrapped(life.accounts, charges=unanswered("charges")),
         goes_on=lambda: order.append("on"),
     )
-    look(sources, life.policy, life.now)
-    expected = ["civo", "kubernetes", "prometheus", "alertmanager", "charges"]
+    look(sources, life.policy, life.now, Parts())
+    expected = ["civo", "kubernetes", "prometheus", "alertmanager", "sizes", "charges"]
     assert order == [word for source in expected for word in ("on", source)]
 
 

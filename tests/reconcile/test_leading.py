@@ -37,7 +37,7 @@ class _Right:
     def leader(self) -> Leader:
         return Leader(name="us" if self.mine else "another", mine=self.held())
 
-    def stepped(self, seconds: float, *, failed: bool) -> None:
+    def stepped(self, seconds: float, *, failed: bool, failures: object = ()) -> None:
         pass
 
 

@@ -188,6 +188,31 @@ def test_charges_that_cannot_be_read_keep_a_lost_store_from_growing(store: Store
     assert "it has no code" in life.steps[-1].decisions["l40s-id"].deciding.detail
 
 
+def test_a_lost_store_grows_two_minutes_after_its_last_unreadable_charge_can_be_read(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store)
+    readable = life.accounts
+    garbled = Charges(unreadable=("record 3: it has no code (label demo)",))
+    life.accounts = Wrapped(readable, charges=lambda _frm, _to: garbled)  # type: ignore[assignment] # stands in for it
+    life.submit(a_job("waits", submit_at=life.now))
+    life.run(2 * MINUTE)
+    assert life.writes("resize") == []
+    life.accounts = readable
+    life.run(2 * MINUTE)
+    assert life.writes("resize")
+
+
+def test_a_pod_that_waits_for_a_lost_store_is_told_about_the_spend_and_not_to_raise_the_budget(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store)
+    life.accounts.fail_always(DOWN)
+    life.submit(a_job("waits", submit_at=life.now))
+    life.step()
+    kept = store.snapshot()
+    assert kept is not None
+    [entry] = kept[0]["waiting"]
+    assert entry["rule"] == "spend_is_known"
+    assert "Civo's charges do not answer" in entry["detail"]
+
+
 def test_nodes_of_other_clusters_with_our_size_are_in_the_seed(store: Store) -> None:
     life = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store)
     gone = Charge(

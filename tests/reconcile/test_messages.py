@@ -10,7 +10,7 @@ import pytest
 from receiver.adapters.store import open_store
 from receiver.core.policy import Budget
 from receiver.core.tell import Cause, Notice
-from receiver.ports import Store, WontWork
+from receiver.ports import Store, TryLater, WontWork
 from tests.reconcile.harness import Life, a_job, a_policy, a_world
 from tests.store.builders import migrated
 from tests.stories.bench import idle_nodes, two_pools
@@ -80,3 +80,25 @@ def test_what_is_told_of_a_pool_leads_to_its_decision(store: Store) -> None:
     life.step()
     (kept,) = store.decisions(pool="l40s-id", limit=1)
     assert the(life, Cause.HELD).decision == kept.id
+
+
+def test_a_held_pool_is_no_longer_told_once_it_may_grow(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(budget=Budget(monthly_usd=Decimal(1))), store=store)
+    life.submit(a_job())
+    life.step()
+    assert the(life, Cause.HELD).title == "GPU pool l40s does not grow: the budget does not cover it"
+    life.policy = a_policy(budget=BUDGET)
+    life.pass_time(MINUTE)
+    life.step()
+    found = life.store.notices_due(life.now + timedelta(days=1), limit=1000)
+    assert Cause.HELD not in {n.notice.cause for n in found}
+
+
+def test_while_kubernetes_is_silent_nothing_counts_as_over(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(budget=Budget(monthly_usd=Decimal(1))), store=store)
+    life.submit(a_job())
+    life.step()
+    life.cluster.fail_always(TryLater("no answer", code="timeout"))
+    life.pass_time(MINUTE)
+    life.step()
+    assert the(life, Cause.HELD)

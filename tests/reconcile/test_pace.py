@@ -45,7 +45,7 @@ class _Alone:
     def release(self) -> None:
         pass
 
-    def stepped(self, seconds: float, *, failed: bool) -> None:
+    def stepped(self, seconds: float, *, failed: bool, failures: object = ()) -> None:
         pass
 
 

@@ -338,7 +338,7 @@ def test_the_loop_outlives_a_lock_that_cannot_be_asked_for() -> None:
             return START
 
     class Timer:
-        def stepped(self, seconds: float, *, failed: bool) -> None:
+        def stepped(self, seconds: float, *, failed: bool, failures: object = ()) -> None:
             pass
 
     threading.excepthook, before = (lambda _args: None), threading.excepthook

@@ -1,5 +1,6 @@
 """A window that evicts, from the word before it to the last node: whom it tells, what it spares, what outlives it."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -8,16 +9,18 @@ from typing import Any
 import pytest
 
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
+from receiver.core.activity import Use
 from receiver.core.override_notices import was_set
 from receiver.core.overrides import Override, OverrideKind
+from receiver.core.pods import Toleration
 from receiver.core.policy import Budget, Pool
 from receiver.core.windows import Window
 from receiver.ports import PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, Store, TryLater
 from receiver.reconcile import step
 from receiver.replay.world import Pdb, World, WorldPool
 from tests.faults.stores import a_store
-from tests.reconcile.harness import GPU, SIZE, START, Life, a_job, a_policy, a_world
-from tests.stories.bench import HOUR, MINUTE, living, titles
+from tests.reconcile.harness import FAST, GPU, SIZE, START, Life, a_job, a_policy, a_world
+from tests.stories.bench import HOUR, MINUTE, SECOND, alert, living, titles
 
 # Short, so that few steps tell it: it opens at 12:06 and evicts from 12:16 on.
 NIGHT = Window(name="night", times=((12 * 60 + 6, 12 * 60 + 40),), max_nodes=1, evict_after=10 * MINUTE)
@@ -256,3 +259,125 @@ def test_a_node_that_was_given_up_is_not_tried_again_before_the_window_opens_aga
     assert len(tried) == len(set(tried)) == 3
     assert len(titles(life, "evicted from")) == 1
     assert len(titles(life, "no work is evicted any more")) == 1
+
+
+# --- what was begun is carried through
+
+NONE_AT_NIGHT = replace(NIGHT, max_nodes=0, evict_after=5 * MINUTE)
+
+
+def being_emptied(store: Store, **job: Any) -> Life:
+    """One node with a Deployment's pod, which has just been evicted for a window that allows no node. It ends within a
+    second: before the drain is tried again."""
+    life = a_life(store, a_world(timings=replace(FAST, terminate=SECOND)))
+    life.policy = a_policy(replace(life.policy.pools[0], windows=(NONE_AT_NIGHT,)))
+    life.submit(a_job("web", duration=10 * HOUR, gpu_util=0.5, owner_kind="ReplicaSet", **job))
+    life.run(OPENS + 5 * MINUTE - life.now, tick=TICK)
+    while not life.writes("evict") and life.now < OPENS + 8 * MINUTE:
+        life.run(SECOND, tick=SECOND)
+    return life
+
+
+@pytest.mark.parametrize("tick", [timedelta(milliseconds=300), SECOND, 10 * SECOND], ids=["300ms", "1s", "10s"])
+def test_a_node_that_was_emptied_goes_however_often_the_loop_wakes_in_between(store: Store, tick: timedelta) -> None:
+    life = being_emptied(store)
+    life.run(MINUTE, tick=tick)
+    life.run(15 * MINUTE, tick=TICK)
+    assert (life.writes("evict"), len(life.writes("retire"))) == ([("evict", ("ml", "web-0"))], 1)
+    assert (living(life), life.writes("uncordon")) == ([], [])
+    assert len(titles(life, "work is evicted from")) == len(titles(life, "no work is evicted any more")) == 1
+    assert gpu_nodes(life) == {None}
+
+
+def test_the_word_stands_until_the_node_that_was_emptied_is_deleted(store: Store) -> None:
+    life = being_emptied(store)
+    while not life.writes("retire"):
+        assert titles(life, "no work is evicted any more") == []
+        life.run(SECOND, tick=SECOND)
+    assert life.now < OPENS + 6 * MINUTE
+
+
+def test_a_restart_carries_on_what_was_begun(store: Store) -> None:
+    life = being_emptied(store)
+    again = Life(world=life.world, policy=life.policy, store=store)
+    again.run(10 * MINUTE, tick=SECOND)
+    assert (again.writes("evict", "uncordon"), len(again.writes("retire"))) == ([], 1)
+
+
+def test_a_jump_of_the_clock_calls_nothing_off_that_was_begun(store: Store) -> None:
+    life = being_emptied(store)
+    life.world.advance(life.now + 16 * MINUTE)
+    life.run(MINUTE, tick=SECOND)
+    assert (len(life.writes("evict")), life.writes("uncordon"), len(life.writes("retire"))) == (1, [], 1)
+
+
+@pytest.mark.parametrize("source", ["telemetry", "cluster", "alarms"])
+def test_while_a_source_is_silent_what_was_begun_waits_and_stays_cordoned(store: Store, source: str) -> None:
+    life = being_emptied(store)
+    getattr(life, source).fail_always(TryLater("down", code="unreachable"))
+    life.run(3 * MINUTE, tick=10 * SECOND)
+    assert life.writes("uncordon", "retire") == []
+    getattr(life, source).fail_always(None)
+    life.run(MINUTE, tick=SECOND)
+    assert (len(life.writes("evict")), life.writes("uncordon"), len(life.writes("retire"))) == (1, [], 1)
+
+
+def test_a_source_that_stays_silent_gives_the_node_back_in_the_end(store: Store) -> None:
+    life = being_emptied(store)
+    life.telemetry.fail_always(TryLater("down", code="unreachable"))
+    life.run(17 * MINUTE, tick=30 * SECOND)
+    assert (len(life.writes("uncordon")), life.writes("retire")) == (1, [])
+
+
+def test_gpus_that_seem_in_use_after_the_last_pod_are_waited_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    life = being_emptied(store)
+    with monkeypatch.context() as patched:
+        patched.setattr("receiver.lives.judge", lambda _: Use.ACTIVE)
+        life.run(2 * MINUTE, tick=SECOND)
+        assert life.writes("uncordon", "retire") == []
+    life.run(2 * MINUTE, tick=SECOND)
+    assert (life.writes("uncordon"), len(life.writes("retire"))) == ([], 1)
+
+
+def by_word(kind: OverrideKind, nodes: int | None = None) -> Callable[[Life], None]:
+    def say(life: Life) -> None:
+        until = life.now + HOUR
+        word = Override(
+            id="o", kind=kind, who="alice", why="a paper", at=life.now, until=until, nodes=nodes, pool="l40s-id"
+        )
+        life.store.set_override(word, was_set(word, life.policy))
+
+    return say
+
+
+def by_node(**changes: Any) -> Callable[[Life], object]:
+    return lambda life: life.world.patch_node(next(iter(life.world.nodes)), **changes)
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [
+        pytest.param(by_word(OverrideKind.PAUSE), id="a pause"),
+        pytest.param(by_word(OverrideKind.SNOOZE), id="a snooze"),
+        pytest.param(by_word(OverrideKind.FLOOR, 1), id="a floor"),
+        pytest.param(by_word(OverrideKind.PIN, 1), id="a pin"),
+        pytest.param(lambda life: life.alarms.extra.append(alert("Stop", "freeze", at=life.now)), id="a freeze"),
+        pytest.param(by_node(annotations={PROTECT_ANNOTATION: "true"}), id="a protected node"),
+        pytest.param(by_node(unschedulable=False), id="a cordon that somebody lifts"),
+    ],
+)
+def test_who_may_stop_an_eviction_gets_the_node_back_and_the_work_with_it(
+    store: Store, stop: Callable[[Life], object]
+) -> None:
+    life = being_emptied(store)
+    stop(life)
+    life.run(2 * MINUTE, tick=SECOND)
+    assert (len(living(life)), life.writes("retire"), len(life.writes("evict"))) == (1, [], 1)
+    assert gpu_nodes(life) == {living(life)[0].hostname}
+    assert titles(life, "no work is evicted any more")
+
+
+def test_a_pod_that_would_come_back_to_the_cordoned_node_is_not_evicted(store: Store) -> None:
+    life = being_emptied(store, tolerations=(Toleration(operator="Exists"),))
+    life.run(10 * MINUTE, tick=TICK)
+    assert (life.writes("evict", "cordon"), titles(life, "evicted from")) == ([], [])

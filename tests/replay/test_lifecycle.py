@@ -113,6 +113,19 @@ def test_a_node_can_be_ready_and_never_offer_its_gpu() -> None:
     assert node.gpus == {}
 
 
+def test_a_new_node_carries_its_startup_taints_until_it_is_set_up() -> None:
+    starting = Taint(key="readiness.k8s.io/gpu", value="pending")
+    w = world(pool(startup_taints=(starting,), count=1), timings=Timings(set_up=seconds(60)))
+    (first,) = w.nodes.values()
+    assert first.taints == ()  # it has been there for long
+    w.resize("a", 2)
+    run(w, 379)
+    (vm,) = [v for v in vms(w) if v.hostname != first.name]
+    assert (w.nodes[vm.hostname].gpus, w.nodes[vm.hostname].taints, vm.usable_at) == ({GPU: 1}, (starting,), None)
+    run(w, 380)
+    assert (w.nodes[vm.hostname].taints, vm.usable_at) == ((), after(380))
+
+
 def test_recycling_replaces_instance_and_hostname_and_keeps_the_count() -> None:
     w = world(pool(count=1))
     (old,) = vms(w)

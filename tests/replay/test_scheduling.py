@@ -1,9 +1,11 @@
 """Which pod goes where."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
+from receiver.core.compute import CPU, GIB, MEMORY
 from receiver.core.pods import Preference, Requirement, Toleration
 from receiver.core.policy import Taint
 from receiver.replay.world import GPU, PodSpec, Refused
@@ -324,3 +326,21 @@ def test_a_soft_taint_that_a_pod_tolerates_counts_nothing() -> None:
     first = min(vm.hostname for vm in vms(w))
     w.patch_node(first, taints=[Taint(key="a", effect="PreferNoSchedule")])
     assert placed(w, job("x", tolerations=(Toleration(key="a", operator="Exists"),))) == [first]
+
+
+def test_pods_share_a_node_by_what_they_ask_for_beside_gpus() -> None:
+    w = world(pool(count=2, resources={GPU: 8}, cpu_cores=96))
+    w.submit(job(pods=8, compute={CPU: 40_000}))
+    run(w, 1)
+    held = Counter(p.node for p in w.pods.values())
+    assert [held[None], *(held[vm.hostname] for vm in vms(w))] == [4, 2, 2]
+    waits = next(p for p in w.pods.values() if p.node is None)
+    assert waits.message == "0/2 nodes are available: 2 Insufficient cpu."
+
+
+def test_a_gang_waits_until_its_memory_is_free_too() -> None:
+    w = world(pool(count=1, resources={GPU: 4}, ram_mb=64 * 1024))
+    w.submit(job("first", runs=60, compute={MEMORY: 30 * GIB}))
+    w.submit(job("gang", pods=2, gang=True, compute={MEMORY: 25 * GIB}))
+    assert the_pod(run(w, 10), "gang-0").node is None
+    assert all(the_pod(run(w, 80), f"gang-{n}").node for n in range(2))

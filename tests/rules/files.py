@@ -1,5 +1,6 @@
 """The rule files, their promtool tests and the programs that check them, as the tests of this folder see them."""
 
+import os
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -42,13 +43,16 @@ def _load() -> list[Rule]:
 
 
 EVERY_RULE = _load()
+# The interval of each group by its name.
+GROUPS = {g["name"]: g["interval"] for file in RULE_FILES for g in yaml.safe_load(file.read_text())["groups"]}
 ALERTS = [rule for rule in EVERY_RULE if rule.is_alert]
 RECORDINGS = [rule for rule in EVERY_RULE if not rule.is_alert]
 
 
 def binary(name: str) -> str:
-    """Where *name* is: .build/bin or PATH. Fails the test, and never skips it, when it is in neither."""
-    ours = ROOT / ".build" / "bin" / name
+    """Where *name* is: the folder of the variable PROMETHEUS_BIN (to test with another version), else .build/bin, else
+    PATH. Fails the test, and never skips it, when it is in none of them."""
+    ours = Path(os.environ.get("PROMETHEUS_BIN", ROOT / ".build" / "bin")) / name
     found = str(ours) if ours.exists() else shutil.which(name)
     if found is None:
         pytest.fail(f"{name} was not found: run `make binaries`, or put it on PATH")

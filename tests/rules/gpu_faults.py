@@ -28,6 +28,24 @@ def _xid(code: int) -> Callable[[Hours], None]:
     return course
 
 
+def _falls_off_the_bus(h: Hours) -> None:
+    """XID 79 is reported once, then nothing of the GPU."""
+    busy(h)
+    node = h.nodes(SMALL)[0]
+    h.fault(kind="xid", node=node, gpu=0, code=79)
+    h.pass_time(1)
+    h.fault(kind="telemetry_gone")
+    h.pass_time(45)
+
+
+def _unhealthy(h: Hours) -> None:
+    """The simulator's nodes offer all that they have: that this one has more comes from a page of its own."""
+    busy(h)
+    capacity = f'kube_node_status_capacity{{node="{h.nodes(SMALL)[0]}",resource="nvidia_com_gpu"}} 2\n'
+    h.pages["kube-state-metrics"] = lambda: capacity
+    h.pass_time(20)
+
+
 def _leaks(h: Hours) -> None:
     """Memory of 46068 MiB grows by 240 MiB a minute, beginning at a half."""
     busy(h)
@@ -62,6 +80,13 @@ FAULTS = (
     Fault(title="a GPU is at 90 C", raises=("GpuTemperatureHigh",), course=_says("DCGM_FI_DEV_GPU_TEMP", 90, 12)),
     Fault(title="a GPU is at 84 C", course=_says("DCGM_FI_DEV_GPU_TEMP", 84, 12)),
     Fault(title="a GPU falls off the bus (XID 79)", raises=("GpuXidFatal",), course=_xid(79)),
+    Fault(
+        title="a GPU falls off the bus (XID 79) and is not reported any more",
+        raises=("GpuXidFatal",),
+        also={"GpuTelemetryMissing": "the exporter is silent too"},
+        course=_falls_off_the_bus,
+    ),
+    Fault(title="one of two GPUs of a node is unhealthy", raises=("GpuNodeGpusUnhealthy",), course=_unhealthy),
     Fault(title="a program faults on a GPU (XID 31)", raises=("GpuXidError",), course=_xid(31)),
     Fault(title="a process is killed (XID 45)", course=_xid(45)),
     Fault(

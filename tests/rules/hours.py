@@ -10,7 +10,7 @@ most alerts stand before their recordings and see them a round late, the later o
 import json
 import re
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -21,6 +21,7 @@ from flask import Flask
 from prometheus_client import CollectorRegistry, generate_latest
 
 from receiver.adapters.notify import Outbox
+from receiver.core.failures import Failure
 from receiver.core.policy import Policy
 from receiver.links import PageLinks
 from receiver.metrics import Instruments, register
@@ -52,8 +53,11 @@ class Hours:
         self.life = Life(world=self.live.world, policy=policy, store=store)
         self.notebook = Notebook()
         self.instruments = Instruments()
+        self._good_at: datetime | None = None  # the end of the last good step
+        self.instruments.good_age = lambda: None if self._good_at is None else self.clock.now() - self._good_at
         self.steps = True  # False: its process lives and its loop hangs
         self.unanswered: set[str] = set()  # jobs whose scrapes fail
+        self.replaced: dict[str, Labels] = {}  # jobs whose targets have labels that go before those of the page
         self.pages: dict[str, Callable[[], str]] = {}
         self.skew = timedelta(0)  # by which the receiver's own clock is ahead where it is scraped
         self._registry = CollectorRegistry()
@@ -97,18 +101,23 @@ class Hours:
         if not self.steps:
             return
         failed = True
+        failures: Sequence[Failure] = ()
         with suppress(TryLater, WriterLostError):  # as the loop does
-            failed = bool(self.life.step().failed_pools)
-        self.instruments.stepped(0.05, failed=failed)
+            stepped = self.life.step()
+            failed, failures = bool(stepped.failed_pools), stepped.failures
+            if len(stepped.failed_pools) < len(stepped.decisions):
+                self._good_at = self.clock.now()
+        self.instruments.stepped(0.05, failed=failed, failures=failures)
         self._outbox.deliver_due(self.clock.now())
 
     def _scrape(self) -> Iterator[tuple[str, str]]:
         for target, page in self._pages():
             job = target["job"]
+            target = {**target, **self.replaced.get(job, {})}
             answered = page is not None and job not in self.unanswered
             yield from stored(f"up {int(answered)}", target, honor=False)
             if answered:
-                yield from stored(page or "", target, honor=honored(job))
+                yield from stored(page or "", target, honor=honored(job) and job not in self.replaced)
 
     def _pages(self) -> Iterator[tuple[Labels, str | None]]:
         for job, instance in (("kube-state-metrics", "10.42.0.9:8080"), ("kueue", "10.42.0.8:8443")):

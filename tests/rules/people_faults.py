@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
+from unittest.mock import patch
 
 from prometheus_client import CollectorRegistry, generate_latest
 
@@ -73,6 +74,23 @@ def _database_gone(h: Hours) -> None:
     gone = Wrapped(h.life.store, memory=_raises("database is locked"))
     h.life.store = gone
     h.pass_time(20)
+
+
+def _steps_fail_at_their_end(h: Hours) -> None:
+    busy(h)
+    h.life.store = Wrapped(h.life.store, keep_control=_raises("no such column: deliveries.considered_at"))
+    h.pass_time(20)
+
+
+def _bug_in(where: str) -> Callable[[Hours], None]:
+    """The function *where* raises what only a bug raises."""
+
+    def course(h: Hours) -> None:
+        busy(h)
+        with patch(where, side_effect=ValueError("a bug")):
+            h.pass_time(20)
+
+    return course
 
 
 def _raises(why: str) -> Callable[..., object]:
@@ -181,6 +199,19 @@ def _no_kube_state_metrics(h: Hours) -> None:
     h.pass_time(10)
 
 
+def _labels_replaced(h: Hours) -> None:
+    busy(h)
+    h.replaced["kube-state-metrics"] = {"namespace": "monitoring", "pod": "kube-state-metrics-0"}
+    h.pass_time(10)
+
+
+def _second_cluster(h: Hours) -> None:
+    """Its series have no label of their own, and its kube-system was created at another time."""
+    busy(h)
+    h.pages["kube-state-metrics"] = lambda: 'kube_namespace_created{namespace="kube-system"} 200\n'
+    h.pass_time(10)
+
+
 TIGHT = a_policy(budget=Budget(monthly_usd=Decimal(1500)))  # two nodes for 31 days cost 1919.52 USD
 
 FAULTS = (
@@ -212,6 +243,21 @@ FAULTS = (
         raises=("GpuAutoscalerStepsFail",),
         also={"GpuAutoscalerStepsSlow": "no step is finished"},
         course=_database_gone,
+    ),
+    Fault(
+        title="every step of the receiver fails at its end",
+        raises=("GpuAutoscalerStepsFail", "GpuAutoscalerStepsSlow"),
+        course=_steps_fail_at_their_end,
+    ),
+    Fault(
+        title="a bug sets every pool aside in every step of the receiver",
+        raises=("GpuAutoscalerPartFails", "GpuAutoscalerStepsFail", "GpuAutoscalerStepsSlow"),
+        course=_bug_in("receiver.core.decide._decided"),
+    ),
+    Fault(
+        title="the receiver cannot make its picture",
+        raises=("GpuAutoscalerPartFails",),
+        course=_bug_in("receiver.publish.picture"),
     ),
     Fault(title="the receiver's loop hangs", raises=("GpuAutoscalerStepsSlow",), course=_loop_hangs),
     Fault(title="the heartbeat stays away", raises=("GpuAutoscalerSourceDown",), course=_no_heartbeat),
@@ -253,6 +299,16 @@ FAULTS = (
         title="kube-state-metrics does not answer",
         raises=("GpuKubeStateMetricsDown",),
         course=_no_kube_state_metrics,
+    ),
+    Fault(
+        title="Prometheus replaces the names that kube-state-metrics gives to pods",
+        raises=("GpuKubeStateMetricsRelabeled",),
+        course=_labels_replaced,
+    ),
+    Fault(
+        title="kube-state-metrics of a second cluster is in the same Prometheus",
+        raises=("GpuClustersMixed",),
+        course=_second_cluster,
     ),
     Fault(title="the receiver restarts", course=_away_for("gpu-autoscaler", 2, steps=False)),
     Fault(title="kube-state-metrics restarts", course=_away_for("kube-state-metrics", 1.5)),

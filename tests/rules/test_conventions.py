@@ -12,7 +12,7 @@ import yaml
 from receiver.core.model import SignalAction
 from receiver.core.signals import HEARTBEAT_ALERT
 from receiver.core.silences import COMPONENT
-from tests.rules.files import ALERTS, EVERY_RULE, HEARTBEAT, RECORDINGS, RULE_FILES, TEST_FILES, Rule
+from tests.rules.files import ALERTS, EVERY_RULE, GROUPS, HEARTBEAT, RECORDINGS, RULE_FILES, TEST_FILES, Rule
 
 RUNBOOKS = "https://civo-gpu-autoscaler.example/docs/runbooks/"
 
@@ -163,9 +163,49 @@ def test_what_is_absent_at_every_start_is_waited_for(alert: Rule) -> None:
 
 @pytest.mark.parametrize("rule", EVERY_RULE, ids=lambda rule: rule.name)
 def test_a_rule_reads_of_its_own_group_only_what_stands_before_it(rule: Rule) -> None:
-    later = [r.name for r in _reads(rule) if r.group == rule.group and r.place >= rule.place]
+    later = [r.name for r in _reads(rule) if r.group == rule.group and r.place >= rule.place and r != rule]
 
     assert later == []  # it would be one interval old
+
+
+@every_recording
+def test_a_rule_reads_its_own_past_only_over_a_range(recording: Rule) -> None:
+    """A recording that carries itself on would otherwise end with the first evaluation that is missed."""
+    expr = recording.body["expr"]
+    name = rf"(?<![\w:]){re.escape(recording.name)}(?![\w:])"
+
+    assert len(re.findall(name, expr)) == len(re.findall(rf"last_over_time\({name}\[\d+[hm]\]\)", expr))
+
+
+@pytest.mark.parametrize("rule", EVERY_RULE, ids=lambda rule: rule.name)
+def test_a_window_of_half_a_day_or_more_is_read_in_a_slow_group(rule: Rule) -> None:
+    """Such windows over every GPU took half of the time of all rules."""
+    hours = {"d": 24, "h": 1, "m": 1 / 60, "s": 1 / 3600}
+    windows = re.findall(r"\[(\d+)([dhms])(?::\w*)?\]", rule.body["expr"])
+    longest = max((int(number) * hours[unit] for number, unit in windows), default=0.0)
+
+    assert longest < 12 or GROUPS[rule.group] in ("2m", "5m")
+
+
+# Alerts about nodes or pods that name neither, and why.
+NAMELESS = {
+    "GpuPoolBusy": "about the average of a whole pool",
+    "GpuPoolUnderutilized": "about the average of a whole pool",
+    "GpuKubeStateMetricsDown": "nothing is known of nodes or pods",
+    "GpuKubeStateMetricsRelabeled": "the names are what is wrong",
+    "GpuNodesCreatedRapidly": "about numbers of nodes, those that are gone too",
+    "GpuClustersMixed": "about clusters",
+    "GpuIdleCostHigh": "about sums: it names pools and workloads",
+}
+
+
+@every_alert
+def test_an_alert_about_nodes_or_pods_names_them(alert: Rule) -> None:
+    told = " ".join(alert.body["annotations"].values())
+    about = re.search(r"\b(node|pod|workload|namespace_\w+|node_\w+|kube_\w+)\b", alert.body["expr"])
+
+    if about and alert.name not in NAMELESS:
+        assert re.search(r"[Ll]abels\.(node|pod|instance)\b", told)
 
 
 def test_demand_reaches_its_alert_without_a_hop_to_another_group() -> None:

@@ -1,6 +1,7 @@
 """Nothing in rules/ may mean something else to Prometheus 3 than to Prometheus 2.42.
 
-No Prometheus 3 is run here. Each check is a scan for what its changelog and its migration guide name as changed:
+`make test` runs Prometheus 2.42; `PROMETHEUS_BIN=DIR` runs the tests of this folder with the version in DIR. Each check
+here is a scan for what the changelog and the migration guide of Prometheus 3 name as changed:
 
 - Ranges are open on the left: `[10m]` over samples of 30s holds 20 of them where 2.x may hold 21. Samples are counted
   in steps of a subquery only, against a bound at least 5 % below what fits, and a range holds several samples of 30s.
@@ -9,6 +10,7 @@ No Prometheus 3 is run here. Each check is a scan for what its changelog and its
 - Names may be any UTF-8. All of ours and all that we read fit the old letters, and none is quoted.
 - `le` and `quantile` of scraped series are written as floats ("1" becomes "1.0"). Neither is compared with a literal;
   histogram_quantile reads it as a number either way.
+- The promtool tests expect the same of both: no sample lies on the left edge of a range at a time at which they look.
 - Functions: `holt_winters` is gone. What is used is listed here: each is in the function pages of 2.42 and of 3.x with
   the same text.
 - `scrape_classic_histograms` got another name, and Alertmanager's API v1 is gone. The example configuration sets
@@ -36,7 +38,7 @@ SAME_IN_BOTH = _words(
     deriv floor histogram_quantile hour increase label_join label_replace last_over_time max_over_time min_over_time
     minute predict_linear rate resets round sum_over_time time timestamp vector"""
 )
-AGGREGATIONS = _words("avg count group max min sum topk")
+AGGREGATIONS = _words("avg count count_values group max min sum topk")
 WORDS = _words("and by group_left group_right ignoring offset on or unless without")
 WITHOUT_NEWLINES = _words(
     """__name__ Hostname alertmanager cluster_queue exported_namespace exported_pod hostname instance integration job

@@ -19,7 +19,7 @@ def _receivers(**labels: str) -> list[str]:
         "amtool", "config", "routes", "test", f"--config.file={CONFIG}", *(f"{k}={v}" for k, v in labels.items())
     )
     assert told.returncode == 0, told.stderr
-    return told.stdout.strip().split(",")
+    return told.stdout.strip().splitlines()[-1].split(",")  # newer ones write warnings before it
 
 
 def _ours(action: str) -> dict[str, str]:
@@ -40,7 +40,11 @@ def test_alertmanager_accepts_the_configuration() -> None:
 
 NODE = {"pool": "pool-a", "node": "n1", "gpu": "0"}
 WORKLOAD = {"workload_namespace": "ml", "workload_kind": "Job", "workload": "train"}
+PRODUCTION = {"pool": "pool-a", "priority_class": "production"}
+RESEARCH = {"pool": "pool-a", "priority_class": "research"}
 BUDGET = {"scope": "cluster", "name": ""}
+
+TIMES = {"active_time_intervals", "mute_time_intervals"}
 
 # alertname, action, severity, further labels -> who hears of it, in the order of the tree
 CASES: list[tuple[str, str, str, dict[str, str], list[str]]] = [
@@ -59,6 +63,10 @@ CASES: list[tuple[str, str, str, dict[str, str], list[str]]] = [
     ("GpuAllocatedIdle", "notify", "warning", WORKLOAD, ["gpu-autoscaler", "people-chat"]),
     ("GpuCollectiveStalled", "notify", "warning", WORKLOAD, ["gpu-autoscaler", "people-chat"]),
     ("GpuScaleUpStuck", "notify", "warning", {"pool": "pool-a"}, ["gpu-autoscaler", "people-chat"]),
+    ("GpuQueueWaitLong", "notify", "warning", PRODUCTION, ["gpu-autoscaler", "people-page"]),
+    ("GpuQueueWaitLong", "notify", "warning", RESEARCH, ["gpu-autoscaler", "people-chat"]),
+    ("GpuPoolOutOfStock", "notify", "warning", {"pool": "pool-a", "cause": "stock"}, ["gpu-autoscaler", "people-chat"]),
+    ("GpuClustersMixed", "freeze", "critical", {}, ["gpu-autoscaler", "people-page"]),
     ("OfAVersionToCome", "something_new", "warning", {"pool": "pool-a"}, ["gpu-autoscaler", "people-chat"]),
     ("OfAVersionToCome", "pause_scale_up", "critical", {}, ["gpu-autoscaler", "people-page"]),
 ]
@@ -118,9 +126,20 @@ def test_the_webhook_is_authorized_by_a_token_from_a_file_and_never_cut_short() 
 
 
 def test_no_time_of_day_keeps_an_alert_from_the_autoscaler_or_a_critical_one_from_people() -> None:
-    timed = [r for r in ROUTE["routes"] if r.keys() & {"active_time_intervals", "mute_time_intervals"}]
+    timed = [r for r in ROUTE["routes"] if r.keys() & TIMES]
 
     assert {route["receiver"] for route in timed} == {"people-chat"}
+
+
+@pytest.mark.parametrize("labels", ['alertname="GpuQueueWaitLong"', 'alertname="GpuPoolOutOfStock"'])
+def test_waits_of_production_work_and_stock_outs_are_never_muted(labels: str) -> None:
+    """Their route is the first for people that can match, and has no hours."""
+    routes = ROUTE["routes"]
+    [own] = [place for place, route in enumerate(routes) if labels in route["matchers"]]
+    muted = [place for place, route in enumerate(routes) if route.keys() & TIMES]
+
+    assert own < min(muted)
+    assert not routes[own].keys() & TIMES
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,10 @@ import pytest
 
 from receiver.adapters.civo import CivoCloud
 from receiver.adapters.cluster import KubernetesCluster, connect
+from receiver.core.compute import allocatable
 from receiver.core.pods import PodPhase
 from receiver.ports import Did, TryLater, WontWork
+from simulator.manifests import pod_spec
 from simulator.server import Simulator
 from tests.simulator.builders import CLUSTER, CPU_POOL, GPU_POOL, KEY
 
@@ -59,6 +61,15 @@ def test_no_stock_is_final_and_a_broken_answer_is_not(sim: Simulator, cloud: Civ
         cloud.look()
 
 
+def test_of_three_nodes_the_one_that_is_in_stock_can_be_bought(sim: Simulator, cloud: CivoCloud) -> None:
+    sim.fault(kind="stock", size="an.g1.l40s.kube.x1", units=1)
+    for target in (4, 3):
+        with pytest.raises(WontWork, match="not enough GPUs"):
+            cloud.resize(GPU_POOL, decided_on=1, target=target)
+    assert cloud.resize(GPU_POOL, decided_on=1, target=2).did is Did.DONE
+    assert cloud.look()[GPU_POOL].required == 2
+
+
 def test_waiting_and_running_pods_are_told_apart(sim: Simulator, cluster: KubernetesCluster) -> None:
     submit(sim, "runs")
     submit(sim, "waits", gpus=4)
@@ -67,6 +78,29 @@ def test_waiting_and_running_pods_are_told_apart(sim: Simulator, cluster: Kubern
     (node,) = facts.nodes
     assert (node.ready, dict(node.allocatable), node.instance != "") == (True, {"nvidia.com/gpu": 1}, True)
     assert [p.name for p in cluster.gpu_pods_on(node.name)] == ["runs-0"]
+
+
+def test_what_civo_says_of_a_size_is_about_what_its_nodes_offer(
+    sim: Simulator, cloud: CivoCloud, cluster: KubernetesCluster
+) -> None:
+    machine = cloud.machines()["an.g1.l40s.kube.x1"]
+    (node,) = cluster.look().nodes
+    assert node.compute == allocatable(machine)
+
+
+def test_requests_of_cpu_and_memory_are_shown_and_keep_pods_off_a_node(
+    sim: Simulator, cluster: KubernetesCluster
+) -> None:
+    for name, cpu in (("fits", "11500m"), ("waits", "500m")):
+        resources = {"requests": {"cpu": cpu, "memory": "1Gi"}}
+        spec = {"containers": [{"name": "a", "resources": resources}], "tolerations": [{"operator": "Exists"}]}
+        with sim.moved() as world:
+            world.add_pod(pod_spec({"metadata": {"name": name, "namespace": "ml"}, "spec": spec}))
+        sim.live.turn(timedelta(seconds=20))
+    (node,) = cluster.look().nodes
+    assert {r: node.others[r] for r in ("cpu", "memory")} == {"cpu": 11_500, "memory": 2**30}
+    with sim.moved() as world:
+        assert world.pods["ml", "waits"].message == "0/1 nodes are available: 1 Insufficient cpu."
 
 
 def test_cordon_drain_and_uncordon(sim: Simulator, cluster: KubernetesCluster) -> None:

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import event
 
 from receiver.adapters.store import SqlStore, open_store
+from receiver.core.control import Control
 from tests.store.builders import NOW, after, alert, delivery, heartbeat, migrated
 
 
@@ -19,13 +20,13 @@ def test_a_remembered_delivery_waits_to_be_considered(store: SqlStore) -> None:
 
 def test_a_considered_delivery_no_longer_waits(store: SqlStore) -> None:
     first, second = store.remember(delivery(alert()), NOW), store.remember(delivery(alert()), NOW)
-    store.considered([first], after(seconds=1))
+    store.keep_control(Control(at=after(seconds=1)), [first])
     assert store.memory(NOW, NOW).deliveries == (second,)
 
 
 def test_a_thousand_deliveries_are_considered_at_once_with_some_that_are_not_there(store: SqlStore) -> None:
     numbers = [store.remember(delivery(), NOW) for _ in range(3)]
-    store.considered([*range(10_000, 11_200), *numbers], NOW)
+    store.keep_control(Control(at=NOW), [*range(10_000, 11_200), *numbers])
     assert store.memory(NOW, NOW).deliveries == ()
 
 
@@ -40,7 +41,7 @@ def test_storms_of_any_size_are_served_by_the_same_few_statements(tmp_path: Path
         numbers = [store.remember(delivery(*(alert(str(n)) for n in range(alerts))), NOW) for _ in range(alerts)]
         assert len(store.remembered_alerts(NOW - timedelta(hours=1))) >= alerts
         store.memory(NOW, NOW)
-        store.considered(numbers, NOW)
+        store.keep_control(Control(at=NOW), numbers)
         return {re.sub(r"'(?:[^']|'')*'|\d+", "?", text) for text in texts}
 
     store._database.engine.dispose()

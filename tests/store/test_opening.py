@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
-from sqlalchemy import text
+from sqlalchemy import inspect, text
 
 from receiver.adapters.store import SqlStore, migrate, open_in_memory, open_store, store_at
 from receiver.adapters.store.database import Database
 from receiver.adapters.store.schema import metadata
 from receiver.adapters.store.urls import parse
+from receiver.adapters.survey.store import newest
 from receiver.ports import TryLater, WontWork
 from tests.store.builders import NOW, PostgresServer, after, delivery, grow, notice, outcome
 
@@ -176,6 +178,66 @@ def test_a_database_that_a_newer_version_has_only_added_to_is_read_and_written(e
     assert [told.notice for told in before.undelivered()] == [notice()]
     before.close()
     started_again.close()
+
+
+@pytest.mark.parametrize(
+    ("harm", "named"),
+    [
+        ("ALTER TABLE pools DROP COLUMN offer", "says schema {newest} and lacks column pools.offer; restore a copy"),
+        ("DROP TABLE samples", "says schema {newest} and lacks table samples; restore a copy"),
+        ("DROP INDEX one_open_action_per_pool", "says schema {newest} and lacks index one_open_action_per_pool;"),
+        ("DROP TABLE alembic_version", r"has tables of ours and no schema revision \(actions, alerts, .* more\); rest"),
+        ("DELETE FROM alembic_version", "has tables of ours and no schema revision"),
+    ],
+)
+def test_a_database_whose_schema_is_not_what_its_revision_says_is_refused(
+    empty_url: str, harm: str, named: str
+) -> None:
+    open_store(empty_url).close()
+    _harm(empty_url, harm)
+    with pytest.raises(WontWork, match=f"{VARIABLE} names {named.format(newest=newest())}"):
+        open_store(empty_url)
+
+
+def test_a_newer_database_that_lacks_what_we_read_is_refused(empty_url: str) -> None:
+    open_store(empty_url).close()
+    _harm(empty_url, "UPDATE alembic_version SET version_num = '9999'", "ALTER TABLE pools DROP COLUMN offer")
+    with pytest.raises(WontWork, match=r"says schema 9999 and lacks column pools\.offer"):
+        open_store(empty_url)
+
+
+def test_an_older_database_that_lacks_a_table_is_refused_and_left_as_it_was(empty_url: str) -> None:
+    database = Database(parse(empty_url))
+    config = Config()
+    config.set_main_option("script_location", str(migrate.SCRIPTS))
+    store_at(empty_url).close()  # makes the folder
+    with database.write() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        connection.execute(text("DROP TABLE samples"))
+    with pytest.raises(WontWork, match="lacks table samples"):
+        open_store(empty_url)
+    with database.read() as connection:
+        assert MigrationContext.configure(connection).get_current_heads() == ("0001",)
+        assert not inspect(connection).has_table("lease")
+    database.close()
+
+
+@pytest.mark.parametrize("table", sorted(metadata.tables))
+def test_every_column_that_is_missing_is_named(table: str) -> None:
+    whole = {t.name: {c.name for c in t.columns} | {str(i.name) for i in t.indexes} for t in metadata.sorted_tables}
+    assert migrate.missing({**whole, "tomorrows": {"id"}, table: {*whole[table], "of_tomorrow"}}) == []
+    for column in metadata.tables[table].columns:
+        assert migrate.missing({**whole, table: whole[table] - {column.name}}) == [f"column {table}.{column.name}"]
+    assert migrate.missing({t: c for t, c in whole.items() if t != table}) == [f"table {table}"]
+
+
+def _harm(url: str, *statements: str) -> None:
+    database = Database(parse(url))
+    with database.write() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+    database.close()
 
 
 def test_a_server_that_does_not_answer_may_do_so_later_and_its_password_is_not_told() -> None:

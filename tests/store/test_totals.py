@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from receiver.adapters.store import SqlStore
 from receiver.core.actions import OutcomeKind
+from receiver.core.control import Control
 from receiver.core.model import Drift
 from receiver.ports import Telling
 from tests.store.builders import NOW, POOL, after, alert, decision, delivery, grow, heartbeat, life, notice, outcome
@@ -26,6 +27,7 @@ def test_a_new_store_counts_nothing(store: SqlStore) -> None:
         "open_actions": {},
         "last_delivery_at": None,
         "heartbeat_at": None,
+        "last_step_at": None,
     }
 
 
@@ -33,7 +35,7 @@ def _everything(store: SqlStore) -> None:
     """One of each that is finished, and one of each that is not."""
     invented = alert("x", labels={"action": "made-up"})
     done = store.remember(delivery(alert("a"), alert("b"), invented, heartbeat()), NOW)
-    store.considered([done], NOW)
+    store.keep_control(Control(at=NOW), [done])
     store.remember(delivery(alert("a")), after(minutes=1))
     for target in (3, 1, 4):
         store.decided(decision(target=target))
@@ -64,6 +66,7 @@ TOTALS = {
     "open_actions": {POOL: after(minutes=2)},
     "last_delivery_at": after(minutes=1),
     "heartbeat_at": NOW,
+    "last_step_at": NOW,
 }
 
 
@@ -122,6 +125,6 @@ def test_lives_and_actions_are_kept_for_a_year(store: SqlStore) -> None:
 
 def test_a_pruned_delivery_number_is_not_given_again(store: SqlStore) -> None:
     first = store.remember(delivery(), NOW)
-    store.considered([first], NOW)
+    store.keep_control(Control(at=NOW), [first])
     store.prune(after(days=30))
     assert store.remember(delivery(), after(days=30)) > first

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from receiver.core.actions import OutcomeKind
-from receiver.ports import Receipt, Store, WontWork
+from receiver.ports import SAFE_TO_EVICT_ANNOTATION, Receipt, Store, WontWork
 from receiver.replay.world import Pdb, PodSpec
 from tests.reconcile.harness import FAST, START, Life, Wrapped, a_job, a_policy, a_world
 from tests.stories.bench import (
@@ -149,19 +149,58 @@ def test_a_job_that_loads_for_hours_without_touching_its_gpu_keeps_it(store: Sto
     assert bought(life) == 1
 
 
-def test_system_pods_do_not_pin_an_idle_gpu_node(store: Store) -> None:
-    """marin #3276, Karpenter aws #8447: the GPU job was done, and a coredns or a metrics pod kept the node."""
-    life = idle_nodes(store)
+def system_pods(life: Life) -> None:
+    """A DaemonSet's pod and coredns run on the only node."""
     [node] = life.world.nodes
+    labels = {"k8s-app": "kube-dns"}
     life.world.add_pod(
         PodSpec(namespace="kube-system", name="ds", owner_kind="DaemonSet", owner_name="nvidia-dcgm", node=node)
     )
-    life.world.add_pod(
-        PodSpec(namespace="kube-system", name="coredns", owner_kind="ReplicaSet", owner_name="coredns", node=node)
-    )
+    dns = PodSpec(namespace="kube-system", name="coredns", labels=labels, owner_kind="ReplicaSet", owner_name="coredns")
+    life.world.add_pod(replace(dns, node=node))
+
+
+def test_system_pods_that_a_disruption_budget_covers_do_not_pin_an_idle_gpu_node(store: Store) -> None:
+    """marin #3276, Karpenter aws #8447: the GPU job was done, and a coredns or a metrics pod kept the node."""
+    life = idle_nodes(store)
+    system_pods(life)
+    life.world.pdbs.append(Pdb(namespace="kube-system", selector={"k8s-app": "kube-dns"}, min_available=0))
     life.run(HOUR)
     assert living(life) == []
     assert [args for _, args in life.writes("evict")] == [("kube-system", "coredns")]
+
+
+def test_a_system_pod_without_a_disruption_budget_keeps_its_node_and_is_named(store: Store) -> None:
+    """As Cluster Autoscaler has it: nobody said that the cluster can do without this pod for a moment."""
+    life = idle_nodes(store)
+    system_pods(life)
+    life.run(90 * MINUTE, tick=30 * SECOND)
+    assert life.writes("cordon", "evict", "retire") == []
+    assert titles(life, "kube-system/coredns belongs to kube-system, and no PodDisruptionBudget covers it")
+
+
+def test_a_pod_that_nothing_starts_again_is_not_lost_with_its_node(store: Store) -> None:
+    """Without a controller an evicted pod is gone for good: it was evicted, and its node deleted."""
+    life = idle_nodes(store, 2)
+    first, second = life.world.nodes
+    life.world.add_pod(PodSpec(namespace="default", name="debug", node=first))
+    life.run(2 * HOUR, tick=30 * SECOND)
+    assert [vm.hostname for vm in living(life)] == [first]
+    assert life.world.pods["default", "debug"].node == first
+    assert [args[0] for _, args in life.writes("cordon")] == [second]
+    life.world.patch_pod("default", "debug", annotations={SAFE_TO_EVICT_ANNOTATION: "true"})
+    life.run(HOUR, tick=30 * SECOND)
+    assert living(life) == []
+
+
+def test_a_pod_that_came_to_a_cordoned_node_and_would_be_lost_saves_it(store: Store) -> None:
+    life = idle_nodes(store)
+    [node] = life.world.nodes
+    _until_cordoned(life)
+    life.world.add_pod(PodSpec(namespace="default", name="debug", node=node))
+    life.run(MINUTE, tick=SECOND)
+    assert life.writes("evict", "retire") == []
+    assert not life.world.nodes[node].unschedulable
 
 
 def test_a_pod_whose_disruption_budget_pins_the_node_is_respected_and_named(store: Store) -> None:

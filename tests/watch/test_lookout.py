@@ -1,20 +1,24 @@
 """The thread that follows the watch: who leads follows, a broken watch is followed again, and it ends when told to."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from time import monotonic
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from receiver.lookout import LONGEST_BACKOFF_SECONDS, QUIET_SECONDS, Lookout, backoff
+from receiver.lookout import LISTED_JITTER_SECONDS, LONGEST_BACKOFF_SECONDS, QUIET_SECONDS, Lookout, backoff
 from receiver.ports import TryLater, WontWork
 from receiver.watch_metrics import WatchCounts, WatchState
 from tests.e2e.waiting import until
 
 Course = Callable[[Callable[[], None], Callable[[], None]], None]
+
+
+CHANCE = 0.5  # of the longest jitter
 
 
 class AWatch:
@@ -55,16 +59,17 @@ def fails(error: Exception) -> Course:
 class Scene:
     """A lookout and what came of it."""
 
-    def __init__(self, *courses: Course) -> None:
+    def __init__(self, *courses: Course, waits_for: Sequence[float] = ()) -> None:
         self.watch, self.counts = AWatch(*courses), WatchCounts()
         self.leads = True
         self.woken = threading.Event()
         self.waits: list[int] = []
-        self.lookout = Lookout(self.watch, self.woken.set, lambda: self.leads, self.counts, self.wait)
+        self.waits_for = list(waits_for)
+        self.lookout = Lookout(self.watch, self.woken.set, lambda: self.leads, self.counts, self.wait, lambda: CHANCE)
 
     def wait(self, failures: int) -> float:
         self.waits.append(failures)
-        return 0.0
+        return self.waits_for.pop(0) if self.waits_for else 0.0
 
     def metrics(self) -> dict[str, float]:
         registry = CollectorRegistry()
@@ -79,7 +84,7 @@ def scenes() -> Iterator[Callable[..., Scene]]:
 
     def begin(*courses: Course, **given: Any) -> Scene:
         scene = Scene(*courses)
-        vars(scene).update(given)
+        vars(scene).update(given)  # `waits_for` among them
         begun.append(scene)
         scene.lookout.start()
         return scene
@@ -150,6 +155,49 @@ def test_the_server_is_waited_for_as_long_as_it_asks(scenes: Callable[..., Scene
     until(lambda: scene.counts.state is WatchState.DOWN, "a watch that is down")
     assert scene.metrics()["gpu_autoscaler_watch_up"] == 0
     assert scene.watch.followed == 1
+
+
+LONG_AGO = TryLater("the API server is away")
+
+
+def test_once_the_api_server_answers_a_list_the_watch_is_back_within_five_seconds(scenes: Callable[..., Scene]) -> None:
+    scene = scenes(*[fails(LONG_AGO)] * 6, waits_for=[0, 0, 0, 0, 0, 60])
+    until(lambda: len(scene.waits) == 6, "the long wait")
+    scene.lookout.listed(False)
+    began = monotonic()
+    scene.lookout.listed(True)
+    until(lambda: scene.counts.state is WatchState.UP, "a watch that stands")
+    assert monotonic() - began < 5
+
+
+def test_replicas_do_not_all_come_back_in_the_same_moment(scenes: Callable[..., Scene]) -> None:
+    scene = scenes(fails(LONG_AGO), waits_for=[60])
+    until(lambda: scene.waits == [1], "the wait")
+    began = monotonic()
+    scene.lookout.listed(True)
+    until(lambda: scene.counts.state is WatchState.UP, "a watch that stands")
+    assert monotonic() - began >= CHANCE * LISTED_JITTER_SECONDS
+
+
+def test_where_lists_succeed_and_watches_do_not_the_wait_grows_as_always(scenes: Callable[..., Scene]) -> None:
+    scene = scenes(*[fails(LONG_AGO)] * 4, waits_for=[60, 0, 0, 60])
+    until(lambda: scene.waits == [1], "the first wait")
+    scene.lookout.listed(True)
+    until(lambda: len(scene.waits) == 4, "the waits after it")
+    scene.lookout.listed(True)
+    scene.lookout.listed(True)
+    assert scene.waits == [1, 1, 2, 3]
+    assert scene.counts.state is WatchState.DOWN
+    scene.lookout.listed(False)
+    scene.lookout.listed(True)
+    until(lambda: scene.counts.state is WatchState.UP, "a watch after the next outage")
+
+
+def test_a_server_that_asked_for_time_gets_it_although_it_answers_lists(scenes: Callable[..., Scene]) -> None:
+    scene = scenes(fails(TryLater("busy", delay=timedelta(hours=1))))
+    until(lambda: scene.counts.state is WatchState.DOWN, "a watch that is down")
+    scene.lookout.listed(True)
+    assert not scene.lookout._rouse.is_set()
 
 
 def test_who_does_not_lead_does_not_watch(scenes: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch) -> None:

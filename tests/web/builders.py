@@ -24,7 +24,7 @@ from receiver.core.actions import (
     VictimStage,
 )
 from receiver.core.memory import NodeLife
-from receiver.core.picture import carried
+from receiver.core.picture import rights_shown
 from receiver.core.policy import Budget, Policy, Pool, Unanswered
 from receiver.core.questions import Asks, Question
 from receiver.core.rights import never_asked
@@ -69,7 +69,14 @@ def ago(**units: float) -> str:
 def a_node(name: str, **more: Any) -> dict[str, Any]:
     """A node of a picture."""
     node: dict[str, Any] = {"name": name, "instance": f"i-{name}", "stage": "usable", "idle_since": None, "pods": []}
-    return {**node, "paid_until": ago(minutes=-22), "created_at": ago(minutes=38), "cordoned_by": None, **more}
+    return {
+        **node,
+        "paid_until": ago(minutes=-22),
+        "created_at": ago(minutes=38),
+        "kept_by": [],
+        "cordoned_by": None,
+        **more,
+    }
 
 
 def a_wait(direction: str, kind: str, until: str, reason: str, **more: Any) -> dict[str, Any]:
@@ -189,6 +196,7 @@ def a_team_budget(**changes: Any) -> dict[str, Any]:
         "uncounted": [],
         "forecast_burn_usd": "140.00",
         "forecast_trend_usd": None,
+        "forecast_since": None,
         "set_by": {"who": "ada", "why": "a deadline", "at": ago(hours=3), "month": "2026-03"},
     }
     return {**given, **changes}
@@ -197,8 +205,7 @@ def a_team_budget(**changes: Any) -> dict[str, Any]:
 def a_right_to_remove(*lacking: str) -> dict[str, Any]:
     """What a picture has of the rights that a removal needs: all but *lacking*."""
     asked = never_asked(NOW - timedelta(minutes=9)).answered(lacking, NOW - timedelta(minutes=1))
-    shown: dict[str, Any] = carried(facts(rights=asked))["rights"]
-    return shown
+    return rights_shown(asked, facts().at)
 
 
 def a_picture(**more: Any) -> dict[str, Any]:
@@ -260,6 +267,7 @@ def a_picture(**more: Any) -> dict[str, Any]:
             "uncounted": [],
             "forecast_burn_usd": "6100.50",
             "forecast_trend_usd": "4800.00",
+            "forecast_since": "2026-11-01T00:00:00+00:00",
             "set_by": None,
         },
         "charges": {

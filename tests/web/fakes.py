@@ -1,12 +1,13 @@
 """An in-memory store, a clock that stands still and a loop that says what it is told to say."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from receiver.core.actions import Action, Decision, Outcome
 from receiver.core.charges import Charged
+from receiver.core.control import Control
 from receiver.core.memory import Memory, NodeLife
 from receiver.core.model import Backoff, Drift, LateCount, Offer
 from receiver.core.overrides import Override
@@ -60,6 +61,8 @@ class FakeHealth:
     fresh: timedelta = timedelta(seconds=75)
     steps: int = 7
     errors: int = 1
+    good_age: timedelta | None = timedelta(seconds=3)
+    good_within: timedelta = timedelta(minutes=5)
     leader: Leader | None = LEADER
 
 
@@ -315,7 +318,10 @@ class FakeStore:
             for alert in delivery.alerts
         )
 
-    def considered(self, deliveries: Sequence[int], at: datetime) -> None:
+    def keep_control(self, control: Control, deliveries: Sequence[int] = ()) -> None:
+        raise NotImplementedError
+
+    def control(self) -> Control | None:
         raise NotImplementedError
 
     def saw(
@@ -354,6 +360,9 @@ class FakeStore:
         raise NotImplementedError
 
     def say(self, notice: Notice, at: datetime) -> bool:
+        raise NotImplementedError
+
+    def stand(self, notices: Iterable[Notice], at: datetime) -> None:
         raise NotImplementedError
 
     def told(self, prefix: str) -> Mapping[str, tuple[str, datetime]]:

@@ -23,6 +23,8 @@ def test_a_loop_that_beats_is_healthy_whoever_leads(state: str) -> None:
         "fresh_seconds": 75.0,
         "steps": 7,
         "errors": 1,
+        "good_step_age_seconds": 3.0,
+        "good_step_within_seconds": 300.0,
         "leader": "gpu-autoscaler-0-1-c0ffee",
         "term": 4,
         "watch": "off",
@@ -74,6 +76,25 @@ def test_a_server_whose_store_takes_writes_is_ready() -> None:
 def test_a_server_whose_store_is_down_is_not_ready_and_says_why() -> None:
     response = Bench(store=FakeStore(down=TryLater("disk full"))).client().get("/readyz")
     assert (response.status_code, response.get_json()["reason"]) == (503, "store: disk full")
+
+
+def test_a_server_whose_steps_fail_is_not_ready_and_may_still_take_deliveries() -> None:
+    client = Bench(health=FakeHealth(good_age=timedelta(minutes=7))).client()
+    response = client.get("/readyz")
+    assert response.status_code == 503
+    assert response.get_json()["reason"] == "no step has succeeded for 7 min: see the log"
+    assert client.get("/readyz?exclude=steps").get_json()["ready"] is True
+    assert client.get("/healthz").status_code == 200  # a restart is no remedy
+
+
+@pytest.mark.parametrize("asked", ["/readyz", "/readyz?exclude=steps"])
+def test_the_store_counts_whatever_is_left_out(asked: str) -> None:
+    bench = Bench(store=FakeStore(down=TryLater("disk full")), health=FakeHealth(good_age=timedelta(minutes=7)))
+    assert bench.client().get(asked).get_json()["reason"] == "store: disk full"
+
+
+def test_a_replica_that_does_not_lead_is_ready() -> None:
+    assert Bench(health=FakeHealth(state="waiting", good_age=None)).client().get("/readyz").status_code == 200
 
 
 def test_a_server_without_a_webhook_token_is_not_ready() -> None:

@@ -13,8 +13,10 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from receiver.core.failures import Failure
 from receiver.core.policy import Policy
 from receiver.metrics import Instruments, register
+from receiver.parts import PARTS
 from receiver.ports import TryLater, WontWork
 from tests.web.builders import A100, L40S, NOW, a_full_store, a_picture, a_policy
 from tests.web.fakes import FakeClock, FakeStore
@@ -31,6 +33,7 @@ TOTALS: Mapping[str, Any] = {
     "provision_milliseconds": {(L40S, "build"): 2_400_125},
     "last_delivery_at": NOW - timedelta(seconds=20),
     "heartbeat_at": NOW - timedelta(seconds=50),
+    "last_step_at": NOW - timedelta(seconds=7),
 }
 
 
@@ -205,8 +208,19 @@ def test_a_heartbeat_never_heard_is_absent() -> None:
     assert not named(found, "last_heartbeat_timestamp_seconds")
 
 
-def test_the_age_of_the_last_step_is_told() -> None:
-    assert scraped()["snapshot_age_seconds{}"] == 4
+def test_the_picture_and_the_last_step_have_an_age_each() -> None:
+    found = scraped()
+    assert (found["snapshot_age_seconds{}"], found["step_age_seconds{}"]) == (4, 7)
+
+
+def test_the_last_step_has_an_age_where_no_picture_could_be_made() -> None:
+    found = samples(text_of(FakeStore(totals=TOTALS)))
+    assert not named(found, "snapshot_age_seconds")
+    assert found["step_age_seconds{}"] == 7
+
+
+def test_before_the_first_step_there_is_no_age() -> None:
+    assert not named(scraped({**TOTALS, "last_step_at": None}), "step_age_seconds")
 
 
 @pytest.mark.parametrize(("mode", "act", "observe"), [("act", 1, 0), ("observe", 0, 1)])
@@ -276,6 +290,21 @@ def test_answers_and_steps_are_counted_in_the_process() -> None:
     assert (found['webhook_seconds_bucket{le="0.005"}'], found['webhook_seconds_bucket{le="0.01"}']) == (1, 2)
     assert (found["loop_steps_total{}"], found["loop_errors_total{}"]) == (2, 1)
     assert found["loop_step_seconds_sum{}"] == 12.3
+
+
+def test_each_part_of_a_step_is_there_at_0_and_counted_when_it_fails() -> None:
+    registry, instruments = CollectorRegistry(), Instruments()
+    registry.register(instruments)
+    bug = ValueError("a bug")
+    failures = [Failure(part=part, error=bug) for part in ("picture", "message:grew", "message:misfit", "decide")]
+    instruments.stepped(0.3, failed=False, failures=failures)
+    found = named(samples(generate_latest(registry).decode()), "step_part_failures_total")
+    assert set(found) == {f'step_part_failures_total{{part="{part}"}}' for part in PARTS}
+    assert {key: n for key, n in found.items() if n} == {
+        'step_part_failures_total{part="picture"}': 1,
+        'step_part_failures_total{part="messages"}': 2,
+        'step_part_failures_total{part="decide"}': 1,
+    }
 
 
 def test_there_are_no_created_series() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from receiver.core.picture import carried
+from receiver.core.picture import rights_shown
 from receiver.core.rights import Rights, never_asked
 from receiver.core.samples import Sample
 from receiver.core.tell import Notice, Severity
@@ -109,7 +109,7 @@ def test_a_silent_source_says_since_when_and_what_stops() -> None:
     ],
 )
 def test_rights_that_are_missing_are_named_with_what_stops(rights: Rights | None, told: list[str]) -> None:
-    found = concerns(showing(rights=carried(facts(a_state(), rights=rights))["rights"]))
+    found = concerns(showing(rights=None if rights is None else rights_shown(rights, facts(a_state()).at)))
     assert len(found) == len(told)
     assert all(words in text for words, text in zip(told, found, strict=True))
 

@@ -69,7 +69,7 @@ RUNBOOKS: Mapping[str, Sequence[str]] = {
     "Workloads that use least of what they hold": ("GpuWorkloadUnderutilized", "GpuAllocatedIdle"),
     "Memory used by GPU": ("GpuMemoryLeakSuspected",),
     "Temperature": ("GpuTemperatureHigh",),
-    "Last XID by GPU": ("GpuXidFatal", "GpuXidError"),
+    "Last XID by GPU": ("GpuXidFatal", "GpuXidError", "GpuNodeGpusUnhealthy"),
     "GPUs with memory errors": ("GpuRowRemapFailed", "GpuEccUncorrectable"),
     "Tensor cores and memory bandwidth in use": ("GpuCollectiveStalled",),
     "Spend and forecast against the budget": ("GpuBudgetForecastExceeded", "GpuSpendUnknown"),
@@ -85,10 +85,17 @@ RUNBOOKS: Mapping[str, Sequence[str]] = {
     "Time of a step": ("GpuAutoscalerStepsSlow",),
     "Steps and errors": (
         "GpuAutoscalerStepsFail",
+        "GpuAutoscalerPartFails",
         "GpuAutoscalerNotOneLeader",
         "GpuAutoscalerConfigurationRefused",
     ),
-    "Sources": ("GpuAutoscalerSourceDown", "GpuKubeStateMetricsDown", "GpuNodesWithoutPool"),
+    "Sources": (
+        "GpuAutoscalerSourceDown",
+        "GpuKubeStateMetricsDown",
+        "GpuKubeStateMetricsRelabeled",
+        "GpuClustersMixed",
+        "GpuNodesWithoutPool",
+    ),
     "Outbox": ("GpuAutoscalerNoticesStuck",),
 }
 

@@ -47,8 +47,8 @@ def _now() -> tuple[Panel, ...]:
         ),
         stat(
             "Age of the last step",
-            "Seconds since a step ended. It is at most the tick and a step long while all is well.",
-            Target(expr=f"max({of('gpu_autoscaler_snapshot_age_seconds')})", legend="age"),
+            "Seconds since a step served the pools. It is at most the tick and a step long while all is well.",
+            Target(expr=f"max({of('gpu_autoscaler_step_age_seconds')})", legend="age"),
             unit="s",
             thresholds=SECONDS,
         ),
@@ -137,13 +137,18 @@ def _work() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Steps and errors",
-            "Steps that ended, and those of them that failed.",
+            "Steps that ended, those of them that failed, and parts that failed while their step went on.",
             Target(expr=happened("gpu_autoscaler_loop_steps_total"), legend="steps"),
             Target(expr=happened("gpu_autoscaler_loop_errors_total"), legend="failed"),
+            Target(expr=happened("gpu_autoscaler_step_part_failures_total"), legend="parts failed"),
             unit="short",
             bars=True,
             width=8,
-            overrides=[looks.coloured("steps", looks.BLUE), looks.coloured("failed", looks.RED)],
+            overrides=[
+                looks.coloured("steps", looks.BLUE),
+                looks.coloured("failed", looks.RED),
+                looks.coloured("parts failed", looks.YELLOW),
+            ],
         ),
     )
 

@@ -61,6 +61,13 @@ def _from_text(value: str | None) -> datetime | None:
     return None if value is None else datetime.fromisoformat(f"{value}+00:00")
 
 
+def storable(text: str) -> str:
+    """*text* as `PlainText` keeps it."""
+    if text.isascii() and "\x00" not in text:
+        return text
+    return text.replace("\x00", REPLACEMENT).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 class PlainText(TypeDecorator[str]):
     """Text without what databases cannot hold: NUL and lone surrogates become U+FFFD.
 
@@ -72,9 +79,7 @@ class PlainText(TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         """Replace what cannot be stored."""
-        if value is None or (value.isascii() and "\x00" not in value):
-            return value
-        return value.replace("\x00", REPLACEMENT).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return None if value is None else storable(value)
 
 
 class Exact(TypeDecorator[Decimal]):

@@ -15,7 +15,7 @@ from receiver.adapters.store.totals import count
 from receiver.core.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, Verdict, VictimStage
 from receiver.core.model import Backoff, LateCount
 from receiver.core.report.standstills import RULES, Spoke
-from receiver.core.unanswered import UNSURE_FOR, may_have_landed
+from receiver.core.unanswered import UNSURE_FOR
 from receiver.ports import StoredAction, StoredDecision
 
 TOOK_EFFECT = (OutcomeKind.CONFIRMED, OutcomeKind.OBSERVED)
@@ -173,7 +173,7 @@ def closed(
     effects: rows.Values = {}
     if outcome.kind in TOOK_EFFECT:
         changed = "last_grow_at" if action.kind is ActionKind.GROW else "last_shrink_at"
-        effects = {changed: outcome.at, **rows.backoff_values(rows.BACKOFF_OF[action.kind], None)}
+        effects = {changed: outcome.at, **rows.backoff_values(rows.BACKOFF_OF[action.kind], backoff)}
     elif outcome.kind is OutcomeKind.FAILED and backoff is not None:
         effects = rows.backoff_values(rows.BACKOFF_OF[action.kind], backoff)
         if any(v.stage in REMOVED for v in action.victims):  # what was deleted before it failed is gone all the same
@@ -245,14 +245,14 @@ def changed_since(connection: Connection, since: datetime, until: datetime) -> t
     return grown, removed, first
 
 
-def unanswered(connection: Connection, now: datetime) -> tuple[Action, ...]:
-    """Return growth that ended around *now* and that Civo may have taken on all the same.
+def ended_growth(connection: Connection, now: datetime) -> tuple[tuple[Action, Outcome], ...]:
+    """Return growth that ended around *now*, in the order in which it ended.
 
     What is dated further ahead was closed under a wrong clock, and its money would be kept for as long.
     """
     ended = ENDED_GROWTH.rows(connection, since=now - UNSURE_FOR, until=now + UNSURE_FOR)
     found = (rows.action(row) for row in ended)
-    return tuple(s.action for s in found if s.outcome is not None and may_have_landed(s.action, s.outcome))
+    return tuple((s.action, s.outcome) for s in found if s.outcome is not None)
 
 
 def newest_numbers(connection: Connection) -> list[int]:

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, bindparam, or_, select
 from receiver.adapters.store import rows
 from receiver.adapters.store.budget_changes import in_force
 from receiver.adapters.store.columns import Moment
-from receiver.adapters.store.decisions import changed_since, open_actions, unanswered
+from receiver.adapters.store.decisions import changed_since, ended_growth, open_actions
 from receiver.adapters.store.inbox import not_considered
 from receiver.adapters.store.overrides import not_ended, ran_out_early
 from receiver.adapters.store.prepared import Query, Row
@@ -16,6 +16,8 @@ from receiver.adapters.store.totals import HEARTBEAT, marked
 from receiver.core.actions import Action
 from receiver.core.memory import Memory, PoolMemory
 from receiver.core.model import Drift
+from receiver.core.shortage import refused_counts
+from receiver.core.unanswered import may_have_landed
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -37,7 +39,7 @@ def memory(connection: Connection, now: datetime, since: datetime) -> Memory:
     """Return everything a step at *now* needs."""
     under_way = open_actions(connection)
     known = {row["pool"]: row for row in POOLS.rows(connection)}
-    drifted = _drifts(connection, now)
+    drifted, growth = _drifts(connection, now), ended_growth(connection, now)
     grown, removed, first = changed_since(connection, now - HOUR, now + HOUR)  # further ahead: under a wrong clock
     return Memory(
         pools={
@@ -48,12 +50,14 @@ def memory(connection: Connection, now: datetime, since: datetime) -> Memory:
         grown_last_hour=grown,
         removed_last_hour=removed,
         first_changed_at=first,
+        watched_since=min((row["watched_since"] for row in known.values() if row["watched_since"]), default=None),
         heartbeat_at=marked(connection, HEARTBEAT),
         deliveries=not_considered(connection),
         overrides=not_ended(connection),
         ran_out_early=ran_out_early(connection, now),
         budget_changes=in_force(connection),
-        unanswered=unanswered(connection, now),
+        unanswered=tuple(a for a, outcome in growth if may_have_landed(a, outcome)),
+        refused=refused_counts(growth, now),
     )
 
 

@@ -1,7 +1,7 @@
 """Bring the schema to what this version expects, one process at a time."""
 
 import fcntl
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from sqlalchemy import Connection, inspect, text
 
 from receiver.adapters.store.database import Database
 from receiver.adapters.store.patience import more_patient
+from receiver.adapters.store.schema import metadata
 from receiver.adapters.store.urls import VARIABLE, beside, is_in_memory, is_sqlite
 from receiver.ports import WontWork
 
@@ -17,6 +18,11 @@ log = structlog.get_logger("receiver")
 
 SCRIPTS = Path(__file__).parent.parent / "migrations"
 LONGEST_STATEMENT_SECONDS = 600.0  # of a migration, or until that of another process is over
+NAMED = 5  # of what is missing
+REMEDY = (
+    "restore a copy from when it was whole, or begin with an empty database, which asks Civo what the month has cost"
+    " (docs/operations.md, Restore)"
+)
 LOCK_KEY = 0x6770755F6D6967  # "gpu_mig": PostgreSQL's advisory locks are named by a number
 
 
@@ -24,15 +30,52 @@ def upgrade(database: Database) -> None:
     """Run the missing migrations in one transaction.
 
     A database that a newer version has brought further is left as it is, if that version says that this one can go on
-    with it: during a rolling upgrade both run. WontWork otherwise.
+    with it: during a rolling upgrade both run. WontWork otherwise, and for a database that lacks what its revision says
+    that it has: every step would fail.
     """
     with _alone(database), database.preparing() as connection:
-        if _is_current(connection):
-            return
-        with more_patient(connection, LONGEST_STATEMENT_SECONDS):
-            _wait_for_others(connection)
-            if not _is_current(connection):
-                _migrate(connection)
+        if not _is_current(connection):
+            with more_patient(connection, LONGEST_STATEMENT_SECONDS):
+                _wait_for_others(connection)
+                if not _is_current(connection):
+                    _migrate(connection)
+        if absent := missing(names_in(connection)):
+            revision = ", ".join(connection.execute(text("SELECT version_num FROM alembic_version")).scalars())
+            raise WontWork(
+                f"the database that {VARIABLE} names says schema {revision} and lacks {_few(absent)}; {REMEDY}",
+                code="store",
+            )
+
+
+def missing(found: Mapping[str, Collection[str]]) -> list[str]:
+    """Return what of this version's schema *found* lacks: tables, columns, unique indexes, each by its name.
+
+    *found* has the names of columns and indexes by table; what it has beyond the schema is of a newer version.
+    """
+    absent: list[str] = []
+    for table in metadata.sorted_tables:
+        if table.name not in found:
+            absent.append(f"table {table.name}")
+        else:
+            absent += [f"column {c}" for c in table.columns if c.name not in found[table.name]]
+            absent += [f"index {i.name}" for i in table.indexes if i.unique and i.name not in found[table.name]]
+    return absent
+
+
+def _few(names: list[str]) -> str:
+    """Return the first of *names*, and how many more there are."""
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def names_in(connection: Connection) -> dict[str, set[str]]:
+    """Return the names of the columns and indexes of every table."""
+    inspector = inspect(connection)
+    indexes = inspector.get_multi_indexes()
+    return {
+        key[1]: {column["name"] for column in columns} | {str(index["name"]) for index in indexes.get(key, ())}
+        for key, columns in inspector.get_multi_columns().items()
+    }
 
 
 def _is_current(connection: Connection) -> bool:
@@ -75,6 +118,11 @@ def _migrate(connection: Connection) -> None:
         raise WontWork(
             f"the database that {VARIABLE} names was written by a newer version (schema {', '.join(strange)});"
             " run that version, or restore a copy from before it",
+            code="store",
+        )
+    if not present and (ours := sorted(metadata.tables.keys() & names_in(connection))):
+        raise WontWork(
+            f"the database that {VARIABLE} names has tables of ours and no schema revision ({_few(ours)}); {REMEDY}",
             code="store",
         )
     config.attributes["connection"] = connection

@@ -5,14 +5,16 @@ from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from functools import cache
 
-from sqlalchemy import ColumnElement, Connection, bindparam, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, or_, select, update
 from sqlalchemy import insert as plain_insert
 
 from receiver.adapters.store import rows
+from receiver.adapters.store.columns import storable
 from receiver.adapters.store.database import put
 from receiver.adapters.store.prepared import Query, Write
 from receiver.adapters.store.schema import outbox, tellings, topics
 from receiver.adapters.store.totals import count
+from receiver.core.grouping import OVER, SAID_EACH_STEP
 from receiver.core.tell import Notice
 from receiver.ports import StoredNotice, Telling
 
@@ -42,6 +44,36 @@ def is_old(connection: Connection, notice: Notice) -> bool:
     """True when the last notice of its topic had the same key, and for what clears what was never told."""
     told_before = TOLD_BEFORE.scalar(connection, of_topic=notice.topic, same_key=notice.key)
     return bool(told_before) or (notice.all_clear and told_before is None)
+
+
+def said_each_step(connection: Connection) -> Sequence[StoredNotice]:
+    """Return the undelivered notices that every step says anew while they are true."""
+    query = select(outbox).where(outbox.c.cause.in_(SAID_EACH_STEP), *_undelivered())
+    return tuple(rows.notice(row) for row in connection.execute(query).mappings())
+
+
+def stand(connection: Connection, standing: Mapping[str, Notice], at: datetime) -> None:
+    """Give those of *standing*, by topic, that wait in the outbox their present words, and end the others of their
+    kind; what reached nobody may be said again."""
+    for stored in said_each_step(connection):
+        notice, now = stored.notice, standing.get(stored.notice.topic)
+        if now is None:
+            over(connection, [stored.id], at)
+            if not _reached_anybody(connection, stored.id):
+                connection.execute(delete(topics).where(topics.c.topic == notice.topic, topics.c.key == notice.key))
+        elif storable(now.key) == notice.key and (now.title, now.body) != (notice.title, notice.body):
+            _update(connection, stored.id, {"title": now.title, "body": now.body, "created_at": at})
+
+
+def over(connection: Connection, numbers: Collection[int], at: datetime) -> None:
+    """End *numbers* undelivered: they are not true any more, and that is no failure."""
+    ended = {"given_up_at": at, "last_error": OVER}
+    connection.execute(update(outbox).where(outbox.c.id.in_(numbers), *_undelivered()).values(ended))
+
+
+def _reached_anybody(connection: Connection, notice: int) -> bool:
+    query = select(func.count()).where(tellings.c.notice == notice, tellings.c.reached_at.is_not(None))
+    return bool(connection.execute(query).scalar())
 
 
 def told(connection: Connection, prefix: str) -> Mapping[str, tuple[str, datetime]]:
@@ -74,7 +106,21 @@ def like(connection: Connection, group: str, limit: int) -> Sequence[StoredNotic
             reached_at=row["reached_at"],
             given_up_at=row["given_up_at"],
         )
-    return tuple(replace(one, tellings=how_far.get(one.id, {})) for one in found)
+    newest = _newest(connection, found)
+    return tuple(
+        replace(one, tellings=how_far.get(one.id, {}), followed_by=cause if number > one.id else None)
+        for one in found
+        for number, cause in [newest[one.notice.topic]]
+    )
+
+
+def _newest(connection: Connection, found: Sequence[StoredNotice]) -> Mapping[str, tuple[int, str]]:
+    """Number and cause of the newest notice of each topic of *found*."""
+    if not found:
+        return {}
+    newer = outbox.c.id >= found[0].id, outbox.c.topic.in_({one.notice.topic for one in found})
+    query = select(outbox.c.topic, outbox.c.id, outbox.c.cause).where(*newer).order_by(outbox.c.id)
+    return {topic: (number, cause) for topic, number, cause in connection.execute(query)}
 
 
 def reached_last(connection: Connection, group: str, destination: str, now: datetime) -> datetime | None:

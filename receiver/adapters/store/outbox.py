@@ -1,9 +1,10 @@
 """What delivery asks of the store (`receiver.adapters.notify.OutboxStore` says what it means)."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from receiver.adapters.store import notices, totals
+from receiver.adapters.store.columns import storable
 from receiver.adapters.store.database import Database
 from receiver.core.tell import Notice
 from receiver.ports import StoredNotice, Telling
@@ -21,6 +22,14 @@ class SqlOutbox:
                 return False
         with self._database.write() as connection:
             return notices.say(connection, notice, at)
+
+    def stand(self, standing: Iterable[Notice], at: datetime) -> None:
+        """See Store. Mostly nothing waits, and that takes no write lock."""
+        with self._database.read() as connection:
+            if not notices.said_each_step(connection):
+                return
+        with self._database.write() as connection:
+            notices.stand(connection, {storable(notice.topic): notice for notice in standing}, at)
 
     def told(self, prefix: str) -> Mapping[str, tuple[str, datetime]]:
         """See Store."""
@@ -41,6 +50,11 @@ class SqlOutbox:
         """See Store."""
         with self._database.write() as connection:
             notices.failed(connection, notice, at, retry_at, error)
+
+    def notices_over(self, numbers: Collection[int], at: datetime) -> None:
+        """Never send these notices: they are not true any more."""
+        with self._database.write() as connection:
+            notices.over(connection, numbers, at)
 
     def notices_like(self, group: str, limit: int = 1000) -> Sequence[StoredNotice]:
         """Return the undelivered notices of *group* (`receiver.core.grouping`), oldest first, with their tellings."""

@@ -97,17 +97,7 @@ def decision(row: Row) -> StoredDecision:
 def progress_values(action: Action) -> Values:
     """The columns of an action that change while it is open."""
     return {
-        "victims": [
-            {
-                "instance": v.instance,
-                "node": v.node,
-                "because": v.because.value,
-                "stage": v.stage.value,
-                "since": v.since,
-                "refused": v.refused,
-            }
-            for v in action.victims
-        ],
+        "victims": [_victim_values(v) for v in action.victims],
         "from_count": action.from_count,
         "to_count": action.to_count,
         "attempts": action.attempts,
@@ -129,10 +119,25 @@ def action_values(action: Action) -> Values:
     }
 
 
+def _victim_values(victim: Victim) -> Values:
+    """One victim. Fields that older versions do not know are left out where they are empty: those versions read it."""
+    newer = {"why": victim.why, "asked_at": victim.asked_at}
+    return {
+        "instance": victim.instance,
+        "node": victim.node,
+        "because": victim.because.value,
+        "stage": victim.stage.value,
+        "since": victim.since,
+        "refused": victim.refused,
+        **{name: value for name, value in newer.items() if value},
+    }
+
+
 def victim(values: Mapping[str, Any]) -> Victim:
-    """One victim. What was kept before a reason was kept with it was idle."""
+    """One victim. One that was stored without a reason was idle; fields of newer versions are ignored."""
+    known = {name: value for name, value in values.items() if name in Victim.__slots__}
     because = Because(values.get("because", Because.IDLE))
-    return Victim(**{**values, "because": because, "stage": VictimStage(values["stage"])})
+    return Victim(**{**known, "because": because, "stage": VictimStage(values["stage"])})
 
 
 def action(row: Row) -> StoredAction:

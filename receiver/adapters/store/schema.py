@@ -110,6 +110,7 @@ node_lives = Table(
     Column("price_usd_per_hour", Exact),
     Column("gone_at", Moment),
     Column("active_at", Moment),
+    Column("registered_at", Moment),
     Column("ready_at", Moment),
     Column("usable_at", Moment),
     Column("bound_at", Moment),
@@ -365,6 +366,14 @@ questions = Table(  # what people are or were asked before a change
     Column("answered_at", Moment),
     Column("done_at", Moment),
     Index("questions_by_expires_at", "expires_at"),
+)
+
+control = Table(  # what a step leaves for the next one to decide from (`receiver.core.control`)
+    "control",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("at", Moment, nullable=False),
+    Column("state", Json, nullable=False),
 )
 
 snapshot = Table(

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from pydantic import TypeAdapter
 from sqlalchemy import Connection, select
 
 from receiver.adapters.store import (
@@ -35,6 +36,7 @@ from receiver.adapters.store.urls import VARIABLE, database_file, is_in_memory, 
 from receiver.adapters.store.usage_store import SqlUsage
 from receiver.core.actions import Action, Decision, Outcome
 from receiver.core.charges import Charged
+from receiver.core.control import Control
 from receiver.core.memory import Memory, NodeLife
 from receiver.core.model import Backoff, Drift, LateCount, Offer
 from receiver.core.seed import Seed
@@ -42,7 +44,9 @@ from receiver.core.signals import Alert
 from receiver.core.tell import Notice
 from receiver.ports import Delivery, Grounds, TryLater, WontWork
 
-THE_ONE = 1  # the snapshot's only row
+THE_ONE = 1  # the only row of the snapshot, and of the control state
+CONTROL = Query(select(schema.control.c.state).where(schema.control.c.id == THE_ONE))
+CONTROL_STATE = TypeAdapter(Control)
 SNAPSHOT_AT = Query(select(schema.snapshot.c.at).where(schema.snapshot.c.id == THE_ONE))
 SNAPSHOT = Query(select(schema.snapshot.c.picture, schema.snapshot.c.at).where(schema.snapshot.c.id == THE_ONE))
 
@@ -119,12 +123,6 @@ class SqlStore(SqlUsage, SqlOverrides, SqlQuestions, SqlBudgets, SqlReports, Sql
         """See Store."""
         with self._database.read() as connection:
             return inbox.remembered_alerts(connection, since)
-
-    def considered(self, deliveries: Sequence[int], at: datetime) -> None:
-        """See Store."""
-        if deliveries:
-            with self._database.write() as connection:
-                inbox.considered(connection, deliveries, at)
 
     # --- what a step needs
 
@@ -227,6 +225,20 @@ class SqlStore(SqlUsage, SqlOverrides, SqlQuestions, SqlBudgets, SqlReports, Sql
             decisions.stop_removals(connection, pool, backoff)
             notices.say(connection, notice, at)
 
+    def keep_control(self, control: Control, deliveries: Sequence[int] = ()) -> None:
+        """See Store."""
+        state = CONTROL_STATE.dump_python(control, mode="json")
+        with self._database.write() as connection:
+            put(connection, schema.control, {"id": THE_ONE, "at": control.at, "state": state})
+            if deliveries:
+                inbox.considered(connection, deliveries, control.at)
+
+    def control(self) -> Control | None:
+        """See Store."""
+        with self._database.read() as connection:
+            state = CONTROL.scalar(connection)
+        return None if state is None else CONTROL_STATE.validate_python(state)
+
     # --- what is shown
 
     def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None:
@@ -256,7 +268,8 @@ class SqlStore(SqlUsage, SqlOverrides, SqlQuestions, SqlBudgets, SqlReports, Sql
         datetime or None, of those pending · ``drifts``: {pool: n} ·
         ``provision_buckets``: {(pool, stage, bucket): n}, each node in its smallest bucket alone, and
         ``provision_milliseconds``: {(pool, stage): sum} (`receiver.core.stages` names both) · ``open_actions``:
-        {pool: opened_at} · ``last_delivery_at``, ``heartbeat_at``: datetime or None.
+        {pool: opened_at} · ``last_delivery_at``, ``heartbeat_at``, ``last_step_at`` (the last
+        that stored its control state): datetime or None.
         """
         with self._database.read() as connection:
             return totals.counts(connection)

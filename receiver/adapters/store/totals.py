@@ -8,7 +8,7 @@ from sqlalchemy import Connection, bindparam, func, select
 
 from receiver.adapters.store.database import insert_in, put_all
 from receiver.adapters.store.prepared import Query, Write
-from receiver.adapters.store.schema import actions, marks, outbox, totals
+from receiver.adapters.store.schema import actions, control, marks, outbox, totals
 
 HEARTBEAT = "heartbeat"
 LAST_DELIVERY = "last_delivery"
@@ -82,4 +82,5 @@ def counts(connection: Connection) -> Mapping[str, Any]:
         "open_actions": {row.pool: row.opened_at for row in connection.execute(under_way)},
         "last_delivery_at": marked(connection, LAST_DELIVERY),
         "heartbeat_at": marked(connection, HEARTBEAT),
+        "last_step_at": connection.scalar(select(control.c.at)),
     }

@@ -10,6 +10,7 @@ from datetime import datetime
 import requests
 
 from receiver.adapters.civo import CivoCloud
+from receiver.adapters.civo_sizes import whole
 from receiver.adapters.nodes import entries, section
 from receiver.adapters.survey.dates import Told, http_date
 from receiver.core.policy import Taint
@@ -102,7 +103,7 @@ class CivoSurvey(CivoCloud):
         answer = self._send("GET", "/v2/quota", "show the quota")
         if not isinstance(answer, dict):
             raise TryLater("Civo's answer is not understood: the quota is malformed", code="malformed")
-        told = {name: (_whole(answer.get(f"{name}_limit")), _whole(answer.get(f"{name}_usage"))) for name in COUNTED}
+        told = {name: (whole(answer.get(f"{name}_limit")), whole(answer.get(f"{name}_usage"))) for name in COUNTED}
         known = {name: (limit, used) for name, (limit, used) in told.items() if limit is not None and used is not None}
         return Quota(limit={n: limit for n, (limit, _) in known.items()}, usage={n: u for n, (_, u) in known.items()})
 
@@ -123,7 +124,7 @@ def _taints(said: Mapping[str, object]) -> tuple[Taint, ...] | None:
 
 
 def _size(record: Mapping[str, object]) -> SizeAtCivo:
-    cores, ram, disk, gpus = (_whole(record.get(k)) or 0 for k in ("cpu_cores", "ram_mb", "disk_gb", "gpu_count"))
+    cores, ram, disk, gpus = (whole(record.get(k)) or 0 for k in ("cpu_cores", "ram_mb", "disk_gb", "gpu_count"))
     name = record.get("name")
     return SizeAtCivo(
         name=name if isinstance(name, str) else "",
@@ -133,13 +134,3 @@ def _size(record: Mapping[str, object]) -> SizeAtCivo:
         gpus=gpus,
         selectable=record.get("selectable") is not False,
     )
-
-
-def _whole(value: object) -> int | None:
-    """A number, which may come as text (seen in other clients' decoders)."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        return int(float(value))
-    except (ValueError, OverflowError):
-        return None

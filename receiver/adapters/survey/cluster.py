@@ -18,7 +18,7 @@ from receiver.adapters.cluster_wire import NOT_FOUND
 from receiver.adapters.custom_resources import Kind
 from receiver.adapters.kubernetes_api import CUSTOM, NODES, PODS, QUOTAS, KubernetesApi
 from receiver.adapters.nodes import entries, key_of, node_from, section, words
-from receiver.adapters.pods import HOST_LABEL, controller_of, gpu_requests, hosts_us
+from receiver.adapters.pods import HOST_LABEL, asked_or_held, controller_of, hosts_us
 from receiver.adapters.survey.dates import Told, http_date
 from receiver.adapters.timestamps import moment
 from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, Clock, ClusterNode, WontWork
@@ -96,8 +96,9 @@ class ClusterSurvey(KubernetesCluster):
         """What the last answer said of the time there."""
         return self._heard.told
 
-    def nodes(self) -> list[SeenNode]:
-        """Return every node; those that host us or the monitoring say so."""
+    def nodes(self, dra: frozenset[str] = frozenset()) -> list[SeenNode]:
+        """Return every node; those that host us or the monitoring say so, and those of *dra* (names), whose GPUs a DRA
+        driver serves."""
         hosts: dict[str, list[str]] = {}
         for raw in self._pods():
             if hosts_us(raw):
@@ -105,7 +106,8 @@ class ClusterSurvey(KubernetesCluster):
         found = []
         for raw in self._wire.every("nodes", self._api.reads(NODES)):
             metadata = section(raw, "metadata")
-            node = node_from(raw, sorted(hosts.get(str(metadata.get("name")), ())))
+            name = str(metadata.get("name"))
+            node = node_from(raw, sorted(hosts.get(name, ())), dra=name in dra)
             found.append(SeenNode(node=node, created_at=moment(metadata.get("creationTimestamp"))))
         return found
 
@@ -160,7 +162,7 @@ def _pod(raw: Mapping[str, Any]) -> SeenPod:
         labels=words(metadata, "labels"),
         node=str(spec.get("nodeName") or ""),
         words=tuple(said),
-        gpus=gpu_requests(spec),
+        gpus=asked_or_held(raw),
         daemon=owner if kind == "DaemonSet" else "",
         shuts_down=IDLE_SHUTDOWN_ANNOTATION in words(metadata, "annotations"),
     )

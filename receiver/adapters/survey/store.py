@@ -14,7 +14,7 @@ from pathlib import Path
 from sqlalchemy import URL, inspect, text
 
 from receiver.adapters.store.database import Database
-from receiver.adapters.store.migrate import SCRIPTS
+from receiver.adapters.store.migrate import SCRIPTS, missing, names_in
 from receiver.adapters.store.urls import database_file, is_sqlite, parse
 from receiver.adapters.survey.dates import Told
 from receiver.ports import Clock, TryLater
@@ -28,11 +28,12 @@ WAITS_SECONDS = 2.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
     """What revision a database has (None: it has no tables yet), the newest that we know, and the oldest revision whose
-    release the database's own says can live with it."""
+    release the database's own says can live with it. *missing* names what the newest has and the database lacks."""
 
     revision: str | None
     newest: str
     oldest: str | None = None
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,9 +115,11 @@ def sqlite_schema(file: Path) -> Schema:
                 revision = _first(connection.execute("SELECT version_num FROM alembic_version").fetchone())
             if "compatibility" in tables:
                 oldest = _first(connection.execute("SELECT oldest FROM compatibility WHERE id = 1").fetchone())
+            names = "SELECT name FROM pragma_table_info(?1) UNION SELECT name FROM pragma_index_list(?1)"
+            found = {table: {row[0] for row in connection.execute(names, (table,))} for table in tables}
     except sqlite3.Error as error:
         raise TryLater(f"{file}: {error}", code="store") from None
-    return Schema(revision=revision, newest=newest(), oldest=oldest)
+    return Schema(revision=revision, newest=newest(), oldest=oldest, missing=tuple(missing(found)))
 
 
 def postgres(url: URL, clock: Clock) -> tuple[Postgres, Schema]:
@@ -136,11 +139,12 @@ def postgres(url: URL, clock: Clock) -> tuple[Postgres, Schema]:
                 revision = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
             if tables.has_table("compatibility"):
                 oldest = connection.execute(text("SELECT oldest FROM compatibility WHERE id = 1")).scalar()
+            lacks = tuple(missing(names_in(connection)))
     finally:
         database.close()
     told = Told(there=now.astimezone(UTC), here=here, took=here - began)
     server = Postgres(version=version, takes_writes=not standby and not closed, told=told)
-    return server, Schema(revision=revision, newest=newest(), oldest=oldest)
+    return server, Schema(revision=revision, newest=newest(), oldest=oldest, missing=lacks)
 
 
 def newest() -> str:

@@ -2,15 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from decimal import Decimal
 
-from receiver.core.budget import BudgetStage, Month, stage_of, title_of
-from receiver.core.cost import HOUR
-from receiver.core.forecast import Forecast, forecast
-from receiver.core.memory import NodeLife
+from receiver.core.budget import BudgetStage, stage_of, title_of
+from receiver.core.forecast import Forecast
 from receiver.core.policy import Budget, BudgetChange, Policy, Scope
-from receiver.core.report.lines import CostLine
+from receiver.core.report.lines import CostLine, PaidFor
 
 NOTHING = Decimal(0)
 
@@ -21,7 +18,8 @@ class BudgetLine:
 
     *spent_usd* and *stage* are None where the account's charges are not known. Growth holds and stops at those ratios.
     *change* says who set the allowance at run time, None when it is the configured one. *forecast* is of a month under
-    way. What was spent before the ledger began is in the lines of account and cluster alone.
+    way. *seeded_usd* is what of *spent_usd* was spent before the ledger began. Whose that was is unknown, so it counts
+    in full in each budget that it may belong to, as it does where growth is decided.
     """
 
     scope: Scope
@@ -31,6 +29,7 @@ class BudgetLine:
     stage: BudgetStage | None
     hold_at: Decimal
     stop_at: Decimal
+    seeded_usd: Decimal = NOTHING
     forecast: Forecast = field(default_factory=Forecast)
     change: BudgetChange | None = None
 
@@ -52,17 +51,19 @@ class BudgetLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What the month came to: every cost line, the nodes, and the whole *account* in USD (None: not known)."""
+    """What the month came to: every cost line, what of the *seeded* part may be each pool's (by id), and the whole
+    *account* in USD (None: not known). *forecasts* are those of the last step, by scope and name."""
 
     lines: Sequence[CostLine]
-    lives: Sequence[NodeLife]
+    seeded_pools: Mapping[str, Decimal] = field(default_factory=dict)
     account: Decimal | None = None
+    forecasts: Mapping[tuple[Scope, str], Forecast] = field(default_factory=dict)
 
 
 def budget_lines(
-    spent: Spent, allowances: Iterable[BudgetChange], policy: Policy, month: Month, now: datetime, team: str | None
+    spent: Spent, allowances: Iterable[BudgetChange], policy: Policy, team: str | None
 ) -> tuple[BudgetLine, ...]:
-    """Return the lines of every budget of *month*: of account, cluster, pools and teams; of one *team* its own."""
+    """Return the lines of every budget of a month: of account, cluster, pools and teams; of one *team* its own."""
     budget = policy.budget
     if budget is None:
         return ()
@@ -70,7 +71,7 @@ def budget_lines(
     lines = (
         _of_team(spent, changes, budget, team) if team is not None else _of_everybody(spent, changes, policy, budget)
     )
-    return tuple(_foreseen(line, spent, policy, month, now) for line in lines)
+    return tuple(replace(line, forecast=spent.forecasts.get((line.scope, line.name), Forecast())) for line in lines)
 
 
 Changes = Mapping[tuple[Scope, str], BudgetChange]
@@ -78,23 +79,34 @@ Changes = Mapping[tuple[Scope, str], BudgetChange]
 
 def _of_everybody(spent: Spent, changes: Changes, policy: Policy, budget: Budget) -> Iterator[BudgetLine]:
     whole = _sum(spent.lines, lambda _: True)
+    seeded = _sum(spent.lines, lambda line: line.whose.paid_for is PaidFor.SEEDED)
     account = None if spent.account is None else max(spent.account, whole)
-    yield from _line(Scope.ACCOUNT, "", budget.account_usd, account, changes.get((Scope.ACCOUNT, "")), budget)
-    yield from _line(Scope.CLUSTER, "", budget.monthly_usd, whole, changes.get((Scope.CLUSTER, "")), budget)
+    yield from _line(Scope.ACCOUNT, "", budget.account_usd, account, changes.get((Scope.ACCOUNT, "")), budget, seeded)
+    yield from _line(Scope.CLUSTER, "", budget.monthly_usd, whole, changes.get((Scope.CLUSTER, "")), budget, seeded)
     for pool in policy.pools:
         of_pool = _sum(spent.lines, lambda line, name=pool.name: line.whose.pool == name)  # type: ignore[misc]
-        yield from _line(Scope.POOL, pool.name, pool.budget_usd, of_pool, changes.get((Scope.POOL, pool.id)), budget)
+        before = spent.seeded_pools.get(pool.id, NOTHING)
+        change = changes.get((Scope.POOL, pool.id))
+        yield from _line(Scope.POOL, pool.name, pool.budget_usd, of_pool + before, change, budget, before)
     for team in sorted({*budget.teams, *(name for scope, name in changes if scope is Scope.TEAM)}):
         yield from _of_team(spent, changes, budget, team)
 
 
 def _of_team(spent: Spent, changes: Changes, budget: Budget, team: str) -> Iterator[BudgetLine]:
     held = _sum(spent.lines, lambda line: bool(line.whose.workload) and line.whose.owner.team == team)
-    yield from _line(Scope.TEAM, team, budget.teams.get(team), held, changes.get((Scope.TEAM, team)), budget)
+    seeded = _sum(spent.lines, lambda line: line.whose.paid_for is PaidFor.SEEDED)
+    said, change = budget.teams.get(team), changes.get((Scope.TEAM, team))
+    yield from _line(Scope.TEAM, team, said, held + seeded, change, budget, seeded)
 
 
 def _line(
-    scope: Scope, name: str, said: Decimal | None, spent: Decimal | None, change: BudgetChange | None, budget: Budget
+    scope: Scope,
+    name: str,
+    said: Decimal | None,
+    spent: Decimal | None,
+    change: BudgetChange | None,
+    budget: Budget,
+    seeded: Decimal,
 ) -> Iterator[BudgetLine]:
     monthly = change.monthly_usd if change is not None else said
     if monthly is not None:
@@ -106,21 +118,9 @@ def _line(
             stage=None if spent is None else stage_of(spent, budget, monthly),
             hold_at=budget.hold_at,
             stop_at=budget.stop_at,
+            seeded_usd=seeded,
             change=change,
         )
-
-
-def _foreseen(line: BudgetLine, spent: Spent, policy: Policy, month: Month, now: datetime) -> BudgetLine:
-    """*line* with its forecast: what lives goes on (account, cluster, pools), or the days behind go on."""
-    if line.spent_usd is None or not month.start <= now < month.end:
-        return line
-    pool = policy.pool(line.name) if line.scope is Scope.POOL else None
-    living = [life for life in spent.lives if life.gone_at is None and (pool is None or life.pool == pool.id)]
-    burn = sum((life.price_usd_per_hour or NOTHING for life in living), NOTHING)
-    elapsed = Decimal((now - month.start) // HOUR + 1)
-    found = forecast(line.spent_usd, burn, line.spent_usd / elapsed, month.end - now)
-    known = line.scope in (Scope.CLUSTER, Scope.POOL)  # of teams and of the account beside nodes the burn is not known
-    return replace(line, forecast=found if known else replace(found, burn=None))
 
 
 def _sum(lines: Iterable[CostLine], counts: Callable[[CostLine], bool]) -> Decimal:

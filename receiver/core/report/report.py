@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from receiver.core.attribution import Attributed
 from receiver.core.budget import Month
+from receiver.core.forecast import Forecast
 from receiver.core.memory import NodeLife
 from receiver.core.overrides import Override
 from receiver.core.policy import BudgetChange, Policy, Scope
@@ -33,7 +34,8 @@ class Found:
     *attributed* is what *lives* cost, shared out. *counts* is what the query of each unit of work said, by its name,
     *allowances* what operators set for the month at run time, *watched* since when the ledger knows each pool, by id,
     *in_use* how many of its GPUs each workload used at once. *spoken* and *overrides* are what `standstills` is made
-    from. *account_usd* is what the whole account was charged, None where that is not known.
+    from. *account_usd* is what the whole account was charged, None where that is not known. *seeded_pools* is what each
+    pool, by id, may have cost before the ledger began, *forecasts* what the last step foresaw for each budget.
     """
 
     lives: Sequence[NodeLife]
@@ -47,6 +49,8 @@ class Found:
     spoken: Sequence[Spoke] = ()
     overrides: Sequence[tuple[Override, datetime | None]] = ()
     account_usd: Decimal | None = None
+    seeded_pools: Mapping[str, Decimal] = field(default_factory=dict)
+    forecasts: Mapping[tuple[Scope, str], Forecast] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,11 +158,14 @@ def report(found: Found, policy: Policy, month: Month, now: datetime, team: str 
         commitments=advice(policy.reports.commitments if team is None else (), lives, month.start, until),
         always_on=always_on(lives, policy, month, now, found.watched) if team is None else None,
         budgets=budget_lines(
-            Spent(lines=every_line, lives=found.lives, account=found.account_usd),
+            Spent(
+                lines=every_line,
+                seeded_pools=found.seeded_pools,
+                account=found.account_usd,
+                forecasts=found.forecasts,
+            ),
             found.allowances,
             policy,
-            month,
-            now,
             team,
         ),
         standstills=standstills(found.spoken, found.overrides, policy, month.start, until, team),

@@ -1,6 +1,7 @@
 """A GPU cloud and its Kubernetes cluster as a pure, deterministic state machine (no I/O, no clock of its own)."""
 
 from receiver.replay.world.config import (
+    CLAIMS,
     GANG_ANNOTATION,
     GPU,
     POOL_LABEL,
@@ -29,6 +30,7 @@ from receiver.replay.world.objects import (
 from receiver.replay.world.world import World
 
 __all__ = [
+    "CLAIMS",
     "GANG_ANNOTATION",
     "GPU",
     "POOL_LABEL",

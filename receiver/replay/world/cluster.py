@@ -94,10 +94,10 @@ class Cluster:
         self.journal.note("Pod", "DELETED", f"{pod.namespace}/{pod.name}", pod, before)
 
     def occupy(self, pod: WorldPod, node: str) -> None:
-        """*pod* holds its GPUs on *node* from now on."""
+        """*pod* holds what it asks for on *node* from now on."""
         self.pods_on.setdefault(node, {})[pod.key] = None
         used = self.used.setdefault(node, {})
-        for resource, count in pod.requests.items():
+        for resource, count in pod.asks.items():
             used[resource] = used.get(resource, 0) + count
         if pod.gang is not None:
             self.gangs.setdefault((pod.namespace, pod.gang), set()).add(pod.key)
@@ -111,7 +111,7 @@ class Cluster:
         if pod.gang is not None:
             self.gangs[pod.namespace, pod.gang].discard(pod.key)
         used = self.used[pod.node]
-        for resource, count in pod.requests.items():
+        for resource, count in pod.asks.items():
             used[resource] -= count
         if not here:
             del self.pods_on[pod.node], self.used[pod.node]

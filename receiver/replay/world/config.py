@@ -6,12 +6,14 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Literal
 
+from receiver.core.compute import CPU, GIB, MEMORY, MIB, STORAGE
 from receiver.core.pods import Preference, Requirement, Toleration
 from receiver.core.policy import Taint
 
 GANG_ANNOTATION = "gpu-autoscaler.io/gang"
 POOL_LABEL = "kubernetes.civo.com/civo-node-pool"
 GPU = "nvidia.com/gpu"
+CLAIMS = "resource.k8s.io/claims"  # what a pod asks for by ResourceClaim; the scheduler places none of these
 Packing = Literal["most_allocated", "least_allocated", "first_fit"]
 
 
@@ -21,7 +23,9 @@ class WorldPool:
     name to whole units), *count* the nodes that exist, ready and usable, when the world begins.
 
     The defaults are the published row of ``an.g1.l40s.kube.x1`` (12 vCPU, 96 GB, 200 GB, one L40S). *gpus* is
-    the number of physical GPUs per node where *resources* does not tell (MIG, time-slicing).
+    the number of physical GPUs per node where *resources* does not tell (MIG, time-slicing). A new node carries
+    *startup_taints* until it is set up (`Timings.set_up`).
+    With *dra* a DRA driver serves the GPUs: ResourceSlices show them and the node's status does not.
     """
 
     id: str
@@ -37,6 +41,13 @@ class WorldPool:
     model_name: str = "NVIDIA L40S"
     mig: bool = False
     gpus: int | None = None
+    startup_taints: tuple[Taint, ...] = ()
+    dra: bool = False
+
+    @property
+    def machine(self) -> Mapping[str, int]:
+        """What one machine has (`receiver.core.compute`)."""
+        return {CPU: self.cpu_cores * 1000, MEMORY: self.ram_mb * MIB, STORAGE: self.disk_gb * GIB}
 
     @property
     def gpu_units(self) -> int:
@@ -58,6 +69,7 @@ class Timings:
     build: timedelta = timedelta(seconds=120)  # BUILDING -> ACTIVE
     boot: timedelta = timedelta(seconds=20)  # ACTIVE -> node Ready (the node object is there, NotReady, half-way)
     driver: timedelta = timedelta(seconds=180)  # Ready -> GPU allocatable
+    set_up: timedelta = timedelta(seconds=60)  # GPU allocatable -> the startup taints go, where there are any
     image_pull: timedelta = timedelta(seconds=5)  # bound -> running
     warmup: timedelta = timedelta(seconds=10)  # running -> the GPU is busy; its memory fills evenly meanwhile
     delete: timedelta = timedelta(seconds=20)  # DELETING -> gone
@@ -127,10 +139,15 @@ class Pdb:
     min_available: int
     name: str = "pdb"
 
+    def covers(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """True for a pod with these *labels* in *namespace*."""
+        return self.namespace == namespace and all(labels.get(k) == v for k, v in self.selector.items())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodSpec:
-    """A pod as somebody creates it. *requests* are GPU resources (empty for a CPU pod), *duration* the run time
+    """A pod as somebody creates it. *requests* are GPU resources (empty for a CPU pod), *compute* its other requests in
+    millicores and bytes (`receiver.core.compute`), *duration* the run time
     (None: it runs until it is deleted), *gpu_util* the activity ratio 0-1 of each of its GPUs once it is loaded,
     *gpu_memory* the ratio of their memory that it holds then (None: what such an activity usually takes).
 
@@ -158,14 +175,15 @@ class PodSpec:
     gpu_util: float = 0.9
     gpu_memory: float | None = None
     node: str | None = None
+    compute: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A Kubernetes Job that asks for GPUs: *pods* pods of *gpus_per_pod* units of *resource*, each running for
-    *duration*. *gang* declares them to belong together: at least *gang_min* of them (None: all) are placed at
-    once, or none. *gpu_util* and *gpu_memory* as in PodSpec. With another *owner_kind* it stands for what that
-    controller runs, which is over all the same when its pods are done."""
+    """A Kubernetes Job that asks for GPUs: *pods* pods of *gpus_per_pod* units of *resource* and of *compute*
+    (millicores, bytes), each running for *duration*. *gang* declares them to belong together: at least *gang_min* of
+    them (None: all) are placed at once, or none. *gpu_util* and *gpu_memory* as in PodSpec. With another *owner_kind*
+    it stands for what that controller runs, which is over all the same when its pods are done."""
 
     id: str
     submit_at: datetime
@@ -188,6 +206,7 @@ class Job:
     priority_class: str = ""
     gpu_util: float = 0.9
     gpu_memory: float | None = None
+    compute: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def gpus(self) -> int:

@@ -64,6 +64,7 @@ class Jobs:
                 gang_size=(job.gang_min or job.pods) if job.gang else 0,
                 gpu_util=job.gpu_util,
                 gpu_memory=job.gpu_memory,
+                compute=job.compute,
             )
 
     def ran(self, pod: WorldPod, now: datetime) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from receiver.core.compute import allocatable
 from receiver.core.policy import Taint
 from receiver.replay.world.activity import Gpus
 from receiver.replay.world.agenda import Agenda
@@ -15,7 +16,6 @@ from receiver.replay.world.pods import Pods
 
 NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
-KUBELET_KEEPS_MIB = 2048
 
 
 class Nodes:
@@ -69,10 +69,14 @@ class Nodes:
             pool=pool.id,
             created_at=self._agenda.now,
             uid=self._dice.uuid(),
-            allocatable={"cpu": vm.spec.cpu_cores, "memory": max(0, vm.spec.ram_mb - KUBELET_KEEPS_MIB)},
+            dra=vm.spec.dra,
+            allocatable=allocatable(vm.spec.machine),
             labels={**self._platform_labels(vm), **({} if late else _pool_labels(pool, bare=bare))},
-            taints=with_automatic(() if bare else pool.taints, ready=False, unschedulable=False),
+            taints=with_automatic(
+                (*(() if bare else pool.taints), *vm.spec.startup_taints), ready=False, unschedulable=False
+            ),
         )
+        vm.registered_at = self._agenda.now
         self._by_instance[vm.id] = vm.hostname
         self._machines[vm.hostname] = vm
         self._cluster.add_node(node)
@@ -90,6 +94,7 @@ class Nodes:
             vm.usable_at = self._agenda.now
         elif at_once:
             self._driver(vm)
+            self._set_up(vm)
         elif not self._faults.takes_gpu_never(vm.pool):
             self._agenda.after(self._dice.spread(self._timings.driver), self._driver, vm)
 
@@ -97,7 +102,10 @@ class Nodes:
         node = self._node_of(vm)
         if not vm.living or node is None:
             return
-        vm.usable_at = self._agenda.now
+        if vm.spec.startup_taints:
+            self._agenda.after(self._dice.spread(self._timings.set_up), self._set_up, vm)
+        else:
+            vm.usable_at = self._agenda.now
         gpu_labels = {
             "nvidia.com/gpu.present": "true",
             "nvidia.com/gpu.count": str(vm.spec.gpu_units),
@@ -109,6 +117,14 @@ class Nodes:
             labels={**node.labels, **gpu_labels},
         )
         self._gpus_up(node.name, vm)
+
+    def _set_up(self, vm: VM) -> None:
+        """What taints new nodes is done with this one."""
+        node = self._node_of(vm)
+        if not vm.living or node is None or vm.usable_at is not None:
+            return
+        vm.usable_at = self._agenda.now
+        self._change(node, taints=tuple(t for t in node.taints if t not in vm.spec.startup_taints))
 
     def _gpus_up(self, name: str, vm: VM) -> None:
         self._activity.node_up(name, vm)

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from receiver.core.compute import COMPUTE
 from receiver.core.pods import Preference, Requirement, Toleration
 from receiver.core.policy import Taint
 from receiver.replay.world.config import WorldPool
-
-NOT_GPU = frozenset({"cpu", "memory"})
 
 
 class Refused(Exception):
@@ -36,6 +35,7 @@ class VM:
     status: str = "BUILDING"
     listed: bool = False
     active_at: datetime | None = None
+    registered_at: datetime | None = None
     ready_at: datetime | None = None
     usable_at: datetime | None = None
     deleted_at: datetime | None = None
@@ -80,8 +80,9 @@ class PoolAtCivo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldNode:
-    """A Kubernetes node as it was at *version*. *allocatable* has ``cpu`` (cores), ``memory`` (MiB) and, once the
-    driver runs, the GPU resources. *taints* include those that Kubernetes sets itself."""
+    """A Kubernetes node as it was at *version*. *allocatable* has the compute resources (`receiver.core.compute`) and,
+    once the driver runs, the GPU resources, those too that a DRA driver serves (*dra*) and that its status does not
+    show. *taints* include those that Kubernetes sets itself."""
 
     name: str
     instance: str
@@ -96,12 +97,18 @@ class WorldNode:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
+    dra: bool = False
     version: int = 0
 
     @property
     def gpus(self) -> Mapping[str, int]:
         """The GPU resources alone."""
-        return {r: n for r, n in self.allocatable.items() if r not in NOT_GPU}
+        return {r: n for r, n in self.allocatable.items() if r not in COMPUTE}
+
+    @property
+    def shown(self) -> Mapping[str, int]:
+        """What its status shows as allocatable: nothing that a DRA driver serves."""
+        return {r: n for r, n in self.allocatable.items() if r in COMPUTE} if self.dra else self.allocatable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,11 +151,17 @@ class WorldPod:
     finished_at: datetime | None = None
     deletion_at: datetime | None = None
     version: int = 0
+    compute: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, str]:
         """Namespace and name."""
         return (self.namespace, self.name)
+
+    @property
+    def asks(self) -> Mapping[str, int]:
+        """Everything that it holds of its node."""
+        return {**self.requests, **self.compute} if self.compute else self.requests
 
     @property
     def gpus(self) -> int:

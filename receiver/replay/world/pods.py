@@ -14,10 +14,12 @@ from receiver.replay.world.objects import VM, Kill, Refused, WorldPod
 from receiver.replay.world.scheduler import Scheduler
 
 Owner = tuple[str, str, str]  # kind, namespace, name
+AT_ONCE = frozenset({"ReplicaSet", "ReplicationController"})  # they replace a pod as soon as it is asked to go
 
 
 class Pods:
-    """Moves pods along. A pod lost with its node, evicted or deleted comes back when a controller owns it."""
+    """Moves pods along. A pod lost with its node, evicted or deleted comes back when a controller owns it: a ReplicaSet
+    starts another as soon as one is asked to go, other controllers when it is gone."""
 
     def __init__(
         self,
@@ -74,6 +76,7 @@ class Pods:
                 duration=spec.duration,
                 gpu_util=spec.gpu_util,
                 gpu_memory=spec.gpu_memory,
+                compute={r: n for r, n in spec.compute.items() if n},
                 scheduled=False if spec.gated else None,
                 scheduled_since=now if spec.gated else None,
                 reason="SchedulingGated" if spec.gated else "",
@@ -172,13 +175,15 @@ class Pods:
         elif pod.deletion_at is None:
             self._cluster.change_pod(pod, deletion_at=self._agenda.now + self._timings.terminate)
             self._agenda.after(self._timings.terminate, self._remove, key, pod.uid)
+            if pod.owner_kind in AT_ONCE:
+                self._replace(pod, self._specs.pop(key, None), self._origins[key])
 
     def evict(self, key: Key, *, dry_run: bool = False) -> None:
         """As `delete`, or nothing in a *dry_run*. Raises Refused (429) when a PodDisruptionBudget forbids it."""
         pod = self._cluster.pod(key)
         if pod.phase == "Running" and pod.deletion_at is None:
             for pdb in self.pdbs:
-                if _covers(pdb, pod) and self._healthy(pdb) - 1 < pdb.min_available:
+                if pdb.covers(pod.namespace, pod.labels) and self._healthy(pdb) - 1 < pdb.min_available:
                     raise Refused(
                         "TooManyRequests",
                         429,
@@ -202,7 +207,8 @@ class Pods:
         return sum(
             1
             for p in self._cluster.active.values()
-            if p.phase == "Running" and p.deletion_at is None and p.uid not in self._lost and _covers(pdb, p)
+            if p.phase == "Running" and p.deletion_at is None and p.uid not in self._lost
+            if pdb.covers(p.namespace, p.labels)
         )
 
     def _collect(self, key: Key, uid: str) -> None:
@@ -220,8 +226,13 @@ class Pods:
         self.scheduler.forget(pod)
         if not pod.over:
             self._free(pod)
-        spec, (first, times) = self._specs.get(key), self._origins[key]
+        spec, origin = self._specs.get(key), self._origins[key]
         self._drop(pod)
+        self._replace(pod, spec, origin)
+
+    def _replace(self, pod: WorldPod, spec: PodSpec | None, origin: tuple[str, int]) -> None:
+        """Let the controller of *pod* start another from *spec* (None: it did already, or will not)."""
+        first, times = origin
         returns = pod.owner_kind not in ("", "DaemonSet") and not pod.over and _owner(pod) not in self._at_zero
         if spec is None or not returns:
             return
@@ -277,10 +288,6 @@ class Pods:
         """The node object is gone: its pods are collected, and come back elsewhere."""
         for key in list(self._cluster.pods_on.get(node, ())):
             self._remove(key, self._cluster.pods[key].uid)
-
-
-def _covers(pdb: Pdb, pod: WorldPod) -> bool:
-    return pdb.namespace == pod.namespace and all(pod.labels.get(k) == v for k, v in pdb.selector.items())
 
 
 def _owner(pod: WorldPod) -> Owner:

@@ -1,6 +1,6 @@
 """The scheduler: which waiting pod goes to which node, gangs whole or not at all.
 
-Not modelled: CPU, memory and volumes, preemption, pod affinity and topology spread.
+Not modelled: volumes, preemption, pod affinity and topology spread.
 """
 
 from bisect import insort
@@ -62,7 +62,7 @@ class Scheduler:
         """Try *pod* from now on."""
         place = (tuple(sorted(pod.node_selector.items())), pod.affinity, pod.tolerations)
         wish = _Wish(
-            kind=self._number((tuple(sorted(pod.requests.items())), place)),
+            kind=self._number((tuple(sorted(pod.asks.items())), place)),
             place=self._number(place),
             preferred=self._number(pod.preferred),
         )
@@ -166,7 +166,7 @@ class Scheduler:
                 continue
             places.append((pod, name))
             here = taken.setdefault(name, {})
-            for resource, count in pod.requests.items():
+            for resource, count in pod.asks.items():
                 here[resource] = here.get(resource, 0) + count
         return places if len(places) >= least else []
 
@@ -199,10 +199,13 @@ class Scheduler:
 
     def _left_over(self, pod: WorldPod, node: WorldNode, taken: Taken) -> float | None:
         """GPU units free on *node* once *pod* is there, None when it does not fit. CPU pods avoid GPU nodes."""
-        if not pod.requests:
-            return float(sum(node.gpus.values()))
         used = self._cluster.used.get(node.name, {})
         also = taken.get(node.name, {})
+        for resource, count in pod.compute.items():
+            if node.allocatable.get(resource, 0) - used.get(resource, 0) - also.get(resource, 0) < count:
+                return None
+        if not pod.requests:
+            return float(sum(node.gpus.values()))
         left = 0
         for resource, count in pod.requests.items():
             free = node.allocatable.get(resource, 0) - used.get(resource, 0) - also.get(resource, 0)

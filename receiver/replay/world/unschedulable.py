@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from receiver.replay.world.config import CLAIMS
 from receiver.replay.world.matching import selects, untolerated
 from receiver.replay.world.objects import WorldNode, WorldPod
 
@@ -33,5 +34,7 @@ def _reasons(pod: WorldPod, node: WorldNode, used: Mapping[str, int]) -> Iterabl
         return (f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}",)
     if not selects(node.labels, pod.node_selector, pod.affinity):
         return ("node(s) didn't match Pod's node affinity/selector",)
-    short = [r for r, count in pod.requests.items() if node.allocatable.get(r, 0) - used.get(r, 0) < count]
+    short = [r for r, count in pod.asks.items() if node.allocatable.get(r, 0) - used.get(r, 0) < count]
+    if CLAIMS in short:
+        return ("cannot allocate all claims",)
     return [f"Insufficient {r}" for r in short] or ("node(s) didn't have room for the whole gang",)

@@ -87,6 +87,7 @@ ACTION = fields(
                     "node": maybe(text()),
                     "stage": one_of(VictimStage),
                     "since": maybe(moment()),
+                    "why": text("why it was spared, or what its removal waits for; else empty"),
                 },
             )
         ),

@@ -44,7 +44,8 @@ _SCOPED = {
     "unpriced": listed(text(), "sizes whose nodes have no price and are not counted"),
     "uncounted": listed(text(), "charges without a price"),
     "forecast_burn_usd": maybe(usd("the month's end, if what runs now goes on")),
-    "forecast_trend_usd": maybe(usd("the month's end, if the last days go on")),
+    "forecast_trend_usd": maybe(usd("the month's end, if the pace since forecast_since goes on")),
+    "forecast_since": maybe(moment("when the month or the ledger began, whichever is later")),
     "set_by": maybe(shared("SetBy")),
 }
 SCOPED_BUDGET = fields("One budget.", {**_MONEY, **_SCOPED})

@@ -24,6 +24,8 @@ LOOP = {
     "fresh_seconds": number("up to which age a beat counts", minimum=0),
     "steps": count(),
     "errors": count(),
+    "good_step_age_seconds": maybe(number("since the last good step; null where it does not lead", minimum=0)),
+    "good_step_within_seconds": number("from which age on steps count as failing", minimum=0),
     "leader": maybe(text("the process that leads, as far as this one knows")),
     "term": maybe(count("how many leaders there have been; null where one process is alone with its file")),
 }
@@ -75,6 +77,7 @@ STATUS = fields(
             {
                 "to": listed(text(), "destinations without their secrets; none: messages go to the log"),
                 "undelivered": count("at most 20 are counted"),
+                "failing": count("of these: tried without success; the others wait, to come as one message"),
                 "last_error": maybe(text("of the oldest that failed")),
             },
         ),

@@ -238,8 +238,9 @@ def _machines() -> dict[str, dict[str, Operation]]:
         kind: {"schema": text()} for kind in ("text/plain", "application/openmetrics-text")
     }
     answers: dict[str, Operation] = {}
-    for name, schema in (("healthz", "Health"), ("readyz", "Readiness")):
-        answers[name] = _operation(name, "Whether it works", shared(schema))
+    left_out = [("exclude", one_of(("steps",), "leave out whether steps succeed"))]
+    for name, schema, query in (("healthz", "Health", []), ("readyz", "Readiness", left_out)):
+        answers[name] = _operation(name, "Whether it works", shared(schema), query=query)
         answers[name]["responses"]["503"] = _answer("it does not", shared(schema))
     return {
         "/webhook": {

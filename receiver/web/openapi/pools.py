@@ -36,8 +36,10 @@ NODE = fields(
         "cordoned_by": maybe(one_of(CordonedBy)),
     },
     {
+        "note": maybe(text("what the stage alone does not say, such as the startup taint that it waits for")),
         "kept_until": maybe(moment("until when a workload keeps it")),
         "kept_for": maybe(text("the pod that asked for that")),
+        "kept_by": listed(text(), "pods without a GPU that keep the node, each with its reason"),
     },
 )
 WAIT = fields(

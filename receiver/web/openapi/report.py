@@ -63,6 +63,10 @@ REPORT_BUDGET = fields(
         "set_by": maybe(text()),
         "why": maybe(text()),
     },
+    {
+        "seeded_usd": usd("of spent_usd: from before the ledger began, counted in full in each budget"),
+        "forecast_since": maybe(moment("from when on the trend has its pace")),
+    },
 )
 _ABOUT: dict[str, Schema] = {
     "month": month(),

@@ -5,6 +5,7 @@ from typing import Any
 
 from receiver.core.attribution import attribute
 from receiver.core.budget import BudgetStage
+from receiver.core.forecast import Forecast
 from receiver.core.overrides import Override, OverrideKind
 from receiver.core.policy import Budget, BudgetChange, Policy, Scope
 from receiver.core.report.budget_lines import BudgetLine
@@ -57,12 +58,21 @@ def test_a_team_reads_of_its_own_budget_alone() -> None:
     assert a_report("search").budgets == ()
 
 
-def test_a_month_under_way_has_a_forecast_and_one_that_is_over_has_none() -> None:
-    line = of(a_report(now=at(9.5)))["cluster budget"]  # ten started hours at 1.29, the node lives on for 734.5 more
-    assert line.spent_usd == Decimal("12.90")
-    assert line.forecast.burn == Decimal("12.90") + Decimal("734.5") * Decimal("1.29")
-    assert line.forecast.trend == line.forecast.burn
-    assert of(a_report())["cluster budget"].forecast.trend is None
+def test_a_budget_has_the_forecast_of_the_last_step_and_none_without_one() -> None:
+    foreseen = Forecast(burn=Decimal(900), trend=Decimal(800), since=at(3))
+    found = of(a_report(now=at(9.5), forecasts={(Scope.CLUSTER, ""): foreseen}))
+    assert found["cluster budget"].forecast == foreseen
+    assert found["budget of team vision"].forecast == Forecast()
+
+
+def test_what_was_spent_before_the_ledger_counts_in_full_in_each_budget_as_it_does_in_a_step() -> None:
+    policy, lives = a_policy(budget=BUDGET), [a_life(lasts=8)]
+    shared = attribute(lives, [a_usage(hours=6)], (), MONTH, AFTER, policy.billing, Decimal(5))
+    found = report(Found(lives=lives, usage=[], workloads=(), attributed=shared), policy, MONTH, AFTER)
+    lines = of(found)
+    cluster, team = lines["cluster budget"], lines["budget of team vision"]
+    assert (cluster.spent_usd, cluster.seeded_usd) == (Decimal("15.32"), Decimal(5))
+    assert (team.spent_usd, team.seeded_usd) == (Decimal("12.74"), Decimal(5))
 
 
 def test_growth_that_a_budget_held_is_told_from_when_to_when() -> None:

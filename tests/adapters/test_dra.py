@@ -1,0 +1,169 @@
+"""GPUs that a DRA driver serves, as the adapter reads them from the simulator's Kubernetes API."""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from receiver.adapters.cluster import KubernetesCluster, connect
+from receiver.adapters.dra import Dra, Served, nodes_of, resources_of
+from receiver.adapters.pods import CLAIMS, Fate, claimant_from, fate, pod_from
+from receiver.core.pods import PodPhase, Toleration
+from receiver.ports import TryLater
+from receiver.replay.world import PodSpec
+from simulator.clocks import ManualClock
+from simulator.server import Simulator
+from tests.simulator.builders import GPU_POOL, START, config
+
+GPU = "nvidia.com/gpu"
+ANYWHERE = (Toleration(operator="Exists"),)
+Look = Callable[..., tuple[Simulator, KubernetesCluster]]
+
+
+@pytest.fixture
+def look(tmp_path: Path) -> Iterator[Look]:
+    """Start a cluster whose GPU pool has its GPUs served by a DRA driver, with changes of the Kubernetes face."""
+    opened: list[Any] = []
+
+    def begin(*, served: bool = True, **kubernetes: Any) -> tuple[Simulator, KubernetesCluster]:
+        gpu_pool, cpu_pool = config()["pools"]
+        given = config(pools=[{**gpu_pool, "dra": served}, cpu_pool], kubernetes={"daemonsets": False, **kubernetes})
+        sim = Simulator(given, clock=ManualClock(START)).start()
+        cluster = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(1, 2))
+        opened.extend((cluster.close, sim.stop))
+        return sim, cluster
+
+    yield begin
+    for close in opened:
+        close()
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
+def test_a_node_with_slices_is_known_although_its_status_shows_no_gpu(look: Look, version: str) -> None:
+    _, cluster = look(dra=version)
+    facts = cluster.look()
+    [node] = facts.nodes
+    assert (node.dra, dict(node.allocatable)) == (True, {})
+    assert facts.dra_resources == frozenset({GPU})
+
+
+def test_without_a_dra_driver_nothing_is_different(look: Look) -> None:
+    _, cluster = look(served=False)
+    facts = cluster.look()
+    [node] = facts.nodes
+    assert (node.dra, dict(node.allocatable), facts.dra_resources) == (False, {GPU: 1}, None)
+
+
+@pytest.mark.parametrize(
+    ("denied", "dra", "resources"),
+    [("resourceslices", False, None), ("deviceclasses", True, None)],
+)
+def test_without_a_right_it_is_as_without_the_api(look: Look, denied: str, dra: bool, resources: None) -> None:
+    _, cluster = look(denied=[f"list {denied}"])
+    facts = cluster.look()
+    assert ([n.dra for n in facts.nodes], facts.dra_resources) == ([dra], resources)
+
+
+def test_while_slices_cannot_be_read_what_was_read_last_counts(look: Look) -> None:
+    sim, cluster = look()
+    fault = {"kind": "error", "face": "kubernetes", "path": "resourceslices", "times": None}
+    sim.fault(**fault)
+    with pytest.raises(TryLater):  # nobody knows whether the node has GPUs by DRA
+        cluster.look()
+    sim.faults.clear()
+    assert [n.dra for n in cluster.look().nodes] == [True]
+    sim.fault(**fault)
+    assert [n.dra for n in cluster.look().nodes] == [True]
+
+
+def test_what_never_can_be_read_holds_up_the_look_for_a_few_minutes_only() -> None:
+    """A gateway that answers 500 to what it does not know must not keep nodes from being removed for ever."""
+    wire = _Unreadable()
+    clock = ManualClock(START)
+    dra = Dra(wire, clock)  # type: ignore[arg-type]  # the part of it that is asked
+    for _ in range(2):
+        with pytest.raises(TryLater):
+            dra.served()
+        clock.advance(timedelta(minutes=4))
+    assert dra.served() == Served()
+    assert len(wire.said) == 1
+
+
+class _Unreadable:
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def if_allowed(self, *_: Any, **__: Any) -> None:
+        raise TryLater("500", code="http_500")
+
+    def warn(self, event: str, detail: str) -> None:
+        self.said.append(f"{event}: {detail}")
+
+
+def test_a_pod_that_asks_by_claim_waits_and_is_no_demand(look: Look) -> None:
+    sim, cluster = look()
+    with sim.moved() as world:
+        world.add_pod(PodSpec(namespace="ml", name="claims", requests={CLAIMS: 2}, tolerations=ANYWHERE))
+        world.add_pod(PodSpec(namespace="ml", name="large", requests={GPU: 4}))
+    sim.live.turn(timedelta(seconds=5))
+    found = {p.name: p for p in cluster.look().pods}
+    assert (found["claims"].phase, dict(found["claims"].requests)) == (PodPhase.WAITING, {})
+    assert found["claims"].claims == ("gpu-0", "gpu-1")
+    assert "cannot allocate all claims" in found["claims"].scheduler_says
+    assert (dict(found["large"].requests), found["large"].claims) == ({GPU: 4}, ())
+
+
+def test_a_pod_that_has_a_claim_holds_its_node(look: Look) -> None:
+    sim, cluster = look()
+    with sim.moved() as world:
+        [name] = [n.name for n in world.nodes.values() if n.pool == GPU_POOL]
+        world.add_pod(PodSpec(namespace="ml", name="claims", requests={CLAIMS: 1}, node=name))
+    assert [p.name for p in cluster.gpu_pods_on(name)] == ["claims"]
+
+
+def a_pod(resource: str, *, node: str = "", **status: Any) -> dict[str, Any]:
+    """A pod that asks for one of *resource*."""
+    refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    return {
+        "metadata": {"name": "p", "namespace": "ml", "uid": "u", "creationTimestamp": "2026-11-20T12:00:00Z"},
+        "spec": {
+            "containers": [{"name": "main", "resources": {"limits": {resource: "1"}}}],
+            **({"nodeName": node} if node else {}),
+        },
+        "status": {"phase": "Pending", **({} if node else {"conditions": [refused]}), **status},
+    }
+
+
+@pytest.mark.parametrize("resource", ["example.com/gpu", "deviceclass.resource.kubernetes.io/gpu.nvidia.com"])
+def test_a_resource_that_only_a_device_class_has_is_asked_for_by_claim(resource: str) -> None:
+    """Its node looked empty, and could be removed under it."""
+    waits = a_pod(resource)
+    assert pod_from(waits) is None
+    claimant = claimant_from(waits, {"example.com/gpu"})
+    assert claimant is not None
+    assert (claimant.claims, claimant.gpus) == ((resource,), 0)
+    given = {"resourceClaimName": "p-extended-resources-x", "requestMappings": []}
+    runs = a_pod(resource, node="n1", extendedResourceClaimStatus=given)
+    held = pod_from(runs)
+    assert held is not None
+    assert dict(held.requests) == {CLAIMS: 1}
+    assert fate(runs) is Fate.HOLDS_GPU
+    assert claimant_from(runs, {"example.com/gpu"}) is None
+
+
+def test_a_resource_that_nobody_serves_by_dra_is_no_claim() -> None:
+    assert claimant_from(a_pod("example.com/fpga"), {"example.com/gpu"}) is None
+    assert claimant_from(a_pod(GPU), {GPU}) is None  # it is demand as it is
+
+
+def test_only_devices_of_the_gpu_driver_on_one_node_count() -> None:
+    def of(driver: str = "gpu.nvidia.com", **spec: Any) -> dict[str, Any]:
+        return {"spec": {"driver": driver, "devices": [{"name": "gpu-0"}], "nodeName": "n1", **spec}}
+
+    assert nodes_of([of()]) == {"n1"}
+    others = [of("dra.net"), of(devices=[]), of(devices=None), of(nodeName=None), {}, {"spec": None}]
+    assert nodes_of(others) == frozenset()
+    classes: list[dict[str, Any]] = [{"spec": {"extendedResourceName": GPU}}, {"spec": {}}, {}]
+    assert resources_of(classes) == {GPU}

@@ -1,0 +1,131 @@
+"""A bug in one function for a while: in what is made for people, or for one pool in what decides and acts."""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from receiver.replay.world import World
+from tests.faults.scenario import Event, PoolPlan
+from tests.step_failures.planting import Whose, functions, planted
+
+FOR_PEOPLE = (
+    "account.py:account_for_usage",
+    "core/action_notices.py:ended",
+    "core/approval_notices.py:asked",
+    "core/budget_notices.py:lines",
+    "core/evidence.py:evidence_of",
+    "core/explain.py:explain",
+    "core/override_notices.py:ran_out",
+    "core/picture.py:picture",
+    "core/plain.py:worded",
+    "core/remedies.py:remedies",
+    "core/samples.py:samples",
+    "core/tell.py:why",
+    "core/waiting_notices.py:held",
+    "core/warn.py:found",
+    "events.py:tell_the_rest",
+    "events.py:tell_who_waits",
+    "publish.py:_log_step",
+)
+FOR_A_POOL = (
+    "act.py:_drain",
+    "act.py:_grow",
+    "act.py:_retire",
+    "act.py:_retire_one",
+    "act.py:carry_out",
+    "act.py:settled",
+    "core/capacity.py:open_tally",
+    "core/counts.py:late_after",
+    "core/decide.py:_decided",
+    "core/demand.py:misfit",
+    "core/guardrails.py:apply",
+    "core/moments.py:reconsider_at",
+    "core/plan.py:join",
+    "core/plan.py:plan",
+    "core/removal.py:removable",
+    "pool_states.py:pool_state",
+    "serving.py:_close",
+    "tend.py:undo_orphaned_cordons",
+)
+SHARE_OF_WORLDS = 0.3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bug:
+    """*function* raises until then: at each call (*pool* None), or at those for one pool."""
+
+    function: str
+    pool: str | None
+    until: datetime
+
+
+def bugs(seed: int, troubled: int, pools: list[PoolPlan]) -> list[Event]:
+    """The bugs of a world; by dice of their own, so that no other draw moves."""
+    dice = random.Random(f"bugs of {seed}")
+    if dice.random() > SHARE_OF_WORLDS:
+        return []
+    found = []
+    for _ in range(dice.choice([1, 2, 4])):
+        people = dice.random() < 0.5
+        what: dict[str, Any] = {
+            "function": dice.choice(FOR_PEOPLE if people else FOR_A_POOL),
+            "pool": None if people else dice.choice(pools).id,
+            "seconds": dice.choice([30, 120, 600]),
+        }
+        found.append(Event(at=round(dice.uniform(0, troubled * 0.85), 1), kind="bug", what=what))
+    return found
+
+
+class Bugs:
+    """The bugs that a world has now."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._all: list[Bug] = []
+        self._functions = functions()
+        self.raised = 0
+
+    def begin(self, what: dict[str, Any]) -> None:
+        """Let one begin."""
+        until = self._world.now + timedelta(seconds=what["seconds"])
+        self._all.append(Bug(function=what["function"], pool=what["pool"], until=until))
+
+    def end(self) -> None:
+        """Mend them all."""
+        self._all.clear()
+
+    @property
+    def now(self) -> list[Bug]:
+        """Those that have not ended."""
+        return [bug for bug in self._all if self._world.now < bug.until]
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """Run a step with them."""
+        with ExitStack() as stack:
+            first: dict[str, Bug] = {}
+            for bug in self.now:
+                first.setdefault(bug.function, bug)
+            for bug in first.values():
+                function = self._functions[bug.function]
+                stack.enter_context(planted(function, self._strikes(bug), self._is_of(bug)))
+            yield
+
+    def _strikes(self, bug: Bug) -> Callable[[Whose], bool]:
+        def strikes(whose: Whose) -> bool:
+            raises = bug.pool is None or whose is Whose.BAD
+            self.raised += raises
+            return raises
+
+        return strikes
+
+    def _is_of(self, bug: Bug) -> Callable[[str], bool | None]:
+        known: dict[str, bool] = {}
+        for pool in self._world.pools.values():
+            known[pool.id] = pool.id == bug.pool
+            for vm in (*pool.instances, *pool.coming):
+                known[vm.id] = known[vm.hostname] = pool.id == bug.pool
+        return known.get
