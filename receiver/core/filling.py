@@ -101,8 +101,10 @@ def serve_again(seats: Seats, order: Mapping[str, int], tallies: Mapping[str, Ta
     for workload, rooms in sorted(seats, key=lambda seat: order[seat[0].key]):
         tally = tallies[rooms[0].bin.pool]
         new = {room: None for room in rooms if (tally.pool.id, room.place) not in bins}
-        if new and workload.gang and not tally.holds_gang(len(new)):
-            return False
+        if workload.gang:
+            if not tally.holds_gang(len(new)):
+                return False
+            tally.admit_gang(len(new))
         if new and allowance.open(tally, "demand", len(new), workload) < len(RULES):
             return False
         for room in new:

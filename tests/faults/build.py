@@ -7,7 +7,7 @@ from typing import Any
 
 from receiver.core.compute import allocatable
 from receiver.core.pods import Requirement, Toleration
-from receiver.core.policy import Approval, Billing, Budget, Fallback, Limits, Policy, Pool, Taint, Unanswered
+from receiver.core.policy import Approval, Billing, Budget, Fallback, Limits, Objective, Policy, Pool, Taint, Unanswered
 from receiver.core.windows import Window
 from receiver.replay.world import Behaviour, Job, Timings, World, WorldConfig, WorldPool
 from tests.faults.scenario import PoolPlan, Scenario
@@ -54,6 +54,7 @@ def policy_of(scenario: Scenario) -> Policy:
         ),
         limits=Limits(**scenario.limits),
         fallback=Fallback(scenario.fallback),
+        objective=Objective(scenario.objective),
         heartbeat_interval=HEARTBEAT,
         longest_override=timedelta(minutes=50),  # what an answer sets is over before a world must be at rest
     )
@@ -71,6 +72,7 @@ def job_of(what: Mapping[str, Any], now: datetime) -> Job:
         namespace="ml",
         team=what.get("team", "vision"),
         gang=what.get("gang", False),
+        gang_min=what.get("least"),
         owner_kind=what.get("owner", "Job"),
         node_selector=what.get("selector", {}),
         affinity=tuple(tuple(_requirement(r) for r in term) for term in what.get("affinity", ())),

@@ -19,6 +19,7 @@ from receiver.replay.world import VM, WorldPod
 from tests.faults.beyond import BeyondTheLine
 from tests.faults.bugs import Bug
 from tests.faults.evictions import Evictions, is_on_its_way_out
+from tests.faults.scenario import PoolPlan
 from tests.faults.truth import Counted, Truth, is_theirs, per_node
 
 HOUR = timedelta(hours=1)
@@ -164,11 +165,17 @@ class Checks:
         """
         plan, coming = self._truth.plans[pool], self.counted[pool].coming
         mine = [p for p in self.waiting if self._could_want(p, pool)]
-        each = per_node(mine, plan)
-        for_pods = max(0, -(-(len(mine) - coming * each) // each)) if mine else 0
-        if new > for_pods + plan.standby_nodes + self._truth.words.wanted(plan, self._clock()):
+        spare = plan.standby_nodes + self._truth.words.wanted(plan, self._clock())
+        spare += self._truth.warm(plan, self._clock())
+        if new > _nodes(mine, plan, coming) + spare:
             keys = ", ".join(p.name for p in mine)
             self.violated("4 asked twice", f"{what}: {coming} nodes are on their way and only {keys or 'no pod'} waits")
+        if not self.kubernetes_answers:
+            return  # Prometheus tells nothing of gangs
+        likely = [p for p in mine if not self._truth.surely_refused(p)]
+        if new > _nodes(likely, plan, coming) + spare and len(likely) < len(mine):
+            keys = ", ".join(p.name for p in mine if p not in likely)
+            self.violated("10 refused", f"{what}: {keys} is refused, {len(likely)} other pods wait")
 
     def _could_want(self, pod: WorldPod, pool: str) -> bool:
         plan = self._truth.plans[pool]
@@ -322,6 +329,12 @@ class Checks:
                 if sign * (stepped.decisions[pool].target - without.target) < 0:
                     told = f"{stepped.decisions[pool].target} with it, {without.target} without"
                     self.violated("7 signals push one way", f"{pool}: {action.value}: {told}")
+
+
+def _nodes(pods: Sequence[WorldPod], plan: PoolPlan, coming: int) -> int:
+    """The most new nodes that *pods* need beside those that are on their way."""
+    each = per_node(pods, plan)
+    return max(0, -(-(len(pods) - coming * each) // each)) if pods else 0
 
 
 def _without(facts: Facts, action: SignalAction) -> Facts:

@@ -43,6 +43,7 @@ class Maker:
         dice = self.dice
         self._work()
         self._troubles()
+        objective = self._refusals()
         granularity = dice.choice([3600, 600, 600, 1])
         budget = None
         if self.chance(0.35):
@@ -77,6 +78,7 @@ class Maker:
             fallback=dice.choice(["none", "kubernetes"]),
             mode="observe" if self.chance(0.04) else "act",
             packing=dice.choice(["most_allocated", "first_fit"]),
+            objective=objective,
             watch=random.Random(f"watch of {self.seed}").choice([None, 0.3, 0.5, 2.0]),
         )
 
@@ -94,6 +96,16 @@ class Maker:
             plan if part is None else replace(plan, budget=f"{float(budget) * part:.2f}")
             for plan, part in zip(self.pools, parts, strict=True)
         ]
+
+    def _refusals(self) -> str:
+        """In some worlds GPUs are kept warm, and some gangs there never have all their pods; by dice of their own."""
+        dice = random.Random(f"refusals of {self.seed}")
+        if dice.random() < 0.7:
+            return "balanced"
+        for event in self.events:
+            if event.kind == "job" and event.what.get("gang") and dice.random() < 0.6:
+                event.what["least"] = event.what["pods"] + dice.choice([1, 4])
+        return "wait"
 
     def _words(self) -> list[Event]:
         """In some worlds people say what they want of pools for a while; by dice of their own as well."""

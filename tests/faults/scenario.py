@@ -78,6 +78,7 @@ class Scenario:
     fallback: str = "none"
     mode: str = "act"
     packing: str = "most_allocated"
+    objective: str = "balanced"
     watch: float | None = None
 
     def to_json(self) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION
 from receiver.replay.world import WorldPod
 from tests.faults.scenario import PoolPlan
-from tests.faults.truth import per_node
+from tests.faults.truth import nodes_for
 
 if TYPE_CHECKING:
     from tests.faults.run import Run
@@ -62,20 +62,14 @@ def _work(run: "Run") -> Iterator[str]:
 
 def _placeable(run: "Run", pods: list[WorldPod]) -> bool:
     """True when some pool can hold them, a gang all at once."""
+    if run.truth.lacks_pods(pods[0]):
+        return False
     return any(
         all(run.truth.fits(p, plan) and run.truth.fits(p, plan, real=True) for p in pods)
         and nodes_for(pods, plan) <= _may_have(run, plan)
         for plan in run.scenario.pools
         if plan.price is not None and not _undone(run, plan)
     )
-
-
-def nodes_for(pods: list[WorldPod], plan: PoolPlan) -> int:
-    """Nodes that *pods* (equals of one job) take at once."""
-    if pods[0].gang is None:
-        return 1
-    each = per_node(pods[:1], plan)
-    return -(-max(pods[0].gang_size, len(pods)) // each)
 
 
 def _may_have(run: "Run", plan: PoolPlan) -> int:

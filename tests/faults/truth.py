@@ -14,6 +14,7 @@ from tests.faults.scenario import PoolPlan, Scenario
 from tests.faults.spoken import Words
 
 HALF_AN_HOUR = timedelta(minutes=30)
+TEN_MINUTES = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +169,30 @@ class Truth:
             {**platform_labels(plan), **labels}, pod.node_selector, pod.affinity
         )
 
+    def lacks_pods(self, pod: WorldPod) -> bool:
+        """True for a pod of a gang that never has as many pods as must start together."""
+        jobs = (e.what for e in self.scenario.events if e.kind == "job" and e.what["id"] == pod.owner_name)
+        return pod.gang is not None and any(what.get("least", 0) > what["pods"] for what in jobs)
+
+    def surely_refused(self, pod: WorldPod) -> bool:
+        """True for a pod of a gang that lacks pods, or that no pool can ever hold whole: none of it ever started."""
+        if pod.gang is None or self.lacks_pods(pod):
+            return pod.gang is not None
+        members = [p for p in self.world.pods.values() if (p.namespace, p.gang) == (pod.namespace, pod.gang)]
+        begun = any(p.node is not None or p.phase != "Pending" for p in members)
+        fitting = [plan for plan in self.plans.values() if self.fits(pod, plan)]
+        return not begun and all(nodes_for(members, plan) > plan.max_nodes for plan in fitting)
+
+    def warm(self, plan: PoolPlan, now: datetime) -> int:
+        """The most nodes that *plan* may keep warm, by the work that came lately or holds GPUs, none of it refused."""
+        if self.scenario.objective != "wait":
+            return 0
+        pods = [p for p in self.world.active_pods.values() if p.requests and self.fits(p, plan)]
+        mine = [p for p in pods if not self.surely_refused(p)]
+        lately = sum(p.gpus for p in mine if now - p.created_at < TEN_MINUTES + self._late)
+        held = sum(p.gpus for p in mine if p.node is not None)
+        return -(-(7 * lately // 10 + held // 20 + 1) // sum(plan.resources.values())) if mine else 0
+
     def would_be_lost(self, pod: WorldPod) -> bool:
         """True for a pod without a GPU that an eviction would end for good, or that kube-system may need: it keeps its
         node."""
@@ -211,6 +236,14 @@ def per_node(pods: Iterable[WorldPod], plan: PoolPlan) -> int:
         return 1
     offers = offers_of(plan)
     return min(offers.get(resource, 0) // count for resource, count in kinds.pop())
+
+
+def nodes_for(pods: list[WorldPod], plan: PoolPlan) -> int:
+    """Nodes that *pods* (equals of one job) take at once."""
+    if pods[0].gang is None:
+        return 1
+    each = per_node(pods[:1], plan)
+    return -(-max(pods[0].gang_size, len(pods)) // each)
 
 
 def ended(scenario: Scenario) -> datetime:
