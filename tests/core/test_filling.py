@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from receiver.core.assign import assign
-from receiver.core.model import Facts, PoolState
+from receiver.core.model import Backoff, Facts, PoolState
+from receiver.core.pods import Requirement
 from receiver.core.policy import Budget, Policy
 from tests.core.builders import GPU, NOW, a_node, a_pod, a_policy, a_pool, a_state, facts, run
 from tests.core.choices import Choices, built
@@ -118,11 +119,11 @@ def test_the_same_pods_are_not_bought_for_twice() -> None:
                 sizes=(1, 1),
                 prices=(Decimal(2), Decimal("2.5")),
                 free=((), ()),
-                coming=(0, 2),
-                asked=(Asked(each=1, pods=3, pools=(0, 1)),),
+                coming=(0, 12),
+                asked=(Asked(each=1, pods=16, pools=(0, 1)),),
             ),
-            1,
-            id="a gang adds one node to two that are on their way, although nodes of another pool are cheaper",
+            4,
+            id="a gang adds four nodes to twelve that are on their way, although nodes of another pool are cheaper",
         ),
     ],
 )
@@ -172,6 +173,25 @@ def test_what_a_saved_node_would_have_cost_is_there_for_work_that_the_budget_ref
     states = a_state(there, pool="one-id"), a_state(pool="two-id"), a_state(pool="three-id")
     _, decisions = run(facts(*states, waiting=pods), policy)
     assert [decisions[n].target for n in ("one", "two", "three")] == [1, 1, 1]
+
+
+def test_a_gang_stays_whole_when_others_are_rearranged_right_after_a_refusal_of_civo() -> None:
+    """Half of the six nodes that Civo refused are asked for next, but a gang of four gets all of its four."""
+    one, two = (a_pool(n, resources={GPU: 2}, labels={"gpu": n}) for n in ("one", "two"))
+    gangs = a_pool("gangs", labels={"gpu": "gangs"})
+    there = a_node(allocatable={GPU: 2}, pods=(a_pod("on", node="n1"),), idle_since=None)
+    out = Backoff(failures=1, until=NOW + timedelta(minutes=1), reason="gpu_count_exceeded")
+    term = (Requirement(key="gpu", operator="In", values=("one", "two")),)
+    pods = [
+        a_pod("a", priority=3, affinity=(term,)),
+        a_pod("b", priority=2, node_selector={"gpu": "one"}),
+        a_pod("c", priority=1, node_selector={"gpu": "two"}),
+        *(a_pod(f"rank{n}", gang="ml/train", node_selector={"gpu": "gangs"}) for n in range(4)),
+    ]
+    states = a_state(there, pool="one-id"), a_state(pool="two-id"), a_state(pool="gangs-id", backoff=out, refused=6)
+    assignment, decisions = run(facts(*states, waiting=pods), a_policy(one, two, gangs))
+    assert [assignment.pools[f"{n}-id"].for_demand for n in ("one", "two", "gangs")] == [0, 1, 4]
+    assert decisions["gangs"].target == 4
 
 
 # --- laws ---

@@ -333,7 +333,7 @@ class Checks:
 
 def _nodes(pods: Sequence[WorldPod], plan: PoolPlan, coming: int) -> int:
     """The most new nodes that *pods* need beside those that are on their way."""
-    each = per_node(pods, plan)
+    each = max(1, per_node(pods, plan))  # 0 where Prometheus alone tells of pods, and not of their CPUs
     return max(0, -(-(len(pods) - coming * each) // each)) if pods else 0
 
 
