@@ -19,7 +19,7 @@ PARTS = (
     "sizes",
     "node_life",
     "pool_state",
-    "last_week",
+    "forecast",
     "teams",
     "drift",
     "removals",

@@ -188,8 +188,9 @@ def test_a_snooze_of_an_unlisted_namespace_is_told_and_puts_nothing_off(store: S
     until_warned(life)
     wish = (life.now + timedelta(hours=1)).isoformat()
     life.world.patch_pod("ml", "web-0", annotations={KEEP_UNTIL_ANNOTATION: wish})
-    life.run(GRACE + MINUTE, tick=MINUTE)
+    life.run(MINUTE, tick=MINUTE)
     assert told(life, "gpu-autoscaler.io/keep-until is not honoured") == 1
+    life.run(GRACE, tick=MINUTE)
     assert scaled(life) == [SCALED]
 
 

@@ -33,10 +33,12 @@ def any_value(kind: Any, dice: Random) -> Any:
         return dice.choice(list(kind))
     if is_dataclass(kind):
         hints = typing.get_type_hints(kind)
-        return kind(**{f.name: any_value(hints[f.name], dice) for f in fields(kind)})  # type: ignore[operator]  # a class
+        within = tuple[kind, ...]  # type: ignore[valid-type]  # values of the same kind within one have none themselves
+        given = {f.name: () if hints[f.name] == within else any_value(hints[f.name], dice) for f in fields(kind)}
+        return kind(**given)  # type: ignore[operator]  # a class
     if origin in (typing.Union, types.UnionType):
-        given = [arg for arg in args if arg is not type(None)]
-        return None if len(given) < len(args) and dice.random() < 0.2 else any_value(dice.choice(given), dice)
+        others = [arg for arg in args if arg is not type(None)]
+        return None if len(others) < len(args) and dice.random() < 0.2 else any_value(dice.choice(others), dice)
     if origin is typing.Literal:
         return dice.choice(args)
     if origin is tuple and args[-1] is ...:

@@ -165,5 +165,5 @@ def names(kind: Any) -> Iterator[str]:
     for name, hint in typing.get_type_hints(kind).items():
         yield name
         for part in (hint, *typing.get_args(hint)):
-            if isinstance(part, type) and is_dataclass(part):
+            if isinstance(part, type) and is_dataclass(part) and part is not kind:
                 yield from names(part)

@@ -100,7 +100,7 @@ TOLD = {
     34: "stories/test_silence test_mig_slices_without_any_utilization_are_bought_and_given_back_by_pod_counts",
     35: "stories/test_silence test_a_utilization_that_is_stuck_at_one_hundred_percent_keeps_no_empty_node",
     36: "stories/test_who_goes test_a_job_that_loads_for_hours_without_touching_its_gpu_keeps_it",
-    37: "stories/test_who_goes test_system_pods_do_not_pin_an_idle_gpu_node",
+    37: "stories/test_who_goes test_system_pods_that_a_disruption_budget_covers_do_not_pin_an_idle_gpu_node",
     38: "stories/test_no_help test_a_validation_pod_of_the_gpu_operator_is_no_demand",
     39: "stories/test_bought_once test_a_pod_that_is_pending_for_another_reason_than_room_is_no_demand",
     40: "stories/test_no_help test_a_pod_that_the_nodes_turn_out_not_to_hold_is_bought_for_once",

@@ -1,6 +1,7 @@
 """The API server is away, comes back and has forgotten our version: the watch follows the first list that succeeds."""
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from time import monotonic
@@ -28,6 +29,7 @@ class ApiServer:
         self.away, self.ends, self.versions = False, threading.Event(), list[str]()
         for path in (NODES, PODS):
             server.expect_request(path).respond_with_handler(self._answer)
+        server.expect_request(re.compile("^/apis/")).respond_with_data("no such API", status=404)
 
     def _answer(self, request: Request) -> Response:
         if self.away:
