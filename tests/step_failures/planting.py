@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import cache, cached_property, partial
 from inspect import unwrap
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
@@ -17,7 +18,8 @@ from typing import Any
 import receiver
 
 HOME = f"{Path(receiver.__file__).parent}/"
-WITHIN = ("fget", "__func__", "func", "__wrapped__")  # where properties, class methods and decorators keep a function
+HOLDERS = (property, classmethod, staticmethod, cached_property, partial, type(cache(lambda: None)))
+WITHIN = ("fget", "__func__", "func", "__wrapped__")  # where they keep a function
 HOOK = "_planted_exception"
 BAD = "bad"  # pools whose id begins so, namespaces, nodes and workloads that name it
 MOST_LOOKED_AT = 50
@@ -42,7 +44,8 @@ def functions() -> dict[str, FunctionType]:
     things += [inner for thing in things if isinstance(thing, type) for inner in vars(thing).values()]
     found: dict[str, FunctionType] = {}
     for thing in things:
-        for part in (thing, *(getattr(thing, name, None) for name in WITHIN)):
+        parts = [getattr(thing, name, None) for name in WITHIN] if isinstance(thing, HOLDERS) else [thing]
+        for part in parts:
             function = unwrap(part) if isinstance(part, FunctionType) else part
             if isinstance(function, FunctionType) and (name := name_of(function.__code__)) is not None:
                 found.setdefault(name, function)
