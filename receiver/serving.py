@@ -56,7 +56,8 @@ def _act(decision: Decision, number: int, work: Work) -> Progress | None:
     if action is not None and action.kind is ActionKind.GROW and decision.target != action.to_count:
         if decision.change is Change.GROW and decision.target < action.to_count and now - action.opened_at < UNSURE_FOR:
             return None  # its PUT may have landed unseen: asking for fewer now could take nodes away
-        if decision.change is not Change.GROW or not is_unanswered(action):
+        more = decision.change is Change.GROW and decision.target > action.to_count
+        if not more or not is_unanswered(action):
             outcome = Outcome(kind=OutcomeKind.WITHDRAWN, at=now, detail=f"the decision is now {decision.target} nodes")
             store.closed(action, outcome, None)
             action, carried = None, action

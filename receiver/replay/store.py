@@ -62,6 +62,7 @@ class ReplayStore:
         self._decisions = 0
         self._told: dict[str, tuple[str, datetime]] = {}
         self._control: Control | None = None
+        self._watched_since: datetime | None = None
         self._charged: Charged | None = None
         self._seed: Seed | None = None
 
@@ -82,6 +83,7 @@ class ReplayStore:
             removed_last_hour=removed,
             first_changed_at=first,
             heartbeat_at=now,
+            watched_since=self._watched_since,
             deliveries=(),
             charged=self._charged,
             unanswered=tuple(a for a, outcome in growth if may_have_landed(a, outcome)),
@@ -154,6 +156,8 @@ class ReplayStore:
         offers: Mapping[str, Offer] | None = None,
     ) -> None:
         """See Store."""
+        if required and self._watched_since is None:
+            self._watched_since = at
         for pool, shown in required.items():
             self._count(pool, shown, at)
         for pool, offer in (offers or {}).items():

@@ -1,5 +1,6 @@
 """Declared gangs: whose pods belong together, and how many of them must run together."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -52,6 +53,7 @@ def looking_at(httpserver: HTTPServer, *pods: dict[str, Any], **lists: Any) -> I
     for path, objects in lists.pop("served", {}).items():
         httpserver.expect_request(path).respond_with_json(a_list(*objects))
     httpserver.expect_request(FINISHED).respond_with_json(a_list(*lists.pop("finished", ())))
+    httpserver.expect_request(re.compile("^/apis/resource.k8s.io/")).respond_with_data("no such API", status=404)
     cluster = a_cluster_at(httpserver.url_for(""), **lists)
     try:
         yield cluster

@@ -34,7 +34,7 @@ def _one_node_in_the_end(cloud: Simulator, receiver: Receiver) -> None:
     receiver.until_considered()
     assert [c["body"]["count"] for c in calls(cloud, "PUT")] == [1]
     assert required(cloud) == 1
-    assert receiver.pool()["required"] == 1
+    until(lambda: receiver.pool()["required"] == 1, "the picture, which comes last")
     assert receiver.rows("SELECT outcome FROM actions") == [("confirmed",)]
 
 

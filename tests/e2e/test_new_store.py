@@ -16,5 +16,5 @@ def test_a_new_store_is_seeded_from_the_charges_and_names_what_has_no_price(inst
         charges = receiver.get("/api/v1/charges").json()
         assert receiver.get("/api/v1/budget").json()["spent_usd"] == "6.45"
         assert charges["unpriced"] == [{"code": "dbaas-small", "hours": 12.5}]
-        assert charges["account_usd"] == "7.938100"
+        assert charges["account_usd"] == "7.9381"
         assert (charges["records"], charges["unreadable"], charges["failure"]) == (3, [], "")

@@ -99,6 +99,8 @@ def _sizes(run: "Run", tight: bool) -> Iterator[str]:
         if pool.required > max(rest, _kept_by_work(run, plan)) and not _looks_replaced(run, plan):
             yield f"{plan.id} asks for {pool.required} nodes, {rest} would do"
         held = tight or _undone(run, plan) or _may_have(run, plan) < rest
+        if any(run.truth.fits(p, plan) for p in run.truth.waiting()):  # a spare node would start half a refused gang
+            rest = min(rest, plan.min_nodes)
         if pool.required < rest and not held and rest <= run.truth.max_nodes(plan.id, run.clock()):
             yield f"{plan.id} asks for {pool.required} nodes of {rest}"
 

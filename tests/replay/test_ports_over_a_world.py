@@ -219,7 +219,7 @@ def test_a_node_with_a_gpu_pod_is_not_drained() -> None:
 def test_a_drain_evicts_what_may_go_and_is_done_once_all_have_left() -> None:
     w = world(pool(count=1))
     name = vms(w)[0].hostname
-    w.add_pod(PodSpec(namespace="default", name="web"))
+    w.add_pod(PodSpec(namespace="default", name="web", owner_kind="ReplicaSet", owner_name="web"))
     w.add_pod(PodSpec(namespace="kube-system", name="proxy", owner_kind="DaemonSet", node=name))
     run(w, 10)
     cluster = WorldCluster(w)
@@ -235,7 +235,7 @@ def test_a_drain_evicts_what_may_go_and_is_done_once_all_have_left() -> None:
 def test_a_drain_waits_for_a_disruption_budget() -> None:
     w = world(pool(count=1))
     w.pdbs.append(Pdb(namespace="default", selector={}, min_available=1))
-    w.add_pod(PodSpec(namespace="default", name="web"))
+    w.add_pod(PodSpec(namespace="default", name="web", owner_kind="ReplicaSet", owner_name="web"))
     run(w, 10)
     cluster, name = WorldCluster(w), vms(w)[0].hostname
     cluster.cordon(name, "act-1")
