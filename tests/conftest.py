@@ -10,7 +10,7 @@ import structlog
 from hypothesis import Phase, settings
 
 FIGURE = "figure"
-LONGEST = ("browser", "stories", "reconcile", "faults", "e2e")  # folders whose files take longest
+LONGEST = ("browser", "step_failures", "stories", "reconcile", "faults", "e2e")  # folders whose files take longest
 
 
 def silence() -> None:
