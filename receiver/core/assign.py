@@ -131,29 +131,27 @@ def assign(facts: Facts, policy: Policy, failures: Failures | None = None) -> As
     that nothing is left half done. Without *failures*, or where it belongs to neither, it is raised.
     """
     if failures is None:
-        return _assign(facts, policy, {}, frozenset())
+        return _assign(facts, policy, {}, LeftOut())
     left_out = LeftOut()
     while True:
         try:
-            return _assign(left_out.of(facts) if left_out else facts, policy, failures.set_aside, left_out.pairs)
+            return _assign(left_out.of(facts) if left_out else facts, policy, failures.set_aside, left_out)
         except Exception as error:  # noqa: BLE001  # it is noted, and the rest goes on
             left_out.learn(error, failures)
 
 
-def _assign(
-    facts: Facts, policy: Policy, aside: Mapping[str, Failure], pairs: Collection[tuple[str, str]]
-) -> Assignment:
-    """Assign all work but *pairs* of an owner and a pool. Pools that are set *aside* stay as they are."""
+def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out: LeftOut) -> Assignment:
+    """Assign all work but what is *left_out*. Pools that are set *aside* stay as they are."""
     budgets = views(facts, policy)
     allowance = Allowance(facts, policy, budgets)
     waiting = workloads(facts.waiting, facts.bound_gangs)
     if any(view.scope is Scope.TEAM for view in budgets.views):
         _reserve_for_teams(facts, policy, waiting, allowance, aside)
-    tallies, misfits = _served(facts, policy, waiting, allowance, aside, pairs)
+    tallies, misfits = _served(facts, policy, waiting, allowance, aside, left_out)
     served = {pool: tally for pool, tally in tallies.items() if pool not in aside}
     for tally in served.values():
         _hold_floor(tally, allowance)
-    out = refused(waiting, tallies, facts)
+    out = refused(waiting, served, facts, left_out.pairs)
     for tally in served.values():
         if tally.pool.id not in out.pools:
             _keep_standby(tally, allowance)
@@ -211,12 +209,14 @@ def _served(
     waiting: Sequence[Workload],
     allowance: Allowance,
     aside: Collection[str],
-    pairs: Collection[tuple[str, str]],
+    left_out: LeftOut,
 ) -> tuple[dict[str, Tally], tuple[Misfit, ...]]:
     """Serve *waiting* in order; then once more with the rooms arranged anew, where that needs fewer new nodes."""
-    before = allowance.mark()
+    before, pairs = allowance.mark(), left_out.pairs
     tallies = _open_tallies(facts, policy, allowance.budgets, aside)
     first = _serve_all(waiting, tuple(tallies.values()), allowance, pairs)
+    if not left_out.rearranges:
+        return tallies, first.misfits
     after, order = allowance.mark(), {w.key: n for n, w in enumerate(waiting)}
     for seats in rearranged(tuple(tallies.values()), first.without_room, first.matching.fitting):
         allowance.return_to(before)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
+from receiver.core import filling
 from receiver.core.capacity import Tally
 from receiver.core.failures import Failure, Failures
 from receiver.core.model import Facts, PoolState
@@ -25,10 +26,11 @@ class LeftOut:
 
     owners: set[str] = field(default_factory=set)
     pairs: set[tuple[str, str]] = field(default_factory=set)
+    rearranges: bool = True  # work is moved between rooms to save nodes; a bug in that costs a node, and no more
 
     def __bool__(self) -> bool:
-        """True when anything is left out."""
-        return bool(self.owners or self.pairs)
+        """True when work is left out."""
+        return bool(self.owners)
 
     def of(self, facts: Facts) -> Facts:
         """*facts* without the pods of the owners."""
@@ -40,6 +42,10 @@ class LeftOut:
         An owner and a pool that failed together are kept apart and both go on. That is the least that can be done, and
         it does not matter which of them is at fault.
         """
+        if self.rearranges and _passed_through(filling.__file__, error.__traceback__):
+            self.rearranges = False
+            failures.note(Failure(part="assign", error=error))
+            return
         pool, owner = _subjects(error.__traceback__)
         failure = Failure(part="assign", error=error, pool=pool, workload=owner)
         if pool is not None and owner is not None and (owner, pool) not in self.pairs:
@@ -55,6 +61,14 @@ class LeftOut:
         failures.note(failure)
         if aside and pool is not None:
             failures.set_aside.setdefault(pool, failure)
+
+
+def _passed_through(file: str, trace: TracebackType | None) -> bool:
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == file:
+            return True
+        trace = trace.tb_next
+    return False
 
 
 def _subjects(trace: TracebackType | None) -> tuple[str | None, str | None]:

@@ -5,7 +5,7 @@ as a refusal. Headroom counts none of it, and neither headroom nor standby opens
 kube-scheduler would give it that node, and then the next one.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from receiver.core.capacity import Tally
@@ -28,8 +28,13 @@ class Refused:
         return pod.gang in self.gangs if pod.node is not None else pod.key in self.pods
 
 
-def refused(waiting: Sequence[Workload], tallies: Mapping[str, Tally], facts: Facts) -> Refused:
-    """Return what of *waiting* the assignment so far gave no room that may be used."""
+def refused(
+    waiting: Sequence[Workload],
+    tallies: Mapping[str, Tally],
+    facts: Facts,
+    pairs: Collection[tuple[str, str]] = (),
+) -> Refused:
+    """Return what of *waiting* the assignment so far gave no room that may be used. *pairs* as in `Matching`."""
     served: set[str] = set()
     short: set[str] = set()
     for tally in tallies.values():
@@ -38,7 +43,7 @@ def refused(waiting: Sequence[Workload], tallies: Mapping[str, Tally], facts: Fa
             whole = given.whole and not any(id(room) in unanswered for room in given.rooms)
             (served if whole else short).add(given.workload.key)
     found = [w for w in waiting if w.key not in served or w.key in short]
-    matching = Matching(tuple(tallies.values()))
+    matching = Matching(tuple(tallies.values()), pairs)
     pods = [pod for workload in found for pod in workload.pods]
     return Refused(
         pods=frozenset(pod.key for pod in pods),

@@ -17,9 +17,7 @@ def main() -> int:
         chosen = [r for r in rows if r.whose is of]
         told = "raised for two pools of four" if of is Whose.BAD else "raised for all at once"
         say(f"{told}: {len(chosen)} functions, {_served(chosen)} leave the other pools served, their actions closed")
-        say(
-            f"  and every delivery considered; {sum(r.recovered for r in chosen)} are made up for once the bug is gone"
-        )
+        say(f"  and every delivery considered; {sum(r.recovered for r in chosen)} are made up for once the bug is gone")
     for row in rows:
         if not row.served or not row.recovered:
             say(f"{'recovers' if row.recovered else 'LOST'}: {row.function} ({row.whose} calls)")

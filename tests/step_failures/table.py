@@ -24,8 +24,9 @@ MOST_STEPS = 24
 LONGEST_SECONDS = 10.0
 FEWEST_STEPS = 4
 TICK = timedelta(seconds=10)
-LATER = timedelta(minutes=8)  # once the bug is gone: nodes that missed the end of their hour wait for the next one
-# The simulated world, and the machinery of connections and locks: what is broken there is broken for every write.
+LATER = timedelta(minutes=8)  # once the bug is gone: nodes that missed their hour's end wait for the next one
+# The simulated world with what its cluster calls, and the machinery of connections and locks: what is broken there is
+# broken for every write.
 OUTSIDE = (
     "replay/",
     *(f"adapters/store/{name}.py" for name in ("database", "intake", "prepared", "same_files", "urls")),
