@@ -137,4 +137,5 @@ def _wrapper(code: CodeType, key: str) -> CodeType:
     source = "\n".join((*lines, f"  return {key}(args, kwargs)", " return inner"))
     made: dict[str, Any] = {}
     exec(source, made)
-    return made["outer"](*code.co_freevars).__code__  # type: ignore[no-any-return]
+    planted_code: CodeType = made["outer"](*code.co_freevars).__code__
+    return planted_code.replace(co_filename=code.co_filename)  # a traceback names the file that the bug is in
