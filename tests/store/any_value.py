@@ -33,7 +33,7 @@ def any_value(kind: Any, dice: Random) -> Any:
         return dice.choice(list(kind))
     if is_dataclass(kind):
         hints = typing.get_type_hints(kind)
-        within = tuple[kind, ...]  # type: ignore[valid-type]  # values of the same kind within one have none themselves
+        within = tuple[kind, ...]  # values of the same kind within one have none themselves
         given = {f.name: () if hints[f.name] == within else any_value(hints[f.name], dice) for f in fields(kind)}
         return kind(**given)  # type: ignore[operator]  # a class
     if origin in (typing.Union, types.UnionType):
