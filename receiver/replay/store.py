@@ -156,8 +156,7 @@ class ReplayStore:
         offers: Mapping[str, Offer] | None = None,
     ) -> None:
         """See Store."""
-        if required and self._watched_since is None:
-            self._watched_since = at
+        self._watched_since = self._watched_since or (at if required else None)
         for pool, shown in required.items():
             self._count(pool, shown, at)
         for pool, offer in (offers or {}).items():
