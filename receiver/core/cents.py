@@ -10,6 +10,7 @@ from typing import TypeVar
 
 K = TypeVar("K", bound=Hashable)
 CENT = Decimal("0.01")
+NOISE = Decimal("1e-12")  # far above what divisions of USD by hours leave behind, far below any price
 Path = Sequence[Hashable]  # from the widest level to the narrowest
 
 
@@ -20,8 +21,11 @@ def amount(usd: Decimal) -> str:
 
 
 def in_cents(usd: Decimal) -> Decimal:
-    """*usd* to the cent, half a cent up."""
-    return usd.quantize(CENT, ROUND_HALF_UP)
+    """*usd* to the cent, half a cent up.
+
+    The same sum worked out in another order may miss half a cent by the rest of a division: that is rounded away first.
+    """
+    return usd.quantize(NOISE, ROUND_HALF_UP).quantize(CENT, ROUND_HALF_UP)
 
 
 def to_cents(exact: Mapping[K, Decimal], total: Decimal | None = None) -> dict[K, Decimal]:

@@ -28,6 +28,14 @@ def test_every_level_adds_up_to_the_one_above(found: dict[int, tuple[Decimal, tu
         assert sum((cents[n] for n, (_, path) in found.items() if path[0] == top), Decimal(0)) == usd
 
 
+def test_half_a_cent_goes_up_whatever_the_rest_of_a_division_says() -> None:
+    minutes, hourly = 75, Decimal("0.0440")
+    by_the_minute = sum((hourly / 60 for _ in range(minutes)), Decimal(0))
+    at_once = hourly * minutes / 60
+    assert by_the_minute != at_once, "the two ways agree: choose another price"
+    assert in_cents(by_the_minute) == in_cents(at_once) == Decimal("0.06")
+
+
 @given(st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**12), max_value=10**12))
 def test_an_amount_is_written_in_digits_alone_and_is_the_same_amount(usd: Decimal) -> None:
     text = amount(usd)

@@ -230,8 +230,7 @@ class Checks:
             or (own is not None and self._truth.perhaps_spent(now, vm.pool) >= Decimal(own))
         )
         left = self.counted[vm.pool].nodes - 1
-        node = self._truth.node_of(vm)
-        works = vm.usable_at is not None and node is not None and node.ready  # one that does not is replaced
+        works = self._truth.works(vm)
         if works and left < floor and not stopped:
             self.violated("2 floor", f"DELETE {vm.hostname} leaves {left} nodes of at least {floor}")
         for kind in ("pause", "snooze"):

@@ -8,7 +8,7 @@ from typing import Any
 from tests.faults.bugs import bugs
 from tests.faults.doors import PORTS
 from tests.faults.ends import ends
-from tests.faults.scenario import Event, PoolPlan, Scenario
+from tests.faults.scenario import STARTUP_TAINTS, Event, PoolPlan, Scenario
 
 GPU = "nvidia.com/gpu"
 MIG = "nvidia.com/mig-1g.10gb"
@@ -20,7 +20,6 @@ WRITES_OF_PORTS = (
     *("store.opened", "store.progressed", "store.closed", "store.saw", "store.decided"),
 )
 What = dict[str, Any]
-STARTUP = ("readiness.k8s.io/nvidia-gpu-not-ready", "node.cilium.io/agent-not-ready")
 
 
 class Maker:
@@ -191,7 +190,7 @@ class Maker:
         dice = random.Random(f"startup taints of {self.seed}")
         if dice.random() < 0.75:
             return pools
-        return [replace(plan, startup_taint=dice.choice([None, *STARTUP])) for plan in pools]
+        return [replace(plan, startup_taint=dice.choice([None, *STARTUP_TAINTS])) for plan in pools]
 
     def _by_dra(self, pools: list[PoolPlan]) -> list[PoolPlan]:
         """In some worlds a DRA driver serves the GPUs of some pools; by dice of their own."""
@@ -205,7 +204,7 @@ class Maker:
         dice = random.Random(f"taints that come back of {self.seed}")
         found: list[Event] = []
         for _ in range(dice.choice([0, 0, 0, 0, 2, 5])):
-            what: What = {"pool": dice.choice(self.pools).id, "key": dice.choice(STARTUP)}
+            what: What = {"pool": dice.choice(self.pools).id, "key": dice.choice(STARTUP_TAINTS)}
             at = round(dice.uniform(0, self.troubled), 1)
             found.append(Event(at=at, kind="retaint", what={**what, "which": dice.randint(0, 5)}))
             found.append(Event(at=at + dice.choice([20, 100, 170, 300, 1500]), kind="retaint_over", what=what))

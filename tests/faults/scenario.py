@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+STARTUP_TAINTS = ("readiness.k8s.io/nvidia-gpu-not-ready", "node.cilium.io/agent-not-ready")
+
 
 @dataclass(frozen=True, kw_only=True)
 class PoolPlan:

@@ -68,10 +68,15 @@ def _placeable(run: "Run", pods: list[WorldPod]) -> bool:
         return False
     return any(
         all(run.truth.fits(p, plan) and run.truth.fits(p, plan, real=True) for p in pods)
-        and nodes_for(pods, plan) <= _may_have(run, plan)
+        and nodes_for(pods, plan) <= _may_have(run, plan) - _crowded(run, plan, pods[0])
         for plan in run.scenario.pools
         if plan.price is not None and not _undone(run, plan)
     )
+
+
+def _crowded(run: "Run", plan: PoolPlan, pod: WorldPod) -> int:
+    """Nodes of *plan* on which pods without a GPU leave *pod* no room."""
+    return sum(not run.truth.has_room(vm.hostname, plan, pod) for vm in run.world.pools[plan.id].living)
 
 
 def _may_have(run: "Run", plan: PoolPlan) -> int:
@@ -102,7 +107,7 @@ def _sizes(run: "Run", tight: bool) -> Iterator[str]:
         if pool.required > most and not _looks_replaced(run, plan):
             yield f"{plan.id} asks for {pool.required} nodes, {rest} would do"
         held = tight or _undone(run, plan) or _may_have(run, plan) < rest
-        if any(run.truth.fits(p, plan) for p in run.truth.waiting()):  # a spare node would start half a refused gang
+        if any(p.gang and run.truth.fits(p, plan) for p in run.truth.waiting()):  # a spare node would start half of it
             rest = min(rest, plan.min_nodes)
         if pool.required < rest and not held and rest <= run.truth.max_nodes(plan.id, run.clock()):
             yield f"{plan.id} asks for {pool.required} nodes of {rest}"

@@ -10,7 +10,7 @@ from receiver.ports import CORDON_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, STOP_ANN
 from receiver.replay.world import VM, World, WorldNode, WorldPod
 from receiver.replay.world.matching import selects, untolerated
 from tests.faults.build import offers_of, start_of, taints_of
-from tests.faults.scenario import PoolPlan, Scenario
+from tests.faults.scenario import STARTUP_TAINTS, PoolPlan, Scenario
 from tests.faults.spoken import Words
 
 HALF_AN_HOUR = timedelta(minutes=30)
@@ -168,6 +168,19 @@ class Truth:
         return untolerated(taints_of(plan), pod.tolerations) is None and selects(
             {**platform_labels(plan), **labels}, pod.node_selector, pod.affinity
         )
+
+    def has_room(self, node: str, plan: PoolPlan, pod: WorldPod) -> bool:
+        """True when *node* of *plan* holds *pod* beside the pods without a GPU that run there."""
+        offers = offers_of(plan)
+        others = [p for p in self.world.pods_on(node) if not p.requests]
+        return all(n + sum(p.asks.get(r, 0) for p in others) <= offers.get(r, 0) for r, n in pod.asks.items())
+
+    def works(self, vm: VM) -> bool:
+        """True when *vm* was usable once and its node would take work; the product replaces one that does not."""
+        node = self.node_of(vm)
+        if vm.usable_at is None or node is None:
+            return False
+        return node.ready and not any(taint.key in STARTUP_TAINTS for taint in node.taints)
 
     def lacks_pods(self, pod: WorldPod) -> bool:
         """True for a pod of a gang that never has as many pods as must start together."""

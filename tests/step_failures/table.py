@@ -25,8 +25,9 @@ LONGEST_SECONDS = 10.0
 FEWEST_STEPS = 4
 TICK = timedelta(seconds=10)
 LATER = timedelta(minutes=8)  # once the bug is gone: nodes that missed their hour's end wait for the next one
-# The simulated world with what its cluster calls, and the machinery of connections and locks: what is broken there is
-# broken for every write.
+# The simulated world, and the machinery of connections and locks: what is broken there is broken for every write. The
+# simulated cluster names what keeps its nodes by `named`; with the cluster silent, kube-state-metrics tells no node
+# selectors, and the cheapest pool gets what waits for two (docs/limits.md).
 OUTSIDE = (
     "replay/",
     "core/keeping.py:named",
