@@ -41,7 +41,7 @@ class Checks:
         self.removed: list[datetime] = []
         self.open: dict[str, str] = {}
         self.considered: set[int] = set()
-        self.under_way: dict[tuple[Any, ...], datetime] = {}  # unanswered writes, and when they take effect
+        self.under_way: dict[tuple[Any, ...], datetime] = {}  # unanswered resizes, and when they take effect
         self.beyond = BeyondTheLine(truth, policy.budget, clock, self.violated)
         self.evictions = Evictions(truth)
         self._steps = 0

@@ -295,8 +295,9 @@ class Run:
             self.checks.after_delete(args[0], args[1])
 
     def under_way(self, verb: str, args: tuple[Any, ...], until: datetime) -> None:
-        """Remember what may still take effect."""
-        self.checks.under_way[args] = until
+        """Remember a resize that may still take effect."""
+        if verb == "resize":
+            self.checks.under_way[args] = until
 
     def struck(self, name: str, what: str) -> None:
         """A fault struck."""
