@@ -63,7 +63,7 @@ def _month() -> tuple[Panel, ...]:
         ),
         stat(
             "Forecast",
-            "USD at the month's end, the higher of two: today's burn goes on, or the average since the ledger began does.",
+            "USD at the month's end, the higher of two: today's burn or the average since the ledger began.",
             # Not max(burn or trend): both have the same labels, and `or` would leave out the second.
             Target(expr=f"({burn} >= {trend}) or {trend} or {burn}", legend="forecast"),
             unit=USD,
