@@ -13,6 +13,7 @@ from typing import Any
 
 from receiver.core.assign import assign
 from receiver.core.decide import decide_all
+from receiver.core.grounds import with_grounds
 from receiver.core.model import Facts, Node, PoolState, Source, SourceState, Spend, Stage
 from receiver.core.plan import plan
 from receiver.core.pods import Pod, PodPhase
@@ -111,7 +112,7 @@ def facts(waiting: int) -> Facts:
 
 def one_step(policy: Policy, found: Facts) -> int:
     """Assign, decide and plan every pool once; return how many nodes are asked for in all."""
-    decisions = decide_all(found, assign(found, policy), policy)
+    decisions = decide_all(found, assign(found, policy), policy, explained_by=with_grounds)
     actions = [plan(decision, found.pool(pool), policy) for pool, decision in decisions.items()]
     return sum(max(0, action.to_count - action.from_count) for action in actions if action is not None)
 

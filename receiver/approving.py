@@ -11,6 +11,7 @@ from receiver.core import approval, approval_notices
 from receiver.core.actions import Decision
 from receiver.core.assign import Assignment
 from receiver.core.decide import decide_all
+from receiver.core.grounds import with_grounds
 from receiver.core.model import Facts, Source
 from receiver.core.policy import Policy
 from receiver.core.questions import Question
@@ -56,7 +57,12 @@ def due(
         if questions:
             asked = replace(facts, questions=(*facts.questions, *questions))
             held = approval.with_questions(assignment, questions)
-            return asked, held, decide_all(asked, held, policy, failures=parts.failures), questions
+            return (
+                asked,
+                held,
+                decide_all(asked, held, policy, explained_by=with_grounds, failures=parts.failures),
+                questions,
+            )
     return facts, assignment, decisions, ()
 
 

@@ -12,9 +12,9 @@ from receiver.budget_commands import budget
 from receiver.completion_command import completion
 from receiver.config import ConfigError, load, load_file
 from receiver.config.show import describe
+from receiver.config.version import installed_version
 from receiver.doctor_command import doctor
 from receiver.explain_commands import explain
-from receiver.installed import installed_version
 from receiver.override_commands import override
 from receiver.question_commands import answer as answer_question
 from receiver.question_commands import questions

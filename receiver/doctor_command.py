@@ -13,7 +13,7 @@ from receiver import doctor_tasks
 from receiver.asking import UNUSABLE, print_json
 from receiver.clock import SystemClock
 from receiver.config import ConfigError, Settings, load
-from receiver.installed import installed_version
+from receiver.config.version import installed_version
 from receiver.ports import Clock
 from receiver.replay_options import Duration
 

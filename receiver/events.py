@@ -6,7 +6,7 @@ from itertools import islice
 
 import structlog
 
-from receiver.core import budget_notices, closing_notices, keep_until, tell, waiting_notices, warn
+from receiver.core import budget_notices, closing_notices, keep_until_notices, tell, waiting_notices, warn
 from receiver.core.actions import Decision
 from receiver.core.explain import by_claim, fates
 from receiver.core.fates import State
@@ -48,7 +48,7 @@ def tell_the_rest(work: Work) -> None:
     ]
     for notice in standing:
         work.store.say(_beside_its_decision(notice, work), work.now)
-    for notice, ignored in keep_until.ignored(facts.pools, policy.keep_until, work.now).items():
+    for notice, ignored in keep_until_notices.ignored(facts.pools, policy.keep_until, work.now).items():
         standing.append(notice)
         if work.store.say(notice, work.now):
             announce(work, ignored[:EVENTS_PER_ACTION], "KeepUntilIgnored", notice.body)

@@ -14,7 +14,8 @@ from functools import partial
 import structlog
 
 from receiver.core.control import is_new_minute
-from receiver.core.keep_out import Intent, intent, notice
+from receiver.core.hold_notices import notice
+from receiver.core.keep_out import Intent, intent
 from receiver.core.model import Source
 from receiver.ports import Cluster, Did, KeptOut, Receipt, TryLater, WontWork
 from receiver.work import Work

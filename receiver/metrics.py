@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from receiver.budget_metrics import budgets
 from receiver.civo_metrics import CivoCalls
+from receiver.config.version import installed_version
 from receiver.configuration_metrics import OnDisk
 from receiver.core import stages
 from receiver.core.actions import ActionKind, Change, OutcomeKind
@@ -22,7 +23,6 @@ from receiver.core.overrides import OverrideKind
 from receiver.core.policy import Policy
 from receiver.cost_metrics import CostFamilies
 from receiver.families import PREFIX, Row, counter, filled, gauge, histogram, moment, number
-from receiver.installed import installed_version
 from receiver.notice_metrics import told
 from receiver.parts import PARTS, counted_as
 from receiver.policy_metrics import thresholds

@@ -14,6 +14,7 @@ from receiver.act import Hands, settled
 from receiver.approving import ask, asked_before, due
 from receiver.backoffs import removals_stopped
 from receiver.closing import close_nodes
+from receiver.config.version import installed_version
 from receiver.core import override_notices, warn
 from receiver.core.action_notices import Around
 from receiver.core.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, VictimStage
@@ -24,12 +25,12 @@ from receiver.core.control import Control, Turn
 from receiver.core.counts import late_after
 from receiver.core.decide import being_removed, decide_all
 from receiver.core.failures import Failure
+from receiver.core.grounds import with_grounds
 from receiver.core.model import Facts, PoolState, Source
 from receiver.core.policy import Policy
 from receiver.core.questions import Question
 from receiver.core.tell import Cause
 from receiver.evicting import given_up_before, tell_whom_a_window_evicts, told_before
-from receiver.installed import installed_version
 from receiver.keeping_out import keep_out
 from receiver.look import Looked, Sources, look
 from receiver.parts import Parts
@@ -132,7 +133,9 @@ def _settle(
 def _decide(facts: Facts, policy: Policy, parts: Parts, *, steady: bool, chores: bool) -> _Decided:
     """Assign the demand and decide for every pool; one where a bug is met keeps its size."""
     assignment = assign(facts, policy, parts.failures)
-    decided = decide_all(facts, assignment, policy, explained=chores, failures=parts.failures)
+    decided = decide_all(
+        facts, assignment, policy, explained_by=with_grounds if chores else None, failures=parts.failures
+    )
     facts, assignment, decided, questions = due(facts, assignment, decided, policy, parts, steady=steady)
     return _Decided(facts=facts, assignment=assignment, decisions=decided, questions=questions)
 

@@ -11,9 +11,9 @@ from receiver.adapters.api import NotThereError, ServerApi
 from receiver.adapters.store.grounds import read
 from receiver.asking import UNUSABLE, print_json, print_lines, server
 from receiver.config import ConfigError, load_file
+from receiver.config.version import installed_version
 from receiver.core.approval import asking_nobody
 from receiver.core.policy import Policy
-from receiver.installed import installed_version
 from receiver.ports import Grounds, GroundsKept, WontWork
 from receiver.replay.again import APPEARED, CHANGED, FIELDS, VANISHED, compared, made_again, ruled, said
 

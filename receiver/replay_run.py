@@ -13,8 +13,8 @@ import click
 import structlog
 
 from receiver.asking import print_json, print_lines
+from receiver.config.version import installed_version
 from receiver.importing import Remembered
-from receiver.installed import installed_version
 from receiver.replay.contest import Progress, contest
 from receiver.replay.document import Replayed, document, pictured, several
 from receiver.replay.table import as_means, as_table

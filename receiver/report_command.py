@@ -3,7 +3,7 @@
 import click
 
 from receiver.asking import print_json, print_lines, server
-from receiver.installed import installed_version
+from receiver.config.version import installed_version
 from receiver.reports.table import as_csv
 from receiver.reports.text import as_text
 from receiver.web.reports import standalone

@@ -8,9 +8,8 @@ from typing import Any
 from kubernetes.utils.quantity import parse_quantity
 
 from receiver.core.compute import CPU, MEMORY, SLOTS, STORAGE
-from receiver.core.plain import cut
 from receiver.core.policy import Taint
-from receiver.core.words import harmless
+from receiver.core.words import cut, harmless
 from receiver.ports import ClusterNode, TryLater
 
 GPU_PREFIX = "nvidia.com/"  # nvidia.com/gpu, nvidia.com/gpu.shared, nvidia.com/mig-1g.10gb

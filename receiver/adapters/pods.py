@@ -12,8 +12,8 @@ from receiver.adapters.timestamps import moment
 from receiver.config.fields import longer_than_zero
 from receiver.config.mistakes import Wrong
 from receiver.core.compute import SLOTS
-from receiver.core.plain import cut
 from receiver.core.pods import Pod, PodPhase, Preference, Requirement, Toleration
+from receiver.core.words import cut
 from receiver.ports import (
     GANG_SIZE_ANNOTATION,
     IDLE_SHUTDOWN_ANNOTATION,

@@ -5,7 +5,7 @@ from prometheus_client import CollectorRegistry
 
 from receiver.adapters.lease import Lease
 from receiver.bootstrap.outside import Outside
-from receiver.installed import installed_version
+from receiver.config.version import installed_version
 from receiver.loop import Loop
 from receiver.metrics import StoreCollector
 from receiver.ports import Clock

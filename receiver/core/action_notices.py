@@ -11,8 +11,9 @@ from receiver.core.budget import Budgets
 from receiver.core.demand import refusal
 from receiver.core.model import Backoff, Facts, PoolState
 from receiver.core.policy import Policy, Pool
+from receiver.core.rule_words import why
 from receiver.core.shortage import Shortage, refused_counts, shortage_of, smaller_request
-from receiver.core.tell import Cause, Notice, Severity, why
+from receiver.core.tell import Cause, Notice, Severity
 from receiver.core.words import some, span
 
 WANTED_AGAIN = "it may not go any more"  # of an action that an older version began

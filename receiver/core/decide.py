@@ -1,15 +1,14 @@
 """Decide how many nodes a pool should have, and say why. Pure: the same values give the same decision."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from receiver.core.actions import ActionKind, Decision, Reason, Verdict, VictimStage
 from receiver.core.assign import Assignment, Wanted, floor_gives_way
 from receiver.core.cost import HOUR
 from receiver.core.eviction import evicted
-from receiver.core.evidence import WORKLOADS, evidence_of
 from receiver.core.failures import Failure, Failures
 from receiver.core.guardrails import Case, apply
 from receiver.core.model import Facts, Node, PoolState, Signal, SignalAction, Source, Stage
@@ -17,11 +16,9 @@ from receiver.core.moments import reconsider_at
 from receiver.core.policy import Policy
 from receiver.core.prospects import about_idle, planned, why_kept
 from receiver.core.questions import sentence
-from receiver.core.remedies import remedies
 from receiver.core.removal import is_dead, removable, surplus, unapproved
 from receiver.core.shapes import goes_early
 from receiver.core.taking import is_kept, was_refused
-from receiver.core.tell import why
 from receiver.core.words import lasting, some
 
 NOTED = {
@@ -30,6 +27,8 @@ NOTED = {
     SignalAction.HOLD: "busy nodes stay where they are",
     SignalAction.FALLBACK: "activity is unknown: pod counts decide",
 }
+MOST_ASKING = 50  # of the work that a decision without grounds names
+Explainer = Callable[[Decision, Case], Decision]  # adds what a decision rests on
 
 
 def decide(
@@ -38,27 +37,15 @@ def decide(
     signals: Sequence[Signal],
     policy: Policy,
     now: datetime,
-    *,
-    explained: bool = True,
+    explained_by: Explainer | None = None,
 ) -> Decision:
     """Return the size that the pool of *state* should have at *now*, with every reason in order.
 
     Pending demand beats removal, because a missing GPU costs more than an idle one. With nothing wanted the
-    answer is to hold. Not *explained*, it comes without evidence. Raises KeyError when the policy does not name the
-    pool.
+    answer is to hold. *explained_by* adds what it rests on. Raises KeyError when the policy does not name the pool.
     """
     decision, case = _decided(state, wanted, signals, policy, now)
-    return with_grounds(decision, case) if explained else decision
-
-
-def with_grounds(decision: Decision, case: Case) -> Decision:
-    """Return *decision* with what it rests on and what would change it, as JSON-able values.
-
-    The sentences too are stored: they are shown as they were said, whatever later versions would say.
-    """
-    decision = replace(decision, evidence=evidence_of(case, decision.reasons))
-    said = {"because": why(decision), "what_would_change": [asdict(r) for r in remedies(decision)]}
-    return replace(decision, evidence={**decision.evidence, **said})
+    return explained_by(decision, case) if explained_by else decision
 
 
 def _decided(
@@ -117,12 +104,12 @@ def decide_all(
     assignment: Assignment,
     policy: Policy,
     *,
-    explained: bool = True,
+    explained_by: Explainer | None = None,
     failures: Failures | None = None,
 ) -> dict[str, Decision]:
     """Decide for every pool of *policy* at the facts' time, sharing what may be removed per hour; by pool id.
 
-    Removals under way in a pool count against the others, not against themselves. *explained* as in `decide`. A pool
+    Removals under way in a pool count against the others, not against themselves. *explained_by* as in `decide`. A pool
     whose decision raises an exception keeps its size, and the exception is noted in *failures*; so is one that was
     raised while a decision was explained, which then has no grounds. Without *failures* both are raised.
     """
@@ -146,7 +133,7 @@ def decide_all(
             own = being_removed(state, deleted=False)
             mine = None if left is None else max(0, left + own)
             wanted = wanted if wanted.removals_left == mine else replace(wanted, removals_left=mine)
-            decision = _one(state, wanted, facts, policy, explained=explained, failures=failures)
+            decision = _one(state, wanted, facts, policy, explained_by, failures)
             left = None if left is None else left - max(0, decision.present - decision.target - own)
         except Exception as error:
             if failures is None:
@@ -159,19 +146,24 @@ def decide_all(
 
 
 def _one(
-    state: PoolState, wanted: Wanted, facts: Facts, policy: Policy, *, explained: bool, failures: Failures | None
+    state: PoolState,
+    wanted: Wanted,
+    facts: Facts,
+    policy: Policy,
+    explained_by: Explainer | None,
+    failures: Failures | None,
 ) -> Decision:
     """The decision for the pool of *state*; one that cannot be explained comes with little evidence."""
     decision, case = _decided(state, wanted, facts.signals, policy, facts.at)
-    if not explained:
+    if explained_by is None:
         return decision
     try:
-        return with_grounds(decision, case)
+        return explained_by(decision, case)
     except Exception as error:
         if failures is None:
             raise
         failures.note(Failure(part="grounds", error=error, pool=state.pool))
-        return replace(decision, evidence={"asking": [w.key for w in wanted.asking[:WORKLOADS]]})
+        return replace(decision, evidence={"asking": [w.key for w in wanted.asking[:MOST_ASKING]]})
 
 
 def keeps_its_size(state: PoolState, failed: str, now: datetime) -> Decision:

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 
 from receiver.core.compute import COMPUTE, allocatable, less, too_much
 from receiver.core.model import UNASSIGNED, Node, Offer, PoolState, Stage
-from receiver.core.plain import cut
 from receiver.core.pods import Pod, PodPhase, Requirement, Toleration, Workload
 from receiver.core.policy import POOL_LABEL, Pool, Taint
+from receiver.core.words import cut
 
 # Taints that come and go with a node's state, and say nothing of the next node.
 PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeleted")

@@ -5,7 +5,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from receiver.core.cost import Units, paid_units, spend_by_pool, units_since, usd_by_pool
-from receiver.core.memory import NodeLife
+from receiver.core.memory import EndedLives, NodeLife
 from receiver.core.policy import Billing
 
 
@@ -65,7 +65,7 @@ class _Counted:
 
 
 def spent(
-    ended: Ended | None, lives: Iterable[NodeLife], since: datetime, now: datetime, billing: Billing
+    ended: EndedLives | None, lives: Iterable[NodeLife], since: datetime, now: datetime, billing: Billing
 ) -> tuple[dict[str, Decimal], tuple[str, ...]]:
     """USD by pool id for units begun since *since*, of *lives* and of those that *ended* before, and the sizes without
     a price."""

@@ -9,9 +9,9 @@ from receiver.core.demand import IGNORED_NAMESPACES, LONGEST_NAMED, refusal, wor
 from receiver.core.fates import Fate, Place, State
 from receiver.core.market import Kind, shape
 from receiver.core.model import Facts
-from receiver.core.plain import cut
 from receiver.core.pods import Pod, Workload
 from receiver.core.policy import Policy
+from receiver.core.words import cut
 
 CLAIMS_NAMED = 3
 MOST = 500  # pods that are explained in one step: the picture is kept at every step and must stay small

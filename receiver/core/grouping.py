@@ -10,8 +10,9 @@ from datetime import datetime, timedelta
 from itertools import takewhile
 
 from receiver.core.message import LONGEST_BODY
-from receiver.core.plain import cut, moment
+from receiver.core.plain import moment
 from receiver.core.tell import Cause, Notice, Severity
+from receiver.core.words import cut
 
 # They start a time after which something is done to people's work: a message later leaves less of it.
 GRACES = frozenset({Cause.EVICTS, Cause.IDLE_WARNED})

@@ -2,12 +2,8 @@
 
 from dataclasses import dataclass
 
-from receiver.core import plain
 from receiver.core.budget import Budgets
 from receiver.core.policy import Policy, Scope
-from receiver.core.tell import Cause, Notice, Severity
-
-TOPIC = "kept-out:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,28 +41,3 @@ def intent(budgets: Budgets, policy: Policy, month: str) -> Intent | None:
         resources=tuple(sorted({resource for pool in policy.pools for resource in pool.resources})),
         passing=tuple(sorted(policy.budget.passing)),
     )
-
-
-def notice(place: str, did: str, sentence: str, wanted: Intent, *, over: bool = False) -> Notice:
-    """The notice of what was done at *place*; *did* is a word of `receiver.ports.Did` or ``failed``."""
-    title = {
-        "done": f"New GPU work is {'let into' if over else 'kept out of'} {place}",
-        "observed": f"New GPU work would be {'let into' if over else 'kept out of'} {place} (observing)",
-    }.get(did, f"New GPU work is not {'let into' if over else 'kept out of'} {place}")
-    why = "the budget hold is over" if over else wanted.why
-    return Notice(
-        cause=Cause.KEPT_OUT,
-        topic=f"{TOPIC}{place}",
-        key=f"{wanted.month}:{'over' if over else 'held'}:{did}",
-        title=title,
-        body=plain.worded(sentence, why=why, after=_next(did, over=over)),
-        severity=Severity.INFO if did in ("done", "observed") else Severity.WARNING,
-    )
-
-
-def _next(did: str, *, over: bool) -> str:
-    if did == "observed":
-        return "nothing while mode is observe"
-    if did != "done":
-        return "what can be repeated is tried again; a person has to see to the rest"
-    return "new GPU work may begin there" if over else "running work goes on; new work may begin when the hold is over"

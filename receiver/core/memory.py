@@ -1,20 +1,17 @@
 """What the ledger remembers that a step needs, as values."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from receiver.core.actions import Action
 from receiver.core.charges import Charged
 from receiver.core.model import Backoff, Drift, LateCount, Offer
 from receiver.core.overrides import Override
-from receiver.core.policy import BudgetChange
+from receiver.core.policy import Billing, BudgetChange
 from receiver.core.seed import Seed
-
-if TYPE_CHECKING:
-    from receiver.core.ended import Ended  # it counts lives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +51,17 @@ class NodeLife:
     kept_for: str = ""
 
 
+class EndedLives(Protocol):
+    """Node lives that are over for good; `receiver.core.ended.Ended` counts what was paid for them."""
+
+    @property
+    def lives(self) -> Sequence[NodeLife]:
+        """Those taken in so far, in that order."""
+
+    def paid_units(self, since: datetime, billing: Billing) -> tuple[dict[tuple[str, Decimal], int], frozenset[str]]:
+        """Return the paid units begun since *since* by pool and price, and the sizes without a price."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolMemory:
     """What a pool did last. *required* is the last count read from Civo, *required_since* when it last changed.
@@ -84,7 +92,7 @@ class Memory:
 
     pools: Mapping[str, PoolMemory] = field(default_factory=dict)
     lives: tuple[NodeLife, ...] = ()  # living, and gone since the month began
-    ended: "Ended | None" = None  # gone for good, where they are not among the lives
+    ended: EndedLives | None = None  # gone for good, where they are not among the lives
     grown_last_hour: int = 0
     removed_last_hour: int = 0
     first_changed_at: datetime | None = None  # when the first change that these two count was over

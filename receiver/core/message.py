@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from receiver.core.guides import GUIDES
-from receiver.core.plain import cut
 from receiver.core.tell import Notice
+from receiver.core.words import cut
 
 LONGEST_TITLE = 100  # characters: what a lock screen shows
 LONGEST_BODY = 1200  # without its end

@@ -20,8 +20,8 @@ from receiver.core.policy import Policy, Pool
 from receiver.core.provisioning import awaited_since
 from receiver.core.questions import Question, sentence
 from receiver.core.rights import Rights
+from receiver.core.rule_words import SPEAKS_UP, why
 from receiver.core.silences import PoolSilence
-from receiver.core.tell import SPEAKS_UP, why
 from receiver.core.waits import Wait, waits
 
 A_DAY = timedelta(days=1)

@@ -12,7 +12,7 @@ from typing import Any
 from receiver.core.budget import Budgets, BudgetStage, BudgetView, team_of
 from receiver.core.pods import Pod
 from receiver.core.policy import Policy, Pool, Scope
-from receiver.core.words import some
+from receiver.core.words import cut, some
 
 NAMED = 3  # of a list, before "and N more"
 LONGEST_SENTENCE = 280  # characters of what somebody else wrote: Civo, a scheduler, a person
@@ -39,11 +39,6 @@ def capital(text: str) -> str:
     """*text* with a capital letter, unless it begins with a name such as ``l40s-2``."""
     first = text.split(maxsplit=1)[0] if text else ""
     return text[:1].upper() + text[1:] if first.rstrip(".,:;").isalpha() else text
-
-
-def cut(text: str, longest: int) -> str:
-    """*text*, or its beginning where it has more than *longest* characters."""
-    return text if len(text) <= longest else text[: longest - 4].rstrip(" .,;:\n") + " ..."
 
 
 def named(names: Sequence[str], most: int = NAMED) -> str:

@@ -6,8 +6,8 @@ from receiver.core.actions import Action, Because, Decision, Verdict, Victim, Vi
 from receiver.core.guardrails import Case
 from receiver.core.model import CordonedBy, Node, SignalAction, Stage
 from receiver.core.removal import goes_at
+from receiver.core.rule_words import in_plain_words
 from receiver.core.taking import is_kept, was_refused
-from receiver.core.tell import in_plain_words
 
 EMPTIED = (Because.CONSOLIDATED, Because.EVICTED)
 NAMED = 3  # in a sentence

@@ -11,7 +11,8 @@ from receiver.core.model import Facts
 from receiver.core.pods import Workload
 from receiver.core.policy import Policy
 from receiver.core.remedies import remedies
-from receiver.core.tell import SPEAKS_UP, Cause, Notice, Severity, in_plain_words
+from receiver.core.rule_words import SPEAKS_UP, in_plain_words
+from receiver.core.tell import Cause, Notice, Severity
 from receiver.core.words import some
 
 # Holds that a person may want to act on; cooldowns and back-offs end by themselves.

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from receiver.core import charges_shown, node_warnings, plain, rights_notices
+from receiver.core import charges_notices, node_warnings, plain, rights_notices
 from receiver.core.assign import Assignment
 from receiver.core.budget import Budgets
 from receiver.core.counts import undone_by_others
@@ -46,7 +46,7 @@ def found(
     yield from rights_notices.of_rights(facts)
     yield from _drifted(facts, drifts, assignment.budgets, policy)
     yield from _ignored(facts, assignment, policy, reopened or {})
-    yield from charges_shown.notices(facts, policy)
+    yield from charges_notices.notices(facts, policy)
     for pool in policy.pools:
         yield from node_warnings.of_nodes(pool, facts, assignment.budgets, policy)
 

@@ -14,6 +14,11 @@ def harmless(text: str) -> str:
     return OBEYED.sub("\ufffd", text)
 
 
+def cut(text: str, longest: int) -> str:
+    """*text*, or its beginning where it has more than *longest* characters."""
+    return text if len(text) <= longest else text[: longest - 4].rstrip(" .,;:\n") + " ..."
+
+
 def some(count: int, noun: str) -> str:
     """*count* and *noun*, in the plural unless there is exactly one: ``1 node``, ``0 nodes``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

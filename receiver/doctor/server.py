@@ -6,10 +6,10 @@ from typing import Any
 
 from receiver.adapters.survey.server import ServerSurvey
 from receiver.config import Settings
+from receiver.config.version import installed_version
 from receiver.core.words import some
 from receiver.doctor.area import Area, Installation
 from receiver.doctor.finding import Check, Finding
-from receiver.installed import installed_version
 from receiver.ports import TryLater
 
 ANSWERS = Check(

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from receiver.adapters.monitoring_api import MonitoringApi
+from receiver.config.version import installed_version
 from receiver.doctor import dcgm, kube_state_metrics, own_metrics
 from receiver.doctor.area import Area, Installation
 from receiver.doctor.finding import Finding
-from receiver.installed import installed_version
 
 QUERIES = {**kube_state_metrics.QUERIES, **dcgm.QUERIES, **own_metrics.QUERIES}
 

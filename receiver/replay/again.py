@@ -30,7 +30,7 @@ def made_again(made_from: Grounds, pool: str) -> Decision:
     """Return what this version decides about the pool with that id. Raises KeyError for a pool that is in neither the
     policy nor the facts."""
     facts, policy = made_from.facts, made_from.policy
-    return decide_all(facts, assign(facts, policy), policy, explained=False)[pool]
+    return decide_all(facts, assign(facts, policy), policy)[pool]
 
 
 def said(decision: Decision) -> dict[str, Any]:

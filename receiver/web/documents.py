@@ -8,7 +8,7 @@ from typing import Any
 
 from receiver.core.advice import what_to_do
 from receiver.core.cents import amount
-from receiver.core.tell import why
+from receiver.core.rule_words import why
 from receiver.ports import StoredAction, StoredDecision
 from receiver.web.parts import WebParts
 from receiver.web.show import number

@@ -7,8 +7,9 @@ from typing import Any
 from receiver.core.advice import RULES
 from receiver.core.guides import GUIDES
 from receiver.core.policy import Policy
+from receiver.core.rule_words import in_plain_words
 from receiver.core.shortage import Shortage, shortage_of
-from receiver.core.tell import Cause, in_plain_words
+from receiver.core.tell import Cause
 from receiver.core.waiting_notices import GUIDES as OF_HOLDS
 from receiver.core.words import some, span
 from receiver.web.concern import Concern, Level, names_of

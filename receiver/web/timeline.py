@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 from receiver.core.grouping import OVER
 from receiver.core.policy import Pool
+from receiver.core.rule_words import why
 from receiver.core.signals import Alert
-from receiver.core.tell import why
 from receiver.core.words import some
 from receiver.ports import Arrival, StoredAction, StoredDecision, StoredOverride, Told
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.installed import installed_version
+from receiver.config.version import installed_version
 from tests.config.builders import ENVIRONMENT, one_pool
 
 

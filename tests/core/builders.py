@@ -9,6 +9,7 @@ from receiver.core.actions import Decision
 from receiver.core.assign import Assignment, assign
 from receiver.core.decide import decide_all
 from receiver.core.demand import fingerprint
+from receiver.core.grounds import with_grounds
 from receiver.core.model import Facts, Node, Offer, PoolState, Signal, SignalAction, Source, SourceState, Spend, Stage
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import Billing, Policy, Pool, Unanswered
@@ -150,7 +151,7 @@ def facts(*states: PoolState, waiting: Iterable[Pod] = (), **changes: Any) -> Fa
 def run(found: Facts, policy: Policy) -> tuple[Assignment, dict[str, Decision]]:
     """Assign and decide as a step does; decisions by pool name."""
     assignment = assign(found, policy)
-    decisions = decide_all(found, assignment, policy)
+    decisions = decide_all(found, assignment, policy, explained_by=with_grounds)
     return assignment, {p.name: decisions[p.id] for p in policy.pools}
 
 

@@ -13,6 +13,7 @@ from receiver.core.approval_notices import answered, asked
 from receiver.core.assign import assign
 from receiver.core.choices import choices, next_morning, override_of
 from receiver.core.decide import decide_all
+from receiver.core.grounds import with_grounds
 from receiver.core.model import Facts, Node, SignalAction, Source, Spend, Stage
 from receiver.core.overrides import Override, OverrideKind
 from receiver.core.pods import PodPhase
@@ -59,7 +60,7 @@ def reason(decision: Decision) -> Reason:
 
 def due(found: Facts, policy: Policy) -> tuple[Question, ...]:
     assignment = assign(found, policy)
-    return to_ask(found, assignment, decide_all(found, assignment, policy), policy)
+    return to_ask(found, assignment, decide_all(found, assignment, policy, explained_by=with_grounds), policy)
 
 
 def said(kind: OverrideKind, nodes: int | None = None, **changes: Any) -> Override:

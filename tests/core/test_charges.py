@@ -18,7 +18,8 @@ from receiver.core.charges import (
     node_price,
     windows,
 )
-from receiver.core.charges_shown import notices, shown
+from receiver.core.charges_notices import notices
+from receiver.core.charges_shown import shown
 from receiver.core.memory import NodeLife
 from receiver.core.model import Spend
 from receiver.core.policy import Billing, Budget, ChargePrice, Policy, Stated

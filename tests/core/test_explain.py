@@ -13,6 +13,7 @@ from receiver.core.assign import assign
 from receiver.core.decide import decide_all
 from receiver.core.explain import MOST, Explanation, explain
 from receiver.core.fates import State
+from receiver.core.grounds import with_grounds
 from receiver.core.guardrails import GUARDRAILS
 from receiver.core.model import Backoff, CordonedBy, Drift, Facts, SignalAction, Source, Spend, Stage
 from receiver.core.picture import picture
@@ -42,7 +43,7 @@ def explained(found: Facts, policy: Policy | None = None, **how: Any) -> Mapping
     """Assign, decide and explain as a step does; by the pod's name."""
     policy = policy or a_policy()
     assignment = assign(found, policy)
-    decisions = decide_all(found, assignment, policy)
+    decisions = decide_all(found, assignment, policy, explained_by=with_grounds)
     return {e.pod.name: e for e in explain(found, assignment, decisions, policy, **how)}
 
 
@@ -305,7 +306,7 @@ def shown(found: Facts, policy: Policy | None = None, mode: str = "act") -> dict
     """The picture of a step."""
     policy = policy or a_policy()
     assignment = assign(found, policy)
-    decisions: Mapping[str, Decision] = decide_all(found, assignment, policy)
+    decisions: Mapping[str, Decision] = decide_all(found, assignment, policy, explained_by=with_grounds)
     return picture(found, assignment, decisions, {p.id: 42 for p in policy.pools}, policy, mode)
 
 

@@ -4,7 +4,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from receiver.core.keep_until import honoured, ignored, kept
+from receiver.core.keep_until import honoured, kept
+from receiver.core.keep_until_notices import ignored
 from receiver.core.policy import KeepUntil
 from tests.core.builders import NOW, a_busy_node, a_pod, a_state
 

@@ -13,6 +13,7 @@ from receiver.core.assign import assign
 from receiver.core.cost import unit_price
 from receiver.core.decide import decide, decide_all
 from receiver.core.graces import begun, topic_of
+from receiver.core.grounds import with_grounds
 from receiver.core.model import (
     ON_ITS_WAY,
     CordonedBy,
@@ -404,7 +405,7 @@ def test_the_answer_does_not_change_before_the_moment_the_decision_names(world: 
             if later <= NOW or later >= until:
                 continue
             then = replace(found, at=later)
-            again = decide_all(then, assign(then, policy), policy)[pool.id]
+            again = decide_all(then, assign(then, policy), policy, explained_by=with_grounds)[pool.id]
             assert again.target == decision.target, (later, decision.reconsider_at)
 
 
@@ -447,7 +448,7 @@ def test_a_removal_is_still_wanted_once_its_nodes_are_cordoned(world: World) -> 
             nodes=tuple(replace(n, cordoned_by=CordonedBy.US) if n.instance in going else n for n in state.nodes),
         )
         then = replace(found, pools=tuple(begun if s.pool == pool.id else s for s in found.pools))
-        after = decide_all(then, assign(then, policy), policy)[pool.id]
+        after = decide_all(then, assign(then, policy), policy, explained_by=with_grounds)[pool.id]
         assert going <= set(after.candidates[: max(0, after.present - after.target)]), (decision, after)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from receiver.core.actions import VictimStage
 from receiver.core.assign import assign
 from receiver.core.decide import decide_all
+from receiver.core.grounds import with_grounds
 from receiver.core.memory import Memory
 from receiver.core.model import Facts, SignalAction
 from receiver.core.policy import Policy
@@ -312,7 +313,7 @@ class Checks:
 
     def _laws(self, stepped: Stepped) -> None:
         facts, policy = stepped.facts, self._policy
-        again = decide_all(facts, assign(facts, policy), policy)
+        again = decide_all(facts, assign(facts, policy), policy, explained_by=with_grounds)
         made = ("mode", "version")  # what the step adds to the evidence: who decided
         plain = {
             pool: replace(d, evidence={k: v for k, v in d.evidence.items() if k not in made})
@@ -324,7 +325,7 @@ class Checks:
             if not any(s.action is action for s in facts.signals):
                 continue
             fewer = _without(facts, action)
-            for pool, without in decide_all(fewer, assign(fewer, policy), policy, explained=False).items():
+            for pool, without in decide_all(fewer, assign(fewer, policy), policy).items():
                 if sign * (stepped.decisions[pool].target - without.target) < 0:
                     told = f"{stepped.decisions[pool].target} with it, {without.target} without"
                     self.violated("7 signals push one way", f"{pool}: {action.value}: {told}")

@@ -6,7 +6,7 @@ from datetime import timedelta
 from decimal import Decimal
 from functools import cache
 
-from receiver.core import budget_notices, charges_shown, closing_notices, keep_out
+from receiver.core import budget_notices, charges_notices, closing_notices, hold_notices, keep_out
 from receiver.core.budget_views import views
 from receiver.core.charges import Charge, Charged
 from receiver.core.model import Facts, Spend
@@ -46,7 +46,7 @@ def _team_line() -> Notice:
 def _charges(answer: Charged) -> Notice:
     lives = [a_life(10, 14, name=f"n{n}") for n in range(5)]
     compared = compare(answer, lives, POLICY, MONTH, MONTH)
-    return next(iter(charges_shown.notices(known(pool_of(), charges=compared), POLICY)))
+    return next(iter(charges_notices.notices(known(pool_of(), charges=compared), POLICY)))
 
 
 def _dear(name: str) -> Charge:
@@ -55,7 +55,7 @@ def _dear(name: str) -> Charge:
 
 def _kept_out(did: str, sentence: str, *, over: bool = False) -> Notice:
     why = "cluster budget hold at 80%: USD 4012.00 of 5000.00 spent in 2026-11"
-    return keep_out.notice("ml", did, sentence, keep_out.Intent(month="2026-11", why=why), over=over)
+    return hold_notices.notice("ml", did, sentence, keep_out.Intent(month="2026-11", why=why), over=over)
 
 
 def _report(team: str | None) -> Notice:

@@ -10,7 +10,7 @@ from receiver.core.assign import assign
 from receiver.core.decide import case_of
 from receiver.core.graces import topic_of
 from receiver.core.idle_shutdown import Case, Consenting, consenting
-from receiver.core.keep_until import ignored
+from receiver.core.keep_until_notices import ignored
 from receiver.core.overrides import Override, OverrideKind
 from receiver.core.pods import Pod, PodPhase
 from receiver.core.policy import KeepUntil

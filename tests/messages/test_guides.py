@@ -8,7 +8,8 @@ import pytest
 
 from receiver.core.guardrails import GUARDRAILS
 from receiver.core.guides import GUIDES
-from receiver.core.tell import PLAIN, Cause
+from receiver.core.rule_words import PLAIN
+from receiver.core.tell import Cause
 from receiver.core.waiting_notices import GUIDES as OF_HOLDS
 from receiver.core.waiting_notices import WORTH_TELLING
 from tests.docs.test_pages import anchors

@@ -13,6 +13,7 @@ from receiver.core.action_notices import Around, ended, instead_of
 from receiver.core.actions import Decision, Outcome, OutcomeKind
 from receiver.core.assign import Assignment, assign
 from receiver.core.decide import decide_all
+from receiver.core.grounds import with_grounds
 from receiver.core.message import compose
 from receiver.core.model import Drift, Facts
 from receiver.core.override_notices import ran_out, was_set
@@ -51,7 +52,7 @@ def every_notice(world: World, kind: OutcomeKind) -> Iterable[Notice]:
     """What one step on *world* may tell, its actions ending as *kind*."""
     found, policy = world
     assignment = assign(found, policy)
-    decisions = decide_all(found, assignment, policy)
+    decisions = decide_all(found, assignment, policy, explained_by=with_grounds)
     drifts = {p.id: Drift(at=NOW, from_count=1, to_count=2) for p in policy.pools}
     yield from of_actions(found, assignment, decisions, policy, kind)
     yield from (waiting_notices.misfit(g, policy) for g in waiting_notices.misfit_groups(assignment.misfits))

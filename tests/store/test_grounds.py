@@ -15,6 +15,7 @@ from receiver.adapters.store import grounds as kept_as
 from receiver.adapters.store.schema import grounds
 from receiver.core.assign import assign
 from receiver.core.decide import decide_all
+from receiver.core.grounds import with_grounds
 from receiver.core.model import Facts
 from receiver.core.policy import Policy
 from receiver.ports import Grounds, GroundsKept, WontWork
@@ -76,8 +77,8 @@ def _needed(field: Any) -> bool:
 def test_the_same_code_decides_the_same_again(world: World) -> None:
     facts, policy = world
     found = kept_as.read(as_kept(Grounds(facts=facts, policy=policy)))
-    made = decide_all(facts, assign(facts, policy), policy)
-    assert decide_all(found.facts, assign(found.facts, found.policy), found.policy) == made
+    made = decide_all(facts, assign(facts, policy), policy, explained_by=with_grounds)
+    assert decide_all(found.facts, assign(found.facts, found.policy), found.policy, explained_by=with_grounds) == made
 
 
 def test_what_a_later_version_added_is_passed_over() -> None:
