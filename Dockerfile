@@ -53,9 +53,9 @@ USER 10001:10001
 WORKDIR /var/lib/gpu-autoscaler
 VOLUME /var/lib/gpu-autoscaler
 EXPOSE 8080
-# Kubernetes does not read this: it has probes. `receiver/healthcheck.py` asks /healthz of this very container.
+# Kubernetes does not read this: it has probes. `receiver/server/healthcheck.py` asks /healthz of this very container.
 HEALTHCHECK --interval=30s --timeout=6s --start-period=30s --retries=3 \
-    CMD ["python", "-m", "receiver.healthcheck"]
+    CMD ["python", "-m", "receiver.server.healthcheck"]
 # No shell between: SIGTERM reaches gunicorn, which `serve` becomes.
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["gpu-autoscaler"]

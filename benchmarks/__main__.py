@@ -27,7 +27,7 @@ from benchmarks.figures import keep
 from demo.configs import ROOT
 from demo.processes import NotStarted
 from demo.stack import signals_end_the_block
-from receiver.clock import SystemClock
+from receiver.adapters.clock import SystemClock
 
 SEED = 1
 Say = Callable[[str], None]

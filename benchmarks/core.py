@@ -11,13 +11,13 @@ from decimal import Decimal
 from statistics import median
 from typing import Any
 
-from receiver.core.assign import assign
-from receiver.core.decide import decide_all
-from receiver.core.grounds import with_grounds
-from receiver.core.model import Facts, Node, PoolState, Source, SourceState, Spend, Stage
-from receiver.core.plan import plan
-from receiver.core.pods import Pod, PodPhase
-from receiver.core.policy import Budget, Policy, Pool
+from receiver.core.explain.grounds import with_grounds
+from receiver.core.model.model import Facts, Node, PoolState, Source, SourceState, Spend, Stage
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.policy import Budget, Policy, Pool
+from receiver.core.scaling.assign import assign
+from receiver.core.scaling.decide import decide_all
+from receiver.core.scaling.plan import plan
 
 NOW = datetime(2026, 9, 1, 12, 0, tzinfo=UTC)
 GPU = "nvidia.com/gpu"

@@ -25,7 +25,7 @@ from benchmarks.figures import percentile
 from benchmarks.serving import children, serving
 from demo.plan import WEBHOOK_TOKEN
 from demo.stack import Stack
-from receiver import gunicorn_conf
+from receiver.server import gunicorn_conf
 
 MINUTES = float(os.environ.get("OVERLOAD_MINUTES", "4"))  # under load; the bare endpoint takes as long again
 PER_SECOND = 500

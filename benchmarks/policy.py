@@ -21,11 +21,11 @@ import yaml
 
 from benchmarks.month import a_month
 from demo.configs import ROOT
+from receiver.cli.replay_inputs import OURS, USD_PER_GPU_HOUR, Asked, fitting, lineup, read
 from receiver.replay.contest import contest
 from receiver.replay.peers import PEERS
 from receiver.replay.ratios import Ratio, over_all, ratio
 from receiver.replay.setting import BillingUnit, Setting
-from receiver.replay_inputs import OURS, USD_PER_GPU_HOUR, Asked, fitting, lineup, read
 
 FOLDER = "TRACES"
 AGAINST = "cluster-autoscaler"

@@ -22,7 +22,7 @@ from demo.scenario import POOL_LABEL
 from demo.stack import Stack, running
 from demo.timeline import group_of, growth_calls, moment
 from demo.watch import LogTail, quiet
-from receiver.clock import SystemClock
+from receiver.adapters.clock import SystemClock
 
 PATIENCE_SECONDS = 75.0  # a tick and more: a growth that only the tick brought counts, and shows
 SETTLE_SECONDS = 10.0  # after the first heartbeat: by then the rules know the pools' names, which are in the labels

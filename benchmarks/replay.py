@@ -22,7 +22,7 @@ from typing import Any
 import structlog
 
 from benchmarks.month import a_month
-from receiver.core.policy import Budget, Policy, Pool
+from receiver.core.model.policy import Budget, Policy, Pool
 from receiver.replay.conservation import violations
 from receiver.replay.contest import the_product
 from receiver.replay.play import play

@@ -19,16 +19,16 @@ from typing import Any, cast
 
 import structlog
 
-from receiver.act import Hands
 from receiver.adapters.store import open_store
-from receiver.core.policy import Policy, Pool
-from receiver.look import Sources
+from receiver.core.model.policy import Policy, Pool
 from receiver.ports import Store
-from receiver.reconcile import step
 from receiver.replay.ports import WorldAlarms, WorldCloud, WorldCluster, WorldTelemetry
 from receiver.replay.setting import Setting
 from receiver.replay.store import ReplayStore
 from receiver.replay.world import Job
+from receiver.step.carry_out import Hands
+from receiver.step.gather import Sources
+from receiver.step.reconcile import step
 
 START = datetime(2026, 9, 1, 12, 0, tzinfo=UTC)
 GPU = "nvidia.com/gpu"

@@ -24,7 +24,7 @@ from demo.plan import StackPlan
 from demo.stack import running
 from demo.timeline import group_of, moment
 from demo.watch import LogTail
-from receiver.clock import SystemClock
+from receiver.adapters.clock import SystemClock
 
 PODS = 25  # of each stack
 STACKS = 2  # of each setting

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import structlog
 
-from receiver.core.policy import Limits, Objective, Policy, Pool
+from receiver.core.model.policy import Limits, Objective, Policy, Pool
 from receiver.replay.contest import Contestant, Result, a_peer, contest, the_product
 from receiver.replay.peers import PEERS
 from receiver.replay.setting import Setting

@@ -21,7 +21,7 @@ from benchmarks.serving import serving
 from demo.configs import ROOT, plain_environment
 from demo.plan import WEBHOOK_TOKEN
 from demo.processes import Process, free_port
-from receiver import gunicorn_conf
+from receiver.server import gunicorn_conf
 
 CLIENTS = 4
 DELIVERIES = 400  # of each client

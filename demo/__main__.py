@@ -24,7 +24,7 @@ from demo.stack import Stack, running, signals_end_the_block
 from demo.summary import Summary, lines, summarize
 from demo.timeline import Event, Seen, Timeline
 from demo.watch import Watcher, quiet
-from receiver.clock import SystemClock
+from receiver.adapters.clock import SystemClock
 
 ROUND_SECONDS = 0.25
 SHOWN_LATE = timedelta(seconds=1)  # events of different sources come in order of their times that way

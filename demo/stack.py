@@ -107,7 +107,7 @@ class Stack:
 
     def _receiver(self) -> Process:
         """The autoscaler as `gpu-autoscaler serve` starts it: gunicorn takes over the process."""
-        command = [sys.executable, "-m", "receiver.cli", "serve"]
+        command = [sys.executable, "-m", "receiver.cli.main", "serve"]
         ready = answers(self.places.url("receiver") + "/readyz")
         return self._process("receiver", command, ready, receiver_environment(self.plan, self.places))
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from flask import request
 
-from receiver.core.policy import Taint
+from receiver.core.model.policy import Taint
 from receiver.replay.world import Refused
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify
 
-from receiver.core.policy import Taint
+from receiver.core.model.policy import Taint
 from receiver.replay.world import PoolAtCivo, Refused, World
 from simulator.civo_bodies import body_of_request, count_in, labels_in, taints_in
 from simulator.civo_shapes import pool_json

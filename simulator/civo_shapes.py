@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from receiver.core.policy import Taint
+from receiver.core.model.policy import Taint
 from receiver.replay.world import VM, Charge, PoolAtCivo, World
 from simulator.kubernetes_objects import address_of, stamp, uid_of
 from simulator.live import Live

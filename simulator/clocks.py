@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from receiver.clock import SystemClock
+from receiver.adapters.clock import SystemClock
 
 __all__ = ["Clock", "ManualClock", "SystemClock"]
 

@@ -8,8 +8,8 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from receiver.core.compute import CPU, MEMORY, STORAGE
-from receiver.core.pods import Preference, Requirement, Toleration
+from receiver.core.model.compute import CPU, MEMORY, STORAGE
+from receiver.core.model.pods import Preference, Requirement, Toleration
 from receiver.replay.world import CLAIMS, PodSpec, Refused
 
 DURATION_ANNOTATION = "simulator/duration-seconds"

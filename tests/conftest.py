@@ -35,13 +35,13 @@ silence()
 @pytest.fixture
 def own_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     """For who builds the whole application: its loggers are kept, with this test's output, which is closed later."""
-    configure_logs: Callable[[], None] = importlib.import_module("receiver.bootstrap.logs").configure_logs
+    configure_logs: Callable[[], None] = importlib.import_module("receiver.server.bootstrap.logs").configure_logs
 
     def configure() -> None:
         configure_logs()
         structlog.configure(cache_logger_on_first_use=False)
 
-    monkeypatch.setattr("receiver.bootstrap.configure_logs", configure)
+    monkeypatch.setattr("receiver.server.bootstrap.configure_logs", configure)
 
 
 # `make test` tries the same examples every time: what passes on one commit passes on it again.

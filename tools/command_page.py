@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from receiver.cli import main as program
+from receiver.cli.main import main as program
 from tools.written_page import keep
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "command-line.md"

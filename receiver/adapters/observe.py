@@ -5,9 +5,9 @@ Promises that the inner object's writes are never called; the reads pass through
 
 from collections.abc import Collection, Mapping, Sequence
 
-from receiver.core.pods import Pod
-from receiver.core.policy import Taint
-from receiver.core.usage import Ended
+from receiver.core.model.pods import Pod
+from receiver.core.model.policy import Taint
+from receiver.core.model.usage import Ended
 from receiver.ports import QUOTA_NAME, Cloud, CloudPool, Cluster, ClusterFacts, Did, KeptOut, Receipt
 
 

@@ -7,7 +7,7 @@ from pydantic import BeforeValidator
 
 from receiver.config.fields import Flag, LongerThanZero, Money, one_of
 from receiver.config.section import Section
-from receiver.core.policy import Unanswered
+from receiver.core.model.policy import Unanswered
 
 
 class ApprovalSpec(Section):

@@ -6,7 +6,7 @@ from datetime import timedelta
 from receiver.config.mistakes import Finding, Path
 from receiver.config.model import Configuration, PoolSpec
 from receiver.config.money import BillingSpec
-from receiver.core.words import lasting
+from receiver.core.model.text import lasting
 
 SHORTEST_WAIT = timedelta(minutes=1)  # less than what people need to read a message and to answer it
 

@@ -13,7 +13,7 @@ from receiver.config.overlap import may_overlap, never_opens
 from receiver.config.prices import far_from_list, insane
 from receiver.config.report_checks import report_contradictions
 from receiver.config.schedule import WindowSpec
-from receiver.core.words import lasting
+from receiver.core.model.text import lasting
 
 
 def contradictions(configuration: Configuration) -> Iterator[Finding]:

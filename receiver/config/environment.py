@@ -278,7 +278,7 @@ def _listen(reading: Reading) -> str:
 
 
 def _tls(reading: Reading) -> None:
-    """Note what is wrong with the files that https takes; gunicorn reads them (`receiver.gunicorn_conf`)."""
+    """Note what is wrong with the files that https takes; gunicorn reads them (`receiver.server.gunicorn_conf`)."""
     names = ("GPU_AUTOSCALER_TLS_CERT_FILE", "GPU_AUTOSCALER_TLS_KEY_FILE")
     cert, key = (reading.value(name) for name in names)
     if bool(cert) != bool(key):

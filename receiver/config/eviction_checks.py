@@ -6,7 +6,7 @@ from datetime import timedelta
 from receiver.config.mistakes import Finding, Path
 from receiver.config.model import PoolSpec
 from receiver.config.schedule import WindowSpec
-from receiver.core.words import lasting
+from receiver.core.model.text import lasting
 
 SHORTEST_GRACE = timedelta(minutes=5)  # what people need to read a message and to act on it
 A_DAY = 24 * 60

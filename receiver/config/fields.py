@@ -18,8 +18,8 @@ import durationpy
 from pydantic import BeforeValidator
 
 from receiver.config.mistakes import Wrong, did_you_mean
-from receiver.core.model import UNASSIGNED
-from receiver.core.overrides import EVERY_POOL
+from receiver.core.model.model import UNASSIGNED
+from receiver.core.model.overrides import EVERY_POOL
 
 # Largest first, each unit once, whole numbers only: what Prometheus itself takes.
 _DURATION = re.compile(r"(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?")
@@ -85,7 +85,7 @@ def period(value: Any) -> timedelta:
 def tick(value: Any) -> timedelta:
     """Return how often the loop looks: at least a second and at most five minutes; raise Wrong.
 
-    Steps further apart than `receiver.core.steady.IN_A_ROW` would never be sure of the clock.
+    Steps further apart than `receiver.core.model.clock_trust.IN_A_ROW` would never be sure of the clock.
     """
     length = period(value)
     if length > _LONGEST_TICK:

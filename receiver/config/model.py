@@ -42,9 +42,9 @@ from receiver.config.reports import ReportsSpec
 from receiver.config.schedule import WindowSpec
 from receiver.config.section import Section
 from receiver.config.spacing import NotifySpec
-from receiver.core.keeping import KeepRule
-from receiver.core.policy import QUEUE_WAIT, STARTUP_TAINTS, Fallback, Objective, Packing
-from receiver.core.signals import GROUP_INTERVAL, REPEAT_INTERVAL, payload_life
+from receiver.core.model.node_keepers import KeepRule
+from receiver.core.model.policy import QUEUE_WAIT, STARTUP_TAINTS, Fallback, Objective, Packing
+from receiver.core.model.signals import GROUP_INTERVAL, REPEAT_INTERVAL, payload_life
 
 
 class Mode(StrEnum):

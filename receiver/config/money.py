@@ -23,7 +23,7 @@ from receiver.config.fields import (
     one_of,
 )
 from receiver.config.section import Section
-from receiver.core.policy import Anchor, Rounding
+from receiver.core.model.policy import Anchor, Rounding
 
 
 class StatedSpec(Section):

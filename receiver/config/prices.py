@@ -20,8 +20,8 @@ from receiver.config.mistakes import ConfigError, Mistake, Wrong, nearest, spell
 from receiver.config.model import Configuration, PoolSpec
 from receiver.config.section import Section
 from receiver.config.validation import validate
-from receiver.core.charges import NODE
-from receiver.core.policy import ChargePrice
+from receiver.core.model.charges import NODE
+from receiver.core.model.policy import ChargePrice
 
 # No GPU-hour is sold outside these; what is, was meant per month or in another unit.
 LEAST = Decimal("0.05")
@@ -116,7 +116,7 @@ def per_gpu_hour(prices: Prices) -> Mapping[str, Decimal]:
 @cache
 def shipped() -> Prices:
     """Return Civo's list prices as they ship with the package."""
-    found, mistakes = parse((files("receiver") / "prices" / "civo.yaml").read_text(encoding="utf-8"))
+    found, mistakes = parse((files("receiver.config") / "civo_prices.yaml").read_text(encoding="utf-8"))
     if mistakes:
         raise ConfigError(mistakes)
     return found

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator
 from receiver.config.fields import LongerThanZero, Text, Whole, Zone, text
 from receiver.config.mistakes import Wrong, did_you_mean
 from receiver.config.section import Section
-from receiver.core.windows import Window
+from receiver.core.model.windows import Window
 
 WEEKDAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 MONTHS = (

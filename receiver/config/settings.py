@@ -19,7 +19,7 @@ from receiver.config.prices import (
     price_warnings,
 )
 from receiver.config.validation import validate
-from receiver.core.policy import (
+from receiver.core.model.policy import (
     Approval,
     Attribution,
     Billing,

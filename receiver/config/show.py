@@ -11,8 +11,8 @@ from receiver.config.model import Configuration, PoolSpec
 from receiver.config.reports import ReportsSpec
 from receiver.config.schedule import MONTHS, WEEKDAYS, WindowSpec
 from receiver.config.settings import FileSettings
-from receiver.core.policy import QUEUE_WAIT, Pool, Unanswered
-from receiver.core.words import lasting
+from receiver.core.model.policy import QUEUE_WAIT, Pool, Unanswered
+from receiver.core.model.text import lasting
 
 
 def describe(settings: FileSettings, odd: Sequence[str] = ()) -> Iterator[str]:

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator
 from receiver.config.fields import longer_than_zero
 from receiver.config.mistakes import Wrong
 from receiver.config.section import Section
-from receiver.core.grouping import AT_MOST_EVERY
+from receiver.core.notices.grouping import AT_MOST_EVERY
 
 LONGEST = timedelta(minutes=10)  # GpuAutoscalerNoticesStuck fires for what has waited a quarter of an hour
 

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import click
 
-from receiver.adapters.monitoring_api import MonitoringApi
+from receiver.adapters.monitoring.http_apis import MonitoringApi
 from receiver.config import Settings
 from receiver.doctor import addresses, alertmanager, inhibition, round_trip, routing
 from receiver.doctor.alertmanager_config import read_config

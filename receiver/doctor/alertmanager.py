@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from receiver.adapters.alarms import AlertmanagerAlarms
-from receiver.adapters.monitoring_api import MonitoringApi
-from receiver.core.policy import Policy
-from receiver.core.signals import HEARTBEAT_ALERT
-from receiver.core.silences import Silence, silenced_pools
-from receiver.core.words import some
+from receiver.adapters.monitoring.alertmanager import AlertmanagerAlarms
+from receiver.adapters.monitoring.http_apis import MonitoringApi
+from receiver.core.model.policy import Policy
+from receiver.core.model.signals import HEARTBEAT_ALERT
+from receiver.core.model.silences import Silence, silenced_pools
+from receiver.core.model.text import some
 from receiver.doctor.carried import Carried
 from receiver.doctor.finding import Check, Finding
 from receiver.doctor.told import few

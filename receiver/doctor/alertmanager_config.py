@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from receiver.core.silences import Matcher
+from receiver.core.model.silences import Matcher
 from receiver.doctor.matchers import Unreadable
 from receiver.doctor.routes import Route, read_matchers, read_route
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from receiver.clock import SystemClock
+from receiver.adapters.clock import SystemClock
 from receiver.config import Settings
 from receiver.doctor.finding import Check, Finding
 from receiver.ports import Clock

@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from receiver.core.model import SignalAction
-from receiver.core.silences import COMPONENT
+from receiver.core.model.model import SignalAction
+from receiver.core.model.silences import COMPONENT
 from receiver.doctor.running_rules import RunningRule
 from receiver.doctor.shipped import ShippedRule
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from receiver.adapters.survey.civo import PoolAtCivo, SizeAtCivo
-from receiver.core.policy import Pool, Taint
-from receiver.core.words import some
+from receiver.core.model.policy import Pool, Taint
+from receiver.core.model.text import some
 from receiver.doctor.finding import Check, Finding
 
 GPU = "nvidia.com/gpu"

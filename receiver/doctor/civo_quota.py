@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from receiver.adapters.survey.civo import PoolAtCivo, Quota, SizeAtCivo
-from receiver.core.policy import Policy, Pool
+from receiver.core.model.policy import Policy, Pool
 from receiver.doctor.finding import Check, Finding
 
 QUOTA = Check(

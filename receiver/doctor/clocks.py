@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from receiver.adapters.survey.dates import Told
-from receiver.core.words import span
+from receiver.core.model.text import span
 from receiver.doctor.finding import Check, Finding
 
 WARN_FROM = timedelta(seconds=10)

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from receiver.adapters.monitoring_api import Sample
-from receiver.core.words import some, span
+from receiver.adapters.monitoring.http_apis import Sample
+from receiver.core.model.text import some, span
 from receiver.doctor.finding import Check, Finding
 from receiver.doctor.kube_state_metrics import JOB, POOL, Answers
 from receiver.doctor.shipped import asleep_without, read_by, shipped_rules
 from receiver.doctor.told import few
 
 GRACE = 900.0  # seconds that a new node has for its driver, the device plugin and the exporter
-FRESH = 120.0  # seconds; the autoscaler itself takes nothing older (receiver.adapters.telemetry)
+FRESH = 120.0  # seconds; the autoscaler itself takes nothing older (receiver.adapters.monitoring.prometheus)
 ENGINE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 NVML = "DCGM_FI_DEV_GPU_UTIL"
 NODE_LABELS = ("node", "Hostname", "hostname")  # the first that is there counts, as in the rules

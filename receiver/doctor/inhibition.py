@@ -6,8 +6,8 @@ be the source is judged by what it cannot be: named as one of ours, or of our co
 
 from collections.abc import Mapping, Sequence
 
-from receiver.core.silences import COMPONENT, Matcher
-from receiver.core.words import some
+from receiver.core.model.silences import COMPONENT, Matcher
+from receiver.core.model.text import some
 from receiver.doctor.alertmanager_config import AlertmanagerConfig, InhibitRule
 from receiver.doctor.carried import Carried
 from receiver.doctor.finding import Check, Finding

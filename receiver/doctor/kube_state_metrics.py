@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from receiver.adapters.monitoring_api import Sample
-from receiver.core.policy import POOL_LABEL
-from receiver.core.words import some
+from receiver.adapters.monitoring.http_apis import Sample
+from receiver.core.model.policy import POOL_LABEL
+from receiver.core.model.text import some
 from receiver.doctor.finding import Check, Finding
 from receiver.doctor.shipped import asleep_without, read_by, shipped_rules
 from receiver.doctor.told import few

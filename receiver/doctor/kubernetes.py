@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, TypeVar
 
-from receiver.adapters import dra
-from receiver.adapters.cluster import credentials
-from receiver.adapters.nodes import section
+from receiver.adapters.kubernetes import dra
+from receiver.adapters.kubernetes.cluster import credentials
+from receiver.adapters.kubernetes.nodes import section
 from receiver.adapters.survey.cluster import (
     DAEMON_SETS,
     NETWORK_POLICIES,

@@ -5,9 +5,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from receiver.adapters.nodes import GPU_PREFIX, entries, section, words
+from receiver.adapters.kubernetes.nodes import GPU_PREFIX, entries, section, words
 from receiver.adapters.survey.cluster import CLUSTER_QUEUES, RESOURCE_FLAVORS
-from receiver.core.policy import Policy, Pool
+from receiver.core.model.policy import Policy, Pool
 from receiver.doctor.area import Area, Installation
 from receiver.doctor.finding import Check, Finding
 from receiver.doctor.kubernetes import attempted, may_not, opened

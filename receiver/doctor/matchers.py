@@ -7,8 +7,8 @@ as Go quotes them; what a person wrote (no quotes, several in one text, in brace
 import re
 from collections.abc import Iterator, Mapping
 
-from receiver.adapters.patterns import compiles
-from receiver.core.silences import Matcher
+from receiver.adapters.monitoring.patterns import compiles
+from receiver.core.model.silences import Matcher
 
 _ONE = re.compile(
     r"""\s*(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*|"(?:\\.|[^"\\])*"|[^\s=!~,{}"]+)

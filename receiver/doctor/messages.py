@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 
-from receiver.adapters.destinations import (
+from receiver.adapters.messages.destinations import (
     Destination,
     check_every_destination,
     keep_secrets_out_of_logs,
     oddities,
     opened,
 )
-from receiver.core.message import Message
-from receiver.core.tell import Severity
-from receiver.core.words import some
+from receiver.core.model.text import some
+from receiver.core.notices.message import Message
+from receiver.core.notices.sentences import Severity
 from receiver.doctor.area import Area, Installation
 from receiver.doctor.finding import Check, Finding
 from receiver.doctor.told import few

@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 
 from receiver.adapters.survey.cluster import SeenNode, age
 from receiver.config import Mode
-from receiver.core.packing import SOFT_TAINTS
-from receiver.core.policy import POOL_LABEL, Policy, Pool, Taint
-from receiver.core.words import lasting, some
+from receiver.core.model.policy import POOL_LABEL, Policy, Pool, Taint
+from receiver.core.model.text import lasting, some
+from receiver.core.scaling.packing import SOFT_TAINTS
 from receiver.doctor.civo_pools import shown
 from receiver.doctor.finding import Check, Finding
 from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from receiver.adapters.nodes import entries, section
+from receiver.adapters.kubernetes.nodes import entries, section
 from receiver.adapters.survey.cluster import SeenPod
-from receiver.core.demand import tolerates
-from receiver.core.pods import Toleration
-from receiver.core.policy import Policy
+from receiver.core.model.pods import Toleration
+from receiver.core.model.policy import Policy
+from receiver.core.scaling.demand import tolerates
 from receiver.doctor.civo_pools import shown
 from receiver.doctor.finding import Check, Finding
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from receiver.adapters.survey.cluster import SeenNode, SeenPod
-from receiver.core.policy import Policy
+from receiver.core.model.policy import Policy
 from receiver.doctor.finding import Check, Finding
 from receiver.doctor.nodes import of_pool
 

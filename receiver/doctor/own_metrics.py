@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from receiver.core.words import some
+from receiver.core.model.text import some
 from receiver.doctor.finding import Check, Finding
 from receiver.doctor.kube_state_metrics import Answers
 from receiver.doctor.shipped import asleep_without, read_by, shipped_rules

@@ -3,10 +3,10 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from receiver.adapters.nodes import entries, section, words
+from receiver.adapters.kubernetes.nodes import entries, section, words
 from receiver.adapters.survey.cluster import OURS, SeenPod
 from receiver.config import Configuration
-from receiver.core.demand import IGNORED_NAMESPACES
+from receiver.core.scaling.demand import IGNORED_NAMESPACES
 from receiver.doctor.finding import Check, Finding
 from receiver.ports import QUOTA_LABEL
 

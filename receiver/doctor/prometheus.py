@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from receiver.adapters.monitoring_api import MonitoringApi
-from receiver.core.words import lasting, some
+from receiver.adapters.monitoring.http_apis import MonitoringApi
+from receiver.core.model.text import lasting, some
 from receiver.doctor.area import Area, Installation
 from receiver.doctor.finding import Check, Finding
 from receiver.doctor.promql import longest_range, milliseconds

@@ -8,10 +8,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 
-from receiver.adapters.cluster import KubernetesCluster, connect
+from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
 from receiver.adapters.survey.server import ServerSurvey
 from receiver.config import Mode
-from receiver.core.packing import SOFT_TAINTS
+from receiver.core.scaling.packing import SOFT_TAINTS
 from receiver.doctor import kubernetes
 from receiver.doctor.area import Installation
 from receiver.doctor.civo_pools import shown

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from receiver.adapters import dra
-from receiver.adapters.access import Right
+from receiver.adapters.kubernetes import dra
+from receiver.adapters.kubernetes.access import Right
 from receiver.config import Configuration, Mode
 from receiver.config.model import GroupDemand, QueueDemand
-from receiver.core.keeping import KeepRule
+from receiver.core.model.node_keepers import KeepRule
 from receiver.doctor.finding import Check, Finding
 from receiver.ports import QUOTA_NAME, TryLater, WontWork
 

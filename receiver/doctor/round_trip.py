@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from receiver.adapters.api import NotThereError, RefusedError, ServerApi
-from receiver.adapters.monitoring_api import MonitoringApi
-from receiver.adapters.timestamps import moment
+from receiver.adapters.http.own_api import NotThereError, RefusedError, ServerApi
+from receiver.adapters.http.timestamps import moment
+from receiver.adapters.monitoring.http_apis import MonitoringApi
 from receiver.config.environment import Environment
-from receiver.core.silences import COMPONENT
-from receiver.core.words import lasting
+from receiver.core.model.silences import COMPONENT
+from receiver.core.model.text import lasting
 from receiver.doctor.carried import NOTIFY
 from receiver.doctor.finding import Check, Finding
 from receiver.ports import Clock, TryLater

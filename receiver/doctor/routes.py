@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from receiver.core.silences import Matcher
+from receiver.core.model.silences import Matcher
 from receiver.doctor.matchers import Unreadable, all_match, matcher, parsed
 from receiver.doctor.promql import milliseconds
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from itertools import pairwise
 
-from receiver.adapters.sessions import shown as shown_url
-from receiver.core.words import lasting, some
+from receiver.adapters.http.sessions import shown as shown_url
+from receiver.core.model.text import lasting, some
 from receiver.doctor.addresses import Known, Whose
 from receiver.doctor.alertmanager_config import AlertmanagerConfig, Webhook
 from receiver.doctor.carried import HEARTBEAT, Carried

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from receiver.core.signals import HEARTBEAT_ALERT
-from receiver.core.words import lasting, some
+from receiver.core.model.signals import HEARTBEAT_ALERT
+from receiver.core.model.text import lasting, some
 from receiver.doctor.configuration import is_placeholder
 from receiver.doctor.finding import Check, Finding
 from receiver.doctor.promql import milliseconds, normalized

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from receiver.adapters.timestamps import moment
+from receiver.adapters.http.timestamps import moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

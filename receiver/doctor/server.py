@@ -7,7 +7,7 @@ from typing import Any
 from receiver.adapters.survey.server import ServerSurvey
 from receiver.config import Settings
 from receiver.config.version import installed_version
-from receiver.core.words import some
+from receiver.core.model.text import some
 from receiver.doctor.area import Area, Installation
 from receiver.doctor.finding import Check, Finding
 from receiver.ports import TryLater

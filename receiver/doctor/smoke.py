@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from receiver.adapters.cluster import credentials
-from receiver.adapters.cluster_wire import CONFLICT
+from receiver.adapters.kubernetes.cluster import credentials
+from receiver.adapters.kubernetes.wire import CONFLICT
 from receiver.adapters.survey.civo import CivoSurvey
 from receiver.adapters.survey.server import ServerSurvey
 from receiver.adapters.survey.smoke import MARK, PodState, SmokeSurvey
 from receiver.config import Mode, Settings
-from receiver.core.policy import POOL_LABEL, Pool
-from receiver.core.words import lasting, span
+from receiver.core.model.policy import POOL_LABEL, Pool
+from receiver.core.model.text import lasting, span
 from receiver.doctor import civo
 from receiver.doctor.area import Installation
 from receiver.doctor.finding import Check, Finding

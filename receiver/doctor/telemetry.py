@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from receiver.adapters.monitoring_api import MonitoringApi
+from receiver.adapters.monitoring.http_apis import MonitoringApi
 from receiver.config.version import installed_version
 from receiver.doctor import dcgm, kube_state_metrics, own_metrics
 from receiver.doctor.area import Area, Installation

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from receiver.core.policy import BudgetChange
-from receiver.core.tell import Notice
+from receiver.core.model.policy import BudgetChange
+from receiver.core.notices.sentences import Notice
 
 
 class BudgetStore(Protocol):

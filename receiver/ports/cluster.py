@@ -4,9 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from receiver.core.pods import Pod
-from receiver.core.policy import Taint
-from receiver.core.usage import Ended
+from receiver.core.model.pods import Pod
+from receiver.core.model.policy import Taint
+from receiver.core.model.usage import Ended
 from receiver.ports.holding import Holding
 from receiver.ports.receipts import Receipt
 
@@ -15,7 +15,7 @@ from receiver.ports.receipts import Receipt
 class ClusterNode:
     """A Kubernetes node. *instance* is the id in ``spec.providerID`` (``civo://<id>``), empty if there is none.
 
-    *compute* is its allocatable CPU, memory, storage and pod slots (`receiver.core.compute`); *others* is what bound
+    *compute* is its allocatable CPU, memory, storage and pod slots (`core.model.compute`); *others* is what bound
     pods without GPUs request of that, *daemons* what DaemonSets' and mirror pods request. *dra* is True where
     ResourceSlices show GPUs on it, which *allocatable* never does.
     """
@@ -88,10 +88,10 @@ class Cluster(Holding, Protocol):
 
     def drain(self, node: str, *, consenting: bool = False, evicting: bool = False) -> Receipt:
         """Evict what may go (no GPU pod, no DaemonSet or mirror pod, none that keeps its node by
-        `receiver.core.keeping`: DIFFERS). TryLater while a PodDisruptionBudget
+        `receiver.core.model.node_keepers`: DIFFERS). TryLater while a PodDisruptionBudget
         or a pod that is still leaving stands in the way. *consenting* evicts GPU pods too whose owner
         consented (``safe-to-evict: "true"``), and nothing at all while one GPU pod there did not; *evicting* those
-        that yield (`receiver.core.graces.yields`), and nothing at all while one does not. Nobody is evicted
+        that yield (`core.scaling.eviction_grace.yields`), and nothing at all while one does not. Nobody is evicted
         either while a PodDisruptionBudget holds one of those that would go, nor from a node that does not bear our
         cordon for a removal, because somebody lifted it meanwhile (DIFFERS)."""
 
@@ -99,7 +99,7 @@ class Cluster(Holding, Protocol):
         """Put *labels* and *taints* on *node*; others that it carries stay. ALREADY when it has them all."""
 
     def prefer(self, node: str, taints: Sequence[Taint]) -> Receipt:
-        """Let *node* carry exactly *taints* of our soft ones (`receiver.core.packing.SOFT_TAINTS`); all others stay.
+        """Let *node* carry exactly *taints* of our soft ones (`core.scaling.packing.SOFT_TAINTS`); all others stay.
         ALREADY when it does."""
 
     def scale_to_zero(self, pod: Pod) -> Receipt:

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from receiver.core.actions import Action, Decision, Outcome
-from receiver.core.model import Facts
-from receiver.core.policy import Policy
+from receiver.core.model.actions import Action, Decision, Outcome
+from receiver.core.model.model import Facts
+from receiver.core.model.policy import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from receiver.core.samples import Sample, Turn
-from receiver.core.signals import Alert
-from receiver.core.tell import Notice
+from receiver.core.explain.samples import Sample, Turn
+from receiver.core.model.signals import Alert
+from receiver.core.notices.sentences import Notice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

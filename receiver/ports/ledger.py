@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from receiver.core.actions import Action, Decision, Outcome
-from receiver.core.charges import Charged
-from receiver.core.control import Control
-from receiver.core.memory import Memory, NodeLife
-from receiver.core.model import Backoff, Drift, LateCount, Offer
-from receiver.core.seed import Seed
-from receiver.core.signals import Alert
-from receiver.core.tell import Notice
+from receiver.core.model.actions import Action, Decision, Outcome
+from receiver.core.model.charges import Charged
+from receiver.core.model.control import Control
+from receiver.core.model.memory import Memory, NodeLife
+from receiver.core.model.model import Backoff, Drift, LateCount, Offer
+from receiver.core.model.seed import Seed
+from receiver.core.model.signals import Alert
+from receiver.core.notices.sentences import Notice
 from receiver.ports.budgets import BudgetStore
 from receiver.ports.decisions import DecisionStore, Grounds
 from receiver.ports.history import HistoryStore

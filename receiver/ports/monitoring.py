@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from receiver.core.activity import Activity, Course, Sample
-from receiver.core.pods import Pod
-from receiver.core.signals import Alert
-from receiver.core.silences import Silence
+from receiver.core.model.activity import Activity, Course, Sample
+from receiver.core.model.pods import Pod
+from receiver.core.model.signals import Alert
+from receiver.core.model.silences import Silence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from receiver.core.overrides import Override
-from receiver.core.tell import Notice
+from receiver.core.model.overrides import Override
+from receiver.core.notices.sentences import Notice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

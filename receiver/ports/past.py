@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from receiver.core.pods import Pod
+from receiver.core.model.pods import Pod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
-from receiver.core.overrides import Override
-from receiver.core.questions import Answer, Question
-from receiver.core.tell import Notice
+from receiver.core.model.approval_request import Answer, Question
+from receiver.core.model.overrides import Override
+from receiver.core.notices.sentences import Notice
 
 
 class QuestionStore(Protocol):

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from receiver.core.memory import NodeLife
-from receiver.core.seed import Seed
-from receiver.core.usage import Accounted, Accounting, Unwatched, Usage, WorkloadLife
-from receiver.core.watch import Watch
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.seed import Seed
+from receiver.core.model.usage import Accounted, Accounting, Unwatched, Usage, WorkloadLife
+from receiver.core.money.watched_time import Watch
 
 
 class UsageStore(Protocol):

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from receiver.core.actions import Decision
-from receiver.core.assign import assign
-from receiver.core.decide import decide_all
+from receiver.core.model.actions import Decision
+from receiver.core.scaling.assign import assign
+from receiver.core.scaling.decide import decide_all
 from receiver.ports import Grounds
 
 Said = Mapping[str, Any]  # a decision, or one of its reasons, as GET /api/v1/decisions/ID shows it

@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Literal
 
-from receiver.core.policy import Policy, Pool
+from receiver.core.model.policy import Policy, Pool
 from receiver.replay.conservation import violations
 from receiver.replay.delays import Delays, delays
 from receiver.replay.figures import Figures, figures

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from receiver.core.assign import Assignment, Wanted
-from receiver.core.budget import BudgetStage, BudgetView, Key
-from receiver.core.pods import Workload
-from receiver.core.words import some
+from receiver.core.model.pods import Workload
+from receiver.core.model.text import some
+from receiver.core.money.budget import BudgetStage, BudgetView, Key
+from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.replay.play import Played
 
 HOUR = timedelta(hours=1)

@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
 
-from receiver.core.cents import amount
-from receiver.core.policy import Pool
+from receiver.core.model.policy import Pool
+from receiver.core.money.cents import amount
 from receiver.replay.contest import Result
 from receiver.replay.over_time import SLOTS, by_hour, over_time
 from receiver.replay.ratios import Ratio, over_all, ratio

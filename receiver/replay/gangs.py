@@ -4,14 +4,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from receiver.core.pods import Pod, PodPhase
+from receiver.core.model.pods import Pod, PodPhase
 from receiver.replay.world.objects import WorldPod
 
 
 def with_minimums(pods: Sequence[Pod], active: Iterable[WorldPod], every: Iterable[WorldPod]) -> tuple[Pod, ...]:
     """Return *pods*, where a waiting gang asks for no more than still need a node.
 
-    As `receiver.adapters.gangs` counts over HTTP: those of its pods that have succeeded and those without GPUs need
+    As `adapters.kubernetes.gangs` counts over HTTP: those of its pods that have succeeded and those without GPUs need
     none. *every* pod of the world is gone through only where a gang has lost some of its *active* ones.
     """
     sizes = {p.gang: p.gang_min for p in pods if p.gang and p.gang_min and p.phase is PodPhase.WAITING}

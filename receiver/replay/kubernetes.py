@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from receiver.core.consolidate import consents
-from receiver.core.graces import yields
-from receiver.core.keeping import PROTECTED, WHY, keeps_for, named
-from receiver.core.packing import SOFT_TAINTS
-from receiver.core.pods import Pod
-from receiver.core.policy import Taint
-from receiver.core.usage import Ended
+from receiver.core.model.node_keepers import PROTECTED, WHY, keeps_for, named
+from receiver.core.model.pods import Pod
+from receiver.core.model.policy import Taint
+from receiver.core.model.usage import Ended
+from receiver.core.scaling.consolidate import consents
+from receiver.core.scaling.eviction_grace import yields
+from receiver.core.scaling.packing import SOFT_TAINTS
 from receiver.ports import (
     CORDON_ANNOTATION,
     SAFE_TO_EVICT_ANNOTATION,

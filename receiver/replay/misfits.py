@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from receiver.core.policy import Pool
+from receiver.core.model.policy import Pool
 from receiver.ports.past import Trouble
 from receiver.replay.world.config import Job
 from receiver.replay.world.matching import selects, untolerated

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 
-from receiver.core.charges import Charge, distinct, windows
+from receiver.core.model.charges import Charge, distinct, windows
 from receiver.ports import Charges, CloudPool, Did, Instance, Receipt, TryLater, WontWork
 from receiver.replay.kubernetes import WorldCluster
 from receiver.replay.shapes import as_pod

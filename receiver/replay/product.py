@@ -3,20 +3,20 @@
 from datetime import datetime
 from typing import cast
 
-from receiver.act import Hands
-from receiver.core.approval import asking_nobody
-from receiver.core.policy import Policy
-from receiver.look import Sources
+from receiver.core.model.policy import Policy
+from receiver.core.scaling.approval import asking_nobody
 from receiver.ports import Store
-from receiver.reconcile import step
 from receiver.replay.delays import BudgetLog
 from receiver.replay.ports import WorldAccounts, WorldAlarms, WorldCloud, WorldCluster, WorldTelemetry
 from receiver.replay.store import ReplayStore
 from receiver.replay.world.world import World
+from receiver.step.carry_out import Hands
+from receiver.step.gather import Sources
+from receiver.step.reconcile import step
 
 
 class Product:
-    """`receiver.reconcile.step` under a policy. There is nobody to ask, so that no approval is waited for.
+    """`receiver.step.reconcile.step` under a policy. There is nobody to ask, so that no approval is waited for.
 
     *budgets* is the log of what the policy's budgets held up, None where it sets none.
 

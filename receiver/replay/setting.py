@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from receiver.core.policy import Pool
+from receiver.core.model.policy import Pool
 from receiver.replay.reaction import Reaction
 from receiver.replay.world.config import Behaviour, Timings, WorldConfig, WorldPool
 from receiver.replay.world.world import World

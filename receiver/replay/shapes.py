@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from receiver.config.fields import longer_than_zero
-from receiver.core.compute import COMPUTE
-from receiver.core.pods import Pod, PodPhase
-from receiver.core.usage import Ended, workload_name
+from receiver.core.model.compute import COMPUTE
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.usage import Ended, workload_name
 from receiver.ports import (
     IDLE_SHUTDOWN_ANNOTATION,
     KEEP_UNTIL_ANNOTATION,

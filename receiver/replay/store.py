@@ -11,18 +11,18 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
 
-from receiver.core.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, VictimStage
-from receiver.core.charges import Charged
-from receiver.core.control import Control
-from receiver.core.counts import is_late
-from receiver.core.ended import Ended
-from receiver.core.memory import Memory, NodeLife, PoolMemory
-from receiver.core.model import Backoff, Drift, LateCount, Offer
-from receiver.core.seed import Seed
-from receiver.core.shortage import refused_counts
-from receiver.core.signals import Alert
-from receiver.core.tell import Notice
-from receiver.core.unanswered import UNSURE_FOR, may_have_landed
+from receiver.core.model.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, VictimStage
+from receiver.core.model.charges import Charged
+from receiver.core.model.control import Control
+from receiver.core.model.memory import Memory, NodeLife, PoolMemory
+from receiver.core.model.model import Backoff, Drift, LateCount, Offer
+from receiver.core.model.seed import Seed
+from receiver.core.model.signals import Alert
+from receiver.core.money.ended import Ended
+from receiver.core.money.unanswered import UNSURE_FOR, may_have_landed
+from receiver.core.notices.sentences import Notice
+from receiver.core.scaling.count_drift import is_late
+from receiver.core.scaling.shortage import refused_counts
 from receiver.ports import Grounds, StoredAction, StoredDecision
 from receiver.replay.world.objects import FinishedJob
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from receiver.core.words import brief, some
+from receiver.core.model.text import brief, some
 
 Column = tuple[str, str, Callable[[Mapping[str, Any]], str]]
 

@@ -4,11 +4,11 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from receiver.core.activity import Course, Sample
-from receiver.core.model import UNASSIGNED
-from receiver.core.pods import Pod, PodPhase
-from receiver.core.signals import HEARTBEAT_ALERT, Alert
-from receiver.core.silences import COMPONENT, Silence
+from receiver.core.model.activity import Course, Sample
+from receiver.core.model.model import UNASSIGNED
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
+from receiver.core.model.silences import COMPONENT, Silence
 from receiver.ports import AlarmFacts, TelemetryFacts
 from receiver.replay.switches import Switches
 from receiver.replay.world.config import POOL_LABEL

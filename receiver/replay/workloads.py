@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from receiver.core.pods import Toleration
+from receiver.core.model.pods import Toleration
 from receiver.replay.world.config import Job
 
 TOLERATES_GPU_TAINT = (Toleration(key="gpu", operator="Exists"),)

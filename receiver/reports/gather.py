@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 
-from receiver.core.attribution import Part
-from receiver.core.budget import Month
-from receiver.core.forecast import Forecast
-from receiver.core.policy import Policy, Scope
-from receiver.core.reconciliation import account, compare
+from receiver.core.model.policy import Policy, Scope
+from receiver.core.money.attribution import Part
+from receiver.core.money.budget import Month
+from receiver.core.money.forecast import Forecast
+from receiver.core.money.reconciliation import account, compare
 from receiver.core.report.report import Found, Report, report
-from receiver.costs import costs_of, seeded_pools
 from receiver.ports import Store
+from receiver.reports.costs import costs_of, seeded_pools
 from receiver.reports.figures import decimal
 
 

@@ -9,14 +9,14 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from receiver.core.budget import Month, month_of
-from receiver.core.policy import Policy, Scope
+from receiver.core.model.policy import Policy, Scope
+from receiver.core.model.report_policy import UnitOfWork
+from receiver.core.money.budget import Month, month_of
+from receiver.core.money.watched_time import is_settled
+from receiver.core.notices.report_notice import TOPIC, notice_of, topic_of
 from receiver.core.report.document import EVERYBODY, document_of, scope_of
-from receiver.core.report.notice import TOPIC, notice_of, topic_of
-from receiver.core.report.policy import UnitOfWork
 from receiver.core.report.report import Found, report
 from receiver.core.report.units import Counted, query_of
-from receiver.core.watch import is_settled
 from receiver.ports import Store, Telemetry, TryLater, WontWork, WriterLostError
 from receiver.reports.gather import found_in
 
@@ -44,7 +44,7 @@ class MonthEnd:
 
     def look(self, now: datetime, *, sure: bool = True) -> None:
         """Do what is due at *now*. Raises nothing but WriterLostError. Unless the clock is *sure*
-        (`receiver.core.steady`) nothing is closed or sent: no later report replaces one."""
+        (`receiver.core.model.clock_trust`) nothing is closed or sent: no later report replaces one."""
         if self._looked_at is not None and abs(now - self._looked_at) < LOOK_EVERY:
             return
         if self._looked_at is not None and now < self._looked_at:  # what was closed under a clock ahead was not

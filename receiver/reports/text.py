@@ -6,7 +6,7 @@ from decimal import Decimal
 from itertools import zip_longest
 from typing import Any
 
-from receiver.core.words import some, span
+from receiver.core.model.text import some, span
 from receiver.reports.figures import count, decimal, fine_usd, hours, moment, percent, shorter, usd
 
 WIDTH = 80

@@ -8,8 +8,11 @@ from jinja2 import ChainableUndefined
 from werkzeug.exceptions import BadHost
 from werkzeug.routing import RequestRedirect
 
-from receiver.web import access, acting, answer, api, errors, health, login, pages, reports, webhook
+from receiver.web import errors, health, webhook
+from receiver.web.api import reports, routes
+from receiver.web.auth import access, login
 from receiver.web.headers import HEADERS, NO_STORE
+from receiver.web.pages import approval_link, override_forms, templates_setup
 from receiver.web.parts import LoopHealth, WebInstruments, WebParts
 
 __all__ = ["LoopHealth", "WebInstruments", "WebParts", "create_app"]
@@ -26,9 +29,9 @@ def create_app(parts: WebParts) -> Flask:
     app.jinja_env.globals["version"] = parts.version
     errors.install(app)
     doors = access.Access(parts)
-    for module_of_doors in (login, acting):
+    for module_of_doors in (login, override_forms):
         app.register_blueprint(module_of_doors.blueprint(doors, parts))
-    for module in (webhook, health, api, answer, pages):
+    for module in (webhook, health, routes, approval_link, templates_setup):
         app.register_blueprint(module.blueprint(parts))
 
     @app.before_request

@@ -8,7 +8,7 @@ from flask import Flask, Response, jsonify, make_response, render_template, requ
 from werkzeug.exceptions import BadHost, HTTPException
 
 from receiver.ports import TryLater
-from receiver.web.auth import Unauthorized
+from receiver.web.auth.tokens import Unauthorized
 
 RETRY_AFTER_SECONDS = 5
 MACHINE_PATHS = ("/api/", "/webhook", "/healthz", "/readyz", "/metrics")

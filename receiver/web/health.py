@@ -6,7 +6,7 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, make_response, request
 from prometheus_client.exposition import choose_encoder
 
-from receiver.core.words import span
+from receiver.core.model.text import span
 from receiver.ports import TryLater, WontWork
 from receiver.web.parts import LoopHealth, WebParts
 

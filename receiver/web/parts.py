@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry
 
 from receiver.config.live import Tokens
 from receiver.config.model import Reading
-from receiver.core.policy import Policy
-from receiver.links import PageLinks
+from receiver.core.model.policy import Policy
+from receiver.core.notices.links import PageLinks
 from receiver.ports import Clock, Store
 from receiver.ports.leading import Leader
 
@@ -45,7 +45,7 @@ class LoopHealth(Protocol):
 
 
 class WebInstruments(Protocol):
-    """Where the webhook counts itself (`receiver.metrics.Instruments`)."""
+    """Where the webhook counts itself (`receiver.metrics.collector.Instruments`)."""
 
     def webhook_answered(self, code: int, seconds: float) -> None:
         """Count one answer with its HTTP status *code* and how long it took in seconds."""
@@ -62,7 +62,7 @@ class WebParts:
     names that they use for it, *docs_url* where they read docs/. *messages_to* names the destinations of messages,
     without their secrets.
     *wake* tells the loop to step now and must return at once. *mode* is ``act`` or ``observe``. *watch* says how the
-    watch of pods stands (`receiver.watch_metrics.WatchState`).
+    watch of pods stands (`receiver.metrics.watch.WatchState`).
     """
 
     tokens: Callable[[], Tokens] = field(repr=False)

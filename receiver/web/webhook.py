@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 import structlog
 from flask import Blueprint, Request, Response, request
 
-from receiver import alerts
-from receiver.ports import Delivery
-from receiver.web.auth import require_bearer
-from receiver.web.body import read_body
+from receiver.ports import Delivery, alert_payload
+from receiver.web.api.body import read_body
+from receiver.web.auth.tokens import require_bearer
 from receiver.web.errors import Problem
 from receiver.web.headers import HEADERS, NO_STORE
 from receiver.web.parts import WebParts
@@ -84,8 +83,8 @@ class Door:
         parts = self._parts
         now = parts.clock.now()
         try:
-            delivery = alerts.parse(body, received_at=now, pools=self._pools)
-        except alerts.BadPayload as error:
+            delivery = alert_payload.parse(body, received_at=now, pools=self._pools)
+        except alert_payload.BadPayload as error:
             log.warning("delivery refused", field=error.field, error=str(error))
             raise Problem(400, str(error), error.remedy, field=error.field) from error
         number = parts.store.remember(delivery, now)  # on disk before the 202; TryLater becomes 503

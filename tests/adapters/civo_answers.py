@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from receiver.adapters.civo import CivoCloud
+from receiver.adapters.civo.cloud import CivoCloud
 
 KEY = "key-that-must-stay-secret"
 PASSWORD = "password-that-must-stay-secret"

@@ -4,7 +4,7 @@ from typing import Any
 
 from kubernetes import client
 
-from receiver.adapters.cluster import KubernetesCluster
+from receiver.adapters.kubernetes.cluster import KubernetesCluster
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"

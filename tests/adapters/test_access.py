@@ -7,8 +7,8 @@ import pytest
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
-from receiver.adapters.cluster import KubernetesCluster
-from receiver.adapters.kubernetes_api import REVIEWS
+from receiver.adapters.kubernetes.api import REVIEWS
+from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.ports import TryLater, WontWork, WriterLostError
 from tests.adapters.kubernetes_objects import a_cluster_at
 from tests.adapters.wire import requests_sent

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pytest_httpserver import HTTPServer
 
-from receiver.adapters.alarms import ALERTS, SILENCES, AlertmanagerAlarms
-from receiver.alerts import LONGEST_TEXT
-from receiver.core.silences import Matcher
+from receiver.adapters.monitoring.alertmanager import ALERTS, SILENCES, AlertmanagerAlarms
+from receiver.core.model.silences import Matcher
 from receiver.ports import AlarmFacts, TryLater
+from receiver.ports.alert_payload import LONGEST_TEXT
 from tests.adapters.wire import hanging_server, unused_url
 
 Look = Callable[..., AlarmFacts]

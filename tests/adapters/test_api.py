@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from pytest_httpserver import HTTPServer
 
-from receiver.adapters.api import NotThereError, ServerApi
+from receiver.adapters.http.own_api import NotThereError, ServerApi
 from receiver.ports import TryLater
 from tests.adapters.wire import hanging_server, requests_sent, unused_url
 

@@ -9,8 +9,8 @@ import pytest
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
-from receiver.adapters.civo import CivoCloud
-from receiver.core.charges import Charge
+from receiver.adapters.civo.cloud import CivoCloud
+from receiver.core.model.charges import Charge
 from receiver.ports import TryLater, WontWork
 from tests.adapters.civo_answers import KEY, SIZE, a_cloud
 from tests.adapters.wire import requests_sent

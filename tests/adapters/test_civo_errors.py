@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pytest_httpserver import HTTPServer
 
-from receiver.adapters.civo import CivoCloud
+from receiver.adapters.civo.cloud import CivoCloud
 from receiver.ports import TryLater, WontWork
 from tests.adapters.civo_answers import CLUSTER, CLUSTER_PATH, KEY, POOL, POOL_PATH, SECRETS, a_cloud, a_cluster
 from tests.adapters.wire import hanging_server, log_everything, said_by, unused_url

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pytest_httpserver import HTTPServer
 
-from receiver.adapters.civo import CivoCloud
-from receiver.clock import SystemClock
+from receiver.adapters.civo.cloud import CivoCloud
+from receiver.adapters.clock import SystemClock
 from receiver.ports import TryLater
 from tests.adapters.civo_answers import (
     CLUSTER_PATH,

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pytest_httpserver import HTTPServer
 
-from receiver.adapters.civo import CivoCloud
-from receiver.adapters.civo_sizes import ASKED_AGAIN, TRIED_AGAIN, KnownSizes
-from receiver.core.compute import GIB
+from receiver.adapters.civo.cloud import CivoCloud
+from receiver.adapters.civo.sizes import ASKED_AGAIN, TRIED_AGAIN, KnownSizes
+from receiver.core.model.compute import GIB
 from receiver.ports import TryLater
 from tests.adapters.civo_answers import SIZE, a_cloud
 from tests.adapters.wire import hanging_server, requests_sent
@@ -61,7 +61,7 @@ def test_no_answer_holds_up_nobody(httpserver: HTTPServer, cloud: CivoCloud) -> 
 
 
 def test_a_hanging_answer_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("receiver.adapters.civo.SIZES_TIMEOUTS", (0.2, 0.2))
+    monkeypatch.setattr("receiver.adapters.civo.cloud.SIZES_TIMEOUTS", (0.2, 0.2))
     with hanging_server("/v2/sizes", "GET") as (server, arrivals):
         cloud = a_cloud(server.url_for(""), read_timeout=60)
         assert [cloud.machines(), cloud.machines()] == [{}, {}]

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from pytest_httpserver import HTTPServer
 
-from receiver.adapters.civo import CivoCloud
+from receiver.adapters.civo.cloud import CivoCloud
 from receiver.ports import Did, TryLater, WontWork
 from tests.adapters.civo_answers import (
     CLUSTER,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pytest_httpserver import HTTPServer
 
-from receiver.adapters.cluster import KubernetesCluster, connect
-from receiver.core.pods import Pod, PodPhase
+from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
+from receiver.core.model.pods import Pod, PodPhase
 from receiver.ports import TryLater, WontWork
 from tests.adapters.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node
 from tests.adapters.wire import hanging_server, log_everything, said_by, unused_url

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import pytest
 from pytest_httpserver import HTTPServer
 
-from receiver.adapters.cluster import KubernetesCluster
-from receiver.core.pods import PodPhase
-from receiver.core.usage import Ended
+from receiver.adapters.kubernetes.cluster import KubernetesCluster
+from receiver.core.model.pods import PodPhase
+from receiver.core.model.usage import Ended
 from receiver.ports import TryLater, WontWork
 from tests.adapters.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod, owned_by
 

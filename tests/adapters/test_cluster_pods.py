@@ -5,11 +5,21 @@ from typing import Any
 
 import pytest
 
-from receiver.adapters.nodes import gpus, node_from
-from receiver.adapters.pods import CLAIMS, NEVER, Fate, compute_requests, doubts, fate, gpu_requests, phase_of, pod_from
-from receiver.core.pods import PodPhase, Preference, Requirement, Toleration
-from receiver.core.policy import Taint
-from receiver.core.words import harmless
+from receiver.adapters.kubernetes.nodes import gpus, node_from
+from receiver.adapters.kubernetes.pods import (
+    CLAIMS,
+    NEVER,
+    Fate,
+    compute_requests,
+    doubts,
+    fate,
+    gpu_requests,
+    phase_of,
+    pod_from,
+)
+from receiver.core.model.pods import PodPhase, Preference, Requirement, Toleration
+from receiver.core.model.policy import Taint
+from receiver.core.model.text import harmless
 from receiver.ports import (
     GANG_ANNOTATION,
     GANG_SIZE_ANNOTATION,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pytest_httpserver import HTTPServer
 
-from receiver.adapters.cluster import KubernetesCluster
-from receiver.adapters.pods import pod_from
+from receiver.adapters.kubernetes.cluster import KubernetesCluster
+from receiver.adapters.kubernetes.pods import pod_from
 from receiver.ports import CORDON_ANNOTATION, Did, TryLater, WontWork, WriterLostError
 from tests.adapters.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod, owned_by
 from tests.adapters.wire import requests_sent

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pytest_httpserver import HTTPServer
 
-from receiver.adapters.cluster import KubernetesCluster
+from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.ports import (
     CORDON_ANNOTATION,
     GANG_ANNOTATION,

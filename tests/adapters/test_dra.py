@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from receiver.adapters.cluster import KubernetesCluster, connect
-from receiver.adapters.dra import Dra, Served, nodes_of, resources_of
-from receiver.adapters.pods import CLAIMS, Fate, claimant_from, fate, pod_from
-from receiver.core.pods import PodPhase, Toleration
+from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
+from receiver.adapters.kubernetes.dra import Dra, Served, nodes_of, resources_of
+from receiver.adapters.kubernetes.pods import CLAIMS, Fate, claimant_from, fate, pod_from
+from receiver.core.model.pods import PodPhase, Toleration
 from receiver.ports import TryLater
 from receiver.replay.world import PodSpec
 from simulator.clocks import ManualClock

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from pytest_httpserver import HTTPServer
 
-from receiver.adapters.cluster import KubernetesCluster
-from receiver.core.packing import SOFT_TAINTS
-from receiver.core.policy import Taint
+from receiver.adapters.kubernetes.cluster import KubernetesCluster
+from receiver.core.model.policy import Taint
+from receiver.core.scaling.packing import SOFT_TAINTS
 from receiver.ports import Did, TryLater, WontWork
 from tests.adapters.kubernetes_objects import NODES, a_cluster_at, a_node
 from tests.adapters.wire import requests_sent

@@ -10,9 +10,9 @@ import pytest
 from pytest_httpserver import HTTPServer
 from structlog.testing import capture_logs
 
-from receiver.adapters.cluster import KubernetesCluster
-from receiver.adapters.remarks import MOST
-from receiver.core.pods import Pod, PodPhase
+from receiver.adapters.http.remarks import MOST
+from receiver.adapters.kubernetes.cluster import KubernetesCluster
+from receiver.core.model.pods import Pod, PodPhase
 from receiver.ports import GANG_ANNOTATION, GANG_SIZE_ANNOTATION
 from tests.adapters.custom_objects import COSCHEDULING_GROUPS, VOLCANO_GROUPS, a_group
 from tests.adapters.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_pod, owned_by

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pytest_httpserver import HTTPServer
 
-from receiver.adapters.cluster import KubernetesCluster
+from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.ports import QUOTA_LABEL, QUOTA_NAME, STOP_POLICY_ANNOTATION, Did, KeptOut, TryLater, WontWork
 from tests.adapters.kubernetes_objects import a_cluster_at, a_list
 from tests.adapters.wire import requests_sent

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from receiver.adapters import json_items
-from receiver.adapters.json_items import NoJson, items
+from receiver.adapters.http import json_items
+from receiver.adapters.http.json_items import NoJson, items
 
 
 def read(folder: Path, text: str) -> list[Any]:

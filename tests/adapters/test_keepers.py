@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pytest_httpserver import HTTPServer
 
-from receiver.adapters.cluster import KubernetesCluster
-from receiver.core.keeping import KeepRule
+from receiver.adapters.kubernetes.cluster import KubernetesCluster
+from receiver.core.model.node_keepers import KeepRule
 from receiver.ports import CORDON_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, Did
 from tests.adapters.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod, owned_by
 from tests.adapters.wire import requests_sent

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
-from receiver.core.pods import Pod, PodPhase
-from receiver.core.policy import Taint
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.policy import Taint
 from receiver.ports import Cloud, CloudPool, Cluster, ClusterFacts, Did, Receipt
 
 READS = {"look", "gpu_pods_on", "ended", "kept_out", "lacking"}

@@ -8,10 +8,10 @@ import pytest
 from kubernetes import client
 from urllib3.util import connection
 
-from receiver.adapters.alarms import AlertmanagerAlarms
-from receiver.adapters.civo import CivoCloud
-from receiver.adapters.cluster import KubernetesCluster
-from receiver.adapters.telemetry import PrometheusTelemetry
+from receiver.adapters.civo.cloud import CivoCloud
+from receiver.adapters.kubernetes.cluster import KubernetesCluster
+from receiver.adapters.monitoring.alertmanager import AlertmanagerAlarms
+from receiver.adapters.monitoring.prometheus import PrometheusTelemetry
 from receiver.ports import TryLater
 
 SECONDS = 0.2

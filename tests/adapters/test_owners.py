@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from pytest_httpserver import HTTPServer
 
-from receiver.adapters.cluster import KubernetesCluster
-from receiver.adapters.pods import pod_from
-from receiver.core.pods import Pod
+from receiver.adapters.kubernetes.cluster import KubernetesCluster
+from receiver.adapters.kubernetes.pods import pod_from
+from receiver.core.model.pods import Pod
 from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, KEEP_UNTIL_ANNOTATION, PROTECT_ANNOTATION, Did, TryLater, WontWork
 from tests.adapters.kubernetes_objects import a_cluster_at, a_pod
 from tests.adapters.wire import requests_sent

@@ -8,7 +8,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
-from receiver.adapters.telemetry import (
+from receiver.adapters.monitoring.prometheus import (
     COVERAGE,
     CREATED,
     HEARTBEAT,
@@ -19,8 +19,8 @@ from receiver.adapters.telemetry import (
     PrometheusTelemetry,
     course_queries,
 )
-from receiver.core.activity import Activity, Course, Sample
-from receiver.core.pods import PodPhase
+from receiver.core.model.activity import Activity, Course, Sample
+from receiver.core.model.pods import PodPhase
 from receiver.ports import TelemetryFacts, TryLater
 from tests.adapters.wire import hanging_server, unused_url
 

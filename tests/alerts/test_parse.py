@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.alerts import LONGEST_TEXT, MOST_WARNINGS, BadPayload, parse
 from receiver.ports import Delivery
+from receiver.ports.alert_payload import LONGEST_TEXT, MOST_WARNINGS, BadPayload, parse
 
 NOW = datetime(2026, 11, 20, 21, 26, tzinfo=UTC)
 POOLS = ("5f3c", "l40s")

@@ -11,8 +11,8 @@ from demo.configs import receiver_environment, simulator_config
 from demo.plan import StackPlan
 from demo.processes import Process
 from demo.stack import Stack
+from receiver.adapters.clock import SystemClock
 from receiver.adapters.store import open_store
-from receiver.clock import SystemClock
 from receiver.config import load
 from receiver.replay.world import Job
 from simulator.server import Simulator

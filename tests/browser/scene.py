@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from demo.plan import OPERATOR_TOKEN, PoolPlan, StackPlan
-from receiver.clock import SystemClock
+from receiver.adapters.clock import SystemClock
 from receiver.replay.world import Job
 from tests.browser.live import LiveStack
 

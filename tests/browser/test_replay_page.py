@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 from playwright.sync_api import Browser
 
-from receiver.cli import main
+from receiver.cli.main import main
 from tests.browser.accessibility import findings
 from tests.browser.chromium import DESK, PHONE, Tab, a_tab
 from tests.browser.test_pages import OUTSIDE

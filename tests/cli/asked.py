@@ -8,7 +8,7 @@ from datetime import datetime
 from click.testing import CliRunner, Result
 from werkzeug.serving import make_server
 
-from receiver.cli import main
+from receiver.cli.main import main
 from receiver.web import WebParts, create_app
 from tests.web.fakes import FakeClock
 

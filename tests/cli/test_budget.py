@@ -4,8 +4,8 @@ from datetime import timedelta
 
 from click.testing import CliRunner, Result
 
-from receiver.cli import main
-from receiver.core.policy import Scope
+from receiver.cli.main import main
+from receiver.core.model.policy import Scope
 from tests.adapters.wire import unused_url
 from tests.web.builders import NOW, OPERATOR, a_picture
 from tests.web.fakes import FakeClock, FakeStore

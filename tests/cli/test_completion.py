@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from receiver.cli import main
-from receiver.completion_command import VARIABLE
+from receiver.cli.completion import VARIABLE
+from receiver.cli.main import main
 from receiver.ports import TryLater
 from tests.adapters.wire import unused_url
 from tests.web.builders import NOW
@@ -42,7 +42,7 @@ def test_another_shell_is_refused_with_those_there_are() -> None:
 
 def test_bash_takes_the_script_and_calls_the_program_with_it(tmp_path: Path, url: str) -> None:
     program = tmp_path / "gpu-autoscaler"
-    call = "from receiver.cli import main; main(prog_name='gpu-autoscaler')"
+    call = "from receiver.cli.main import main; main(prog_name='gpu-autoscaler')"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{call}" "$@"\n')
     program.chmod(0o755)
     script = CliRunner().invoke(main, ["completion", "bash"]).stdout

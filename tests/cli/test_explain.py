@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from receiver.cli import main
+from receiver.cli.main import main
 from receiver.ports import TryLater
 from tests.adapters.wire import unused_url
 from tests.cli.asked import serving

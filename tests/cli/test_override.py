@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from receiver.cli import main
-from receiver.core.overrides import Override, OverrideKind
+from receiver.cli.main import main
+from receiver.core.model.overrides import Override, OverrideKind
 from receiver.ports import StoredOverride, TryLater
 from tests.adapters.wire import unused_url
 from tests.web.builders import L40S, NOW, OPERATOR, TOKEN, a_picture, a_pool

@@ -3,8 +3,8 @@
 import pytest
 from click.testing import CliRunner, Result
 
-from receiver.cli import main
-from receiver.core.questions import Answer
+from receiver.cli.main import main
+from receiver.core.model.approval_request import Answer
 from tests.adapters.wire import unused_url
 from tests.web.builders import NOW, OPERATOR, TOKEN, a_question
 from tests.web.fakes import FakeClock, FakeStore

@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner, Result
 
-from receiver.cli import main
+from receiver.cli.main import main
 from tests.web.builders import NOW, OPERATOR, READER, TOKEN
 from tests.web.fakes import FakeClock
 

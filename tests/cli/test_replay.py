@@ -14,13 +14,13 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from receiver import replay_run
-from receiver.cli import main
+from receiver.cli import replay_run
+from receiver.cli.main import main
+from receiver.cli.replay import NAMES, replay
+from receiver.cli.replay_inputs import Asked
 from receiver.replay import contest
 from receiver.replay.peers import BOUNDS, PEERS
 from receiver.replay.setting import Setting
-from receiver.replay_command import NAMES, replay
-from receiver.replay_inputs import Asked
 
 OFFICE = Path(__file__).parents[1] / "replay" / "traces" / "office.csv"
 HEADER = "job_id,submit_s,duration_s,gpus,pods,gpus_per_pod,user_or_team,gpu_type,gpu_util"
@@ -118,7 +118,7 @@ def test_the_same_seed_prints_the_same_bytes_in_any_process(tmp_path: Path) -> N
     first = replayed(*words, "--json").stdout
     page = (tmp_path / "page.html").read_bytes()
     again = subprocess.run(  # another process, where sets are ordered otherwise
-        [sys.executable, "-m", "receiver.cli", "replay", *words, "--json"],
+        [sys.executable, "-m", "receiver.cli.main", "replay", *words, "--json"],
         env={**os.environ, "PYTHONHASHSEED": "12345"},
         capture_output=True,
         text=True,

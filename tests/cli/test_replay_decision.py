@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from receiver.adapters.store import SqlStore, open_in_memory
-from receiver.cli import main
-from receiver.core.actions import Verdict
+from receiver.cli.main import main
+from receiver.core.model.actions import Verdict
 from tests.adapters.wire import unused_url
 from tests.cli.asked import serving
 from tests.reconcile.harness import Life, a_job, a_policy, a_world

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from receiver.cli import main
+from receiver.cli.main import main
 from tests.adapters.wire import unused_url
 from tests.replay.traces.exports import a_pod
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from receiver.cli import main
+from receiver.cli.main import main
 from tests.cli.test_replay import BUDGET, CONFIG, HEADER
 
 TRACES = Path(__file__).parents[1] / "replay" / "traces"

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from werkzeug.serving import make_server
 
-from receiver.cli import main
+from receiver.cli.main import main
 from receiver.web import create_app
 from tests.adapters.wire import unused_url
 from tests.core.report.builders import AFTER

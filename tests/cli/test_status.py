@@ -8,10 +8,10 @@ import pytest
 from click import unstyle
 from click.testing import CliRunner, Result
 
-from receiver.cli import main
-from receiver.core.tell import Cause, Notice
+from receiver.cli.main import main
+from receiver.cli.status_text import about_status
+from receiver.core.notices.sentences import Cause, Notice
 from receiver.ports.history import Told
-from receiver.status_screen import about_status
 from tests.adapters.wire import unused_url
 from tests.web.builders import A100, NOW, a_picture, a_pool, a_right_to_remove
 from tests.web.fakes import FakeClock, FakeStore

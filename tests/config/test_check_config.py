@@ -13,7 +13,7 @@ from tests.config.builders import ENVIRONMENT, one_pool
 
 def run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "receiver.cli", *arguments],
+        [sys.executable, "-m", "receiver.cli.main", *arguments],
         capture_output=True,
         text=True,
         timeout=60,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from receiver.config import ConfigError, Mode, load_file, load_text
-from receiver.core.policy import (
+from receiver.core.model.policy import (
     Anchor,
     Attribution,
     Billing,
@@ -25,7 +25,7 @@ from receiver.core.policy import (
     Stated,
     Taint,
 )
-from receiver.core.windows import Window
+from receiver.core.model.windows import Window
 from tests.config.builders import POOL, QUIET, one_pool
 
 WHOLE = """

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from receiver.config.overlap import may_overlap, never_opens
 from receiver.config.schedule import WindowSpec
-from receiver.core.windows import is_open
+from receiver.core.model.windows import is_open
 
 
 def spec(**fields: object) -> WindowSpec:

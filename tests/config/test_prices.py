@@ -7,7 +7,7 @@ import pytest
 
 from receiver.config import ConfigError, load_file, load_text
 from receiver.config.prices import parse, shipped
-from receiver.core.policy import ChargePrice
+from receiver.core.model.policy import ChargePrice
 from tests.config.builders import one_pool
 
 # Civo's pricing page of 2026-08-22: USD per hour for one GPU of a kind; larger sizes cost a multiple of it.

@@ -5,16 +5,27 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from receiver.core.actions import Decision
-from receiver.core.assign import Assignment, assign
-from receiver.core.decide import decide_all
-from receiver.core.demand import fingerprint
-from receiver.core.grounds import with_grounds
-from receiver.core.model import Facts, Node, Offer, PoolState, Signal, SignalAction, Source, SourceState, Spend, Stage
-from receiver.core.pods import Pod, PodPhase
-from receiver.core.policy import Billing, Policy, Pool, Unanswered
-from receiver.core.questions import Asks, Question
-from receiver.core.silences import PoolSilence
+from receiver.core.explain.grounds import with_grounds
+from receiver.core.model.actions import Decision
+from receiver.core.model.approval_request import Asks, Question
+from receiver.core.model.model import (
+    Facts,
+    Node,
+    Offer,
+    PoolState,
+    Signal,
+    SignalAction,
+    Source,
+    SourceState,
+    Spend,
+    Stage,
+)
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.policy import Billing, Policy, Pool, Unanswered
+from receiver.core.model.silences import PoolSilence
+from receiver.core.scaling.assign import Assignment, assign
+from receiver.core.scaling.decide import decide_all
+from receiver.core.scaling.demand import fingerprint
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 GPU = "nvidia.com/gpu"

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cache
 
-from receiver.core.model import Facts, Node, PoolState, Stage
-from receiver.core.pods import Pod, PodPhase, Requirement
-from receiver.core.policy import Objective, Policy, Pool
+from receiver.core.model.model import Facts, Node, PoolState, Stage
+from receiver.core.model.pods import Pod, PodPhase, Requirement
+from receiver.core.model.policy import Objective, Policy, Pool
 from tests.core.builders import GPU, a_node, a_pod, a_policy, a_pool, facts
 
 

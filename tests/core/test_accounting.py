@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from receiver.core.accounting import account, ended_in, is_due
-from receiver.core.activity import Sample
-from receiver.core.holders import Seen
-from receiver.core.memory import NodeLife
-from receiver.core.model import Node
-from receiver.core.pods import Pod, PodPhase
-from receiver.core.policy import Attribution, Billing
-from receiver.core.usage import Accounted, Accounting, Ended, Holding, Owner, WorkloadLife
+from receiver.core.model.activity import Sample
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.model import Node
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.policy import Attribution, Billing
+from receiver.core.model.usage import Accounted, Accounting, Ended, Holding, Owner, WorkloadLife
+from receiver.core.money.accounting import account, ended_in, is_due
+from receiver.core.money.holders import Seen
 from tests.core.builders import NOW, a_node, a_pod, a_policy, a_pool
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)

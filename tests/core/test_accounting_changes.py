@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from receiver.core.accounting import account
-from receiver.core.attribution import Part, attribute
-from receiver.core.budget import month_of
-from receiver.core.holders import Seen
-from receiver.core.memory import NodeLife
-from receiver.core.pods import Pod
-from receiver.core.policy import Billing
-from receiver.core.usage import Accounted, Accounting, Ended, Unwatched, Usage
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.pods import Pod
+from receiver.core.model.policy import Billing
+from receiver.core.model.usage import Accounted, Accounting, Ended, Unwatched, Usage
+from receiver.core.money.accounting import account
+from receiver.core.money.attribution import Part, attribute
+from receiver.core.money.budget import month_of
+from receiver.core.money.holders import Seen
 from tests.core.builders import NOW, a_node
 from tests.core.test_accounting import HOUR, MINUTE, POLICY, SECOND, a_life, bound, seen
 

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from receiver.core.actions import Action, ActionKind, Because, Decision, Reason, Victim, VictimStage
-from receiver.core.approval import to_ask
-from receiver.core.approval_notices import answered, asked
-from receiver.core.assign import assign
-from receiver.core.choices import choices, next_morning, override_of
-from receiver.core.decide import decide_all
-from receiver.core.grounds import with_grounds
-from receiver.core.model import Facts, Node, SignalAction, Source, Spend, Stage
-from receiver.core.overrides import Override, OverrideKind
-from receiver.core.pods import PodPhase
-from receiver.core.policy import Approval, Budget, Policy, Unanswered
-from receiver.core.questions import Answer, Asks, Question, Standing
+from receiver.core.explain.grounds import with_grounds
+from receiver.core.model.actions import Action, ActionKind, Because, Decision, Reason, Victim, VictimStage
+from receiver.core.model.approval_request import Answer, Asks, Question, Standing
+from receiver.core.model.model import Facts, Node, SignalAction, Source, Spend, Stage
+from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.pods import PodPhase
+from receiver.core.model.policy import Approval, Budget, Policy, Unanswered
+from receiver.core.notices.approval_notices import answered, asked
+from receiver.core.scaling.approval import to_ask
+from receiver.core.scaling.approval_options import choices, next_morning, override_of
+from receiver.core.scaling.assign import assign
+from receiver.core.scaling.decide import decide_all
 from tests.core.builders import (
     EVERY_SECOND,
     GPU,

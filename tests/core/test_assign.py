@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from receiver.core.actions import Action, ActionKind
-from receiver.core.demand import is_believed, offer_of, workloads
-from receiver.core.model import Backoff, CordonedBy, Node, SignalAction, Source, Spend, Stage
-from receiver.core.pods import PodPhase, Preference, Requirement, Toleration
-from receiver.core.policy import Budget, Limits, Taint
+from receiver.core.model.actions import Action, ActionKind
+from receiver.core.model.model import Backoff, CordonedBy, Node, SignalAction, Source, Spend, Stage
+from receiver.core.model.pods import PodPhase, Preference, Requirement, Toleration
+from receiver.core.model.policy import Budget, Limits, Taint
+from receiver.core.scaling.demand import is_believed, offer_of, workloads
 from tests.core.builders import (
     GPU,
     NOW,

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.attribution import By, Line, Part, attribute, by_team, key_of, lines
-from receiver.core.budget import month_of
-from receiver.core.cents import in_cents, to_cents
-from receiver.core.cost import spend_by_pool
-from receiver.core.memory import NodeLife
-from receiver.core.policy import Anchor, Billing, Rounding
-from receiver.core.usage import Owner, Unwatched, Usage
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.policy import Anchor, Billing, Rounding
+from receiver.core.model.usage import Owner, Unwatched, Usage
+from receiver.core.money.attribution import By, Line, Part, attribute, by_team, key_of, lines
+from receiver.core.money.budget import month_of
+from receiver.core.money.cents import in_cents, to_cents
+from receiver.core.money.cost import spend_by_pool
 from tests.core.builders import EVERY_SECOND, NOW, a_policy
 
 HOUR = timedelta(hours=1)

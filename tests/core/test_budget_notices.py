@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from receiver.core.budget import Budgets, BudgetStage, BudgetView, stage_of
-from receiver.core.budget_notices import lines
-from receiver.core.policy import Budget, BudgetChange, Scope
-from receiver.core.tell import Notice
+from receiver.core.model.policy import Budget, BudgetChange, Scope
+from receiver.core.money.budget import Budgets, BudgetStage, BudgetView, stage_of
+from receiver.core.notices.budget_notices import lines
+from receiver.core.notices.sentences import Notice
 from tests.core.builders import NOW
 
 

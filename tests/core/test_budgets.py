@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core import budget_notices
-from receiver.core.actions import Action, ActionKind, Change, Decision, Verdict
-from receiver.core.assign import Assignment
-from receiver.core.budget import BudgetStage, BudgetView, Key
-from receiver.core.budget_views import views
-from receiver.core.forecast import Outlook
-from receiver.core.model import Facts, Node, Spend, Stage
-from receiver.core.picture import picture
-from receiver.core.pods import Pod, PodPhase
-from receiver.core.policy import Budget, BudgetChange, Policy, Scope
-from receiver.core.remedies import remedies
+from receiver.core.explain.picture import picture
+from receiver.core.explain.remedies import remedies
+from receiver.core.model.actions import Action, ActionKind, Change, Decision, Verdict
+from receiver.core.model.model import Facts, Node, Spend, Stage
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.policy import Budget, BudgetChange, Policy, Scope
+from receiver.core.money.budget import BudgetStage, BudgetView, Key
+from receiver.core.money.budget_views import views
+from receiver.core.money.forecast import Outlook
+from receiver.core.notices import budget_notices
+from receiver.core.scaling.assign import Assignment
 from tests.core.builders import GPU, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
 from tests.core.worlds import LAWS
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from receiver.core.charges import (
+from receiver.core.explain.charges_view import shown
+from receiver.core.model.charges import (
     Cause,
     Charge,
     Charged,
@@ -18,13 +19,12 @@ from receiver.core.charges import (
     node_price,
     windows,
 )
-from receiver.core.charges_notices import notices
-from receiver.core.charges_shown import shown
-from receiver.core.memory import NodeLife
-from receiver.core.model import Spend
-from receiver.core.policy import Billing, Budget, ChargePrice, Policy, Stated
-from receiver.core.reconciliation import account, compare
-from receiver.core.seed import Seed, beside, new_seed, seeded_by_pool, seeded_usd
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.model import Spend
+from receiver.core.model.policy import Billing, Budget, ChargePrice, Policy, Stated
+from receiver.core.model.seed import Seed, beside, new_seed, seeded_by_pool, seeded_usd
+from receiver.core.money.reconciliation import account, compare
+from receiver.core.notices.charges_notices import notices
 from tests.core.builders import a_policy, a_pool, a_state, facts
 
 MONTH = datetime(2026, 11, 1, tzinfo=UTC)

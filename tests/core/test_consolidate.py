@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.actions import Because, Decision
-from receiver.core.assign import assign
-from receiver.core.consolidate import consents
-from receiver.core.model import CordonedBy, Node, PoolState, SignalAction
-from receiver.core.plan import plan
-from receiver.core.pods import Pod, PodPhase
-from receiver.core.policy import Policy, Taint
+from receiver.core.model.actions import Because, Decision
+from receiver.core.model.model import CordonedBy, Node, PoolState, SignalAction
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.policy import Policy, Taint
+from receiver.core.scaling.assign import assign
+from receiver.core.scaling.consolidate import consents
+from receiver.core.scaling.plan import plan
 from tests.core.builders import (
     EVERY_SECOND,
     GPU,

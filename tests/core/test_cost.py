@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.budget import BudgetStage, month_of, stage_of
-from receiver.core.cost import elsewhere_per_hour, next_unit_at, spend_by_pool, unit_price, units, units_since
-from receiver.core.memory import NodeLife
-from receiver.core.policy import Anchor, Billing, Budget, Rounding
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.policy import Anchor, Billing, Budget, Rounding
+from receiver.core.money.budget import BudgetStage, month_of, stage_of
+from receiver.core.money.cost import elsewhere_per_hour, next_unit_at, spend_by_pool, unit_price, units, units_since
 
 BORN = datetime(2026, 11, 20, 12, 10, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

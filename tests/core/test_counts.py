@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.actions import Action, ActionKind, Decision, Victim, VictimStage
-from receiver.core.counts import (
+from receiver.core.model.actions import Action, ActionKind, Decision, Victim, VictimStage
+from receiver.core.model.memory import PoolMemory
+from receiver.core.model.model import Drift, LateCount, PoolState
+from receiver.core.scaling.count_drift import (
     drift,
     expected_count,
     is_late,
@@ -20,8 +22,6 @@ from receiver.core.counts import (
     undone_by_others,
     why_removals_stop,
 )
-from receiver.core.memory import PoolMemory
-from receiver.core.model import Drift, LateCount, PoolState
 from tests.core.builders import NOW, a_node, a_pod, a_policy, a_pool, a_state, facts, run
 from tests.core.worlds import LAWS
 

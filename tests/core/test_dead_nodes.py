@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.actions import Action, Because, Change, Decision, Verdict
-from receiver.core.model import ON_ITS_WAY, Backoff, CordonedBy, Node, PoolState, Stage
-from receiver.core.plan import join, plan, provisioning_failed
-from receiver.core.policy import Policy
-from receiver.core.provisioning import (
+from receiver.core.model.actions import Action, Because, Change, Decision, Verdict
+from receiver.core.model.model import ON_ITS_WAY, Backoff, CordonedBy, Node, PoolState, Stage
+from receiver.core.model.policy import Policy
+from receiver.core.scaling.plan import join, plan, provisioning_failed
+from receiver.core.scaling.provisioning import (
     awaited_since,
     probes_left,
 )

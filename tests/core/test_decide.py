@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from receiver.core.actions import Action, ActionKind, Change, Decision, Victim, VictimStage
-from receiver.core.model import (
+from receiver.core.model.actions import Action, ActionKind, Change, Decision, Victim, VictimStage
+from receiver.core.model.model import (
     Backoff,
     CordonedBy,
     Node,
@@ -18,9 +18,9 @@ from receiver.core.model import (
     Spend,
     Stage,
 )
-from receiver.core.plan import plan
-from receiver.core.policy import Budget, Fallback, Limits, Policy
-from receiver.core.rights import never_asked
+from receiver.core.model.policy import Budget, Fallback, Limits, Policy
+from receiver.core.model.rights import never_asked
+from receiver.core.scaling.plan import plan
 from tests.core.builders import (
     EVERY_SECOND,
     GPU,

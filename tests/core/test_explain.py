@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from receiver.core.actions import Action, ActionKind, Decision
-from receiver.core.advice import RULES, WHAT_TO_DO, what_to_do
-from receiver.core.assign import assign
-from receiver.core.decide import decide_all
-from receiver.core.explain import MOST, Explanation, explain
-from receiver.core.fates import State
-from receiver.core.grounds import with_grounds
-from receiver.core.guardrails import GUARDRAILS
-from receiver.core.model import Backoff, CordonedBy, Drift, Facts, SignalAction, Source, Spend, Stage
-from receiver.core.picture import picture
-from receiver.core.pods import Pod
-from receiver.core.policy import Budget, Limits, Policy
-from receiver.core.rights import never_asked
+from receiver.core.explain.advice import RULES, WHAT_TO_DO, what_to_do
+from receiver.core.explain.explain import MOST, Explanation, explain
+from receiver.core.explain.grounds import with_grounds
+from receiver.core.explain.picture import picture
+from receiver.core.explain.pod_outlook import State
+from receiver.core.model.actions import Action, ActionKind, Decision
+from receiver.core.model.model import Backoff, CordonedBy, Drift, Facts, SignalAction, Source, Spend, Stage
+from receiver.core.model.pods import Pod
+from receiver.core.model.policy import Budget, Limits, Policy
+from receiver.core.model.rights import never_asked
+from receiver.core.scaling.assign import assign
+from receiver.core.scaling.decide import decide_all
+from receiver.core.scaling.guardrails import GUARDRAILS
 from tests.core.builders import (
     GPU,
     NOW,

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from receiver.core.assign import assign
-from receiver.core.model import Backoff, Facts, PoolState
-from receiver.core.pods import Requirement
-from receiver.core.policy import Budget, Policy
+from receiver.core.model.model import Backoff, Facts, PoolState
+from receiver.core.model.pods import Requirement
+from receiver.core.model.policy import Budget, Policy
+from receiver.core.scaling.assign import assign
 from tests.core.builders import GPU, NOW, a_node, a_pod, a_policy, a_pool, a_state, facts, run
 from tests.core.choices import Choices, built
 from tests.core.filled import (

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from receiver.core.actions import Decision, Verdict
-from receiver.core.headroom import ASKED_WITHIN, ENOUGH_PERCENT, PERCENT_OF_ASKED, PERCENT_OF_HELD
-from receiver.core.model import Node, PoolState, Source, Spend
-from receiver.core.overrides import Override, OverrideKind
-from receiver.core.pods import Pod, PodPhase
-from receiver.core.policy import Budget, Limits, Objective, Policy, Pool, Taint
-from receiver.core.windows import Window
+from receiver.core.model.actions import Decision, Verdict
+from receiver.core.model.model import Node, PoolState, Source, Spend
+from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.policy import Budget, Limits, Objective, Policy, Pool, Taint
+from receiver.core.model.windows import Window
+from receiver.core.scaling.headroom import ASKED_WITHIN, ENOUGH_PERCENT, PERCENT_OF_ASKED, PERCENT_OF_HELD
 from tests.core.builders import (
     EVERY_SECOND,
     GPU,

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from receiver import ports
-from receiver.core import idle_notices as notices
-from receiver.core.activity import Course
-from receiver.core.idle_shutdown import (
+from receiver.core.idle.idle_shutdown import (
     A_WARNING_HOLDS,
     MOST_WINDOWS,
     Case,
@@ -26,12 +24,14 @@ from receiver.core.idle_shutdown import (
     shutdown_at,
     windows,
 )
-from receiver.core.keep_until import KEEP_UNTIL
-from receiver.core.model import SignalAction, Source, SourceState
-from receiver.core.overrides import Override, OverrideKind
-from receiver.core.pods import Pod, PodPhase
-from receiver.core.policy import KeepUntil
-from receiver.core.words import lasting
+from receiver.core.model.activity import Course
+from receiver.core.model.model import SignalAction, Source, SourceState
+from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.policy import KeepUntil
+from receiver.core.model.text import lasting
+from receiver.core.notices import idle_notices as notices
+from receiver.core.scaling.keep_until import KEEP_UNTIL
 from tests.core.builders import NOW, a_node, a_pod, a_policy, a_signal, a_silence, a_state, all_up, facts
 
 WINDOW = timedelta(hours=2)

@@ -8,13 +8,9 @@ from itertools import pairwise
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from receiver.core.actions import ActionKind, Change, VictimStage
-from receiver.core.assign import assign
-from receiver.core.cost import unit_price
-from receiver.core.decide import decide, decide_all
-from receiver.core.graces import begun, topic_of
-from receiver.core.grounds import with_grounds
-from receiver.core.model import (
+from receiver.core.explain.grounds import with_grounds
+from receiver.core.model.actions import ActionKind, Change, VictimStage
+from receiver.core.model.model import (
     ON_ITS_WAY,
     CordonedBy,
     Facts,
@@ -26,10 +22,14 @@ from receiver.core.model import (
     Spend,
     Stage,
 )
-from receiver.core.plan import plan
-from receiver.core.pods import PodPhase
-from receiver.core.policy import Budget, Limits, Policy
-from receiver.core.rights import Rights
+from receiver.core.model.pods import PodPhase
+from receiver.core.model.policy import Budget, Limits, Policy
+from receiver.core.model.rights import Rights
+from receiver.core.money.cost import unit_price
+from receiver.core.scaling.assign import assign
+from receiver.core.scaling.decide import decide, decide_all
+from receiver.core.scaling.eviction_grace import begun, topic_of
+from receiver.core.scaling.plan import plan
 from tests.core.builders import GPU, HOURLY, NOW, a_node, a_pod, a_policy, a_pool, a_signal, a_state, facts, run
 from tests.core.filled import TWO_STEPS
 from tests.core.worlds import LAWS, POOLS, World, decided, worlds

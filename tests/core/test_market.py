@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.actions import Decision
-from receiver.core.demand import disproof, is_believed, offer_of
-from receiver.core.model import Node, Stage
-from receiver.core.pods import Pod, Preference, Requirement, Toleration
-from receiver.core.policy import POOL_LABEL, STARTUP_TAINTS, Objective, Pool, Taint
+from receiver.core.model.actions import Decision
+from receiver.core.model.model import Node, Stage
+from receiver.core.model.pods import Pod, Preference, Requirement, Toleration
+from receiver.core.model.policy import POOL_LABEL, STARTUP_TAINTS, Objective, Pool, Taint
+from receiver.core.scaling.demand import disproof, is_believed, offer_of
 from tests.core.builders import GPU, NOW, a_node, a_pod, a_policy, a_pool, a_silence, a_state, an_offer, facts, run
 from tests.core.worlds import LAWS
 

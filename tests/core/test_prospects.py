@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.actions import Change, Decision
-from receiver.core.assign import assign
-from receiver.core.decide import case_of
-from receiver.core.model import Backoff, CordonedBy, Drift, Facts, Node, SignalAction, Source
-from receiver.core.overrides import Override, OverrideKind
-from receiver.core.policy import Limits, Policy
-from receiver.core.prospects import first_removal
-from receiver.core.windows import Window
+from receiver.core.model.actions import Change, Decision
+from receiver.core.model.model import Backoff, CordonedBy, Drift, Facts, Node, SignalAction, Source
+from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.policy import Limits, Policy
+from receiver.core.model.windows import Window
+from receiver.core.scaling.assign import assign
+from receiver.core.scaling.decide import case_of
+from receiver.core.scaling.prospects import first_removal
 from tests.core.builders import (
     EVERY_SECOND,
     NOW,

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from receiver.core.actions import Decision
-from receiver.core.assign import Assignment, assign
-from receiver.core.demand import workloads
-from receiver.core.model import Node, Spend
-from receiver.core.pods import Pod, PodPhase
-from receiver.core.policy import Approval, Budget, Limits, Objective, Policy
+from receiver.core.model.actions import Decision
+from receiver.core.model.model import Node, Spend
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.policy import Approval, Budget, Limits, Objective, Policy
+from receiver.core.scaling.assign import Assignment, assign
+from receiver.core.scaling.demand import workloads
 from tests.core.builders import GPU, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
 from tests.core.worlds import LAWS, World, worlds
 

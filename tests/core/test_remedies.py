@@ -10,15 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from receiver.core.actions import Action, ActionKind, Decision, Reason, Verdict
-from receiver.core.guardrails import GUARDRAILS
-from receiver.core.meanings import MEANINGS
-from receiver.core.model import Backoff, Drift, SignalAction, Source, Spend, Stage
-from receiver.core.overrides import Override, OverrideKind
-from receiver.core.policy import Approval, Budget, Limits, Policy
-from receiver.core.remedies import ALWAYS, NOTED, SAID, remedies
-from receiver.core.rights import never_asked
-from receiver.core.windows import Window
+from receiver.core.explain.meanings import MEANINGS
+from receiver.core.explain.remedies import ALWAYS, NOTED, SAID, remedies
+from receiver.core.model.actions import Action, ActionKind, Decision, Reason, Verdict
+from receiver.core.model.model import Backoff, Drift, SignalAction, Source, Spend, Stage
+from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.policy import Approval, Budget, Limits, Policy
+from receiver.core.model.rights import never_asked
+from receiver.core.model.windows import Window
+from receiver.core.scaling.guardrails import GUARDRAILS
 from tests.core.builders import (
     EVERY_SECOND,
     NOW,

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
-from receiver.core.model import CordonedBy, Node, PoolState, Spend, Stage
-from receiver.core.pods import PodPhase
-from receiver.core.policy import Budget, Policy
+from receiver.core.model.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
+from receiver.core.model.model import CordonedBy, Node, PoolState, Spend, Stage
+from receiver.core.model.pods import PodPhase
+from receiver.core.model.policy import Budget, Policy
 from tests.core.builders import (
     EVERY_SECOND,
     GPU,

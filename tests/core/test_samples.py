@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from receiver.core.model import Source, Stage
-from receiver.core.samples import Doing, doing, samples, turns
+from receiver.core.explain.samples import Doing, doing, samples, turns
+from receiver.core.model.model import Source, Stage
 from tests.core.builders import NOW, a_busy_node, a_node, a_state, facts
 
 MINUTE = NOW.replace(second=0, microsecond=0)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.actions import Action, ActionKind, Outcome, OutcomeKind
-from receiver.core.model import Backoff
-from receiver.core.pods import Pod
-from receiver.core.shortage import REFUSAL_LASTS, refused_counts, smaller_request
+from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind
+from receiver.core.model.model import Backoff
+from receiver.core.model.pods import Pod
+from receiver.core.scaling.shortage import REFUSAL_LASTS, refused_counts, smaller_request
 from tests.core.builders import NOW, a_pod, a_policy, a_pool, a_state, facts, rules, run
 from tests.core.worlds import LAWS, World, decided, worlds
 

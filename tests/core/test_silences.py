@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from receiver.core.model import PoolState
-from receiver.core.picture import picture
-from receiver.core.silences import Matcher, PoolSilence, Silence, silenced_pools
+from receiver.core.explain.picture import picture
+from receiver.core.model.model import PoolState
+from receiver.core.model.silences import Matcher, PoolSilence, Silence, silenced_pools
 from tests.core.builders import NOW, a_node, a_pod, a_policy, a_pool, a_silence, a_state, facts, run
 
 HOUR = timedelta(hours=1)

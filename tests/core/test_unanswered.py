@@ -5,11 +5,11 @@ from decimal import Decimal
 
 import pytest
 
-from receiver.core.actions import Action, ActionKind, Outcome, OutcomeKind
-from receiver.core.counts import drift
-from receiver.core.memory import PoolMemory
-from receiver.core.policy import Budget
-from receiver.core.unanswered import may_have_landed, unseen
+from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind
+from receiver.core.model.memory import PoolMemory
+from receiver.core.model.policy import Budget
+from receiver.core.money.unanswered import may_have_landed, unseen
+from receiver.core.scaling.count_drift import drift
 from tests.core.builders import NOW, a_node, a_pod, a_policy, a_state, facts, run
 
 SECOND = timedelta(seconds=1)

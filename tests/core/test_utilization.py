@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from receiver.core.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
-from receiver.core.model import CordonedBy, Node, Signal, SignalAction, Stage
-from receiver.core.pods import Pod, PodPhase
-from receiver.core.policy import Billing
+from receiver.core.model.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
+from receiver.core.model.model import CordonedBy, Node, Signal, SignalAction, Stage
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.policy import Billing
 from tests.core.builders import (
     EVERY_SECOND,
     GPU,

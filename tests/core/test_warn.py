@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from receiver.core import warn
-from receiver.core.assign import assign
-from receiver.core.model import Backoff, Drift, Facts, Node, PoolState, Source, SourceState, Stage
-from receiver.core.pods import PodPhase
-from receiver.core.policy import Policy, Taint
-from receiver.core.tell import Notice, Severity
+from receiver.core.model.model import Backoff, Drift, Facts, Node, PoolState, Source, SourceState, Stage
+from receiver.core.model.pods import PodPhase
+from receiver.core.model.policy import Policy, Taint
+from receiver.core.notices import warnings
+from receiver.core.notices.sentences import Notice, Severity
+from receiver.core.scaling.assign import assign
 from tests.core.builders import GPU, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, all_up, facts
 from tests.core.worlds import LAWS, World, worlds
 
@@ -23,7 +23,7 @@ LABELLED = a_pool(labels={"gpu": "l40s"})
 
 def told(found: Facts, policy: Policy | None = None, drifts: Mapping[str, Drift] | None = None) -> list[Notice]:
     policy = policy or a_policy()
-    return list(warn.found(found, assign(found, policy), drifts or {}, policy))
+    return list(warnings.found(found, assign(found, policy), drifts or {}, policy))
 
 
 def the_one(found: Facts, policy: Policy | None = None, drifts: Mapping[str, Drift] | None = None) -> Notice:
@@ -277,7 +277,7 @@ def test_a_pod_that_waited_for_a_closed_node_gets_a_moment_after_it_is_opened(
     minutes: float, closed_for: str | None, titles: int
 ) -> None:
     found, policy = ignored(closed_for=closed_for), a_policy(LABELLED)
-    news = list(warn.found(found, assign(found, policy), {}, policy, {LABELLED.id: ago(minutes)}))
+    news = list(warnings.found(found, assign(found, policy), {}, policy, {LABELLED.id: ago(minutes)}))
     assert len([n for n in news if n.topic.startswith("ignored:")]) == titles
 
 
@@ -333,7 +333,7 @@ def test_the_third_time_says_until_when_it_is_left_so(way: tuple[int, int], said
 @pytest.mark.parametrize(("pool", "name"), [("l40s-id", "l40s"), ("gone-id", "gone-id")])
 def test_removals_that_stop_are_told_as_a_failure_with_their_reason(pool: str, name: str) -> None:
     backoff = Backoff(failures=1, until=NOW, reason="the count of 3 did not fall")
-    notice = warn.removals_stopped(a_state(pool=pool), backoff, a_policy(), NOW)
+    notice = warnings.removals_stopped(a_state(pool=pool), backoff, a_policy(), NOW)
     assert notice.title == f"GPU pool {name}: removals stop until 2026-11-20 12:00 UTC"
     assert notice.body.startswith("Why: the count of 3 did not fall.\n")
     assert (notice.severity, notice.key) == (Severity.FAILURE, NOW.isoformat())

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from receiver.core.windows import HORIZON, Bounds, Window, bounds_at, is_open, next_change
+from receiver.core.model.windows import HORIZON, Bounds, Window, bounds_at, is_open, next_change
 
 ZONES = (
     "UTC",

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 
-from receiver.core.windows import Window, bounds_at, is_open, next_change
+from receiver.core.model.windows import Window, bounds_at, is_open, next_change
 
 ZONES = sorted(available_timezones())
 FIRST, LAST = datetime(2024, 1, 1, tzinfo=UTC), datetime(2028, 1, 1, tzinfo=UTC)

@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis.strategies import SearchStrategy
 
-from receiver.core.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
-from receiver.core.graces import topic_of
-from receiver.core.model import (
+from receiver.core.model.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
+from receiver.core.model.approval_request import Answer, Asks, Question
+from receiver.core.model.model import (
     Backoff,
     CordonedBy,
     Drift,
@@ -27,11 +27,11 @@ from receiver.core.model import (
     Spend,
     Stage,
 )
-from receiver.core.overrides import Override, OverrideKind
-from receiver.core.pods import Pod, PodPhase, Preference, Requirement
-from receiver.core.policy import Approval, Billing, Budget, Fallback, Limits, Policy, Pool, Taint, Unanswered
-from receiver.core.questions import Answer, Asks, Question
-from receiver.core.windows import Window
+from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.pods import Pod, PodPhase, Preference, Requirement
+from receiver.core.model.policy import Approval, Billing, Budget, Fallback, Limits, Policy, Pool, Taint, Unanswered
+from receiver.core.model.windows import Window
+from receiver.core.scaling.eviction_grace import topic_of
 from tests.core.builders import GPU, NOW, a_pod, a_pool, a_signal, a_silence, an_offer, run
 from tests.core.choices import Choices, built
 

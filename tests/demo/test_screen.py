@@ -67,6 +67,6 @@ def test_a_terminal_without_utf_8_shows_the_rest() -> None:
 def test_the_place_of_the_checkout_is_not_shown() -> None:
     out = io.StringIO()
 
-    Screen(out).line(f'File "{ROOT}/receiver/cli.py"')
+    Screen(out).line(f'File "{ROOT}/receiver/cli/main.py"')
 
-    assert out.getvalue() == 'File "./receiver/cli.py"\n'
+    assert out.getvalue() == 'File "./receiver/cli/main.py"\n'

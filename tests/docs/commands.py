@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from receiver.cli import main
+from receiver.cli.main import main
 
 PROGRAMS = ("amtool", "civo", "curl", "gpu-autoscaler", "helm", "kubectl", "make", "pip", "promtool", "python3")
 OF_SOMETHING = frozenset({"annotate", "cordon", "delete", "describe", "get", "label", "patch", "scale", "uncordon"})

@@ -5,9 +5,9 @@ import re
 import click
 import pytest
 
-from receiver import asking
-from receiver.cli import main as program
-from receiver.status_screen import COLUMNS
+from receiver.cli import client
+from receiver.cli.main import main as program
+from receiver.cli.status_text import COLUMNS
 from tests.docs.pages import section, table, text_of
 from tools.command_page import commands, filled
 
@@ -35,7 +35,7 @@ def test_every_option_of_a_command_is_in_its_row(name: str, command: click.Comma
 
 def test_the_exit_statuses_are_those_that_commands_end_with() -> None:
     told = {int(row[0]) for row in table(section(PAGE, "Exit statuses"))}
-    assert told == {0, asking.NOT_FOUND, asking.UNUSABLE, asking.UNREACHABLE, 4}
+    assert told == {0, client.NOT_FOUND, client.UNUSABLE, client.UNREACHABLE, 4}
 
 
 def test_every_column_of_status_is_explained() -> None:

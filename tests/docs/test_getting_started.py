@@ -12,7 +12,7 @@ import yaml
 from flask import Flask
 
 from receiver.config import load_text
-from receiver.core.policy import Pool
+from receiver.core.model.policy import Pool
 from simulator.civo import civo_face
 from simulator.clocks import ManualClock
 from simulator.config import parse

@@ -7,15 +7,15 @@ from itertools import product
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from receiver import backoffs
-from receiver.core import counts, plan
-from receiver.core.decide import keeps_its_size
-from receiver.core.graces import topic_of
-from receiver.core.guardrails import GUARDRAILS
-from receiver.core.model import Node, SignalAction, Stage
-from receiver.core.overrides import Override, OverrideKind
-from receiver.core.pods import PodPhase
-from receiver.core.policy import Objective
+from receiver.core.model.model import Node, SignalAction, Stage
+from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.pods import PodPhase
+from receiver.core.model.policy import Objective
+from receiver.core.scaling import count_drift, plan
+from receiver.core.scaling.decide import keeps_its_size
+from receiver.core.scaling.eviction_grace import topic_of
+from receiver.core.scaling.guardrails import GUARDRAILS
+from receiver.step import backoff
 from tests.core.builders import (
     GPU,
     NOW,
@@ -111,13 +111,13 @@ def test_every_other_rule_on_the_page_speaks_in_the_code() -> None:
 def test_the_times_of_what_ends_by_itself_are_those_in_force() -> None:
     told = {(kind.strip("`"), way): long for kind, way, _, long, _ in table(section(PAGE, "What ends by itself"))}
     minute, hour = timedelta(minutes=1), timedelta(hours=1)
-    tried, removed, longest = backoffs.FIRST_BACKOFF, backoffs.FIRST_REMOVAL_BACKOFF, backoffs.LONGEST_BACKOFF
+    tried, removed, longest = backoff.FIRST_BACKOFF, backoff.FIRST_REMOVAL_BACKOFF, backoff.LONGEST_BACKOFF
     beside = plan.FIRST_BACKOFF_BESIDE_WORKING_NODES
     assert told["backoff", "growth"] == f"{tried // minute} to {longest // minute} minutes"
-    stuck = backoffs.COUNT_STUCK_BACKOFF // hour
+    stuck = backoff.COUNT_STUCK_BACKOFF // hour
     assert told["backoff", "removal"] == f"{removed // minute} to {longest // minute} minutes, or {stuck} hours"
     assert told["provisioning", "growth"] == f"{beside // minute} minutes to {plan.LONGEST_BACKOFF // hour} hours"
-    assert told["undone", "either"] == f"{counts.GIVES_WAY_FOR // hour} hours"
+    assert told["undone", "either"] == f"{count_drift.GIVES_WAY_FOR // hour} hours"
     works = " ".join(section(PAGE, "provisioning_works").split())
     assert f"for {plan.FIRST_BACKOFF // minute} minutes the first time, for {beside // minute} minutes where" in works
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from receiver.config import load_text
-from receiver.core.packing import SOFT_TAINTS
+from receiver.core.scaling.packing import SOFT_TAINTS
 from receiver.ports import CORDON_ANNOTATION, QUOTA_LABEL, STOP_ANNOTATION, STOP_POLICY_ANNOTATION
 from tests.docs.commands import commands
 from tests.docs.pages import ROOT, section, text_of

@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from receiver.adapters.store import open_store
-from receiver.cli import main
+from receiver.cli.main import main
 from receiver.config import load_text
 from receiver.config.environment import SECRET, VARIABLES
-from receiver.core.signals import Alert
+from receiver.core.model.signals import Alert
 from receiver.ports import Delivery
 from tests.docs.pages import PAGES, ROOT, headings, section, table, text_of, without_code
 from tests.reconcile.harness import START

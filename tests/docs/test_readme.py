@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from werkzeug.serving import make_server
 
 from receiver.adapters.store import SqlStore, open_store
-from receiver.cli import main
+from receiver.cli.main import main
 from receiver.config import load_text
 from receiver.replay.world import WorldPool
 from receiver.web import create_app

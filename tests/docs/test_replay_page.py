@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from receiver.cli.replay_inputs import USD_PER_GPU_HOUR, WITHOUT_CONFIG, Asked
 from receiver.config import load_text
 from receiver.replay.document import _setting
 from receiver.replay.peers import BOUNDS, PEERS
 from receiver.replay.setting import Setting
-from receiver.replay_inputs import USD_PER_GPU_HOUR, WITHOUT_CONFIG, Asked
 from tests.cli.test_replay import KEYS, OFFICE, document, replayed
 from tests.docs.pages import section, table, text_of
 

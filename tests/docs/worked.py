@@ -8,7 +8,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 from receiver.adapters.store import SqlStore
-from receiver.core.policy import Budget, Pool
+from receiver.core.model.policy import Budget, Pool
 from receiver.replay.world import WorldPool
 from tests.docs.pages import ROOT
 from tests.faults.stores import a_store

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from receiver.adapters.monitoring_api import Sample
+from receiver.adapters.monitoring.http_apis import Sample
 from receiver.doctor.kube_state_metrics import ALWAYS as KSM_ALWAYS
 from receiver.doctor.kube_state_metrics import POOL
 from receiver.doctor.own_metrics import ALWAYS as OWN_ALWAYS

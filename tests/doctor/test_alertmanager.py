@@ -10,10 +10,10 @@ import pytest
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
-from receiver.adapters.api import ServerApi
-from receiver.adapters.monitoring_api import MonitoringApi
-from receiver.clock import SystemClock
-from receiver.core.silences import Matcher, Silence
+from receiver.adapters.clock import SystemClock
+from receiver.adapters.http.own_api import ServerApi
+from receiver.adapters.monitoring.http_apis import MonitoringApi
+from receiver.core.model.silences import Matcher, Silence
 from receiver.doctor.alertmanager import Peer, ask, differs, judge
 from receiver.doctor.carried import Carried
 from receiver.doctor.finding import Finding

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from receiver.adapters.clock import SystemClock
 from receiver.adapters.survey.civo import PoolAtCivo, Quota, SizeAtCivo
-from receiver.clock import SystemClock
 from receiver.doctor.civo import AREA
 from receiver.doctor.civo_pools import at_civo, offered
 from receiver.doctor.civo_quota import quota

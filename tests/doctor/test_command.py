@@ -5,7 +5,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from receiver.cli import main
+from receiver.cli.main import main
 from tests.doctor.builders import document, environ
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from receiver.adapters.clock import SystemClock
 from receiver.adapters.survey.cluster import SeenPod
-from receiver.clock import SystemClock
-from receiver.core.policy import POOL_LABEL, Policy, Taint
+from receiver.core.model.policy import POOL_LABEL, Policy, Taint
 from receiver.doctor.area import Installation
 from receiver.doctor.finding import Finding
 from receiver.doctor.kubernetes import AREA

@@ -7,8 +7,8 @@ import pytest
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
-from receiver.adapters.monitoring_api import MonitoringApi
-from receiver.clock import SystemClock
+from receiver.adapters.clock import SystemClock
+from receiver.adapters.monitoring.http_apis import MonitoringApi
 from receiver.doctor import alerting, prometheus, telemetry
 from receiver.doctor.area import Area
 from receiver.doctor.finding import Finding

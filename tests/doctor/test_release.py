@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from receiver.adapters.cluster import connect
-from receiver.cli import main
-from receiver.core.packing import IDLE
-from receiver.core.policy import Taint
+from receiver.adapters.kubernetes.cluster import connect
+from receiver.cli.main import main
+from receiver.core.model.policy import Taint
+from receiver.core.scaling.packing import IDLE
 from simulator.server import Simulator
 from tests.adapters.wire import unused_url
 from tests.doctor.builders import document, environ

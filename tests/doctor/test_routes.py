@@ -15,7 +15,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.silences import Matcher
+from receiver.core.model.silences import Matcher
 from receiver.doctor.alertmanager_config import AlertmanagerConfig, read_config
 from receiver.doctor.matchers import Unreadable, matcher, parsed, shown
 from receiver.doctor.routes import read_route

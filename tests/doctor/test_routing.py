@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from receiver.core.signals import payload_life
+from receiver.core.model.signals import payload_life
 from receiver.doctor import inhibition, routing
 from receiver.doctor.addresses import Known
 from receiver.doctor.alertmanager_config import read_config

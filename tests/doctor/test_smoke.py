@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from receiver.adapters.pods import pod_from
-from receiver.cli import main
-from receiver.core.demand import misfit
+from receiver.adapters.kubernetes.pods import pod_from
+from receiver.cli.main import main
+from receiver.core.scaling.demand import misfit
 from receiver.doctor.area import Installation
 from receiver.doctor.finding import Finding
 from receiver.doctor.smoke import CHECKS, IMAGE, NAME, Trial, chosen, longest, manifest, smoke

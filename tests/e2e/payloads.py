@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from receiver.clock import SystemClock
+from receiver.adapters.clock import SystemClock
 
 ENDS = "0001-01-01T00:00:00Z"  # Go's zero time: it has not ended
 

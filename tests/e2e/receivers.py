@@ -85,7 +85,7 @@ class Receiver:
 
     def start(self) -> "Receiver":
         """Start gunicorn as the command line does, in a process group of its own; returns at once."""
-        command = (sys.executable, "-m", "receiver.cli", "serve")
+        command = (sys.executable, "-m", "receiver.cli.main", "serve")
         server = Server("receiver", command, lambda: True, self.output, self.environ, ROOT)
         self._starts.append(server)
         server.spawn()

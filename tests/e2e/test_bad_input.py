@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from receiver.clock import SystemClock
+from receiver.adapters.clock import SystemClock
 from tests.e2e.clouds import a_cloud
 from tests.e2e.installing import installing
 from tests.e2e.payloads import a_payload, an_alert, stamp

@@ -2,7 +2,7 @@
 
 from click.testing import CliRunner
 
-from receiver.cli import main
+from receiver.cli.main import main
 from receiver.ports import QUOTA_NAME
 from tests.e2e.clouds import a_cloud
 from tests.e2e.installing import Install

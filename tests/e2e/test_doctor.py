@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from demo.configs import alertmanager_config, prometheus_config, receiver_environment, rule_files
 from demo.plan import PoolPlan, StackPlan
 from demo.stack import Stack, running
-from receiver.cli import main
+from receiver.cli.main import main
 from tests.e2e.receivers import POOL
 from tests.e2e.waiting import until
 

@@ -39,7 +39,7 @@ def _interpreter(environ: dict[str, str]) -> str:
     """A Python that this user may run, with our packages."""
     for python in (sys.executable, UNNAMED):
         try:
-            command = [python, "-c", "import receiver.bootstrap"]
+            command = [python, "-c", "import receiver.server.bootstrap"]
             if subprocess.run(command, env=environ, cwd="/", capture_output=True, **_user()).returncode == 0:
                 return python
         except OSError:
@@ -73,7 +73,7 @@ def hardened(cloud: Simulator, folder: Path) -> Iterator[tuple[Receiver, "subpro
         file.chmod(0o755 if file.is_dir() else 0o644)
     python = _interpreter(receiver.environ)
     with output.open("wb") as out:
-        command = [python, "-m", "receiver.cli", "serve"]
+        command = [python, "-m", "receiver.cli.main", "serve"]
         server = subprocess.Popen(
             command, cwd=folder / "etc", env=receiver.environ, stdout=out, stderr=out, start_new_session=True, **_user()
         )

@@ -4,7 +4,7 @@ import json
 
 from click.testing import CliRunner, Result
 
-from receiver.cli import main
+from receiver.cli.main import main
 from simulator.server import Simulator
 from tests.e2e.clouds import required
 from tests.e2e.receivers import OPERATOR_TOKEN, WEBHOOK_TOKEN, Receiver

@@ -20,8 +20,8 @@ from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
 from demo.processes import free_port
-from receiver.bootstrap import create_app, stop
-from receiver.cli import main
+from receiver.cli.main import main
+from receiver.server.bootstrap import create_app, stop
 from tests.e2e.payloads import a_payload
 from tests.e2e.receivers import Receiver, a_pool
 from tests.e2e.test_unreachable import PATHS

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from demo.processes import free_port
-from receiver.clock import SystemClock
+from receiver.adapters.clock import SystemClock
 from simulator.server import Simulator
 from tests.e2e.alertmanagers import amtool, an_alertmanager
 from tests.e2e.clouds import required, submit, until_running

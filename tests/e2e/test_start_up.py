@@ -40,7 +40,7 @@ def receiver(cloud: Simulator, install: Install) -> Receiver:
 
 def _serve(*environs: Mapping[str, str]) -> list[tuple[int, str, str]]:
     """Serve with each environment at the same time; return status, output and errors of each, none of which lasts."""
-    command = [sys.executable, "-m", "receiver.cli", "serve"]
+    command = [sys.executable, "-m", "receiver.cli.main", "serve"]
     pipe = subprocess.PIPE
     with ExitStack() as ends:
         servers = []

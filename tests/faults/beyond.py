@@ -9,7 +9,7 @@ a pod by hand, is not kept out by one. A node that hosts us or the monitoring st
 from collections.abc import Callable, Collection
 from datetime import datetime
 
-from receiver.core.policy import Budget
+from receiver.core.model.policy import Budget
 from receiver.ports import STOP_ANNOTATION
 from receiver.replay.kubernetes import HOST_LABEL, HOSTS
 from receiver.replay.world import WorldNode, WorldPod

@@ -1,6 +1,6 @@
 """What Prometheus may answer instead of the truth: nothing, a part, no numbers, or that no rule is evaluated.
 
-The adapter leaves out what is no number (`receiver.adapters.telemetry`), so NaN arrives here as a value that is absent.
+The adapter leaves out what is no number, so NaN arrives here as a value that is absent.
 """
 
 from collections.abc import Mapping

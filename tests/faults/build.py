@@ -5,10 +5,21 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from receiver.core.compute import allocatable
-from receiver.core.pods import Requirement, Toleration
-from receiver.core.policy import Approval, Billing, Budget, Fallback, Limits, Objective, Policy, Pool, Taint, Unanswered
-from receiver.core.windows import Window
+from receiver.core.model.compute import allocatable
+from receiver.core.model.pods import Requirement, Toleration
+from receiver.core.model.policy import (
+    Approval,
+    Billing,
+    Budget,
+    Fallback,
+    Limits,
+    Objective,
+    Policy,
+    Pool,
+    Taint,
+    Unanswered,
+)
+from receiver.core.model.windows import Window
 from receiver.replay.world import Behaviour, Job, Timings, World, WorldConfig, WorldPool
 from tests.faults.scenario import PoolPlan, Scenario
 

@@ -6,17 +6,17 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from receiver.core.actions import VictimStage
-from receiver.core.assign import assign
-from receiver.core.decide import decide_all
-from receiver.core.grounds import with_grounds
-from receiver.core.memory import Memory
-from receiver.core.model import Facts, SignalAction
-from receiver.core.policy import Policy
-from receiver.core.staying import UNKNOWN
+from receiver.core.explain.grounds import with_grounds
+from receiver.core.explain.staying import UNKNOWN
+from receiver.core.model.actions import VictimStage
+from receiver.core.model.memory import Memory
+from receiver.core.model.model import Facts, SignalAction
+from receiver.core.model.policy import Policy
+from receiver.core.scaling.assign import assign
+from receiver.core.scaling.decide import decide_all
 from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, Receipt
-from receiver.reconcile import Stepped
 from receiver.replay.world import VM, WorldPod
+from receiver.step.reconcile import Stepped
 from tests.faults.beyond import BeyondTheLine
 from tests.faults.bugs import Bug
 from tests.faults.evictions import Evictions, is_on_its_way_out

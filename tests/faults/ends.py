@@ -14,8 +14,10 @@ from tests.faults.lines import STORE
 from tests.faults.scenario import Event
 from tests.faults.stores import ILLNESSES
 
-WITHIN = (*["act", "reconcile"] * 4, *("look", "tend", "closing", "evicting", "events", "approving", STORE, ""))
-LINES = {"act": 120, "reconcile": 250, "": 3000, STORE: 1500}  # about as many as a step runs there
+ACT, STEP, CHORES = "step/carry_out", "step/reconcile", "step/chores/"
+OTHERS = ("step/gather", *(f"{CHORES}{name}" for name in ("node_upkeep", "budget_stop", "window_eviction", "notify")))
+WITHIN = (*[ACT, STEP] * 4, *OTHERS, f"{CHORES}approvals", STORE, "")
+LINES = {ACT: 120, STEP: 250, "": 3000, STORE: 1500}  # about as many as a step runs there
 FEW = 400
 RIGHTS = sorted({*NEEDS.values()})
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from receiver.core.actions import Decision, Verdict
+from receiver.core.model.actions import Decision, Verdict
 from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION
 from receiver.replay.world import PoolAtCivo, Refused, WorldNode, WorldPod
 from tests.faults.truth import Counted, Truth

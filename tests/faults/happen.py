@@ -5,17 +5,17 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from receiver.answering import size_of, take_answer
-from receiver.core.choices import override_of
-from receiver.core.overrides import Override, OverrideKind
-from receiver.core.policy import Policy, Taint
-from receiver.core.questions import Answer
-from receiver.core.signals import Alert
-from receiver.core.silences import COMPONENT, Matcher, Silence
-from receiver.core.tell import Notice, Severity
+from receiver.core.model.approval_request import Answer
+from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.policy import Policy, Taint
+from receiver.core.model.signals import Alert
+from receiver.core.model.silences import COMPONENT, Matcher, Silence
+from receiver.core.notices.sentences import Notice, Severity
+from receiver.core.scaling.approval_options import override_of
 from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, STOP_ANNOTATION, Delivery, Store
 from receiver.replay.ports import WorldAlarms
 from receiver.replay.world import VM, Pdb, PodSpec, Refused, World, WorldNode
+from receiver.web.record_answer import size_of, take_answer
 from tests.faults.bugs import Bugs
 from tests.faults.build import job_of
 from tests.faults.doors import Doors

@@ -1,7 +1,7 @@
 """A crash at a line: the process dies when the step is about to run the n-th line of its own code from now on.
 
-Calls of ports die at `tests.faults.doors`; here it is everything between them. Only the shell's lines count, those of
-the modules that stand in `receiver` itself and of the store: a crash within a pure function is one before the next
+Calls of ports die at `tests.faults.doors`; here it is everything between them. Only the lines of the step and of the store
+count: a crash within a pure function is one before the next
 effect. The machinery of connections and locks is left out, because what it holds a kill takes with the process, and
 here the process goes on; so is the outbox, of which the checks follow whole calls.
 """
@@ -27,7 +27,7 @@ class CrashError(BaseException):
 
 def _modules() -> dict[str, str]:
     """The traced files: path below `receiver` by the name that code objects bear."""
-    files = [*ROOT.glob("*.py"), *(ROOT / STORE).glob("*.py")]
+    files = [*(ROOT / "step").rglob("*.py"), *(ROOT / STORE).glob("*.py")]
     named = {str(f): f.relative_to(ROOT).as_posix() for f in files}
     return {path: name for path, name in named.items() if name not in LEFT_OUT}
 
@@ -41,7 +41,7 @@ def crash(_line: str) -> None:
 
 
 class LineTrap:
-    """Dies once, by *strike*. *died_at* names the line: ``act.py:153 in _grow``."""
+    """Dies once, by *strike*. *died_at* names the line: ``step/carry_out.py:153 in _grow``."""
 
     def __init__(self, strike: Callable[[str], None] = crash) -> None:
         self.strike = strike
@@ -56,7 +56,7 @@ class LineTrap:
         return self._left > 0 and self._steps > 0
 
     def arm(self, within: str, lines: int) -> None:
-        """Die before line number *lines* of those to come whose file begins with *within* (``act``, or all)."""
+        """Die before line number *lines* of those to come whose file begins with *within* (``step/carry_out``, or all)."""
         self._within, self._left, self._steps = within, lines, LONGEST_WAIT
 
     def disarm(self) -> None:

@@ -5,15 +5,15 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from receiver.act import Hands
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.adapters.store import SqlStore
-from receiver.core.approval import asking_nobody
-from receiver.core.signals import HEARTBEAT_ALERT, Alert
-from receiver.look import Sources
+from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
+from receiver.core.scaling.approval import asking_nobody
 from receiver.ports import Cloud, Cluster, Delivery, TryLater, WriterLostError
-from receiver.reconcile import Stepped, step
 from receiver.replay.ports import WorldAlarms, WorldCloud, WorldCluster, WorldTelemetry
+from receiver.step.carry_out import Hands
+from receiver.step.gather import Sources
+from receiver.step.reconcile import Stepped, step
 from tests.faults.build import HEARTBEAT, policy_of, world_of
 from tests.faults.checks import Checks, sentence
 from tests.faults.doors import WRITES, Door, Doors, OurWorld

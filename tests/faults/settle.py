@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from receiver.core.demand import CORDON
+from receiver.core.scaling.demand import CORDON
 from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION
 from receiver.replay.world import WorldPod
 from receiver.replay.world.matching import untolerated

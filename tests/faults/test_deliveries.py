@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from receiver.core.signals import Alert
+from receiver.core.model.signals import Alert
 from receiver.ports import Delivery, Store
 from tests.faults.doors import PORTS, Door, Doors
 from tests.faults.lines import CrashError

@@ -3,7 +3,7 @@
 import pytest
 
 from receiver.adapters.store import SqlStore
-from receiver.core.signals import Alert
+from receiver.core.model.signals import Alert
 from receiver.ports import Delivery, TryLater
 from tests.faults.campaign import judge
 from tests.faults.generate import scenario
@@ -17,7 +17,7 @@ DELIVERY = Delivery(receiver="r", group_key="g", alerts=(Alert(fingerprint="f", 
 def test_the_process_dies_at_the_line_that_it_was_told_and_only_once(emptied: SqlStore) -> None:
     life, trap = Life(world=a_world(), policy=a_policy(), store=emptied), LineTrap()
     life.submit(a_job())
-    trap.arm("act", 3)
+    trap.arm("step/carry_out", 3)
     with pytest.raises(CrashError), trap.watching():
         life.step()
     assert trap.died_at.startswith("act.py:")

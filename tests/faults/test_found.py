@@ -3,9 +3,9 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from receiver.core.memory import PoolMemory
-from receiver.core.model import Backoff
-from receiver.core.policy import Billing, Limits
+from receiver.core.model.memory import PoolMemory
+from receiver.core.model.model import Backoff
+from receiver.core.model.policy import Billing, Limits
 from receiver.ports import Store, TryLater
 from receiver.replay.world import WorldPool
 from tests.core.builders import NOW, a_pod, a_state, facts, run

@@ -34,7 +34,7 @@ def test_the_invariants_hold_in_a_process_that_is_killed_while_it_buys() -> None
             what={"face": "civo", "method": "PUT", "kind": "timeout", "seconds": "0s", "after_effect": True},
         ),
         job(),
-        Event(at=0.6, kind="line", what={"within": "act", "lines": 20}),
+        Event(at=0.6, kind="line", what={"within": "step/carry_out", "lines": 20}),
         Event(at=0.7, kind="deliver", what={"how": "six at once"}),
     ]
     result = play(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from receiver.core.policy import Budget
+from receiver.core.model.policy import Budget
 from receiver.ports import CORDON_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, STOP_ANNOTATION
 from receiver.replay.world import VM, World, WorldNode, WorldPod
 from receiver.replay.world.matching import selects, untolerated

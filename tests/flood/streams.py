@@ -11,15 +11,15 @@ from flask.testing import FlaskClient
 from prometheus_client import CollectorRegistry
 from pytest_httpserver import HTTPServer
 
-from receiver.adapters.notify import Outbox
+from receiver.adapters.messages.delivery import Outbox
 from receiver.adapters.store import SqlStore
 from receiver.config.live import Tokens
-from receiver.core.policy import Billing, Pool
-from receiver.links import PageLinks
-from receiver.loop import Health
-from receiver.metrics import Instruments
+from receiver.core.model.policy import Billing, Pool
+from receiver.core.notices.links import PageLinks
+from receiver.metrics.collector import Instruments
 from receiver.ports import Told
 from receiver.replay.world import Timings, WorldPool
+from receiver.runtime.loop import Health
 from receiver.web import WebParts, create_app
 from tests.e2e.payloads import a_payload, an_alert, stamp
 from tests.reconcile.harness import GPU, PRICE, SIZE, Life, a_job, a_policy, a_world

@@ -19,15 +19,14 @@ import requests
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from receiver import alerts
-from receiver.adapters.alarms import AlertmanagerAlarms
-from receiver.adapters.civo import CivoCloud
-from receiver.adapters.cluster import KubernetesCluster
-from receiver.adapters.gangs import VOLCANO_ANNOTATIONS
-from receiver.adapters.pods import READERS
-from receiver.adapters.telemetry import PrometheusTelemetry
+from receiver.adapters.civo.cloud import CivoCloud
+from receiver.adapters.kubernetes.cluster import KubernetesCluster
+from receiver.adapters.kubernetes.gangs import VOLCANO_ANNOTATIONS
+from receiver.adapters.kubernetes.pods import READERS
+from receiver.adapters.monitoring.alertmanager import AlertmanagerAlarms
+from receiver.adapters.monitoring.prometheus import PrometheusTelemetry
 from receiver.config import ConfigError, load_text
-from receiver.ports import GANG_ANNOTATION, TryLater, WontWork
+from receiver.ports import GANG_ANNOTATION, TryLater, WontWork, alert_payload
 from tests.adapters.civo_answers import CLUSTER, KEY, POOL, an_instance
 from tests.adapters.civo_answers import a_pool as a_civo_pool
 from tests.adapters.custom_objects import KUEUE, VOLCANO_GROUPS, VOLCANO_QUEUES, a_group, a_queue, a_workload, of_gpus
@@ -261,8 +260,8 @@ def test_an_odd_object_in_a_queue_hides_nobody_elses(workload: Any, group: Any) 
 @quick
 @given(either(a_payload()))
 def test_a_payload_that_is_odd_is_a_delivery_that_can_be_kept_or_bad(body: bytes) -> None:
-    with suppress(alerts.BadPayload):
-        delivery = alerts.parse(body, received_at=NOW, pools=("a",))
+    with suppress(alert_payload.BadPayload):
+        delivery = alert_payload.parse(body, received_at=NOW, pools=("a",))
         said_by = [delivery.receiver, delivery.group_key, *delivery.warnings]
         said_by += [text for a in delivery.alerts for text in (*a.labels.values(), *a.annotations.values())]
         "".join(said_by).encode()  # no database refuses it

@@ -9,8 +9,8 @@ import pytest
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
-from receiver.adapters import history_queries as asked
-from receiver.adapters.history import PrometheusHistory
+from receiver.adapters.monitoring import history_queries as asked
+from receiver.adapters.monitoring.history import PrometheusHistory
 from receiver.ports import TryLater
 from receiver.ports.past import Past
 from tests.adapters.wire import hanging_server, unused_url

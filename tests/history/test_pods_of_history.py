@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from receiver.adapters import history_queries as asked
-from receiver.adapters.history_pods import Gap, PodBook, gaps
-from receiver.adapters.history_queries import sanitized
+from receiver.adapters.monitoring import history_queries as asked
+from receiver.adapters.monitoring.history_pods import Gap, PodBook, gaps
+from receiver.adapters.monitoring.history_queries import sanitized
 from receiver.ports.past import PastPod, Trouble
 
 T0 = datetime(2026, 3, 1, tzinfo=UTC)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from receiver import gunicorn_conf
 from receiver.config.environment import DATABASE, LISTEN, VARIABLES
+from receiver.server import gunicorn_conf
 from tests.image.tree import DATA, USER, VENV
 from tools.image.engines import ENGINES, NoEngine, build_words, usable_engine
 
@@ -91,7 +91,7 @@ def test_volume_port_and_variables_are_those_of_the_product() -> None:
 
 def test_the_health_check_is_ours_and_not_a_shells() -> None:
     [check] = said("HEALTHCHECK")
-    assert check.endswith('CMD ["python", "-m", "receiver.healthcheck"]')
+    assert check.endswith('CMD ["python", "-m", "receiver.server.healthcheck"]')
 
 
 def test_the_labels_say_what_it_is() -> None:

@@ -1,4 +1,4 @@
-"""`python -m receiver.healthcheck`: what the image's health check asks, and what it makes of the answer."""
+"""`python -m receiver.server.healthcheck`: what the image's health check asks, and what it makes of the answer."""
 
 import http.client
 import http.server
@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from receiver import healthcheck
 from receiver.config.environment import LISTEN
-from receiver.healthcheck import asked
+from receiver.server import healthcheck
+from receiver.server.healthcheck import asked
 
 TLS = Path(__file__).parents[1] / "e2e" / "tls"
 

@@ -52,7 +52,7 @@ def test_a_sound_image_has_no_troubles(tmp_path: Path) -> None:
         (lambda root: (root / "usr/bin/passwd").unlink(), "/usr/bin/passwd of the base is gone"),
         (lambda root: (root / PACKAGES / "pip").mkdir(), "pip is installed"),
         (lambda root: (root / PACKAGES / "setuptools-84.2.1.dist-info").mkdir(), "setuptools-84.2.1.dist-info is"),
-        (lambda root: _file(root / PACKAGES / "receiver/cli.py", 0o666), "can be written by others than root"),
+        (lambda root: _file(root / PACKAGES / "receiver/cli/main.py", 0o666), "can be written by others than root"),
         (lambda root: _file(root / VENV / "bin/tool", 0o4755), "runs as somebody else"),
         (lambda root: _file(root / DATA / "ledger.db"), "is not empty"),
         (lambda root: (root / DATA).rmdir(), "is missing"),

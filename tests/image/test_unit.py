@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from receiver import gunicorn_conf
-from receiver.cli import main
+from receiver.cli.main import main
 from receiver.config.environment import DATABASE, SECRET, VARIABLES, read_environment
+from receiver.server import gunicorn_conf
 from tests.docs.pages import text_of
 from tests.image.unit import FOLDER, UNIT, credentials, environment_file, lines, variables
 

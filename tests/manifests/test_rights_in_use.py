@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
-from receiver.adapters.access import TO_REMOVE
-from receiver.adapters.access import Right as Access
-from receiver.adapters.cluster import connect
+from receiver.adapters.kubernetes.access import TO_REMOVE
+from receiver.adapters.kubernetes.access import Right as Access
+from receiver.adapters.kubernetes.cluster import connect
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.adapters.store import SqlStore
-from receiver.core.pods import Toleration
-from receiver.core.policy import Policy, Pool, Taint
+from receiver.core.model.pods import Toleration
+from receiver.core.model.policy import Policy, Pool, Taint
 from receiver.ports import TryLater, WontWork
 from simulator import kubernetes_rights
 from simulator.clocks import ManualClock

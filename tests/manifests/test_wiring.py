@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from receiver import gunicorn_conf
 from receiver.config import load_text
 from receiver.config.environment import read_environment
+from receiver.server import gunicorn_conf
 from receiver.web import create_app
 from tests.manifests.built import K8S, OVERLAYS, ROOT, overlay, the
 from tests.rules.files import EVERY_RULE, RULE_FILES, run

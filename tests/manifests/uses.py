@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from receiver.adapters.cluster import KubernetesCluster
-from receiver.core.pods import Pod
+from receiver.adapters.kubernetes.cluster import KubernetesCluster
+from receiver.core.model.pods import Pod
 from receiver.ports import CORDON_ANNOTATION, IDLE_SHUTDOWN_ANNOTATION, Did, KeptOut, TryLater
 from receiver.replay.world import Pdb
 from simulator.manifests import pod_spec
@@ -32,7 +32,7 @@ ZERO_VERSION = "scheduling.volcano.sh/v1beta1"
 
 @dataclass
 class Stage:
-    """A simulated cluster and the product's *connect* to it, with options of `receiver.adapters.cluster.connect`."""
+    """A simulated cluster and the product's *connect* to it, with options of `kubernetes.cluster.connect`."""
 
     sim: Simulator
     connect: Callable[..., KubernetesCluster]

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
-from receiver.core.message import Links, compose
-from receiver.core.tell import Notice
-from receiver.links import PageLinks, Seal
+from receiver.core.notices.links import PageLinks, Seal
+from receiver.core.notices.message import Links, compose
+from receiver.core.notices.sentences import Notice
 from tests.messages import of_many, of_money, of_people, of_pools, of_questions
 
 GOLDEN = Path(__file__).parent / "golden"

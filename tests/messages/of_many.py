@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from receiver.core.grouping import Bundle, Waiting
-from receiver.core.tell import Notice
+from receiver.core.notices.grouping import Bundle, Waiting
+from receiver.core.notices.sentences import Notice
 from tests.core.builders import NOW
 from tests.messages import of_pools
 

@@ -6,14 +6,15 @@ from datetime import timedelta
 from decimal import Decimal
 from functools import cache
 
-from receiver.core import budget_notices, charges_notices, closing_notices, hold_notices, keep_out
-from receiver.core.budget_views import views
-from receiver.core.charges import Charge, Charged
-from receiver.core.model import Facts, Spend
-from receiver.core.policy import BudgetChange, Policy, Scope
-from receiver.core.reconciliation import compare
-from receiver.core.report.notice import notice_of
-from receiver.core.tell import Notice
+from receiver.core.model.charges import Charge, Charged
+from receiver.core.model.model import Facts, Spend
+from receiver.core.model.policy import BudgetChange, Policy, Scope
+from receiver.core.money import hold_scopes
+from receiver.core.money.budget_views import views
+from receiver.core.money.reconciliation import compare
+from receiver.core.notices import budget_notices, charges_notices, closing_notices, hold_notices
+from receiver.core.notices.report_notice import notice_of
+from receiver.core.notices.sentences import Notice
 from tests.core.builders import NOW
 from tests.core.report.simulated import a_month
 from tests.core.test_charges import MONTH, a_charge, a_life, charged
@@ -55,7 +56,7 @@ def _dear(name: str) -> Charge:
 
 def _kept_out(did: str, sentence: str, *, over: bool = False) -> Notice:
     why = "cluster budget hold at 80%: USD 4012.00 of 5000.00 spent in 2026-11"
-    return hold_notices.notice("ml", did, sentence, keep_out.Intent(month="2026-11", why=why), over=over)
+    return hold_notices.notice("ml", did, sentence, hold_scopes.Intent(month="2026-11", why=why), over=over)
 
 
 def _report(team: str | None) -> Notice:

@@ -5,17 +5,17 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from receiver.core import eviction_notices, idle_notices, override_notices
-from receiver.core.assign import assign
-from receiver.core.decide import case_of
-from receiver.core.graces import topic_of
-from receiver.core.idle_shutdown import Case, Consenting, consenting
-from receiver.core.keep_until_notices import ignored
-from receiver.core.overrides import Override, OverrideKind
-from receiver.core.pods import Pod, PodPhase
-from receiver.core.policy import KeepUntil
-from receiver.core.tell import Notice
-from receiver.core.windows import Window
+from receiver.core.idle.idle_shutdown import Case, Consenting, consenting
+from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.policy import KeepUntil
+from receiver.core.model.windows import Window
+from receiver.core.notices import eviction_notices, idle_notices, override_notices
+from receiver.core.notices.keep_until_notices import ignored
+from receiver.core.notices.sentences import Notice
+from receiver.core.scaling.assign import assign
+from receiver.core.scaling.decide import case_of
+from receiver.core.scaling.eviction_grace import topic_of
 from tests.core.builders import NOW, a_busy_node
 from tests.messages.scene import H100, L40S, MINUTE, NUMBER, POLICY, idle, known, pool_of
 from tests.messages.scene import training as jobs

@@ -6,14 +6,14 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from receiver.core import waiting_notices, warn
-from receiver.core.actions import OutcomeKind, VictimStage
-from receiver.core.assign import assign
-from receiver.core.model import Backoff, Drift, Facts, PoolState, SignalAction, Source, SourceState, Stage
-from receiver.core.pods import PodPhase
-from receiver.core.policy import Limits, Policy
-from receiver.core.rights import Rights, never_asked
-from receiver.core.tell import Notice
+from receiver.core.model.actions import OutcomeKind, VictimStage
+from receiver.core.model.model import Backoff, Drift, Facts, PoolState, SignalAction, Source, SourceState, Stage
+from receiver.core.model.pods import PodPhase
+from receiver.core.model.policy import Limits, Policy
+from receiver.core.model.rights import Rights, never_asked
+from receiver.core.notices import waiting_notices, warnings
+from receiver.core.notices.sentences import Notice
+from receiver.core.scaling.assign import assign
 from tests.core.builders import GPU, NOW, a_node, a_pool, a_signal, a_state, all_up, run
 from tests.messages.scene import BUDGET, H100, L40S, MINUTE, NUMBER, POLICY, busy, idle, known, late, pool_of, told_of
 from tests.messages.scene import training as jobs
@@ -68,7 +68,7 @@ def _misfit() -> Notice:
 
 
 def _warned(found: Facts, policy: Policy = POLICY, drifts: Mapping[str, Drift] | None = None) -> Notice:
-    (notice,) = warn.found(found, assign(found, policy), drifts or {}, policy)
+    (notice,) = warnings.found(found, assign(found, policy), drifts or {}, policy)
     return replace(notice, decision=NUMBER) if notice.pool else notice
 
 
@@ -90,7 +90,7 @@ def _drift(before: int, after: int, *, undoes: bool = False) -> Notice:
 
 def _removals_stop() -> Notice:
     state = pool_of(busy(), idle(), idle("l40s-3"))
-    return replace(warn.removals_stopped(state, FOR_A_DAY, POLICY, NOW), decision=NUMBER)
+    return replace(warnings.removals_stopped(state, FOR_A_DAY, POLICY, NOW), decision=NUMBER)
 
 
 def _stuck(**state: Any) -> Notice:

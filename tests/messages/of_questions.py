@@ -6,12 +6,12 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from receiver.core.approval_notices import answered, asked
-from receiver.core.assign import assign
-from receiver.core.model import Facts
-from receiver.core.policy import Approval, Unanswered
-from receiver.core.questions import Answer, Asks, Question
-from receiver.core.tell import Notice
+from receiver.core.model.approval_request import Answer, Asks, Question
+from receiver.core.model.model import Facts
+from receiver.core.model.policy import Approval, Unanswered
+from receiver.core.notices.approval_notices import answered, asked
+from receiver.core.notices.sentences import Notice
+from receiver.core.scaling.assign import assign
 from tests.core.builders import NOW
 from tests.messages.of_people import word
 from tests.messages.scene import H100, L40S, MINUTE, NUMBER, POLICY, busy, idle, known, pool_of

@@ -6,14 +6,14 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from receiver.core.action_notices import Around, ended, instead_of
-from receiver.core.actions import Action, Decision, Outcome, OutcomeKind, Victim, VictimStage
-from receiver.core.assign import Assignment
-from receiver.core.model import Facts, Node, PoolState, Spend, Stage
-from receiver.core.plan import plan
-from receiver.core.pods import Pod
-from receiver.core.policy import Budget, Policy
-from receiver.core.tell import Notice
+from receiver.core.model.actions import Action, Decision, Outcome, OutcomeKind, Victim, VictimStage
+from receiver.core.model.model import Facts, Node, PoolState, Spend, Stage
+from receiver.core.model.pods import Pod
+from receiver.core.model.policy import Budget, Policy
+from receiver.core.notices.action_notices import Around, ended, instead_of
+from receiver.core.notices.sentences import Notice
+from receiver.core.scaling.assign import Assignment
+from receiver.core.scaling.plan import plan
 from tests.core.builders import NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
 
 MINUTE = timedelta(minutes=1)

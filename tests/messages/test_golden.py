@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from receiver.core.tell import Cause
+from receiver.core.notices.sentences import Cause
 from tests.messages.cases import CASES, GOLDEN, every_golden
 
 MOST_LINES, MOST_CHARACTERS = 12, 900  # one screen of a phone

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from receiver.core.guardrails import GUARDRAILS
-from receiver.core.guides import GUIDES
-from receiver.core.rule_words import PLAIN
-from receiver.core.tell import Cause
-from receiver.core.waiting_notices import GUIDES as OF_HOLDS
-from receiver.core.waiting_notices import WORTH_TELLING
+from receiver.core.explain.rule_words import PLAIN
+from receiver.core.notices.guides import GUIDES
+from receiver.core.notices.sentences import Cause
+from receiver.core.notices.waiting_notices import GUIDES as OF_HOLDS
+from receiver.core.notices.waiting_notices import WORTH_TELLING
+from receiver.core.scaling.guardrails import GUARDRAILS
 from tests.docs.test_pages import anchors
 
 ROOT = Path(__file__).parents[2]

@@ -8,18 +8,18 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from receiver.core import budget_notices, waiting_notices, warn
-from receiver.core.action_notices import Around, ended, instead_of
-from receiver.core.actions import Decision, Outcome, OutcomeKind
-from receiver.core.assign import Assignment, assign
-from receiver.core.decide import decide_all
-from receiver.core.grounds import with_grounds
-from receiver.core.message import compose
-from receiver.core.model import Drift, Facts
-from receiver.core.override_notices import ran_out, was_set
-from receiver.core.plan import plan
-from receiver.core.policy import Policy
-from receiver.core.tell import Cause, Notice
+from receiver.core.explain.grounds import with_grounds
+from receiver.core.model.actions import Decision, Outcome, OutcomeKind
+from receiver.core.model.model import Drift, Facts
+from receiver.core.model.policy import Policy
+from receiver.core.notices import budget_notices, waiting_notices, warnings
+from receiver.core.notices.action_notices import Around, ended, instead_of
+from receiver.core.notices.message import compose
+from receiver.core.notices.override_notices import ran_out, was_set
+from receiver.core.notices.sentences import Cause, Notice
+from receiver.core.scaling.assign import Assignment, assign
+from receiver.core.scaling.decide import decide_all
+from receiver.core.scaling.plan import plan
 from tests.core.builders import NOW
 from tests.core.worlds import LAWS, World, worlds
 from tests.messages.cases import PAGES
@@ -58,7 +58,7 @@ def every_notice(world: World, kind: OutcomeKind) -> Iterable[Notice]:
     yield from (waiting_notices.misfit(g, policy) for g in waiting_notices.misfit_groups(assignment.misfits))
     yield from waiting_notices.held(decisions, assignment, found, policy)
     silent = {s: replace(state, since=NOW - timedelta(minutes=3)) for s, state in found.sources.items()}
-    yield from warn.found(replace(found, sources=silent), assignment, drifts, policy)
+    yield from warnings.found(replace(found, sources=silent), assignment, drifts, policy)
     yield from budget_notices.lines(assignment.budgets, {}, NOW)
     for override in found.overrides:
         yield from (was_set(override, policy), ran_out(override, policy))

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from receiver.adapters.notify import Outbox
+from receiver.adapters.clock import SystemClock
+from receiver.adapters.messages.delivery import Outbox
 from receiver.adapters.store import SqlStore, open_store
-from receiver.bootstrap import Running
-from receiver.clock import SystemClock
-from receiver.core.tell import Cause, Notice
-from receiver.loop import Courier, Loop
-from receiver.opening import Opening
-from receiver.pace import Pace
-from receiver.reconcile import Stepped
+from receiver.core.notices.sentences import Cause, Notice
+from receiver.runtime.loop import Courier, Loop
+from receiver.runtime.store_opener import Opening
+from receiver.runtime.wakeup_limiter import Pace
+from receiver.server.bootstrap import Running
+from receiver.step.reconcile import Stepped
 from tests.adapters.wire import hanging_server
 from tests.core.builders import a_policy, a_state, facts, run
 from tests.e2e.waiting import until
@@ -106,7 +106,7 @@ def test_steps_go_on_and_write_while_a_destination_hangs(store: SqlStore) -> Non
 
 
 def test_only_who_leads_delivers(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("receiver.loop.LOCK_RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("receiver.runtime.loop.LOCK_RETRY_SECONDS", 0.05)
     clock, writer, asked = SystemClock(), TheWriter(), list[datetime]()
 
     def deliver(now: datetime) -> int:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import responses
 
-from receiver.adapters.notify import Outbox
+from receiver.adapters.messages.delivery import Outbox
 from receiver.adapters.store import SqlStore
-from receiver.core.tell import Cause, Notice, Severity
+from receiver.core.notices.sentences import Cause, Notice, Severity
 from tests.adapters.wire import hanging_server
 from tests.notify.destinations import LINKS, NOW, TELEGRAM, TELEGRAM_API, FixedClock
 

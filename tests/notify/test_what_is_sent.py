@@ -9,11 +9,11 @@ import pytest
 import responses
 from requests import PreparedRequest
 
-from receiver.adapters.destinations import disarm, opened
-from receiver.adapters.notify import Outbox
+from receiver.adapters.messages.delivery import Outbox
+from receiver.adapters.messages.destinations import disarm, opened
 from receiver.adapters.store import open_store
-from receiver.core.message import Message
-from receiver.core.tell import Notice, Severity
+from receiver.core.notices.message import Message
+from receiver.core.notices.sentences import Notice, Severity
 from tests.notify.destinations import LINKS, NOW, SLACK, SLACK_API, TELEGRAM, TELEGRAM_API, FixedClock
 from tests.store.builders import migrated
 

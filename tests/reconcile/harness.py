@@ -7,16 +7,16 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from receiver.act import Hands
-from receiver.core.actions import Change
-from receiver.core.pod_events import ToldPods
-from receiver.core.policy import Policy, Pool
-from receiver.core.signals import HEARTBEAT_ALERT, Alert
-from receiver.look import Sources
+from receiver.core.model.actions import Change
+from receiver.core.model.policy import Policy, Pool
+from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
+from receiver.core.notices.pod_events import ToldPods
 from receiver.ports import Cloud, Cluster, Delivery, Store, TryLater, WriterLostError
-from receiver.reconcile import Stepped, step
 from receiver.replay.ports import WorldAccounts, WorldAlarms, WorldCloud, WorldCluster, WorldTelemetry
 from receiver.replay.world import Behaviour, Job, Timings, World, WorldConfig, WorldPool
+from receiver.step.carry_out import Hands
+from receiver.step.gather import Sources
+from receiver.step.reconcile import Stepped, step
 from tests.core.builders import HOURLY
 
 START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)

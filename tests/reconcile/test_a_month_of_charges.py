@@ -10,16 +10,16 @@ from decimal import Decimal
 import pytest
 from pytest_httpserver import HTTPServer
 
-from receiver.adapters.civo import CivoCloud
+from receiver.adapters.civo.cloud import CivoCloud
 from receiver.adapters.store import SqlStore, open_in_memory
-from receiver.core.budget import month_of
-from receiver.core.charges import Cause, Charge, Charged, Comparison
-from receiver.core.policy import Budget, Policy
-from receiver.core.reconciliation import compare
-from receiver.look import Looked, Sources, look
-from receiver.parts import Parts
+from receiver.core.model.charges import Cause, Charge, Charged, Comparison
+from receiver.core.model.policy import Budget, Policy
+from receiver.core.money.budget import month_of
+from receiver.core.money.reconciliation import compare
 from receiver.replay.ports import WorldAccounts, WorldCloud
 from receiver.replay.world import VM, Behaviour, World, WorldPool
+from receiver.step.gather import Looked, Sources, look
+from receiver.step.parts import Parts
 from simulator.civo_shapes import charge_json
 from tests.adapters.civo_answers import CLUSTER, KEY
 from tests.reconcile.harness import FAST, GPU, PRICE, SIZE, a_policy, a_world

@@ -8,10 +8,10 @@ from typing import Any
 
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.adapters.store import open_store
-from receiver.answering import size_of, take_answer
-from receiver.core.policy import Approval, Budget, Unanswered
-from receiver.core.questions import Answer, Question
+from receiver.core.model.approval_request import Answer, Question
+from receiver.core.model.policy import Approval, Budget, Unanswered
 from receiver.ports import Store
+from receiver.web.record_answer import size_of, take_answer
 from tests.reconcile.harness import PRICE, START, Life, a_job, a_policy, a_world
 from tests.reconcile.test_overrides import say
 from tests.stories.bench import HOUR, MINUTE

@@ -4,8 +4,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from receiver.core.budget_notices import changed
-from receiver.core.policy import Budget, BudgetChange, Scope
+from receiver.core.model.policy import Budget, BudgetChange, Scope
+from receiver.core.notices.budget_notices import changed
 from receiver.ports import Store, TryLater
 from receiver.replay.world import WorldPool
 from tests.reconcile.harness import GPU, PRICE, SIZE, Life, a_job, a_policy, a_world

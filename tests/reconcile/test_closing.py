@@ -9,8 +9,8 @@ import pytest
 
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.adapters.store import open_store
-from receiver.core.budget_notices import changed
-from receiver.core.policy import Billing, Budget, BudgetChange, Scope
+from receiver.core.model.policy import Billing, Budget, BudgetChange, Scope
+from receiver.core.notices.budget_notices import changed
 from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION, Store, TryLater, WontWork
 from receiver.replay.world import WorldNode
 from tests.reconcile.harness import TICK, Life, a_job, a_policy, a_world

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from receiver import loop as loops
-from receiver.bootstrap.loops import loop_of
-from receiver.bootstrap.outside import Outside, reach_out
-from receiver.clock import SystemClock
+from receiver.adapters.clock import SystemClock
 from receiver.config import load
-from receiver.look import look
-from receiver.loop import Beat, Loop
-from receiver.opening import Opening
-from receiver.parts import Parts
 from receiver.ports import Store, TryLater
-from receiver.reconcile import Stepped
+from receiver.runtime import loop as loops
+from receiver.runtime.loop import Beat, Loop
+from receiver.runtime.store_opener import Opening
+from receiver.server.bootstrap.loops import loop_of
+from receiver.server.bootstrap.outside import Outside, reach_out
+from receiver.step.gather import look
+from receiver.step.parts import Parts
+from receiver.step.reconcile import Stepped
 from receiver.web.health import alive
 from tests.config.builders import ENVIRONMENT, QUIET, one_pool
 from tests.reconcile.harness import Life, Wrapped, a_policy, a_world

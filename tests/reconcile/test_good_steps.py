@@ -9,15 +9,15 @@ import pytest
 from prometheus_client import CollectorRegistry
 from sqlalchemy import text
 
-from receiver import loop as loops
+from receiver.adapters.clock import SystemClock
 from receiver.adapters.store.database import Database
 from receiver.adapters.store.urls import parse
-from receiver.bootstrap import EXTENSION, start, stop
-from receiver.clock import SystemClock
-from receiver.loop import Loop
-from receiver.metrics import Instruments
+from receiver.metrics.collector import Instruments
 from receiver.ports import TryLater
-from receiver.reconcile import Stepped
+from receiver.runtime import loop as loops
+from receiver.runtime.loop import Loop
+from receiver.server.bootstrap import EXTENSION, start, stop
+from receiver.step.reconcile import Stepped
 from receiver.web.health import alive, steps_well
 from tests.core.builders import a_policy, a_state, facts, run
 from tests.e2e.payloads import a_payload

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from receiver.core.model import CordonedBy
+from receiver.core.model.model import CordonedBy
 from receiver.ports import Receipt, Store, TryLater
 from receiver.replay.world import WorldPool
 from tests.reconcile.harness import FAST, GPU, SIZE, Life, Wrapped, a_job, a_policy, a_world, until_cordoned
@@ -13,7 +13,7 @@ from tests.reconcile.harness import FAST, GPU, SIZE, Life, Wrapped, a_job, a_pol
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
-HANGS = 15 * SECOND  # 5 s to connect and 10 s for the answer (`receiver.adapters.civo`)
+HANGS = 15 * SECOND  # 5 s to connect and 10 s for the answer (`receiver.adapters.civo.cloud`)
 TICK = 10 * SECOND
 
 

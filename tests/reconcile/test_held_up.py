@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from receiver.core.policy import Policy, Pool
+from receiver.core.model.policy import Policy, Pool
 from receiver.ports import Receipt, Store, TryLater, WontWork
 from receiver.replay.world import Behaviour, PodSpec, World, WorldPool
 from tests.reconcile.harness import FAST, GPU, PRICE, SIZE, Life, Wrapped, a_job, a_policy, a_world

@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from receiver.clock import SystemClock
-from receiver.loop import Courier, Loop
+from receiver.adapters.clock import SystemClock
 from receiver.ports import WriterLostError
 from receiver.ports.leading import Leader
-from receiver.reconcile import Stepped
+from receiver.runtime.loop import Courier, Loop
+from receiver.step.reconcile import Stepped
 from tests.core.builders import a_policy, a_state, facts, run
 from tests.e2e.waiting import until
 

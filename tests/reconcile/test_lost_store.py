@@ -8,13 +8,13 @@ from typing import Literal
 import pytest
 
 from receiver.adapters.store import open_in_memory
-from receiver.core.budget import BudgetStage, month_of
-from receiver.core.charges import Charge
-from receiver.core.policy import Budget, ChargePrice, Scope, Stated
-from receiver.costs import costs_of
+from receiver.core.model.charges import Charge
+from receiver.core.model.policy import Budget, ChargePrice, Scope, Stated
+from receiver.core.money.budget import BudgetStage, month_of
 from receiver.ports import Charges, Store, TryLater, WontWork
-from receiver.reconcile import step
 from receiver.replay.world import Behaviour, WorldPool
+from receiver.reports.costs import costs_of
+from receiver.step.reconcile import step
 from tests.reconcile.harness import GPU, PRICE, SIZE, START, Life, Wrapped, a_job, a_policy, a_world
 
 MINUTE = timedelta(minutes=1)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from receiver.adapters.store import open_store
-from receiver.core.policy import Budget
-from receiver.core.tell import Cause, Notice
+from receiver.core.model.policy import Budget
+from receiver.core.notices.sentences import Cause, Notice
 from receiver.ports import Store, TryLater, WontWork
 from tests.reconcile.harness import Life, a_job, a_policy, a_world
 from tests.store.builders import migrated

@@ -4,9 +4,9 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
-from receiver.core.actions import OutcomeKind
-from receiver.core.model import CordonedBy, Spend
-from receiver.core.policy import Billing, Budget, Limits
+from receiver.core.model.actions import OutcomeKind
+from receiver.core.model.model import CordonedBy, Spend
+from receiver.core.model.policy import Billing, Budget, Limits
 from receiver.ports import Store, TryLater
 from receiver.replay.world import Behaviour, WorldPool
 from tests.core.builders import NOW, a_node, a_pod, a_pool, a_silence, a_state, facts, run

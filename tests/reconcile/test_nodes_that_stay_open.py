@@ -3,8 +3,8 @@
 from dataclasses import replace
 from decimal import Decimal
 
-from receiver.core.closing_notices import TOPIC
-from receiver.core.policy import Budget
+from receiver.core.model.policy import Budget
+from receiver.core.notices.closing_notices import TOPIC
 from receiver.ports import STOP_ANNOTATION, Receipt, Store, TryLater, WontWork
 from receiver.replay.world import PodSpec
 from tests.reconcile.harness import SIZE, Life, Wrapped, a_policy, a_world

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from receiver.act import carry_out
-from receiver.core.actions import Action, ActionKind, OutcomeKind, Victim, VictimStage
-from receiver.core.model import PoolState
+from receiver.core.model.actions import Action, ActionKind, OutcomeKind, Victim, VictimStage
+from receiver.core.model.model import PoolState
 from receiver.ports import Store
+from receiver.step.carry_out import carry_out
 from tests.reconcile.harness import Life, a_policy, a_world
 
 MINUTE = timedelta(minutes=1)

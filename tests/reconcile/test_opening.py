@@ -7,13 +7,13 @@ from threading import Event
 import pytest
 from structlog.testing import capture_logs
 
-from receiver.clock import SystemClock
-from receiver.loop import Loop
-from receiver.metrics import Instruments
-from receiver.opening import Opening
+from receiver.adapters.clock import SystemClock
+from receiver.metrics.collector import Instruments
 from receiver.ports import TryLater, WontWork
 from receiver.ports.leading import Leader
-from receiver.reconcile import Stepped
+from receiver.runtime.loop import Loop
+from receiver.runtime.store_opener import Opening
+from receiver.step.reconcile import Stepped
 from tests.e2e.waiting import until
 
 GONE = TryLater("store: connection refused", code="store")
@@ -107,7 +107,7 @@ class Asked:
 
 
 def test_a_loop_without_its_store_beats_and_asks_nobody_to_lead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("receiver.loop.LOCK_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("receiver.runtime.loop.LOCK_RETRY_SECONDS", 0.01)
     asked, turns = Asked(), 0
     there: list[bool] = []
 

@@ -3,10 +3,10 @@
 import threading
 from datetime import datetime, timedelta
 
-from receiver.clock import SystemClock
-from receiver.loop import Loop
-from receiver.pace import Pace
-from receiver.reconcile import Stepped
+from receiver.adapters.clock import SystemClock
+from receiver.runtime.loop import Loop
+from receiver.runtime.wakeup_limiter import Pace
+from receiver.step.reconcile import Stepped
 from tests.core.builders import a_policy, a_state, facts, run
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from receiver.core.actions import OutcomeKind
+from receiver.core.model.actions import OutcomeKind
 from receiver.ports import Receipt, Store, TryLater, WontWork
 from receiver.replay.world import Job, WorldPool
 from tests.reconcile.harness import GPU, PRICE, SIZE, Life, Wrapped, a_job, a_policy, a_world

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from receiver import publish
-from receiver.clock import SystemClock
-from receiver.core import decide
-from receiver.core.advice import RULES, what_to_do
-from receiver.core.explain import explain
-from receiver.core.failures import Failure
-from receiver.core.fates import State
-from receiver.core.remedies import ALWAYS, remedies
-from receiver.core.tell import Cause
-from receiver.loop import Loop
-from receiver.parts import PARTS, counted_as
+from receiver.adapters.clock import SystemClock
+from receiver.core.explain.advice import RULES, what_to_do
+from receiver.core.explain.explain import explain
+from receiver.core.explain.pod_outlook import State
+from receiver.core.explain.remedies import ALWAYS, remedies
+from receiver.core.model.failures import Failure
+from receiver.core.notices.sentences import Cause
+from receiver.core.scaling import decide
 from receiver.ports import Store
+from receiver.runtime.loop import Loop
+from receiver.step import publish
+from receiver.step.parts import PARTS, counted_as
 from tests.e2e.waiting import until
 from tests.reconcile.harness import TICK, Life, a_job, a_policy, a_world
 from tests.reconcile.test_leading import _Right, _stepped

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
-from receiver.core.policy import Budget
+from receiver.core.model.policy import Budget
 from receiver.ports import ClusterFacts, Store, TryLater
 from receiver.replay.world import WorldPool
 from tests.reconcile.harness import GPU, SIZE, Life, a_job, a_policy, a_world

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.model import SignalAction
-from receiver.core.signals import Alert, payload_life
+from receiver.core.model.model import SignalAction
+from receiver.core.model.signals import Alert, payload_life
 from receiver.doctor.routes import Route
 from receiver.doctor.routing import flushes_between
-from receiver.look import Sources, look
-from receiver.parts import Parts
 from receiver.ports import Delivery, Store, TryLater
+from receiver.step.gather import Sources, look
+from receiver.step.parts import Parts
 from tests.reconcile.harness import START, Life, a_job, a_policy, a_world
 from tests.reconcile.test_going_on import outside_of
 

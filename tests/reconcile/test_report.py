@@ -4,8 +4,8 @@ from datetime import timedelta
 from decimal import Decimal
 
 from receiver.adapters.store import SqlStore
-from receiver.core.budget import month_of
-from receiver.core.policy import Billing
+from receiver.core.model.policy import Billing
+from receiver.core.money.budget import month_of
 from receiver.core.report.lines import PaidFor
 from receiver.reports.gather import report_of
 from tests.reconcile.harness import PRICE, Life, a_job, a_policy, a_world

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from itertools import pairwise
 
-from receiver.core.samples import Doing
+from receiver.core.explain.samples import Doing
 from receiver.ports import Store, TryLater
 from tests.reconcile.harness import Life, Wrapped, a_job, a_policy, a_world
 from tests.stories.bench import MINUTE, POOL

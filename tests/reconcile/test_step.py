@@ -8,9 +8,9 @@ from typing import Literal
 import pytest
 
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
-from receiver.core.actions import OutcomeKind
-from receiver.core.policy import Billing, Budget
-from receiver.core.signals import Alert
+from receiver.core.model.actions import OutcomeKind
+from receiver.core.model.policy import Billing, Budget
+from receiver.core.model.signals import Alert
 from receiver.ports import CORDON_ANNOTATION, Delivery, Store, TryLater, WontWork, WriterLostError
 from receiver.replay.world import Behaviour, PodSpec, Timings
 from tests.reconcile.harness import GPU, START, Life, a_job, a_policy, a_world, until_cordoned

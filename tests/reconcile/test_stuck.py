@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
-from receiver.core.actions import VictimStage
-from receiver.loop import Loop
+from receiver.core.model.actions import VictimStage
 from receiver.ports import CORDON_ANNOTATION, Did, Receipt, Store, TryLater, WontWork
 from receiver.replay.world import Behaviour, WorldPool
+from receiver.runtime.loop import Loop
 from tests.core.builders import EVERY_SECOND, NOW, a_node, a_state, facts, run
 from tests.core.builders import a_policy as core_policy
 from tests.reconcile.harness import GPU, SIZE, START, Life, Wrapped, a_job, a_policy, a_world, until_cordoned
@@ -268,7 +268,7 @@ def test_reconsider_at_is_not_every_second_where_seconds_are_billed() -> None:
 
 
 def test_a_clock_that_was_a_day_ahead_for_a_moment_does_not_stop_growth_for_a_day(store: Store) -> None:
-    from receiver.reconcile import step
+    from receiver.step.reconcile import step
 
     life = Life(world=a_world(), policy=a_policy(), store=store)
     life.submit(a_job())
@@ -283,8 +283,8 @@ def test_a_clock_that_was_a_day_ahead_for_a_moment_does_not_stop_growth_for_a_da
 
 
 def test_a_heartbeat_heard_under_a_wrong_clock_does_not_count_for_ever(store: Store) -> None:
-    from receiver.core.model import Source
-    from receiver.core.signals import HEARTBEAT_ALERT, Alert
+    from receiver.core.model.model import Source
+    from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
     from receiver.ports import Delivery
 
     life = Life(world=a_world(), policy=a_policy(), store=store, heartbeats=False)
@@ -421,7 +421,7 @@ def test_an_end_that_could_not_be_told_in_its_step_is_told_later(store: Store) -
 
 
 def test_a_resolved_alert_counts_after_the_clock_was_set_back(store: Store) -> None:
-    from receiver.core.signals import Alert
+    from receiver.core.model.signals import Alert
     from receiver.ports import Delivery
 
     def told(firing: bool) -> Delivery:

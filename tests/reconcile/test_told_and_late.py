@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from receiver.act import settled
 from receiver.adapters.store import SqlStore
-from receiver.bootstrap import EXTENSION, create_app, stop
-from receiver.core.actions import Action, ActionKind, Victim, VictimStage
-from receiver.core.policy import Budget, Limits
+from receiver.core.model.actions import Action, ActionKind, Victim, VictimStage
+from receiver.core.model.policy import Budget, Limits
 from receiver.ports import Store, TryLater
 from receiver.replay.world import Behaviour, WorldPool
 from receiver.reports.monthly import MonthEnd
+from receiver.server.bootstrap import EXTENSION, create_app, stop
+from receiver.step.carry_out import settled
 from tests.core.builders import NOW, a_state
 from tests.reconcile.harness import GPU, SIZE, Life, a_job, a_policy, a_world
 

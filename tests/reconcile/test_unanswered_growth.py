@@ -6,9 +6,9 @@ from decimal import Decimal
 
 import pytest
 
-from receiver.core.override_notices import was_set
-from receiver.core.overrides import Override, OverrideKind
-from receiver.core.policy import Budget, Limits
+from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.policy import Budget, Limits
+from receiver.core.notices.override_notices import was_set
 from receiver.ports import Receipt, Store, TryLater, WontWork
 from receiver.replay.world import WorldPool
 from tests.reconcile.harness import GPU, PRICE, SIZE, Life, Wrapped, a_job, a_policy, a_world

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from receiver.adapters.store import open_store
-from receiver.core.attribution import Attributed, By, Part, attribute, key_of, lines
-from receiver.core.budget import month_of
-from receiver.core.cents import in_cents
-from receiver.core.cost import spend_by_pool
-from receiver.core.policy import Budget
-from receiver.core.usage import WorkloadLife
-from receiver.costs import costs_of
+from receiver.core.model.policy import Budget
+from receiver.core.model.usage import WorkloadLife
+from receiver.core.money.attribution import Attributed, By, Part, attribute, key_of, lines
+from receiver.core.money.budget import month_of
+from receiver.core.money.cents import in_cents
+from receiver.core.money.cost import spend_by_pool
 from receiver.ports import Store, TryLater
 from receiver.replay.watching import WorldTelemetry
 from receiver.replay.world import WorldPool
+from receiver.reports.costs import costs_of
 from tests.reconcile.harness import GPU, PRICE, SIZE, START, TICK, Life, Wrapped, a_job, a_policy, a_world
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from receiver.core.policy import Billing, Packing
+from receiver.core.model.policy import Billing, Packing
 from receiver.ports import SAFE_TO_EVICT_ANNOTATION, Store
 from receiver.replay.world import PodSpec, WorldPool
 from tests.reconcile.harness import GPU, Life, a_policy, a_world

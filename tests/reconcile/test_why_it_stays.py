@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from receiver.act import settled
 from receiver.adapters.store import rows
-from receiver.core.actions import Action, ActionKind, Outcome, OutcomeKind, Victim, VictimStage
-from receiver.core.model import PoolState
-from receiver.core.signals import Alert
+from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind, Victim, VictimStage
+from receiver.core.model.model import PoolState
+from receiver.core.model.signals import Alert
 from receiver.ports import PROTECT_ANNOTATION, Store
 from receiver.replay.world import Pdb, PodSpec, WorldPool
+from receiver.step.carry_out import settled
 from tests.reconcile.harness import GPU, SIZE, START, Life, a_job, a_policy, a_world, until_cordoned
 
 SECOND = timedelta(seconds=1)

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from receiver.core.policy import Pool
-from receiver.core.windows import Window
+from receiver.core.model.policy import Pool
+from receiver.core.model.windows import Window
 from receiver.ports import Store
 from tests.reconcile.harness import START, Life, a_job, a_policy, a_world
 from tests.stories.bench import HOUR, MINUTE, SECOND, living

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
-from receiver.core.activity import Use
-from receiver.core.override_notices import was_set
-from receiver.core.overrides import Override, OverrideKind
-from receiver.core.pods import Toleration
-from receiver.core.policy import Budget, Pool
-from receiver.core.windows import Window
+from receiver.core.model.activity import Use
+from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.pods import Toleration
+from receiver.core.model.policy import Budget, Pool
+from receiver.core.model.windows import Window
+from receiver.core.notices.override_notices import was_set
 from receiver.ports import PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, Store, TryLater
-from receiver.reconcile import step
 from receiver.replay.world import Pdb, World, WorldPool
+from receiver.step.reconcile import step
 from tests.faults.stores import a_store
 from tests.reconcile.harness import FAST, GPU, SIZE, START, Life, a_job, a_policy, a_world
 from tests.stories.bench import HOUR, MINUTE, SECOND, alert, living, titles
@@ -332,7 +332,7 @@ def test_a_source_that_stays_silent_gives_the_node_back_in_the_end(store: Store)
 def test_gpus_that_seem_in_use_after_the_last_pod_are_waited_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     life = being_emptied(store)
     with monkeypatch.context() as patched:
-        patched.setattr("receiver.lives.judge", lambda _: Use.ACTIVE)
+        patched.setattr("receiver.step.node_lifetimes.judge", lambda _: Use.ACTIVE)
         life.run(2 * MINUTE, tick=SECOND)
         assert life.writes("uncordon", "retire") == []
     life.run(2 * MINUTE, tick=SECOND)

@@ -5,13 +5,13 @@ from decimal import Decimal
 
 import pytest
 
-from receiver.core.keep_until import KEEP_UNTIL
-from receiver.core.override_notices import was_set
-from receiver.core.overrides import Override, OverrideKind
-from receiver.core.policy import Budget, KeepOut, KeepUntil, Limits
+from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.policy import Budget, KeepOut, KeepUntil, Limits
+from receiver.core.notices.override_notices import was_set
+from receiver.core.scaling.keep_until import KEEP_UNTIL
 from receiver.ports import Store
-from receiver.reconcile import step
 from receiver.replay.world.holding import ClusterQueue
+from receiver.step.reconcile import step
 from tests.reconcile.harness import PRICE, START, Life, a_job, a_policy, a_world
 
 MINUTE = timedelta(minutes=1)

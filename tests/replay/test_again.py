@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from receiver.core.actions import Decision
+from receiver.core.model.actions import Decision
 from receiver.ports import Grounds
 from receiver.replay.again import APPEARED, CHANGED, SAME, VANISHED, compared, made_again, ruled, said
 from tests.core.builders import a_pod, a_policy, a_pool, a_state, facts

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from receiver.core.policy import Pool
+from receiver.core.model.policy import Pool
 from receiver.replay.contest import Reckoned, Result, contest, the_product
 from receiver.replay.figures import Figures
 from receiver.replay.peers import BOUNDS

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from receiver.core.budget import BudgetStage, month_of
-from receiver.core.moments import SAFETY_MINIMUM
-from receiver.core.policy import Budget, Policy, Pool
+from receiver.core.model.policy import Budget, Policy, Pool
+from receiver.core.money.budget import BudgetStage, month_of
+from receiver.core.scaling.recheck_times import SAFETY_MINIMUM
 from receiver.replay.conservation import violations
 from receiver.replay.contest import Result, contest, the_product
 from receiver.replay.delays import Delays

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from receiver.core.activity import Activity, Course
+from receiver.core.model.activity import Activity, Course
 from receiver.ports import Telemetry
 from receiver.replay.ports import WorldTelemetry
 from receiver.replay.world import GPU, PodSpec, Timings, World

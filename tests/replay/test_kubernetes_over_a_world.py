@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from receiver.core.pods import Pod, Preference, Requirement
-from receiver.core.policy import Taint
+from receiver.core.model.pods import Pod, Preference, Requirement
+from receiver.core.model.policy import Taint
 from receiver.ports import (
     IDLE_SHUTDOWN_ANNOTATION,
     KEEP_UNTIL_ANNOTATION,

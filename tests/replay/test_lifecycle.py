@@ -2,7 +2,7 @@
 
 import pytest
 
-from receiver.core.policy import Taint
+from receiver.core.model.policy import Taint
 from receiver.replay.world import GPU, POOL_LABEL, Behaviour, Refused, Timings
 from tests.replay.builders import L40S, after, pool, run, seconds, vms, world
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from receiver.core.pods import Toleration
-from receiver.core.policy import Pool, Taint
+from receiver.core.model.pods import Toleration
+from receiver.core.model.policy import Pool, Taint
 from receiver.replay.misfits import misfits
 from receiver.replay.world import Job
 from tests.reconcile.harness import GPU, START, a_job

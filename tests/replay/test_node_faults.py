@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from receiver.core.policy import Taint
+from receiver.core.model.policy import Taint
 from receiver.replay.ports import WorldCloud, WorldCluster
 from receiver.replay.world import GPU, Behaviour, Refused, World
 from tests.replay.builders import job, pool, run, the_pod, vms, world

@@ -11,8 +11,8 @@ from typing import cast
 import pytest
 
 from receiver.adapters.store import open_in_memory
-from receiver.core.memory import Memory
-from receiver.core.policy import Billing, Budget, Policy, Pool
+from receiver.core.model.memory import Memory
+from receiver.core.model.policy import Billing, Budget, Policy, Pool
 from receiver.ports import Store
 from receiver.replay.bounds import clairvoyant, fluid_gpu_hours
 from receiver.replay.conservation import violations

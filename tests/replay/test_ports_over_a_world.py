@@ -2,7 +2,7 @@
 
 import pytest
 
-from receiver.core.pods import PodPhase, Toleration
+from receiver.core.model.pods import PodPhase, Toleration
 from receiver.ports import CORDON_ANNOTATION, Cloud, Cluster, Did, TryLater, WontWork
 from receiver.replay.ports import WorldCloud, WorldCluster
 from receiver.replay.world import GPU, Behaviour, Pdb, PodSpec, World

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from receiver.core.policy import Pool, Taint
+from receiver.core.model.policy import Pool, Taint
 from receiver.replay.setting import Setting
 from tests.reconcile.harness import GPU, START, a_job
 

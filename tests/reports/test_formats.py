@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from receiver.core.overrides import Override, OverrideKind
-from receiver.core.policy import Budget
+from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.policy import Budget
+from receiver.core.model.text import span
 from receiver.core.report.document import document_of
 from receiver.core.report.in_use import InUse
 from receiver.core.report.report import report
 from receiver.core.report.standstills import Spoke
-from receiver.core.words import span
 from receiver.reports import figures, text
 from receiver.reports.table import as_csv
 from receiver.reports.text import as_text
-from receiver.web.documents import plain
-from receiver.web.reports import standalone
+from receiver.web.api.documents import plain
+from receiver.web.api.reports import standalone
 from tests.core.report.builders import A100_X8, AFTER, L40S, MONTH, a_life, at
 from tests.core.report.simulated import a_month
 

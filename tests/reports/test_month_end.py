@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from receiver.adapters.store import SqlStore, open_store
-from receiver.core.policy import Budget, Policy
-from receiver.core.report.policy import Monthly, ReportPolicy, UnitOfWork
+from receiver.core.model.policy import Budget, Policy
+from receiver.core.model.report_policy import Monthly, ReportPolicy, UnitOfWork
+from receiver.core.model.usage import Accounting
+from receiver.core.money.watched_time import Watch
 from receiver.core.report.units import Counted
-from receiver.core.usage import Accounting
-from receiver.core.watch import Watch
 from receiver.ports import Store, TryLater
 from receiver.reports.monthly import MonthEnd
 from tests.core.report.builders import HOUR, MONTH, START, a_policy, at

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from receiver.core.policy import Budget
+from receiver.core.model.policy import Budget
+from receiver.core.model.report_policy import ReportPolicy, UnitOfWork
+from receiver.core.model.usage import Owner
 from receiver.core.report.document import document_of
-from receiver.core.report.policy import ReportPolicy, UnitOfWork
 from receiver.core.report.report import Report, report
 from receiver.core.report.standstills import Spoke
-from receiver.core.usage import Owner
 from receiver.reports.figures import shorter
 from receiver.reports.table import COLUMNS, as_csv
 from receiver.reports.text import as_text
-from receiver.web.documents import plain
+from receiver.web.api.documents import plain
 from tests.core.report.builders import AFTER, H100, MONTH, a_life, a_policy, a_usage, a_workload, at
 from tests.core.report.simulated import SimulatedMonth, a_month
 

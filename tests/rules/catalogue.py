@@ -10,7 +10,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from receiver.core.policy import Budget, Policy, Pool
+from receiver.core.model.policy import Budget, Policy, Pool
 from receiver.replay.world.config import POOL_LABEL
 from tests.reconcile.harness import GPU
 from tests.rules.hours import Hours

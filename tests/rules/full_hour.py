@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from receiver.core.overrides import Override, OverrideKind
-from receiver.core.policy import Budget, Limits, Policy, Pool, Stated
-from receiver.core.tell import Notice
-from receiver.core.windows import Window
+from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.policy import Budget, Limits, Policy, Pool, Stated
+from receiver.core.model.windows import Window
+from receiver.core.notices.sentences import Notice
 from receiver.replay.world.config import POOL_LABEL
 from tests.dashboards.scenario import workload
 from tests.reconcile.harness import GPU

@@ -20,11 +20,11 @@ from typing import Any
 from flask import Flask
 from prometheus_client import CollectorRegistry, generate_latest
 
-from receiver.adapters.notify import Outbox
-from receiver.core.failures import Failure
-from receiver.core.policy import Policy
-from receiver.links import PageLinks
-from receiver.metrics import Instruments, register
+from receiver.adapters.messages.delivery import Outbox
+from receiver.core.model.failures import Failure
+from receiver.core.model.policy import Policy
+from receiver.core.notices.links import PageLinks
+from receiver.metrics.collector import Instruments, register
 from receiver.ports import TryLater, WriterLostError
 from receiver.replay.world.config import POOL_LABEL
 from simulator.clocks import ManualClock

@@ -9,12 +9,12 @@ from unittest.mock import patch
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from receiver.adapters.writer_lock import WriterLock
+from receiver.adapters.leader.writer_lock import WriterLock
 from receiver.config import load
 from receiver.config.live import ConfigurationFile, LiveSecrets
-from receiver.core.actions import Action, ActionKind
-from receiver.core.policy import Budget, Policy, Stated
-from receiver.metrics import Instruments
+from receiver.core.model.actions import Action, ActionKind
+from receiver.core.model.policy import Budget, Policy, Stated
+from receiver.metrics.collector import Instruments
 from receiver.ports import TryLater
 from tests.config.builders import ENVIRONMENT, one_pool
 from tests.reconcile.harness import Wrapped
@@ -252,12 +252,12 @@ FAULTS = (
     Fault(
         title="a bug sets every pool aside in every step of the receiver",
         raises=("GpuAutoscalerPartFails", "GpuAutoscalerStepsFail", "GpuAutoscalerStepsSlow"),
-        course=_bug_in("receiver.core.decide._decided"),
+        course=_bug_in("receiver.core.scaling.decide._decided"),
     ),
     Fault(
         title="the receiver cannot make its picture",
         raises=("GpuAutoscalerPartFails",),
-        course=_bug_in("receiver.publish.picture"),
+        course=_bug_in("receiver.step.publish.picture"),
     ),
     Fault(title="the receiver's loop hangs", raises=("GpuAutoscalerStepsSlow",), course=_loop_hangs),
     Fault(title="the heartbeat stays away", raises=("GpuAutoscalerSourceDown",), course=_no_heartbeat),

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from receiver.core.policy import Limits
+from receiver.core.model.policy import Limits
 from tests.rules.catalogue import LARGE_SIZE, ON_LARGE, ON_SMALL, SMALL, Fault, a_policy, busy
 from tests.rules.hours import EPOCH, Hours
 

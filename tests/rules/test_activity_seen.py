@@ -10,8 +10,8 @@ from typing import TypeVar
 import pytest
 import yaml
 
-from receiver.adapters.telemetry import PrometheusTelemetry
-from receiver.core.activity import Use, judge, was_idle
+from receiver.adapters.monitoring.prometheus import PrometheusTelemetry
+from receiver.core.model.activity import Use, judge, was_idle
 from simulator.clocks import ManualClock
 from simulator.server import Simulator
 from tests.rules.files import RULE_FILES

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.adapters.telemetry import ENGINE, HOLDERS, MEMORY, POWER, course_queries
+from receiver.adapters.monitoring.prometheus import ENGINE, HOLDERS, MEMORY, POWER, course_queries
 from tests.rules.files import run
 
 HOUR = timedelta(hours=1)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from receiver.clock import SystemClock
+from receiver.adapters.clock import SystemClock
 from tests.dashboards.files import filled, queries
 from tests.dashboards.scenario import IDLE_RULE, shortened
 from tests.rules.files import ALERTS, HEARTBEAT, RECORDINGS, RULE_FILES, run

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from receiver.adapters.telemetry import ENGINE, MEMORY, SAMPLES
+from receiver.adapters.monitoring.prometheus import ENGINE, MEMORY, SAMPLES
 from tests.rules.files import run
 
 

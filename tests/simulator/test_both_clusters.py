@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from receiver.adapters.cluster import connect
-from receiver.core.packing import SOFT_TAINTS
-from receiver.core.policy import Taint
+from receiver.adapters.kubernetes.cluster import connect
+from receiver.core.model.policy import Taint
+from receiver.core.scaling.packing import SOFT_TAINTS
 from receiver.ports import (
     CORDON_ANNOTATION,
     GANG_ANNOTATION,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import requests
 
-from receiver.adapters import cluster_wire
-from receiver.adapters.cluster import KubernetesCluster, connect
-from receiver.core.pods import PodPhase
+from receiver.adapters.kubernetes import wire
+from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
+from receiver.core.model.pods import PodPhase
 from receiver.ports import WontWork
 from simulator.manifests import pod_spec
 from simulator.server import Simulator
@@ -46,7 +46,7 @@ def seed(sim: Simulator, kind: tuple[str, str], *objects: dict[str, Any]) -> req
 @contextmanager
 def pages_of(size: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patched:
-        patched.setattr(cluster_wire, "PAGE", size)
+        patched.setattr(wire, "PAGE", size)
         yield
 
 

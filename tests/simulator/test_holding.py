@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from receiver.adapters.cluster import KubernetesCluster, connect
+from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
 from receiver.ports import QUOTA_LABEL, QUOTA_NAME, Did, KeptOut, TryLater
 from simulator.server import Simulator
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from receiver.adapters.cluster import KubernetesCluster, connect
-from receiver.core.pods import Pod
+from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
+from receiver.core.model.pods import Pod
 from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, Did, WontWork
 from simulator.server import Simulator
 from tests.simulator.builders import k8s

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from receiver.adapters.cluster import KubernetesCluster, connect
-from receiver.lookout import Lookout
-from receiver.watch_metrics import WatchCounts, WatchState
+from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
+from receiver.metrics.watch import WatchCounts, WatchState
+from receiver.runtime.pod_watcher import Lookout
 from simulator.server import Simulator
 from simulator.world_faults import lift
 from tests.e2e.waiting import until
@@ -42,7 +42,7 @@ class Watched:
 
 @pytest.fixture
 def watched(sim: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
-    monkeypatch.setattr("receiver.adapters.cluster_wire.HANGS_AFTER", 0.2)
+    monkeypatch.setattr("receiver.adapters.kubernetes.wire.HANGS_AFTER", 0.2)
     cluster = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(1, 2))
     scene = Watched(sim, cluster)
     scene.lookout.start()
@@ -89,7 +89,7 @@ def test_a_hundred_pods_wake_it_once(watched: Watched) -> None:
 def test_a_pod_that_came_while_the_watch_was_gone_wakes_it_afterwards(
     watched: Watched, fault: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("receiver.lookout.LONGEST_BACKOFF_SECONDS", 0.05)
+    monkeypatch.setattr("receiver.runtime.pod_watcher.LONGEST_BACKOFF_SECONDS", 0.05)
     watched.sim.fault(**fault)
     until(lambda: watched.counts.state is WatchState.DOWN, "a watch that is down")
     watched.submit("large", gpus=4)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from receiver.adapters.civo import CivoCloud
-from receiver.adapters.cluster import KubernetesCluster, connect
-from receiver.core.compute import allocatable
-from receiver.core.pods import PodPhase
+from receiver.adapters.civo.cloud import CivoCloud
+from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
+from receiver.core.model.compute import allocatable
+from receiver.core.model.pods import PodPhase
 from receiver.ports import Did, TryLater, WontWork
 from simulator.manifests import pod_spec
 from simulator.server import Simulator

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from receiver.core.policy import Budget, Pool
-from receiver.core.signals import Alert
+from receiver.core.model.policy import Budget, Pool
+from receiver.core.model.signals import Alert
 from receiver.ports import Delivery, Store
 from receiver.replay.world import WorldPool
 from tests.reconcile.harness import GPU, PRICE, SIZE, START, Life, a_job, a_policy, a_world

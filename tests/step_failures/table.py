@@ -13,7 +13,7 @@ from datetime import timedelta
 from types import FrameType
 from typing import Any
 
-from receiver.core.actions import OutcomeKind
+from receiver.core.model.actions import OutcomeKind
 from receiver.ports import Store, TryLater, WriterLostError
 from tests.faults.stores import empty, silent_log
 from tests.reconcile.harness import Life
@@ -30,7 +30,7 @@ LATER = timedelta(minutes=8)  # once the bug is gone: nodes that missed their ho
 # selectors, and the cheapest pool gets what waits for two (docs/limits.md).
 OUTSIDE = (
     "replay/",
-    "core/keeping.py:named",
+    "core/model/node_keepers.py:named",
     *(f"adapters/store/{name}.py" for name in ("database", "intake", "prepared", "same_files", "urls")),
 )
 

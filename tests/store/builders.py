@@ -16,10 +16,10 @@ from typing import Any
 from sqlalchemy import NullPool, create_engine, text
 
 from receiver.adapters.store import open_store
-from receiver.core.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, Reason, Verdict, Victim
-from receiver.core.memory import NodeLife
-from receiver.core.signals import HEARTBEAT_ALERT, Alert
-from receiver.core.tell import Notice
+from receiver.core.model.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, Reason, Verdict, Victim
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
+from receiver.core.notices.sentences import Notice
 from receiver.ports import Delivery
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, 123457, tzinfo=UTC)

@@ -7,9 +7,9 @@ from decimal import Decimal
 import pytest
 
 from receiver.adapters.store import SqlStore
-from receiver.core.actions import Action, OutcomeKind, Victim, VictimStage
-from receiver.core.memory import PoolMemory
-from receiver.core.model import Backoff
+from receiver.core.model.actions import Action, OutcomeKind, Victim, VictimStage
+from receiver.core.model.memory import PoolMemory
+from receiver.core.model.model import Backoff
 from receiver.ports import StoredAction
 from tests.store.builders import NOW, POOL, after, grow, outcome, retire
 

@@ -5,8 +5,8 @@ from datetime import timedelta
 from decimal import Decimal
 
 from receiver.adapters.store import SqlStore
-from receiver.core.budget_notices import changed
-from receiver.core.policy import BudgetChange, Scope
+from receiver.core.model.policy import BudgetChange, Scope
+from receiver.core.notices.budget_notices import changed
 from tests.store.builders import NOW
 
 RAISED = BudgetChange(

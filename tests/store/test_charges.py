@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from receiver.adapters.store import SqlStore, open_store
-from receiver.core.charges import Charge, Charged, RunsElsewhere
-from receiver.core.seed import Seed
+from receiver.core.model.charges import Charge, Charged, RunsElsewhere
+from receiver.core.model.seed import Seed
 from tests.store.builders import NOW, after
 
 CHARGE = Charge(

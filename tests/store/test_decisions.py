@@ -15,7 +15,7 @@ from sqlalchemy.engine.default import DefaultDialect
 
 from receiver.adapters.store import SqlStore
 from receiver.adapters.store.columns import Json
-from receiver.core.actions import Decision, Reason, Verdict
+from receiver.core.model.actions import Decision, Reason, Verdict
 from receiver.ports import StoredDecision
 from tests.store.builders import NOW, POOL, after, decision, grow, outcome, reason
 

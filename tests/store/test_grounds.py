@@ -13,11 +13,11 @@ from sqlalchemy import func, select
 from receiver.adapters.store import SqlStore
 from receiver.adapters.store import grounds as kept_as
 from receiver.adapters.store.schema import grounds
-from receiver.core.assign import assign
-from receiver.core.decide import decide_all
-from receiver.core.grounds import with_grounds
-from receiver.core.model import Facts
-from receiver.core.policy import Policy
+from receiver.core.explain.grounds import with_grounds
+from receiver.core.model.model import Facts
+from receiver.core.model.policy import Policy
+from receiver.core.scaling.assign import assign
+from receiver.core.scaling.decide import decide_all
 from receiver.ports import Grounds, GroundsKept, WontWork
 from tests.core.worlds import LAWS, World, worlds
 from tests.store.any_value import any_value

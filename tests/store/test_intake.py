@@ -13,7 +13,7 @@ import pytest
 from receiver.adapters.store import SqlStore, open_store
 from receiver.adapters.store.database import Refused
 from receiver.adapters.store.intake import MOST_AT_ONCE, Intake, Received
-from receiver.core.signals import HEARTBEAT_ALERT
+from receiver.core.model.signals import HEARTBEAT_ALERT
 from receiver.ports import TryLater
 from tests.e2e.waiting import until
 from tests.store.builders import NOW, after, alert, delivery, heartbeat

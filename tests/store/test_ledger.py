@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import create_engine
 
 from receiver.adapters.store import SqlStore, open_store
-from receiver.core.memory import Memory, NodeLife, PoolMemory
+from receiver.core.model.memory import Memory, NodeLife, PoolMemory
 from receiver.ports import TryLater
 from tests.store.builders import NOW, POOL, after, decision, grow, life, outcome
 

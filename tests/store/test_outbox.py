@@ -1,8 +1,8 @@
 """Notices: said once per topic and key, kept until they are delivered."""
 
 from receiver.adapters.store import SqlStore
-from receiver.core.grouping import group_of
-from receiver.core.tell import Cause, Severity
+from receiver.core.notices.grouping import group_of
+from receiver.core.notices.sentences import Cause, Severity
 from receiver.ports import StoredNotice, Telling
 from tests.store.builders import NOW, POOL, after, notice
 

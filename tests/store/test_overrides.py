@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from receiver.adapters.store import SqlStore, open_store
-from receiver.core.overrides import Override, OverrideKind
+from receiver.core.model.overrides import Override, OverrideKind
 from receiver.ports import StoredOverride
 from tests.store.builders import NOW, POOL, after, notice
 

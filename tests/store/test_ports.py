@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from receiver.adapters.notify import OutboxStore
+from receiver.adapters.leader.writer_lock import WriterLock
+from receiver.adapters.messages.delivery import OutboxStore
 from receiver.adapters.store import open_store
-from receiver.adapters.writer_lock import WriterLock
-from receiver.loop import Writer
 from receiver.ports import Store
+from receiver.runtime.loop import Writer
 
 
 def test_the_store_and_the_lock_fit_their_ports(tmp_path: Path) -> None:

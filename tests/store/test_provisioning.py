@@ -10,9 +10,9 @@ from receiver.adapters.store import SqlStore
 from receiver.adapters.store.database import Database
 from receiver.adapters.store.schema import actions
 from receiver.adapters.store.urls import parse
-from receiver.core.actions import ActionKind, Because, OutcomeKind, Victim
-from receiver.core.memory import PoolMemory
-from receiver.core.model import Backoff, Drift, LateCount
+from receiver.core.model.actions import ActionKind, Because, OutcomeKind, Victim
+from receiver.core.model.memory import PoolMemory
+from receiver.core.model.model import Backoff, Drift, LateCount
 from tests.store.builders import NOW, POOL, after, grow, outcome, retire
 
 FAILING = Backoff(failures=2, until=after(minutes=2), reason="never became usable", instances=("i-1", "i-2"))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from receiver.adapters.store import SqlStore
-from receiver.core.memory import NodeLife
+from receiver.core.model.memory import NodeLife
 from tests.store.builders import NOW, POOL, after, life
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from receiver.adapters.store import SqlStore, open_store
-from receiver.core.overrides import Override, OverrideKind
-from receiver.core.policy import Unanswered
-from receiver.core.questions import Answer, Asks, Question
+from receiver.core.model.approval_request import Answer, Asks, Question
+from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.policy import Unanswered
 from tests.store.builders import NOW, POOL, after, notice
 
 ASKED, TOLD = notice("question:q", "asked"), notice("question:q", "answered")

@@ -4,9 +4,9 @@ from dataclasses import replace
 from decimal import Decimal
 
 from receiver.adapters.store import SqlStore
-from receiver.core.actions import Verdict
-from receiver.core.charges import Charged
-from receiver.core.overrides import Override, OverrideKind
+from receiver.core.model.actions import Verdict
+from receiver.core.model.charges import Charged
+from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.report.in_use import InUse
 from receiver.core.report.standstills import Spoke
 from receiver.core.report.units import Counted

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.adapters.store import SqlStore, open_store
-from receiver.core.samples import Doing, Sample, Turn
+from receiver.core.explain.samples import Doing, Sample, Turn
 from tests.store.builders import NOW, POOL, after, alert, delivery, notice
 
 MINUTE = NOW.replace(second=0, microsecond=0)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from receiver.adapters.store import SqlStore, open_store
-from receiver.core.seed import Seed
-from receiver.core.usage import Accounted, Accounting, Holding, Owner, Unwatched, Usage, WorkloadLife
-from receiver.core.watch import Watch
+from receiver.core.model.seed import Seed
+from receiver.core.model.usage import Accounted, Accounting, Holding, Owner, Unwatched, Usage, WorkloadLife
+from receiver.core.money.watched_time import Watch
 from receiver.ports import TryLater
 from tests.store.builders import NOW, after, life
 

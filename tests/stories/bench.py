@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from receiver.core.policy import Policy, Pool
-from receiver.core.signals import Alert
-from receiver.core.silences import COMPONENT
-from receiver.core.tell import Notice
+from receiver.core.model.policy import Policy, Pool
+from receiver.core.model.signals import Alert
+from receiver.core.model.silences import COMPONENT
+from receiver.core.notices.sentences import Notice
 from receiver.ports import Delivery, Store
 from receiver.replay.world import PodSpec, WorldPool
 from receiver.replay.world.objects import VM

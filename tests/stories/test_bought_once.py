@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from receiver.adapters.store import open_store
-from receiver.core.policy import Pool
+from receiver.core.model.policy import Pool
 from receiver.ports import Receipt, Store
 from receiver.replay.world import Behaviour, PodSpec, WorldPool
 from tests.reconcile.harness import FAST, GPU, PRICE, SIZE, Life, Wrapped, a_job, a_policy, a_world

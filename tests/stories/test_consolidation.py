@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from receiver.core.actions import Because
-from receiver.core.policy import Packing
+from receiver.core.model.actions import Because
+from receiver.core.model.policy import Packing
 from receiver.ports import SAFE_TO_EVICT_ANNOTATION, Store
 from receiver.replay.world import Pdb, WorldPool
 from tests.reconcile.harness import GPU, START, Life, a_policy, a_world

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from receiver.core.model import Stage
+from receiver.core.model.model import Stage
 from receiver.ports import ClusterFacts, Store
 from tests.reconcile.harness import FAST, Life, a_job, a_policy, a_world
 from tests.stories.bench import HOUR, MINUTE, POOL, SECOND, a_pool, bought, living, titles

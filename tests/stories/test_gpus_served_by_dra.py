@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from receiver.core.demand import disproof
-from receiver.core.model import Stage
+from receiver.core.model.model import Stage
+from receiver.core.scaling.demand import disproof
 from receiver.ports import ClusterFacts, Store
 from receiver.replay.world import CLAIMS, WorldPool
 from tests.core.builders import a_pod

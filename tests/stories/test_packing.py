@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from receiver.core.packing import FILL_OTHERS_FIRST, IDLE, SOFT_TAINTS
-from receiver.core.policy import Packing
-from receiver.core.usage import Accounting, WorkloadLife
+from receiver.core.model.policy import Packing
+from receiver.core.model.usage import Accounting, WorkloadLife
+from receiver.core.scaling.packing import FILL_OTHERS_FIRST, IDLE, SOFT_TAINTS
 from receiver.ports import Store
 from receiver.replay.world import WorldPool
 from tests.reconcile.harness import GPU, START, Life, a_job, a_policy, a_world

@@ -3,8 +3,8 @@
 from datetime import timedelta
 from decimal import Decimal
 
-from receiver.core.policy import Anchor, Billing, Budget
-from receiver.core.windows import Window
+from receiver.core.model.policy import Anchor, Billing, Budget
+from receiver.core.model.windows import Window
 from receiver.ports import Store
 from receiver.replay.world import Behaviour, WorldPool
 from tests.reconcile.harness import GPU, SIZE, START, Life, a_job, a_policy, a_world

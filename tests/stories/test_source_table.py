@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from receiver.core.actions import Change
-from receiver.core.model import Source
-from receiver.core.policy import Fallback, Policy
+from receiver.core.model.actions import Change
+from receiver.core.model.model import Source
+from receiver.core.model.policy import Fallback, Policy
 from receiver.ports import Store, TryLater
 from tests.core.test_decide import SOURCES
 from tests.reconcile.harness import START, Life, Wrapped, a_job, a_policy

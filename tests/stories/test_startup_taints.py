@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from receiver.core.model import Stage
-from receiver.core.policy import STARTUP_TAINTS, Taint
+from receiver.core.model.model import Stage
+from receiver.core.model.policy import STARTUP_TAINTS, Taint
 from receiver.ports import Store
 from receiver.replay.world import WorldPool
 from tests.reconcile.harness import FAST, GPU, SIZE, START, Life, a_job, a_policy, a_world

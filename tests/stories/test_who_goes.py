@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from receiver.core.actions import OutcomeKind
+from receiver.core.model.actions import OutcomeKind
 from receiver.ports import SAFE_TO_EVICT_ANNOTATION, Receipt, Store, WontWork
 from receiver.replay.world import Pdb, PodSpec
 from tests.reconcile.harness import FAST, START, Life, Wrapped, a_job, a_policy, a_world

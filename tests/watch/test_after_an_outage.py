@@ -13,11 +13,11 @@ from pytest_httpserver import HTTPServer
 from structlog.testing import capture_logs
 from werkzeug import Request, Response
 
-from receiver.adapters.cluster import KubernetesCluster
-from receiver.bootstrap.loops import lookout_of
-from receiver.lookout import Lookout
+from receiver.adapters.kubernetes.cluster import KubernetesCluster
+from receiver.metrics.watch import WatchCounts, WatchState
 from receiver.ports import TryLater
-from receiver.watch_metrics import WatchCounts, WatchState
+from receiver.runtime.pod_watcher import Lookout
+from receiver.server.bootstrap.loops import lookout_of
 from tests.adapters.kubernetes_objects import NODES, PODS, a_cluster_at, a_list
 from tests.e2e.waiting import until
 

@@ -10,9 +10,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from receiver.lookout import LISTED_JITTER_SECONDS, LONGEST_BACKOFF_SECONDS, QUIET_SECONDS, Lookout, backoff
+from receiver.metrics.watch import WatchCounts, WatchState
 from receiver.ports import TryLater, WontWork
-from receiver.watch_metrics import WatchCounts, WatchState
+from receiver.runtime.pod_watcher import LISTED_JITTER_SECONDS, LONGEST_BACKOFF_SECONDS, QUIET_SECONDS, Lookout, backoff
 from tests.e2e.waiting import until
 
 Course = Callable[[Callable[[], None], Callable[[], None]], None]
@@ -121,7 +121,7 @@ def test_a_watch_that_is_ended_at_once_is_not_asked_for_without_a_pause(scenes: 
 def test_a_watch_that_stood_for_a_while_is_followed_again_at_once(
     scenes: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("receiver.lookout.SHORTEST_STAND_SECONDS", 0.0)
+    monkeypatch.setattr("receiver.runtime.pod_watcher.SHORTEST_STAND_SECONDS", 0.0)
     scene = scenes(finds, finds)
     until(lambda: scene.watch.followed == 3, "the third watch")
     assert scene.waits == []
@@ -130,7 +130,7 @@ def test_a_watch_that_stood_for_a_while_is_followed_again_at_once(
 def test_a_cut_after_a_while_counts_as_the_first_failure(
     scenes: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("receiver.lookout.SHORTEST_STAND_SECONDS", 0.0)
+    monkeypatch.setattr("receiver.runtime.pod_watcher.SHORTEST_STAND_SECONDS", 0.0)
     error = TryLater("cut off")
     scene = scenes(fails(error), fails(error))
     until(lambda: scene.watch.followed == 3, "the third watch")
@@ -140,7 +140,7 @@ def test_a_cut_after_a_while_counts_as_the_first_failure(
 def test_a_missing_right_is_asked_for_again_in_a_minute_and_told_once(
     scenes: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("receiver.lookout.LONGEST_BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr("receiver.runtime.pod_watcher.LONGEST_BACKOFF_SECONDS", 0.01)
     refused = WontWork('grant the verb "watch" on "pods"', code="http_403")
     with capture_logs() as said:
         scene = scenes(fails(refused), fails(refused), fails(refused))
@@ -201,7 +201,7 @@ def test_a_server_that_asked_for_time_gets_it_although_it_answers_lists(scenes: 
 
 
 def test_who_does_not_lead_does_not_watch(scenes: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("receiver.lookout.LEAD_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("receiver.runtime.pod_watcher.LEAD_RETRY_SECONDS", 0.01)
     scene = scenes(finds, leads=False)
     until(lambda: scene.counts.state is WatchState.WAITING, "a lookout that waits")
     assert scene.metrics() == {"gpu_autoscaler_watch_wakes_total": 0}

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from receiver.lookout import BURST, LONGEST_SECONDS, QUIET_SECONDS, SPACING_SECONDS, Pace
+from receiver.runtime.pod_watcher import BURST, LONGEST_SECONDS, QUIET_SECONDS, SPACING_SECONDS, Pace
 
 
 class Agenda:

@@ -12,7 +12,8 @@ from prometheus_client import CollectorRegistry
 
 from receiver.config.live import Tokens
 from receiver.config.model import Reading
-from receiver.core.actions import (
+from receiver.core.explain.picture import rights_shown
+from receiver.core.model.actions import (
     Action,
     ActionKind,
     Decision,
@@ -23,12 +24,11 @@ from receiver.core.actions import (
     Victim,
     VictimStage,
 )
-from receiver.core.memory import NodeLife
-from receiver.core.picture import rights_shown
-from receiver.core.policy import Budget, Policy, Pool, Unanswered
-from receiver.core.questions import Asks, Question
-from receiver.core.rights import never_asked
-from receiver.core.usage import Owner, Usage, WorkloadLife
+from receiver.core.model.approval_request import Asks, Question
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.policy import Budget, Policy, Pool, Unanswered
+from receiver.core.model.rights import never_asked
+from receiver.core.model.usage import Owner, Usage, WorkloadLife
 from receiver.ports import GroundsKept, StoredAction, StoredDecision
 from receiver.web import WebParts, create_app
 from tests.core.builders import facts

@@ -5,23 +5,23 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from receiver.core.actions import Action, Decision, Outcome
-from receiver.core.charges import Charged
-from receiver.core.control import Control
-from receiver.core.memory import Memory, NodeLife
-from receiver.core.model import Backoff, Drift, LateCount, Offer
-from receiver.core.overrides import Override
-from receiver.core.policy import BudgetChange
-from receiver.core.questions import Answer, Question
+from receiver.core.explain.samples import Sample, Turn
+from receiver.core.model.actions import Action, Decision, Outcome
+from receiver.core.model.approval_request import Answer, Question
+from receiver.core.model.charges import Charged
+from receiver.core.model.control import Control
+from receiver.core.model.memory import Memory, NodeLife
+from receiver.core.model.model import Backoff, Drift, LateCount, Offer
+from receiver.core.model.overrides import Override
+from receiver.core.model.policy import BudgetChange
+from receiver.core.model.seed import Seed
+from receiver.core.model.signals import Alert
+from receiver.core.model.usage import Accounted, Accounting, Unwatched, Usage, WorkloadLife
+from receiver.core.money.watched_time import Watch
+from receiver.core.notices.sentences import Notice
 from receiver.core.report.in_use import InUse
 from receiver.core.report.standstills import Spoke
 from receiver.core.report.units import Counted
-from receiver.core.samples import Sample, Turn
-from receiver.core.seed import Seed
-from receiver.core.signals import Alert
-from receiver.core.tell import Notice
-from receiver.core.usage import Accounted, Accounting, Unwatched, Usage, WorkloadLife
-from receiver.core.watch import Watch
 from receiver.ports import (
     Arrival,
     Delivery,

@@ -11,7 +11,7 @@ from typing import Any
 
 from flask import Flask
 
-from receiver import gunicorn_conf, gunicorn_worker
+from receiver.server import gunicorn_conf, gunicorn_worker
 from receiver.web import create_app
 from tests.web.builders import Bench
 

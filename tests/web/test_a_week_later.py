@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from receiver.adapters.store import SqlStore
-from receiver.core.actions import Change
-from receiver.core.policy import Budget, Policy
-from receiver.core.signals import Alert
-from receiver.core.silences import COMPONENT, Matcher, Silence
+from receiver.core.model.actions import Change
+from receiver.core.model.policy import Budget, Policy
+from receiver.core.model.signals import Alert
+from receiver.core.model.silences import COMPONENT, Matcher, Silence
 from receiver.ports import Delivery
-from receiver.web import documents
+from receiver.web.api import documents
 from tests.cli.asked import ask, serving
 from tests.core.builders import EVERY_SECOND
 from tests.faults.stores import a_store

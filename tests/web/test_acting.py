@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from receiver.core.overrides import Override, OverrideKind
+from receiver.core.model.overrides import Override, OverrideKind
 from receiver.ports import StoredOverride, TryLater
 from tests.web.builders import A100, L40S, NOW, READER, Bench
 from tests.web.fakes import FakeStore

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from receiver.core.policy import Policy
+from receiver.core.model.policy import Policy
 from receiver.ports import TryLater
 from tests.web.builders import A100, L40S, NOW, Bench, a_decision, a_full_store, a_picture, a_policy, an_action
 from tests.web.fakes import FakeStore

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from receiver.core.policy import BudgetChange, Policy, Scope
+from receiver.core.model.policy import BudgetChange, Policy, Scope
 from receiver.ports import TryLater
 from tests.web.builders import L40S, NOW, OPERATOR, TOKEN, Bench, a_policy
 from tests.web.fakes import FakeStore

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from receiver.core.attribution import By
-from receiver.core.seed import Seed
-from receiver.core.usage import Owner, Unwatched
-from receiver.core.watch import Watch
-from receiver.cost_metrics import MOST_SERIES, CostFamilies
+from receiver.core.model.seed import Seed
+from receiver.core.model.usage import Owner, Unwatched
+from receiver.core.money.attribution import By
+from receiver.core.money.watched_time import Watch
+from receiver.metrics.costs import MOST_SERIES, CostFamilies
 from receiver.ports import TryLater
 from tests.web.builders import NOW, Bench, a_full_store, a_life, a_policy, a_usage, a_workload
 from tests.web.fakes import FakeStore

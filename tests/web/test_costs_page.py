@@ -8,11 +8,11 @@ from xml.etree import ElementTree
 import pytest
 from flask.testing import FlaskClient
 
-from receiver.core.policy import Budget
-from receiver.core.usage import Owner
-from receiver.core.watch import Watch
-from receiver.web.month_picture import GROUND, UPPER, month_picture
-from receiver.web.reports import standalone
+from receiver.core.model.policy import Budget
+from receiver.core.model.usage import Owner
+from receiver.core.money.watched_time import Watch
+from receiver.web.api.reports import standalone
+from receiver.web.pages.month_picture import GROUND, UPPER, month_picture
 from tests.core.report.builders import AFTER, a_life, a_policy, a_usage, at
 from tests.core.report.simulated import COUNTS, SimulatedMonth, a_month
 from tests.web.builders import Bench

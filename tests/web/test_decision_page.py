@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from receiver.core.actions import Reason, Verdict
-from receiver.core.guardrails import GUARDRAILS
-from receiver.core.meanings import MEANINGS, meaning
+from receiver.core.explain.meanings import MEANINGS, meaning
+from receiver.core.model.actions import Reason, Verdict
+from receiver.core.scaling.guardrails import GUARDRAILS
 from tests.cli.test_explain import KNOWN
 from tests.docs.pages import headings, section, text_of
 from tests.web.builders import L40S, Bench, a_decision, an_action

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 import receiver
-from receiver import gunicorn_conf
+from receiver.server import gunicorn_conf
 from tests.e2e.waiting import until
 from tests.web.builders import TOKEN, a_payload
 from tests.web.gunicorns import DEADLINE_SECONDS, Server
@@ -96,7 +96,7 @@ def test_a_head_without_end_is_refused(server: Server) -> None:
     ("setting", "value"),
     [
         ("workers", 1),
-        ("worker_class", "receiver.gunicorn_worker.Worker"),
+        ("worker_class", "receiver.server.gunicorn_worker.Worker"),
         ("threads", 16),
         ("preload_app", False),
         ("control_socket_disable", True),
@@ -169,7 +169,7 @@ class FakeBootstrap:
 def log(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, object]]:
     """Put a fake in bootstrap's place and return its log."""
     fake = FakeBootstrap([])
-    monkeypatch.setitem(sys.modules, "receiver.bootstrap", fake)
+    monkeypatch.setitem(sys.modules, "receiver.server.bootstrap", fake)
     monkeypatch.setattr(receiver, "bootstrap", fake, raising=False)
     return fake.log
 

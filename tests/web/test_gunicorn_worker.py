@@ -2,9 +2,9 @@
 
 import pytest
 
-from receiver.arriving import Arriving
 from receiver.config import deliveries
-from receiver.gunicorn_worker import LARGEST_HEAD, MOST_BYTES
+from receiver.server.gunicorn_worker import LARGEST_HEAD, MOST_BYTES
+from receiver.server.request_buffer import Arriving
 
 LARGEST = 1000
 WHOLE = {

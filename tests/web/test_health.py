@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from receiver.metrics import Instruments
+from receiver.metrics.collector import Instruments
 from receiver.ports import TryLater
 from tests.web.builders import Bench
 from tests.web.fakes import FakeHealth, FakeStore

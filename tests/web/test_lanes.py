@@ -3,9 +3,9 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from receiver.core.memory import NodeLife
-from receiver.core.samples import Doing, Sample, Turn
-from receiver.web.lanes import LANES, PIECES, Lanes, lanes
+from receiver.core.explain.samples import Doing, Sample, Turn
+from receiver.core.model.memory import NodeLife
+from receiver.web.pages.lanes import LANES, PIECES, Lanes, lanes
 from tests.web.builders import L40S, NOW, a_life
 
 SINCE = NOW - timedelta(hours=24)

@@ -13,11 +13,11 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from receiver.core.failures import Failure
-from receiver.core.policy import Policy
-from receiver.metrics import Instruments, register
-from receiver.parts import PARTS
+from receiver.core.model.failures import Failure
+from receiver.core.model.policy import Policy
+from receiver.metrics.collector import Instruments, register
 from receiver.ports import TryLater, WontWork
+from receiver.step.parts import PARTS
 from tests.web.builders import A100, L40S, NOW, a_full_store, a_picture, a_policy
 from tests.web.fakes import FakeClock, FakeStore
 

@@ -4,8 +4,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 from pytest_httpserver import HTTPServer
 
-from receiver.adapters.civo import CivoCloud
-from receiver.civo_metrics import CivoCalls
+from receiver.adapters.civo.cloud import CivoCloud
+from receiver.metrics.civo import CivoCalls
 from receiver.ports import TryLater, WontWork
 from tests.adapters.civo_answers import CLUSTER_PATH, POOL, a_cluster
 

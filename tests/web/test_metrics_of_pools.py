@@ -5,8 +5,8 @@ from datetime import timedelta
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from receiver.core.windows import Window
-from receiver.metrics import StoreCollector
+from receiver.core.model.windows import Window
+from receiver.metrics.collector import StoreCollector
 from tests.web.builders import A100, L40S, NOW, a_full_store, a_picture, a_policy
 from tests.web.fakes import FakeClock
 from tests.web.test_metrics import TOTALS, named, samples, text_of

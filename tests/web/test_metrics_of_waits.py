@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from receiver.core.policy import Limits
+from receiver.core.model.policy import Limits
 from tests.web.builders import A100, L40S, a_policy, a_pool, a_wait, ago
 from tests.web.fakes import FakeStore
 from tests.web.test_metrics import named, samples, scraped, text_of

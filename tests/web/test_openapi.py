@@ -15,10 +15,10 @@ from openapi_spec_validator import validate
 from werkzeug.test import TestResponse
 
 from receiver.config.model import Reading
-from receiver.core.policy import Approval, Budget
+from receiver.core.model.policy import Approval, Budget
 from receiver.ports import TryLater
 from receiver.web import create_app
-from receiver.web.attempts import MOST_FAILURES
+from receiver.web.auth.attempts import MOST_FAILURES
 from receiver.web.openapi import document
 from tests.core.builders import a_question
 from tests.faults.stores import a_store

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from receiver.core.overrides import Override, OverrideKind
-from receiver.core.policy import Policy
+from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.policy import Policy
 from receiver.ports import StoredOverride, TryLater
 from tests.web.builders import A100, L40S, NOW, OPERATOR, TOKEN, Bench, a_full_store, a_picture, a_policy, a_pool
 from tests.web.fakes import FakeStore

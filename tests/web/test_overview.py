@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from receiver.core.picture import rights_shown
-from receiver.core.rights import Rights, never_asked
-from receiver.core.samples import Sample
-from receiver.core.tell import Notice, Severity
-from receiver.links import Seal
+from receiver.core.explain.picture import rights_shown
+from receiver.core.explain.samples import Sample
+from receiver.core.model.rights import Rights, never_asked
+from receiver.core.notices.links import Seal
+from receiver.core.notices.sentences import Notice, Severity
 from receiver.ports import Told
 from tests.core.builders import NOW as THEN
 from tests.core.builders import a_state, facts

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from receiver import web
-from receiver.core.actions import Reason, Verdict
-from receiver.core.overrides import Override, OverrideKind
+from receiver.core.model.actions import Reason, Verdict
+from receiver.core.model.overrides import Override, OverrideKind
 from receiver.ports import StoredOverride
 from tests.web.builders import L40S, NOW, Bench, a_decision, a_full_store, a_node, a_picture
 from tests.web.fakes import FakeStore

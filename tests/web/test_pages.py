@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from receiver.core.policy import Policy
+from receiver.core.model.policy import Policy
 from receiver.ports import TryLater
 from tests.web.builders import L40S, NOW, Bench, a_full_store, a_misfit_pod, a_picture, a_pool, a_waiting_pod
 from tests.web.fakes import FakeHealth, FakeStore

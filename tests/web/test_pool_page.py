@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from receiver.core.overrides import Override, OverrideKind
-from receiver.core.samples import Doing, Turn
-from receiver.core.signals import Alert
-from receiver.core.tell import Notice, Severity
+from receiver.core.explain.samples import Doing, Turn
+from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.signals import Alert
+from receiver.core.notices.sentences import Notice, Severity
 from receiver.ports import Arrival, StoredOverride, Told
 from tests.web.builders import (
     A100,

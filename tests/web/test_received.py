@@ -4,7 +4,7 @@ import json
 from datetime import timedelta
 from typing import Any
 
-from receiver.alerts import parse
+from receiver.ports.alert_payload import parse
 from tests.web.builders import NOW, Bench, a_payload
 
 

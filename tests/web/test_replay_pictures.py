@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from receiver.web.replay_pictures import BARS, LINE, PANEL, PLOT, days, highest, hours, panel, plot
+from receiver.web.pages.replay_pictures import BARS, LINE, PANEL, PLOT, days, highest, hours, panel, plot
 
 
 def a_policy(name: str = "ours", cost: float = 1000, wait: float = 100, **given: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import json
 import socket
 from contextlib import ExitStack
 
-from receiver import gunicorn_conf
+from receiver.server import gunicorn_conf
 from tests.web.builders import TOKEN, a_payload
 from tests.web.gunicorns import DEADLINE_SECONDS, Server
 

@@ -5,15 +5,15 @@ from datetime import timedelta
 
 import pytest
 
-from receiver.core.assign import assign
-from receiver.core.guardrails import Case, sources_answer
-from receiver.core.model import Source
-from receiver.core.policy import Fallback
-from receiver.core.tell import Notice, Severity
+from receiver.core.model.model import Source
+from receiver.core.model.policy import Fallback
+from receiver.core.notices.sentences import Notice, Severity
+from receiver.core.scaling.assign import assign
+from receiver.core.scaling.guardrails import Case, sources_answer
+from receiver.metrics.watch import WatchState
 from receiver.ports import Told
-from receiver.watch_metrics import WatchState
-from receiver.web.source_guide import ABOUT, about
-from receiver.web.sources_page import WATCHES
+from receiver.web.pages.source_guide import ABOUT, about
+from receiver.web.pages.sources_page import WATCHES
 from tests.core import builders as core
 from tests.web.builders import NOW, a_full_store, a_picture, a_policy, ago
 from tests.web.fakes import FakeHealth, FakeStore

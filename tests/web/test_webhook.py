@@ -13,7 +13,7 @@ from werkzeug.test import TestResponse
 
 from receiver.ports import TryLater
 from receiver.web import create_app, webhook
-from receiver.web.auth import is_one_of
+from receiver.web.auth.tokens import is_one_of
 from tests.web.builders import L40S, NOW, TOKEN, Bench, a_payload
 from tests.web.fakes import FakeStore
 

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from receiver.config import load_text
-from receiver.core.demand import IGNORED_NAMESPACES
-from receiver.core.policy import Pool
+from receiver.core.model.policy import Pool
+from receiver.core.scaling.demand import IGNORED_NAMESPACES
 from receiver.doctor.smoke import Trial, manifest
 from tests.doctor.builders import installation
 from tests.workloads.cel import Policy

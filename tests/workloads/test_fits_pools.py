@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from receiver.adapters.holding import quota
-from receiver.adapters.pods import Fate, doubts, fate, pod_from
+from receiver.adapters.kubernetes.budget_hold import quota
+from receiver.adapters.kubernetes.pods import Fate, doubts, fate, pod_from
 from receiver.config import FileSettings, load_text
-from receiver.core.assign import assign
-from receiver.core.budget import passes_hold
-from receiver.core.demand import misfit, workloads
-from receiver.core.pods import Pod, PodPhase
-from receiver.core.policy import Policy
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.policy import Policy
+from receiver.core.money.budget import passes_hold
+from receiver.core.scaling.assign import assign
+from receiver.core.scaling.demand import misfit, workloads
 from tests.core.builders import a_state, facts
 from tests.workloads.files import CONFIGURATION, K8S, PodMade, of_kind, pods
 

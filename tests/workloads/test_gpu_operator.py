@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from receiver.config import load_text
-from receiver.core.demand import IGNORED_NAMESPACES
-from receiver.core.policy import Pool
+from receiver.core.model.policy import Pool
+from receiver.core.scaling.demand import IGNORED_NAMESPACES
 from tests.docs.commands import commands
 from tests.docs.pages import text_of
 from tests.workloads.files import CONFIGURATION, K8S, WORKLOADS, of_kind

@@ -5,11 +5,11 @@ from typing import Any
 
 from pytest_httpserver import HTTPServer
 
-from receiver.adapters.nodes import gpus
+from receiver.adapters.kubernetes.nodes import gpus
 from receiver.config import load_text
-from receiver.core.demand import misfit
-from receiver.core.pods import Pod
-from receiver.core.policy import Pool
+from receiver.core.model.pods import Pod
+from receiver.core.model.policy import Pool
+from receiver.core.scaling.demand import misfit
 from tests.adapters.custom_objects import (
     KUEUE,
     PRIORITY_CLASSES,

@@ -9,8 +9,8 @@ from receiver.adapters.store import notices
 from receiver.adapters.store.database import Database
 from receiver.adapters.store.prepared import Query
 from receiver.adapters.store.schema import budget_changes
-from receiver.core.policy import BudgetChange, Scope
-from receiver.core.tell import Notice
+from receiver.core.model.policy import BudgetChange, Scope
+from receiver.core.notices.sentences import Notice
 
 IN_ORDER = Query(select(budget_changes).order_by(budget_changes.c.id))
 

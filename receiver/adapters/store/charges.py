@@ -15,8 +15,8 @@ from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import put
 from receiver.adapters.store.prepared import Query, Row
 from receiver.adapters.store.schema import charges, seeds
-from receiver.core.charges import Charge, Charged, RunsElsewhere
-from receiver.core.seed import Seed
+from receiver.core.model.charges import Charge, Charged, RunsElsewhere
+from receiver.core.model.seed import Seed
 
 FIELDS = tuple(f.name for f in fields(Charge))
 VALUES = attrgetter(*FIELDS)

@@ -12,10 +12,10 @@ from receiver.adapters.store.database import AT_ONCE, insert, put
 from receiver.adapters.store.prepared import Query, Write
 from receiver.adapters.store.schema import actions, decisions, pools
 from receiver.adapters.store.totals import count
-from receiver.core.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, Verdict, VictimStage
-from receiver.core.model import Backoff, LateCount
+from receiver.core.model.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, Verdict, VictimStage
+from receiver.core.model.model import Backoff, LateCount
+from receiver.core.money.unanswered import UNSURE_FOR
 from receiver.core.report.standstills import RULES, Spoke
-from receiver.core.unanswered import UNSURE_FOR
 from receiver.ports import StoredAction, StoredDecision
 
 TOOK_EFFECT = (OutcomeKind.CONFIRMED, OutcomeKind.OBSERVED)

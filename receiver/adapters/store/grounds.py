@@ -19,8 +19,8 @@ from sqlalchemy import Connection, select
 from receiver.adapters.store.database import insert_in
 from receiver.adapters.store.prepared import Write
 from receiver.adapters.store.schema import decisions, grounds
-from receiver.core.model import Facts
-from receiver.core.policy import Policy
+from receiver.core.model.model import Facts
+from receiver.core.model.policy import Policy
 from receiver.ports import Grounds, GroundsKept, WontWork
 
 FORMAT = 1  # raised when what an older version kept can no longer be read as it is

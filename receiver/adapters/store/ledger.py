@@ -13,11 +13,11 @@ from receiver.adapters.store.overrides import not_ended, ran_out_early
 from receiver.adapters.store.prepared import Query, Row
 from receiver.adapters.store.schema import drifts, node_lives, pools
 from receiver.adapters.store.totals import HEARTBEAT, marked
-from receiver.core.actions import Action
-from receiver.core.memory import Memory, PoolMemory
-from receiver.core.model import Drift
-from receiver.core.shortage import refused_counts
-from receiver.core.unanswered import may_have_landed
+from receiver.core.model.actions import Action
+from receiver.core.model.memory import Memory, PoolMemory
+from receiver.core.model.model import Drift
+from receiver.core.money.unanswered import may_have_landed
+from receiver.core.scaling.shortage import refused_counts
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)

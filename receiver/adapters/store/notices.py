@@ -14,8 +14,8 @@ from receiver.adapters.store.database import put
 from receiver.adapters.store.prepared import Query, Write
 from receiver.adapters.store.schema import outbox, tellings, topics
 from receiver.adapters.store.totals import count
-from receiver.core.grouping import OVER, SAID_EACH_STEP
-from receiver.core.tell import Notice
+from receiver.core.notices.grouping import OVER, SAID_EACH_STEP
+from receiver.core.notices.sentences import Notice
 from receiver.ports import StoredNotice, Telling
 
 LONGEST_WAIT = timedelta(minutes=30)  # neither a retry nor a notice held back waits longer

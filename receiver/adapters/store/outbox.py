@@ -1,4 +1,4 @@
-"""What delivery asks of the store (`receiver.adapters.notify.OutboxStore` says what it means)."""
+"""What delivery asks of the store (`receiver.adapters.messages.delivery.OutboxStore` says what it means)."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -6,7 +6,7 @@ from datetime import datetime
 from receiver.adapters.store import notices, totals
 from receiver.adapters.store.columns import storable
 from receiver.adapters.store.database import Database
-from receiver.core.tell import Notice
+from receiver.core.notices.sentences import Notice
 from receiver.ports import StoredNotice, Telling
 
 
@@ -57,7 +57,7 @@ class SqlOutbox:
             notices.over(connection, numbers, at)
 
     def notices_like(self, group: str, limit: int = 1000) -> Sequence[StoredNotice]:
-        """Return the undelivered notices of *group* (`receiver.core.grouping`), oldest first, with their tellings."""
+        """Return the undelivered notices of *group* (`core.notices.grouping`), oldest first, with their tellings."""
         with self._database.read() as connection:
             return notices.like(connection, group, limit)
 

@@ -11,8 +11,8 @@ from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import Database
 from receiver.adapters.store.prepared import Query, Row
 from receiver.adapters.store.schema import overrides
-from receiver.core.overrides import Override, OverrideKind
-from receiver.core.tell import Notice
+from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.notices.sentences import Notice
 from receiver.ports import StoredOverride
 
 NOT_ENDED = Query(select(overrides).where(overrides.c.ended_at.is_(None)).order_by(overrides.c.at, overrides.c.id))

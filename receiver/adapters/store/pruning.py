@@ -27,7 +27,7 @@ from receiver.adapters.store.schema import (
 )
 from receiver.adapters.store.totals import mark
 from receiver.adapters.store.usage import KEPT_FROM
-from receiver.core.samples import Doing
+from receiver.core.explain.samples import Doing
 
 DELIVERIES_KEPT = timedelta(days=7)
 NOTICES_KEPT = timedelta(days=7)

@@ -13,10 +13,10 @@ from receiver.adapters.store.database import Database
 from receiver.adapters.store.overrides import insert_override
 from receiver.adapters.store.prepared import Query, Row
 from receiver.adapters.store.schema import questions
-from receiver.core.overrides import Override
-from receiver.core.policy import Unanswered
-from receiver.core.questions import Answer, Asks, Question
-from receiver.core.tell import Notice
+from receiver.core.model.approval_request import Answer, Asks, Question
+from receiver.core.model.overrides import Override
+from receiver.core.model.policy import Unanswered
+from receiver.core.notices.sentences import Notice
 
 STANDING = Query(
     select(questions)

@@ -11,7 +11,7 @@ from receiver.adapters.store import charges, decisions
 from receiver.adapters.store.database import Database, insert, put
 from receiver.adapters.store.prepared import Query
 from receiver.adapters.store.schema import closed_reports, in_use, pools, unit_counts
-from receiver.core.charges import Charged
+from receiver.core.model.charges import Charged
 from receiver.core.report.in_use import InUse
 from receiver.core.report.standstills import Spoke
 from receiver.core.report.units import Counted

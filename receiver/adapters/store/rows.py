@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from receiver.adapters.store.prepared import Row
-from receiver.core.actions import (
+from receiver.core.model.actions import (
     Action,
     ActionKind,
     Because,
@@ -16,12 +16,12 @@ from receiver.core.actions import (
     Victim,
     VictimStage,
 )
-from receiver.core.grouping import group_of
-from receiver.core.memory import NodeLife
-from receiver.core.model import Backoff, LateCount, Offer
-from receiver.core.policy import Taint
-from receiver.core.signals import Alert
-from receiver.core.tell import Notice, Severity
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.model import Backoff, LateCount, Offer
+from receiver.core.model.policy import Taint
+from receiver.core.model.signals import Alert
+from receiver.core.notices.grouping import group_of
+from receiver.core.notices.sentences import Notice, Severity
 from receiver.ports import StoredAction, StoredDecision, StoredNotice
 
 Values = dict[str, Any]

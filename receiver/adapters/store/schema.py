@@ -282,7 +282,7 @@ outbox = Table(
     Column("cause", PlainText, nullable=False),
     Column("guide", PlainText, nullable=False),
     Column("question", PlainText),
-    Column("grouped", PlainText, nullable=False),  # receiver.core.grouping.group_of
+    Column("grouped", PlainText, nullable=False),  # receiver.core.notices.grouping.group_of
     Column("created_at", Moment, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("retry_at", Moment),  # nothing is to be done about it before
@@ -368,7 +368,7 @@ questions = Table(  # what people are or were asked before a change
     Index("questions_by_expires_at", "expires_at"),
 )
 
-control = Table(  # what a step leaves for the next one to decide from (`receiver.core.control`)
+control = Table(  # what a step leaves for the next one to decide from (`receiver.core.model.control`)
     "control",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),

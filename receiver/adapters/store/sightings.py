@@ -12,10 +12,10 @@ from receiver.adapters.store.database import AT_ONCE, insert, put
 from receiver.adapters.store.prepared import Query
 from receiver.adapters.store.schema import drifts, node_lives, pools
 from receiver.adapters.store.totals import PROVISION_BUCKETS, PROVISION_MILLISECONDS, count
-from receiver.core import stages
-from receiver.core.counts import is_late
-from receiver.core.memory import Memory, NodeLife
-from receiver.core.model import Drift, Offer
+from receiver.core.model import stages
+from receiver.core.model.memory import Memory, NodeLife
+from receiver.core.model.model import Drift, Offer
+from receiver.core.scaling.count_drift import is_late
 
 NODES_OF_A_MEDIAN = 20
 AN_HOUR = timedelta(hours=1)

@@ -34,14 +34,14 @@ from receiver.adapters.store.questions import SqlQuestions
 from receiver.adapters.store.report_store import SqlReports
 from receiver.adapters.store.urls import VARIABLE, database_file, is_in_memory, is_sqlite
 from receiver.adapters.store.usage_store import SqlUsage
-from receiver.core.actions import Action, Decision, Outcome
-from receiver.core.charges import Charged
-from receiver.core.control import Control
-from receiver.core.memory import Memory, NodeLife
-from receiver.core.model import Backoff, Drift, LateCount, Offer
-from receiver.core.seed import Seed
-from receiver.core.signals import Alert
-from receiver.core.tell import Notice
+from receiver.core.model.actions import Action, Decision, Outcome
+from receiver.core.model.charges import Charged
+from receiver.core.model.control import Control
+from receiver.core.model.memory import Memory, NodeLife
+from receiver.core.model.model import Backoff, Drift, LateCount, Offer
+from receiver.core.model.seed import Seed
+from receiver.core.model.signals import Alert
+from receiver.core.notices.sentences import Notice
 from receiver.ports import Delivery, Grounds, TryLater, WontWork
 
 THE_ONE = 1  # the only row of the snapshot, and of the control state
@@ -267,7 +267,7 @@ class SqlStore(SqlUsage, SqlOverrides, SqlQuestions, SqlBudgets, SqlReports, Sql
         ``notices``: {"pending" | "sent" | "failed": n}, failed are those given up · ``oldest_notice_at``:
         datetime or None, of those pending · ``drifts``: {pool: n} ·
         ``provision_buckets``: {(pool, stage, bucket): n}, each node in its smallest bucket alone, and
-        ``provision_milliseconds``: {(pool, stage): sum} (`receiver.core.stages` names both) · ``open_actions``:
+        ``provision_milliseconds``: {(pool, stage): sum} (`receiver.core.model.stages` names both) · ``open_actions``:
         {pool: opened_at} · ``last_delivery_at``, ``heartbeat_at``, ``last_step_at`` (the last
         that stored its control state): datetime or None.
         """

@@ -16,9 +16,9 @@ from receiver.adapters.store.database import insert_in
 from receiver.adapters.store.prepared import Query, Row, Write
 from receiver.adapters.store.schema import holdings, node_lives, unwatched, usage, workload_lives
 from receiver.adapters.store.totals import mark, marked
-from receiver.core.memory import NodeLife
-from receiver.core.usage import Accounted, Accounting, Holding, Owner, Unwatched, Usage, WorkloadLife
-from receiver.core.watch import Watch
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.usage import Accounted, Accounting, Holding, Owner, Unwatched, Usage, WorkloadLife
+from receiver.core.money.watched_time import Watch
 
 ACCOUNTED = "accounted"  # the mark up to which usage is in the ledger
 ACCOUNTED_SINCE = "accounted_since"  # and from when on

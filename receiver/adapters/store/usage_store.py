@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 
 from receiver.adapters.store import charges, usage
 from receiver.adapters.store.database import Database
-from receiver.core.memory import NodeLife
-from receiver.core.seed import Seed
-from receiver.core.usage import Accounted, Accounting, Unwatched, Usage, WorkloadLife
-from receiver.core.watch import Watch
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.seed import Seed
+from receiver.core.model.usage import Accounted, Accounting, Unwatched, Usage, WorkloadLife
+from receiver.core.money.watched_time import Watch
 
 
 class SqlUsage:

@@ -9,11 +9,11 @@ from datetime import datetime
 
 import requests
 
-from receiver.adapters.civo import CivoCloud
-from receiver.adapters.civo_sizes import whole
-from receiver.adapters.nodes import entries, section
+from receiver.adapters.civo.cloud import CivoCloud
+from receiver.adapters.civo.sizes import whole
+from receiver.adapters.kubernetes.nodes import entries, section
 from receiver.adapters.survey.dates import Told, http_date
-from receiver.core.policy import Taint
+from receiver.core.model.policy import Taint
 from receiver.ports import Clock, TryLater
 
 COUNTED = ("instance_count", "cpu_core", "ram_mb", "disk_gb")  # what a node takes of the account's quota

@@ -12,15 +12,15 @@ from typing import Any
 
 from kubernetes import client
 
-from receiver.adapters.access import Access, Right
-from receiver.adapters.cluster import LIVING, KubernetesCluster
-from receiver.adapters.cluster_wire import NOT_FOUND
-from receiver.adapters.custom_resources import Kind
-from receiver.adapters.kubernetes_api import CUSTOM, NODES, PODS, QUOTAS, KubernetesApi
-from receiver.adapters.nodes import entries, key_of, node_from, section, words
-from receiver.adapters.pods import HOST_LABEL, asked_or_held, controller_of, hosts_us
+from receiver.adapters.http.timestamps import moment
+from receiver.adapters.kubernetes.access import Access, Right
+from receiver.adapters.kubernetes.api import CUSTOM, NODES, PODS, QUOTAS, KubernetesApi
+from receiver.adapters.kubernetes.cluster import LIVING, KubernetesCluster
+from receiver.adapters.kubernetes.custom_resources import Kind
+from receiver.adapters.kubernetes.nodes import entries, key_of, node_from, section, words
+from receiver.adapters.kubernetes.pods import HOST_LABEL, asked_or_held, controller_of, hosts_us
+from receiver.adapters.kubernetes.wire import NOT_FOUND
 from receiver.adapters.survey.dates import Told, http_date
-from receiver.adapters.timestamps import moment
 from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, Clock, ClusterNode, WontWork
 
 GROUPS = "/apis"

@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 
 import requests
 
-from receiver.adapters.api import Bearer
-from receiver.adapters.sessions import quick_session, shown, wire_failure
+from receiver.adapters.http.own_api import Bearer
+from receiver.adapters.http.sessions import quick_session, shown, wire_failure
 from receiver.ports import TryLater
 
 

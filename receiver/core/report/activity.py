@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from receiver.core.model.usage import Usage
 from receiver.core.report.in_use import InUse
 from receiver.core.report.rightsizing import Peaks
-from receiver.core.usage import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

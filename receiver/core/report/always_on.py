@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
-from receiver.core.budget import Month
-from receiver.core.cost import unit_begin, unit_price, units_between
-from receiver.core.memory import NodeLife
-from receiver.core.policy import Policy
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.policy import Policy
+from receiver.core.money.budget import Month
+from receiver.core.money.cost import unit_begin, unit_price, units_between
 from receiver.core.report.occupancy import occupancy
 
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
-from receiver.core.budget import BudgetStage, stage_of, title_of
-from receiver.core.forecast import Forecast
-from receiver.core.policy import Budget, BudgetChange, Policy, Scope
+from receiver.core.model.policy import Budget, BudgetChange, Policy, Scope
+from receiver.core.money.budget import BudgetStage, stage_of, title_of
+from receiver.core.money.forecast import Forecast
 from receiver.core.report.lines import CostLine, PaidFor
 
 NOTHING = Decimal(0)

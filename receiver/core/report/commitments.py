@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from receiver.core.memory import NodeLife
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.report_policy import Commitment
 from receiver.core.report.occupancy import Occupancy, hours, occupancy
-from receiver.core.report.policy import Commitment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

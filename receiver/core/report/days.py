@@ -6,11 +6,11 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
-from receiver.core.budget import Month
-from receiver.core.cents import to_cents
-from receiver.core.cost import units_between
-from receiver.core.memory import NodeLife
-from receiver.core.policy import Policy
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.policy import Policy
+from receiver.core.money.budget import Month
+from receiver.core.money.cents import to_cents
+from receiver.core.money.cost import units_between
 from receiver.core.report.amounts import DOING_NOTHING
 from receiver.core.report.lines import CostLine, PaidFor, Piece
 

@@ -8,13 +8,13 @@ from datetime import datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
+from receiver.core.model.usage import Owner
 from receiver.core.report.amounts import Amount, Subtotal
 from receiver.core.report.budget_lines import BudgetLine
 from receiver.core.report.lines import CostLine, PaidFor
 from receiver.core.report.report import Report
 from receiver.core.report.rightsizing import Peaks, RightSize
 from receiver.core.report.standstills import Standstill
-from receiver.core.usage import Owner
 
 CENT = Decimal("0.01")
 TOP = 10  # consumers, suggestions and namespaces that are listed; the lines have them all

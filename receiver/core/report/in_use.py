@@ -4,21 +4,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from receiver.core.accounting import SAMPLED
-from receiver.core.activity import at_rest
-from receiver.core.budget import month_of
-from receiver.core.holders import Seen
-from receiver.core.pods import Pod
-from receiver.core.policy import Policy
-from receiver.core.usage import Accounted
-from receiver.core.workload_lives import life_of, workload_of
+from receiver.core.model.activity import at_rest
+from receiver.core.model.pods import Pod
+from receiver.core.model.policy import Policy
+from receiver.core.model.usage import Accounted
+from receiver.core.money.accounting import SAMPLED
+from receiver.core.money.budget import month_of
+from receiver.core.money.holders import Seen
+from receiver.core.money.workload_lives import life_of, workload_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InUse:
     """The most *gpus* that *workload* held at once in *month*, and the most of them that were not at rest at once.
 
-    *life* tells it apart from others of its name (`receiver.core.usage.Usage`). Only times count at which each of its
+    *life* tells it apart from others of its name (`core.model.usage.Usage`). Only times count at which each of its
     GPUs was sampled: *seconds* of them.
     """
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from receiver.core.usage import WorkloadLife
+from receiver.core.model.usage import WorkloadLife
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
 
-from receiver.core.attribution import FINEST, Attributed, By, Part, Share, key_of
-from receiver.core.attribution import Line as Told
-from receiver.core.attribution import lines as attributed_lines
-from receiver.core.cents import level_by_level
-from receiver.core.policy import Policy
-from receiver.core.usage import Owner
+from receiver.core.model.policy import Policy
+from receiver.core.model.usage import Owner
+from receiver.core.money.attribution import FINEST, Attributed, By, Part, Share, key_of
+from receiver.core.money.attribution import Line as Told
+from receiver.core.money.attribution import lines as attributed_lines
+from receiver.core.money.cents import level_by_level
 
 
 class PaidFor(StrEnum):

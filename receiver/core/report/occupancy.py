@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import accumulate
 
-from receiver.core.memory import NodeLife
+from receiver.core.model.memory import NodeLife
 
 NOTHING = timedelta(0)
 HOUR_IN_MICROSECONDS = 3_600_000_000

@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
-from receiver.core.attribution import Attributed
-from receiver.core.budget import Month
-from receiver.core.forecast import Forecast
-from receiver.core.memory import NodeLife
-from receiver.core.overrides import Override
-from receiver.core.policy import BudgetChange, Policy, Scope
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.overrides import Override
+from receiver.core.model.policy import BudgetChange, Policy, Scope
+from receiver.core.model.usage import Owner, Usage, WorkloadLife
+from receiver.core.money.attribution import Attributed
+from receiver.core.money.budget import Month
+from receiver.core.money.forecast import Forecast
 from receiver.core.report.activity import Measured, measured, peaks
 from receiver.core.report.always_on import AlwaysOn, always_on
 from receiver.core.report.amounts import Subtotal, add_up, by
@@ -24,7 +25,6 @@ from receiver.core.report.rightsizing import Peaks, RightSize, right_sizes, tigh
 from receiver.core.report.sizing import cost_by_life, per_gpu_hour, prices_of_kinds, whole_gpus, widest
 from receiver.core.report.standstills import Spoke, Standstill, standstills
 from receiver.core.report.units import UnitCost, unit_cost
-from receiver.core.usage import Owner, Usage, WorkloadLife
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

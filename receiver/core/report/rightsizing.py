@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 
-from receiver.core.activity import COVERAGE_ENOUGH
+from receiver.core.model.activity import COVERAGE_ENOUGH
 from receiver.core.report.gpus import COMPUTE_SLICES, KINDS, Kind, slowdown
 
 MEMORY_ROOM = 1.10  # a peak may be a little higher next time

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
-from receiver.core.attribution import By, Share, key_of
-from receiver.core.cents import to_cents
-from receiver.core.memory import NodeLife
-from receiver.core.policy import Policy
-from receiver.core.usage import WorkloadLife
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.policy import Policy
+from receiver.core.model.usage import WorkloadLife
+from receiver.core.money.attribution import By, Share, key_of
+from receiver.core.money.cents import to_cents
 
 WHOLE_GPU = "nvidia.com/gpu"
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
-from receiver.core.budget import title_of
-from receiver.core.overrides import EVERY_POOL, Override, OverrideKind
-from receiver.core.policy import Policy, Scope
+from receiver.core.model.overrides import EVERY_POOL, Override, OverrideKind
+from receiver.core.model.policy import Policy, Scope
+from receiver.core.money.budget import title_of
 
 RULES = ("within_budget", "spend_is_known", "price_is_known")  # what holds growth back for money's sake
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from receiver.core.budget import Month
-from receiver.core.report.policy import UnitOfWork
+from receiver.core.model.report_policy import UnitOfWork
+from receiver.core.money.budget import Month
 
 RANGE = "$range"  # in a query: how far the month reaches back
 SHORTEST = timedelta(minutes=1)  # PromQL takes no empty range

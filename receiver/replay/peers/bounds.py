@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from receiver.core.policy import Pool
+from receiver.core.model.policy import Pool
 from receiver.replay.bounds import clairvoyant, fluid_gpu_hours
 from receiver.replay.figures import Figures
 from receiver.replay.setting import Setting

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from receiver.core.policy import Taint
+from receiver.core.model.policy import Taint
 from receiver.replay.peers.moves import Rests, bought, remove
 from receiver.replay.peers.view import Eyes, Seen, fill
 from receiver.replay.world.world import World

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from receiver.core.policy import Taint
+from receiver.core.model.policy import Taint
 from receiver.replay.peers.moves import remove, resized, smallest
 from receiver.replay.peers.view import Asking, Eyes, Seen, gpus_of
 from receiver.replay.world.world import World

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from receiver.core.pods import Requirement, Toleration
+from receiver.core.model.pods import Requirement, Toleration
 from receiver.replay.world.config import POOL_LABEL
 from receiver.replay.world.matching import selects, untolerated
 from receiver.replay.world.objects import PoolAtCivo, WorldPod

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from receiver.core.demand import IGNORED_NAMESPACES
+from receiver.core.scaling.demand import IGNORED_NAMESPACES
 from receiver.ports import PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION
 from receiver.ports.past import Past, PastPod
 from receiver.replay.traces.trace import Findings, Reading, Trace

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from typing import Literal
 
-from receiver.core.pods import Toleration
+from receiver.core.model.pods import Toleration
 from receiver.ports.past import Trouble
 from receiver.replay.world.config import Job
 

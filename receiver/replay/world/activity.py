@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from receiver.core.activity import Activity, Course
+from receiver.core.model.activity import Activity, Course
 from receiver.replay.world.agenda import Agenda
 from receiver.replay.world.cluster import Key
 from receiver.replay.world.courses import Gaps, History, Reading, watts

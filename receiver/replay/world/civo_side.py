@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 
-from receiver.core.policy import Taint
+from receiver.core.model.policy import Taint
 from receiver.replay.world.agenda import Agenda
 from receiver.replay.world.billing import Books
 from receiver.replay.world.cloud import Cloud

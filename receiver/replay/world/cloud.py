@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Protocol
 
-from receiver.core.policy import Taint
+from receiver.core.model.policy import Taint
 from receiver.replay.world.accounts import Accounts
 from receiver.replay.world.agenda import Agenda
 from receiver.replay.world.billing import Books

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from receiver.core.activity import Course
+from receiver.core.model.activity import Course
 
 KEEP = timedelta(hours=24)
 IDLE_WATTS, FULL_WATTS = 36.0, 330.0

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from receiver.core.policy import Taint
+from receiver.core.model.policy import Taint
 from receiver.replay.world.agenda import Agenda
 from receiver.replay.world.cloud import Cloud
 from receiver.replay.world.cluster import Cluster

@@ -5,8 +5,8 @@ Written apart from the product's own idea of what fits where, so that the two ch
 
 from collections.abc import Iterable, Mapping
 
-from receiver.core.pods import Preference, Requirement, Toleration
-from receiver.core.policy import Taint
+from receiver.core.model.pods import Preference, Requirement, Toleration
+from receiver.core.model.policy import Taint
 
 
 def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from receiver.core.compute import allocatable
-from receiver.core.policy import Taint
+from receiver.core.model.compute import allocatable
+from receiver.core.model.policy import Taint
 from receiver.replay.world.activity import Gpus
 from receiver.replay.world.agenda import Agenda
 from receiver.replay.world.cluster import Cluster, merged

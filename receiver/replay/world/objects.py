@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from receiver.core.compute import COMPUTE
-from receiver.core.pods import Preference, Requirement, Toleration
-from receiver.core.policy import Taint
+from receiver.core.model.compute import COMPUTE
+from receiver.core.model.pods import Preference, Requirement, Toleration
+from receiver.core.model.policy import Taint
 from receiver.replay.world.config import WorldPool
 
 
@@ -80,7 +80,7 @@ class PoolAtCivo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldNode:
-    """A Kubernetes node as it was at *version*. *allocatable* has the compute resources (`receiver.core.compute`) and,
+    """A Kubernetes node as it was at *version*. *allocatable* has the compute resources (`core.model.compute`) and,
     once the driver runs, the GPU resources, those too that a DRA driver serves (*dra*) and that its status does not
     show. *taints* include those that Kubernetes sets itself."""
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from receiver.core.activity import Activity, Course
+from receiver.core.model.activity import Activity, Course
 from receiver.replay.world.civo_side import CivoSide
 from receiver.replay.world.config import Behaviour, WorldConfig
 from receiver.replay.world.faults import Faults

@@ -1,7 +1,8 @@
 """Schemas of questions that people are asked before a change, and of their answers."""
 
-from receiver.core.policy import Unanswered
-from receiver.core.questions import Answer, Asks, Standing
+from receiver.core.model.approval_request import Answer, Asks, Standing
+from receiver.core.model.policy import Unanswered
+from receiver.web.api.free_text import LONGEST_TEXT
 from receiver.web.openapi.shapes import (
     Schema,
     count,
@@ -14,7 +15,6 @@ from receiver.web.openapi.shapes import (
     text,
     yes_or_no,
 )
-from receiver.web.words_asked import LONGEST_TEXT
 
 _ASKED = {
     "id": text("what it is answered by"),

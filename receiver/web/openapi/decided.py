@@ -1,8 +1,8 @@
 """Schemas of decisions, actions, and what people say: overrides."""
 
 from receiver.config.model import Mode
-from receiver.core.actions import ActionKind, Change, OutcomeKind, Verdict, VictimStage
-from receiver.core.overrides import OverrideKind
+from receiver.core.model.actions import ActionKind, Change, OutcomeKind, Verdict, VictimStage
+from receiver.core.model.overrides import OverrideKind
 from receiver.web.openapi.shapes import (
     WORDS,
     Schema,

@@ -1,9 +1,9 @@
 """Schemas of budgets, Civo's charges, and what a month has cost."""
 
-from receiver.core.attribution import By, Part
-from receiver.core.budget import BudgetStage
-from receiver.core.charges import Cause
-from receiver.core.policy import Scope
+from receiver.core.model.charges import Cause
+from receiver.core.model.policy import Scope
+from receiver.core.money.attribution import By, Part
+from receiver.core.money.budget import BudgetStage
 from receiver.web.openapi.shapes import (
     WORDS,
     Schema,

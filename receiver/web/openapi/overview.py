@@ -1,8 +1,8 @@
 """Schemas of what one screen shows: everything in short, in one answer."""
 
 from receiver.config.model import Mode
-from receiver.core.actions import Change
-from receiver.core.model import Source
+from receiver.core.model.actions import Change
+from receiver.core.model.model import Source
 from receiver.web.openapi.shapes import (
     Schema,
     count,

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from receiver.core.attribution import By
-from receiver.core.policy import Scope
-from receiver.web.asked import DEFAULT_LIMIT, MAX_LIMIT
+from receiver.core.model.policy import Scope
+from receiver.core.money.attribution import By
+from receiver.web.api.query_params import DEFAULT_LIMIT, MAX_LIMIT
 from receiver.web.openapi.shapes import WORDS, Schema, listed, moment, month, one_of, shared, text
 
 Operation = dict[str, Any]

@@ -1,11 +1,11 @@
 """Schemas of what the last step found: pools, their nodes, and pods that wait."""
 
 from receiver.config.model import Mode
-from receiver.core.actions import ActionKind, Change, VictimStage
-from receiver.core.fates import State
-from receiver.core.model import CordonedBy, Stage
-from receiver.core.overrides import OverrideKind
-from receiver.core.waits import Direction, WaitKind
+from receiver.core.explain.pod_outlook import State
+from receiver.core.model.actions import ActionKind, Change, VictimStage
+from receiver.core.model.model import CordonedBy, Stage
+from receiver.core.model.overrides import OverrideKind
+from receiver.core.scaling.waits import Direction, WaitKind
 from receiver.web.openapi.shapes import (
     Schema,
     by_name,

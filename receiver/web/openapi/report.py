@@ -1,7 +1,7 @@
 """Schema of a month's report."""
 
-from receiver.core.budget import BudgetStage
-from receiver.core.policy import Scope
+from receiver.core.model.policy import Scope
+from receiver.core.money.budget import BudgetStage
 from receiver.core.report.lines import PaidFor
 from receiver.core.report.rightsizing import Way
 from receiver.core.report.standstills import Stood

@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from receiver.core.budget import Month, month_of
-from receiver.core.memory import NodeLife
-from receiver.core.policy import Billing, Budget, Policy, Pool
-from receiver.core.usage import Owner, Usage, WorkloadLife
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.policy import Billing, Budget, Policy, Pool
+from receiver.core.model.usage import Owner, Usage, WorkloadLife
+from receiver.core.money.budget import Month, month_of
 
 START = datetime(2026, 10, 1, tzinfo=UTC)
 MONTH: Month = month_of(START, "UTC")

@@ -7,14 +7,14 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-from receiver.core.attribution import attribute
-from receiver.core.budget import Month
-from receiver.core.memory import NodeLife
-from receiver.core.policy import Budget, Policy
-from receiver.core.report.policy import Commitment, ReportPolicy, UnitOfWork
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.policy import Budget, Policy
+from receiver.core.model.report_policy import Commitment, ReportPolicy, UnitOfWork
+from receiver.core.model.usage import Owner, Unwatched, Usage, WorkloadLife
+from receiver.core.money.attribution import attribute
+from receiver.core.money.budget import Month
 from receiver.core.report.report import Found, Report, report
 from receiver.core.report.units import Counted
-from receiver.core.usage import Owner, Unwatched, Usage, WorkloadLife
 from tests.core.report.builders import A100_X8, AFTER, H100, HOUR, L40S, MONTH, a_life, a_policy, at
 
 VISION = Owner(team="vision", project="detector", workload_class="training", cost_center="cc-7")

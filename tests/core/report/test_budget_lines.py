@@ -3,11 +3,11 @@
 from decimal import Decimal
 from typing import Any
 
-from receiver.core.attribution import attribute
-from receiver.core.budget import BudgetStage
-from receiver.core.forecast import Forecast
-from receiver.core.overrides import Override, OverrideKind
-from receiver.core.policy import Budget, BudgetChange, Policy, Scope
+from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.policy import Budget, BudgetChange, Policy, Scope
+from receiver.core.money.attribution import attribute
+from receiver.core.money.budget import BudgetStage
+from receiver.core.money.forecast import Forecast
 from receiver.core.report.budget_lines import BudgetLine
 from receiver.core.report.report import Found, Report, report
 from receiver.core.report.standstills import Spoke, Standstill, Stood

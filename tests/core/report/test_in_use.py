@@ -3,9 +3,9 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from receiver.core.activity import Sample
+from receiver.core.model.activity import Sample
+from receiver.core.model.usage import Accounted
 from receiver.core.report.in_use import InUse, in_use
-from receiver.core.usage import Accounted
 from tests.core.builders import NOW
 from tests.core.test_accounting import MINUTE, POLICY, RESTS, WORKS, bound, seen
 

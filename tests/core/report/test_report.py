@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.attribution import UNLABELLED, By, Part, attribute, key_of, lines
-from receiver.core.budget import BudgetStage, month_of
-from receiver.core.cost import spend_by_pool
-from receiver.core.memory import NodeLife
-from receiver.core.policy import Anchor, Billing, Budget, BudgetChange, Policy, Rounding, Scope
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.policy import Anchor, Billing, Budget, BudgetChange, Policy, Rounding, Scope
+from receiver.core.model.report_policy import ReportPolicy, UnitOfWork
+from receiver.core.model.usage import Owner, Unwatched, Usage
+from receiver.core.money.attribution import UNLABELLED, By, Part, attribute, key_of, lines
+from receiver.core.money.budget import BudgetStage, month_of
+from receiver.core.money.cost import spend_by_pool
+from receiver.core.money.watched_time import Watch
 from receiver.core.report.amounts import Subtotal
 from receiver.core.report.document import document_of
 from receiver.core.report.in_use import InUse
 from receiver.core.report.lines import PaidFor, told_by
-from receiver.core.report.policy import ReportPolicy, UnitOfWork
 from receiver.core.report.report import Found, Report, report
-from receiver.core.usage import Owner, Unwatched, Usage
-from receiver.core.watch import Watch
 from tests.core.report.builders import (
     A100_X8,
     AFTER,

@@ -5,7 +5,7 @@ import struct
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from receiver.clock import SystemClock
+from receiver.adapters.clock import SystemClock
 
 LAYOUT = "=dd"  # as `inside/sitecustomize.py` reads it
 

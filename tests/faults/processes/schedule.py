@@ -15,8 +15,9 @@ from tests.faults.processes.faces import ALERTMANAGER_ILLS, PROMETHEUS_ILLS
 
 TROUBLED = 9.0  # seconds
 What = dict[str, Any]
-WITHIN = ("act", "act", "act", "reconcile", "reconcile", "look", "tend", "adapters/store/", "")
-LINES = {"act": 60, "reconcile": 200, "": 1500, "adapters/store/": 600}
+ACT, STEP, STORE = "step/carry_out", "step/reconcile", "adapters/store/"
+WITHIN = (ACT, ACT, ACT, STEP, STEP, "step/gather", "step/chores/node_upkeep", STORE, "")
+LINES = {ACT: 60, STEP: 200, "": 1500, STORE: 600}
 
 
 @dataclass(frozen=True, kw_only=True)

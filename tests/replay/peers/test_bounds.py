@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from receiver.core.policy import Pool
+from receiver.core.model.policy import Pool
 from receiver.replay.contest import a_peer, contest
 from receiver.replay.peers import BOUNDS, PEERS
 from receiver.replay.setting import Setting

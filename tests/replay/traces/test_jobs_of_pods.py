@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from receiver.core.pods import Pod, PodPhase, Toleration
+from receiver.core.model.pods import Pod, PodPhase, Toleration
 from receiver.replay.traces import BadTrace, Past, PastPod, Reading, Trace, Trouble, trace_of_pods
 from receiver.replay.world import GPU
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from receiver.core.pods import Requirement, Toleration
+from receiver.core.model.pods import Requirement, Toleration
 from receiver.replay.traces import Reading
 from receiver.replay.world import Job
 from tests.replay.traces.exports import JSON, WRITTEN, a_job, a_pod, ended, exported, owned_by

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from receiver.importing import trace_from_file
+from receiver.cli.imports import trace_from_file
 from receiver.replay.traces import BadTrace, Reading, Trace, read_sacct
 from receiver.replay.world import Job
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from receiver.core.policy import Taint
+from receiver.core.model.policy import Taint
 from receiver.replay.traces import BadTrace, Reading, Trace, load_jobs, read_tidy
 from receiver.replay.world import Job
 from receiver.replay.world.matching import untolerated

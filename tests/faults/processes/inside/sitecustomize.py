@@ -1,6 +1,6 @@
 """What runs inside the receiver's processes in a schedule: Python imports a module of this name when it starts.
 
-Three things that cannot be done from outside. The wall clock (`receiver.clock`, the one place that reads it) is moved
+Three things that cannot be done from outside. The wall clock (`receiver.adapters.clock` alone reads it) is moved
 by what the harness writes to a file that both map into memory. A process that is told so kills itself with SIGKILL at
 a line of the step (`tests.faults.lines`). SQLite writes nothing while it is told so. All else is the product as it is
 installed.
@@ -79,8 +79,8 @@ def refuse_writes(module: Any) -> None:
 
 
 CHANGES: dict[str, Callable[[Any], None]] = {
-    "receiver.clock": move_the_clock,
-    "receiver.reconcile": die_at_lines,
+    "receiver.adapters.clock": move_the_clock,
+    "receiver.step.reconcile": die_at_lines,
     "receiver.adapters.store.database": refuse_writes,
 }
 

@@ -1,0 +1,1 @@
+"""What all HTTP adapters share: sessions with time limits, timestamps, JSON read item by item."""

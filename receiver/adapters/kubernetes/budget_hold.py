@@ -1,0 +1,166 @@
+"""New GPU work kept out of namespaces and queues while a budget's hold lasts.
+
+Promises to write only to ResourceQuotas of its own name and label, and to ClusterQueues that it can put back: what one
+was before stands on it, so neither a restart nor a lost store forgets it.
+
+A quota of ``requests.<resource>: 0`` refuses new pods that ask for the resource; running ones stay, and pods without
+GPUs are not touched. ``scopeSelector`` with ``NotIn`` covers pods without a priority class too (Kubernetes' quota
+evaluator matches it as a label selector does).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from receiver.adapters.kubernetes.api import QUOTA, QUOTAS, QUOTAS_OF, KubernetesApi
+from receiver.adapters.kubernetes.custom_resources import CustomResources, Kind
+from receiver.adapters.kubernetes.nodes import section, words
+from receiver.adapters.kubernetes.wire import NOT_FOUND, ClusterWire
+from receiver.ports import (
+    QUOTA_LABEL,
+    QUOTA_NAME,
+    STOP_POLICY_ANNOTATION,
+    Did,
+    KeptOut,
+    Receipt,
+    WontWork,
+)
+
+CLUSTER_QUEUES = Kind("kueue.x-k8s.io", "clusterqueues", ("v1beta2", "v1beta1"))
+RUNS = "None"  # Kueue's word for a queue that nobody stopped, and its default
+HOLD = "Hold"
+
+
+class HoldingMeans:
+    """The part of `KubernetesCluster` that `receiver.ports.Holding` describes."""
+
+    _api: KubernetesApi
+    _wire: ClusterWire
+    _resources: CustomResources
+
+    def kept_out(self, *, queues: bool) -> KeptOut:
+        """See `Holding.kept_out`. A cluster without Kueue has no queues."""
+        call = self._api.reads(QUOTAS)
+        quotas = self._wire.every("resourcequotas", call, label_selector=QUOTA_LABEL)
+        held = [
+            _name(q) for q in (self._cluster_queues() if queues else ()) if STOP_POLICY_ANNOTATION in _annotations(q)
+        ]
+        return KeptOut(
+            namespaces=tuple(sorted(str(section(q, "metadata").get("namespace")) for q in quotas)),
+            cluster_queues=tuple(sorted(held)),
+        )
+
+    def keep_out(self, namespace: str, resources: Sequence[str], passing: Sequence[str]) -> Receipt:
+        """See `Holding.keep_out`."""
+        named = f"ResourceQuota {namespace}/{QUOTA_NAME}"
+        wanted = quota(namespace, resources, passing)
+        found = self._quota(namespace)
+        if found is not None and not _is_ours(found):
+            return Receipt(did=Did.DIFFERS, sentence=f"{named} is not ours and is left alone")
+        if found is not None and _says(found) == wanted["spec"]:
+            return Receipt(did=Did.ALREADY, sentence=f"{named} is there already")
+        if found is not None:  # what a quota is scoped to cannot be changed
+            self._delete(namespace, found)
+        self._wire.ask("create", "resourcequotas", self._api.creates(QUOTAS_OF), namespace, wanted)
+        return Receipt(did=Did.DONE, sentence=f"created {named}: no new pod there may ask for a GPU")
+
+    def let_in(self, namespace: str) -> Receipt:
+        """See `Holding.let_in`."""
+        named = f"ResourceQuota {namespace}/{QUOTA_NAME}"
+        found = self._quota(namespace)
+        if found is None:
+            return Receipt(did=Did.ALREADY, sentence=f"{named} is gone already")
+        if not _is_ours(found):
+            return Receipt(did=Did.DIFFERS, sentence=f"{named} is not ours and is left alone")
+        self._delete(namespace, found)
+        return Receipt(did=Did.DONE, sentence=f"deleted {named}")
+
+    def hold_queue(self, queue: str) -> Receipt:
+        """See `Holding.hold_queue`. One that we hold and somebody set free is held again."""
+        found = self._cluster_queue(queue)
+        if found is None:
+            return Receipt(did=Did.DIFFERS, sentence=f"there is no ClusterQueue {queue}")
+        said, ours = section(found, "spec").get("stopPolicy"), STOP_POLICY_ANNOTATION in _annotations(found)
+        stopped = (said or RUNS) != RUNS
+        if ours and stopped:
+            return Receipt(did=Did.ALREADY, sentence=f"ClusterQueue {queue} is on Hold already")
+        if stopped:
+            return Receipt(did=Did.DIFFERS, sentence=f"ClusterQueue {queue} is stopped by somebody else ({said})")
+        note = {} if ours else {STOP_POLICY_ANNOTATION: str(said or "")}
+        self._patch(found, note, {"stopPolicy": HOLD})
+        return Receipt(did=Did.DONE, sentence=f"put ClusterQueue {queue} on Hold")
+
+    def release_queue(self, queue: str) -> Receipt:
+        """See `Holding.release_queue`."""
+        found = self._cluster_queue(queue)
+        if found is None or STOP_POLICY_ANNOTATION not in _annotations(found):
+            return Receipt(did=Did.ALREADY, sentence=f"ClusterQueue {queue} is not held by us")
+        before, said = _annotations(found)[STOP_POLICY_ANNOTATION], section(found, "spec").get("stopPolicy")
+        # What somebody changed since we held it is theirs. An empty note means that it was not set.
+        self._patch(found, {STOP_POLICY_ANNOTATION: None}, {"stopPolicy": before or None} if said == HOLD else {})
+        left = f"ClusterQueue {queue} runs again" if said == HOLD else f"ClusterQueue {queue} stays {said or RUNS}"
+        return Receipt(did=Did.DONE, sentence=left)
+
+    def _quota(self, namespace: str) -> Mapping[str, Any] | None:
+        call = self._api.reads(QUOTA)
+        try:
+            return self._wire.ask("get", "resourcequotas", call, namespace, QUOTA_NAME)
+        except WontWork as error:
+            if error.code == NOT_FOUND:
+                return None
+            raise
+
+    def _delete(self, namespace: str, found: Mapping[str, Any]) -> None:
+        """Delete exactly this quota, not a namesake that came after it."""
+        options = {"preconditions": {"uid": str(section(found, "metadata").get("uid"))}}
+        call = self._api.deletes(QUOTA)
+        self._wire.ask("delete", "resourcequotas", call, namespace, QUOTA_NAME, options)
+
+    def _cluster_queues(self) -> list[Mapping[str, Any]]:
+        try:
+            return self._resources.every(CLUSTER_QUEUES)
+        except WontWork as error:
+            if error.code == NOT_FOUND:
+                return []
+            raise
+
+    def _cluster_queue(self, name: str) -> Mapping[str, Any] | None:
+        return next((q for q in self._cluster_queues() if _name(q) == name), None)
+
+    def _patch(self, found: Mapping[str, Any], annotations: Mapping[str, str | None], spec: Mapping[str, Any]) -> None:
+        """Change a queue as it was read, by a merge patch: its resourceVersion makes a change in between a conflict."""
+        version = section(found, "metadata").get("resourceVersion")
+        metadata: dict[str, Any] = {"resourceVersion": version} if version else {}
+        if annotations:
+            metadata["annotations"] = dict(annotations)
+        self._resources.patch(CLUSTER_QUEUES, _name(found), {"metadata": metadata, "spec": dict(spec)})
+
+
+def quota(namespace: str, resources: Sequence[str], passing: Sequence[str]) -> dict[str, Any]:
+    """Return the ResourceQuota that keeps pods asking for *resources* out of *namespace*."""
+    spec: dict[str, Any] = {"hard": {f"requests.{resource}": "0" for resource in sorted(resources)}}
+    if passing:
+        scope = {"scopeName": "PriorityClass", "operator": "NotIn", "values": sorted(passing)}
+        spec["scopeSelector"] = {"matchExpressions": [scope]}
+    return {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": QUOTA_NAME, "namespace": namespace, "labels": {QUOTA_LABEL: "true"}},
+        "spec": spec,
+    }
+
+
+def _says(found: Mapping[str, Any]) -> dict[str, Any]:
+    spec = section(found, "spec")
+    return {name: spec[name] for name in ("hard", "scopeSelector") if spec.get(name)}
+
+
+def _is_ours(found: Mapping[str, Any]) -> bool:
+    return QUOTA_LABEL in words(section(found, "metadata"), "labels")
+
+
+def _name(found: Mapping[str, Any]) -> str:
+    return str(section(found, "metadata").get("name"))
+
+
+def _annotations(found: Mapping[str, Any]) -> Mapping[str, str]:
+    return words(section(found, "metadata"), "annotations")

@@ -1,0 +1,370 @@
+"""Kubernetes behind the port `Cluster`.
+
+Promises never to evict a pod that holds a GPU unless its owner consented, or a window's grace is over and it yields,
+and never to delete anything but by eviction, and a ResourceQuota of our own.
+"""
+
+import re
+import uuid
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import yaml
+from kubernetes import client, config
+from kubernetes.config.config_exception import ConfigException
+
+from receiver.adapters.clock import SystemClock
+from receiver.adapters.http.remarks import Remarks
+from receiver.adapters.http.sessions import quick_retry, user_agent
+from receiver.adapters.kubernetes.access import TO_REMOVE, Access
+from receiver.adapters.kubernetes.api import EVENTS_OF, EVICTION, NODES, PODS, PODS_OF, KubernetesApi
+from receiver.adapters.kubernetes.budget_hold import HoldingMeans
+from receiver.adapters.kubernetes.custom_resources import CustomResources
+from receiver.adapters.kubernetes.dra import Dra
+from receiver.adapters.kubernetes.ended_pods import TERMINATED, ended_from
+from receiver.adapters.kubernetes.gangs import Declaration, PodGroups, Roll, with_siblings
+from receiver.adapters.kubernetes.node_keepers import Keepers
+from receiver.adapters.kubernetes.node_load import load_of
+from receiver.adapters.kubernetes.node_marks import NodeMarks
+from receiver.adapters.kubernetes.nodes import key_of, node_from, section
+from receiver.adapters.kubernetes.owners import Owners
+from receiver.adapters.kubernetes.pod_watch import LASTS_SECONDS, PodWatch
+from receiver.adapters.kubernetes.pods import (
+    SPEAKING,
+    Fate,
+    claimant_from,
+    doubts,
+    fate,
+    hosts_us,
+    is_untried,
+    pod_from,
+)
+from receiver.adapters.kubernetes.queues import Queues
+from receiver.adapters.kubernetes.wire import CONFLICT, NOT_FOUND, TOO_MANY, ClusterWire, at_least
+from receiver.core.model.node_keepers import KEPT_BY_DEFAULT, KeepRule, named
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.policy import Taint
+from receiver.core.model.usage import Ended
+from receiver.core.scaling.consolidate import consents
+from receiver.core.scaling.eviction_grace import yields
+from receiver.ports import Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
+
+LIVING = "status.phase!=Succeeded,status.phase!=Failed"
+COMPONENT = "gpu-autoscaler"
+GOOD_NEWS = frozenset({"TriggeredScaleUp"})  # Event reasons of type Normal; every other one is a Warning
+BUDGET_DELAY = timedelta(seconds=10)
+BUDGET_NAMED = re.compile(r"[Tt]he disruption budget (\S+) (?:needs|is|does)")  # in an answer of Kubernetes
+LEAVING_DELAY = timedelta(seconds=5)
+NAME_ROOM = 200  # an Event's name is the pod's and a random part, 253 characters at most
+MESSAGE_ROOM = 1000  # the API allows 1024
+
+
+def connect(
+    kubeconfig: str | None = None,
+    *,
+    timeouts: tuple[float, float] = (5, 30),
+    kueue_queued: bool = False,
+    volcano_podgroups: bool = False,
+    keep_nodes_for: Collection[KeepRule] = KEPT_BY_DEFAULT,
+    before_write: Callable[[], None] | None = None,
+) -> "KubernetesCluster":
+    """Return the cluster of *kubeconfig* (a path, or several as in KUBECONFIG), or else the one we run in.
+
+    *kueue_queued* and *volcano_podgroups* say which queues count as demand, see `Queues`, *keep_nodes_for* which pods
+    keep their nodes, see `Keepers`; *before_write* is called before each write, see `ClusterWire`.
+    Raises WontWork when neither gives credentials; no call is made yet.
+    """
+    return KubernetesCluster(
+        credentials(kubeconfig),
+        timeouts=timeouts,
+        kueue_queued=kueue_queued,
+        volcano_podgroups=volcano_podgroups,
+        keep_nodes_for=keep_nodes_for,
+        before_write=before_write,
+    )
+
+
+def credentials(kubeconfig: str | None) -> client.Configuration:
+    """Return where the API server is and what to show there; see `connect`."""
+    configuration = client.Configuration()
+    try:
+        if kubeconfig:
+            load: Any = config.load_kube_config  # the client leaves it untyped
+            load(config_file=kubeconfig, client_configuration=configuration, persist_config=False)
+        else:
+            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the client leaves it untyped
+    except (ConfigException, OSError, ValueError, yaml.YAMLError, TypeError, AttributeError, LookupError) as error:
+        where = f"KUBECONFIG {kubeconfig}" if kubeconfig else "the pod's service account"
+        remedy = "set KUBECONFIG to a readable file, or run inside the cluster with a mounted token"
+        raise WontWork(f"no Kubernetes credentials from {where}: {error}; {remedy}", code="no_credentials") from error
+    return configuration
+
+
+class KubernetesCluster(HoldingMeans):
+    """The nodes and GPU pods of the cluster that *configuration* names; *timeouts* are (connect, read) seconds.
+
+    It takes the configuration and not a client of the caller's, because the retries that urllib3 makes by
+    itself must be ours: the stock client repeats reads that timed out and sleeps as long as a server asks.
+    """
+
+    def __init__(
+        self,
+        configuration: client.Configuration,
+        *,
+        timeouts: tuple[float, float] = (5, 30),
+        clock: Clock | None = None,
+        kueue_queued: bool = False,
+        volcano_podgroups: bool = False,
+        keep_nodes_for: Collection[KeepRule] = KEPT_BY_DEFAULT,
+        before_write: Callable[[], None] | None = None,
+    ) -> None:
+        configuration.retries = quick_retry()
+        self._client = client.ApiClient(configuration)
+        self._client.user_agent = user_agent()
+        self._api = KubernetesApi(self._client)
+        self._clock = clock or SystemClock()
+        self._wire = ClusterWire(self._client, timeouts, self._clock, before_write)
+        self._access = Access(self._api, self._wire)
+        self._owners = Owners(self._api, self._wire)
+        self._marks = NodeMarks(self._api, self._wire)
+        self._remarks = Remarks(self._clock)
+        resources = CustomResources(self._wire, self._api, self._clock, self._remarks)
+        self._resources = resources
+        self._dra = Dra(resources, self._clock)
+        self._keepers = Keepers(self._api, self._wire, self._remarks, keep_nodes_for)
+        self._pod_groups = PodGroups(resources)
+        self._queues = Queues(resources, kueue=kueue_queued, volcano=volcano_podgroups)
+        self.listed: Callable[[bool], None] = lambda _: None  # is told after each `look` whether the lists succeeded
+
+    def __repr__(self) -> str:
+        return f"KubernetesCluster({self._wire.url!r})"
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.rest_client.close()
+        self._client.close()  # type: ignore[no-untyped-call]  # the client leaves it untyped
+
+    def pod_watch(self, seconds: int = LASTS_SECONDS) -> PodWatch:
+        """Return a watch of the pods that wait for a node, opened anew after so many *seconds*; nothing is asked before
+        it is followed."""
+        return PodWatch(self._api, self._wire, seconds)
+
+    def ping(self) -> None:
+        """Raise TryLater or WontWork unless nodes may be listed."""
+        self._wire.ask("list", "nodes", self._api.reads(NODES), limit=1)
+
+    def look(self) -> ClusterFacts:
+        """Return the nodes, then the living GPU pods, then what queues hold back.
+
+        A pod bound in between is seen, not missed, and one that a queue lets through in between is missed, not
+        counted twice.
+        """
+        try:
+            found = self._look()
+        except (TryLater, WontWork):
+            self.listed(False)
+            raise
+        self.listed(True)
+        return found
+
+    def _look(self) -> ClusterFacts:
+        nodes = self._wire.every("nodes", self._api.reads(NODES))
+        served = self._dra.served()
+        pods = self._wire.every("pods", self._api.reads(PODS), field_selector=LIVING)
+        names = [str(section(n, "metadata").get("name")) for n in nodes]
+        found = {n: node_from(raw, dra=n in served.nodes) for n, raw in zip(names, nodes, strict=True)}
+        gpu_nodes = {name for name, node in found.items() if node.allocatable or node.dra}
+        hosts: dict[str, list[str]] = {}
+        keepers: dict[str, list[str]] = {}
+        self._keepers.begin()
+        for raw in pods:
+            node = str(section(raw, "spec").get("nodeName"))
+            if hosts_us(raw):
+                hosts.setdefault(node, []).append(key_of(raw))
+            elif node in gpu_nodes and (why := self._keepers.why(raw)):
+                keepers.setdefault(node, []).append(f"{key_of(raw)} {why}")
+            for doubt in doubts(raw):
+                self._remarks.warn("annotation not understood", doubt)
+        for name in {*hosts, *keepers} & found.keys():
+            host, kept_by = tuple(sorted(hosts.get(name, ()))), named(keepers.get(name, ()))
+            found[name] = replace(found[name], hosts=host, kept_by=kept_by)
+        others, daemons = load_of(pods, gpu_nodes)
+        loaded = (replace(n, others=others.get(n.name, {}), daemons=daemons.get(n.name, {})) for n in found.values())
+        claimants = (p for raw in pods if (p := claimant_from(raw, served.resources or ())) is not None)
+        demand = (*self._demand(pods), *claimants)
+        return ClusterFacts(nodes=tuple(loaded), pods=demand, dra_resources=served.resources)
+
+    def _demand(self, raws: Sequence[Mapping[str, Any]]) -> tuple[Pod, ...]:
+        """Return the GPU pods among *raws* with what their gangs need, and those that queues announce."""
+        untried = frozenset(key_of(raw) for raw in raws if is_untried(raw))
+        pods = with_siblings(_gpu_pods(raws), untried)
+        roll = Roll(raws, frozenset(p.key for p in pods))
+        volcano = self._queues.volcano_groups()
+        groups = self._pod_groups.of(roll.declarations, {} if volcano is None else {Declaration.VOLCANO: volcano})
+        waiting = {p.gang for p in pods if p.gang and p.phase is PodPhase.WAITING}
+        least = roll.minimums(groups, self._succeeded(roll, roll.short_of_size() & waiting))
+        pods = [replace(p, gang_min=least.get(p.gang)) if p.gang else p for p in pods]
+        queued = self._queues.waiting(raws, volcano or (), [p for p in pods if p.key in untried])
+        announced = {p.key for p in queued}
+        return (*(p for p in pods if p.key not in announced), *queued)
+
+    def _succeeded(self, roll: Roll, gangs: frozenset[str]) -> Mapping[str, int]:
+        """Return how many pods of each of *gangs* have done their work; no node is needed for them again."""
+        done: list[Mapping[str, Any]] = []
+        for namespace in sorted({gang.partition("/")[0] for gang in gangs}):
+            call = partial(self._api.reads(PODS_OF), namespace)
+            done += self._wire.every("pods", call, field_selector="status.phase=Succeeded")
+        return roll.succeeded(done)
+
+    def ended(self, namespaces: Collection[str]) -> Sequence[Ended]:
+        """Return the GPU pods of *namespaces* that have terminated; one list for each namespace."""
+        found: list[Mapping[str, Any]] = []
+        for namespace in sorted(namespaces):
+            call = partial(self._api.reads(PODS_OF), namespace)
+            found += self._wire.every("pods", call, field_selector=TERMINATED)
+        return [end for raw in found if (end := ended_from(raw)) is not None]
+
+    def gpu_pods_on(self, node: str) -> Sequence[Pod]:
+        """Return the GPU pods bound to *node*, running, starting or leaving."""
+        return _gpu_pods(self._pods_on(node))
+
+    def lacking(self) -> Sequence[str]:
+        """Return the rights that a removal needs and that the API server says we do not have."""
+        return self._access.lacking(TO_REMOVE)
+
+    def cordon(self, node: str, action: str) -> Receipt:
+        """Make *node* unschedulable for *action*; see `receiver.adapters.kubernetes.node_marks`."""
+        return self._marks.cordon(node, action)
+
+    def uncordon(self, node: str) -> Receipt:
+        """Undo a cordon of ours for a removal."""
+        return self._marks.uncordon(node)
+
+    def shut(self, node: str, why: str) -> Receipt:
+        """Let no new pod start on *node* while a budget is at its stop; see `node_marks`."""
+        return self._marks.shut(node, why)
+
+    def reopen(self, node: str) -> Receipt:
+        """Undo `shut`."""
+        return self._marks.reopen(node)
+
+    def dress(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
+        """Put *labels* and *taints* on *node*; see `receiver.adapters.kubernetes.node_marks`."""
+        return self._marks.dress(node, labels, taints)
+
+    def prefer(self, node: str, taints: Sequence[Taint]) -> Receipt:
+        """Let *node* carry *taints* of our soft ones; see `receiver.adapters.kubernetes.node_marks`."""
+        return self._marks.prefer(node, taints)
+
+    def drain(self, node: str, *, consenting: bool = False, evicting: bool = False) -> Receipt:
+        """Evict what may go from *node*; see `Cluster.drain`. Nothing is evicted while a pod speaks for the node, or
+        once somebody lifted our cordon: what is evicted then could come back to it, and another node would go too."""
+        if (open_again := self._marks.lifted(node)) is not None:
+            return open_again
+        agreed = yields if evicting else consents if consenting else None
+        pods = [(fate(raw, agreed), raw) for raw in self._pods_on(node)]
+        self._keepers.begin()
+        speaking = sorted(
+            f"{key_of(raw)} {why}"
+            for what, raw in pods
+            if (why := what if what in SPEAKING else self._keepers.why(raw) if what is Fate.GOES else "")
+        )
+        if speaking:
+            return Receipt(did=Did.DIFFERS, sentence=f"node {node} stays: {', '.join(speaking)}")
+        going = [raw for what, raw in pods if what is Fate.GOES]
+        if held := self._held_back(going):
+            raise _kept_by_a_budget(held, node, "; nobody is evicted there until all can go")
+        leaving = [key_of(raw) for what, raw in pods if what is Fate.LEAVES]
+        for raw in going:
+            try:
+                if self._evict(raw):
+                    leaving.append(key_of(raw))
+            except TryLater as error:  # one that left may use up what a budget allowed
+                if error.code != TOO_MANY:
+                    raise
+                raise _kept_by_a_budget({key_of(raw): error}, node) from error
+        if leaving:
+            detail = f"{', '.join(sorted(leaving))} still leaving node {node}"
+            raise TryLater(detail, code="draining", delay=LEAVING_DELAY)
+        return Receipt(did=Did.DONE, sentence=f"nothing is left to evict from node {node}")
+
+    def scale_to_zero(self, pod: Pod) -> Receipt:
+        """Scale what owns *pod* to zero; see `receiver.adapters.kubernetes.owners`."""
+        return self._owners.scale_to_zero(pod)
+
+    def announce(self, pod: Pod, *, reason: str, message: str) -> Receipt:
+        """Leave an Event on *pod*: Normal for good news, Warning otherwise."""
+        now = f"{self._clock.now():%Y-%m-%dT%H:%M:%SZ}"
+        name = f"{pod.name[:NAME_ROOM].rstrip('.-')}.{uuid.uuid4().hex}"
+        involved = {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": pod.namespace},
+            "involvedObject": involved,
+            "reason": reason,
+            "message": message[:MESSAGE_ROOM],
+            "type": "Normal" if reason in GOOD_NEWS else "Warning",
+            "source": {"component": COMPONENT},
+            "reportingComponent": COMPONENT,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        self._wire.ask("create", "events", self._api.creates(EVENTS_OF), pod.namespace, body)
+        return Receipt(did=Did.DONE, sentence=f"left the Event {reason} on pod {pod.key}")
+
+    def _pods_on(self, node: str) -> list[Mapping[str, Any]]:
+        if not node:
+            raise WontWork("a node without a name cannot be asked about", code="bad_name")
+        selector = f"spec.nodeName={node}"
+        pods = self._wire.every("pods", self._api.reads(PODS), field_selector=selector)
+        return [raw for raw in pods if section(raw, "spec").get("nodeName") == node]
+
+    def _held_back(self, raws: Sequence[Mapping[str, Any]]) -> Mapping[str, TryLater]:
+        """Which of these pods a PodDisruptionBudget would hold, and the answer that says so; nobody is evicted."""
+        held: dict[str, TryLater] = {}
+        for raw in raws:
+            try:
+                self._evict(raw, dry_run="All")
+            except TryLater as error:
+                if error.code != TOO_MANY:
+                    raise
+                held[key_of(raw)] = error
+        return held
+
+    def _evict(self, raw: Mapping[str, Any], **options: str) -> bool:
+        """Evict exactly this pod, not a namesake that came after it; False when it is gone."""
+        metadata = section(raw, "metadata")
+        name, namespace = str(metadata.get("name")), str(metadata.get("namespace"))
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": str(metadata.get("uid"))}},
+        }
+        call = self._api.creates(EVICTION)
+        try:
+            self._wire.ask("create", "pods/eviction", call, namespace, name, body, **options)
+        except WontWork as error:
+            if error.code == NOT_FOUND:
+                return False
+            raise
+        except TryLater as error:
+            if error.code != CONFLICT:
+                raise
+        return True
+
+
+def _kept_by_a_budget(held: Mapping[str, TryLater], node: str, more: str = "") -> TryLater:
+    names = sorted({name for error in held.values() for name in BUDGET_NAMED.findall(str(error))})
+    budget = f"PodDisruptionBudget {', '.join(names)}" if names else "a PodDisruptionBudget"
+    detail = f"{budget} keeps {', '.join(sorted(held))} on node {node}{more}"
+    return TryLater(detail, code="pdb", delay=max(at_least(e.delay, BUDGET_DELAY) for e in held.values()))
+
+
+def _gpu_pods(pods: Sequence[Mapping[str, Any]]) -> tuple[Pod, ...]:
+    return tuple(pod for raw in pods if (pod := pod_from(raw)) is not None)

@@ -1,0 +1,123 @@
+"""Kubernetes nodes as values, from the API server's JSON."""
+
+from collections.abc import Mapping, Sequence
+from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
+from typing import Any
+
+from kubernetes.utils.quantity import parse_quantity
+
+from receiver.core.model.compute import CPU, MEMORY, SLOTS, STORAGE
+from receiver.core.model.policy import Taint
+from receiver.core.model.text import cut, harmless
+from receiver.ports import ClusterNode, TryLater
+
+GPU_PREFIX = "nvidia.com/"  # nvidia.com/gpu, nvidia.com/gpu.shared, nvidia.com/mig-1g.10gb
+PROVIDER_PREFIX = "civo://"
+MOST_UNITS = Decimal(10**9)
+MOST_BYTES = Decimal(2**60)
+IN_A_WHOLE = {CPU: 1000, MEMORY: 1, STORAGE: 1, SLOTS: 1}  # CPU counts in millicores
+SHOWN = 60  # characters of what is not understood
+LONGEST_NAME = 253  # bytes; no object's name is longer
+
+
+def node_from(raw: Mapping[str, Any], hosts: Sequence[str] = (), *, dra: bool = False) -> ClusterNode:
+    """Return the node in *raw* (Node v1 core); *hosts* are the pods on it that must not be cut off with it, *dra* says
+    that a DRA driver shows GPUs on it."""
+    metadata, spec, status = section(raw, "metadata"), section(raw, "spec"), section(raw, "status")
+    provider = str(spec.get("providerID") or "")
+    offered = section(status, "allocatable")
+    return ClusterNode(
+        name=str(metadata.get("name") or ""),
+        instance=provider.removeprefix(PROVIDER_PREFIX) if provider.startswith(PROVIDER_PREFIX) else "",
+        ready=any(c.get("type") == "Ready" and c.get("status") == "True" for c in entries(status, "conditions")),
+        unschedulable=spec.get("unschedulable") is True,
+        allocatable=gpus(offered),
+        labels=words(metadata, "labels"),
+        annotations=words(metadata, "annotations"),
+        taints=tuple(taint_from(t) for t in entries(spec, "taints")),
+        hosts=tuple(hosts),
+        compute=compute(offered),
+        dra=dra,
+    )
+
+
+def gpus(quantities: Mapping[str, Any]) -> dict[str, int]:
+    """Return the GPU resources among *quantities* in whole units; zeros are left out."""
+    found = {name: _units(name, value) for name, value in quantities.items() if name.startswith(GPU_PREFIX)}
+    return {name: count for name, count in found.items() if count > 0}
+
+
+def compute(quantities: Mapping[str, Any]) -> dict[str, int]:
+    """Return the compute resources among *quantities* (`receiver.core.model.compute`), rounded up as Kubernetes does.
+
+    One that cannot be read is left out: the API server lets none through, and no pod of somebody else's may blind us.
+    """
+    found: dict[str, int] = {}
+    for name, value in quantities.items():  # a loop: this is called for every container of the cluster
+        if name in IN_A_WHOLE and (amount := _amount(name, str(value))) is not None:
+            found[name] = amount
+    return found
+
+
+def section(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return the object under *name*, empty when it is absent or null."""
+    value = raw.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def entries(raw: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """Return the list of objects under *name*, empty when it is absent or null."""
+    value = raw.get(name)
+    return [e for e in value if isinstance(e, dict)] if isinstance(value, list) else []
+
+
+def words(raw: Mapping[str, Any], name: str) -> dict[str, str]:
+    """Return the string map under *name* (labels, annotations, a node selector)."""
+    return {str(k): str(v) for k, v in section(raw, name).items()}
+
+
+def taint_from(raw: Mapping[str, Any]) -> Taint:
+    """Return the taint in *raw* (Taint v1 core)."""
+    return Taint(
+        key=str(raw.get("key") or ""), value=str(raw.get("value") or ""), effect=str(raw.get("effect") or "NoSchedule")
+    )
+
+
+def named(value: object) -> str:
+    """Return the name in *value* that Kubernetes does not check: an annotation's text, a controller's kind, name, uid.
+
+    Whoever writes pods may put a book there, with line breaks: databases refuse to index one, people to read it.
+    """
+    text = str(value or "")
+    if text.isascii() and text.isprintable() and len(text) <= LONGEST_NAME:
+        return text.strip()
+    plain = harmless(" ".join(text[: 2 * LONGEST_NAME].split()))
+    return plain.encode()[:LONGEST_NAME].decode(errors="ignore")
+
+
+def key_of(raw: Mapping[str, Any]) -> str:
+    """Return ``namespace/name``."""
+    metadata = section(raw, "metadata")
+    return f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"
+
+
+def _units(name: str, value: object) -> int:
+    """Return whole units of an extended resource; they may be written as a number or as ``2k``. More than any node has
+    are a number that is still quick to work with: ``1e999999999`` is eleven characters and a billion digits."""
+    try:
+        amount: Decimal = parse_quantity(value)  # type: ignore[no-untyped-call]  # the client leaves it untyped
+        return int(max(Decimal(0), min(amount, MOST_UNITS)))
+    except (ValueError, ArithmeticError):
+        said = cut(repr(value), SHOWN)
+        raise TryLater(f"Kubernetes' answer is not understood: {name} is {said}", code="malformed") from None
+
+
+@lru_cache(maxsize=4096)  # the pods of a cluster ask for few different amounts
+def _amount(name: str, value: str) -> int | None:
+    try:
+        amount: Decimal = parse_quantity(value)  # type: ignore[no-untyped-call]  # the client leaves it untyped
+        whole = max(Decimal(0), min(amount, MOST_BYTES)) * IN_A_WHOLE[name]
+        return int(whole.to_integral_value(ROUND_CEILING))
+    except (ValueError, ArithmeticError):
+        return None

@@ -1,0 +1,1 @@
+"""Leader election: a lock beside a SQLite file, a lease in PostgreSQL."""

@@ -1,0 +1,1 @@
+"""The outbox delivered to chats and webhooks, through Apprise."""

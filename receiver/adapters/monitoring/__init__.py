@@ -1,0 +1,1 @@
+"""Prometheus and Alertmanager behind their ports, and the history that Prometheus keeps."""

@@ -1,0 +1,139 @@
+"""Alertmanager's API v2, every peer of it, behind the port `Alarms`.
+
+An alert fires if any peer says so and is silenced if any peer says so. A peer that does not answer may hold
+a silence the others have not heard of, so then nothing is known.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import requests
+
+from receiver.adapters.http.sessions import quick_session, shown, wire_failure
+from receiver.adapters.http.timestamps import moment
+from receiver.adapters.monitoring.patterns import evaluable
+from receiver.core.model.signals import Alert
+from receiver.core.model.silences import COMPONENT, Matcher, Silence
+from receiver.core.model.text import harmless
+from receiver.ports import AlarmFacts, TryLater
+from receiver.ports.alert_payload import LONGEST_TEXT
+
+ALERTS = "/api/v2/alerts"
+SILENCES = "/api/v2/silences"
+OURS = {"filter": f'component="{COMPONENT}"', "active": "true", "silenced": "true", "inhibited": "true"}
+
+
+class AlertmanagerAlarms:
+    """What fires at the peers *urls*; *timeout* is seconds per request. Raises ValueError without a peer."""
+
+    def __init__(self, urls: Sequence[str], timeout: float = 10, session: requests.Session | None = None) -> None:
+        if not urls:
+            raise ValueError("no Alertmanager URL was given")
+        self._urls = tuple(url.strip().rstrip("/") for url in urls)
+        self._timeout = timeout
+        self._session = session or quick_session()
+
+    def __repr__(self) -> str:
+        return f"AlertmanagerAlarms({[shown(url) for url in self._urls]})"
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._session.close()
+
+    def ping(self) -> None:
+        """Raise TryLater unless every peer answers."""
+        self.look()
+
+    def look(self) -> AlarmFacts:
+        """Return our alerts that fire and the active silences.
+
+        Inhibited alerts count as firing: which of two signals wins is decided here, with a reason, and not
+        in Alertmanager. Silenced ones are asked for too, because only they show that a peer silences.
+        """
+        firing: dict[str, Alert] = {}
+        silenced: set[str] = set()
+        silences: dict[str, Silence] = {}
+        for url in self._urls:
+            for raw in self._get(url, ALERTS, OURS):
+                alert = self._alert(raw, url)
+                firing.setdefault(alert.fingerprint, alert)
+                if _status(raw).get("silencedBy"):
+                    silenced.add(alert.fingerprint)
+            for raw in self._get(url, SILENCES, {}):
+                if _status(raw).get("state") == "active":
+                    silence = self._silence(raw, url)
+                    silences.setdefault(silence.id, silence)
+        alerts = tuple(firing[f] for f in sorted(firing) if f not in silenced)
+        return AlarmFacts(alerts=alerts, silences=tuple(silences[i] for i in sorted(silences)))
+
+    def _alert(self, raw: Mapping[str, Any], url: str) -> Alert:
+        starts_at, fingerprint = moment(raw.get("startsAt")), raw.get("fingerprint")
+        if starts_at is None or not isinstance(fingerprint, str) or not isinstance(raw.get("labels"), dict):
+            raise _malformed(url, "an alert")
+        return Alert(
+            fingerprint=fingerprint,
+            labels=_words(raw["labels"]),
+            starts_at=starts_at,
+            annotations=_words(raw.get("annotations")),
+        )
+
+    def _silence(self, raw: Mapping[str, Any], url: str) -> Silence:
+        ends_at, number, matchers = moment(raw.get("endsAt")), raw.get("id"), raw.get("matchers")
+        if ends_at is None or not isinstance(number, str) or not isinstance(matchers, list) or not matchers:
+            raise _malformed(url, "a silence")
+        if not all(isinstance(m, dict) and isinstance(m.get("name"), str) for m in matchers):
+            raise _malformed(url, "a silence's matchers")
+        return Silence(
+            id=number,
+            matchers=tuple(_matcher(m) for m in matchers),
+            ends_at=ends_at,
+            created_by=_text(raw.get("createdBy") or ""),
+            comment=_text(raw.get("comment") or ""),
+        )
+
+    def _get(self, url: str, path: str, params: Mapping[str, str]) -> list[Mapping[str, Any]]:
+        try:
+            response = self._session.get(url + path, params=params, timeout=self._timeout, allow_redirects=False)
+        except (requests.RequestException, OSError, ValueError) as error:
+            code, phrase = wire_failure(error)
+            raise TryLater(f"Alertmanager at {shown(url)}: {phrase}; {_WHY_ALL}", code=code) from None
+        if response.status_code != 200:
+            detail = f"Alertmanager at {shown(url)} answered {path} with {response.status_code}; {_WHY_ALL}"
+            raise TryLater(detail, code=f"http_{response.status_code}")
+        try:
+            records = response.json()
+        except (ValueError, RecursionError):  # no JSON, or brackets without end
+            records = None
+        if not isinstance(records, list) or not all(isinstance(r, dict) for r in records):
+            raise _malformed(url, path)
+        return records
+
+
+_WHY_ALL = "it may hold a silence that the others do not know"
+
+
+def _matcher(raw: Mapping[str, Any]) -> Matcher:
+    """Return one matcher. A regular expression that only Go can read, or that Python might try for years, is taken to
+    match: the pool stays paused."""
+    value, is_regex = str(raw.get("value") or ""), raw.get("isRegex") is True
+    if is_regex and not evaluable(value):
+        return Matcher(name=raw["name"], value=r"[\s\S]*", is_regex=True)
+    return Matcher(name=raw["name"], value=value, is_regex=is_regex, is_equal=raw.get("isEqual") is not False)
+
+
+def _status(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    status = raw.get("status")
+    return status if isinstance(status, dict) else {}
+
+
+def _words(value: object) -> dict[str, str]:
+    return {_text(k): _text(v) for k, v in value.items()} if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str:
+    """Text that somebody wrote, as `receiver.ports.alert_payload` keeps it: many Alertmanagers accept any."""
+    return harmless(str(value)[:LONGEST_TEXT])
+
+
+def _malformed(url: str, what: str) -> TryLater:
+    return TryLater(f"the answer of Alertmanager at {shown(url)} is not understood: {what}", code="malformed")

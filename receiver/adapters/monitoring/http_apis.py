@@ -1,0 +1,127 @@
+"""The HTTP APIs of Prometheus and Alertmanager as the doctor reads them: one GET or POST, and when it was answered.
+
+Promises to keep credentials that an address may carry out of every message.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import requests
+
+from receiver.adapters.http.sessions import quick_session, shown, wire_failure
+from receiver.ports import Clock, TryLater
+
+Labels = Mapping[str, str]
+MOST_SAID = 300  # characters of an error that somebody else wrote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One series of an instant query: its labels, its value, and when it was taken."""
+
+    labels: Labels
+    value: float
+
+
+class MonitoringApi:
+    """What answers at *url*; *name* is what it is called in messages, *timeout* is seconds per request."""
+
+    def __init__(self, name: str, url: str, clock: Clock, timeout: float | tuple[float, float] = 10) -> None:
+        self._url = url.strip().rstrip("/")
+        self._name, self._clock, self._timeout = name, clock, timeout
+        self._session = quick_session(repeats=1)
+
+    def __enter__(self) -> "MonitoringApi":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._session.close()
+
+    @property
+    def shown(self) -> str:
+        """The address without credentials."""
+        return shown(self._url)
+
+    def get(self, path: str, **query: str) -> Any:
+        """Return the JSON that GET *path* answers. Raises TryLater, with the code ``http_404`` and the like."""
+        return self._json(self._send("GET", path, params=query), path)
+
+    def text(self, path: str) -> str:
+        """Return the text that GET *path* answers. Raises TryLater."""
+        return self._send("GET", path).text
+
+    def post(self, path: str, body: Any) -> None:
+        """POST *body* as JSON, once. Raises TryLater."""
+        self._send("POST", path, json=body)
+
+    def data(self, path: str, **query: str) -> Any:
+        """Return ``data`` of the answer of Prometheus' API to GET ``/api/v1/PATH``. Raises TryLater."""
+        document = self.get(f"/api/v1/{path}", **query)
+        if not isinstance(document, dict) or "data" not in document:
+            raise self._malformed(path)
+        return document["data"]
+
+    def told(self, path: str, **query: str) -> Any:
+        """Return the same, or None where there is no such thing: Thanos, Mimir and VictoriaMetrics tell less."""
+        try:
+            return self.data(path, **query)
+        except TryLater as error:
+            if error.code.startswith("http_4") or error.code in ("http_501", "malformed"):
+                return None
+            raise
+
+    def vector(self, query: str) -> Sequence[Sample]:
+        """Return what the instant *query* yields. Raises TryLater."""
+        data = self.data("query", query=query)
+        try:
+            return [
+                Sample(labels={str(k): str(v) for k, v in one["metric"].items()}, value=float(one["value"][1]))
+                for one in data["result"]
+            ]
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+            raise self._malformed(query) from None
+
+    def ahead(self) -> tuple[timedelta, timedelta]:
+        """Return by how much Prometheus' clock is ahead of ours, and how uncertain that is. Raises TryLater."""
+        before = self._clock.now()
+        data = self.data("query", query="time()")
+        after = self._clock.now()
+        try:
+            theirs = datetime.fromtimestamp(float(data["result"][1]), UTC)
+        except (KeyError, TypeError, ValueError, IndexError, OverflowError):
+            raise self._malformed("time()") from None
+        return theirs - (before + (after - before) / 2), (after - before) / 2
+
+    def _send(self, method: str, path: str, **more: Any) -> requests.Response:
+        try:
+            answer = self._session.request(
+                method, self._url + path, timeout=self._timeout, allow_redirects=False, **more
+            )
+        except (requests.RequestException, OSError, ValueError) as error:
+            code, phrase = wire_failure(error)
+            raise TryLater(f"{self._name} at {self.shown}: {phrase}", code=code) from None
+        if not 200 <= answer.status_code < 300:
+            said = f"{self._name} at {self.shown} answered {path} with {answer.status_code}{_detail(answer)}"
+            raise TryLater(said, code=f"http_{answer.status_code}")
+        return answer
+
+    def _json(self, answer: requests.Response, path: str) -> Any:
+        try:
+            return answer.json()
+        except (ValueError, RecursionError):
+            raise self._malformed(path) from None
+
+    def _malformed(self, what: str) -> TryLater:
+        return TryLater(f"the answer of {self._name} at {self.shown} is not understood: {what}", code="malformed")
+
+
+def _detail(answer: requests.Response) -> str:
+    """What Prometheus' and Alertmanager's errors say, in short."""
+    try:
+        document = answer.json()
+    except (ValueError, RecursionError):
+        return ""
+    said = document.get("error") if isinstance(document, dict) else document if isinstance(document, str) else None
+    return f": {str(said)[:MOST_SAID]}" if said else ""

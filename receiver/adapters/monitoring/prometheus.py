@@ -1,0 +1,225 @@
+"""Prometheus, or whatever speaks its HTTP API, behind the port `Telemetry`.
+
+Asks for recorded series only (``rules/``): what the numbers mean is said there, once. A value that is not a
+number is left out, never zero.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import requests
+from prometheus_api_client import PrometheusConnect
+from prometheus_api_client.exceptions import PrometheusApiClientException
+
+from receiver.adapters.http.sessions import quick_retry, quick_session, shown, wire_failure
+from receiver.core.model.activity import Activity, Course, Sample
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.signals import HEARTBEAT_ALERT
+from receiver.ports import TelemetryFacts, TryLater
+
+UTILIZATION = "pool:gpu_utilization:avg5m"
+COVERAGE = "pool:gpu_telemetry_coverage:ratio"
+WAITING = "namespace_pod:gpu_pending:sum"
+CREATED = f"max by (namespace, pod) (kube_pod_created) and on (namespace, pod) {WAITING}"
+HEARTBEAT = f'ALERTS{{alertname="{HEARTBEAT_ALERT}",alertstate="firing"}}'
+NODES = '{__name__=~"node:dcgm_(engine|memory|power):max"}'
+HOLDERS = "namespace_pod_gpu:dcgm_holders:relabel"
+ENGINE = "namespace_pod_gpu:dcgm_engine:ratio"
+MEMORY = "namespace_pod_gpu:dcgm_memory:ratio"
+POWER = "namespace_pod_gpu:dcgm_power:max"
+FRESH = 120  # seconds; an older value is what Prometheus still shows of a time in which it saw nothing
+GPU = "nvidia.com/gpu"  # kube-state-metrics knows the sum only; the rules count this resource
+
+SAMPLES = " or ".join(
+    f'label_replace({over}_over_time({series}[2m]), "of", "{name}", "", "")'
+    for name, over, series in (
+        ("engine", "avg", ENGINE),
+        ("memory", "avg", MEMORY),
+        ("peak_memory", "max", MEMORY),
+        ("least_memory", "min", MEMORY),
+    )
+)
+GPU_LABELS = ("node", "gpu", "UUID", "GPU_I_ID")
+
+_WITNESS = re.compile("node:dcgm_(engine|memory|power):max")
+
+
+class PrometheusTelemetry:
+    """The latest values of our recording rules at *url*; *timeout* is seconds per query."""
+
+    def __init__(self, url: str, timeout: float = 10) -> None:
+        self._shown = shown(url.strip().rstrip("/"))
+        self._session = quick_session()
+        self._prometheus = PrometheusConnect(
+            url=url.strip().rstrip("/"), retry=quick_retry(), session=self._session, timeout=timeout
+        )
+
+    def __repr__(self) -> str:
+        return f"PrometheusTelemetry({self._shown!r})"
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._session.close()
+
+    def ping(self) -> None:
+        """Raise TryLater unless a query is answered."""
+        self._query("vector(1)")
+
+    def look(self) -> TelemetryFacts:
+        """Return what the recording rules say now."""
+        alive = self._query(HEARTBEAT)
+        return TelemetryFacts(
+            utilization=self._by_pool(UTILIZATION, max),
+            coverage=self._by_pool(COVERAGE, min),
+            waiting=self._waiting(),
+            nodes=self._nodes(),
+            rules_alive=any(value > 0 for _, value, _ in alive),
+        )
+
+    def value(self, query: str, at: datetime) -> float | None:
+        """Return the one value that *query* has as of *at*, None when it has none, or several."""
+        found = self._query(query, at)
+        return found[0][1] if len(found) == 1 else None
+
+    def courses(self, window: timedelta) -> Mapping[str, Course]:
+        """Return what the GPUs of each pod did over the last *window* (1 s or more), by ``namespace/name``."""
+        engine, memory, power, swing, seen = (self._by_pod(query) for query in course_queries(window))
+        return {
+            key: Course(
+                window=window,
+                engine=engine.get(key),
+                memory=memory.get(key),
+                power=power.get(key),
+                power_floor=power[key] - swing[key] if key in power and key in swing else None,
+                coverage=seen.get(key, 0.0),
+            )
+            for key in sorted(engine.keys() | memory.keys() | power.keys())
+        }
+
+    def samples(self) -> Mapping[str, Sequence[Sample]]:
+        """Return what each GPU of each pod did over the last two minutes, by ``namespace/name``."""
+        found: dict[str, dict[tuple[str, ...], dict[str, float]]] = {}
+        for labels, value, _ in self._query(SAMPLES):
+            if labels.get("namespace") and labels.get("pod") and labels.get("of") in Sample.__slots__:
+                gpu = tuple(labels.get(name, "") for name in GPU_LABELS)
+                found.setdefault(_key(labels), {}).setdefault(gpu, {})[labels["of"]] = value
+        return {key: tuple(Sample(**told) for told in gpus.values()) for key, gpus in found.items()}
+
+    def _nodes(self) -> Mapping[str, Activity]:
+        """Return what DCGM shows of each node. Where replicas answer twice, the one that shows more use counts."""
+        found: dict[str, dict[str, float]] = {}
+        for labels, value, _ in self._query(NODES):
+            node, witness = labels.get("node", ""), _WITNESS.fullmatch(labels.get("__name__", ""))
+            if node and witness:
+                values = found.setdefault(node, {})
+                values[witness[1]] = max(value, values.get(witness[1], value))
+        return {node: Activity(**values) for node, values in found.items()}
+
+    def _by_pod(self, query: str) -> Mapping[str, float]:
+        named = ((labels, value) for labels, value, _ in self._query(query))
+        return {_key(labels): value for labels, value in named if labels.get("namespace") and labels.get("pod")}
+
+    def _by_pool(self, query: str, of_two: Callable[[float, float], float]) -> Mapping[str, float]:
+        """Return values by pool. Where replicas answer twice, the one that removes fewer nodes counts."""
+        found: dict[str, float] = {}
+        for labels, value, _ in self._query(query):
+            pool = labels.get("pool", "")
+            if pool:
+                found[pool] = of_two(found[pool], value) if pool in found else value
+        return found
+
+    def _waiting(self) -> tuple[Pod, ...]:
+        """Return the waiting pods as kube-state-metrics knows them, the oldest first."""
+        samples = self._query(WAITING)
+        if not samples:
+            return ()
+        created = {_key(labels): value for labels, value, _ in self._query(CREATED)}
+        pods: dict[str, Pod] = {}
+        for labels, value, at in samples:
+            key = _key(labels)
+            namespace, name = labels.get("namespace", ""), labels.get("pod", "")
+            if namespace and name and value > 0:
+                pods[key] = Pod(
+                    namespace=namespace,
+                    name=name,
+                    uid=key,
+                    requests={GPU: math.ceil(value)},
+                    phase=PodPhase.WAITING,
+                    created_at=datetime.fromtimestamp(created.get(key, at), UTC),
+                    pool_hint=labels.get("pool") or None,
+                )
+        return tuple(sorted(pods.values(), key=lambda p: (p.created_at, p.key)))
+
+    def _query(self, query: str, at: datetime | None = None) -> list[tuple[Mapping[str, str], float, float]]:
+        """Return (labels, value, time) of an instant vector as of *at*, or now; what is no number is left out.
+
+        Errors are raised ``from None``: the client puts whole answers into its own.
+        """
+        try:
+            result = self._prometheus.custom_query(query, {"time": at.timestamp()} if at else None)
+        except PrometheusApiClientException as error:
+            code = status_of(error)
+            detail = f"Prometheus at {self._shown} answered {query!r} with {code.removeprefix('http_')}"
+            raise TryLater(detail, code=code) from None
+        except (requests.exceptions.JSONDecodeError, KeyError, TypeError, RecursionError):
+            raise self._malformed(query) from None
+        except (requests.RequestException, OSError, ValueError) as error:
+            code, phrase = wire_failure(error)
+            raise TryLater(f"Prometheus at {self._shown} was asked for {query!r}: {phrase}", code=code) from None
+        if not isinstance(result, list):
+            raise self._malformed(query)
+        return [sample for record in result if (sample := self._sample(record, query)) is not None]
+
+    def _sample(self, record: Any, query: str) -> tuple[Mapping[str, str], float, float] | None:
+        try:
+            at, text = record["value"]
+            value, labels = float(text), record["metric"]
+            found = {str(k): str(v) for k, v in labels.items()}
+            return (found, value, float(at)) if math.isfinite(value) else None
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            raise self._malformed(query) from None
+
+    def _malformed(self, query: str) -> TryLater:
+        detail = f"Prometheus at {self._shown} answered {query!r} with something that is no instant vector"
+        return TryLater(detail, code="malformed")
+
+
+def course_queries(window: timedelta) -> tuple[str, str, str, str, str]:
+    """Return the queries for a pod's highest engine, widest change of memory, highest watts, widest swing of the
+    watts, and the share of the window that was seen.
+
+    Changes are taken for each GPU and then the widest counts: the highest of eight GPUs may stand still while
+    another one loads. Seen is counted in steps of the window, so that the interval of the rules does not matter; a
+    GPU that somebody holds and whose engine says nothing was not seen at all.
+    """
+    seconds = max(1, round(window.total_seconds()))
+    step = max(1, min(60, seconds // 60))
+    span, steps = f"[{seconds}s]", f"[{seconds}s:{step}s]"
+
+    def highest(series: str) -> str:
+        return f"max by (namespace, pod) (max_over_time({series}{span}))"
+
+    def widest(series: str) -> str:
+        return f"max by (namespace, pod) (max_over_time({series}{span}) - min_over_time({series}{span}))"
+
+    def counted(series: str) -> str:
+        return f"count_over_time(({series} and time() - timestamp({series}) <= {FRESH}){steps})"
+
+    engine = f"{counted(ENGINE)} or 0 * max_over_time({HOLDERS}{span})"
+    others = (f'label_replace({counted(s)}, "of", "{s}", "", "")' for s in (MEMORY, POWER))
+    steps_seen = f"min by (namespace, pod) ({' or '.join((engine, *others))})"
+    seen = f"clamp_max({steps_seen} * {step} / {seconds}, 1)"  # where the steps meet both ends there is one more
+    return highest(ENGINE), widest(MEMORY), highest(POWER), widest(POWER), seen
+
+
+def _key(labels: Mapping[str, str]) -> str:
+    return f"{labels.get('namespace', '')}/{labels.get('pod', '')}"
+
+
+def status_of(error: PrometheusApiClientException) -> str:
+    """Return ``http_503`` from the client's message, the only place where it keeps the status."""
+    found = re.match(r"HTTP Status Code (\d{3})", str(error))
+    return f"http_{found[1]}" if found else "malformed"

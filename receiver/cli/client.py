@@ -1,0 +1,80 @@
+"""Asking the server from the command line: what goes wrong ends the command with its exit status and a remedy."""
+
+import getpass
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import click
+
+from receiver.adapters.http.own_api import NotThereError, RefusedError, ServerApi
+from receiver.cli import explain_text
+from receiver.config import ConfigError, reading_token, server_url
+from receiver.core.model.text import OBEYED
+from receiver.ports import TryLater
+from receiver.reports.screen_words import printable
+
+NOT_FOUND = 1
+UNUSABLE = 2  # the exit status for a configuration that cannot be used, as for a wrong command line
+UNREACHABLE = 3
+PORT_FORWARD = "kubectl port-forward -n gpu-autoscaler svc/gpu-autoscaler 8080:8080"
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print what the server answered, as JSON.")
+
+
+def refuse(error: ConfigError) -> NoReturn:
+    """List every mistake on standard error and exit."""
+    count = len(error.mistakes)
+    click.echo(f"cannot be used: {count} mistake{'s' if count != 1 else ''}", err=True)
+    for mistake in error.mistakes:
+        click.echo(f"  {mistake}", err=True)
+    sys.exit(UNUSABLE)
+
+
+@contextmanager
+def server(*, as_json: bool) -> Iterator[ServerApi]:
+    """The server to ask, until it has answered."""
+    try:
+        found = ServerApi(server_url(os.environ), reader=reading_token(os.environ))
+    except ConfigError as error:
+        refuse(error)
+    try:
+        yield found
+    except (NotThereError, RefusedError) as error:
+        if as_json:
+            print_json(error.document)
+        else:
+            print_lines(explain_text.about_problem(error.document), err=True)
+        sys.exit(NOT_FOUND if isinstance(error, NotThereError) else UNUSABLE)
+    except TryLater as error:
+        click.echo(f"the server at {found.shown} cannot be asked: {error}", err=True)
+        if not error.code.startswith("http_"):  # it did answer, and said itself what helps
+            click.echo(
+                f"what to do: set GPU_AUTOSCALER_URL to where it listens, perhaps after `{PORT_FORWARD}`", err=True
+            )
+        sys.exit(UNREACHABLE)
+    finally:
+        found.close()
+
+
+def print_lines(lines: Iterable[str], *, err: bool = False) -> None:
+    """Print *lines*, on standard error if *err*. What others wrote must not move a terminal's cursor or colour it."""
+    for line in lines:
+        click.echo(printable(line), err=err)
+
+
+def print_json(document: Any) -> None:
+    """Print *document* as indented JSON; what a terminal would obey is escaped."""
+    written = json.dumps(document, indent=2, ensure_ascii=False)
+    click.echo("\n".join(OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", line) for line in written.split("\n")))
+
+
+def who_asks() -> str:
+    """The login name; empty where the machine has none for us."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""

@@ -1,0 +1,129 @@
+"""`gpu-autoscaler replay --decision ID`: what this version, or another policy, would have decided."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from receiver.adapters.http.own_api import NotThereError, ServerApi
+from receiver.adapters.store.grounds import read
+from receiver.cli import explain_text
+from receiver.cli.client import UNUSABLE, print_json, print_lines, server
+from receiver.config import ConfigError, load_file
+from receiver.config.version import installed_version
+from receiver.core.model.policy import Policy
+from receiver.core.scaling.approval import asking_nobody
+from receiver.ports import Grounds, GroundsKept, WontWork
+from receiver.replay.again import APPEARED, CHANGED, FIELDS, VANISHED, compared, made_again, ruled, said
+
+DIFFERS = 1
+WORDS = {
+    "from": "nodes then",
+    "to": "nodes wanted",
+    "verdict": "verdict",
+    "candidates": "may go, soonest first",
+    "evicted": "of them evicted",
+    "reconsider_at": "decides anew at",
+}
+
+
+def decide_again(number: str, config: Path | None, *, as_json: bool) -> int:
+    """Ask the server for decision *number* and what it was made from, decide again, under *config* if it is given, and
+    print both. Return 0 when they say the same and 1 when they differ; exit with 2 when there is nothing to compare
+    with, and with 3 when the server cannot be reached."""
+    with server(as_json=as_json) as api:
+        try:
+            then, kept = _asked(api, number)
+        except NotThereError as error:
+            if as_json:
+                print_json(error.document)
+            else:
+                print_lines(explain_text.about_problem(error.document), err=True)
+            sys.exit(UNUSABLE)
+    try:
+        made_from = read(kept)
+    except WontWork as error:
+        _refuse(str(error))
+    if config is not None:
+        made_from = replace(made_from, policy=_policy(config, then, made_from))
+    now = said(made_again(made_from, str(then["pool"])))
+    differs = compared(then, now)
+    if as_json:
+        print_json(_document(then, now, differs, config))
+    else:
+        print_lines(_lines(then, now, differs, config))
+    return DIFFERS if differs else 0
+
+
+def _asked(api: ServerApi, number: str) -> tuple[Mapping[str, Any], GroundsKept]:
+    then = api.get("decisions", number).document
+    kept = api.get("decisions", number, "grounds").document
+    return then, GroundsKept(format=int(kept["format"]), facts=kept["facts"], policy=kept["policy"])
+
+
+def _policy(path: Path, then: Mapping[str, Any], made_from: Grounds) -> Policy:
+    """The policy in a file, for the pools that were known then."""
+    try:
+        policy = load_file(path).policy
+    except ConfigError as error:
+        _refuse(*(f"{path}: {mistake}" for mistake in error.mistakes))
+    known = {state.pool for state in made_from.facts.pools}
+    unknown = [pool.name for pool in policy.pools if pool.id not in known]
+    if unknown:
+        _refuse(f"{path}: nothing was known of pool {', '.join(unknown)} when decision {then['id']} was made")
+    if then["pool"] not in {pool.id for pool in policy.pools}:
+        _refuse(f"{path}: it has no pool with the id {then['pool']}, which decision {then['id']} is about")
+    return asking_nobody(policy) if then.get("mode") == "observe" else policy
+
+
+def _refuse(*lines: str) -> NoReturn:
+    print_lines(lines, err=True)
+    sys.exit(UNUSABLE)
+
+
+def _document(
+    then: Mapping[str, Any], now: Mapping[str, Any], differs: Mapping[str, Any], config: Path | None
+) -> dict[str, Any]:
+    parts = (*FIELDS, "reasons")
+    return {
+        "decision": then["id"],
+        "pool": then["pool"],
+        "at": then["at"],
+        "policy": str(config) if config is not None else None,
+        "same": not differs,
+        "then": {"version": then.get("version"), **{name: then[name] for name in parts}},
+        "now": {"version": installed_version(), **{name: now[name] for name in parts}},
+        "differs": dict(differs),
+    }
+
+
+def _lines(
+    then: Mapping[str, Any], now: Mapping[str, Any], differs: Mapping[str, Any], config: Path | None
+) -> Iterator[str]:
+    yield f"decision {then['id']} of GPU pool {then['pool_name']} ({then['pool']}), made at {then['at']}"
+    policy = "the policy of then" if config is None else str(config)
+    yield f"then: version {then.get('version') or 'unknown'}; now: version {installed_version()}, under {policy}"
+    yield "nothing would differ" if not differs else f"would differ: {', '.join(WORDS.get(d, d) for d in differs)}"
+    yield ""
+    rows = [(WORDS[name], _shown(then[name]), _shown(now[name])) for name in FIELDS]
+    wide = [max(len(row[column]) for row in [("", "then", "now"), *rows]) for column in range(2)]
+    for word, was, is_now in [("", "then", "now"), *rows]:
+        yield f"{word:<{wide[0]}}  {was:<{wide[1]}}  {is_now}".rstrip()
+    yield ""
+    yield "the rules, in the order of now (+ appeared, - vanished, ~ changed):"
+    signs = {APPEARED: "+", VANISHED: "-", CHANGED: "~"}
+    for rule in ruled(then["reasons"], now["reasons"]):
+        if rule.what == CHANGED and rule.then is not None and rule.now is not None:
+            yield f"~ {_reason(rule.then)}"
+            yield f"  now: {_reason(rule.now)}"
+        else:
+            yield f"{signs.get(rule.what, ' ')} {_reason(rule.now or rule.then or {})}"
+
+
+def _reason(reason: Mapping[str, Any]) -> str:
+    return f"{reason.get('rule')} {reason.get('verdict')} {reason.get('target')}: {reason.get('detail')}"
+
+
+def _shown(value: Any) -> str:
+    return ", ".join(map(str, value)) or "none" if isinstance(value, list) else "none" if value is None else str(value)

@@ -1,0 +1,83 @@
+"""What a step saw, small enough to be kept for a week: the counts of each pool, and what each node was doing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from receiver.core.model.model import Facts, Node, Source, Stage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """A pool's counts at *at*, a whole minute; None is what nobody could tell. *utilization* is a ratio 0-1."""
+
+    pool: str
+    at: datetime
+    required: int | None
+    ready: int | None
+    building: int | None
+    busy: int | None
+    idle: int | None
+    unknown: int | None
+    pending_gpus: int | None
+    utilization: float | None
+
+
+class Doing(StrEnum):
+    """What a node does: how far it has come, and once it is usable whether GPU pods hold it."""
+
+    BUILDING = "building"
+    BOOTING = "booting"
+    INSTALLING = "installing"
+    BUSY = "busy"
+    IDLE = "idle"
+    UNKNOWN = "unknown"
+    BROKEN = "broken"
+    DELETING = "deleting"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """From *at* on the node *instance* of *pool* was *doing* this, until its next turn."""
+
+    instance: str
+    pool: str
+    at: datetime
+    doing: Doing
+
+
+def samples(picture: Mapping[str, Any], at: datetime) -> tuple[Sample, ...]:
+    """Return the counts of every pool in the *picture* of a step at *at*, dated to its minute."""
+    names = Sample.__slots__[2:]
+    return tuple(
+        Sample(pool=entry["pool"], at=minute_of(at), **{name: entry.get(name) for name in names})
+        for entry in picture["pools"]
+    )
+
+
+def turns(facts: Facts) -> tuple[Turn, ...] | None:
+    """Return what each node does, dated to the minute; None while Civo cannot be asked which nodes there are."""
+    if not facts.up(Source.CIVO):
+        return None
+    return tuple(
+        Turn(instance=node.instance, pool=state.pool, at=minute_of(facts.at), doing=doing(node))
+        for state in facts.pools
+        for node in state.nodes
+    )
+
+
+def doing(node: Node) -> Doing:
+    """Return what *node* does. GPUs in use although no pod holds them make it neither busy nor idle."""
+    if node.stage is not Stage.USABLE:
+        return Doing(node.stage.value)
+    if node.busy:
+        return Doing.BUSY
+    return Doing.IDLE if node.unknown_since is None else Doing.UNKNOWN
+
+
+def minute_of(at: datetime) -> datetime:
+    """Return the beginning of the minute of *at*."""
+    return at.replace(second=0, microsecond=0)

@@ -1,0 +1,105 @@
+"""Why a node whose removal was begun stays after all: the one reason that was true."""
+
+from collections.abc import Iterable, Mapping
+
+from receiver.core.explain.rule_words import in_plain_words
+from receiver.core.model.actions import Action, Because, Decision, Verdict, Victim, VictimStage
+from receiver.core.model.model import CordonedBy, Node, SignalAction, Stage
+from receiver.core.scaling.guardrails import Case
+from receiver.core.scaling.removal import goes_at
+from receiver.core.scaling.removal_eligibility import is_kept, was_refused
+
+EMPTIED = (Because.CONSOLIDATED, Because.EVICTED)
+NAMED = 3  # in a sentence
+UNKNOWN = "it may not go any more"  # of a victim that was stored before a reason was kept with it
+
+
+def why_spared(victims: Iterable[Victim]) -> str:
+    """Return why each of *victims* that was spared stays: ``n1, n2: the reason; n3: another``."""
+    nodes: dict[str, list[str]] = {}
+    for victim in victims:
+        if victim.stage is VictimStage.SPARED:
+            nodes.setdefault(victim.why or UNKNOWN, []).append(victim.node or victim.instance)
+    return "; ".join(f"{', '.join(names)}: {why}" for why, names in nodes.items())
+
+
+def why_kept(action: Action, decision: Decision, case: Case) -> Mapping[str, str]:
+    """Return, by instance, why *decision* does not let go those victims of *action* that are still there."""
+    nodes = {n.instance: n for n in case.state.nodes}
+    let_go = decision.candidates[: max(0, decision.present - decision.target)]
+    staying = (v for v in action.victims if v.instance in nodes and v.instance not in let_go)
+    return {v.instance: _why(nodes[v.instance], v.because, decision, case) for v in staying}
+
+
+def _why(node: Node, because: Because, decision: Decision, case: Case) -> str:
+    if node.instance in decision.candidates:
+        return _held(decision)
+    if node.busy and because not in EMPTIED:
+        return f"{_some([pod.key for pod in node.pods])} started on it"
+    return _spoken(node, case) or _wanted(node, case) or _not_due(node, because, case) or _decided(decision)
+
+
+def _held(decision: Decision) -> str:
+    """The guardrail that leaves fewer nodes to go."""
+    held = [r for r in decision.reasons if r.verdict in (Verdict.HOLDS, Verdict.LIMITS)]
+    return f"{in_plain_words(held[-1].rule)} ({held[-1].detail})" if held else _decided(decision)
+
+
+def _spoken(node: Node, case: Case) -> str:
+    """Who or what speaks for the node."""
+    backoff = case.state.removal_backoff
+    if node.cordoned_by is CordonedBy.SOMEONE:
+        return "somebody else cordoned it"
+    if node.protected:
+        return "it is protected by an annotation"
+    if node.hosts:
+        return f"it runs {_some(node.hosts)}"
+    if is_kept(node, case) and node.kept_until is not None:
+        whose = f"{node.kept_for} asks" if node.kept_for else "a workload asks"
+        return f"{whose} to keep it until {node.kept_until:%Y-%m-%d %H:%M} UTC"
+    if node.unknown_since is not None:
+        return "its GPUs are in use although no pod holds them"
+    return backoff.reason if backoff is not None and was_refused(node, case) else ""
+
+
+def _wanted(node: Node, case: Case) -> str:
+    """The waiting work that would use the node."""
+    if node.instance not in case.wanted.needed:
+        return ""
+    placed = [workload for workload, instance in case.wanted.placed if instance == node.instance]
+    names = _some(placed or list(case.wanted.settled))
+    return f"waiting work fits on it: {names}" if names else "waiting work fits on it"
+
+
+def _not_due(node: Node, because: Because, case: Case) -> str:
+    """Why its moment is over, for the reason that it was chosen for."""
+    hold = case.firing(SignalAction.HOLD)
+    if because is Because.STUCK:
+        return "it became usable" if node.stage is Stage.USABLE else ""
+    if because is Because.EVICTED:
+        return "no window takes it any more"
+    if because is Because.CONSOLIDATED and node.busy:
+        if hold is not None:
+            return f"{hold.alertname} fires (hold)"
+        if node.instance not in case.wanted.movable:
+            return "its pods may not be moved, or no longer fit on other nodes"
+    if node.stage is not Stage.USABLE:
+        return "it is not usable for the moment"
+    at = goes_at(node, case)
+    if at > case.now:
+        began = "its next paid hour began" if case.policy.billing.by_the_hour else "it was in use a moment ago"
+        return f"{began}; it may go at {at:%H:%M:%S} UTC"
+    if case.wanted.bounds.standby_nodes:
+        return "it is kept as a spare node"
+    return str(case.wanted.headroom) if case.wanted.headroom is not None and case.wanted.headroom.gpus else ""
+
+
+def _decided(decision: Decision) -> str:
+    reason = decision.deciding
+    return f"the pool is to have {decision.target} nodes now ({reason.detail or in_plain_words(reason.rule)})"
+
+
+def _some(names: Iterable[str]) -> str:
+    found = list(names)
+    more = len(found) - NAMED
+    return ", ".join(found[:NAMED]) + (f" and {more} more" if more > 0 else "")

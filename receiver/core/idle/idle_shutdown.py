@@ -1,0 +1,283 @@
+"""Idle workloads that consented are scaled to zero: who they are, when to warn and when to do it.
+
+A workload here is everything that one owner made: it is warned, and then scaled to zero, only if every GPU pod of
+it consented, runs, and is known to have been idle for its whole window. What nobody can tell ends nothing and starts
+nothing. How a workload stands is kept as the last notice of its topic, so that a restart forgets nothing.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from receiver.core.model.activity import Course, Use, was_idle
+from receiver.core.model.model import Facts, SignalAction, Source
+from receiver.core.model.overrides import spoken_of
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.policy import KeepUntil, Policy
+from receiver.core.scaling.keep_until import honoured
+
+TOPIC = "idle-shutdown:"
+TEMPLATE_HASH = "pod-template-hash"  # a Deployment's ReplicaSet is named after it and ends with this label's value
+SCALABLE = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "Job"})
+MOST_WINDOWS = 10  # distinct ones asked for; each costs Prometheus some queries
+A_WARNING_HOLDS = timedelta(days=1)  # after this, people are warned anew: much may have come between
+NEEDED = (Source.CIVO, Source.KUBERNETES, Source.PROMETHEUS, Source.DCGM, Source.HEARTBEAT)
+
+
+class Standing(StrEnum):
+    """How a workload stands: the first word of the key of its last notice."""
+
+    CALM = "clear"  # nothing was told, or it was cleared
+    WARNED = "warned"
+    KEPT = "kept"  # somebody put it off
+    OBSERVED = "observed"  # observe mode: it would have been scaled to zero
+    FAILED = "failed"
+    DONE = "done"
+    CANNOT = "cannot"
+
+
+TO_BE_CLEARED = frozenset({Standing.WARNED, Standing.OBSERVED, Standing.FAILED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consenting:
+    """All GPU pods of one owner, of which at least one consented. *kind* is ``Pod`` where nothing owns it."""
+
+    namespace: str
+    kind: str
+    name: str
+    pods: tuple[Pod, ...]
+
+    @property
+    def key(self) -> str:
+        """``namespace/Kind/name``."""
+        return f"{self.namespace}/{self.kind}/{self.name}"
+
+    @property
+    def topic(self) -> str:
+        """The topic of its notices."""
+        return f"{TOPIC}{self.key}"
+
+    @property
+    def staying(self) -> tuple[Pod, ...]:
+        """Its pods that are not being deleted."""
+        return tuple(p for p in self.pods if not p.terminating)
+
+    @property
+    def whole(self) -> bool:
+        """True when every pod of it consented and none is protected."""
+        return all(p.idle_shutdown and not p.protected for p in self.pods)
+
+    @property
+    def window(self) -> timedelta:
+        """The longest time that one of its pods wants to have been idle for."""
+        return max(p.idle_shutdown or timedelta(0) for p in self.pods)
+
+
+Told = Mapping[str, tuple[str, datetime]]  # the key of the last notice and when it was told, by topic
+Courses = Mapping[timedelta, Mapping[str, Course]]  # by window, then by ``namespace/name``
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What is known when a workload is judged. *pools* are pool ids by node name, *held* pools in which nothing
+    is shut down, *mode* is ``act`` or ``observe``: a warning of one is none in the other."""
+
+    policy: Policy
+    mode: str
+    now: datetime
+    pools: Mapping[str, str]
+    held: frozenset[str]
+    told: Told = field(default_factory=dict)
+    courses: Courses = field(default_factory=dict)
+
+
+class Verdict(StrEnum):
+    """What is due for a workload now."""
+
+    NOTHING = "nothing"
+    CANNOT = "cannot"  # tell once that it cannot be scaled to zero
+    WARN = "warn"
+    SCALE = "scale"
+    KEEP = "keep"  # tell that it is put off
+    CLEAR = "clear"  # tell that the warning no longer holds
+
+
+def can_tell(facts: Facts) -> bool:
+    """True when every source answers without which idleness, or somebody's wish to wait, would be a guess."""
+    alertmanager = facts.sources.get(Source.ALERTMANAGER)
+    silences_seen = alertmanager is None or alertmanager.up or not alertmanager.configured
+    return silences_seen and all(facts.up(source) for source in NEEDED)
+
+
+def case_of(facts: Facts, policy: Policy, mode: str, told: Told, courses: Courses) -> Case:
+    """Return what *facts* say about pools: a frozen, silenced or paused one shuts nothing down."""
+    frozen = [s.pool for s in facts.signals if s.action is SignalAction.FREEZE]
+    held = {p.pool for p in facts.pools if p.silence or p.pool in frozen or None in frozen}
+    held |= {p.pool for p in facts.pools if spoken_of(p.pool, facts.overrides, facts.at).pause is not None}
+    return Case(
+        policy=policy,
+        mode=mode,
+        now=facts.at,
+        pools={n.name: p.pool for p in facts.pools for n in p.nodes},
+        held=frozenset(held),
+        told=told,
+        courses=courses,
+    )
+
+
+def consenting(pods: Iterable[Pod]) -> tuple[Consenting, ...]:
+    """Group all GPU *pods* of the cluster by owner; return the groups of which a pod consented, in a stable order."""
+    groups: dict[tuple[str, str, str], list[Pod]] = {}
+    for pod in pods:
+        groups.setdefault((pod.namespace, *_owner(pod)), []).append(pod)
+    return tuple(
+        Consenting(namespace=namespace, kind=kind, name=name, pods=tuple(sorted(group, key=lambda p: p.name)))
+        for (namespace, kind, name), group in sorted(groups.items())
+        if any(p.idle_shutdown for p in group)
+    )
+
+
+def _owner(pod: Pod) -> tuple[str, str]:
+    """Return kind and name of what made *pod*: of a Deployment all its ReplicaSets' pods are one workload."""
+    kind, _, name = pod.owner.partition("/")
+    if not name:
+        return "Pod", pod.name
+    ending = f"-{pod.labels.get(TEMPLATE_HASH, '')}"
+    if kind == "ReplicaSet" and len(ending) > 1 and name.endswith(ending):
+        return "Deployment", name.removesuffix(ending)
+    return kind, name
+
+
+def windows(workloads: Iterable[Consenting], now: datetime) -> tuple[timedelta, ...]:
+    """Return the distinct windows to ask telemetry for: at most MOST_WINDOWS, the most common first."""
+    count = Counter(
+        pod.idle_shutdown
+        for w in workloads
+        if w.whole and w.kind in SCALABLE
+        for pod in w.staying
+        if pod.idle_shutdown and not _is_new(pod, now)
+    )
+    return tuple(window for window, _ in sorted(count.items(), key=lambda c: (-c[1], c[0]))[:MOST_WINDOWS])
+
+
+def judge(workload: Consenting, case: Case) -> Verdict:
+    """Return what is due for *workload*."""
+    standing, at = standing_of(workload.topic, case)
+    if not workload.whole:
+        return _clear(standing)
+    if workload.kind not in SCALABLE:
+        return Verdict.CANNOT if standing is Standing.CALM else Verdict.NOTHING
+    if _is_leaving(workload, standing, at, case.now):
+        return Verdict.NOTHING
+    if kept_until(workload, case) is not None:
+        return Verdict.KEEP if standing in TO_BE_CLEARED else Verdict.NOTHING
+    if not _is_ours(workload, case):
+        return Verdict.NOTHING
+    use = _use(workload, case)
+    if use is Use.QUIET:
+        return _due(standing, at, case)
+    return _clear(standing) if use is Use.ACTIVE else Verdict.NOTHING
+
+
+def standing_of(topic: str, case: Case) -> tuple[Standing, datetime | None]:
+    """Return how the workload of *topic* stands, and since when. What was told in another mode counts for nothing."""
+    key, at = case.told.get(topic, ("", None))
+    word, _, mode = key.partition(":")
+    if word not in set(Standing) or mode.partition(":")[0] != case.mode:
+        return Standing.CALM, None
+    return Standing(word), at
+
+
+def key_of(standing: Standing, case: Case) -> str:
+    """Return the key of a notice that leaves a workload at *standing*: another one at another time."""
+    return f"{standing}:{case.mode}:{case.now.isoformat()}"
+
+
+def left(workloads: Iterable[Consenting], case: Case) -> tuple[str, ...]:
+    """Return the topics of warned workloads that are gone, or of which no pod consents any more."""
+    present = {w.topic for w in workloads}
+    return tuple(t for t in sorted(case.told) if t not in present and standing_of(t, case)[0] in TO_BE_CLEARED)
+
+
+def shutdown_at(workload: Consenting, case: Case) -> datetime:
+    """When a warned workload is scaled to zero; that of a warning given now, if it has none."""
+    standing, at = standing_of(workload.topic, case)
+    return (at if at and standing is Standing.WARNED else case.now) + case.policy.idle_shutdown_grace
+
+
+def overdue(workload: Consenting, case: Case) -> timedelta:
+    """How long ago a warned workload should have been scaled to zero."""
+    return case.now - shutdown_at(workload, case)
+
+
+def kept_until(workload: Consenting, case: Case) -> datetime | None:
+    """Until when somebody who may put it off has done so, or None. One pod speaks for its workload."""
+    wishes = (honoured(p, case.policy.keep_until, case.now) for p in workload.staying)
+    return max((w for w in wishes if w is not None), default=None)
+
+
+def may_be_kept(workload: Consenting, policy: KeepUntil) -> bool:
+    """True when pods of its namespace may put the shutdown off."""
+    return workload.namespace in policy.namespaces
+
+
+def _clear(standing: Standing) -> Verdict:
+    return Verdict.CLEAR if standing in TO_BE_CLEARED else Verdict.NOTHING
+
+
+def _due(standing: Standing, at: datetime | None, case: Case) -> Verdict:
+    """What is due for an idle workload; *at* is when its standing was told."""
+    if standing is Standing.OBSERVED:
+        return Verdict.NOTHING
+    grace = case.policy.idle_shutdown_grace
+    since = case.now - at if at is not None else timedelta(0)
+    if at is None or since < timedelta(0):  # a notice from the future came under a wrong clock
+        return Verdict.WARN
+    if standing is Standing.WARNED and since <= grace + A_WARNING_HOLDS:
+        return Verdict.SCALE if since >= grace else Verdict.NOTHING
+    if standing is Standing.FAILED and since <= A_WARNING_HOLDS:
+        return Verdict.SCALE
+    return Verdict.WARN
+
+
+def _is_leaving(workload: Consenting, standing: Standing, at: datetime | None, now: datetime) -> bool:
+    """True after it was scaled to zero, while the pods of that time are still there."""
+    if standing is not Standing.DONE or at is None or not timedelta(0) <= now - at <= A_WARNING_HOLDS:
+        return False
+    return all(p.created_at <= at for p in workload.staying)
+
+
+def _is_ours(workload: Consenting, case: Case) -> bool:
+    """True when all of it that has a node stands in pools of ours that nobody froze or silenced."""
+    pools = {case.pools.get(p.node) for p in workload.staying if p.node}
+    return not any(pool is None or pool in case.held for pool in pools)
+
+
+def _use(workload: Consenting, case: Case) -> Use:
+    """What is known of the whole workload: one active pod is enough, and one that nobody can tell about too.
+
+    A workload whose pods are all being deleted is unknown: it goes without us."""
+    uses = {_use_of(pod, case) for pod in workload.staying}
+    if Use.ACTIVE in uses:
+        return Use.ACTIVE
+    return Use.QUIET if uses == {Use.QUIET} else Use.UNKNOWN
+
+
+def _use_of(pod: Pod, case: Case) -> Use:
+    if pod.phase is not PodPhase.RUNNING or _is_new(pod, case.now):
+        return Use.ACTIVE
+    window = pod.idle_shutdown or timedelta(0)
+    course = case.courses.get(window, {}).get(pod.key)
+    if course is None or course.window < window:
+        return Use.UNKNOWN
+    use = was_idle(course)
+    silent = None in (course.engine, course.memory, course.power, course.power_floor)
+    return Use.UNKNOWN if use is Use.QUIET and silent else use  # two witnesses may be enough elsewhere, not here
+
+
+def _is_new(pod: Pod, now: datetime) -> bool:
+    """True for a pod that has not been running for its whole window."""
+    return pod.idle_shutdown is not None and now - (pod.running_since or pod.created_at) < pod.idle_shutdown

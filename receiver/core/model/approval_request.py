@@ -1,0 +1,202 @@
+"""Questions that people are asked before a change: what is asked, until when, and what an answer lets go.
+
+An answer is worth what was asked for and no more: the nodes that it names until their paid unit ends, or growth up to
+the count that it names, once.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+
+from receiver.core.model.policy import Pool, Unanswered
+from receiver.core.model.text import some
+
+NAMED = 3  # nodes in a sentence
+STANDS_FOR = timedelta(hours=1)  # after its wait, where no paid unit ends it
+
+
+class Standing(StrEnum):
+    """How a question stands."""
+
+    OPEN = "open"
+    ANSWERED = "answered"
+    DONE = "done"  # nothing is left of what it asks
+    EXPIRED = "expired"
+
+
+class Asks(StrEnum):
+    """What people are asked for."""
+
+    REMOVAL = "removal"  # of idle nodes
+    EMPTYING = "emptying"  # of busy nodes whose pods consented to be moved; they go when they are empty
+    GROWTH = "growth"
+
+
+class Answer(StrEnum):
+    """What people may answer."""
+
+    APPROVE = "approve"
+    SNOOZE_1H = "snooze-1h"
+    SNOOZE_4H = "snooze-4h"
+    SNOOZE_TOMORROW = "snooze-tomorrow"
+    PIN = "pin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked of people at *asked_at*: whether *pool* (an id) may go from *from_count* to *to_count* nodes.
+
+    A removal names its *instances* (and in the same order their *nodes*); *due_at* is when they go at the earliest,
+    for growth that is at once. From *wait_ends* on *unanswered* counts; at *expires_at* the question is over, whatever
+    was answered. *usd_per_hour* is what the nodes that are asked about cost (None: unknown). *done_at* is when nothing
+    was left of what it asks: growth had reached *to_count*, and what comes after is asked anew.
+    """
+
+    id: str
+    pool: str
+    asks: Asks
+    from_count: int
+    to_count: int
+    asked_at: datetime
+    due_at: datetime
+    wait_ends: datetime
+    expires_at: datetime
+    unanswered: Unanswered
+    instances: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    usd_per_hour: Decimal | None = None
+    answer: Answer | None = None
+    who: str = ""
+    why: str = ""
+    answered_at: datetime | None = None
+    done_at: datetime | None = None
+
+    def stands(self, now: datetime) -> bool:
+        """True while it is neither over nor, after a step under a clock that was ahead, still to come."""
+        return self.asked_at <= now < self.expires_at
+
+    def is_open(self, now: datetime) -> bool:
+        """True while an answer still changes something."""
+        return self.stands(now) and self.answer is None and self.done_at is None
+
+    def standing(self, now: datetime) -> Standing:
+        """How it stands: an answer stays one when the question is over."""
+        if self.answer is not None:
+            return Standing.ANSWERED
+        if self.done_at is not None:
+            return Standing.DONE
+        return Standing.OPEN if self.stands(now) else Standing.EXPIRED
+
+    def lets_go(self, now: datetime) -> bool:
+        """True when what it asks may be done: somebody approved, or nobody answered in time and that is enough."""
+        waited_out = self.answer is None and self.unanswered is Unanswered.PROCEED and now >= self.wait_ends
+        return self.stands(now) and (self.answer is Answer.APPROVE or waited_out)
+
+    def covers(self, now: datetime) -> bool:
+        """True when nobody needs to be asked again for what it asks: it is open, or approved."""
+        return self.is_open(now) or (self.lets_go(now) and self.done_at is None)
+
+    @property
+    def goes_unanswered_at(self) -> datetime | None:
+        """When the change happens without an answer at the earliest; None: it does not."""
+        at = max(self.due_at, self.wait_ends)
+        return at if self.unanswered is Unanswered.PROCEED and at < self.expires_at else None
+
+
+def question_id(pool: Pool, asks: Asks, from_count: int, to_count: int, instances: Iterable[str], at: datetime) -> str:
+    """Return the id of a question asked at *at*: the same facts give the same one, and it tells what it is about."""
+    said = f"{pool.id} {asks} {from_count} {to_count} {sorted(instances)} {at.isoformat()}"
+    return f"{pool.name}-{asks}-{hashlib.sha256(said.encode()).hexdigest()[:12]}"
+
+
+def let_go(questions: Iterable[Question], now: datetime, *, busy: bool) -> frozenset[str]:
+    """The instances that a question lets go. Only one that said so lets *busy* nodes be emptied; it then also lets them
+    go once they are empty."""
+    return frozenset(i for q in questions if _fits(q, busy=busy) and q.lets_go(now) for i in q.instances)
+
+
+def asked_about(questions: Iterable[Question], now: datetime, *, busy: bool) -> frozenset[str]:
+    """The instances about which nobody needs to be asked again."""
+    return frozenset(i for q in questions if _fits(q, busy=busy) and q.covers(now) for i in q.instances)
+
+
+def _fits(question: Question, *, busy: bool) -> bool:
+    return question.asks is Asks.EMPTYING or (question.asks is Asks.REMOVAL and not busy)
+
+
+def growth_let_go(questions: Iterable[Question], now: datetime) -> int:
+    """The highest count up to which a pool may grow by an answer that is not used up; 0 for none."""
+    return max((q.to_count for q in _growth(questions) if q.lets_go(now) and q.done_at is None), default=0)
+
+
+def growth_known(questions: Iterable[Question], now: datetime) -> int:
+    """The highest count that an answer ever let go and that still stands, used up or not; 0 for none."""
+    return max((q.to_count for q in _growth(questions) if q.lets_go(now)), default=0)
+
+
+def growth_asked(questions: Iterable[Question], now: datetime) -> int:
+    """The highest count that nobody needs to be asked about again; 0 for none."""
+    return max((q.to_count for q in _growth(questions) if q.covers(now)), default=0)
+
+
+def _growth(questions: Iterable[Question]) -> Iterable[Question]:
+    return (q for q in questions if q.asks is Asks.GROWTH)
+
+
+def why_waiting(names: Collection[str], asks: Collection[Asks], questions: Iterable[Question], now: datetime) -> str:
+    """Say what is waited for before nodes called *names* go, or before a pool grows: the open questions."""
+    found = [q for q in questions if q.asks in asks and q.is_open(now) and (not names or set(names) & set(q.nodes))]
+    if not found:
+        return f"{', '.join(sorted(names)) or 'growth of this cost'}: people are asked first, and were not yet"
+    return "; ".join(sentence(q, now) for q in found)
+
+
+def sentence(question: Question, now: datetime) -> str:
+    """Return the question and how it stands: who answered, or until when people are asked and what comes then."""
+    what = about(question)
+    if question.answer is Answer.APPROVE:
+        return f"{question.who} approved that {what}"
+    if question.answer is not None:
+        return f"{question.who} answered {question.answer} when asked whether {what}"
+    goes = question.goes_unanswered_at
+    if now >= question.wait_ends:
+        return f"nobody answered whether {what}: {does(question)}" if goes else _asked_on(question, what)
+    then = f"without an answer {does(question)}" if goes else f"without an answer {does_not(question)}"
+    return f"people are asked until {question.wait_ends:%Y-%m-%d %H:%M:%S} UTC whether {what}; {then}"
+
+
+def _asked_on(question: Question, what: str) -> str:
+    until = f"{question.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+    return f"nobody answered whether {what}: {does_not(question)}, and an answer counts until {until}"
+
+
+def about(question: Question) -> str:
+    """What is asked, to stand behind *whether*: ``n1 and n2 may go``, ``the pool may grow from 2 to 8 nodes``."""
+    if question.asks is Asks.GROWTH:
+        return f"the pool may grow from {question.from_count} to {question.to_count} nodes"
+    verb = "may go" if question.asks is Asks.REMOVAL else "may be emptied and go"
+    return f"{named(question.nodes)} {verb}"
+
+
+def named(nodes: Sequence[str]) -> str:
+    """The first of *nodes* by name, and how many more there are: ``n1 and n2``, ``n1, n2, n3 and 4 more nodes``."""
+    if len(nodes) <= NAMED:
+        return " and ".join([", ".join(nodes[:-1]), nodes[-1]] if len(nodes) > 1 else nodes)
+    return f"{', '.join(nodes[:NAMED])} and {some(len(nodes) - NAMED, 'more node')}"
+
+
+def does(question: Question) -> str:
+    """What happens when it is let go, to stand behind *then*: ``it grows``, ``they go``."""
+    if question.asks is Asks.GROWTH:
+        return "it grows"
+    return "they go" if len(question.nodes) > 1 else "it goes"
+
+
+def does_not(question: Question) -> str:
+    """What happens when it is not: ``it stays``."""
+    if question.asks is Asks.GROWTH:
+        return "it does not grow"
+    return "they stay" if len(question.nodes) > 1 else "it stays"

@@ -1,0 +1,108 @@
+"""What the ledger remembers that a step needs, as values."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Protocol
+
+from receiver.core.model.actions import Action
+from receiver.core.model.charges import Charged
+from receiver.core.model.model import Backoff, Drift, LateCount, Offer
+from receiver.core.model.overrides import Override
+from receiver.core.model.policy import Billing, BudgetChange
+from receiver.core.model.seed import Seed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLife:
+    """One instance's life as paid for: *created_at* as Civo says, *gone_at* when it was seen to be gone.
+
+    *price_usd_per_hour* is the price in force when it was first seen (None: unknown). *idle_since* is when its last
+    GPU pod was seen to be gone, None while busy or never usable; *lost_at* when a usable node stopped being so, or one
+    that had registered was gone from Kubernetes, None while it is well; *unknown_since* when its GPUs were first seen
+    in use although no pod holds them; *seen_at* when it was seen first: nobody watched what it had behind it then.
+    *active_at*, *registered_at*, *ready_at*, *usable_at*, *bound_at* and *running_at* are when the stages of its
+    provisioning were first seen to be over: built, in Kubernetes, Ready, GPUs allocatable, a GPU pod bound to it, and
+    that pod's containers running. *gpus* is how many GPUs its pool says that one node offers, slices and shares counted
+    as such (0: not known). *kept_until* is until when a workload that runs or ran there asked that the node stays, and
+    may; *kept_for* names its pod.
+    """
+
+    instance: str
+    pool: str
+    name: str
+    size: str
+    created_at: datetime
+    price_usd_per_hour: Decimal | None = None
+    gone_at: datetime | None = None
+    active_at: datetime | None = None
+    registered_at: datetime | None = None
+    ready_at: datetime | None = None
+    usable_at: datetime | None = None
+    bound_at: datetime | None = None
+    running_at: datetime | None = None
+    idle_since: datetime | None = None
+    lost_at: datetime | None = None
+    unknown_since: datetime | None = None
+    seen_at: datetime | None = None
+    gpus: float = 0.0
+    kept_until: datetime | None = None
+    kept_for: str = ""
+
+
+class EndedLives(Protocol):
+    """Node lives that are over for good; `receiver.core.money.ended.Ended` counts what was paid for them."""
+
+    @property
+    def lives(self) -> Sequence[NodeLife]:
+        """Those taken in so far, in that order."""
+
+    def paid_units(self, since: datetime, billing: Billing) -> tuple[dict[tuple[str, Decimal], int], frozenset[str]]:
+        """Return the paid units begun since *since* by pool and price, and the sizes without a price."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolMemory:
+    """What a pool did last. *required* is the last count read from Civo, *required_since* when it last changed.
+
+    Growth and removal back off apart: a node that cannot be drained must not keep work waiting. *provisioning*
+    counts nodes in a row that never became usable, *late* is a removal that Civo's count does not show yet,
+    *ready_in* the median time from creation to usable of the pool's last nodes, *drifts* what somebody else
+    changed in the last two days, *offer* what its newest usable node showed last.
+    """
+
+    required: int = 0
+    required_since: datetime | None = None
+    last_grow_at: datetime | None = None
+    last_shrink_at: datetime | None = None
+    backoff: Backoff | None = None
+    removal_backoff: Backoff | None = None
+    provisioning: Backoff | None = None
+    late: LateCount | None = None
+    ready_in: timedelta | None = None
+    drifts: tuple[Drift, ...] = ()
+    offer: Offer | None = None
+    open_action: Action | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Everything a step needs from before it."""
+
+    pools: Mapping[str, PoolMemory] = field(default_factory=dict)
+    lives: tuple[NodeLife, ...] = ()  # living, and gone since the month began
+    ended: EndedLives | None = None  # gone for good, where they are not among the lives
+    grown_last_hour: int = 0
+    removed_last_hour: int = 0
+    first_changed_at: datetime | None = None  # when the first change that these two count was over
+    watched_since: datetime | None = None  # when this ledger first read a pool's count
+    heartbeat_at: datetime | None = None
+    deliveries: tuple[int, ...] = ()  # remembered and not considered yet
+    overrides: tuple[Override, ...] = ()  # that nobody has ended, in force or not
+    ran_out_early: tuple[Override, ...] = ()  # that a step ended whose clock was ahead: they go on
+    budget_changes: tuple[BudgetChange, ...] = ()  # in force, whatever their month
+    charged: Charged | None = None  # Civo's newest answer on what it charged
+    unanswered: tuple[Action, ...] = ()  # growth that ended a moment ago, and Civo may have taken it on
+    refused: Mapping[str, int] = field(default_factory=dict)  # by pool: `core.scaling.shortage.refused_counts`
+    seed: Seed | None = None  # the newest; without one this store has never known what a month had cost before it

@@ -1,0 +1,90 @@
+"""A person's temporary word about pools: pin, floor, ceiling, pause, snooze, always with who, why and until."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from receiver.core.model.text import some
+
+EVERY_POOL = "all"  # how people name every pool
+
+
+class OverrideKind(StrEnum):
+    """What a person may say of a pool for a while."""
+
+    PIN = "pin"  # exactly so many nodes
+    FLOOR = "floor"  # at least so many nodes, whatever the windows say
+    CEILING = "ceiling"  # at most so many nodes, in the place of what the windows say
+    PAUSE = "pause"  # no change
+    SNOOZE = "snooze"  # no removal but of dead nodes
+
+
+SIZES = frozenset({OverrideKind.PIN, OverrideKind.FLOOR, OverrideKind.CEILING})  # these say a number of nodes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """One such word. *pool* is a pool id, None for every pool; *nodes* is None where *kind* says no number.
+
+    It holds from *at* until just before *until* (both UTC), unless somebody ends it earlier.
+    """
+
+    id: str
+    kind: OverrideKind
+    who: str
+    why: str
+    at: datetime
+    until: datetime
+    pool: str | None = None
+    nodes: int | None = None
+
+    def holds(self, now: datetime) -> bool:
+        """True while it is in force."""
+        return self.at <= now < self.until
+
+    def concerns(self, pool: str) -> bool:
+        """True when it speaks of the pool with this id."""
+        return self.pool in (None, pool)
+
+    def __str__(self) -> str:
+        """``pin of 3 nodes by alice until 2026-11-21 18:00 UTC: load test``."""
+        size = "" if self.nodes is None else f" of {some(self.nodes, 'node')}"
+        return f"{self.kind}{size} by {self.who} until {self.until:%Y-%m-%d %H:%M} UTC: {self.why}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spoken:
+    """What is in force for one pool at one moment: of each kind the newest, for that person knew most."""
+
+    pin: Override | None = None
+    floor: Override | None = None
+    ceiling: Override | None = None
+    pause: Override | None = None
+    snooze: Override | None = None
+
+    @property
+    def all(self) -> tuple[Override, ...]:
+        """Those that are in force, in the order of their authority."""
+        found = (self.pause, self.snooze, self.pin, self.ceiling, self.floor)
+        return tuple(o for o in found if o is not None)
+
+    @property
+    def least(self) -> Override | None:
+        """The one that says how many nodes there must be, if any: a pin goes before a floor."""
+        return self.pin or self.floor
+
+    @property
+    def most(self) -> Override | None:
+        """The one that says how many nodes there may be, if any: a pin goes before a ceiling."""
+        return self.pin or self.ceiling
+
+
+def spoken_of(pool: str, overrides: Iterable[Override], now: datetime) -> Spoken:
+    """Return what *overrides* say of the pool with the id *pool* at *now*.
+
+    Of several of one kind the newest counts, also where an older one is of this pool alone and the newer one of
+    every pool; when the newest ends, an older one that lasts longer counts again.
+    """
+    found = sorted((o for o in overrides if o.concerns(pool) and o.holds(now)), key=lambda o: (o.at, o.id))
+    return Spoken(**{o.kind.value: o for o in found})

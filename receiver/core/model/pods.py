@@ -1,0 +1,144 @@
+"""Pods that ask for GPUs, and the workloads they make up."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toleration:
+    """A pod's toleration; *operator* is Equal or Exists; an empty key with Exists tolerates everything."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """One expression of node affinity: *operator* is In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preference:
+    """One term of preferred node affinity: nodes that meet all of *term* are preferred by *weight* (1 to 100)."""
+
+    weight: int
+    term: tuple[Requirement, ...]
+
+
+class PodPhase(StrEnum):
+    """Where a GPU pod stands; terminated pods hold nothing and are not reported."""
+
+    WAITING = "waiting"  # unschedulable: demand
+    STARTING = "starting"  # bound to a node, not running yet (image pull, containers created)
+    RUNNING = "running"
+    OTHER = "other"  # gated, or not yet tried by the scheduler: neither demand nor use
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """A pod that asks for GPUs. *requests* are GPU resources only (effective: containers, init containers, overhead),
+    *compute* is what it asks for beside them (`receiver.core.model.compute`).
+
+    *affinity* is required node affinity: alternatives (any of them), each a conjunction; *preferred* is the
+    preferred one. *gang* is the key of a declared gang or None, *gang_min* how many of its pods must run together
+    (None: all that exist). *priority_class* is the name of its PriorityClass, empty without one. *scheduler_says* is
+    the scheduler's own sentence on a pod that waits. *owner* is its controller as ``Kind/name``, *owner_uid* that one's
+    uid: names are used again.
+
+    *evictable* is the owner's consent that it may be moved (``safe-to-evict: "true"``), *protected* the wish that
+    its node stays. *idle_shutdown* is the owner's consent to be scaled to zero after being idle for that long,
+    *keep_until* a snooze of it. *bound_at* is when the scheduler gave it its node (None: unknown or not bound),
+    *running_since* when the last of its containers began to run (None: unknown or not all of them do). *pool_hint*
+    is set where only Prometheus could be asked: the pool id its rules worked out, or ``unassigned``. A pod that does
+    not exist yet, which a queue announces, has an empty *uid*. *claims* names what a waiting pod without *requests*
+    asks for by Dynamic Resource Allocation: claims, and resources that only a DeviceClass has.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    requests: Mapping[str, int]
+    phase: PodPhase
+    created_at: datetime
+    node: str | None = None
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    affinity: tuple[tuple[Requirement, ...], ...] = ()
+    preferred: tuple[Preference, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    priority: int = 0
+    priority_class: str = ""
+    gang: str | None = None
+    gang_min: int | None = None
+    owner: str = ""
+    owner_uid: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    daemon: bool = False
+    terminating: bool = False
+    evictable: bool = False
+    protected: bool = False
+    idle_shutdown: timedelta | None = None
+    keep_until: datetime | None = None
+    bound_at: datetime | None = None
+    running_since: datetime | None = None
+    scheduler_says: str = ""
+    pool_hint: str | None = None
+    compute: Mapping[str, int] = field(default_factory=dict)
+    claims: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def asks(self) -> Mapping[str, int]:
+        """Everything that a node must have free for it: GPUs and compute resources."""
+        return {**self.requests, **self.compute} if self.compute else self.requests
+
+    @property
+    def gpus(self) -> int:
+        """GPU units asked for, over all resource names."""
+        return sum(self.requests.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Waiting GPU pods that belong together; a gang is placed whole or not at all.
+
+    *bound* counts pods of the same gang that have a node already; *least* is how many pods of it, those included,
+    must run together (0: every one that is known).
+    """
+
+    key: str
+    pods: tuple[Pod, ...]
+    gang: bool = False
+    bound: int = 0
+    least: int = 0
+
+    @property
+    def priority(self) -> int:
+        """The highest priority among its pods."""
+        return max(p.priority for p in self.pods)
+
+    @property
+    def since(self) -> datetime:
+        """When its oldest pod was created."""
+        return min(p.created_at for p in self.pods)
+
+    @property
+    def gpus(self) -> int:
+        """GPU units it waits for."""
+        return sum(p.gpus for p in self.pods)
+
+
+def owner_of(pod: Pod) -> str:
+    """Whose pods are left out together when one of them fails: those of one owner are alike."""
+    return f"{pod.namespace}/{pod.owner or pod.name}"

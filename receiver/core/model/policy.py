@@ -1,0 +1,309 @@
+"""What the operator allows: pools, bounds, budget, billing and limits, as values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+
+from receiver.core.model.report_policy import ReportPolicy
+from receiver.core.model.windows import Window
+
+QUEUE_WAIT: Mapping[str, timedelta] = {"production": timedelta(minutes=10), "research": timedelta(hours=2)}
+POOL_LABEL = "kubernetes.civo.com/civo-node-pool"  # Civo's node agent sets it to the pool's id
+# What the keys of taints begin with that keep pods off a new node until something has set it up.
+STARTUP_TAINTS = (
+    "readiness.k8s.io/",
+    "startup-taint.cluster-autoscaler.kubernetes.io/",
+    "ignore-taint.cluster-autoscaler.kubernetes.io/",
+    "node.cilium.io/agent-not-ready",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taint:
+    """A node taint; *effect* is NoSchedule, PreferNoSchedule or NoExecute."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+class Unanswered(StrEnum):
+    """What becomes of a change when nobody answers."""
+
+    PROCEED = "proceed"
+    HOLD = "hold"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """Which changes of a pool people are asked about first, and for how long an answer is waited for (*wait*).
+
+    *removals* asks before idle nodes go or busy ones are emptied, *growth_above_usd_per_hour* before growth whose new
+    nodes cost more than that (USD per hour; None: never).
+    """
+
+    removals: bool = False
+    growth_above_usd_per_hour: Decimal | None = None
+    wait: timedelta = timedelta(minutes=15)
+    unanswered: Unanswered = Unanswered.PROCEED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """A Civo node pool of one size that we may resize, known even at zero nodes.
+
+    *id* is Civo's pool id (the node label ``kubernetes.civo.com/civo-node-pool``), *name* what people
+    call it. *resources* is what one node offers (GPU resource name to whole units). *price_usd_per_hour*
+    is USD per node-hour, None when unknown: then the pool cannot grow. Durations bound the guardrails
+    named after them; *utilization_high* and *utilization_low* are ratios 0-1. People are told of work whose utilization
+    (0-1) stays below *underutilized* or *idle*, and of GPUs above *temperature_celsius*. *apply_to_nodes* puts *labels*
+    and *taints* on nodes that Civo brought without them. *budget_usd* is its own allowance of a month (None: it has
+    none). *approval* None asks nobody.
+    """
+
+    id: str
+    name: str
+    size: str
+    resources: Mapping[str, int]
+    max_nodes: int
+    price_usd_per_hour: Decimal | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    min_nodes: int = 0
+    standby_nodes: int = 0
+    grow_cooldown: timedelta = timedelta(seconds=5)
+    shrink_cooldown: timedelta = timedelta(minutes=5)
+    utilization_high: float = 0.70
+    utilization_low: float = 0.50
+    underutilized: float = 0.20
+    idle: float = 0.05
+    temperature_celsius: int = 85
+    idle_for: timedelta = timedelta(minutes=10)
+    provision_timeout: timedelta = timedelta(minutes=20)
+    apply_to_nodes: bool = False
+    windows: tuple[Window, ...] = ()
+    budget_usd: Decimal | None = None
+    approval: Approval | None = None
+
+    @property
+    def gpus_per_node(self) -> int:
+        """GPUs (or MIG slices, or time-sliced replicas) that one node offers."""
+        return sum(self.resources.values())
+
+    @property
+    def offered_labels(self) -> Mapping[str, str]:
+        """Every label a node of this pool carries: the configured ones and those that the platform sets.
+
+        Civo's node label holds the pool id (facts: node-agent and Cluster Autoscaler read it); the GPU
+        operator sets ``nvidia.com/gpu.present``.
+        """
+        return {
+            "kubernetes.io/os": "linux",
+            "kubernetes.io/arch": "amd64",
+            "node.kubernetes.io/instance-type": self.size,
+            "kubernetes.civo.com/civo-node-size": self.size,
+            POOL_LABEL: self.id,
+            "nvidia.com/gpu.present": "true",
+            **self.labels,
+        }
+
+
+class Rounding(StrEnum):
+    """How a node's life becomes paid units: every started one, or whole ones but at least one."""
+
+    CEIL = "ceil"
+    FLOOR_MIN_ONE = "floor_min_one"
+
+
+class Packing(StrEnum):
+    """Who decides which node with room a pod goes to: we, softly, so that nodes are filled; or the scheduler alone."""
+
+    FILL = "fill"
+    SCHEDULER = "scheduler"
+
+
+class Anchor(StrEnum):
+    """Where paid units begin: at the instance's creation, or on the clock."""
+
+    INSTANCE = "instance"
+    CLOCK = "clock"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Billing:
+    """How the cloud charges: *granularity* is one paid unit (Civo: an hour), *removal_margin* how long
+    before the next one an idle node may go. *charges_tolerance_usd* is how far ledger and charges may differ per size
+    and month before people are told."""
+
+    granularity: timedelta = timedelta(hours=1)
+    rounding: Rounding = Rounding.CEIL
+    anchor: Anchor = Anchor.INSTANCE
+    removal_margin: timedelta = timedelta(seconds=90)
+    charges_tolerance_usd: Decimal = Decimal(10)
+
+    @property
+    def by_the_hour(self) -> bool:
+        """True when an idle node is free until its paid unit ends, so that removal is timed to that."""
+        return self.granularity > timedelta(seconds=1)
+
+
+class Scope(StrEnum):
+    """What a budget is for."""
+
+    ACCOUNT = "account"  # everything that the Civo account is charged for
+    CLUSTER = "cluster"  # the nodes of the configured pools
+    POOL = "pool"
+    TEAM = "team"  # by the label of the workloads that a node is bought for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepOut:
+    """Where new work is kept out while the budget hold lasts: by a ResourceQuota of ours in each of *namespaces*, by
+    the stop policy of each of Kueue's *cluster_queues*."""
+
+    namespaces: tuple[str, ...] = ()
+    cluster_queues: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChargePrice:
+    """What a charge of one code costs: USD per hour, or per GB and hour; exactly one of the two is given."""
+
+    usd_per_hour: Decimal | None = None
+    usd_per_gb_hour: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stated:
+    """What the operator says that *month* (like ``2026-11``) had cost: *usd* up to when it is first read."""
+
+    month: str
+    usd: Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """A month's allowance in USD; the *_at* fields are ratios of it (0-1); the month is that of *timezone*.
+
+    *monthly_usd* is the cluster's, *account_usd* the whole account's, *teams* are those of teams, and pools carry their
+    own (`Pool.budget_usd`); ratios and month are the same for all. Workloads of the *passing* priority classes may
+    still be bought for from the hold line on, up to the stop line. *stated* is what a month had cost, as the operator
+    says.
+    """
+
+    monthly_usd: Decimal
+    timezone: str = "UTC"
+    warn_at: Decimal = Decimal("0.5")
+    hold_at: Decimal = Decimal("0.8")
+    stop_at: Decimal = Decimal("1.0")
+    account_usd: Decimal | None = None
+    teams: Mapping[str, Decimal] = field(default_factory=dict)
+    passing: frozenset[str] = frozenset()
+    keep_out: KeepOut = field(default_factory=KeepOut)
+    stated: Stated | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetChange:
+    """An allowance that an operator set at run time, for one *month* (``2026-11``) only.
+
+    *name* is a pool's id or a team's name, empty for cluster and account. *monthly_usd* None goes back to what the
+    configuration says. *who* and *why* are shown wherever the allowance is.
+    """
+
+    scope: Scope
+    name: str
+    month: str
+    monthly_usd: Decimal | None
+    who: str
+    why: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribution:
+    """The pod labels that say whose a workload is."""
+
+    team: str = "team"
+    project: str = "project"
+    workload_class: str = "workload-class"
+    environment: str = "environment"
+    cost_center: str = "cost-center"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds over all pools together: GPUs that may exist, nodes bought and removed per hour."""
+
+    max_gpus: int | None = None
+    max_growth_per_hour: int | None = None
+    max_removals_per_hour: int | None = None
+
+
+class Fallback(StrEnum):
+    """What may still grow pools while Prometheus is silent."""
+
+    NONE = "none"
+    KUBERNETES = "kubernetes"
+
+
+class Objective(StrEnum):
+    """What goes first where cost and wait pull apart (docs/how-it-decides.md)."""
+
+    COST = "cost"
+    BALANCED = "balanced"
+    WAIT = "wait"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepUntil:
+    """Whose ``gpu-autoscaler.io/keep-until`` is honoured: pods of *namespaces*, at most *longest* ahead."""
+
+    namespaces: frozenset[str] = frozenset()
+    longest: timedelta = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """Everything the operator said. *budget* None means that no budget was set.
+
+    *unknown_after* is how long a node may be neither busy nor idle before people are told, *idle_shutdown_grace*
+    how long after the notice an idle workload that consented is scaled to zero. *gpu_kinds* names the kind of GPU by
+    Civo size, as the price files do, *gpu_prices* the lowest listed price of a GPU-hour of each kind in USD.
+    *charge_prices* are the prices of the account's charges by code; of the pools' sizes the pools say it.
+    *longest_override* is how far ahead the end of an override may lie. *queue_wait* is how long a GPU pod of a
+    priority class may wait, *idle_cost_usd_per_hour* what idle GPUs may cost, before people are told.
+    *startup_taints* are what the keys of taints begin with that a new node carries until it is set up.
+    """
+
+    pools: tuple[Pool, ...]
+    objective: Objective = Objective.BALANCED
+    budget: Budget | None = None
+    billing: Billing = field(default_factory=Billing)
+    packing: Packing = Packing.FILL
+    limits: Limits = field(default_factory=Limits)
+    fallback: Fallback = Fallback.NONE
+    heartbeat_interval: timedelta = timedelta(minutes=1)
+    unknown_after: timedelta = timedelta(minutes=15)
+    idle_shutdown_grace: timedelta = timedelta(minutes=15)
+    keep_until: KeepUntil = field(default_factory=KeepUntil)
+    longest_override: timedelta = timedelta(days=7)
+    attribution: Attribution = field(default_factory=Attribution)
+    gpu_kinds: Mapping[str, str] = field(default_factory=dict)
+    reports: ReportPolicy = field(default_factory=ReportPolicy)
+    gpu_prices: Mapping[str, Decimal] = field(default_factory=dict)
+    charge_prices: Mapping[str, ChargePrice] = field(default_factory=dict)
+    queue_wait: Mapping[str, timedelta] = field(default_factory=lambda: dict(QUEUE_WAIT))
+    idle_cost_usd_per_hour: Decimal = Decimal(5)
+    startup_taints: tuple[str, ...] = STARTUP_TAINTS
+
+    @property
+    def timezone(self) -> str:
+        """The zone whose calendar months money is counted in."""
+        return self.budget.timezone if self.budget else "UTC"
+
+    def pool(self, name_or_id: str) -> Pool | None:
+        """Return the pool that people or alerts call *name_or_id*, or None."""
+        return next((p for p in self.pools if name_or_id in (p.id, p.name)), None)

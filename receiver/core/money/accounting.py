@@ -1,0 +1,288 @@
+"""Who held the GPUs since usage was last accounted for: from what is seen now to increments for the ledger.
+
+A pod holds its GPUs from its binding until it is gone, whatever they do. Kubernetes says when a pod was bound, so a
+pod that is still there held them all the time, also while nobody looked. Of a pod that has vanished only as much is
+counted as somebody saw, and what could have been held unseen is *unwatched*: neither used nor idle.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from receiver.core.model.activity import Measure, measure
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.policy import Policy
+from receiver.core.model.usage import Accounted, Accounting, Holding, Owner, Unwatched, Usage
+from receiver.core.money.budget import Month, month_of
+from receiver.core.money.cost import first_unit_from, unit_begin
+from receiver.core.money.holders import Holder, Seen, holders_in
+from receiver.core.money.workload_lives import (
+    changed_lives,
+    continues,
+    ended_of,
+    life_of,
+    owner_of,
+    present,
+    workload_of,
+)
+
+EVERY = timedelta(minutes=1)
+# A sample speaks for the two minutes that it is the mean of, and for no more.
+SAMPLED = timedelta(minutes=2)
+# An account that stands further ahead than this was moved there by a wrong clock, and is taken back to now.
+WRONG_CLOCK = timedelta(minutes=3)
+
+
+@dataclass(frozen=True, slots=True)
+class _Whose:
+    """What is added up apart from everything else."""
+
+    month: str
+    instance: str
+    workload: str
+    life: str
+    owner: Owner
+    priority_class: str
+
+
+@dataclass(slots=True)
+class _Sums:
+    """GPU-seconds while they are added up, and what they are of the node."""
+
+    held: float = 0.0
+    node_seconds: float = 0.0
+    measured: float = 0.0
+    idle: float = 0.0
+    busy: float = 0.0
+    memory: float = 0.0
+    peak_engine: float | None = None
+    peak_memory: float | None = None
+
+
+class _Calendar:
+    """In which month is paid for what is held when; it knows the month that it was asked for last."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._month: Month | None = None
+
+    def months(self, life: NodeLife, start: datetime, end: datetime) -> Iterator[tuple[str, datetime, datetime]]:
+        """Split *start* to *end* where the month changes in which the paid unit of *life* began."""
+        at = max(start, life.created_at)
+        while at < end:
+            month = self._of(unit_begin(life.created_at, at, self._policy.billing))
+            border = end
+            if end > month.end:
+                border = min(end, first_unit_from(life.created_at, month.end, self._policy.billing))
+            yield month.name, at, border
+            at = border
+
+    def _of(self, at: datetime) -> Month:
+        known = self._month
+        if known is None or not known.start <= at < known.end:
+            known = self._month = month_of(at, self._policy.timezone)
+        return known
+
+
+def is_due(before: Accounted, seen: Seen) -> bool:
+    """True when usage should be accounted for now: a minute has passed, or the pods that hold GPUs are others."""
+    if before.at is None:
+        return True
+    passed = seen.at - before.at
+    if passed <= timedelta(0):
+        return -passed > WRONG_CLOCK
+    return passed >= EVERY or holders_in(seen).keys() != {h.uid for h in before.holdings}
+
+
+def ended_in(before: Accounted, seen: Seen) -> frozenset[str]:
+    """The namespaces in which pods or workloads have gone since, so that Kubernetes may be asked how they ended."""
+    bound = holders_in(seen)
+    gone = [h.workload for h in before.holdings if h.uid not in bound]
+    gone += [life.workload for life in ended_of(before, present(seen, bound))]
+    return frozenset(name.partition("/")[0] for name in gone)
+
+
+def account(before: Accounted, seen: Seen, policy: Policy) -> Accounting:
+    """Return what to add to the ledger for the time from *before* to what is *seen*.
+
+    An account that a wrong clock moved ahead gives back what it counted of the time that is still to come.
+    """
+    bound = holders_in(seen)
+    known = {life.instance: life for life in seen.lives}
+    sums: dict[_Whose, _Sums] = {}
+    ahead = before.at is not None and before.at > seen.at
+    if ahead:
+        _take_back(sums, before, seen, policy)
+    else:
+        _add_up(sums, before, seen, bound, policy)
+    return Accounting(
+        usage=tuple(_usage(whose, s) for whose, s in sums.items()),
+        unwatched=tuple(_unwatched(before, known.values(), seen, sums, policy)),
+        lives=tuple(changed_lives(before, seen, bound, policy)),
+        holdings=tuple(_holding(holder, policy) for holder in bound.values()),
+    )
+
+
+def _add_up(
+    sums: dict[_Whose, _Sums], before: Accounted, seen: Seen, bound: Mapping[str, Holder], policy: Policy
+) -> None:
+    """Add what pods held since *before*: those that are there, and those that have vanished."""
+    calendar = _Calendar(policy)
+    known = {life.instance: life for life in seen.lives}
+    old = {h.uid: h for h in before.holdings}
+    for uid, holder in bound.items():
+        pod, past = holder.pod, old.get(uid)
+        start = _floor(holder.life, before, seen, policy)
+        if past is None:
+            start = max(start, pod.bound_at or pod.running_since or seen.at)
+        elif past.until is not None:
+            start = past.until
+        found = measure(seen.samples.get(pod.key, ()), pod.gpus)
+        _add(sums, _holding(holder, policy), holder.life, (start, seen.at), found, calendar)
+    ends = _Ends(before, seen, bound)
+    for uid, holding in old.items():
+        gone_from = known.get(holding.instance)
+        if uid not in bound and before.at is not None and gone_from is not None:
+            span = (holding.until or before.at, ends(uid, holding))
+            _add(sums, holding, gone_from, span, Measure(), calendar)
+
+
+def _take_back(sums: dict[_Whose, _Sums], before: Accounted, seen: Seen, policy: Policy) -> None:
+    """Subtract what the pods that held GPUs at *before* were given beyond now."""
+    calendar, known = _Calendar(policy), {life.instance: life for life in seen.lives}
+    for holding in before.holdings:
+        life = known.get(holding.instance)
+        if life is not None and before.at is not None:
+            until = min(holding.until or before.at, before.at)
+            given_back = replace(holding, gpus=-holding.gpus)
+            _add(sums, given_back, replace(life, gone_at=None), (seen.at, until), Measure(), calendar)
+
+
+def _holding(holder: Holder, policy: Policy) -> Holding:
+    pod, life = holder.pod, holder.life
+    return Holding(
+        uid=pod.uid,
+        instance=life.instance,
+        workload=workload_of(pod),
+        gpus=holder.gpus,
+        life=life_of(pod),
+        owner=owner_of(pod.labels, policy.attribution),
+        priority_class=pod.priority_class,
+        until=None if life.gone_at is None else max(life.gone_at, pod.bound_at or life.gone_at),
+    )
+
+
+def _is_new(life: NodeLife, before: Accounted) -> bool:
+    """True for a node that was usable when it was first seen, since the last accounting: what it held is not known."""
+    return _is_unknown(life, before) and life.usable_at is not None and life.usable_at == life.seen_at
+
+
+def _is_unknown(life: NodeLife, before: Accounted) -> bool:
+    """True for a node that nobody had seen at the last accounting."""
+    return before.at is None or (life.seen_at is not None and life.seen_at > before.at)
+
+
+def _floor(life: NodeLife, before: Accounted, seen: Seen, policy: Policy) -> datetime:
+    """From when on *life* has not been accounted for: for one that is new, not before the month of its first sight."""
+    if before.at is None or _is_unknown(life, before):
+        return max(life.created_at, month_of(min(life.seen_at or seen.at, seen.at), policy.timezone).start)
+    return max(life.created_at, before.at)
+
+
+class _Ends:
+    """When pods that have vanished let their GPUs go."""
+
+    def __init__(self, before: Accounted, seen: Seen, bound: Mapping[str, Holder]) -> None:
+        self._told = {e.uid: e.at for e in seen.ended}
+        self._last = seen.at if continues(before, seen) else before.at or seen.at
+        self._latest = seen.at
+        held = {h.uid for h in before.holdings}
+        self._successors: dict[str, datetime] = {}
+        for uid, holder in bound.items():
+            at, instance = holder.pod.bound_at, holder.life.instance
+            if uid not in held and at is not None:
+                self._successors[instance] = min(at, self._successors.get(instance, at))
+
+    def __call__(self, uid: str, holding: Holding) -> datetime:
+        """As Kubernetes says; else when another pod took its place; else now, or not at all after a pause."""
+        told = self._told.get(uid)
+        if told is not None:
+            return min(told, self._latest)
+        return min(self._last, self._successors.get(holding.instance, self._last))
+
+
+def _add(
+    sums: dict[_Whose, _Sums],
+    holding: Holding,
+    life: NodeLife,
+    span: tuple[datetime, datetime],
+    did: Measure,
+    calendar: _Calendar,
+) -> None:
+    """Add what *holding* held of *life* during *span*, while that lived, to the months in which it was paid for."""
+    start, end = span[0], span[1] if life.gone_at is None else min(span[1], life.gone_at)
+    whole = (end - start).total_seconds()
+    offered = life.gpus or 1.0
+    for month, since, until in calendar.months(life, start, end):
+        whose = _Whose(month, life.instance, holding.workload, holding.life, holding.owner, holding.priority_class)
+        found = sums.setdefault(whose, _Sums())
+        held = holding.gpus * (until - since).total_seconds()
+        sampled = held * did.share * min(1.0, SAMPLED.total_seconds() / whole)
+        found.held += held
+        found.node_seconds += held / offered
+        found.measured += sampled
+        found.idle += sampled * did.idle
+        found.busy += sampled * did.engine
+        found.memory += sampled * did.memory
+        found.peak_engine = _higher(found.peak_engine, did.peak_engine)
+        found.peak_memory = _higher(found.peak_memory, did.peak_memory)
+
+
+def _unwatched(
+    before: Accounted, lives: Iterable[NodeLife], seen: Seen, sums: Mapping[_Whose, _Sums], policy: Policy
+) -> Iterator[Unwatched]:
+    """What nobody saw since *before*; what was taken for that of the time still to come is given back."""
+    held: dict[tuple[str, str], float] = {}
+    for whose, found in sums.items():
+        held[whose.month, whose.instance] = held.get((whose.month, whose.instance), 0.0) + found.node_seconds
+    pause = not continues(before, seen)
+    ahead = before.at is not None and before.at > seen.at
+    for life in lives:
+        blind = pause or _is_new(life, before) or policy.pool(life.pool) is None
+        if not blind or life.usable_at is None:  # nothing runs on a node that never had GPUs to give
+            continue
+        start, end = _floor(life, before, seen, policy), seen.at
+        if ahead and before.at is not None:
+            start, end = seen.at, before.at
+        end = end if life.gone_at is None else min(life.gone_at, end)
+        sign = -1 if ahead else 1
+        for month, since, until in _Calendar(policy).months(life, start, end):
+            rest = sign * (until - since).total_seconds() - held.pop((month, life.instance), 0.0)
+            if rest * sign > 0:
+                yield Unwatched(month=month, instance=life.instance, seconds=rest * life.gpus, node_seconds=rest)
+
+
+def _usage(whose: _Whose, sums: _Sums) -> Usage:
+    return Usage(
+        month=whose.month,
+        instance=whose.instance,
+        workload=whose.workload,
+        namespace=whose.workload.partition("/")[0],
+        life=whose.life,
+        owner=whose.owner,
+        priority_class=whose.priority_class,
+        held=sums.held,
+        node_seconds=sums.node_seconds,
+        measured=sums.measured,
+        idle=sums.idle,
+        busy=sums.busy,
+        memory=sums.memory,
+        peak_engine=sums.peak_engine,
+        peak_memory=sums.peak_memory,
+    )
+
+
+def _higher(one: float | None, other: float | None) -> float | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return max(one, other)

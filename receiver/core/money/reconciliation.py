@@ -1,0 +1,200 @@
+"""The ledger beside Civo's charges: which node is which, and why the two differ. Hours, because Civo tells no money."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from receiver.core.model.charges import (
+    Cause,
+    Charge,
+    Charged,
+    Comparison,
+    Difference,
+    RunsElsewhere,
+    SizeCompared,
+    cost,
+    node_price,
+)
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.policy import Billing, Policy
+from receiver.core.money.cost import units_since
+
+HOUR = timedelta(hours=1)
+LAG = timedelta(hours=2)  # how long a new node may be missing in the charges (assumed: up to an hour, then rounding)
+
+
+class _Frame:
+    """What a comparison is made over: the month up to Civo's answer, since when the ledger watched, and the hours."""
+
+    def __init__(
+        self,
+        charged: Charged,
+        at: datetime,
+        lives: Sequence[NodeLife],
+        policy: Policy,
+        start: datetime,
+        began: datetime,
+    ) -> None:
+        self.start, self.at, self.began, self.policy = start, at, began, policy
+        self._charged = {id(r): r.hours_in(start, at) for r in charged.records}  # records need not have ids
+        self._kept = {x.instance: _hours(x, start, at, policy.billing) for x in lives if x.created_at < at}
+
+    def charged(self, records: Sequence[Charge]) -> Decimal:
+        """Hours of *records*."""
+        return sum([self._charged[id(r)] for r in records], Decimal(0))
+
+    def kept(self, lives: Sequence[NodeLife]) -> Decimal:
+        """Hours of *lives*, as the ledger counts them; those that are younger than the answer have none."""
+        return sum([self._kept.get(x.instance, Decimal(0)) for x in lives], Decimal(0))
+
+    def difference(
+        self, size: str, name: str, lives: Sequence[NodeLife], records: Sequence[Charge], cause: Cause
+    ) -> Difference:
+        """The line that tells of *lives* and *records*."""
+        kept, charged = self.kept(lives), self.charged(records)
+        price = node_price(size, self.policy)
+        usd = None if price is None else (charged - kept) * price
+        return Difference(size=size, name=name, ledger_hours=kept, charged_hours=charged, cause=cause, usd=usd)
+
+
+def compare(
+    charged: Charged, lives: Sequence[NodeLife], policy: Policy, start: datetime, began: datetime | None
+) -> Comparison:
+    """Return how *charged* differs from *lives* over the month that began at *start*.
+
+    *began* is since when the ledger watched (None: since just now). A record belongs to a life whose instance id is
+    its product or whose name is its label; where no record of a size does, only the sums are compared.
+    """
+    if charged.answered_at is None:
+        return Comparison(charged=charged)
+    at = charged.answered_at
+    frame = _Frame(charged, at, lives, policy, start, began or at)
+    ours = {p.size for p in policy.pools} | {life.size for life in lives}
+    there = [x for x in lives if frame.kept([x])]
+    nodes = [r for r in charged.records if r.size in ours and frame.charged([r])]
+    sizes: list[SizeCompared] = []
+    differences: list[Difference] = []
+    for size in sorted(ours):
+        some = [x for x in there if x.size == size]
+        records = [r for r in nodes if r.size == size]
+        if some or records:
+            found, lines = _compare_size(size, some, records, frame)
+            sizes.append(found)
+            differences += lines
+    compared = Comparison(charged=charged, sizes=tuple(sizes), differences=tuple(differences))
+    return replace(compared, unpriced=_unpriced(charged, frame))
+
+
+def account(compared: Comparison, ledger_usd: Decimal, start: datetime, policy: Policy) -> Decimal | None:
+    """USD of the whole account: the ledger's nodes as it counts them, everything else as it is charged.
+
+    Codes without a price add nothing: `Comparison.unpriced` names them. None before Civo's first answer.
+    """
+    at = compared.charged.answered_at
+    if at is None:
+        return None
+    usd = ledger_usd
+    ours = {found.size for found in compared.sizes}
+    for found in compared.sizes:
+        usd += found.spare_hours * (node_price(found.size, policy) or 0)
+    for record in compared.charged.records:
+        if record.size not in ours:
+            usd += cost(record, record.hours_in(start, at), policy) or 0
+    return usd
+
+
+def _compare_size(
+    size: str, lives: Sequence[NodeLife], records: Sequence[Charge], frame: _Frame
+) -> tuple[SizeCompared, list[Difference]]:
+    mine = _matched(lives, records)
+    taken = {id(r) for group in mine.values() for r in group}
+    spare = [r for r in records if id(r) not in taken]
+    alone = [x for x in lives if x.instance not in mine]
+    lines: list[Difference] = []
+    equal = 0
+    for life in lives:
+        group = mine.get(life.instance)
+        if not group:
+            continue
+        if abs(frame.charged(group) - frame.kept([life])) <= len(group):
+            equal += 1
+        else:
+            lines.append(frame.difference(size, life.name, [life], group, _why(life, group, frame)))
+    spare_hours = frame.charged(spare)
+    settled = [x for x in alone if frame.at - x.created_at >= LAG]  # younger ones need not be charged yet
+    elsewhere: tuple[RunsElsewhere, ...] = ()
+    if spare and settled and not mine:  # labels are no names here
+        spare_hours = max(Decimal(0), spare_hours - frame.kept(settled))
+        if abs(frame.charged(spare) - frame.kept(alone)) <= max(len(spare), len(alone)):
+            equal = min(len(spare), len(alone))
+        else:
+            lines.append(frame.difference(size, f"all of {size}", alone, spare, Cause.NOT_TOLD_APART))
+    else:
+        for life in alone:
+            cause = Cause.NOT_CHARGED_YET if frame.at - life.created_at < LAG else Cause.NOT_CHARGED
+            lines.append(frame.difference(size, life.name, [life], [], cause))
+        lines += [frame.difference(size, r.label or r.code, [], [r], _why_spare(r, frame)) for r in spare]
+        elsewhere = tuple(
+            RunsElsewhere(size=size, label=r.label, product=r.product or "", hours=frame.charged([r]))
+            for r in spare
+            if r.to is None or r.to >= frame.at - LAG
+        )
+    found = SizeCompared(
+        size=size,
+        ledger_hours=frame.kept(lives),
+        charged_hours=frame.charged(records),
+        lives=len(lives),
+        records=len(records),
+        equal=equal,
+        spare_hours=spare_hours,
+        elsewhere=elsewhere,
+    )
+    return found, lines
+
+
+def _matched(lives: Sequence[NodeLife], records: Sequence[Charge]) -> Mapping[str, list[Charge]]:
+    """The records of each life, by instance id."""
+    by_id = {x.instance: x.instance for x in lives}
+    by_name = {x.name: x.instance for x in lives if x.name}
+    found: dict[str, list[Charge]] = {}
+    for record in records:
+        instance = by_id.get(record.product or "") or by_name.get(record.label)
+        if instance is not None:
+            found.setdefault(instance, []).append(record)
+    return found
+
+
+def _why(life: NodeLife, records: Sequence[Charge], frame: _Frame) -> Cause:
+    """Why one node has other hours in the charges than in the ledger."""
+    ends = [r.to for r in records]
+    over = [end for end in ends if end is not None]
+    if frame.charged(records) > frame.kept([life]):
+        beyond = life.gone_at is not None and (None in ends or max(over) > life.gone_at)
+        return Cause.STILL_CHARGED if beyond else Cause.HOURS_DIFFER
+    if None in ends:
+        return Cause.NOT_CHARGED_YET
+    return Cause.SEEN_LATE if min(life.gone_at or frame.at, frame.at) > max(over) else Cause.HOURS_DIFFER
+
+
+def _why_spare(record: Charge, frame: _Frame) -> Cause:
+    """Why the charges have a node that the ledger does not have."""
+    if record.to is not None and record.to <= frame.began:
+        return Cause.BEFORE_LEDGER
+    return Cause.ELSEWHERE if record.to is None else Cause.CAME_AND_WENT
+
+
+def _unpriced(charged: Charged, frame: _Frame) -> tuple[tuple[str, Decimal], ...]:
+    """Hours by code of what nobody has a price for, the most first."""
+    found: dict[str, Decimal] = {}
+    for record in charged.records:
+        hours = frame.charged([record])
+        if hours and cost(record, hours, frame.policy) is None:
+            found[record.code] = found.get(record.code, Decimal(0)) + hours
+    return tuple(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _hours(life: NodeLife, since: datetime, until: datetime, billing: Billing) -> Decimal:
+    """Paid hours of *life* that began between *since* and *until*."""
+    seconds = Decimal(billing.granularity // timedelta(microseconds=1)) / 1_000_000
+    return units_since(life, since, until, billing) * seconds / 3600

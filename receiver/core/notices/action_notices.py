@@ -1,0 +1,230 @@
+"""What is said of an action that ended: what changed, or what did not and when it is tried again."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from receiver.core.explain.rule_words import why
+from receiver.core.model.actions import Action, ActionKind, Because, Decision, Outcome, OutcomeKind, Victim, VictimStage
+from receiver.core.model.model import Backoff, Facts, PoolState
+from receiver.core.model.policy import Policy, Pool
+from receiver.core.model.text import some, span
+from receiver.core.money.budget import Budgets
+from receiver.core.notices import wording
+from receiver.core.notices.sentences import Cause, Notice, Severity
+from receiver.core.scaling.assign import Wanted
+from receiver.core.scaling.demand import refusal
+from receiver.core.scaling.shortage import Shortage, refused_counts, shortage_of, smaller_request
+
+WANTED_AGAIN = "it may not go any more"  # of an action that an older version began
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What is known around an action that ended. *decision* is the one that wanted it, None where it is not kept;
+    *state* the pool as found, None for a pool that left the configuration; *backoff* until when it is left off now;
+    *instead* names the pools that could take the work meanwhile."""
+
+    policy: Policy
+    budgets: Budgets = field(default_factory=Budgets)
+    decision: Decision | None = None
+    state: PoolState | None = None
+    backoff: Backoff | None = None
+    instead: tuple[str, ...] = ()
+
+
+def ended(action: Action, outcome: Outcome, around: Around) -> Notice:
+    """The notice of an *action* that ended with *outcome*."""
+    pool, decision = around.policy.pool(action.pool), around.decision
+    name = pool.name if pool else action.pool
+    news, title, severity = _headline(action, outcome)
+    asking = wording.asked_in(decision.evidence.get("workloads", ())) if decision else []
+    grows = action.kind is ActionKind.GROW
+    confirmed = outcome.kind is OutcomeKind.CONFIRMED
+    facts = f"{action.kind}:{action.from_count}:{action.to_count}:{outcome.kind}"
+    subject = ",".join(v.instance for v in action.victims) or ",".join(_asking(decision))
+    told_again = outcome.kind in (OutcomeKind.CONFIRMED, OutcomeKind.WITHDRAWN)
+    return Notice(
+        cause=news,
+        topic=f"action:{action.pool}",
+        key=f"{facts}:{action.id}" if told_again else f"{facts}:{subject}:{outcome.detail}",
+        title=f"GPU pool {name}: {title}",
+        body=wording.worded(
+            _spared(action) if confirmed else "",
+            "" if confirmed or outcome.kind is OutcomeKind.OBSERVED else _without_code(outcome.detail),
+            why=_why(action, outcome, decision),
+            whose=wording.whose(asking) if grows else "",
+            cost=_cost(action, outcome, pool, around, wording.teams_asking(asking)),
+            after=_next(action, outcome, pool, around),
+        ),
+        severity=severity,
+        pool=action.pool,
+        decision=action.decision,
+    )
+
+
+def instead_of(pool: Pool, wanted: Wanted, facts: Facts, policy: Policy) -> tuple[str, ...]:
+    """Names of the other pools that could take what waits for *pool*: they fit it, have a price and are not full."""
+    pods = [pod for workload in wanted.asking for pod in workload.pods]
+    return tuple(
+        other.name
+        for other in policy.pools
+        if pods
+        and other.id != pool.id
+        and other.price_usd_per_hour is not None
+        and facts.pool(other.id).required < other.max_nodes
+        and not _left_off(facts.pool(other.id), facts.at)
+        and not any(refusal(pod, other, facts.pool(other.id)) for pod in pods)
+    )
+
+
+def _without_code(detail: str) -> str:
+    """*detail* without the code in front that Civo's own sentence repeats."""
+    code, _, rest = detail.partition(": ")
+    return rest if code.isidentifier() and code in rest else detail
+
+
+def _left_off(state: PoolState, now: datetime) -> bool:
+    return state.backoff is not None and now < state.backoff.until
+
+
+def _asking(decision: Decision | None) -> list[str]:
+    return list(decision.evidence.get("asking", [])) if decision else []
+
+
+def _gone(action: Action) -> list[str]:
+    return [v.node for v in action.victims if v.stage in (VictimStage.DELETED, VictimStage.GONE)]
+
+
+def _headline(action: Action, outcome: Outcome) -> tuple[Cause, str, Severity]:
+    """What kind of news it is, in a title without the pool."""
+    grows, wanted = action.kind is ActionKind.GROW, some(action.to_count, "node")
+    match outcome.kind:
+        case OutcomeKind.CONFIRMED if grows:
+            return Cause.GREW, f"{action.from_count} -> {action.to_count} nodes", Severity.SUCCESS
+        case OutcomeKind.CONFIRMED:
+            left = action.from_count - len(_gone(action))
+            return Cause.SHRANK, f"{action.from_count} -> {left} nodes", Severity.SUCCESS
+        case OutcomeKind.OBSERVED:
+            change = f"{action.from_count} -> {action.to_count} nodes"
+            return Cause.WOULD_CHANGE, f"would go {change} (observing, nothing was changed)", Severity.INFO
+        case OutcomeKind.FAILED if grows:
+            free = "no GPU" if action.to_count - action.from_count == 1 else "too few GPUs"
+            short = {
+                Shortage.STOCK: (Cause.OUT_OF_STOCK, f"Civo has {free} free, {action.from_count} -> {wanted} refused"),
+                Shortage.QUOTA: (
+                    Cause.OUT_OF_STOCK,
+                    f"Civo's quota is used up, {action.from_count} -> {wanted} refused",
+                ),
+                Shortage.OTHER: (Cause.GROWTH_FAILED, f"could not grow to {wanted}"),
+            }[shortage_of(outcome.detail)]
+            return *short, Severity.FAILURE
+        case OutcomeKind.FAILED:
+            return Cause.REMOVAL_STOPPED, "removal stopped", Severity.FAILURE
+        case _:
+            what = f"growth to {wanted}" if grows else f"removal of {some(len(action.victims), 'node')}"
+            return Cause.WITHDRAWN, f"{what} called off", Severity.INFO
+
+
+def _why(action: Action, outcome: Outcome, decision: Decision | None) -> str:
+    if decision is not None and action.kind is ActionKind.RETIRE:
+        going = _going(action, outcome)
+        return why(decision, [v.node for v in going]) + _idle_since(going, decision, outcome.at)
+    if decision is not None:
+        return why(decision)
+    if outcome.kind is not OutcomeKind.CONFIRMED:
+        return ""
+    gone = _gone(action)
+    return f"{wording.named(gone)} removed" if gone else outcome.detail
+
+
+def _going(action: Action, outcome: Outcome) -> Sequence[Victim]:
+    """The victims that a message is about: of a removal that is over those that went, else all."""
+    if outcome.kind is not OutcomeKind.CONFIRMED:
+        return action.victims
+    return [v for v in action.victims if v.stage is not VictimStage.SPARED]
+
+
+def _spared(action: Action) -> str:
+    """Which nodes went and which stay after all, and why; empty where all went."""
+    stay = [v for v in action.victims if v.stage is VictimStage.SPARED]
+    if not stay:
+        return ""
+    reasons: dict[str, list[str]] = {}
+    for victim in stay:
+        reasons.setdefault(victim.why or WANTED_AGAIN, []).append(victim.node)
+    kept = [f"{wording.named(nodes)} kept: {because}" for because, nodes in reasons.items()]
+    return "; ".join([f"{wording.named(_gone(action))} removed", *kept])
+
+
+def _idle_since(going: Sequence[Victim], decision: Decision, now: datetime) -> str:
+    """Since when the nodes that go have run nothing, where that is why they go."""
+    idle = {v.instance for v in going if v.because is Because.IDLE}
+    nodes = [n for n in decision.evidence.get("nodes", ()) if n["instance"] in idle and n["idle_since"]]
+    if not nodes:
+        return ""
+    latest = datetime.fromisoformat(max(n["idle_since"] for n in nodes))
+    return f"; idle since {wording.moment(latest, now)}" + (" or longer" if len(nodes) > 1 else "")
+
+
+def _cost(action: Action, outcome: Outcome, pool: Pool | None, around: Around, teams: Collection[str]) -> str:
+    if pool is None:
+        return ""
+    if outcome.kind is OutcomeKind.CONFIRMED and action.kind is ActionKind.RETIRE:
+        left = action.from_count - len(_gone(action))
+        return wording.costs(pool, around.budgets, left, action.from_count)
+    if outcome.kind in (OutcomeKind.CONFIRMED, OutcomeKind.OBSERVED):
+        return wording.costs(pool, around.budgets, action.to_count, action.from_count, teams)
+    return wording.costs(pool, around.budgets, action.from_count, teams=teams)
+
+
+def _next(action: Action, outcome: Outcome, pool: Pool | None, around: Around) -> str:
+    grows, now = action.kind is ActionKind.GROW, outcome.at
+    if pool is None:
+        return "nothing: the pool is not in the configuration any more"
+    match outcome.kind:
+        case OutcomeKind.CONFIRMED if grows:
+            return _usable(pool, around.state, now)
+        case OutcomeKind.CONFIRMED:
+            return "it grows again when GPU work waits"
+        case OutcomeKind.OBSERVED:
+            return "nothing while mode is observe; this is told again when the change or its reason differs"
+        case OutcomeKind.FAILED:
+            return _tried_again(around, now, grows=grows, fewer=grows and _asks_for_fewer(action, outcome, around))
+        case _:
+            return "it is decided anew from what is found"
+
+
+def _usable(pool: Pool, state: PoolState | None, now: datetime) -> str:
+    """When what was bought can be used, and when somebody hears that it cannot."""
+    late = wording.moment(now + pool.provision_timeout, now)
+    if state is None or state.ready_in is None:
+        return f"usable by {late}; if not, you hear that it is stuck"
+    about = wording.moment(now + state.ready_in, now)
+    return (
+        f"usable in about {wording.minutes(state.ready_in)} min ({about}); if not by {late}, you hear that it is stuck"
+    )
+
+
+def _asks_for_fewer(action: Action, outcome: Outcome, around: Around) -> bool:
+    """True when a smaller request follows at once: for all but a single node and a gang that is alone."""
+    asking = list(around.decision.evidence.get("workloads", ())) if around.decision is not None else []
+    gang_alone = len(asking) == 1 and asking[0]["pods"] > 1
+    refused = refused_counts([(action, outcome)], outcome.at).get(action.pool, 0)
+    return not gang_alone and smaller_request(action.from_count, refused) is not None
+
+
+def _tried_again(around: Around, now: datetime, *, grows: bool, fewer: bool) -> str:
+    backoff = around.backoff
+    again = "it is tried again"
+    if backoff is not None:
+        what = "these nodes are" if backoff.instances else "it is"
+        lasts = span((backoff.until - now).total_seconds())
+        again = f"{what} not tried again before {wording.moment(backoff.until, now)} (in {lasts})"
+    if not grows:
+        return f"{again}; the nodes stay, and cost money"
+    if fewer:
+        again = f"fewer nodes are requested at once, and a message follows if any come. After that {again}"
+    if around.instead:
+        return f"{again}. Until then {wording.named(around.instead)} can take the work"
+    return f"{again}. No other pool can take the work now: it waits"

@@ -1,0 +1,159 @@
+"""What goes out as one message, and when: at most one per group of notices and interval, and nothing is lost.
+
+A group is one kind of news (its cause) about one pool. The first of a group goes out at once. Those that come within
+the interval wait for its end and go out together: the newest in full, the others in a line.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import takewhile
+
+from receiver.core.model.text import cut
+from receiver.core.notices.message import LONGEST_BODY
+from receiver.core.notices.sentences import Cause, Notice, Severity
+from receiver.core.notices.wording import moment
+
+# They start a time after which something is done to people's work: a message later leaves less of it.
+GRACES = frozenset({Cause.EVICTS, Cause.IDLE_WARNED})
+# There are as many topics of these as workloads.
+OF_WORKLOADS = frozenset(
+    {
+        Cause.MISFIT,
+        Cause.KEEP_UNTIL_IGNORED,
+        Cause.IDLE_KEPT,
+        Cause.IDLE_STAYS,
+        Cause.IDLE_CANNOT,
+        Cause.IDLE_SHUT_DOWN,
+        Cause.IDLE_FAILED,
+    }
+)
+# What happened stays true. All other news say how something is, until the next of their topic says otherwise.
+HAPPENED = frozenset(
+    {
+        Cause.GREW,
+        Cause.SHRANK,
+        Cause.WITHDRAWN,
+        Cause.DRIFT,
+        Cause.BUDGET_CHANGED,
+        Cause.ANSWERED,
+        Cause.OVERRIDE_ENDED,
+        Cause.IDLE_SHUT_DOWN,
+        Cause.IDLE_FAILED,
+        Cause.CHARGES_DIFFER,
+        Cause.REPORT,
+    }
+)
+STATES = frozenset(Cause) - HAPPENED
+# Of these, the ones that every step says anew while they are true: nothing says that they are over.
+SAID_EACH_STEP = frozenset(
+    {
+        Cause.HELD,
+        Cause.MISFIT,
+        Cause.STUCK,
+        Cause.UNKNOWN,
+        Cause.MISDESCRIBED,
+        Cause.UNJOINED,
+        Cause.SLOW_TO_START,
+        Cause.UNUSED,
+        Cause.KEEP_UNTIL_IGNORED,
+    }
+)
+OVER = "it was over before it was sent"  # why such a one was not
+AT_MOST_EVERY = timedelta(minutes=5)
+KINDS_LISTED = 5
+OLD_AFTER = timedelta(minutes=1)  # a message that is read later than that must say of when it is
+
+
+def group_of(notice: Notice) -> str:
+    """Return the group of *notice*: those of one group go to the same people and may stand in one message.
+
+    What asks something and what starts a grace is a group of its own, so it waits for nothing. A failure waits for
+    failures of its cause alone.
+    """
+    if notice.question is not None:
+        return f"question:{notice.question}"
+    if notice.cause in GRACES:
+        return f"{notice.cause}:{notice.topic}:{notice.key}"
+    about = notice.pool or ("" if notice.cause in OF_WORKLOADS else notice.topic)
+    failure = Severity.FAILURE.value if notice.severity is Severity.FAILURE else ""
+    return f"{notice.cause}:{failure}:{notice.team or ''}:{about}"
+
+
+def is_over(notice: Notice, followed_by: str | None) -> bool:
+    """True when *notice* must not be sent any more: a newer one of its topic, of the cause *followed_by*, says that
+    things are otherwise now. One of the same cause goes into one message with it."""
+    return followed_by is not None and notice.cause in STATES and followed_by != notice.cause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A notice that a destination does not have yet, by its number in the outbox, where it has been since *at*."""
+
+    number: int
+    notice: Notice
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """Notices of one group that are one message, oldest first."""
+
+    parts: tuple[Waiting, ...]
+
+    def as_one(self, now: datetime) -> Notice:
+        """Return the newest with a line on the others, and of when it is where that is no longer *now*."""
+        *others, newest = self.parts
+        said = [_more(others, newest, now)] if others else []
+        if now - newest.at >= OLD_AFTER:
+            said.append(f"This is of {moment(newest.at, now)}.")
+        room = LONGEST_BODY - sum(len(line) + 1 for line in said)  # the lines are never what is cut
+        body = [cut(newest.notice.body, room)] if newest.notice.body else []
+        return replace(newest.notice, body="\n".join([*body, *said]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What goes out now, and until when each of the other groups waits."""
+
+    bundles: tuple[Bundle, ...]
+    held: Mapping[str, datetime]
+
+
+def goes_out(waiting: Sequence[Waiting], told: Mapping[str, datetime], now: datetime, every: timedelta) -> Round:
+    """Return what of *waiting* (oldest first) goes out at *now*.
+
+    *told* is when each group last went out. A time after *now* was told under a clock ahead of this one and holds
+    nothing back, for nobody knows how long that would last.
+    """
+    groups: dict[str, list[Waiting]] = {}
+    for one in waiting:
+        groups.setdefault(group_of(one.notice), []).append(one)
+    held = {group: told[group] + every for group in groups if group in told and _holds(told[group], now, every)}
+    free = (parts for group, parts in groups.items() if group not in held)
+    return Round(bundles=tuple(Bundle(parts=tuple(parts)) for parts in free), held=held)
+
+
+def _holds(told: datetime, now: datetime, every: timedelta) -> bool:
+    return told <= now < told + every
+
+
+def _more(others: Sequence[Waiting], newest: Waiting, now: datetime) -> str:
+    """``And 11 more like it since 03:12 UTC: 3 -> 4 nodes (6 times), 4 -> 3 nodes (5 times).``"""
+    titles = [one.notice.title.split() for one in others]
+    head = _shared_head([*titles, newest.notice.title.split()])
+    kinds: dict[str, int] = {}
+    for title in titles:
+        kind = " ".join(title[head:])
+        kinds[kind] = kinds.get(kind, 0) + 1
+    listed = [kind if count == 1 else f"{kind} ({count} times)" for kind, count in kinds.items()]
+    end = ", ..." if len(listed) > KINDS_LISTED else "."
+    same = kinds.keys() == {" ".join(newest.notice.title.split()[head:])}
+    news = "." if same else f": {', '.join(listed[:KINDS_LISTED])}{end}"
+    return f"And {len(others)} more like it since {moment(others[0].at, now)}{news}"
+
+
+def _shared_head(titles: Sequence[Sequence[str]]) -> int:
+    """How many words all *titles* begin with alike, up to a colon: ``GPU pool l40s:`` need not be said again."""
+    alike = list(takewhile(lambda words: len(set(words)) == 1, zip(*titles, strict=False)))
+    return max((n for n, words in enumerate(alike, start=1) if words[0].endswith(":")), default=0)

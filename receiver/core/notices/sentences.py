@@ -1,0 +1,110 @@
+"""Decisions and outcomes as sentences, the same for log, chat, page and command line."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from receiver.core.model.actions import Decision
+from receiver.core.model.policy import Policy
+
+OF_TEAMS = ("report", "budget", "budget-change")  # topics that name a scope
+
+
+class Severity(StrEnum):
+    """How a notice is coloured."""
+
+    INFO = "info"
+    SUCCESS = "success"
+    WARNING = "warning"
+    FAILURE = "failure"
+
+
+class Cause(StrEnum):
+    """What kind of news a notice is: with its pool, what messages are grouped by."""
+
+    GREW = "grew"
+    SHRANK = "shrank"
+    WOULD_CHANGE = "would_change"
+    GROWTH_FAILED = "growth_failed"
+    OUT_OF_STOCK = "out_of_stock"
+    REMOVAL_STOPPED = "removal_stopped"
+    WITHDRAWN = "withdrawn"
+    HELD = "held"
+    MISFIT = "misfit"
+    STUCK = "stuck"
+    UNKNOWN = "unknown"
+    MISDESCRIBED = "misdescribed"
+    NOT_DRAINED = "not_drained"
+    UNJOINED = "unjoined"
+    SLOW_TO_START = "slow_to_start"
+    UNUSED = "unused"
+    DRIFT = "drift"
+    SOURCE_SILENT = "source_silent"
+    SOURCE_BACK = "source_back"
+    RIGHTS_MISSING = "rights_missing"
+    RIGHTS_BACK = "rights_back"
+    BUDGET_WARN = "budget_warn"
+    BUDGET_HOLD = "budget_hold"
+    BUDGET_STOP = "budget_stop"
+    BUDGET_CLEAR = "budget_clear"
+    BUDGET_CHANGED = "budget_changed"
+    KEPT_OUT = "kept_out"
+    CLOSED = "closed"
+    REOPENED = "reopened"
+    NOT_CLOSED = "not_closed"
+    ASKS = "asks"
+    ANSWERED = "answered"
+    OVERRIDE_SET = "override_set"
+    OVERRIDE_ENDED = "override_ended"
+    EVICTS = "evicts"
+    EVICTS_NO_MORE = "evicts_no_more"
+    KEEP_UNTIL_IGNORED = "keep_until_ignored"
+    IDLE_WARNED = "idle_warned"
+    IDLE_KEPT = "idle_kept"
+    IDLE_STAYS = "idle_stays"
+    IDLE_CANNOT = "idle_cannot"
+    IDLE_SHUT_DOWN = "idle_shut_down"
+    IDLE_FAILED = "idle_failed"
+    CHARGES_DIFFER = "charges_differ"
+    CHARGES_SILENT = "charges_silent"
+    CHARGES_BACK = "charges_back"
+    REPORT = "report"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """A message for people. The outbox drops one whose *key* equals the last of its *topic*: told once.
+
+    *cause* is what kind of news it is, a word of `Cause`. *guide* is the page below ``docs/`` that says what to do,
+    such as ``runbooks/GpuScaleUpStuck.md``; *question* the id of one that people may answer from the message.
+    *all_clear* marks one that only makes sense after another of its topic: dropped when it would be the first.
+    """
+
+    topic: str
+    key: str
+    title: str
+    body: str
+    severity: Severity = Severity.INFO
+    pool: str | None = None
+    decision: int | None = None
+    all_clear: bool = False
+    cause: str
+    guide: str = ""
+    question: str | None = None
+
+    @property
+    def team(self) -> str | None:
+        """The team that it is about, by its topic (``report:team:vision``); None when it is about no single one."""
+        what = self.topic.split(":", 2)
+        return what[2] if len(what) == 3 and what[0] in OF_TEAMS and what[1] == "team" else None
+
+
+def scale_up_event(decision: Decision, policy: Policy, ready_in: timedelta | None) -> str:
+    """The Kubernetes Event text for a pod that a growth is for; *ready_in* is how long a node usually takes."""
+    pool = policy.pool(decision.pool)
+    name = pool.name if pool else decision.pool
+    if ready_in is not None:
+        when = f"usable in about {max(1, round(ready_in / timedelta(minutes=1)))} min"
+    else:
+        when = f"usable within {pool.provision_timeout} at the latest" if pool else "on its way"
+    return f"GPU pool {name} grows from {decision.present} to {decision.target} nodes for waiting GPU pods, {when}"

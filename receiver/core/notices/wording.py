@@ -1,0 +1,143 @@
+"""Facts in the words of a message: one screen of a phone, read by somebody who was woken up.
+
+Every message has its parts in one order, each on a line of its own: what is not in the title, why, for whom, what it
+costs, what happens next.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from receiver.core.model.pods import Pod
+from receiver.core.model.policy import Policy, Pool, Scope
+from receiver.core.model.text import cut, some
+from receiver.core.money.budget import Budgets, BudgetStage, BudgetView, team_of
+
+NAMED = 3  # of a list, before "and N more"
+LONGEST_SENTENCE = 280  # characters of what somebody else wrote: Civo, a scheduler, a person
+
+
+def worded(*what: str, why: str = "", whose: str = "", cost: str = "", after: str = "", do: str = "") -> str:
+    """Return the lines of a message; empty parts are left out.
+
+    *after* is what happens next, and when; *do* is where to look or what to run, written as it is.
+    """
+    parts = (("Why", why), ("For", whose), ("Cost", cost), ("Next", after))
+    lines = [capital(sentence(line)) for line in what if line]
+    lines += [f"{name}: {sentence(part)}" for name, part in parts if part]
+    return "\n".join([*lines, do] if do else lines)
+
+
+def sentence(text: str, longest: int = LONGEST_SENTENCE) -> str:
+    """*text* on one line with a full stop, cut where it goes on for too long."""
+    line = cut(" ".join(text.split()), longest)
+    return line if line.endswith((".", "!", "?")) else f"{line}."
+
+
+def capital(text: str) -> str:
+    """*text* with a capital letter, unless it begins with a name such as ``l40s-2``."""
+    first = text.split(maxsplit=1)[0] if text else ""
+    return text[:1].upper() + text[1:] if first.rstrip(".,:;").isalpha() else text
+
+
+def named(names: Sequence[str], most: int = NAMED) -> str:
+    """*names* as a list that does not grow: ``a, b, c and 4 more``."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def moment(at: datetime, now: datetime) -> str:
+    """*at* as a time of day in UTC, with its date unless it is today's."""
+    return f"{at:%H:%M} UTC" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M} UTC"
+
+
+def minutes(length: timedelta) -> int:
+    """*length* in whole minutes, at least 1."""
+    return max(1, round(length / timedelta(minutes=1)))
+
+
+def usd(amount: Decimal) -> str:
+    """*amount* as people write it: ``USD 1,250.50``."""
+    return f"USD {amount:,.2f}"
+
+
+def an_hour(pool: Pool | None, nodes: int, before: int | None = None) -> str:
+    """What *nodes* nodes of *pool* cost an hour, and what it was with *before* nodes."""
+    if pool is None or pool.price_usd_per_hour is None:
+        return "the price of a node is not known"
+    was = "" if before is None else f" (before: {pool.price_usd_per_hour * before:,.2f})"
+    return f"{usd(pool.price_usd_per_hour * nodes)} an hour{was}"
+
+
+def tightest(budgets: Budgets, pool: str, teams: Collection[str] = ()) -> BudgetView | None:
+    """The budget with the least money left of those that bind *pool* and work of *teams*; None without any."""
+    binding = budgets.touched(pool, frozenset(teams))
+    return min(binding, key=lambda view: view.monthly - view.spent, default=None)
+
+
+def money_left(view: BudgetView | None) -> str:
+    """What *view* leaves for the month."""
+    if view is None:
+        return "no budget is set"
+    if view.unknown:
+        return f"budget left: not known, because {view.unknown}"
+    left = view.monthly - view.spent
+    stage = "" if view.stage is BudgetStage.OK else f", past its {view.stage} line"
+    name = "" if view.scope is Scope.CLUSTER and not stage else f" ({view.title}{stage})"
+    over = f"budget overspent by {usd(-left)}" if left < 0 else f"budget left: {usd(left)}"
+    return f"{over} of {view.monthly:,.2f} for {view.month}{name}"
+
+
+def costs(
+    pool: Pool | None, budgets: Budgets, nodes: int, before: int | None = None, teams: Collection[str] = ()
+) -> str:
+    """What *pool* costs an hour at *nodes* nodes, and what the tightest of its budgets leaves."""
+    each = an_hour(pool, nodes, before)
+    return each if pool is None else f"{each}; {money_left(tightest(budgets, pool.id, teams))}"
+
+
+def owner_in(namespace: str, pod: str, owner: str) -> str:
+    """What people know a *pod* by: ``Job ml/train`` of its *owner*, or ``pod ml/train-0`` where nothing owns it."""
+    kind, _, name = owner.partition("/")
+    return f"{kind} {namespace}/{name}" if name else f"pod {namespace}/{pod}"
+
+
+def asked_by(pods: Iterable[Pod], policy: Policy) -> list[dict[str, Any]]:
+    """Who asks with *pods*: what people know each by, its team, pods and GPUs."""
+    return _together((owner_in(p.namespace, p.name, p.owner), team_of(p, policy), 1, p.gpus) for p in pods)
+
+
+def asked_in(workloads: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Who asks by the evidence of a decision (its ``workloads``), as `asked_by` tells it of pods."""
+    found = []
+    for said in workloads:
+        namespace, _, name = str(said["workload"]).partition("/")
+        found.append((owner_in(namespace, name, said["owner"]), said["team"], said["pods"], said["gpus"]))
+    return _together(found)
+
+
+def _together(found: Iterable[tuple[str, str, int, int]]) -> list[dict[str, Any]]:
+    sums: dict[tuple[str, str], dict[str, Any]] = {}
+    for workload, team, pods, gpus in found:
+        entry = sums.setdefault((workload, team), {"workload": workload, "team": team, "pods": 0, "gpus": 0})
+        entry["pods"] += pods
+        entry["gpus"] += gpus
+    return list(sums.values())
+
+
+def whose(asking: Sequence[Mapping[str, Any]]) -> str:
+    """Who asked, as `asked_by` found it: ``Job ml/train of team vision (2 pods, 2 GPUs)``."""
+    return named([_asker(entry) for entry in asking], 2)
+
+
+def teams_asking(asking: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """The teams among those who ask."""
+    return frozenset(str(entry["team"]) for entry in asking if entry["team"])
+
+
+def _asker(entry: Mapping[str, Any]) -> str:
+    team = f" of team {entry['team']}" if entry["team"] else ", no team label"
+    gpus = some(entry["gpus"], "GPU")
+    what = gpus if entry["pods"] == 1 else f"{entry['pods']} pods, {gpus}"
+    return f"{entry['workload']}{team} ({what})"

@@ -1,0 +1,185 @@
+"""Whom to ask what, and when: before idle nodes go or busy ones are emptied, and before growth that costs much.
+
+Nobody is asked in vain: only about a change that every other guardrail would let through at its moment. Where hours are
+paid, that moment is the end of one, so people are asked ahead of it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from receiver.core.model.actions import Decision
+from receiver.core.model.approval_request import STANDS_FOR, Asks, Question, asked_about, growth_asked, question_id
+from receiver.core.model.model import Facts, Node, PoolState
+from receiver.core.model.policy import Approval, Policy
+from receiver.core.money.cost import next_unit_at
+from receiver.core.scaling.assign import Assignment, Wanted, floor_gives_way
+from receiver.core.scaling.bounds import bounds_of
+from receiver.core.scaling.decide import case_of
+from receiver.core.scaling.eviction import evicted
+from receiver.core.scaling.guardrails import GUARDRAILS, Case, apply
+from receiver.core.scaling.guardrails import approved as asks_first
+from receiver.core.scaling.recheck_times import SAFETY_MINIMUM
+from receiver.core.scaling.removal import goes_at, is_dead, removable, surplus, unapproved
+
+TIME_TO_ANSWER = timedelta(minutes=1)  # less than this before it is over, nobody can answer
+GROWS_FOR = timedelta(minutes=5)  # while demand comes in, people are asked about it once in this time
+OTHERS = tuple(g for g in GUARDRAILS if g is not asks_first)
+
+
+def anybody_asked(policy: Policy) -> bool:
+    """True when *policy* asks people about changes of some pool."""
+    return any(pool.approval is not None for pool in policy.pools)
+
+
+def asking_nobody(policy: Policy) -> Policy:
+    """Return *policy* as it is where nothing is changed, so that nobody needs to be asked."""
+    return replace(policy, pools=tuple(replace(pool, approval=None) for pool in policy.pools))
+
+
+def to_ask(
+    facts: Facts, assignment: Assignment, decisions: Mapping[str, Decision], policy: Policy
+) -> tuple[Question, ...]:
+    """Return the questions that are due now; *decisions* (by pool id) are those that the known answers give."""
+    found: list[Question] = []
+    for pool in policy.pools:
+        if pool.approval is None:
+            continue
+        case = case_of(facts.pool(pool.id), assignment.pools[pool.id], facts, policy)
+        found += _removals(case, pool.approval)
+        found += _growth(decisions[pool.id], case, pool.approval)
+    return tuple(found)
+
+
+def with_questions(assignment: Assignment, asked: Iterable[Question]) -> Assignment:
+    """Return *assignment* with the questions that were just *asked*."""
+    pools = dict(assignment.pools)
+    for question in asked:
+        wanted = pools[question.pool]
+        pools[question.pool] = replace(wanted, questions=(*wanted.questions, question))
+    return replace(assignment, pools=pools)
+
+
+def _removals(case: Case, approval: Approval) -> Sequence[Question]:
+    wanted = case.wanted
+    if not approval.removals or (wanted.new_nodes and not wanted.stopped):
+        return ()
+    coming = removable(case, 2 * approval.wait)  # what will be asked about during this wait is asked about with it
+    said = (*surplus(case), *evicted(case, sum(is_dead(n) for n in coming)))
+    known = {busy: asked_about(wanted.questions, case.now, busy=busy) for busy in (False, True)}
+    asks = [n for n in unapproved(coming, said, case) if n.instance not in known[n.busy]]
+    waits = [n for n in asks if _can_answer(n, case)]
+    if not any(goes_at(n, case) - approval.wait <= case.now for n in waits):
+        return ()
+    last = {n.instance for n in waits}
+    goes = _let_through(coming, [n for n in coming if n.instance not in last], waits, case)
+    kinds = ((Asks.REMOVAL, [n for n in goes if not n.busy]), (Asks.EMPTYING, [n for n in goes if n.busy]))
+    return [_about_nodes(nodes, asks, case, approval) for asks, nodes in kinds if nodes]
+
+
+def _can_answer(node: Node, case: Case) -> bool:
+    """True when *node* has come to rest, and its paid unit does not end before anybody could answer."""
+    rested = node.idle_since is None or case.now >= node.idle_since + min(SAFETY_MINIMUM, case.pool.idle_for)
+    return rested and _over_at(node, case) - case.now >= TIME_TO_ANSWER
+
+
+def _over_at(node: Node, case: Case) -> datetime:
+    """When what is asked about *node* is over: at the end of its paid unit."""
+    billing = case.policy.billing
+    if billing.by_the_hour:
+        return next_unit_at(node.created_at, case.now, billing)
+    approval = case.pool.approval
+    assert approval is not None
+    return max(case.now, goes_at(node, case)) + approval.wait + STANDS_FOR
+
+
+def _let_through(coming: Sequence[Node], others: Sequence[Node], waits: Sequence[Node], case: Case) -> Sequence[Node]:
+    """Those of *waits* that every other guardrail lets go when their moment comes, as far as anybody knows now; the
+    *others* of those that come go before them."""
+    then = max(case.now, *(goes_at(n, case) for n in waits))
+    later = replace(
+        case,
+        now=then,
+        wanted=_at(case.wanted, case, then),
+        dead=sum(is_dead(n) for n in coming),
+        empty=sum(not n.busy for n in coming),
+    )
+    silence = case.state.silence
+    if silence is not None and silence.until <= then:
+        later = replace(later, state=replace(case.state, silence=None))
+    left = apply(case.present - len(coming), later, OTHERS)[-1].target
+    return [*others, *waits][: max(0, case.present - left)][len(others) :]
+
+
+def _at(wanted: Wanted, case: Case, then: datetime) -> Wanted:
+    """What is wanted with the bounds that windows and people's words leave at *then*."""
+    return replace(wanted, bounds=bounds_of(case.pool, wanted.overrides, then))
+
+
+def _about_nodes(nodes: Sequence[Node], asks: Asks, case: Case, approval: Approval) -> Question:
+    price, now = case.pool.price_usd_per_hour, case.now
+    to_count = case.present - len(nodes)
+    instances = tuple(n.instance for n in nodes)
+    return Question(
+        id=question_id(case.pool, asks, case.present, to_count, instances, now),
+        pool=case.pool.id,
+        asks=asks,
+        from_count=case.present,
+        to_count=to_count,
+        asked_at=now,
+        due_at=max(now, min(goes_at(n, case) for n in nodes)),
+        wait_ends=now + approval.wait,
+        expires_at=max(_over_at(n, case) for n in nodes),
+        unanswered=approval.unanswered,
+        instances=instances,
+        nodes=tuple(n.name for n in nodes),
+        usd_per_hour=None if price is None else len(nodes) * price,
+    )
+
+
+def _growth(decision: Decision, case: Case, approval: Approval) -> Sequence[Question]:
+    """The question about growth that nothing but the want of an answer holds; for more than was asked about, a new
+    one."""
+    left = [r.target for r in decision.reasons]
+    held = next((n for n, r in enumerate(decision.reasons) if r.rule == asks_first.__name__), None)
+    if not held or left[held - 1] <= max(decision.present, left[held]):
+        return ()
+    from_count, to_count, now, price = left[held], left[held - 1], case.now, case.pool.price_usd_per_hour
+    questions = case.wanted.questions
+    newest = max((q.asked_at for q in questions if q.asks is Asks.GROWTH and q.is_open(now)), default=None)
+    if growth_asked(questions, now) >= to_count or (newest is not None and now - newest < GROWS_FOR):
+        return ()
+    question = Question(
+        id=question_id(case.pool, Asks.GROWTH, from_count, to_count, (), now),
+        pool=case.pool.id,
+        asks=Asks.GROWTH,
+        from_count=from_count,
+        to_count=to_count,
+        asked_at=now,
+        due_at=now,
+        wait_ends=now + approval.wait,
+        expires_at=now + approval.wait + STANDS_FOR,
+        unanswered=approval.unanswered,
+        usd_per_hour=None if price is None else (to_count - from_count) * price,
+    )
+    return (question,)
+
+
+def is_at_its_end(question: Question, facts: Facts) -> bool:
+    """True when nothing is left of what *question* asks: growth has reached its count, or its nodes are gone."""
+    state = next((s for s in facts.pools if s.pool == question.pool), None)
+    if state is None:
+        return True
+    if question.asks is Asks.GROWTH:
+        return state.required >= question.to_count
+    return not {n.instance for n in state.nodes} & set(question.instances)
+
+
+def is_wanted(question: Question, state: PoolState, wanted: Wanted) -> bool:
+    """True while what *question* asks would still help: its nodes are idle or could be emptied, or work waits."""
+    if question.asks is Asks.GROWTH:
+        return state.required + wanted.new_nodes > question.from_count
+    if wanted.new_nodes and not floor_gives_way(wanted):
+        return False
+    nodes = (n for n in state.living if n.instance in question.instances)
+    return any(not n.busy or n.instance in wanted.movable for n in nodes)

@@ -1,0 +1,425 @@
+"""Assign the waiting work to pools, over all pools at once: demand to nodes, one budget, one set of limits.
+
+Capacity that exists or is on its way is filled first, so the same pods are never asked for twice; new nodes
+are opened in the cheapest pool that fits. Each new node is checked against budget, maximum and limits in
+that order, so the guardrails of `decide` can say which one left how many. A gang is placed whole or not at all.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+
+from receiver.core.model.approval_request import Question
+from receiver.core.model.failures import Failure, Failures
+from receiver.core.model.model import Facts, Source, SourceState
+from receiver.core.model.overrides import Override
+from receiver.core.model.pods import Workload
+from receiver.core.model.policy import Policy, Pool, Scope
+from receiver.core.model.rights import Rights
+from receiver.core.model.text import some
+from receiver.core.model.weights import gpus_of
+from receiver.core.money.budget import Budgets, BudgetView, Refusal, teams_of
+from receiver.core.money.budget_views import views
+from receiver.core.money.cost import unit_price
+from receiver.core.scaling.allowance import RULES, Allowance
+from receiver.core.scaling.blame import LeftOut
+from receiver.core.scaling.bounds import BoundsInForce
+from receiver.core.scaling.capacity import (
+    NOT_ALLOWED,
+    OPENED,
+    USABLE,
+    Bin,
+    Given,
+    Held,
+    Tally,
+    is_full,
+    new_bin,
+    open_tally,
+)
+from receiver.core.scaling.consolidate import may_not_return, movable
+from receiver.core.scaling.demand import missing_pods, new_node, take, why_nowhere, workloads
+from receiver.core.scaling.eviction_grace import Grace
+from receiver.core.scaling.filling import rearranged, serve_again
+from receiver.core.scaling.gangs import hold, place_gang, place_parts
+from receiver.core.scaling.headroom import Headroom, keep_warm
+from receiver.core.scaling.market import Market, Matching
+from receiver.core.scaling.refused import refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misfit:
+    """A workload that no pool can ever hold."""
+
+    workload: Workload
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What the assignment asks of one pool, in nodes beyond those that exist or are on their way.
+
+    *for_demand*, *for_floor*, *for_standby* and *for_headroom* are what is wanted; *within_budget* >= *within_maximum*
+    >= *within_limits* how many of them each check leaves, in that order, *within_stock* how many to ask for right after
+    Civo refused more (None: it did not). *needed* are the instances that waiting work
+    would use, *asking* the workloads that the new nodes are for. *overrides* are those of this pool that are in force
+    or still to come (what is in force at the facts' time is in *bounds*).
+    """
+
+    pool: str
+    bounds: BoundsInForce
+    for_demand: int = 0
+    for_floor: int = 0
+    for_standby: int = 0
+    for_headroom: int = 0
+    within_budget: int = 0
+    within_maximum: int = 0
+    within_limits: int = 0
+    within_stock: int | None = None
+    needed: frozenset[str] = frozenset()
+    asking: tuple[Workload, ...] = ()
+    waiting_gpus: int = 0
+    settled: tuple[str, ...] = ()  # workloads that fit what exists or is on its way
+    placed: tuple[tuple[str, str], ...] = ()  # of those, the ones that fit a usable node: (workload, instance)
+    held: tuple[Held, ...] = ()
+    movable: frozenset[str] = frozenset()  # busy instances whose pods consented to move and fit elsewhere
+    budget: BudgetView | None = None  # the cluster's
+    unreturning: frozenset[str] = frozenset()  # instances with a pod that would be kept out if it started again
+    stopped: bool = False  # a budget that covers the whole pool is beyond its stop line
+    uncovered: tuple[Refusal, ...] = ()  # one of each budget that did not cover a node
+    refused: Mapping[str, Refusal] = field(default_factory=dict)  # workloads that a budget does not cover
+    sources: Mapping[Source, SourceState] = field(default_factory=dict)
+    deliveries: tuple[int, ...] = ()
+    overrides: tuple[Override, ...] = ()
+    graces: tuple[Grace, ...] = ()  # of the open windows that evict
+    questions: tuple[Question, ...] = ()  # of this pool, not over yet
+    headroom: Headroom | None = None  # what it keeps warm; None: nothing
+    rights: Rights | None = None  # what the cluster says of those that a removal needs
+    spend_unknown: str = ""  # why nobody can tell yet what the month has cost
+    first_changed_at: datetime | None = None  # when the first change that limits per hour count was over
+    removals_left: int | None = None  # set pool by pool in `decide_all`: None is no limit
+    failed: str = ""  # the internal error because of which nothing was worked out for the pool
+
+    @property
+    def new_nodes(self) -> int:
+        """All nodes wanted beyond those that exist."""
+        return self.for_demand + self.for_floor + self.for_standby + self.for_headroom
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """The whole assignment: one Wanted per pool, what fits nowhere, and the budgets they share."""
+
+    pools: Mapping[str, Wanted]
+    misfits: tuple[Misfit, ...] = ()
+    budgets: Budgets = field(default_factory=Budgets)
+
+    @property
+    def budget(self) -> BudgetView | None:
+        """The cluster's budget."""
+        return self.budgets.of(Scope.CLUSTER)
+
+
+def assign(facts: Facts, policy: Policy, failures: Failures | None = None) -> Assignment:
+    """Return what each pool should have beyond what it has, and why some work stays waiting.
+
+    The order of service is: workloads by priority and age, then floors (`min_nodes`), then standby nodes,
+    then headroom, so a budget that cannot serve all drops what is only expected first.
+
+    An exception that belongs to a pool or to work is noted in *failures*, and the rest is assigned anew without it, so
+    that nothing is left half done. Without *failures*, or where it belongs to neither, it is raised.
+    """
+    if failures is None:
+        return _assign(facts, policy, {}, LeftOut())
+    left_out = LeftOut()
+    while True:
+        try:
+            return _assign(left_out.of(facts) if left_out else facts, policy, failures.set_aside, left_out)
+        except Exception as error:  # noqa: BLE001  # it is noted, and the rest goes on
+            left_out.learn(error, failures)
+
+
+def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out: LeftOut) -> Assignment:
+    """Assign all work but what is *left_out*. Pools that are set *aside* stay as they are."""
+    budgets = views(facts, policy)
+    allowance = Allowance(facts, policy, budgets)
+    waiting = workloads(facts.waiting, facts.bound_gangs)
+    if any(view.scope is Scope.TEAM for view in budgets.views):
+        _reserve_for_teams(facts, policy, waiting, allowance, aside)
+    tallies, misfits = _served(facts, policy, waiting, allowance, aside, left_out)
+    served = {pool: tally for pool, tally in tallies.items() if pool not in aside}
+    for tally in served.values():
+        _hold_floor(tally, allowance)
+    out = refused(waiting, served, facts, left_out.pairs)
+    for tally in served.values():
+        if tally.pool.id not in out.pools:
+            _keep_standby(tally, allowance)
+    headroom = keep_warm(served, facts, policy, allowance, out)
+    empties = movable(served.values(), facts.at)
+    kept_out = budgets.holding or facts.kept_out  # what is moved or evicted now could not start again
+    unreturning = _unreturning(facts, policy) if kept_out else frozenset()
+    return Assignment(
+        pools={
+            i: _wanted(x, facts, budgets, empties - unreturning, unreturning, headroom.get(i))
+            for i, x in served.items()
+        }
+        | {p.id: _nothing_wanted(p, facts, aside[p.id]) for p in policy.pools if p.id in aside},
+        misfits=misfits,
+        budgets=budgets,
+    )
+
+
+def _open_tallies(facts: Facts, policy: Policy, budgets: Budgets, aside: Collection[str]) -> dict[str, Tally]:
+    """The tallies of the pools. One that is set *aside* grows no further. What room it has counts as far as it can be
+    told, or the same pods would be bought for twice."""
+    tallies = {p.id: open_tally(p, facts, budgets) for p in policy.pools if p.id not in aside}
+    for pool in policy.pools:
+        if pool.id in aside:
+            with suppress(Exception):
+                tallies[pool.id] = open_tally(pool, facts, budgets)
+                tallies[pool.id].room = 0
+    return tallies
+
+
+def _nothing_wanted(pool: Pool, facts: Facts, failure: Failure) -> Wanted:
+    """What is asked of a pool that was set aside: to stay as it is."""
+    bounds = BoundsInForce(min_nodes=pool.min_nodes, max_nodes=pool.max_nodes, standby_nodes=pool.standby_nodes)
+    return Wanted(pool=pool.id, bounds=bounds, sources=facts.sources, deliveries=facts.deliveries, failed=str(failure))
+
+
+def _unreturning(facts: Facts, policy: Policy) -> frozenset[str]:
+    """The instances with a pod that would be kept out if it were started again."""
+    nodes = (node for state in facts.pools for node in state.nodes)
+    return frozenset(n.instance for n in nodes if any(may_not_return(pod, policy) for pod in n.pods))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What serving the waiting work came to: what fits nowhere, and the gangs that got no room."""
+
+    misfits: tuple[Misfit, ...]
+    without_room: tuple[Workload, ...]
+    matching: Matching
+
+
+def _served(
+    facts: Facts,
+    policy: Policy,
+    waiting: Sequence[Workload],
+    allowance: Allowance,
+    aside: Collection[str],
+    left_out: LeftOut,
+) -> tuple[dict[str, Tally], tuple[Misfit, ...]]:
+    """Serve *waiting* in order; then once more with the rooms arranged anew, where that needs fewer new nodes."""
+    before, pairs = allowance.mark(), left_out.pairs
+    tallies = _open_tallies(facts, policy, allowance.budgets, aside)
+    first = _serve_all(waiting, tuple(tallies.values()), allowance, pairs)
+    if not left_out.rearranges:
+        return tallies, first.misfits
+    after, order = allowance.mark(), {w.key: n for n, w in enumerate(waiting)}
+    for seats in rearranged(tuple(tallies.values()), first.without_room, first.matching.fitting):
+        allowance.return_to(before)
+        before = allowance.mark()
+        again = _open_tallies(facts, policy, allowance.budgets, aside)
+        if serve_again(seats, order, again, allowance):
+            seated = {workload.key for workload, _ in seats}
+            left = [w for w in waiting if w.key not in seated]
+            second = _serve_all(left, tuple(again.values()), allowance, pairs)
+            if _lacking(again) < _lacking(tallies):
+                return again, second.misfits
+        allowance.return_to(after)
+        after = allowance.mark()
+    return tallies, first.misfits
+
+
+def _lacking(tallies: Mapping[str, Tally]) -> tuple[int, int]:
+    """How many workloads lack room that they may use, and how many new nodes are wanted."""
+    left_out = sum(not given.whole for tally in tallies.values() for given in tally.given)
+    held = sum(len(tally.held) for tally in tallies.values())
+    return left_out + held, sum(tally.counts["demand"] for tally in tallies.values())
+
+
+def _serve_all(
+    waiting: Sequence[Workload],
+    tallies: Sequence[Tally],
+    allowance: Allowance,
+    pairs: Collection[tuple[str, str]] = (),
+) -> Served:
+    """Give every one of *waiting* room, in the order given. *pairs* of an owner of work and a pool are kept apart."""
+    matching = Matching(tuple(tallies), pairs)
+    for workload in waiting:
+        if not workload.gang:
+            matching.market(workload.pods[0]).enter(workload.pods[0])
+    misfits: list[Misfit] = []
+    unserved: set[str] = set()  # gangs without room: what waits beyond their minimum does not start without it
+    for workload in waiting:
+        found = _serve(workload, matching, allowance, unserved)
+        misfits += [found] if found is not None else []
+    nowhere = {misfit.workload.key for misfit in misfits}
+    gangs = (w for w in waiting if w.gang and w.key in unserved and w.key not in nowhere and not missing_pods(w))
+    return Served(misfits=tuple(misfits), without_room=tuple(gangs), matching=matching)
+
+
+def _reserve_for_teams(
+    facts: Facts, policy: Policy, waiting: Sequence[Workload], allowance: Allowance, aside: Collection[str]
+) -> None:
+    """Keep aside what waiting work of teams will hold of nodes that exist or are on their way.
+
+    A node that was bought for a team a step ago is held by no pod yet. Without this the same money would be given out
+    again while it is provisioned.
+    """
+    tallies = tuple(_open_tallies(facts, policy, allowance.budgets, aside).values())
+    _serve_all(waiting, tallies, Allowance(facts, policy, allowance.budgets, closed=True))
+    for tally in tallies:
+        price, labels = tally.pool.price_usd_per_hour, tally.pool.labels
+        if price is None:
+            continue
+        of_a_node = unit_price(price, policy.billing) / Decimal(gpus_of(tally.pool.resources, labels))
+        for workload in tally.settled:
+            share = Decimal(sum(gpus_of(pod.requests, labels) for pod in workload.pods)) * of_a_node
+            for team in teams_of(workload, policy, allowance.budgets):
+                allowance.reserve(team, share)
+
+
+def _serve(workload: Workload, matching: Matching, allowance: Allowance, unserved: set[str]) -> Misfit | None:
+    """Give *workload* room in one of the pools, or note there why not; return a Misfit if no pool can hold it.
+
+    A gang that gets no room is put into *unserved*.
+    """
+    if not workload.gang:
+        matching.market(workload.pods[0]).leave(workload.pods[0])
+    fitting = [matching.fitting(pod) for pod in workload.pods]
+    if not all(fitting):
+        alone = next(pod for pod, found in zip(workload.pods, fitting, strict=True) if not found)
+        unserved.add(workload.key)
+        return Misfit(workload=workload, detail=why_nowhere(workload, matching.refusals(alone)))
+    others = [found for found in fitting[1:] if found is not fitting[0]]
+    common = [x for x in fitting[0] if all(x in found for found in others)] if others else fitting[0]
+    if missing := missing_pods(workload):
+        lacks = f"gang {workload.key} lacks {some(missing, 'pod')} of {workload.least}; no node helps until they exist"
+        hold(workload, fitting[0][0], "gang_is_complete", lacks)
+        unserved.add(workload.key)
+    elif not workload.gang and workload.pods[0].gang in unserved:
+        detail = f"pod {workload.key} is beyond the minimum of gang {workload.pods[0].gang}, which has no room yet"
+        hold(workload, fitting[0][0], "gangs_whole", detail)
+    elif not workload.gang:
+        _place_pod(workload, matching.market(workload.pods[0]), common, allowance)
+    elif not (
+        place_gang(workload, common, matching, allowance)
+        if common
+        else place_parts(workload, fitting, matching, allowance)
+    ):
+        unserved.add(workload.key)
+    return None
+
+
+def _place_pod(workload: Workload, market: Market, fitting: Sequence[Tally], allowance: Allowance) -> None:
+    pod = workload.pods[0]
+    asks = pod.asks
+    kind = tuple(sorted(asks.items()))
+    for shelf in (USABLE, OPENED):
+        for tally in fitting:
+            room = tally.settle(asks, shelf, kind)
+            if room is not None:
+                tally.give(Given(workload=workload, rooms=(room,)), asks=room.bought)
+                return
+    ordered = market.order(pod)
+    for tally in ordered:
+        if tally.begin() and (room := tally.settle(asks, OPENED, kind)) is not None:
+            tally.give(Given(workload=workload, rooms=(room,)), asks=room.bought)
+            return
+    chosen = _where_to_buy(ordered, allowance, workload)
+    allowed = allowance.passes(chosen, 1, workload)
+    if allowed < len(RULES) or chosen.blocked:
+        left_out = chosen.settle(asks, NOT_ALLOWED, kind)
+        if left_out is not None:
+            if allowed == 0:
+                allowance.refuse(chosen, 1, workload)
+            chosen.give(Given(workload=workload, rooms=(left_out,)), asks=True)
+            return
+    blocked = chosen.blocked
+    passed = allowance.open(chosen, "demand", workload=workload)
+    opened = new_bin(chosen)
+    opened.allowed = passed == len(RULES) and not blocked
+    take(opened.free, asks)
+    chosen.add(opened)
+    chosen.give(Given(workload=workload, rooms=(opened,)), asks=True)
+
+
+def _where_to_buy(fitting: Sequence[Tally], allowance: Allowance, workload: Workload) -> Tally:
+    """The cheapest pool that may grow, else the cheapest whose checks pass, else the cheapest (it will say why not).
+
+    A pool that asks for fewer nodes after a refusal keeps its work for these seconds: then the next pool gets the rest
+    at once, and its cooldown does not delay a part of it.
+    """
+    passing = (x for x in fitting if allowance.passes(x, 1, workload) == len(RULES))
+    first: Tally | None = None
+    for tally in passing:
+        if not tally.blocked or tally.gang_room is not None:
+            return tally
+        first = first or tally
+    return first or next((x for x in fitting if not x.blocked and not is_full(x)), fitting[0])
+
+
+def _hold_floor(tally: Tally, allowance: Allowance) -> None:
+    """Open nodes up to the floor, each checked by itself; wanted ones that the checks leave out are no floor."""
+    for _ in range(tally.bounds.min_nodes - tally.state.required - tally.within[-1]):
+        allowance.open(tally, "floor")
+        tally.add(Bin(pool=tally.pool.id, instance=None, free=new_node(tally.pool, tally.state)))
+
+
+def _keep_standby(tally: Tally, allowance: Allowance) -> None:
+    """Open nodes until enough empty ones that no work waits for exist or are on their way."""
+    busy = {n.instance for n in tally.state.nodes if n.busy}
+    spare = sum(1 for b in tally.bins if not b.used and b.instance not in busy)
+    for _ in range(tally.bounds.standby_nodes - spare):
+        allowance.open(tally, "standby")
+
+
+def _wanted(
+    tally: Tally,
+    facts: Facts,
+    budgets: Budgets,
+    empties: frozenset[str],
+    unreturning: frozenset[str],
+    headroom: Headroom | None,
+) -> Wanted:
+    return Wanted(
+        pool=tally.pool.id,
+        bounds=tally.bounds,
+        for_demand=tally.counts["demand"],
+        for_floor=tally.counts["floor"],
+        for_standby=tally.counts["standby"],
+        for_headroom=tally.counts["headroom"],
+        headroom=headroom,
+        within_budget=tally.within[0],
+        within_maximum=tally.within[1],
+        within_limits=tally.within[2],
+        within_stock=None if tally.gang_room is None else tally.room,
+        needed=frozenset(b.instance for b in tally.bins if b.used and b.instance is not None),
+        asking=tuple(tally.asking),
+        waiting_gpus=tally.waiting_gpus,
+        settled=tuple(workload.key for workload in tally.settled),
+        placed=tuple(tally.placed),
+        held=tuple(tally.held),
+        movable=empties & {n.instance for n in tally.state.nodes},
+        unreturning=unreturning & {n.instance for n in tally.state.nodes},
+        budget=budgets.of(Scope.CLUSTER),
+        stopped=budgets.stopped(tally.pool.id),
+        uncovered=tuple(tally.uncovered.values()),
+        refused=dict(tally.refused),
+        sources=facts.sources,
+        deliveries=facts.deliveries,
+        overrides=tuple(o for o in facts.overrides if o.concerns(tally.pool.id) and facts.at < o.until),
+        graces=tally.graces,
+        rights=facts.rights,
+        spend_unknown=facts.spend.unknown,
+        first_changed_at=facts.first_changed_at,
+        questions=tuple(q for q in facts.questions if q.pool == tally.pool.id and facts.at < q.expires_at),
+    )
+
+
+def floor_gives_way(wanted: Wanted) -> bool:
+    """True when a budget stop lets empty nodes go below the floor: the stop is the highest authority."""
+    return wanted.stopped

@@ -1,0 +1,106 @@
+"""Whose an exception of the assignment is: the pool and the workload that were being looked at when it was raised.
+
+The assignment goes over all pools and workloads in many loops. Instead of a guard in each, one handler reads the frames
+that the exception passed through, the innermost first.
+"""
+
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any
+
+from receiver.core.model.failures import Failure, Failures
+from receiver.core.model.model import Facts, PoolState
+from receiver.core.model.pods import Pod, Workload, owner_of
+from receiver.core.model.policy import Pool
+from receiver.core.scaling import filling
+from receiver.core.scaling.capacity import Tally
+
+MOST_LEFT_OUT = 20  # owners whose work is left out because it cannot be assigned: with more it is no fault of the work
+SHARED_FRAMES = 2  # `assign` and `_assign`
+MOST_PAIRS = 5  # owners that cannot be judged for one pool, until the pool is set aside
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """What one step leaves out of its assignment: all work of some *owners*, and *pairs* of an owner and a pool."""
+
+    owners: set[str] = field(default_factory=set)
+    pairs: set[tuple[str, str]] = field(default_factory=set)
+    rearranges: bool = True  # work is moved between rooms to save nodes; a bug in that costs a node, and no more
+
+    def __bool__(self) -> bool:
+        """True when work is left out."""
+        return bool(self.owners)
+
+    def of(self, facts: Facts) -> Facts:
+        """*facts* without the pods of the owners."""
+        return replace(facts, waiting=tuple(p for p in facts.waiting if owner_of(p) not in self.owners))
+
+    def learn(self, error: Exception, failures: Failures) -> None:
+        """Leave out what *error* came from, or raise it again where that is not known or was left out already.
+
+        An owner and a pool that failed together are kept apart and both go on. That is the least that can be done, and
+        it does not matter which of them is at fault.
+        """
+        if self.rearranges and _passed_through(filling.__file__, error.__traceback__):
+            self.rearranges = False
+            failures.note(Failure(part="assign", error=error))
+            return
+        pool, owner = _subjects(error.__traceback__)
+        failure = Failure(part="assign", error=error, pool=pool, workload=owner)
+        if pool is not None and owner is not None and (owner, pool) not in self.pairs:
+            self.pairs.add((owner, pool))
+            aside = sum(p == pool for _, p in self.pairs) > MOST_PAIRS
+        elif pool is not None and pool not in failures.set_aside:
+            aside = True
+        elif owner is not None and owner not in self.owners and len(self.owners) < MOST_LEFT_OUT:
+            self.owners.add(owner)
+            aside = False
+        else:
+            raise error
+        failures.note(failure)
+        if aside and pool is not None:
+            failures.set_aside.setdefault(pool, failure)
+
+
+def _passed_through(file: str, trace: TracebackType | None) -> bool:
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == file:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _subjects(trace: TracebackType | None) -> tuple[str | None, str | None]:
+    """The pool and the owner of the work that the frames of *trace* name, those of the innermost frame first."""
+    pool: str | None = None
+    owner: str | None = None
+    for _ in range(SHARED_FRAMES):  # loops over all pools: what their variables hold need not be what was asked for
+        trace = trace.tb_next if trace is not None else None
+    while trace is not None:  # the innermost comes last
+        values = trace.tb_frame.f_locals.values()
+        pool = next((found for v in values if (found := _pool(v)) is not None), pool)
+        owner = next((found for v in values if (found := _owner(v)) is not None), owner)
+        trace = trace.tb_next
+    return pool, owner
+
+
+def _pool(value: Any) -> str | None:
+    value = getattr(value, "tally", value)
+    match value:
+        case Tally():
+            return value.pool.id
+        case PoolState():
+            return value.pool
+        case Pool():
+            return value.id
+    return None
+
+
+def _owner(value: Any) -> str | None:
+    match value:
+        case Workload():
+            return owner_of(value.pods[0])
+        case Pod():
+            return owner_of(value)
+    return None

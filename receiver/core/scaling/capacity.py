@@ -1,0 +1,318 @@
+"""Room for work: what exists or is on its way, what may still be opened, and what all pools share."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from receiver.core.model.actions import ActionKind, Because, VictimStage
+from receiver.core.model.compute import COMPUTE, gpus_in
+from receiver.core.model.model import ON_ITS_WAY, CordonedBy, Facts, Node, PoolState, SignalAction, Stage
+from receiver.core.model.pods import Workload
+from receiver.core.model.policy import Pool
+from receiver.core.money.budget import Budgets, Key, Refusal
+from receiver.core.money.unanswered import highest
+from receiver.core.scaling.bounds import BoundsInForce, bounds_of
+from receiver.core.scaling.count_drift import undone_by_others
+from receiver.core.scaling.demand import IGNORED_NAMESPACES, new_node, take
+from receiver.core.scaling.eviction_grace import Grace, graces_of
+from receiver.core.scaling.provisioning import probes_left, stuck_on_the_way, unlisted_too_long
+from receiver.core.scaling.shortage import smaller_request
+from receiver.core.scaling.stop_scopes import takes_work, why_closed
+
+Requests = tuple[tuple[str, int], ...]
+WHY = ("demand", "floor", "standby", "headroom")  # new nodes are opened, in this order
+
+# Where a bin stands. What is usable is filled first; then what was begun; only then another node that is on its
+# way is begun, in the order in which nodes are bought. So the same pods fill the nodes that were bought for them:
+# were every coming node open from the start, a pod that fits many pools would take the room of one that fits few.
+USABLE, OPENED, COMING, NOT_ALLOWED = range(4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A workload that was not given the nodes it needs, the rule that held it, and a sentence; it itself where it was
+    a budget that did not cover them."""
+
+    workload: str
+    rule: str
+    detail: str
+    uncovered: Workload | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Bin:
+    """Room for pods: a node that exists or is on its way (*instance*, None while Civo does not list it)."""
+
+    pool: str
+    instance: str | None
+    free: dict[str, int]
+    usable: bool = False
+    used: bool = False
+    bought: bool = False
+    allowed: bool = True  # False: wanted, but a check or guardrail leaves it out, so it must not attract other work
+
+    @property
+    def gpus(self) -> int:
+        """GPU units that are free here."""
+        return gpus_in(self.free)
+
+    def copy(self) -> "Bin":
+        """Another bin with the same room. (Not `replace`: a gang tries every node of every pool that fits it.)"""
+        return Bin(self.pool, self.instance, dict(self.free), self.usable, self.used, self.bought, self.allowed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """The *rooms* that *workload* was given, one for each of its pods (of a gang in several pools: its part)."""
+
+    workload: Workload
+    rooms: tuple[Bin, ...]
+
+    @property
+    def whole(self) -> bool:
+        """True if no check and no guardrail leaves out a part of it."""
+        return all(room.allowed for room in self.rooms)
+
+
+@dataclass(slots=True, eq=False)
+class Tally:
+    """One pool's tally while assigning."""
+
+    pool: Pool
+    state: PoolState
+    bounds: BoundsInForce
+    bins: list[Bin]
+    room: int | None = None  # new nodes that a guardrail would leave (0: none, None: as many as the checks allow)
+    gang_room: int | None = None  # while fewer are asked for after a refusal: new nodes that one gang may need
+    shelves: tuple[list[Bin], ...] = ([], [], [], [])  # the bins by how they may be used: see USABLE and below
+    too_small: dict[tuple[Requests, ...], int] = field(default_factory=dict)
+    reached: dict[tuple[int, Requests], int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(WHY, 0))
+    within: list[int] = field(default_factory=lambda: [0, 0, 0])  # budget, maximum, limits
+    asking: list[Workload] = field(default_factory=list)
+    settled: list[Workload] = field(default_factory=list)  # of a gang in several pools, its part here
+    placed: list[tuple[str, str]] = field(default_factory=list)
+    held: list[Held] = field(default_factory=list)
+    given: list[Given] = field(default_factory=list)
+    refused: dict[str, Refusal] = field(default_factory=dict)  # workloads that a budget does not cover
+    uncovered: dict[Key, Refusal] = field(default_factory=dict)  # by the budgets that refused a node
+    waiting_gpus: int = 0
+    free: int = 0  # GPUs in the bins that may be used
+    graces: tuple[Grace, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.shelves = ([], [], [], [])
+        for room in self.bins:
+            self.shelves[USABLE if room.usable else COMING].append(room)
+            self.free += room.gpus if room.usable else 0
+
+    @property
+    def room_left(self) -> float:
+        """New nodes that a guardrail would leave beyond those that the checks let pass (infinity: none speaks)."""
+        return math.inf if self.room is None else max(0, self.room - self.within[-1])
+
+    @property
+    def blocked(self) -> bool:
+        """True when a guardrail will hold another new node."""
+        return self.room_left <= 0
+
+    def holds_gang(self, opened: int) -> bool:
+        """True unless Civo has just refused as many new nodes as a gang needs, *opened* beside those opened before."""
+        return not opened or self.gang_room is None or self.within[-1] + opened <= self.gang_room
+
+    def admit_gang(self, opened: int) -> None:
+        """Make room for all *opened* new nodes of a gang that `holds_gang`; the next gang gets no more than is left."""
+        if opened and self.gang_room is not None and self.room is not None:
+            self.room = self.gang_room = max(self.room, self.within[-1] + opened)
+
+    def add(self, room: Bin) -> None:
+        """Take in a bin that was just opened."""
+        self.bins.append(room)
+        self.shelves[OPENED if room.allowed else NOT_ALLOWED].append(room)
+        if room.allowed:
+            self.free += room.gpus
+
+    def mark(self) -> "Tally":
+        """A copy to return to."""
+        copies = {id(b): b.copy() for b in self.bins}
+        before = replace(
+            self,
+            bins=list(copies.values()),
+            reached=dict(self.reached),
+            too_small=dict(self.too_small),
+            counts=dict(self.counts),
+            within=list(self.within),
+            asking=list(self.asking),
+            settled=list(self.settled),
+            placed=list(self.placed),
+            held=list(self.held),
+            given=[replace(g, rooms=tuple(copies[id(b)] for b in g.rooms)) for g in self.given],
+            refused=dict(self.refused),
+            uncovered=dict(self.uncovered),
+        )
+        before.shelves = tuple([copies[id(b)] for b in shelf] for shelf in self.shelves)
+        before.free = self.free
+        return before
+
+    def return_to(self, before: "Tally") -> None:
+        """Undo what happened since *before* was marked."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(before, name))
+
+    def settle(self, asks: Mapping[str, int], shelf: int, kind: Requests) -> Bin | None:
+        """Put *asks* into the first bin of *shelf* that holds them and return it; None when none does.
+
+        What a bin could not hold once it never will, so each kind of request passes over it only once.
+        """
+        rooms = self.shelves[shelf]
+        place = self.reached.get((shelf, kind), 0)
+        if place == len(rooms):
+            return None
+        while place < len(rooms) and not take(rooms[place].free, asks):
+            place += 1
+        self.reached[shelf, kind] = place
+        if place == len(rooms):
+            return None
+        rooms[place].used = True
+        self.free -= gpus_in(asks) if shelf != NOT_ALLOWED else 0
+        return rooms[place]
+
+    def begin(self, rooms: Sequence[Bin] | None = None) -> bool:
+        """Begin to fill *rooms* that are on their way, or else the next one; False when there is none."""
+        begun = self.shelves[COMING][:1] if rooms is None else rooms
+        for room in begun:
+            self.shelves[COMING].remove(room)
+            self.shelves[OPENED].append(room)
+            self.free += room.gpus
+        return bool(begun)
+
+    def give(self, given: Given, *, asks: bool) -> None:
+        """Note what a workload was given: room in a new node that it *asks* for, or room that was there before it."""
+        workload, room = given.workload, given.rooms[0]
+        self.given.append(given)
+        self.waiting_gpus += workload.gpus
+        (self.asking if asks else self.settled).append(workload)
+        if not workload.gang and room.instance is not None and room.usable:
+            self.placed.append((workload.key, room.instance))
+
+    def sort_out(self) -> None:
+        """Put what was on its way and is used now on its shelf, and count what is free, after rooms were filled
+        directly."""
+        coming = self.shelves[COMING]
+        self.shelves[OPENED].extend(room for room in coming if room.used)
+        coming[:] = [room for room in coming if not room.used]
+        self.free = sum(room.gpus for shelf in (USABLE, OPENED) for room in self.shelves[shelf])
+
+    @property
+    def rooms(self) -> int:
+        """How many bins may be used now; it only grows, and what is in them only shrinks."""
+        return len(self.shelves[USABLE]) + len(self.shelves[OPENED])
+
+    def roomy(self) -> list[Bin]:
+        """The bins that are usable or begun and have any GPU left, the usable ones first."""
+        bins = (b for shelf in (USABLE, OPENED) for b in self.shelves[shelf])
+        return [b for b in bins if any(n > 0 for resource, n in b.free.items() if resource not in COMPUTE)]
+
+
+LONGEST_GROWTH_BACKOFF = timedelta(hours=1)
+LONGEST_REMOVAL_BACKOFF = timedelta(hours=25)
+SHORT_LOSS = timedelta(minutes=3)
+
+
+def open_tally(pool: Pool, facts: Facts, budgets: Budgets) -> Tally:
+    """Return the empty tally of *pool*: its bounds now, its room, and whether a guardrail will hold its growth."""
+    state = facts.pool(pool.id)
+    bounds = bounds_of(pool, facts.overrides, facts.at)
+    backing_off = state.backoff is not None and state.backoff.holds(facts.at, LONGEST_GROWTH_BACKOFF)
+    halts = (SignalAction.FREEZE, SignalAction.PAUSE_SCALE_UP)
+    halted = any(s.action in halts and s.pool in (None, pool.id) for s in facts.signals)
+    stuck = bool(stuck_on_the_way(pool, state, facts.at))
+    unpriced = pool.price_usd_per_hour is None
+    undone = undone_by_others(state, facts.at, grows=True) is not None
+    paused = state.silence is not None or bounds.spoken.pause is not None
+    probes = probes_left(state, facts.at)
+    smaller = _smaller_request(state, facts) if backing_off and probes is None else None
+    held = unpriced or (backing_off and smaller is None) or halted or stuck or undone or paused
+    graces = graces_of(pool, bounds, facts.told_to_go, facts.at, facts.given_up)
+    going = _deleted_victims(state)
+    if graces:  # what is evicted there must not come back to it
+        going |= _evicted_victims(state)
+    return Tally(
+        pool=pool,
+        state=state,
+        bounds=bounds,
+        bins=list(_capacity(pool, state, going, facts, why_closed(budgets, pool.id))),
+        room=0 if held else smaller[0] if smaller else probes,
+        gang_room=None if held or smaller is None else smaller[1],
+        graces=graces,
+    )
+
+
+def _smaller_request(state: PoolState, facts: Facts) -> tuple[int, int] | None:
+    """How many nodes to ask for right after a refusal (`smaller_request`); None where that is not sure to add any."""
+    if state.refused is None or highest(facts.unanswered, state.pool) > state.required:
+        return None
+    return smaller_request(state.required, state.refused)
+
+
+def _capacity(pool: Pool, state: PoolState, going: frozenset[str], facts: Facts, closed: str | None) -> Iterable[Bin]:
+    """Room that exists or is on its way. Fullest usable nodes come first, then younger stages.
+
+    A usable node counts even when the scheduler has not used it: if its free GPUs do not help, another
+    node like it will not either, so buying stops there. A cordon of somebody else's takes a node out, and so does a
+    budget that is at its stop: *closed* is what `why_closed` says of the pool.
+    """
+    usable = [n for n in state.of(Stage.USABLE) if n.cordoned_by is not CordonedBy.SOMEONE and n.instance not in going]
+    rooms = [(_room_on(n), n) for n in usable if takes_work(n, closed)]
+    for free, node in sorted(rooms, key=lambda room: (gpus_in(room[0]), room[1].name)):
+        yield Bin(pool=pool.id, instance=node.instance, free=dict(free), usable=True)
+    for node in state.living:
+        if _is_coming(node, pool, facts) and takes_work(node, closed):
+            yield Bin(pool=pool.id, instance=node.instance, free=new_node(pool, state))
+    if not takes_work(None, closed) or unlisted_too_long(pool, state, facts.at):
+        return
+    for _ in range(state.unlisted):
+        yield Bin(pool=pool.id, instance=None, free=new_node(pool, state))
+
+
+def _room_on(node: Node) -> Mapping[str, int]:
+    """What is free on a usable node, or will be when the GPU operator's validation pods are done with it."""
+    staying = tuple(p for p in node.pods if p.namespace not in IGNORED_NAMESPACES)
+    return node.free if len(staying) == len(node.pods) else replace(node, pods=staying).free
+
+
+def _deleted_victims(state: PoolState) -> frozenset[str]:
+    action = state.open_action
+    if action is None or action.kind is not ActionKind.RETIRE:
+        return frozenset()
+    return frozenset(v.instance for v in action.victims if v.stage in (VictimStage.DELETED, VictimStage.GONE))
+
+
+def _evicted_victims(state: PoolState) -> frozenset[str]:
+    victims = state.open_action.victims if state.open_action else ()
+    begun = (VictimStage.CHOSEN, VictimStage.CORDONED)
+    return frozenset(v.instance for v in victims if v.because is Because.EVICTED and v.stage in begun)
+
+
+def _is_coming(node: Node, pool: Pool, facts: Facts) -> bool:
+    """True while *node* may still become usable.
+
+    Without Kubernetes a node that was never seen usable counts as on its way, however old: nobody can tell,
+    and another node bought beside it would be as unseen.
+    """
+    if node.stage is Stage.UNKNOWN:
+        return not node.was_usable
+    if node.stage is Stage.BROKEN and node.lost_at is not None:
+        return not node.busy and facts.at - node.lost_at <= SHORT_LOSS  # a device plugin that restarts
+    return node.stage in ON_ITS_WAY and not node.was_usable and facts.at - node.created_at <= pool.provision_timeout
+
+
+def is_full(tally: Tally) -> bool:
+    """True when the pool may not have another node."""
+    return tally.state.required + tally.within[2] >= tally.bounds.max_nodes
+
+
+def new_bin(tally: Tally) -> Bin:
+    """A node that is not there yet, for work that is put into it at once."""
+    return Bin(pool=tally.pool.id, instance=None, free=new_node(tally.pool, tally.state), used=True, bought=True)

@@ -1,0 +1,335 @@
+"""Decide how many nodes a pool should have, and say why. Pure: the same values give the same decision."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from receiver.core.model.actions import ActionKind, Decision, Reason, Verdict, VictimStage
+from receiver.core.model.approval_request import sentence
+from receiver.core.model.failures import Failure, Failures
+from receiver.core.model.model import Facts, Node, PoolState, Signal, SignalAction, Source, Stage
+from receiver.core.model.policy import Policy
+from receiver.core.model.text import lasting, some
+from receiver.core.money.cost import HOUR
+from receiver.core.scaling.assign import Assignment, Wanted, floor_gives_way
+from receiver.core.scaling.eviction import evicted
+from receiver.core.scaling.guardrails import Case, apply
+from receiver.core.scaling.prospects import about_idle, planned, why_kept
+from receiver.core.scaling.recheck_times import reconsider_at
+from receiver.core.scaling.removal import is_dead, removable, surplus, unapproved
+from receiver.core.scaling.removal_eligibility import is_kept, was_refused
+from receiver.core.scaling.shapes import goes_early
+
+NOTED = {
+    SignalAction.SCALE_UP: "look for growth",
+    SignalAction.SCALE_DOWN: "look for nodes that may go",
+    SignalAction.HOLD: "busy nodes stay where they are",
+    SignalAction.FALLBACK: "activity is unknown: pod counts decide",
+}
+MOST_ASKING = 50  # of the work that a decision without grounds names
+Explainer = Callable[[Decision, Case], Decision]  # adds what a decision rests on
+
+
+def decide(
+    state: PoolState,
+    wanted: Wanted,
+    signals: Sequence[Signal],
+    policy: Policy,
+    now: datetime,
+    explained_by: Explainer | None = None,
+) -> Decision:
+    """Return the size that the pool of *state* should have at *now*, with every reason in order.
+
+    Pending demand beats removal, because a missing GPU costs more than an idle one. With nothing wanted the
+    answer is to hold. *explained_by* adds what it rests on. Raises KeyError when the policy does not name the pool.
+    """
+    decision, case = _decided(state, wanted, signals, policy, now)
+    return explained_by(decision, case) if explained_by else decision
+
+
+def _decided(
+    state: PoolState, wanted: Wanted, signals: Sequence[Signal], policy: Policy, now: datetime
+) -> tuple[Decision, Case]:
+    """The decision without grounds, and the case as it was decided."""
+    case = _case(state, wanted, signals, policy, now)
+    reasons = [*_notes(case), *_spoken(case)]
+    due = removable(case)
+    over = [n for n in evicted(case, sum(is_dead(n) for n in due)) if n in due]
+    waits = unapproved(due, (*surplus(case), *over), case)
+    last = {n.instance for n in waits}
+    due = (*(n for n in due if n.instance not in last), *waits)  # who waits for an answer keeps no other
+    empty = sum(not n.busy for n in due)
+    case = replace(case, dead=sum(is_dead(n) for n in due), empty=empty, going=len(due), unapproved=waits)
+    sources = _sources_of_size(case, due, over)
+    if case.dead and wanted.new_nodes and apply(sources[-1].target, case)[-1].target == state.required:
+        # The dead nodes cannot go now: that must not keep work waiting for others.
+        case = replace(case, dead=0, empty=case.empty - case.dead, going=case.going - case.dead)
+        due = tuple(n for n in due if not is_dead(n))
+        sources = _sources_of_size(case, due, over)
+    reasons += sources
+    target = sources[-1].target if sources else state.required
+    if target == state.required and not sources:
+        reasons.append(_nothing_to_do(case))
+    reasons += apply(target, case)
+    final = reasons[-1].target
+    decision = Decision(
+        pool=case.pool.id,
+        at=now,
+        present=state.required,
+        target=final,
+        reasons=tuple(reasons),
+        candidates=tuple(n.instance for n in due),
+        evicted=tuple(n.instance for n in over if n.busy),
+        reconsider_at=reconsider_at(case),
+    )
+    return decision, case
+
+
+def case_of(state: PoolState, wanted: Wanted, facts: Facts, policy: Policy) -> Case:
+    """Return what is known of the pool of *state*, as its decision sees it."""
+    return _case(state, wanted, facts.signals, policy, facts.at)
+
+
+def _case(state: PoolState, wanted: Wanted, signals: Sequence[Signal], policy: Policy, now: datetime) -> Case:
+    pool = policy.pool(state.pool)
+    if pool is None:
+        raise KeyError(state.pool)
+    mine = tuple(s for s in signals if s.pool in (None, pool.id))
+    return Case(pool=pool, state=state, wanted=wanted, signals=mine, policy=policy, now=now)
+
+
+def decide_all(
+    facts: Facts,
+    assignment: Assignment,
+    policy: Policy,
+    *,
+    explained_by: Explainer | None = None,
+    failures: Failures | None = None,
+) -> dict[str, Decision]:
+    """Decide for every pool of *policy* at the facts' time, sharing what may be removed per hour; by pool id.
+
+    Removals under way in a pool count against the others, not against themselves. *explained_by* as in `decide`. A pool
+    whose decision raises an exception keeps its size, and the exception is noted in *failures*; so is one that was
+    raised while a decision was explained, which then has no grounds. Without *failures* both are raised.
+    """
+    under_way = 0
+    for state in facts.pools:
+        try:
+            under_way += being_removed(state)
+        except Exception as error:
+            if failures is None:
+                raise
+            failures.sets_aside(state.pool, Failure(part="decide", error=error, pool=state.pool))
+    limit = policy.limits.max_removals_per_hour
+    left = None if limit is None else limit - facts.removed_last_hour - under_way
+    decisions: dict[str, Decision] = {}
+    for pool in policy.pools:
+        state, wanted = facts.pool(pool.id), assignment.pools[pool.id]
+        if failures is not None and pool.id in failures.set_aside:
+            decisions[pool.id] = keeps_its_size(state, str(failures.set_aside[pool.id]), facts.at)
+            continue
+        try:
+            own = being_removed(state, deleted=False)
+            mine = None if left is None else max(0, left + own)
+            wanted = wanted if wanted.removals_left == mine else replace(wanted, removals_left=mine)
+            decision = _one(state, wanted, facts, policy, explained_by, failures)
+            left = None if left is None else left - max(0, decision.present - decision.target - own)
+        except Exception as error:
+            if failures is None:
+                raise
+            failure = Failure(part="decide", error=error, pool=pool.id)
+            failures.sets_aside(pool.id, failure)
+            decision = keeps_its_size(state, str(failure), facts.at)
+        decisions[pool.id] = decision
+    return decisions
+
+
+def _one(
+    state: PoolState,
+    wanted: Wanted,
+    facts: Facts,
+    policy: Policy,
+    explained_by: Explainer | None,
+    failures: Failures | None,
+) -> Decision:
+    """The decision for the pool of *state*; one that cannot be explained comes with little evidence."""
+    decision, case = _decided(state, wanted, facts.signals, policy, facts.at)
+    if explained_by is None:
+        return decision
+    try:
+        return explained_by(decision, case)
+    except Exception as error:
+        if failures is None:
+            raise
+        failures.note(Failure(part="grounds", error=error, pool=state.pool))
+        return replace(decision, evidence={"asking": [w.key for w in wanted.asking[:MOST_ASKING]]})
+
+
+def keeps_its_size(state: PoolState, failed: str, now: datetime) -> Decision:
+    """The decision for a pool for which nothing could be worked out: *failed* is the internal error."""
+    detail = f"the pool keeps its size because of an internal error ({failed}); the log has the traceback"
+    held = Reason(rule="internal_error", verdict=Verdict.HOLDS, target=state.required, detail=detail)
+    return Decision(pool=state.pool, at=now, present=state.required, target=state.required, reasons=(held,))
+
+
+def being_removed(state: PoolState, *, deleted: bool = True) -> int:
+    """Nodes that an open action of the pool removes, with or without those already *deleted* (the store counts
+    them only when the action is closed)."""
+    action = state.open_action
+    if action is None or action.kind is not ActionKind.RETIRE:
+        return 0
+    on_the_way = (VictimStage.CHOSEN, VictimStage.CORDONED)
+    return sum(v.stage in on_the_way or (deleted and v.stage is not VictimStage.SPARED) for v in action.victims)
+
+
+def _notes(case: Case) -> list[Reason]:
+    """What alerts ask for, one note for all alerts of a name: a thousand of them are no other decision than one."""
+    noted = Counter((s.action, s.alertname) for s in case.signals if s.action in NOTED)
+    return [
+        Reason(
+            rule=action.value,
+            verdict=Verdict.NOTES,
+            target=case.present,
+            detail=f"{name}{f' ({many} alerts)' if many > 1 else ''}: {NOTED[action]}",
+        )
+        for (action, name), many in noted.items()
+    ]
+
+
+def _spoken(case: Case) -> list[Reason]:
+    """What people and workloads said for a while, on every decision that it may touch."""
+    said = [("override", str(o)) for o in case.wanted.bounds.spoken.all]
+    if case.state.silence is not None:
+        said.append(("silence", str(case.state.silence)))
+    kept = [n for n in case.state.of(Stage.USABLE) if not n.busy and is_kept(n, case)]
+    if kept:
+        said.append(("keep_until", "; ".join(f"{n.name} is kept{_until(n)}" for n in kept)))
+    if coming := planned(case):
+        said.append(("evict_after", coming))
+    questions = [q for q in case.wanted.questions if q.stands(case.now) and q.done_at is None]
+    said += [("question", sentence(q, case.now)) for q in questions]
+    return [Reason(rule=rule, verdict=Verdict.NOTES, target=case.present, detail=detail) for rule, detail in said]
+
+
+def _until(node: Node) -> str:
+    """Until when, and for whose pod, a workload's wish keeps *node*."""
+    whose = f" for {node.kept_for}" if node.kept_for else ""
+    return f" until {node.kept_until:%Y-%m-%d %H:%M} UTC{whose}"
+
+
+def _sources_of_size(case: Case, due: Sequence[Node], over: Sequence[Node]) -> list[Reason]:
+    """The sources of a wanted size, growth before removal; each reason's target builds on the one before."""
+    wanted, target = case.wanted, case.present
+    found = [Reason(rule=h.rule, verdict=Verdict.NOTES, target=target, detail=h.detail) for h in wanted.held]
+    spare_wanted = not floor_gives_way(wanted)  # at the budget stop nothing is kept or bought for later
+    least = wanted.bounds.why_least if wanted.bounds.spoken.least is not None else ""
+    asked = (
+        ("demand", wanted.for_demand, _asking(wanted)),
+        ("floor", wanted.for_floor * spare_wanted, f"at least {some(wanted.bounds.min_nodes, 'node')}{least}"),
+        ("standby", wanted.for_standby * spare_wanted, some(wanted.bounds.standby_nodes, "spare node")),
+        (
+            "headroom",
+            wanted.for_headroom * spare_wanted,
+            f"{wanted.headroom}: {some(wanted.for_headroom, 'more node')}",
+        ),
+    )
+    for rule, count, detail in asked:
+        if count > 0:
+            target += count
+            found.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target, detail=detail))
+    many = surplus(case)
+    # What grows beside those that go waits until they are gone: the dead are what it was bought for. At a budget's stop
+    # nothing is bought, and what waits cannot begin on what is idle.
+    goes_first = bool(case.dead or many or over or (wanted.stopped and due))
+    if goes_first:
+        found = [replace(r, verdict=Verdict.NOTES, target=case.present) for r in found]
+    if target == case.present or goes_first:
+        target = case.present
+        grows = any(count > 0 for _, count, _ in asked) and not wanted.stopped
+        for rule, nodes, why in _going(due, many, over, case, grows=grows):
+            target -= len(nodes)
+            detail = f"{', '.join(n.name for n in nodes)}: {why}"
+            found.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target, detail=detail))
+    return found
+
+
+def _going(
+    due: Sequence[Node], many: Sequence[Node], over: Sequence[Node], case: Case, *, grows: bool
+) -> Iterator[tuple[str, Sequence[Node], str]]:
+    """The nodes that go, by the rule that wants it; only dead ones and those beyond what a person (*many*) or a window
+    (*over*) allows while the pool wants to grow."""
+    resting = [n for n in due if n not in many and n not in over and not is_dead(n)]
+    by_rule = {
+        "dead_nodes": (
+            dead := [n for n in due if is_dead(n)],
+            _why_dead(dead, case),
+        ),
+        "override": (many, str(case.wanted.bounds.spoken.most)),
+        "evict_after": (over, _why_over(case)),
+        "idle_nodes": ([n for n in resting if not n.busy], _why_due(case)),
+        "consolidation": ([n for n in resting if n.busy], "its pods consented to be moved and fit on other nodes"),
+    }
+    for rule, (nodes, because) in by_rule.items():
+        if nodes and (rule in ("dead_nodes", "override", "evict_after") or not grows):
+            yield rule, nodes, because
+
+
+def _why_dead(dead: Sequence[Node], case: Case) -> str:
+    late = [f"not usable within {lasting(case.pool.provision_timeout)}"] if any(not n.vanished for n in dead) else []
+    gone = ["no Node object in Kubernetes any more"] if any(n.vanished for n in dead) else []
+    return ", or ".join((*late, *gone))
+
+
+def _why_over(case: Case) -> str:
+    graces = case.wanted.graces
+    over = [g for g in graces if g.ends_at is not None and g.ends_at <= case.now] or graces  # what was begun goes on
+    return "; ".join(f"window {g.window} allows {some(g.max_nodes, 'node')}, and its grace is over" for g in over)
+
+
+def _asking(wanted: Wanted) -> str:
+    names = [w.key for w in wanted.asking]
+    gpus = sum(w.gpus for w in wanted.asking)
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    wait = "GPU waits" if gpus == 1 else "GPUs wait"
+    return f"{gpus} {wait} for {', '.join(names[:3])}{more}: {some(wanted.for_demand, 'more node')}"
+
+
+def _why_due(case: Case) -> str:
+    if case.policy.billing.by_the_hour:
+        unit = "hour" if case.policy.billing.granularity == HOUR else "unit"
+        if goes_early(case.pool, case.policy):
+            return f"no GPU pod, and beyond its first paid {unit} a node this wide is not kept for small pods"
+        return f"no GPU pod, and the next paid {unit} begins within {lasting(case.policy.billing.removal_margin)}"
+    if case.wanted.stopped:
+        return "no GPU pod, and none may begin there: a budget is at its stop"
+    return f"no GPU pod for {lasting(case.pool.idle_for)}"
+
+
+def _nothing_to_do(case: Case) -> Reason:
+    """Say in one sentence why the size stays, when no source wants another."""
+    wanted, idle = case.wanted, [n for n in case.state.nodes if n.idle_since is not None and not is_kept(n, case)]
+    kept = [n for n in case.state.nodes if n.idle_since is not None and is_kept(n, case)]
+    refused, idle = [n for n in idle if was_refused(n, case)], [n for n in idle if not was_refused(n, case)]
+    on_the_way = len(case.state.coming) + case.state.unlisted
+    if not case.up(Source.CIVO):
+        detail = f"nothing is known: {case.why(Source.CIVO)}"
+    elif wanted.settled and on_the_way:
+        detail = f"{some(wanted.waiting_gpus, 'GPU')} waiting, {some(on_the_way, 'node')} on the way"
+    elif wanted.settled:
+        detail = (
+            f"{', '.join(wanted.settled[:3])} would fit a usable node as configured: see why it is not placed there"
+        )
+    elif idle:
+        detail = about_idle(idle, case)
+    elif refused and case.state.removal_backoff is not None:
+        backoff = case.state.removal_backoff
+        after = f"after {some(backoff.failures, 'failure')}: {backoff.reason}"
+        detail = f"{', '.join(n.name for n in refused)} may not be removed until {backoff.until:%H:%M:%S} UTC {after}"
+    elif kept:
+        detail = f"{some(len(kept), 'idle node')}, kept because workloads asked for it"
+    elif (low := case.firing(SignalAction.SCALE_DOWN)) is not None and (held := why_kept(case)):
+        detail = f"{low.alertname} fires (scale_down), and {held}"
+    else:
+        detail = "nothing waits and nothing idles"
+    return Reason(rule="nothing_wanted", verdict=Verdict.NOTES, target=case.present, detail=detail)

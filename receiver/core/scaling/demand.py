@@ -1,0 +1,255 @@
+"""From pods to workloads, and whether a pod fits a pool (and if not, why not)."""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from receiver.core.model.compute import COMPUTE, allocatable, less, too_much
+from receiver.core.model.model import UNASSIGNED, Node, Offer, PoolState, Stage
+from receiver.core.model.pods import Pod, PodPhase, Requirement, Toleration, Workload
+from receiver.core.model.policy import POOL_LABEL, Pool, Taint
+from receiver.core.model.text import cut
+
+# Taints that come and go with a node's state, and say nothing of the next node.
+PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeleted")
+OFFER_IS_BELIEVED_FOR = timedelta(hours=24)
+MOST_NAMED, LONGEST_NAMED = 5, 63  # values of an affinity, and characters of each; those of a label are 63 at most
+CORDON = Taint(key="node.kubernetes.io/unschedulable", value="", effect="NoSchedule")
+IGNORED_NAMESPACES = frozenset({"gpu-operator", "nvidia-gpu-operator"})  # its validation pods ask for a GPU
+
+
+def workloads(pods: Iterable[Pod], bound: Mapping[str, int] | None = None) -> tuple[Workload, ...]:
+    """Group the waiting GPU *pods*: declared gangs together, all others alone.
+
+    *bound* counts the pods of each gang that have a node already. Of a gang with a minimum only as many pods as
+    it still lacks belong together; what waits beyond the minimum is placed pod by pod. Higher priority first,
+    then longest waiting. DaemonSet pods, terminating pods and the GPU operator's validation pods are no demand.
+    """
+    gangs: dict[str, list[Pod]] = {}
+    alone: list[Workload] = []
+    for pod in pods:
+        if pod.phase is not PodPhase.WAITING or pod.daemon or pod.terminating or not pod.gpus:
+            continue
+        if pod.namespace in IGNORED_NAMESPACES:
+            continue
+        if pod.gang is None:
+            alone.append(Workload(key=pod.key, pods=(pod,)))
+        else:
+            gangs.setdefault(pod.gang, []).append(pod)
+    ranked = [(_rank(w), w) for w in alone]
+    for key, members in gangs.items():
+        parts = list(_parts(key, members, (bound or {}).get(key, 0)))
+        first = _rank(parts[0]) if parts[0].gang else None  # what is beyond a minimum must not take its room
+        ranked += [(max(first or _rank(w), _rank(w)), w) for w in parts]
+    return tuple(w for _, w in sorted(ranked, key=lambda ranking: ranking[0]))
+
+
+def _rank(workload: Workload) -> tuple[int, datetime, str]:
+    return -workload.priority, workload.since, workload.key
+
+
+def _parts(key: str, members: Sequence[Pod], bound: int) -> Iterable[Workload]:
+    """The pods of a gang that must come together, then those beyond its minimum, each alone."""
+    ordered = sorted(members, key=lambda p: (-p.priority, -p.gpus, p.key))
+    least = max((p.gang_min for p in members if p.gang_min is not None), default=None)
+    lacking = len(ordered) if least is None else max(0, least - bound)
+    if lacking:
+        yield Workload(key=key, pods=tuple(ordered[:lacking]), gang=True, bound=bound, least=least or 0)
+    for pod in ordered[lacking:]:
+        yield Workload(key=pod.key, pods=(pod,))
+
+
+def missing_pods(workload: Workload) -> int:
+    """How many pods a gang lacks that do not exist at all: until they do, no node helps it."""
+    return max(0, workload.least - workload.bound - len(workload.pods)) if workload.gang else 0
+
+
+def refusal(pod: Pod, pool: Pool, state: PoolState) -> str | None:
+    """Return why no node is bought in *pool* for *pod*, by its configuration, its size and what its nodes showed."""
+    return misfit(pod, pool) or too_much(pod.compute, state.compute) or disproof(pod, pool, state.offer)
+
+
+def misfit(pod: Pod, pool: Pool) -> str | None:
+    """Return why no node as *pool* is configured, even an empty one, can hold *pod*; None when one can."""
+    if pod.pool_hint not in (None, UNASSIGNED, pool.id):
+        return f"it asks for pool {pod.pool_hint}"
+    return _mismatch(pod, pool.resources, pool.offered_labels, pool.taints)
+
+
+def offer_of(
+    pool: Pool, nodes: Iterable[Node], before: Offer | None, now: datetime, startup_taints: tuple[str, ...] = ()
+) -> Offer | None:
+    """What the newest usable one of *nodes* shows, without the taints that come and go with its state, and what others
+    show that differ from it. A node that carries a startup taint shows nothing yet.
+
+    Of each GPU resource the most that a node of the pool showed counts, the offer *before* included: a node that lost a
+    GPU says nothing of the next one. Compute resources are the newest node's, less what DaemonSets take there: with the
+    largest instead, a pod that fits only an older node would buy new nodes without end. Without a usable node it is the
+    offer before, while that is believed; not that of a node that went before Civo's agent had labelled it: it would
+    keep work from labels that the next one gets in time.
+    """
+    passing = (*PASSING_TAINTS, *startup_taints)
+    before = before if before is not None and is_believed(before, pool, now) else None
+    usable = [n for n in nodes if n.stage is Stage.USABLE and n.labels and not n.startup_taint]
+    if not usable:
+        known = before is not None and POOL_LABEL in before.labels
+        return replace(before, taints=_lasting(before.taints, passing)) if before is not None and known else None
+    kinds: dict[object, Node] = {}  # nodes that are alike are judged once
+    for node in sorted(usable, key=lambda n: (n.created_at, n.name), reverse=True):
+        configured = tuple(node.labels.get(key) for key in pool.offered_labels)
+        kinds.setdefault((_lasting(node.taints, passing), configured, frozenset(node.labels)), node)
+    shown = [*(n.allocatable for n in usable), *([before.allocatable] if before else [])]
+    most = {r: max(seen.get(r, 0) for seen in shown) for r in pool.resources}
+    newest, *others = (
+        Offer(
+            node=node.name,
+            at=now,
+            configured=fingerprint(pool),
+            allocatable={**most, **less(node.compute, node.daemons)},
+            labels=node.labels,
+            taints=_lasting(node.taints, passing),
+        )
+        for node in kinds.values()
+    )
+    return replace(newest, others=tuple(others)) if others else newest
+
+
+def _lasting(taints: Iterable[Taint], passing: tuple[str, ...]) -> tuple[Taint, ...]:
+    return tuple(t for t in taints if not t.key.startswith(passing))
+
+
+def room_beside_gpus(machine: Mapping[str, int], offer: Offer | None) -> Mapping[str, int]:
+    """Return the compute resources that a new node has for pods: what *offer* showed, else what a *machine* of its size
+    should leave, without a share for DaemonSets, which nobody knows then."""
+    shown = offer.allocatable if offer is not None else {}
+    return {**allocatable(machine), **{resource: n for resource, n in shown.items() if resource in COMPUTE}}
+
+
+def new_node(pool: Pool, state: PoolState) -> dict[str, int]:
+    """Return what is free on a new node of *pool*."""
+    return {**pool.resources, **state.compute}
+
+
+def is_believed(offer: Offer, pool: Pool, now: datetime) -> bool:
+    """True while what a node showed is held against the next one: for a day, and for the same configuration."""
+    return offer.configured == fingerprint(pool) and timedelta(0) <= now - offer.at <= OFFER_IS_BELIEVED_FOR
+
+
+def fingerprint(pool: Pool) -> str:
+    """What the configuration says that a node of *pool* offers, in short."""
+    said = (pool.size, sorted(pool.resources.items()), sorted(pool.labels.items()), pool.taints, pool.apply_to_nodes)
+    return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
+
+
+def disproof(pod: Pod, pool: Pool, offer: Offer | None) -> str | None:
+    """Return how *offer* shows that another node like it would not hold *pod*, or None.
+
+    The configuration says what a node offers; a node that came says what it really offers, and no second one is
+    bought to see the same. Where we put labels and taints on ourselves, only what we leave as it is counts. While one
+    living node would hold it, no other one disproves the pool.
+    """
+    if offer is None:
+        return None
+    reason = _shown_otherwise(pod, pool, offer)
+    return None if reason is None or any(_shown_otherwise(pod, pool, o) is None for o in offer.others) else reason
+
+
+def _shown_otherwise(pod: Pod, pool: Pool, offer: Offer) -> str | None:
+    labels, taints = offer.labels, offer.taints
+    if pool.apply_to_nodes:
+        ours = {(t.key, t.effect) for t in pool.taints}
+        labels, taints = {**labels, **pool.labels}, tuple(t for t in taints if (t.key, t.effect) not in ours)
+    reason = _mismatch(pod, offer.allocatable, labels, taints)
+    return None if reason is None else f"node {offer.node} shows otherwise than configured: {reason}"
+
+
+def preference(pod: Pod, pool: Pool) -> int:
+    """The weight that *pod*'s preferred node affinity gives to nodes of *pool* (0 without any)."""
+    return sum(p.weight for p in pod.preferred if all(meets(pool.offered_labels, r) for r in p.term))
+
+
+def _mismatch(pod: Pod, offers: Mapping[str, int], labels: Mapping[str, str], taints: Iterable[Taint]) -> str | None:
+    for resource, count in sorted(pod.requests.items()):
+        offered = offers.get(resource, 0)
+        if count > offered:
+            return f"it asks for {count} {resource}, a node offers {offered}"
+    for key, value in sorted(pod.node_selector.items()):
+        if labels.get(key) != value:
+            return f"its node selector wants {key}={value}, nodes carry {_carried(labels, key)}"
+    if pod.affinity and not any(all(meets(labels, r) for r in term) for term in pod.affinity):
+        wanted = next(r for r in pod.affinity[0] if not meets(labels, r))
+        return f"its node affinity wants {wanted.key} {wanted.operator} {_few(wanted.values)}"
+    for taint in taints:
+        if taint.effect != "PreferNoSchedule" and not any(tolerates(t, taint) for t in pod.tolerations):
+            return f"it does not tolerate the taint {taint.key}={taint.value}:{taint.effect}"
+    return None
+
+
+def _few(values: Sequence[str]) -> str:
+    """The first of *values*: a pod may list a megabyte of them, and each pool says why it does not fit."""
+    more = f" and {len(values) - MOST_NAMED} more" if len(values) > MOST_NAMED else ""
+    return f"{[cut(value, LONGEST_NAMED) for value in values[:MOST_NAMED]]}{more}"
+
+
+def _carried(labels: Mapping[str, str], key: str) -> str:
+    return f"{key}={labels[key]}" if key in labels else f"no {key}"
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """True when *toleration* covers *taint*, by the rules of the Kubernetes API (Toleration v1 core)."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.operator == "Exists":
+        return toleration.key in ("", taint.key)
+    return toleration.key == taint.key and toleration.value == taint.value
+
+
+def tolerates_cordon(pod: Pod) -> bool:
+    """True for a pod that the scheduler puts on a cordoned node as well: evicted, it can come back to the same one."""
+    return any(tolerates(t, CORDON) for t in pod.tolerations)
+
+
+def meets(labels: Mapping[str, str], want: Requirement) -> bool:
+    """True when *labels* satisfy one expression of node affinity (NodeSelectorRequirement v1 core)."""
+    have = labels.get(want.key)
+    match want.operator:
+        case "In":
+            return have is not None and have in want.values
+        case "NotIn":
+            return have is None or have not in want.values
+        case "Exists":
+            return have is not None
+        case "DoesNotExist":
+            return have is None
+        case "Gt" | "Lt":
+            return have is not None and _ordered(have, want)
+        case _:
+            return False  # an operator nobody documents: never claim that it fits
+
+
+def _ordered(have: str, want: Requirement) -> bool:
+    try:
+        left, right = int(have), int(want.values[0])
+    except (ValueError, IndexError):
+        return False
+    return left > right if want.operator == "Gt" else left < right
+
+
+def take(free: dict[str, int], asks: Mapping[str, int]) -> bool:
+    """Take *asks* out of *free* if they fit; leave it untouched otherwise. A compute resource that *free* does not name
+    is unknown, and never too little."""
+    for resource, count in asks.items():  # a loop: this is called for every pod and node
+        if free.get(resource, 0) < count and (resource in free or resource not in COMPUTE):
+            return False
+    for resource, count in asks.items():
+        if resource in free:
+            free[resource] -= count
+    return True
+
+
+def why_nowhere(workload: Workload, refusals: Mapping[str, str]) -> str:
+    """One sentence for the owner of a workload that no pool can ever hold; *refusals* say why, by pool name."""
+    what = f"gang {workload.key} of {len(workload.pods)} pods" if workload.gang else f"pod {workload.pods[0].key}"
+    each = "; ".join(f"{name}: {reason}" for name, reason in refusals.items())
+    return f"No GPU pool can hold {what}. {each}" if each else f"No GPU pool can hold {what}."

@@ -1,0 +1,460 @@
+"""Move work between the rooms that exist, are on their way or were just wanted, so that fewer new nodes are needed.
+
+The order of service fills one node after another. So a pod that fits many pools can take the room of one that fits few,
+and a new node is wanted that another filling saves. This module starts from what that order gave. It looks for room for
+work that got none, then leaves out each new node whose work fits elsewhere. Work that has room keeps some room.
+
+Pods that ask for the same amount move along augmenting paths, as in bipartite matching: that finds every exchange among
+them. Where amounts differ, or gangs wait, one pool after another and then all of them are emptied and filled anew, the
+least flexible and the largest work first. That is a heuristic: packing different sizes is NP-hard.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from receiver.core.model.compute import COMPUTE
+from receiver.core.model.pods import Pod, Workload
+from receiver.core.scaling.allowance import RULES, Allowance
+from receiver.core.scaling.capacity import Bin, Given, Requests, Tally, new_bin
+from receiver.core.scaling.demand import take
+from receiver.core.scaling.market import price
+
+MOST_MOVED = 20_000  # workloads that are seated anew in one step where amounts differ
+FEW = 12  # workloads of which every seating is tried, up to MOST_TRIES
+MOST_TRIES = 5_000  # in one step
+MOST_TRADED = 3  # nodes of one pool that are opened in the place of others
+
+
+@dataclass(slots=True, eq=False)
+class Room:
+    """A bin, its place among those of its pool, and what is free in it here."""
+
+    bin: Bin
+    pool: int  # the pool's place among the tallies
+    place: int
+    free: dict[str, int]
+    guests: list["Guest"] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Guest:
+    """A pod on its own or a gang: what it asks for, the pools that fit all of it, its rooms (one for each pod)."""
+
+    workload: Workload
+    pools: tuple[int, ...]
+    kinds: tuple[Requests, ...]
+    rooms: tuple[Room, ...] = ()
+    fixed: bool = False
+
+    @property
+    def alone(self) -> bool:
+        """True for a single pod."""
+        return len(self.kinds) == 1
+
+    @property
+    def size(self) -> int:
+        """The most GPUs that one of its pods asks for."""
+        return max(pod.gpus for pod in self.workload.pods)
+
+
+Seats = list[tuple[Workload, tuple[Room, ...]]]  # a room for each pod
+Order = Callable[[Guest], tuple[int, ...]]
+ORDERS: tuple[Order, ...] = (
+    lambda g: (len(g.pools), g.alone, -g.size),
+    lambda g: (-g.size, g.alone, len(g.pools)),
+)
+
+
+def rearranged(
+    tallies: Sequence[Tally], unserved: Sequence[Workload], fitting: Callable[[Pod], Sequence[Tally]]
+) -> Iterator[Seats]:
+    """Yield seats that need fewer new nodes or serve more than the *tallies* do, the best first; nothing if none do.
+
+    *unserved* are whole gangs without room. Pods whose node a check or a guardrail leaves out get a seat only if room
+    was found for them. The first seats may want another new node in the place of several, which a check may refuse.
+    """
+    if not _may_help(tallies, unserved):
+        return
+    filling = _Filling(tallies, unserved, fitting)
+    saved = filling.saved()
+    traded = filling.traded()
+    yield from (seats for seats in (traded, saved) if seats is not None)
+
+
+def _may_help(tallies: Sequence[Tally], unserved: Sequence[Workload]) -> bool:
+    """False where there is too little free room for anything to move: a quick look, enough at most steps."""
+    free = sum(max(0, room.gpus) for tally in tallies for room in tally.bins if room.allowed)
+    asked = [w.gpus for w in unserved]
+    asked += [given.workload.gpus for tally in tallies for given in tally.given if not given.whole]
+    asked += [tally.pool.gpus_per_node for tally in tallies for room in tally.bins if room.bought and room.allowed]
+    return any(gpus <= free for gpus in asked)  # a node's work moves into the room that is free outside of it
+
+
+def serve_again(seats: Seats, order: Mapping[str, int], tallies: Mapping[str, Tally], allowance: Allowance) -> bool:
+    """Give each workload of *seats* its room in *tallies*, which nobody used yet; False if a check refuses a new node.
+
+    *order* is the place of each workload in the order of service, by its key.
+    """
+    bins = {(pool, place): room for pool, tally in tallies.items() for place, room in enumerate(tally.bins)}
+    for workload, rooms in sorted(seats, key=lambda seat: order[seat[0].key]):
+        tally = tallies[rooms[0].bin.pool]
+        new = {room: None for room in rooms if (tally.pool.id, room.place) not in bins}
+        if workload.gang:
+            if not tally.holds_gang(len(new)):
+                return False
+            tally.admit_gang(len(new))
+        if new and allowance.open(tally, "demand", len(new), workload) < len(RULES):
+            return False
+        for room in new:
+            opened = bins[tally.pool.id, room.place] = new_bin(tally)
+            opened.allowed = room.bin.allowed
+            tally.add(opened)
+        given = Given(workload=workload, rooms=tuple(bins[tally.pool.id, room.place] for room in rooms))
+        for taken, pod in zip(given.rooms, workload.pods, strict=True):
+            take(taken.free, pod.asks)
+            taken.used = True
+        tally.give(given, asks=bool(new))
+    for tally in tallies.values():
+        tally.sort_out()
+    return True
+
+
+class _Filling:
+    """Who sits where, with a trail of what was moved, so that a try can be undone."""
+
+    def __init__(
+        self, tallies: Sequence[Tally], unserved: Sequence[Workload], fitting: Callable[[Pod], Sequence[Tally]]
+    ) -> None:
+        self._tallies = tallies
+        self._fitting = fitting
+        self._numbers = {id(tally): number for number, tally in enumerate(tallies)}
+        self._rooms = [
+            [Room(b, number, place, dict(b.free) if b.allowed else {}) for place, b in enumerate(tally.bins)]
+            for number, tally in enumerate(tallies)
+        ]
+        self._start: list[dict[Requests, int]] = [{} for _ in tallies]
+        self._singles: list[dict[tuple[Requests, tuple[int, ...]], dict[Guest, None]]] = [{} for _ in tallies]
+        self._trail: list[tuple[Guest, tuple[Room, ...]]] = []
+        self._left = MOST_MOVED
+        self._tries = MOST_TRIES
+        self._refused: list[Guest] = []
+        self._seated: list[Guest] = []
+        by_bin = {id(room.bin): room for rooms in self._rooms for room in rooms}
+        for tally in tallies:
+            for given in tally.given:
+                self._take_over(given, by_bin)
+        self._refused = [*(self._guest(w) for w in unserved), *self._refused]
+        kinds = {g.kinds for g in (*self._seated, *self._refused)}
+        self._mixed = len(kinds) > 1 or any(len(kind) > 1 for kind in kinds)
+
+    def _take_over(self, given: Given, by_bin: Mapping[int, Room]) -> None:
+        guest = self._guest(given.workload)
+        if not given.whole and not given.workload.gang:
+            self._refused.append(guest)
+            return
+        guest.fixed = not given.whole
+        guest.rooms = tuple(by_bin[id(room)] for room in given.rooms)
+        self._enter(guest)
+        self._seated.append(guest)
+
+    def _guest(self, workload: Workload) -> Guest:
+        found = [self._fitting(pod) for pod in workload.pods]
+        common = [x for x in found[0] if all(x in other for other in found[1:] if other is not found[0])]
+        return Guest(
+            workload,
+            tuple(self._numbers[id(tally)] for tally in common),
+            tuple(_kind(pod) for pod in workload.pods),
+        )
+
+    # --- what was found
+
+    def saved(self) -> Seats | None:
+        """Serve more, then leave new nodes out; None if neither is possible."""
+        hopeless: set[tuple[tuple[int, ...], tuple[Requests, ...]]] = set()
+        changed = False
+        for guest in self._refused:
+            kind = guest.pools, guest.kinds
+            if guest.pools and kind not in hopeless and self._insert(guest):
+                self._seated.append(guest)
+                changed = True
+            else:
+                hopeless.add(kind)
+        return self._seats_now() if self._save() or changed else None
+
+    def traded(self) -> Seats | None:
+        """Want other new nodes where that leaves out more; None if it does nowhere."""
+        changed = False
+        for number in range(len(self._tallies)):
+            if self._trade(number):
+                self._save()
+                changed = True
+        return self._seats_now() if changed else None
+
+    def _seats_now(self) -> Seats:
+        return [(guest.workload, guest.rooms) for guest in self._seated]
+
+    def _bought(self) -> list[Room]:
+        """The new nodes that work sits in, the dearest first, then the emptiest."""
+        found = [r for rooms in self._rooms for r in rooms if r.bin.bought and r.bin.allowed and r.guests]
+        return sorted(found, key=lambda r: (-self._price(r.pool), len(r.guests)))
+
+    def _price(self, pool: int) -> Decimal:
+        return price(self._tallies[pool])
+
+    def _save(self) -> list[tuple[Room, dict[str, int]]]:
+        """Leave out the new nodes whose work fits elsewhere; return them with what would be free in them."""
+        failed: set[tuple[int, tuple[object, ...]]] = set()
+        saved = []
+        for room in self._bought():
+            alike = room.pool, tuple(sorted((g.kinds, g.pools) for g in room.guests))
+            if not room.guests or alike in failed or any(guest.fixed for guest in room.guests):
+                continue
+            free = self._leave_out(room)
+            if free is None:
+                failed.add(alike)
+            else:
+                saved.append((room, free))
+        return saved
+
+    def _leave_out(self, room: Room) -> dict[str, int] | None:
+        """Seat the guests of *room* elsewhere and return what is free in it then; None leaves all as it was."""
+        before = len(self._trail)
+        guests = sorted(dict.fromkeys(room.guests), key=ORDERS[1])
+        start = [dict(each) for each in self._start]
+        for guest in guests:
+            self._rise(guest)
+        free, room.free = room.free, {}
+        if all(guest.alone for guest in guests):
+            self._start = start  # nothing is free that was not free before
+        if all(self._insert(guest) for guest in guests):
+            return free
+        self._take_back(before, [(room, free)])
+        return None
+
+    def _take_back(self, length: int, left_out: Sequence[tuple[Room, dict[str, int]]]) -> None:
+        for room, free in left_out:
+            room.free = free
+        self._undo(length)
+        for start in self._start:
+            start.clear()
+
+    def _trade(self, pool: int) -> bool:
+        """Open up to three other nodes, in *pool*, where that saves more nodes that cost no less."""
+        tally, rooms = self._tallies[pool], self._rooms[pool]
+        if tally.blocked or tally.pool.price_usd_per_hour is None:
+            return False
+        for count in range(1, MOST_TRADED + 1):
+            bought = self._bought()
+            if len(bought) <= count:
+                return False
+            before, there, cost = len(self._trail), len(rooms), self._cost(bought)
+            for place in range(there, there + count):
+                opened = new_bin(tally)
+                rooms.append(Room(opened, pool, place, opened.free))
+            saved = self._save()
+            left = self._bought()
+            if len(left) < len(bought) and self._cost(left) <= cost:
+                return True
+            self._take_back(before, saved)
+            del rooms[there:]
+        return False
+
+    def _cost(self, rooms: Sequence[Room]) -> Decimal:
+        return sum((self._price(room.pool) for room in rooms), Decimal(0))
+
+    # --- how a guest finds room
+
+    def _insert(self, guest: Guest) -> bool:
+        """Seat *guest*, moving others where that is needed; False leaves all as it was."""
+        if self._seat(guest):
+            return True
+        if not self._mixed:
+            return False
+        clearings: list[tuple[int, ...]] = [(number,) for number in guest.pools]
+        clearings.append(tuple(range(len(self._tallies))))
+        return any(self._anew(guest, pools, order) for pools in clearings for order in ORDERS) or self._search(guest)
+
+    def _seat(self, guest: Guest) -> bool:
+        for pool in guest.pools:
+            if self._seat_in(guest, pool):
+                return True
+        return guest.alone and self._exchange(guest)
+
+    def _seat_in(self, guest: Guest, pool: int) -> bool:
+        rooms: list[Room] = []
+        for pod, kind in zip(guest.workload.pods, guest.kinds, strict=True):
+            room = self._find(pool, kind, pod)
+            if room is None:
+                for taken, before in zip(rooms, guest.workload.pods, strict=False):
+                    self._give_back(taken, before)
+                return False
+            take(room.free, pod.asks)
+            rooms.append(room)
+        for taken, pod in zip(rooms, guest.workload.pods, strict=True):
+            self._give_back(taken, pod)
+        self._sit(guest, tuple(rooms))
+        return True
+
+    def _exchange(self, guest: Guest) -> bool:
+        """Move others that ask for the same, each into the room of the next, until the last one finds free room."""
+        [kind] = guest.kinds
+        came: dict[int, tuple[Guest, int] | None] = dict.fromkeys(guest.pools)
+        queue = deque(guest.pools)
+        while queue:
+            pool = queue.popleft()
+            for (asks, pools), sitting in self._singles[pool].items():
+                mover = next(iter(sitting), None)
+                if asks != kind or mover is None:
+                    continue
+                for other in pools:
+                    if other in came:
+                        continue
+                    came[other] = mover, pool
+                    room = self._find(other, kind, guest.workload.pods[0])
+                    if room is not None:
+                        self._shift(guest, room, came)
+                        return True
+                    queue.append(other)
+        return False
+
+    def _shift(self, guest: Guest, room: Room, came: Mapping[int, tuple[Guest, int] | None]) -> None:
+        start = [dict(each) for each in self._start]  # it holds on: in each room one takes what the other leaves
+        step = came[room.pool]
+        while step is not None:
+            mover, pool = step
+            [left] = mover.rooms
+            self._rise(mover)
+            self._sit(mover, (room,))
+            room, step = left, came[pool]
+        self._sit(guest, (room,))
+        self._start = start
+
+    def _anew(self, guest: Guest, pools: tuple[int, ...], order: Order) -> bool:
+        """Empty *pools* and fill them anew, with *guest* first (or in its turn where all pools are emptied)."""
+        others = {g: None for pool in pools for room in self._rooms[pool] for g in room.guests if not g.fixed}
+        self._left -= len(others)
+        if self._left < 0:
+            return False
+        before = len(self._trail)
+        for other in others:
+            self._rise(other)
+        single = len(pools) == 1
+        found = self._seat_in(guest, pools[0]) if single else True
+        rest = sorted(others if single else (guest, *others), key=order)
+        if found and all(self._seat(other) for other in rest):
+            return True
+        self._undo(before)
+        return False
+
+    def _search(self, guest: Guest) -> bool:
+        """Try every way to seat *guest* and all others, where they are few."""
+        others = [g for g in self._seated if g.rooms and not g.fixed]
+        if len(others) >= FEW:
+            return False
+        before = len(self._trail)
+        for other in others:
+            self._rise(other)
+        if self._descend(sorted([guest, *others], key=ORDERS[0])):
+            return True
+        self._undo(before)
+        return False
+
+    def _descend(self, guests: Sequence[Guest]) -> bool:
+        if not guests:
+            return True
+        before = len(self._trail)
+        for seat in self._seats(guests[0]):
+            self._tries -= 1
+            if self._tries < 0:
+                return False
+            self._sit(guests[0], seat)
+            if self._descend(guests[1:]):
+                return True
+            self._undo(before)
+        return False
+
+    def _seats(self, guest: Guest) -> Iterator[tuple[Room, ...]]:
+        """Rooms for *guest* that differ: one of each that is as full, or for a gang one way in each pool."""
+        for pool in guest.pools:
+            if not guest.alone:
+                if self._seat_in(guest, pool):
+                    rooms = guest.rooms
+                    self._undo(len(self._trail) - 1)
+                    yield rooms
+                continue
+            seen = set()
+            for room in self._rooms[pool]:
+                free = tuple(sorted(room.free.items()))
+                if free not in seen and _holds(room.free, guest.workload.pods[0].asks):
+                    seen.add(free)
+                    yield (room,)
+
+    def _find(self, pool: int, kind: Requests, pod: Pod) -> Room | None:
+        rooms, start = self._rooms[pool], self._start[pool]
+        place = start.get(kind, 0)
+        while place < len(rooms) and not _holds(rooms[place].free, pod.asks):
+            place += 1
+        start[kind] = place
+        return rooms[place] if place < len(rooms) else None
+
+    # --- moves
+
+    def _sit(self, guest: Guest, rooms: tuple[Room, ...]) -> None:
+        self._trail.append((guest, guest.rooms))
+        guest.rooms = rooms
+        for room, pod in zip(rooms, guest.workload.pods, strict=True):
+            take(room.free, pod.asks)
+        self._enter(guest)
+
+    def _rise(self, guest: Guest) -> None:
+        self._trail.append((guest, guest.rooms))
+        self._leave(guest)
+        guest.rooms = ()
+
+    def _undo(self, length: int) -> None:
+        while len(self._trail) > length:
+            guest, rooms = self._trail.pop()
+            if guest.rooms:
+                self._leave(guest)
+            guest.rooms = rooms
+            if rooms:
+                for room, pod in zip(rooms, guest.workload.pods, strict=True):
+                    take(room.free, pod.asks)
+                self._enter(guest)
+
+    def _enter(self, guest: Guest) -> None:
+        for room in guest.rooms:
+            room.guests.append(guest)
+        if guest.alone and not guest.fixed:
+            [room] = guest.rooms
+            self._singles[room.pool].setdefault((guest.kinds[0], guest.pools), {})[guest] = None
+
+    def _leave(self, guest: Guest) -> None:
+        for room, pod in zip(guest.rooms, guest.workload.pods, strict=True):
+            room.guests.remove(guest)
+            self._give_back(room, pod)
+        if guest.alone and not guest.fixed:
+            [room] = guest.rooms
+            del self._singles[room.pool][guest.kinds[0], guest.pools][guest]
+
+    def _give_back(self, room: Room, pod: Pod) -> None:
+        for resource, count in pod.asks.items():
+            if resource in room.free or resource not in COMPUTE:
+                room.free[resource] = room.free.get(resource, 0) + count
+        start = self._start[room.pool]
+        for kind, place in start.items():
+            start[kind] = min(place, room.place)
+
+
+def _kind(pod: Pod) -> Requests:
+    return tuple(sorted(pod.asks.items()))
+
+
+def _holds(free: Mapping[str, int], asks: Mapping[str, int]) -> bool:
+    """True where `take` would take *asks* out of *free*."""
+    return all(
+        free.get(resource, 0) >= count or (resource in COMPUTE and resource not in free)
+        for resource, count in asks.items()
+    )

@@ -1,0 +1,136 @@
+"""GPUs kept free for what comes next: learnt from what was asked for a moment ago and from what is held now.
+
+Work comes in bursts. So the best that a pool can know of its next minutes is its last ones (docs/policy.md has what
+else was tried). What came is read from the pods themselves, by when they were created: there is nothing to remember,
+and nothing that a restart could lose.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from receiver.core.model.model import Facts, Source
+from receiver.core.model.pods import Pod
+from receiver.core.model.policy import Policy
+from receiver.core.model.text import lasting
+from receiver.core.scaling.allowance import RULES, Allowance
+from receiver.core.scaling.capacity import Tally
+from receiver.core.scaling.growth_approval import grows_unasked
+from receiver.core.scaling.market import Matching
+from receiver.core.scaling.refused import Refused
+from receiver.core.scaling.shapes import siblings, stays_warm
+
+ASKED_WITHIN = timedelta(minutes=10)
+PERCENT_OF_ASKED = 70
+PERCENT_OF_HELD = 5
+ENOUGH_PERCENT = 50  # of the headroom: nothing is bought while that much is left, and no idle node goes below it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headroom:
+    """What a pool keeps warm: *gpus*, for *asked* came within `ASKED_WITHIN` and *held* are in use.
+
+    *may_leave* is how many of the pool's nodes may go and leave enough, *falls_at* when the headroom next gets less
+    unless more comes.
+    """
+
+    gpus: int
+    asked: int
+    held: int
+    may_leave: int
+    falls_at: datetime | None = None
+
+    def __str__(self) -> str:
+        """Say what is kept warm and why."""
+        came = f"{self.asked} asked for within {lasting(ASKED_WITHIN)}, {self.held} in use"
+        return f"{self.gpus} GPU{'' if self.gpus == 1 else 's'} kept warm ({came})"
+
+
+def keep_warm(
+    tallies: Mapping[str, Tally], facts: Facts, policy: Policy, allowance: Allowance, out: Refused
+) -> Mapping[str, Headroom]:
+    """Open nodes where less than enough of a pool's headroom is free; return the headroom by pool id.
+
+    It asks for nothing that budget, maximum or limits refuse. There is none while work waits that one of these refuses,
+    while a budget holds, or while Kubernetes is silent: then idle nodes make room, and nobody knows what came. Work
+    that was refused for any reason (*out*) does not count, and no node is opened where it could start.
+    """
+    warm = [x for x in tallies.values() if _may_keep(x) and stays_warm(x.pool, policy)]
+    refused = any(_refuses(x) for x in tallies.values())
+    if not warm or refused or allowance.budgets.holding or not facts.up(Source.KUBERNETES):
+        return {}
+    at_home = _at_home(facts, tuple(tallies.values()), out)
+    found: dict[str, Headroom] = {}
+    for tally in warm:
+        fitting = [tallies[pool.id] for pool in siblings(tally.pool, policy) if pool.id in tallies]
+        found[tally.pool.id] = _open(tally, fitting, at_home.get(tally.pool.id, ()), facts, allowance, out)
+    return found
+
+
+def _refuses(tally: Tally) -> bool:
+    """True if budget, maximum or limits refuse a workload in the pool, alone or as a gang."""
+    return tally.counts["demand"] > tally.within[-1] or any(held.rule == "gangs_whole" for held in tally.held)
+
+
+def _may_keep(tally: Tally) -> bool:
+    """False where a guardrail would hold what is bought, and where there are more nodes than somebody allows."""
+    return not tally.blocked and tally.state.required <= tally.bounds.max_nodes
+
+
+def _may_open(tally: Tally, facts: Facts, allowance: Allowance, out: Refused) -> bool:
+    """True if another node may be opened: no rule holds it, no refused work could start on it, and other growth that
+    needs no approval does not wait for one because of it."""
+    if tally.blocked or tally.pool.id in out.pools or allowance.passes(tally, 1) < len(RULES):
+        return False
+    if tally.within[-1] == tally.counts["headroom"]:
+        return True
+    target = tally.state.required + tally.within[-1] + 1
+    return grows_unasked(target, tally.pool, tally.state, tally.bounds, facts.questions, facts.at) == target
+
+
+def _at_home(facts: Facts, tallies: Sequence[Tally], out: Refused) -> Mapping[str, Sequence[Pod]]:
+    """The pods that wait or hold GPUs, by the pool that a node for each alone would be bought in; none of *out*."""
+    matching = Matching(tallies)
+    homes: dict[str, list[Pod]] = {}
+    for pod in _pods(facts):
+        if not out.holds(pod) and matching.fitting(pod):
+            homes.setdefault(matching.market(pod).order(pod)[0].pool.id, []).append(pod)
+    return homes
+
+
+def _pods(facts: Facts) -> Iterable[Pod]:
+    yield from (pod for pod in facts.waiting if not pod.daemon and pod.gpus)
+    for state in facts.pools:
+        for node in state.nodes:
+            yield from (pod for pod in node.pods if not pod.daemon and pod.gpus)
+
+
+def _open(
+    tally: Tally,
+    fitting: Sequence[Tally],
+    pods: Sequence[Pod],
+    facts: Facts,
+    allowance: Allowance,
+    out: Refused,
+) -> Headroom:
+    recent = [pod for pod in pods if timedelta(0) <= facts.at - pod.created_at < ASKED_WITHIN]
+    asked = sum(pod.gpus for pod in recent)
+    held = sum(pod.gpus for pod in pods if pod.node is not None)
+    gpus = (PERCENT_OF_ASKED * asked + PERCENT_OF_HELD * held) // 100
+    unit = max((pod.gpus for pod in recent), default=1)  # what is left of a node helps only pods that fit into it
+    free = sum(room.gpus // unit * unit for x in fitting for room in x.bins if room.allowed)
+    per_node = tally.pool.gpus_per_node
+    if free * 100 < ENOUGH_PERCENT * gpus:
+        for _ in range(-(-(gpus - free) // per_node)):
+            if not _may_open(tally, facts, allowance, out):
+                break
+            allowance.open(tally, "headroom")
+            free += per_node
+    enough = -(-ENOUGH_PERCENT * gpus // 100)
+    return Headroom(
+        gpus=gpus,
+        asked=asked,
+        held=held,
+        may_leave=max(0, free - enough) // per_node,
+        falls_at=min(pod.created_at for pod in recent) + ASKED_WITHIN if recent else None,
+    )

@@ -1,0 +1,187 @@
+"""Which pool is cheapest for the work that waits: USD per GPU that the work would use, not per GPU that a node has.
+
+One pod of one GPU is cheaper on a small node than on a big one whose other GPUs nobody wants; eight of them may
+be cheaper on the big one. So a new node is judged by what would be put into it.
+"""
+
+from bisect import insort
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from decimal import Decimal
+
+from receiver.core.model.compute import COMPUTE, gpus_in
+from receiver.core.model.pods import Pod, Workload, owner_of
+from receiver.core.scaling.capacity import Requests, Tally
+from receiver.core.scaling.demand import new_node, preference, refusal, take
+
+Kind = tuple[object, ...]
+UNKNOWN_PRICE = Decimal("Infinity")
+
+
+def shape(pod: Pod) -> Kind:
+    """What decides where a pod fits; pods of one shape are matched once."""
+    return (
+        tuple(sorted(pod.asks.items())),
+        tuple(sorted(pod.node_selector.items())),
+        pod.affinity,
+        pod.preferred,
+        pod.tolerations,
+        pod.pool_hint,
+    )
+
+
+class Matching:
+    """Where each shape of pod fits, and the markets of those that fit the same pools."""
+
+    def __init__(self, tallies: Sequence[Tally], pairs: Collection[tuple[str, str]] = ()) -> None:
+        """Match pods to the pools of *tallies*, but for *pairs* of an owner of pods and a pool's id."""
+        self._tallies = tallies
+        self._pairs = pairs
+        self._fitting: dict[Kind, tuple[Tally, ...]] = {}
+        self._orders: dict[tuple[int, ...], tuple[Tally, ...]] = {}
+        self._markets: dict[tuple[str, ...], Market] = {}
+        self._by_shape: dict[Kind, Market] = {}
+        self._gang_orders: dict[object, list[Tally]] = {}
+
+    def fitting(self, pod: Pod) -> tuple[Tally, ...]:
+        """The pools that a node for *pod* could be bought in: what it prefers first, then the cheapest per GPU."""
+        kind = self._kind(pod)
+        if kind not in self._fitting:
+            fits = [x for x in self._tallies if not self._apart(pod, x) and refusal(pod, x.pool, x.state) is None]
+            ordered = tuple(sorted(fits, key=lambda x: (-preference(pod, x.pool), by_price(x))))
+            self._fitting[kind] = self._orders.setdefault(tuple(map(id, ordered)), ordered)  # equal ones are one
+        return self._fitting[kind]
+
+    def market(self, pod: Pod) -> "Market":
+        """Those that compete for the pools that *pod* fits."""
+        kind = self._kind(pod)
+        if kind not in self._by_shape:
+            fitting = self.fitting(pod)
+            key = tuple(x.pool.id for x in fitting)
+            self._by_shape[kind] = self._markets.setdefault(key, Market(fitting))
+        return self._by_shape[kind]
+
+    def gang_order(self, workload: Workload, fitting: Sequence[Tally]) -> list[Tally]:
+        """*fitting* by what the gang prefers, then by what the new nodes for all of it would cost."""
+        key = (tuple(self._kind(pod) for pod in workload.pods), tuple(map(id, fitting)))
+        if key not in self._gang_orders:
+            self._gang_orders[key] = _by_gang_price(workload, fitting)
+        return self._gang_orders[key]
+
+    def refusals(self, pod: Pod) -> Mapping[str, str]:
+        """Why *pod* does not fit each pool, by the pool's name."""
+        apart = {x.pool.name: "an internal error, see the log" for x in self._tallies if self._apart(pod, x)}
+        others = [x for x in self._tallies if not self._apart(pod, x)]
+        return apart | {x.pool.name: reason for x in others if (reason := refusal(pod, x.pool, x.state)) is not None}
+
+    def _apart(self, pod: Pod, tally: Tally) -> bool:
+        return bool(self._pairs) and (owner_of(pod), tally.pool.id) in self._pairs
+
+    def _kind(self, pod: Pod) -> Kind:
+        """What is the same for pods that are matched alike."""
+        return (owner_of(pod), *shape(pod)) if self._pairs else shape(pod)
+
+
+class Market:
+    """The pods that wait and fit the same pools, and the order in which those pools are asked."""
+
+    def __init__(self, fitting: Sequence[Tally]) -> None:
+        """Begin with nobody waiting for *fitting*."""
+        self._fitting = fitting
+        self._offers = {_kind(x): new_node(x.pool, x.state) for x in fitting}
+        self._waiting: Counter[Requests] = Counter()
+        self._largest_first: list[tuple[int, Requests]] = []  # GPUs below zero, and all that is asked for
+        self._orders: dict[object, Sequence[Tally]] = {}
+
+    def enter(self, pod: Pod) -> None:
+        """*pod* waits."""
+        asks = _requests(pod)
+        if asks not in self._waiting:
+            insort(self._largest_first, (-pod.gpus, asks))
+        self._waiting[asks] += 1
+
+    def leave(self, pod: Pod) -> None:
+        """*pod* was given room, or was refused it."""
+        self._waiting[_requests(pod)] -= 1
+
+    def order(self, pod: Pod) -> Sequence[Tally]:
+        """The pools for a new node that *pod* opens: what it prefers first, then the least USD per useful GPU."""
+        useful = {kind: self._useful(resources, pod) for kind, resources in self._offers.items()}
+        key = (shape(pod), tuple(sorted(useful.items())))
+        if key not in self._orders:
+            self._orders[key] = sorted(
+                self._fitting,
+                key=lambda x: (
+                    -preference(pod, x.pool),
+                    price(x) / max(1, useful[_kind(x)]),
+                    by_price(x),
+                ),
+            )
+        return self._orders[key]
+
+    def _useful(self, resources: Mapping[str, int], pod: Pod) -> int:
+        """GPUs of a new node that *pod* and those that wait beside it would use, the largest first."""
+        free = dict(resources)
+        take(free, pod.asks)
+        left = gpus_in(free)
+        for negative, asks in self._largest_first:
+            if left <= 0:
+                break
+            if left + negative < 0 or not self._waiting[asks]:
+                continue
+            known = [(resource, n) for resource, n in asks if n and (resource in free or resource not in COMPUTE)]
+            fits = min((free.get(resource, 0) // n for resource, n in known), default=0)
+            count = max(0, min(fits, self._waiting[asks]))
+            for resource, n in known if count else ():
+                free[resource] -= n * count
+            left += negative * count
+        return gpus_in(resources) - left
+
+
+def by_price(tally: Tally) -> tuple[Decimal, str]:
+    """The order of pools where nothing else tells: USD per GPU of a full node, then the name."""
+    return price(tally) / max(1, tally.pool.gpus_per_node), tally.pool.name
+
+
+def price(tally: Tally) -> Decimal:
+    """USD per node-hour; an unknown price is higher than any."""
+    known = tally.pool.price_usd_per_hour
+    return UNKNOWN_PRICE if known is None else known
+
+
+def gang_kind(workload: Workload) -> tuple[Requests, ...]:
+    """What the pods of a gang ask for."""
+    return tuple(_requests(pod) for pod in workload.pods)
+
+
+def _by_gang_price(workload: Workload, tallies: Iterable[Tally]) -> list[Tally]:
+    needed: dict[Requests, int] = {}
+
+    def cost(tally: Tally) -> tuple[int, Decimal, tuple[Decimal, str]]:
+        kind = _kind(tally)
+        if kind not in needed:
+            needed[kind] = _nodes_for(workload.pods, new_node(tally.pool, tally.state))
+        liked = sum(preference(pod, tally.pool) for pod in workload.pods)
+        return -liked, price(tally) * needed[kind], by_price(tally)
+
+    return sorted(tallies, key=cost)
+
+
+def _nodes_for(pods: Sequence[Pod], resources: Mapping[str, int]) -> int:
+    """How many empty nodes *pods* fill, first fit."""
+    nodes: list[dict[str, int]] = []
+    for pod in pods:
+        asks = pod.asks
+        if not any(take(free, asks) for free in nodes):
+            nodes.append(dict(resources))
+            take(nodes[-1], asks)
+    return len(nodes)
+
+
+def _kind(tally: Tally) -> Requests:
+    """What a new node of the pool offers."""
+    return tuple(sorted(new_node(tally.pool, tally.state).items()))
+
+
+def _requests(pod: Pod) -> Requests:
+    return tuple(sorted(pod.asks.items()))

@@ -1,0 +1,112 @@
+"""Fill nodes before opening others: which soft taints a pool's nodes should carry.
+
+kube-scheduler without a profile of its own spreads pods over the emptiest nodes, so that few ever fall idle. A taint
+with the effect PreferNoSchedule keeps nobody away; the scheduler prefers nodes with fewer of them (plugin
+TaintToleration, https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/). Of the nodes of a pool
+that are in use and have room, the one whose work will most likely go on carries none, so that short work joins long
+work and other nodes fall idle together; the others in use carry one, idle ones two.
+
+Where every node holds one GPU there is nothing to fill. There an idle node whose paid hour ends soon carries one, so
+that work begins where more time is paid for.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from receiver.core.model.model import Facts, Node, PoolState, Stage
+from receiver.core.model.policy import Packing, Policy, Pool, Taint
+from receiver.core.money.cost import next_unit_at
+from receiver.core.scaling.survival import Survival
+
+FILL_OTHERS_FIRST = Taint(key="gpu-autoscaler.io/fill-others-first", effect="PreferNoSchedule")
+IDLE = Taint(key="gpu-autoscaler.io/idle", effect="PreferNoSchedule")
+SOFT_TAINTS = (FILL_OTHERS_FIRST, IDLE)
+AS_LIKELY = 0.02  # within so much of the best chance (0-1) a node goes on being filled: a choice that flaps fills none
+ENDS_SOON = timedelta(minutes=20)  # what is left of a paid hour that work should rather not begin in
+
+
+def soft_taints(facts: Facts, policy: Policy, survival: Survival) -> Iterator[tuple[Node, tuple[Taint, ...]]]:
+    """Yield the nodes whose soft taints are not as they should be, each with those that it should carry.
+
+    A full node is left as it is, for nothing chooses it; so is one that takes no work, or is not usable.
+    """
+    packs = policy.packing is Packing.FILL
+    for pool in policy.pools:
+        state = facts.pool(pool.id)
+        fills = packs and _fills(policy)
+        filled = _filled(in_use(state, pool), survival, facts.at) if fills else None
+        for node in state.of(Stage.USABLE):
+            if not _takes_work(node) or (packs and not _room(node, pool)):
+                continue
+            wanted: tuple[Taint, ...] = ()
+            if fills and node is not filled:
+                wanted = (FILL_OTHERS_FIRST,) if node.busy else SOFT_TAINTS
+            elif packs and not fills and _left(node, policy, facts.at) <= ENDS_SOON:
+                wanted = (IDLE,)
+            if {t.key for t in node.taints if t in SOFT_TAINTS} != {t.key for t in wanted}:
+                yield node, wanted
+
+
+def compares(facts: Facts, policy: Policy) -> bool:
+    """True when it matters to `soft_taints` how long workloads last."""
+    choices = (in_use(facts.pool(pool.id), pool) for pool in policy.pools)
+    return policy.packing is Packing.FILL and _fills(policy) and any(len(nodes) > 1 for nodes in choices)
+
+
+def changes_at(facts: Facts, policy: Policy) -> datetime | None:
+    """The first moment after now at which an idle node's taints change although nothing happens."""
+    if policy.packing is not Packing.FILL or _fills(policy) or not policy.billing.by_the_hour:
+        return None
+    left = [
+        _left(node, policy, facts.at)
+        for pool in policy.pools
+        for node in facts.pool(pool.id).of(Stage.USABLE)
+        if not node.busy and _takes_work(node)
+    ]
+    return min((facts.at + (x - ENDS_SOON if x > ENDS_SOON else x) for x in left), default=None)
+
+
+def in_use(state: PoolState, pool: Pool) -> Sequence[Node]:
+    """The nodes of *pool* in use that have room and take work."""
+    return [n for n in state.of(Stage.USABLE) if n.busy and _takes_work(n) and _room(n, pool)]
+
+
+def _fills(policy: Policy) -> bool:
+    return any(pool.gpus_per_node > 1 for pool in policy.pools)
+
+
+def _filled(nodes: Sequence[Node], survival: Survival, now: datetime) -> Node | None:
+    """The one of *nodes* to fill: whose work will most likely go on, then the fullest, then the oldest.
+
+    The one that is filled now stays it while its chance is about as good.
+    """
+    if len(nodes) < 2:
+        return nodes[0] if nodes else None
+    chances = {n.instance: survival.goes_on(n.pods, now) for n in nodes}
+    best = max(chances.values())
+    now_filled = [n for n in nodes if FILL_OTHERS_FIRST not in n.taints and chances[n.instance] >= best - AS_LIKELY]
+    if len(now_filled) == 1:
+        return now_filled[0]
+    return min(nodes, key=lambda n: (-chances[n.instance], -_held(n), n.created_at, n.name))
+
+
+def _left(node: Node, policy: Policy, now: datetime) -> timedelta:
+    """What is left of the paid hour of *node*; as long as can be where every second is billed."""
+    if not policy.billing.by_the_hour:
+        return timedelta.max
+    return next_unit_at(node.created_at, now, policy.billing) - now
+
+
+def _takes_work(node: Node) -> bool:
+    return node.registered and node.cordoned_by is None and node.closed_for is None
+
+
+def _held(node: Node) -> int:
+    """GPUs of *node* that pods hold."""
+    return sum(pod.gpus for pod in node.pods)
+
+
+def _room(node: Node, pool: Pool) -> int:
+    """GPUs of *node* that no pod holds."""
+    free = node.free
+    return sum(max(0, free.get(resource, 0)) for resource in pool.resources)

@@ -1,0 +1,163 @@
+"""When the first node of a pool may go, and what keeps the others: the future as far as it is known now."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from receiver.core.model.actions import ActionKind, Verdict
+from receiver.core.model.model import Node, SignalAction, Stage
+from receiver.core.model.text import some
+from receiver.core.money.cost import HOUR
+from receiver.core.scaling.bounds import bounds_of
+from receiver.core.scaling.eviction import busy_beyond, surplus_over
+from receiver.core.scaling.eviction_grace import Grace
+from receiver.core.scaling.guardrails import GUARDRAILS, Case, apply, approved
+from receiver.core.scaling.recheck_times import changes, unit_ends_soon
+from receiver.core.scaling.removal import could_be_emptied, goes_at, may_go, may_leave
+from receiver.core.scaling.removal_eligibility import is_kept, was_refused, why_not_ours
+
+# Without the answers of people: they may come at any time.
+UNASKED = tuple(guardrail for guardrail in GUARDRAILS if guardrail is not approved)
+MOST_CHANGES = 50  # that are looked through: a window that opens every minute is no reason to look for ever
+PODS_NAMED = NODES_NAMED = 5  # in a sentence
+
+
+def later(case: Case, then: datetime) -> Case:
+    """Return *case* as it will be at *then* if nothing happens until then: what ends by itself has ended."""
+    state, wanted, changed = case.state, case.wanted, case.wanted.first_changed_at
+    if state.silence is not None and state.silence.until <= then:
+        state = replace(state, silence=None)
+    if changed is not None and then >= changed + HOUR:
+        wanted = replace(wanted, removals_left=None)  # at least one removal may be made again
+    if wanted.headroom is not None and wanted.headroom.falls_at is not None and wanted.headroom.falls_at <= then:
+        wanted = replace(wanted, headroom=None)  # it gets less, and nobody knows how much
+    bounds = bounds_of(case.pool, wanted.overrides, then)
+    return replace(case, now=then, state=state, wanted=replace(wanted, bounds=bounds))
+
+
+def allowed_from(at: datetime, case: Case, *, idle: bool) -> tuple[datetime | None, str]:
+    """Return the earliest moment from *at* on that all guardrails allow a removal if nothing happens until then, and
+    what held it before; None where it is not known when that ends. Spare nodes and headroom keep *idle* ones only."""
+    why = ""
+    for _ in range(MOST_CHANGES):
+        then = later(case, at)
+        held = (_kept_ready(then) if idle else "") or _held(then)
+        if not held:
+            return at, why
+        why = held
+        soonest = min((moment for moment in changes(then) if moment > at), default=None)
+        if soonest is None:
+            return None, why
+        at = soonest
+    return None, why
+
+
+def first_removal(nodes: Sequence[Node], case: Case) -> tuple[datetime | None, str]:
+    """Return the earliest moment at which one of *nodes* may go if it stays as it is: its own moment has come, and all
+    guardrails allow it; and what held it beyond its own moment. None where it is not known when that ends."""
+    at, why = case.now, ""
+    for _ in range(MOST_CHANGES):
+        own = min(_own_moment(node, later(case, at)) for node in nodes)
+        allowed, held = allowed_from(own, case, idle=not any(n.busy for n in nodes))
+        why = held or why
+        if allowed is None or allowed == own:
+            return allowed, why
+        at = allowed
+    return None, why
+
+
+def _own_moment(node: Node, case: Case) -> datetime:
+    """When *node* goes by its own clock, at the case's time or later."""
+    rests = [case.now]
+    if node.kept_until is not None and is_kept(node, case):
+        rests.append(node.kept_until)
+    if case.state.removal_backoff is not None and was_refused(node, case):
+        rests.append(case.state.removal_backoff.until)
+    at = max(rests)
+    return max(at, goes_at(node, later(case, at)))
+
+
+def _kept_ready(case: Case) -> str:
+    """Which idle nodes the pool keeps for what comes next, in a sentence; empty when one of them may go."""
+    if may_leave(case) > 0:
+        return ""
+    headroom = case.wanted.headroom
+    if headroom is not None and headroom.may_leave <= 0:
+        return str(headroom)
+    return f"{some(case.wanted.bounds.standby_nodes, 'spare node')} kept ready"
+
+
+def _held(case: Case) -> str:
+    """The guardrail that holds the removal of one node now, in a sentence; empty when none does."""
+    action = case.state.open_action
+    if action is not None and action.kind is ActionKind.GROW:
+        case = replace(case, state=replace(case.state, open_action=None))  # it ends within a moment
+    case = replace(case, empty=1, going=1)
+    found = apply(case.present - 1, case, UNASKED)
+    return next((r.detail for r in found if r.verdict is Verdict.HOLDS), "")
+
+
+def about_idle(idle: Sequence[Node], case: Case) -> str:
+    """Say of *idle* nodes, of which there is at least one, when the first may go, or what keeps them."""
+    free = [n for n in idle if may_go(n, case)]
+    many = some(len(idle), "idle node")
+    if not free:
+        return f"{many}: {stays(idle)}"
+    paid = ", paid for" if case.policy.billing.by_the_hour else ""
+    at, why = first_removal(free, case)
+    if at is None:
+        return f"{many}{paid}; none may go: {why}"
+    return f"{many}{paid}; the first may go at {clock(at, case.now)}{_because(why)}"
+
+
+def stays(nodes: Iterable[Node]) -> str:
+    """Say what keeps each of *nodes*."""
+    found = [f"{n.name} stays: {why_not_ours(n) or 'its GPUs are in use without a pod'}" for n in nodes]
+    more = len(found) - NODES_NAMED
+    return "; ".join([*found[:NODES_NAMED], *([f"and {more} more"] if more > 0 else [])])
+
+
+def clock(at: datetime, now: datetime) -> str:
+    """*at* as a time of day, with its date where that is not today's."""
+    return f"{at:%H:%M:%S} UTC" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _because(why: str) -> str:
+    return f" ({why})" if why else ""
+
+
+def planned(case: Case) -> str:
+    """What a window will evict or cannot evict now, in a sentence; empty when it evicts nothing."""
+    return "; ".join(_planned(grace, case) for grace in case.wanted.graces if grace.told and busy_beyond(grace, case))
+
+
+def _planned(grace: Grace, case: Case) -> str:
+    many = some(surplus_over(grace.max_nodes, case, 0), "node")
+    assert grace.ends_at is not None
+    at, why = allowed_from(max(grace.ends_at, case.now), case, idle=False)
+    says = f"window {grace.window} takes {many} beyond {grace.max_nodes}"
+    if at is None:
+        return f"{says}, but not yet: {why}"
+    return f"{says} from {clock(at if why else grace.ends_at, case.now)} on{_because(why)}"
+
+
+def why_kept(case: Case) -> str:
+    """Say why a pool of low utilization stays as it is although no node of it is idle: which pods hold its nodes.
+
+    Empty when it has no usable node, or one that holds no pod.
+    """
+    usable = case.state.of(Stage.USABLE)
+    if not usable or not all(n.busy for n in usable):
+        return ""
+    movable = [n for n in usable if could_be_emptied(n, case)]
+    if movable:
+        first = min(movable, key=lambda n: (unit_ends_soon(n, case.policy, case.now), n.name))
+        at, why = first_removal(movable, case)
+        if at is None:
+            return f"{first.name} is not emptied: {why}"
+        return f"{first.name} is emptied at {clock(at, case.now)}{_because(why)}"
+    held = case.firing(SignalAction.HOLD)
+    pods = [f"{pod.key} on {node.name}" for node in usable for pod in node.pods]
+    more = f" and {len(pods) - PODS_NAMED} more" if len(pods) > PODS_NAMED else ""
+    why = f"{held.alertname} fires (hold)" if held else "none may be emptied for lack of consent or of room elsewhere"
+    return f"every node runs a GPU pod, and {why}: {', '.join(pods[:PODS_NAMED])}{more}"

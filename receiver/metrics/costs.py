@@ -1,0 +1,107 @@
+"""This month's costs as metrics, with a bounded number of series."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from prometheus_client.core import Metric
+
+from receiver.core.model.policy import Policy
+from receiver.core.money.accounting import EVERY
+from receiver.core.money.attribution import By, Line, Part, Share, key_of, lines
+from receiver.core.money.budget import month_of
+from receiver.core.report.always_on import always_on
+from receiver.metrics.families import Row, gauge
+from receiver.ports import Store
+from receiver.reports.costs import costs_of, told_by
+
+MOST_SERIES = 50  # of each family's teams, namespaces, workloads and so on have a series: the dearest ones
+OTHERS = "(other)"  # no label value and no name in Kubernetes has parentheses
+# Beside the team: what workloads held by another label or class, each a family of its own with one label.
+FAMILIES = {
+    By.PROJECT: ("cost_project_usd", "USD of what a project's workloads held this month."),
+    By.WORKLOAD_CLASS: ("cost_workload_class_usd", "USD of what workloads of a class held this month."),
+    By.ENVIRONMENT: ("cost_environment_usd", "USD of what an environment's workloads held this month."),
+    By.COST_CENTER: ("cost_center_usd", "USD of what a cost center's workloads held this month."),
+    By.PRIORITY_CLASS: ("cost_priority_class_usd", "USD of what workloads of a priority class held this month."),
+}
+
+
+class CostFamilies:
+    """The families of `cost_families`, worked out once a minute: usage is not accounted for more often, and a month of
+    thousands of nodes takes a second to share out."""
+
+    def __init__(self, store: Store, policy: Policy) -> None:
+        self._store, self._policy = store, policy
+        self._told: tuple[datetime, tuple[Metric, ...]] | None = None
+
+    def at(self, now: datetime) -> tuple[Metric, ...]:
+        """Return what holds at *now*, up to a minute old. Raises TryLater when the store fails."""
+        told = self._told
+        if told is None or abs(now - told[0]) >= EVERY:
+            told = self._told = (now, tuple(cost_families(self._store, self._policy, now)))
+        return told[1]
+
+
+def cost_families(store: Store, policy: Policy, now: datetime) -> Iterator[Metric]:
+    """Yield this month's costs so far. Each family but the GPU-seconds adds up to what the ledger says of its part.
+
+    Only the dearest have series of their own, and a workload only while it runs; the rest is ``(other)``.
+    """
+    month = month_of(now, policy.timezone)
+    attributed = costs_of(store, policy, month, now)
+    running = {life.workload for life in store.workload_lives(now, now) if life.ended_at is None}
+    kinds = [((line.part.value, line.key), float(line.usd)) for line in told_by(attributed, By.GPU_KIND, policy)]
+    yield gauge("cost_usd", "This month's cost in USD, by what became of it.", kinds, "part", "gpu_kind")
+    observed = [] if attributed.observed_from is None else [((), attributed.observed_from.timestamp())]
+    text = "From when on it is known who held GPUs this month, Unix time."
+    yield gauge("cost_observed_from_timestamp_seconds", text, observed)
+    teams = _bounded(_held(told_by(attributed, By.TEAM, policy)))
+    yield gauge("cost_team_usd", "USD of what a team's workloads held this month.", _usd(teams), "team")
+    idle = [((key,), float(sum(line.idle_usd for line in found))) for key, found in teams.items()]
+    yield gauge("cost_team_idle_usd", "USD of what a team held and did not use.", idle, "team")
+    seconds = [
+        ((key, state), sum(getattr(line, field) for line in found))
+        for key, found in teams.items()
+        for state, field in (("held", "seconds"), ("measured", "measured"), ("idle", "idle"))
+    ]
+    yield gauge("team_gpu_seconds", "GPU-seconds of a team's workloads this month.", seconds, "team", "state")
+    for by, (name, text) in FAMILIES.items():
+        yield gauge(name, text, _usd(_bounded(_held(told_by(attributed, by, policy)))), by.value)
+    spaces = _bounded(_held(told_by(attributed, By.NAMESPACE, policy)))
+    text = "USD of what a namespace's workloads held this month."
+    yield gauge("cost_namespace_usd", text, _usd(spaces), "workload_namespace")
+
+    def running_or_other(share: Share) -> str:
+        name = key_of(share, By.WORKLOAD, policy)
+        return name if name in running else OTHERS
+
+    workloads = _bounded(_held(lines(attributed, running_or_other)))
+    rows = [((key.partition("/")[0] if key != OTHERS else "", *row[0]), row[1]) for key, row in _named(workloads)]
+    text = "USD of what a workload that runs has held this month."
+    yield gauge("cost_workload_usd", text, rows, "workload_namespace", "workload")
+    compared = always_on(store.node_lives(month.start), policy, month, now, store.watched())
+    text = "USD of this month had every pool been at its peak for as long as it was watched."
+    yield gauge("always_on_usd", text, [((), float(compared.usd))])
+    text = "USD that the same pools did cost in the same time."
+    yield gauge("always_on_spent_usd", text, [((), float(compared.spent_usd))])
+
+
+def _held(found: tuple[Line, ...]) -> list[Line]:
+    return [line for line in found if line.part is Part.HELD]
+
+
+def _bounded(found: list[Line]) -> dict[str, list[Line]]:
+    """Return the dearest lines by key, and what is left under one."""
+    kept: dict[str, list[Line]] = {}
+    for line in found:
+        full = len(kept.keys() - {OTHERS}) >= MOST_SERIES
+        kept.setdefault(OTHERS if full else line.key, []).append(line)
+    return kept
+
+
+def _usd(found: dict[str, list[Line]]) -> list[Row]:
+    return [row for _, row in _named(found)]
+
+
+def _named(found: dict[str, list[Line]]) -> list[tuple[str, Row]]:
+    return [(key, ((key,), float(sum(line.usd for line in told)))) for key, told in found.items()]

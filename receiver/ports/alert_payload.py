@@ -1,0 +1,233 @@
+"""Alertmanager's webhook payload, version "4", as a Delivery: strict about what matters, tolerant of the rest.
+
+Source of the format: https://prometheus.io/docs/alerting/latest/configuration/#webhook_config. Alertmanager
+does not retry after a 4xx, so only what could not be understood at all is refused; whatever can be looked
+at again is a warning.
+"""
+
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from receiver.core.model.model import UNASSIGNED, SignalAction
+from receiver.core.model.signals import Alert
+from receiver.core.model.silences import COMPONENT
+from receiver.core.model.text import harmless
+from receiver.ports import Delivery
+
+VERSION = "4"
+FUTURE_TOLERANCE = timedelta(minutes=5)  # clocks that differ a little
+OLDEST = timedelta(days=400)  # nothing fires for longer; such a time is a mistake of whoever sent it
+MOST_WARNINGS = 20
+LONGEST_TEXT = 2000  # characters of a label or an annotation: who writes a book there fills each decision with it
+MOST_TRUNCATED = 2**31 - 1  # what the store counts to
+
+_STATUSES = ("firing", "resolved")
+_SEND_OURS = "send Alertmanager's own webhook payload unchanged (webhook_configs, no template in between)"
+# RFC 3339, as Go writes it: up to nanoseconds, always with an offset.
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)")
+
+
+class BadPayload(ValueError):
+    """A body that is no webhook payload. *field* names where, *remedy* says what helps; str() has the first two."""
+
+    def __init__(self, problem: str, *, field: str, remedy: str = _SEND_OURS) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+        self.remedy = remedy
+
+
+def parse(body: bytes, *, received_at: datetime, pools: Collection[str] = ()) -> Delivery:
+    """Return the delivery that *body* holds; raise BadPayload when it holds none.
+
+    *received_at* (timezone-aware) stands in for a start time that cannot be true. *pools* are the ids and
+    names of the configured pools, to warn of others; empty switches that check off. Each alert's own status
+    counts, never the group's: one message mixes both. ``endsAt`` is not read: an alert ends when it is
+    reported as resolved or no longer found.
+    """
+    document = _document(body)
+    _check_version(document)
+    _check_status(document.get("status"), "status")
+    warnings: dict[str, None] = {}  # a set that keeps its order: 1000 alerts of one kind are one warning
+    alerts = []
+    for index, item in enumerate(_items(document)):
+        alert = _alert(item, f"alerts[{index}]", received_at, warnings)
+        component = alert.labels.get("component", "")
+        if component not in ("", COMPONENT):
+            _warn(warnings, f"alert {_name(alert)} is not ours (component {_quoted(component)}) and was left out")
+            continue
+        _check_labels(alert, pools, warnings)
+        alerts.append(alert)
+    truncated = _truncated(document, warnings)
+    return Delivery(
+        receiver=_text(document.get("receiver")),
+        group_key=_text(document.get("groupKey")),
+        alerts=tuple(alerts),
+        truncated=truncated,
+        body=body.decode(),
+        warnings=_few(warnings),
+    )
+
+
+def _document(body: bytes) -> Mapping[str, Any]:
+    try:
+        document = json.loads(body.decode())
+    except UnicodeDecodeError as error:
+        raise BadPayload(f"is not UTF-8 (byte {error.start + 1})", field="body") from error
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise BadPayload(f"is not JSON: {error.msg} at {where}", field="body") from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets without end
+        raise BadPayload("is not JSON that can be read", field="body") from error
+    if not isinstance(document, dict):
+        raise BadPayload(f"must be an object, not {_kind(document)}", field="body")
+    return document
+
+
+def _check_version(document: Mapping[str, Any]) -> None:
+    said = document.get("version")
+    if said is None:
+        raise BadPayload(f'is missing; this receiver speaks "{VERSION}"', field="version")
+    if said != VERSION:
+        raise BadPayload(
+            f'{_quoted(said)} is unknown; this receiver speaks "{VERSION}"',
+            field="version",
+            remedy='point a webhook_configs entry of Alertmanager 0.25 or newer at /webhook: it sends version "4"',
+        )
+
+
+def _check_status(status: object, field: str) -> None:
+    if status is None:
+        raise BadPayload("is missing; it says firing or resolved", field=field)
+    if status not in _STATUSES:
+        raise BadPayload(f"must be firing or resolved, not {_quoted(status)}", field=field)
+
+
+def _items(document: Mapping[str, Any]) -> list[Any]:
+    items = document.get("alerts")
+    if items is None:
+        raise BadPayload("is missing", field="alerts")
+    if not isinstance(items, list):
+        raise BadPayload(f"must be a list, not {_kind(items)}", field="alerts")
+    if not items:
+        raise BadPayload("is empty; Alertmanager never sends a message without alerts", field="alerts")
+    return items
+
+
+def _alert(item: object, field: str, received_at: datetime, warnings: dict[str, None]) -> Alert:
+    if not isinstance(item, dict):
+        raise BadPayload(f"must be an object, not {_kind(item)}", field=field)
+    labels = _string_map(item.get("labels"), f"{field}.labels")
+    fingerprint = item.get("fingerprint")
+    if not isinstance(fingerprint, str) or not fingerprint:
+        problem = "is missing" if fingerprint in (None, "") else f"must be a string, not {_kind(fingerprint)}"
+        raise BadPayload(f"{problem}; it is Alertmanager's hash of the labels", field=f"{field}.fingerprint")
+    _check_status(item.get("status"), f"{field}.status")
+    said = item.get("startsAt")
+    starts_at = _timestamp(said, f"{field}.startsAt")
+    if starts_at is None or not received_at - OLDEST <= starts_at <= received_at + FUTURE_TOLERANCE:
+        name = _short(labels.get("alertname") or _clean(fingerprint))
+        _warn(warnings, f"alert {name} says it began at {said}, which cannot be: taken as beginning when it arrived")
+        starts_at = received_at.astimezone(UTC)
+    annotations = item.get("annotations")
+    return Alert(
+        fingerprint=_clean(fingerprint),
+        labels=labels,
+        starts_at=starts_at,
+        firing=item["status"] == "firing",
+        annotations=_strings_of(annotations) if isinstance(annotations, dict) else {},
+    )
+
+
+def _timestamp(said: object, field: str) -> datetime | None:
+    """Return the moment in UTC, or None for one that no calendar holds (Go's zero time, year 1)."""
+    remedy = "write it as RFC 3339 with an offset, such as 2026-11-20T21:25:05Z"
+    if said is None:
+        raise BadPayload("is missing", field=field)
+    if not isinstance(said, str) or not _TIMESTAMP.fullmatch(said):
+        raise BadPayload(f"{_quoted(said)} is not a timestamp", field=field, remedy=remedy)
+    try:
+        return datetime.fromisoformat(said).astimezone(UTC)
+    except OverflowError:  # year 1 east of Greenwich
+        return None
+    except ValueError as error:
+        raise BadPayload(f"{_quoted(said)} is not a timestamp ({error})", field=field, remedy=remedy) from error
+
+
+def _string_map(value: object, field: str) -> Mapping[str, str]:
+    if value is None:
+        raise BadPayload("is missing", field=field)
+    if not isinstance(value, dict):
+        raise BadPayload(f"must be an object of strings, not {_kind(value)}", field=field)
+    for key, item in value.items():
+        if not isinstance(item, str):
+            raise BadPayload(f"must be a string, not {_kind(item)}", field=f"{field}.{_short(_clean(key))}")
+    return _strings_of(value)
+
+
+def _strings_of(value: Mapping[str, object]) -> Mapping[str, str]:
+    texts = ((key, item) for key, item in value.items() if isinstance(item, str))
+    return {_clean(key[:LONGEST_TEXT]): _clean(item[:LONGEST_TEXT]) for key, item in texts}
+
+
+def _check_labels(alert: Alert, pools: Collection[str], warnings: dict[str, None]) -> None:
+    action = alert.labels.get("action", "")
+    known = ", ".join(SignalAction)
+    if not action:
+        _warn(warnings, f"alert {_name(alert)} has no label action and does nothing; known actions: {known}")
+    elif action not in tuple(SignalAction):
+        _warn(warnings, f"action {_quoted(action)} of alert {_name(alert)} is unknown and does nothing; known: {known}")
+    pool = alert.labels.get("pool", "")
+    if pools and pool not in ("", UNASSIGNED, *pools):
+        _warn(warnings, f"pool {_quoted(pool)} of alert {_name(alert)} is not configured; known: {', '.join(pools)}")
+
+
+def _truncated(document: Mapping[str, Any], warnings: dict[str, None]) -> int:
+    count = document.get("truncatedAlerts", 0)
+    if not isinstance(count, int) or isinstance(count, bool) or count <= 0:
+        return 0
+    _warn(
+        warnings,
+        f"Alertmanager left {count} alerts out of this message: everything is looked at again; set max_alerts: 0",
+    )
+    return min(count, MOST_TRUNCATED)
+
+
+def _warn(warnings: dict[str, None], sentence: str) -> None:
+    warnings[sentence] = None
+
+
+def _few(warnings: Iterable[str]) -> tuple[str, ...]:
+    """The first warnings, and how many more there were: a payload may hold thousands of odd alerts."""
+    sentences = list(warnings)
+    if len(sentences) <= MOST_WARNINGS:
+        return tuple(sentences)
+    return (*sentences[:MOST_WARNINGS], f"and {len(sentences) - MOST_WARNINGS} more of this kind")
+
+
+def _name(alert: Alert) -> str:
+    return _short(alert.labels.get("alertname") or alert.fingerprint)
+
+
+def _clean(text: str) -> str:
+    return harmless(text)  # what databases refuse is among it
+
+
+def _text(value: object) -> str:
+    return _clean(value) if isinstance(value, str) else ""
+
+
+def _quoted(value: object) -> str:
+    """*value* as JSON writes it, cut short: it is somebody else's and may be long."""
+    return _short(json.dumps(value))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _kind(value: object) -> str:
+    names = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,138 @@
+"""The composition root: the only place that knows which classes stand behind the ports."""
+
+import atexit
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import monotonic
+
+import structlog
+from flask import Flask
+from gunicorn.errors import AppImportError
+
+from receiver.adapters.clock import SystemClock
+from receiver.adapters.leader.lease import Lease
+from receiver.adapters.leader.writer_lock import WriterLock
+from receiver.adapters.store import SqlStore
+from receiver.config import ConfigError, Settings, load
+from receiver.ports import TryLater, WontWork
+from receiver.runtime.loop import Courier, Loop
+from receiver.runtime.pod_watcher import Lookout
+from receiver.runtime.store_opener import Opening
+from receiver.server.bootstrap.logs import configure_logs
+from receiver.server.bootstrap.loops import lookout_of, loop_of, outbox_of
+from receiver.server.bootstrap.outside import reach_out
+from receiver.server.bootstrap.pages import web_of
+
+EXTENSION = "gpu_autoscaler"
+GRACE_SECONDS = 5.0  # for a message, a watch, an attempt to open the store, from when they were told
+LAST_MOMENT_SECONDS = 0.5  # once the loop has taken as long as that
+
+
+@dataclass(slots=True)
+class Running:
+    """One process of the receiver: what was opened and what must be ended."""
+
+    settings: Settings
+    store: SqlStore
+    writer: WriterLock | Lease
+    opening: Opening
+    loop: Loop
+    courier: Courier
+    lookout: Lookout | None
+    told_at: float = 0.0  # when they were told to end, in seconds of `monotonic`; 0 before
+
+    def start(self) -> None:
+        """Start the threads."""
+        if isinstance(self.writer, Lease):
+            self.writer.start(self.loop.wake)
+        self.loop.start()
+        self.courier.start()
+        if self.lookout is not None:
+            self.lookout.start()
+
+    def tell(self) -> None:
+        """Tell every thread to end, and wait for none. The loop gives its right to write up when its step is over."""
+        self.told_at = self.told_at or monotonic()
+        for part in self._beside():
+            part.stop(0)
+        self.loop.stop(0)
+
+    def stop(self) -> None:
+        """End the threads, then close the store. All of them are told before any is waited for: gunicorn kills us
+        `graceful_timeout` after SIGTERM, and a message that hangs must not take that time from the loop's last step."""
+        self.tell()
+        self.loop.stop()
+        for part in self._beside():
+            part.stop(max(LAST_MOMENT_SECONDS, self.told_at + GRACE_SECONDS - monotonic()))
+        if isinstance(self.writer, Lease):
+            self.writer.close()
+        self.store.close()
+
+    def _beside(self) -> tuple[Opening | Lookout | Courier, ...]:
+        return tuple(part for part in (self.opening, self.lookout, self.courier) if part is not None)
+
+
+def create_app(environ: Mapping[str, str] | None = None) -> Flask:
+    """Build the application from the environment.
+
+    A database that does not answer is waited for beside it. Raises ConfigError with every mistake at once, and WontWork
+    for what a person must change before it can ever work.
+    """
+    environ = os.environ if environ is None else environ
+    settings = load(environ)
+    configure_logs()
+    log = structlog.get_logger("receiver")
+    for warning in settings.warnings:
+        log.warning("configuration", detail=warning)
+    clock = SystemClock()
+    outside = reach_out(settings, environ)
+    opening = Opening(outside.store.open)
+    loop = loop_of(outside, opening, clock)
+    outbox, warnings = outbox_of(outside, clock)
+    for warning in warnings:
+        log.warning("configuration", detail=warning)
+    app = web_of(outside, loop, clock, outbox.destinations)
+    opening.begin()
+    app.extensions[EXTENSION] = Running(
+        settings=settings,
+        store=outside.store,
+        writer=outside.writer,
+        opening=opening,
+        loop=loop,
+        courier=Courier(outbox.deliver_due, loop, clock),
+        lookout=lookout_of(outside, loop),
+    )
+    return app
+
+
+def load_app() -> Flask:
+    """Build the application for gunicorn: what keeps it from starting is one line on standard error, not a stack trace.
+
+    gunicorn prints the text of an AppImportError and ends with status 4 instead of booting one worker after another.
+    """
+    try:
+        return create_app()
+    except (ConfigError, WontWork, TryLater) as error:
+        raise AppImportError(f"cannot start: {error}") from None
+
+
+def start(app: Flask) -> None:
+    """Start the threads of *app*'s process; they end with it."""
+    running: Running = app.extensions[EXTENSION]
+    running.start()
+    atexit.register(stop, app)
+
+
+def tell_to_stop(app: Flask) -> None:
+    """Tell the threads of *app*'s process to end; `stop` waits for them."""
+    running: Running | None = app.extensions.get(EXTENSION)
+    if running is not None:
+        running.tell()
+
+
+def stop(app: Flask) -> None:
+    """End the threads of *app*'s process; harmless when repeated."""
+    running: Running | None = app.extensions.pop(EXTENSION, None)
+    if running is not None:
+        running.stop()

@@ -1,0 +1,407 @@
+"""Carry out an action in small idempotent sub-steps, one visible thing per victim and step.
+
+Every sub-step may be repeated after a crash: growth asks for an absolute count that is re-read first, a
+removal names its instance and looks before it deletes.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from receiver.core.explain.staying import UNKNOWN, why_spared
+from receiver.core.model.actions import Action, ActionKind, Because, Outcome, OutcomeKind, Victim, VictimStage
+from receiver.core.model.model import Backoff, CordonedBy, LateCount, Node, PoolState, Stage
+from receiver.core.model.pods import Pod
+from receiver.core.model.text import some
+from receiver.core.notices.pod_events import ToldPods
+from receiver.core.scaling.count_drift import late_after
+from receiver.core.scaling.recheck_times import LOOK_AGAIN_AFTER
+from receiver.ports import Cloud, Cluster, Did, Receipt, TryLater, WontWork, WriterLostError
+from receiver.step.backoff import after_part, next_backoff, removals_stopped
+
+FIRST_RETRY = timedelta(seconds=2)
+LONGEST_RETRY = timedelta(minutes=1)
+LONGEST_DELAY = timedelta(hours=1)  # a Retry-After beyond this is not believed
+MOST_ATTEMPTS = 5
+RESCALING = "cannot_scale_already_rescaling_cluster"  # normal while nodes build, and the same for every pool
+PATIENT_ATTEMPTS = 40
+DRAIN_WITHIN = timedelta(minutes=15)
+MUST_GO_WITHIN = timedelta(minutes=15)
+POLL_DELETED = timedelta(seconds=5)
+SOON = timedelta(milliseconds=100)
+MAY_ARRIVE_FOR = timedelta(minutes=1)  # a DELETE that was not answered; longer than Civo is waited for
+NO_ANSWER = "timeout"
+REFUSED = (RESCALING, "http_4")  # answers, if for later: what was sent has no effect
+LEAD_LOST = (
+    "another replica leads, our lease ends before a call could, the database does not answer,"
+    " or our parent process is gone"
+)
+FINISHED = (VictimStage.GONE, VictimStage.SPARED)
+EMPTIED = (Because.CONSOLIDATED, Because.EVICTED)  # their pods go before they do
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hands:
+    """What an action may write to. *may_write* is asked before each outside write, *told* is what pods were told."""
+
+    cloud: Cloud
+    cluster: Cluster | None
+    may_write: Callable[[], bool]
+    told: ToldPods = field(default_factory=ToldPods, compare=False)
+
+    def ready(self) -> None:
+        """Raise WriterLostError unless we still are the one writer."""
+        if not self.may_write():
+            raise WriterLostError(LEAD_LOST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far an action came: *outcome* None means that it stays open and is looked at again at *again_at*.
+
+    *late* is what Civo's count does not show yet of an action that ended. *hung* says that a call was not answered in
+    time: one is enough for a step.
+    """
+
+    action: Action
+    outcome: Outcome | None = None
+    late: LateCount | None = None
+    backoff: Backoff | None = None
+    again_at: datetime | None = None
+    hung: bool = False
+
+
+def is_unanswered(action: Action) -> bool:
+    """True unless the last request of *action*, open since an earlier step, was refused: it may still take effect."""
+    return not action.last_error.startswith(REFUSED)
+
+
+def settled(action: Action, state: PoolState, now: datetime) -> Outcome | None:
+    """Return how an open action ended, judged by the look alone, or None while it is under way."""
+    if action.kind is ActionKind.GROW:
+        if state.required < action.to_count:
+            return None
+        detail = f"Civo is asked for {state.required} nodes"
+        return Outcome(kind=OutcomeKind.CONFIRMED, at=now, detail=detail)
+    if any(v.stage not in (*FINISHED, VictimStage.DELETED) for v in action.victims):
+        return None
+    deleted = {v.instance for v in action.victims if v.stage is not VictimStage.SPARED}
+    if not deleted:
+        return Outcome(kind=OutcomeKind.WITHDRAWN, at=now, detail=why_spared(action.victims))
+    if deleted & {n.instance for n in state.nodes if not n.leaving}:
+        return None
+    late = late_after(action, state, now)
+    left = f"{late.expected} left, Civo still counts {late.shown}" if late else f"{state.required} left"
+    stay = why_spared(action.victims)
+    detail = f"{some(len(deleted), 'node')} removed, {left}" + (f"; {stay}" if stay else "")
+    return Outcome(kind=OutcomeKind.CONFIRMED, at=now, detail=detail)
+
+
+def carry_out(
+    action: Action,
+    state: PoolState,
+    wanted: Collection[str],
+    hands: Hands,
+    now: datetime,
+    *,
+    kept: Mapping[str, str] | None = None,
+    unsure: Collection[str] = (),
+) -> Progress:
+    """Do the next sub-step of *action*. *wanted* are the instances that the present decision still lets go, *kept* is
+    why it does not let go others, *unsure* those that it would let go if every source answered."""
+    try:
+        if action.kind is ActionKind.GROW:
+            if _too_early(action, now):
+                return Progress(action=action, again_at=action.retry_at)
+            return _grow(action, state, hands, now)
+        return _retire(action, state, wanted, kept or {}, unsure, hands, now)
+    except TryLater as error:
+        return _later(action, state, error, now)
+    except WontWork as error:
+        return _give_up(action, state, f"{error.code}: {error}", now)
+
+
+def _too_early(action: Action, now: datetime) -> bool:
+    """True while a retry time holds; one further away than any we set was set under a wrong clock."""
+    retry_at = action.retry_at
+    return retry_at is not None and now < retry_at <= now + LONGEST_DELAY
+
+
+def _later(action: Action, state: PoolState, error: TryLater, now: datetime) -> Progress:
+    attempts = action.attempts + 1
+    most = PATIENT_ATTEMPTS if error.code == RESCALING else MOST_ATTEMPTS
+    hung = error.code == NO_ANSWER
+    if action.kind is ActionKind.GROW and attempts > most:  # another pool may do better
+        return replace(_give_up(action, state, f"{error.code} {attempts} times in a row: {error}", now), hung=hung)
+    wait = min(FIRST_RETRY * 2 ** min(attempts - 1, 10), LONGEST_RETRY)
+    retry_at = now + min(max(wait, error.delay or timedelta(0)), LONGEST_DELAY)
+    waiting = replace(action, attempts=attempts, retry_at=retry_at, last_error=f"{error.code}: {error}")
+    return Progress(action=waiting, again_at=retry_at, hung=hung)
+
+
+def _grow(action: Action, state: PoolState, hands: Hands, now: datetime) -> Progress:
+    hands.ready()
+    shown = state.required + state.uncounted if state.uncounted else None
+    receipt = hands.cloud.resize(action.pool, decided_on=action.from_count, target=action.to_count, shown=shown)
+    kind = {
+        Did.DONE: OutcomeKind.CONFIRMED,
+        Did.ALREADY: OutcomeKind.CONFIRMED,
+        Did.DIFFERS: OutcomeKind.SUPERSEDED,
+        Did.OBSERVED: OutcomeKind.OBSERVED,
+    }[receipt.did]
+    outcome, late = Outcome(kind=kind, at=now, detail=receipt.sentence), None
+    if receipt.did is Did.DONE and (receipt.required is None or receipt.required < action.to_count):
+        before = state.required + state.uncounted if receipt.required is None else receipt.required
+        late = LateCount(expected=action.to_count, shown=before, since=now)  # accepted, and not visible yet
+    backoff = after_part(action, state, now) if kind is OutcomeKind.CONFIRMED else None
+    again_at = now + SOON if backoff is not None else None  # another pool may have what this one lacks
+    return Progress(action=action, outcome=outcome, late=late, backoff=backoff, again_at=again_at)
+
+
+def _retire(
+    action: Action,
+    state: PoolState,
+    wanted: Collection[str],
+    kept: Mapping[str, str],
+    unsure: Collection[str],
+    hands: Hands,
+    now: datetime,
+) -> Progress:
+    if hands.cluster is None:
+        raise WontWork("nodes are only removed where Kubernetes can be asked", code="no_kubernetes")
+    nodes = {n.instance: n for n in state.nodes}
+    early = _too_early(action, now)
+    untouched = not any(v.stage in (VictimStage.DELETED, VictimStage.GONE) for v in action.victims)
+    if untouched and state.required > action.from_count:
+        # Somebody raised the count since the cordon: it is this one that must fall. A lower one may be our own work,
+        # whose note a crash has lost.
+        going = sum(v.stage is not VictimStage.SPARED for v in action.victims)
+        action = replace(action, from_count=state.required, to_count=state.required - going)
+    victims: list[Victim] = []
+    trouble: TryLater | None = None
+    refused: dict[str, str] = {}
+    for number, victim in enumerate(action.victims):
+        try:
+            node, stays = nodes.get(victim.instance), kept.get(victim.instance, UNKNOWN)
+            stays = "" if victim.instance in wanted else stays
+            waits = bool(stays) and _waits(victim, node, victim.instance in unsure, now)
+            after, why = (victim, None) if waits else _taken_further(victim, node, stays, early, action, hands, now)
+        except WontWork as error:
+            so_far = replace(action, victims=(*victims, *action.victims[number:]))
+            return _give_up(so_far, state, f"{error.code}: {error}", now)
+        except _ObservedError:
+            outcome = Outcome(kind=OutcomeKind.OBSERVED, at=now, detail=f"would remove {_names(action)}")
+            return Progress(action=action, outcome=outcome)
+        victims.append(after)
+        if isinstance(why, _RefusedError):
+            refused[victim.instance] = str(why)
+        trouble = why if isinstance(why, TryLater) else trouble
+        if trouble is not None and trouble.code == NO_ANSWER:
+            victims += action.victims[number + 1 :]
+            break
+    moved = replace(action, victims=tuple(victims), retry_at=action.retry_at if early else None)
+    ended = settled(moved, state, now)
+    if ended is not None and ended.kind is OutcomeKind.WITHDRAWN and refused:
+        return _refused(moved, state, refused, now)
+    if ended is not None:
+        confirmed = ended.kind is OutcomeKind.CONFIRMED
+        return Progress(action=moved, outcome=ended, late=late_after(moved, state, now) if confirmed else None)
+    if trouble is not None:
+        return _later(moved, state, trouble, now)
+    there = _still_listed(victims, state, now)
+    if there:
+        detail = f"Civo took the DELETE of {', '.join(there)} and still lists it after {MUST_GO_WITHIN}"
+        stopped = _give_up(moved, state, detail, now)
+        return replace(stopped, backoff=removals_stopped(detail, now))
+    again = _look_again_at(moved, now)
+    return Progress(action=moved, again_at=max(again, action.retry_at) if early and action.retry_at else again)
+
+
+def _still_listed(victims: Sequence[Victim], state: PoolState, now: datetime) -> list[str]:
+    """The nodes whose DELETE Civo took, and that it has listed for too long since."""
+    listed = {n.instance for n in state.nodes if not n.leaving}
+    deleted = (v for v in victims if v.stage is VictimStage.DELETED and now - (v.since or now) > MUST_GO_WITHIN)
+    return [v.node for v in deleted if v.instance in listed]
+
+
+def _taken_further(
+    victim: Victim, node: Node | None, stays: str, early: bool, action: Action, hands: Hands, now: datetime
+) -> tuple[Victim, "TryLater | _RefusedError | None"]:
+    """Take one victim further, and return what it has to wait for or what refused it: the others need not wait."""
+    try:
+        return _retire_one(victim, node, stays, early, action, hands, now), None
+    except TryLater as error:
+        return replace(victim, why=str(error)), error
+    except _NotDeletedError as error:
+        return replace(victim, why=str(error), asked_at=now), error.why
+    except _RefusedError as error:
+        return replace(victim, stage=VictimStage.SPARED, since=now, refused=True, why=str(error)), error
+
+
+def _refused(action: Action, state: PoolState, refused: Mapping[str, str], now: datetime) -> Progress:
+    """End a removal that something on its nodes refused; they back off, or they were cordoned again at once."""
+    stay = why_spared(v for v in action.victims if v.instance not in refused)
+    progress = _give_up(action, state, "; ".join([*refused.values(), *([stay] if stay else [])]), now)
+    assert progress.backoff is not None
+    before = state.removal_backoff.instances if state.removal_backoff and now < state.removal_backoff.until else ()
+    instances = tuple(sorted({*before, *refused}))
+    return replace(progress, backoff=replace(progress.backoff, instances=instances))
+
+
+def _give_up(action: Action, state: PoolState, detail: str, now: datetime) -> Progress:
+    outcome = Outcome(kind=OutcomeKind.FAILED, at=now, detail=detail)
+    again_at = now + SOON if action.kind is ActionKind.GROW else None  # for fewer nodes, or for another pool's
+    return Progress(action=action, outcome=outcome, backoff=next_backoff(action, state, detail, now), again_at=again_at)
+
+
+def _names(action: Action) -> str:
+    return ", ".join(v.node for v in action.victims)
+
+
+def _look_again_at(action: Action, now: datetime) -> datetime:
+    cordoned = [
+        v.since + LOOK_AGAIN_AFTER if v.asked_at is None else v.asked_at + MAY_ARRIVE_FOR
+        for v in action.victims
+        if v.stage is VictimStage.CORDONED and v.since
+    ]
+    return max(now + SOON, min([now + POLL_DELETED, *(at for at in cordoned if at > now)]))
+
+
+class _ObservedError(Exception):
+    """Observe mode: the write was not made."""
+
+
+class _NotDeletedError(Exception):
+    """Civo did not say that it took the DELETE."""
+
+    def __init__(self, why: TryLater) -> None:
+        super().__init__(str(why))
+        self.why = why
+
+
+class _RefusedError(Exception):
+    """Something or somebody speaks for the node; the message says what."""
+
+
+def _retire_one(
+    victim: Victim, node: Node | None, stays: str, early: bool, action: Action, hands: Hands, now: datetime
+) -> Victim:
+    """Take one victim one visible thing further; while it is *early* (before a retry time) only spare it. *stays* is
+    why it may not go any more, empty while it may.
+
+    chosen -> cordoned -> (5 s) drained, looked at once more and deleted. Anything that speaks for the node
+    on the way spares it; so does a person who makes it schedulable again.
+    """
+    cluster = hands.cluster
+    assert cluster is not None
+    if victim.stage in (*FINISHED, VictimStage.DELETED):
+        return victim
+    if node is None or node.stage is Stage.DELETING:
+        return _gone(victim, now)
+    if stays or (node.busy and victim.because not in EMPTIED):
+        return _spare(victim, node, stays or _started(node.pods), action, hands, now)
+    if victim.stage is VictimStage.CORDONED and node.cordoned_by is not CordonedBy.US:
+        raise _RefusedError(f"somebody made {node.name} schedulable again")
+    waited = victim.since is None or abs(now - victim.since) >= LOOK_AGAIN_AFTER
+    if early or (victim.stage is VictimStage.CORDONED and not waited):
+        return victim
+    hands.ready()
+    if victim.stage is VictimStage.CHOSEN and not node.registered:
+        return _delete(victim, node, action, hands, now)  # Kubernetes has no node to cordon
+    if victim.stage is VictimStage.CHOSEN:
+        cordoned = cluster.cordon(node.name, action.id)
+        if _made(cordoned) is Did.DIFFERS:
+            return replace(victim, stage=VictimStage.SPARED, since=now, why=cordoned.sentence)
+        return replace(victim, stage=VictimStage.CORDONED, since=now, why="")
+    if victim.because not in EMPTIED and (pods := cluster.gpu_pods_on(node.name)):
+        return _spare(victim, node, _started(pods), action, hands, now)
+    if node.ready:  # the pods of a node that does not answer cannot leave it
+        drained = _drain(victim, node, action, hands, now)
+        if _made(drained) is Did.DIFFERS:
+            _spare(victim, node, drained.sentence, action, hands, now)
+            raise _RefusedError(drained.sentence)
+    return _delete(victim, node, action, hands, now)
+
+
+def _gone(victim: Victim, now: datetime) -> Victim:
+    """Say of a victim that is gone whether that was our removal.
+
+    A crash came between the DELETE and our note - or it was somebody else: we delete no node that Kubernetes knows
+    before its cordon is noted. Where nobody looked for long, as after an old copy of the store was put in place, it
+    says nothing of us, and the count of now is none that this removal left.
+    """
+    lately = victim.since is None or now - victim.since <= DRAIN_WITHIN + MUST_GO_WITHIN
+    if lately and (victim.stage is VictimStage.CORDONED or victim.because is Because.STUCK):
+        return replace(victim, stage=VictimStage.DELETED, since=now, why="")
+    return replace(victim, stage=VictimStage.SPARED, since=now, why="it went already, and not by this removal")
+
+
+def _waits(victim: Victim, node: Node | None, unsure: bool, now: datetime) -> bool:
+    """True while a node that a window has begun to empty is neither given back nor taken: a source is silent, or the
+    node is not usable for the moment. Given back, it would start what was evicted, to be evicted again."""
+    if node is None or victim.because is not Because.EVICTED or victim.stage is not VictimStage.CORDONED:
+        return False
+    unclear = unsure or node.stage in (Stage.UNKNOWN, Stage.BROKEN)
+    return unclear and now - (victim.since or now) <= DRAIN_WITHIN
+
+
+def _drain(victim: Victim, node: Node, action: Action, hands: Hands, now: datetime) -> Receipt:
+    """Drain *node*; one that cannot be emptied in time is spared: pods may come back as fast as they are evicted."""
+    assert hands.cluster is not None
+    try:
+        if victim.because is Because.EVICTED:
+            return hands.cluster.drain(node.name, evicting=True)
+        return hands.cluster.drain(node.name, consenting=victim.because is Because.CONSOLIDATED)
+    except TryLater as error:
+        if now - (victim.since or now) <= DRAIN_WITHIN:
+            raise
+        detail = f"not drained within {DRAIN_WITHIN}: {error}"
+        _spare(victim, node, detail, action, hands, now)
+        raise _RefusedError(detail) from error
+
+
+def _delete(victim: Victim, node: Node, action: Action, hands: Hands, now: datetime) -> Victim:
+    """Look once more, because draining takes time, and delete the instance."""
+    assert hands.cluster is not None
+    if victim.because is Because.EVICTED and node.unknown_since is not None:
+        if now - (victim.since or now) <= DRAIN_WITHIN:
+            raise TryLater(f"the GPUs of {node.name} are in use, and no GPU pod holds them", code="gpus_in_use")
+        refused = f"the GPUs of {node.name} are in use after {DRAIN_WITHIN}, and no GPU pod holds them"
+        _spare(victim, node, refused, action, hands, now)
+        raise _RefusedError(refused)
+    if pods := hands.cluster.gpu_pods_on(node.name):
+        return _spare(victim, node, _started(pods), action, hands, now)
+    hands.ready()
+    try:
+        _made(hands.cloud.retire(action.pool, victim.instance))
+    except TryLater as error:
+        raise _NotDeletedError(error) from error
+    except WontWork as error:  # this one stays; the others need not
+        _spare(victim, node, str(error), action, hands, now)
+        raise _RefusedError(f"{error.code}: {error}") from error
+    return replace(victim, stage=VictimStage.DELETED, since=now, why="")
+
+
+def _made(receipt: Receipt) -> Did:
+    """What a write did; raises _ObservedError when observe mode made none."""
+    if receipt.did is Did.OBSERVED:
+        raise _ObservedError
+    return receipt.did
+
+
+def _started(pods: Sequence[Pod]) -> str:
+    return f"{', '.join(sorted(pod.key for pod in pods))} started on it"
+
+
+def _spare(victim: Victim, node: Node, why: str, action: Action, hands: Hands, now: datetime) -> Victim:
+    """Give the node back, and keep *why* with what it waited for before.
+
+    Not while a DELETE that was not answered may still arrive: work would begin on the node.
+    """
+    assert hands.cluster is not None
+    if victim.asked_at is not None and abs(now - victim.asked_at) < MAY_ARRIVE_FOR:
+        return victim
+    if victim.stage is VictimStage.CORDONED or node.cordoned_for == action.id:
+        hands.ready()
+        _made(hands.cluster.uncordon(node.name))
+    return replace(victim, stage=VictimStage.SPARED, since=now, why=f"{victim.why}; then {why}" if victim.why else why)

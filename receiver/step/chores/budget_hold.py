@@ -1,0 +1,122 @@
+"""Keep new GPU work out while a budget's hold lasts, and let it in again when it is over.
+
+Each step compares what is there with what should be and repairs the difference, so a restart or a lost answer changes
+nothing. Where nothing should be held nobody is asked every time, but once after a start or a long pause: what an
+earlier process held may have left the configuration and the store. What goes wrong is told and tried again; it holds up
+no pool.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+
+import structlog
+
+from receiver.core.model.control import is_new_minute
+from receiver.core.model.model import Source
+from receiver.core.money.hold_scopes import Intent, intent
+from receiver.core.notices.hold_notices import notice
+from receiver.ports import Cluster, Did, KeptOut, Receipt, TryLater, WontWork
+from receiver.step.context import Work
+
+log = structlog.get_logger("receiver")
+QUEUE = "ClusterQueue "
+Change = tuple[str, Callable[[], Receipt], bool]  # the place, what is done to it, and whether the hold is over
+
+
+def keep_out(work: Work, *, steady: bool) -> Mapping[str, datetime] | None:
+    """Do what the hold asks for; return the places that new work is kept out of now and since when, as far as is known.
+
+    None while nobody has looked. *steady* is False in the first step after a start or a pause, and after a jump of the
+    clock: nothing is let in then, as the clock may have jumped into another month.
+    """
+    before = work.facts.kept_out
+    cluster = work.hands.cluster
+    wanted = intent(work.assignment.budgets, work.policy, work.facts.spend.month)
+    if cluster is None or wanted is None or not work.facts.up(Source.KUBERNETES):
+        return before
+    begins = before is None or not steady
+    if not wanted.holds and not before and not begins and not _looks_all_the_same(work):
+        return {}
+    asks_kueue = begins or _asks_kueue(before or (), work)
+    found, failure = _look(cluster, queues=asks_kueue)
+    there: set[str] = set()
+    if failure is not None and asks_kueue:  # what is wrong with Kueue keeps no quota from coming or going
+        found, worse = _look(cluster, queues=False)
+        failure = worse or failure
+        wanted = replace(wanted, cluster_queues=())
+        there = {place for place in before or () if place.startswith(QUEUE)}
+    concerned = _is_configured(work) or bool(before)
+    if isinstance(failure, WontWork) and concerned:
+        place = "the cluster" if found is None else "ClusterQueues"
+        work.say_later(partial(notice, place, "failed", str(failure), wanted))
+    if found is None:
+        may_not_ask = isinstance(failure, WontWork) and not concerned
+        return {} if may_not_ask else before  # who may not even ask has held nothing
+    there |= {*found.namespaces, *(f"{QUEUE}{queue}" for queue in found.cluster_queues)}
+    for place, write, over in _changes(wanted, found, cluster):
+        if over and not steady:
+            continue
+        with work.parts.part("keep_out"):
+            if _done(place, write, wanted, work, over=over):
+                there = there - {place} if over else there | {place}
+    if begins and isinstance(failure, TryLater):
+        return None  # what Kueue would have told is not known yet
+    return {place: (before or {}).get(place, work.now) for place in sorted(there)}
+
+
+def _look(cluster: Cluster, *, queues: bool) -> tuple[KeptOut | None, TryLater | WontWork | None]:
+    """Return what is there, or None and why nobody knows."""
+    try:
+        return cluster.kept_out(queues=queues), None
+    except (TryLater, WontWork) as error:
+        log.warning("what keeps new work out is not known", queues=queues, error=str(error))
+        return None, error
+
+
+def _changes(wanted: Intent, found: KeptOut, cluster: Cluster) -> Iterator[Change]:
+    for name in wanted.namespaces:
+        yield name, partial(cluster.keep_out, name, wanted.resources, wanted.passing), False
+    for name in wanted.cluster_queues:
+        yield f"{QUEUE}{name}", partial(cluster.hold_queue, name), False
+    for name in found.namespaces:
+        if name not in wanted.namespaces:
+            yield name, partial(cluster.let_in, name), True
+    for name in found.cluster_queues:
+        if name not in wanted.cluster_queues:
+            yield f"{QUEUE}{name}", partial(cluster.release_queue, name), True
+
+
+def _looks_all_the_same(work: Work) -> bool:
+    """True once a minute where means are configured: a store may have forgotten what is held."""
+    if not _is_configured(work):
+        return False
+    return is_new_minute(work.before, work.now)
+
+
+def _is_configured(work: Work) -> bool:
+    """True where the operator named means."""
+    budget = work.policy.budget
+    return budget is not None and bool(budget.keep_out.namespaces or budget.keep_out.cluster_queues)
+
+
+def _asks_kueue(before: Iterable[str], work: Work) -> bool:
+    configured = work.policy.budget is not None and bool(work.policy.budget.keep_out.cluster_queues)
+    return configured or any(place.startswith(QUEUE) for place in before)
+
+
+def _done(place: str, write: Callable[[], Receipt], wanted: Intent, work: Work, *, over: bool) -> bool:
+    """Make one write and tell what is news; True when the place is as it should be now."""
+    work.hands.ready()
+    try:
+        receipt = write()
+    except (TryLater, WontWork) as error:
+        log.warning("new work not kept out or not let in", place=place, error=str(error))
+        if isinstance(error, WontWork):
+            work.say_later(partial(notice, place, "failed", str(error), wanted, over=over))
+        return False
+    if receipt.did is not Did.ALREADY:
+        log.info("budget hold", place=place, did=receipt.did.value, detail=receipt.sentence)
+        work.say_later(partial(notice, place, receipt.did.value, receipt.sentence, wanted, over=over))
+    return receipt.did in (Did.DONE, Did.ALREADY)

@@ -1,0 +1,104 @@
+"""Keep nodes as they should be: no cordon for a removal outlives it, nodes carry their pool's labels and taints."""
+
+from datetime import datetime
+
+import structlog
+
+from receiver.core.model.actions import VictimStage
+from receiver.core.model.model import CordonedBy, Node, PoolState, Source, Stage
+from receiver.core.model.policy import Pool
+from receiver.core.scaling.packing import changes_at, compares, soft_taints
+from receiver.core.scaling.survival import LAST_WORKLOADS, Survival
+from receiver.ports import Cluster, TryLater, WontWork
+from receiver.step.carry_out import FINISHED, Progress
+from receiver.step.context import Work
+
+log = structlog.get_logger("receiver")
+RECENT_ACTIONS = 50
+
+
+def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: Work) -> None:
+    """Lift cordons of ours that outlived their action, for example through a crash between closing and uncordoning.
+
+    Those for a budget's stop belong to no action and are left.
+    """
+    hands = work.hands
+    if hands.cluster is None or not work.facts.up(Source.KUBERNETES):
+        return
+    action = progress.action if progress and progress.outcome is None else state.open_action
+    if progress is not None and progress.outcome is not None:
+        return  # it ended in this step: the next look shows what is left of it
+    ours = {v.node for v in action.victims if v.stage not in FINISHED} if action else set()
+    for node in state.living:
+        for_removal = node.cordoned_by is CordonedBy.US and node.cordoned_for is not None
+        orphaned = for_removal and node.name not in ours and not _is_going(state, node.instance)
+        if orphaned and not _was_deleted(node, state, work):
+            try:
+                hands.ready()
+                hands.cluster.uncordon(node.name)
+            except (TryLater, WontWork) as error:
+                log.warning("orphaned cordon not lifted", node=node.name, error=str(error))
+
+
+def _was_deleted(node: Node, state: PoolState, work: Work) -> bool:
+    """True when Civo took our DELETE of *node*, however that action ended: nothing may be put on it any more."""
+    recent = work.store.actions(pool=state.pool, limit=RECENT_ACTIONS)
+    mine = [v for a in recent if a.action.id == node.cordoned_for for v in a.action.victims]
+    return any(v.instance == node.instance and v.stage is VictimStage.DELETED for v in mine)
+
+
+def _is_going(state: PoolState, instance: str) -> bool:
+    victims = state.open_action.victims if state.open_action else ()
+    return any(v.instance == instance and v.stage is VictimStage.DELETED for v in victims)
+
+
+def dress_nodes(work: Work) -> None:
+    """Put the pool's labels and taints on nodes that came without them, where the operator asked for that.
+
+    What goes wrong is tried again by the next step; no node is undressed.
+    """
+    cluster = work.hands.cluster
+    if cluster is None or not work.facts.up(Source.KUBERNETES):
+        return
+    for pool in work.policy.pools:
+        with work.parts.part("labels_and_taints", pool.id):
+            _dress(pool, cluster, work)
+
+
+def _dress(pool: Pool, cluster: Cluster, work: Work) -> None:
+    bare = [n for n in work.facts.pool(pool.id).living if pool.apply_to_nodes and _is_bare(n, pool)]
+    for node in bare:
+        try:
+            work.hands.ready()
+            receipt = cluster.dress(node.name, pool.labels, pool.taints)
+            log.info("labels and taints", node=node.name, did=receipt.did.value, detail=receipt.sentence)
+        except (TryLater, WontWork) as error:
+            log.warning("labels and taints not put on", node=node.name, error=str(error))
+            return  # the next pool may do better
+
+
+def fill_nodes(work: Work) -> datetime | None:
+    """Let each node carry the soft taints that fill nodes one after the other (`receiver.core.scaling.packing`).
+
+    Returns the first moment at which they change although nothing happens. What goes wrong is tried again by the next
+    step.
+    """
+    cluster = work.hands.cluster
+    if cluster is None or not work.facts.up(Source.KUBERNETES):
+        return None
+    matters = compares(work.facts, work.policy)
+    survival = Survival.of(work.store.lasted(LAST_WORKLOADS)) if matters else Survival()
+    for node, taints in soft_taints(work.facts, work.policy, survival):
+        try:
+            work.hands.ready()
+            receipt = cluster.prefer(node.name, taints)
+            log.debug("soft taints", node=node.name, did=receipt.did.value, detail=receipt.sentence)
+        except (TryLater, WontWork) as error:
+            log.warning("soft taints not put on", node=node.name, error=str(error))
+            break
+    return changes_at(work.facts, work.policy)
+
+
+def _is_bare(node: Node, pool: Pool) -> bool:
+    lacks = any(node.labels.get(key) != value for key, value in pool.labels.items())
+    return node.registered and node.stage is not Stage.DELETING and (lacks or not set(pool.taints) <= set(node.taints))

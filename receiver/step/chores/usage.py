@@ -1,0 +1,66 @@
+"""Keep the account of who held which GPUs, once a minute and whenever other pods hold them."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import structlog
+
+from receiver.core.model.activity import Sample
+from receiver.core.model.model import Source
+from receiver.core.model.policy import Policy
+from receiver.core.model.usage import Ended
+from receiver.core.money.accounting import account, ended_in, is_due
+from receiver.core.money.holders import Seen
+from receiver.core.report.in_use import in_use
+from receiver.ports import Cluster, Telemetry, TryLater, WontWork
+from receiver.step.gather import Looked, Sources
+
+log = structlog.get_logger("receiver")
+
+
+def account_for_usage(looked: Looked, sources: Sources, policy: Policy, now: datetime) -> None:
+    """Bring the account up to *now* if it is time. Raises TryLater when the store fails.
+
+    Without Civo or Kubernetes nobody knows who holds what: the account stays where it is, and the next one that can
+    be made covers that time too.
+    """
+    cluster = sources.cluster
+    if cluster is None or not (looked.facts.up(Source.CIVO) and looked.facts.up(Source.KUBERNETES)):
+        return
+    _account(looked, cluster, sources, policy, now)
+
+
+def _account(looked: Looked, cluster: Cluster, sources: Sources, policy: Policy, now: datetime) -> None:
+    before = sources.store.accounted()
+    nodes = tuple(node for pool in looked.facts.pools for node in pool.nodes)
+    seen = Seen(at=now, lives=looked.lives, nodes=nodes, pods=looked.pods)
+    if not is_due(before, seen):
+        return
+    seen = replace(seen, samples=_samples(sources.telemetry), ended=_ended(cluster, ended_in(before, seen)))
+    if not sources.store.account(account(before, seen, policy), before.at, now):
+        log.warning("usage of this time was accounted for by another process")
+        return
+    sources.store.keep_in_use(in_use(before, seen, policy))
+
+
+def _samples(telemetry: Telemetry | None) -> Mapping[str, Sequence[Sample]]:
+    """Return what GPUs do; nothing where nobody can tell, so that the time counts as not measured."""
+    if telemetry is None:
+        return {}
+    try:
+        return telemetry.samples()
+    except (TryLater, WontWork) as error:
+        log.warning("what GPUs did is not measured", error=str(error))
+        return {}
+
+
+def _ended(cluster: Cluster, namespaces: Collection[str]) -> Sequence[Ended]:
+    """Return how pods ended; nothing where nobody can tell, so that it stays unknown."""
+    if not namespaces:
+        return ()
+    try:
+        return cluster.ended(namespaces)
+    except (TryLater, WontWork) as error:
+        log.warning("how pods ended is not known", error=str(error))
+        return ()

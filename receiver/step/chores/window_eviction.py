@@ -1,0 +1,75 @@
+"""Tell people and pods before a window evicts running work, and when it no longer does.
+
+What was told stands in the store, and the grace counts from there: without the word there is no eviction.
+"""
+
+from datetime import datetime, timedelta
+
+from receiver.core.model.actions import Because
+from receiver.core.model.model import Source
+from receiver.core.model.policy import Policy
+from receiver.core.model.windows import is_open
+from receiver.core.notices import eviction_notices
+from receiver.core.scaling.decide import case_of
+from receiver.core.scaling.eviction_grace import TOPIC, evicts
+from receiver.core.scaling.guardrails import Case
+from receiver.ports import Store
+from receiver.step.chores.notify import announce
+from receiver.step.context import Work
+
+ACTIONS_READ = 100  # of a pool: what it did in an opening; one that fails is not tried again before five minutes
+EVENTS_PER_POOL = 50  # pods told by a Kubernetes Event
+SECOND = timedelta(seconds=1)  # Kubernetes cuts moments to it
+
+
+def tell_whom_a_window_evicts(work: Work, *, steady: bool) -> None:
+    """Say what is due, pool by pool. A bug in that must not keep pools from scaling; what is untold is not evicted.
+
+    Unless the clock is *steady* nothing is announced, and what was told before is taken back: how much of its grace has
+    passed nobody knows.
+    """
+    if steady and work.facts.up(Source.CIVO) and work.facts.up(Source.KUBERNETES):
+        _tell(work)
+    else:
+        _take_back(work, steady=steady)
+
+
+def _take_back(work: Work, *, steady: bool) -> None:
+    """Take back what no longer holds whatever the nodes do; what only they could tell waits until they are seen."""
+    told = told_before(work.store, work.mode)
+    for case in _cases(work) if told else ():
+        for notice in eviction_notices.overruled(case, told) if steady else eviction_notices.doubted(case, told):
+            work.store.say(notice, work.now)
+
+
+def _tell(work: Work) -> None:
+    told = work.facts.told_to_go
+    for notice in eviction_notices.gone(told, work.policy):
+        work.store.say(notice, work.now)
+    cases = _cases(work)
+    for case in cases:
+        for said in eviction_notices.due(case, told, work.mode):
+            if work.store.say(said.notice, work.now):
+                announce(work, said.pods[:EVENTS_PER_POOL], "WindowEviction", said.event)
+        if work.before is not None and work.mode == "act":
+            for late in eviction_notices.latecomers(case, work.before.at - SECOND):
+                announce(work, late.pods[:EVENTS_PER_POOL], "WindowEviction", late.event)
+
+
+def _cases(work: Work) -> list[Case]:
+    """The pools with a window that evicts."""
+    pools = [pool for pool in work.policy.pools if any(evicts(window, pool) for window in pool.windows)]
+    return [case_of(work.facts.pool(p.id), work.assignment.pools[p.id], work.facts, work.policy) for p in pools]
+
+
+def told_before(store: Store, mode: str) -> dict[str, datetime]:
+    """When the graces that hold were announced, by the topics of their notices."""
+    return dict(eviction_notices.told_to_go(store.told(TOPIC), mode))
+
+
+def given_up_before(store: Store, policy: Policy, now: datetime) -> dict[str, datetime]:
+    """When each node was given back that an open window could not get empty, by instance, from the pools' actions."""
+    pools = [p for p in policy.pools if any(evicts(w, p) and is_open(w, now) for w in p.windows)]
+    victims = (v for p in pools for a in store.actions(pool=p.id, limit=ACTIONS_READ) for v in a.action.victims)
+    refused = [v for v in victims if v.refused and v.because is Because.EVICTED and v.since and v.since <= now]
+    return {v.instance: v.since for v in reversed(refused) if v.since}

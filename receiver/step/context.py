@@ -1,0 +1,43 @@
+"""What every part of a step works with, once everything is decided."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from receiver.core.model.actions import Decision
+from receiver.core.model.control import Control
+from receiver.core.model.model import Drift, Facts
+from receiver.core.model.policy import Policy
+from receiver.core.notices.sentences import Notice
+from receiver.core.scaling.assign import Assignment
+from receiver.ports import Store
+from receiver.step.carry_out import Hands
+from receiver.step.parts import Parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One step's facts and decisions, and what may be written to. *numbers* are the stored decisions' by pool,
+    *before* is what the step before this one left, *unsaid* what is told once everything was done."""
+
+    facts: Facts
+    assignment: Assignment
+    decisions: Mapping[str, Decision]
+    numbers: Mapping[str, int]
+    drifts: Mapping[str, Drift]
+    policy: Policy
+    mode: str
+    hands: Hands
+    store: Store
+    before: Control | None
+    now: datetime
+    parts: Parts
+    unsaid: list[Callable[[], object]] = field(default_factory=list)
+
+    def say_later(self, make: Callable[[], Notice]) -> None:
+        """Compose a notice and put it into the outbox once everything was done that this step does."""
+        self.unsaid.append(lambda: self.do_say(make()))
+
+    def do_say(self, notice: Notice) -> bool:
+        """Put *notice* into the outbox; True when it is news. Raises TryLater (store down)."""
+        return self.store.say(notice, self.now)

@@ -1,0 +1,340 @@
+"""Ask every source once and join what they say into one `Facts` value.
+
+Promises not to decide and not to write. A source that fails becomes a SourceState that says so; what it
+would have told is unknown, never zero.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import TypeVar
+
+from receiver.core.model.actions import Action, ActionKind
+from receiver.core.model.charges import Charged
+from receiver.core.model.clock_trust import is_steady
+from receiver.core.model.control import Control
+from receiver.core.model.memory import Memory, NodeLife, PoolMemory
+from receiver.core.model.model import Drift, Facts, PoolState, Source, SourceState, Spend
+from receiver.core.model.overrides import Override
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.policy import Policy, Scope
+from receiver.core.model.seed import Seed
+from receiver.core.model.signals import PAYLOAD_LIFE, Alert, numbered, signals_from
+from receiver.core.model.silences import silenced_pools
+from receiver.core.money.attribution import attribute, by_team
+from receiver.core.money.budget import Month, month_of
+from receiver.core.money.cost import A_WEEK, elsewhere_per_hour, spend_by_pool
+from receiver.core.money.ended import spent
+from receiver.core.scaling.count_drift import why_removals_stop
+from receiver.ports import (
+    Accounts,
+    AlarmFacts,
+    Alarms,
+    Cloud,
+    CloudPool,
+    Cluster,
+    ClusterFacts,
+    Sizes,
+    Store,
+    Telemetry,
+    TelemetryFacts,
+)
+from receiver.step.node_lifetimes import by_node, lives_of
+from receiver.step.parts import Parts
+from receiver.step.pool_states import Seen, drift_of, pool_state
+from receiver.step.reconcile_charges import keep_books
+from receiver.step.source_health import ask, date_changes, judge_dcgm, judge_heartbeat, judge_prometheus
+from receiver.step.stray_nodes import strays
+
+SILENT_BEFORE_FALLBACK = timedelta(minutes=1)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Where `look` asks. None means that the operator configured no such source. *goes_on* is called before each is
+    asked: a step that waits for one after the other is slow, and not stuck. *payload_life* is how long an alert counts
+    after its last delivery where Alertmanager's API does not say what fires."""
+
+    cloud: Cloud
+    cluster: Cluster | None
+    telemetry: Telemetry | None
+    alarms: Alarms | None
+    store: Store
+    accounts: Accounts | None = None
+    sizes: Sizes | None = None
+    goes_on: Callable[[], None] = lambda: None
+    payload_life: timedelta = PAYLOAD_LIFE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """The facts, and what the ledger should keep of them: node lives, required counts as Civo shows them, drifts.
+
+    *works* are the pools of which a node has just become usable, *replaced* those whose removals Civo answers
+    otherwise than by one node less, with the sentence that says how. *orphans* are open actions of pools that left
+    the configuration, *strays* nodes of such pools that we closed to new work, *resumed* overrides that go on although
+    a step under a clock ahead had ended them, *pods* every GPU pod of the cluster, those on nodes of no configured pool
+    too. *charged* is a new answer of Civo's on what it charged, *seed* what a month had cost before this store, where
+    new. *before* is what the step before this one left. *steady* says that the clock can be believed.
+    """
+
+    facts: Facts
+    lives: tuple[NodeLife, ...]
+    required: Mapping[str, int]
+    works: frozenset[str] = frozenset()
+    drifts: Mapping[str, Drift] = field(default_factory=dict)
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    orphans: tuple[Action, ...] = ()
+    resumed: tuple[Override, ...] = ()
+    before: Control | None = None
+    steady: bool = False
+    strays: tuple[str, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    charged: Charged | None = None
+    seed: Seed | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answers:
+    """What each source said (None: it did not answer), and the state of all of them."""
+
+    cloud: Mapping[str, CloudPool] | None
+    cluster: ClusterFacts | None
+    telemetry: TelemetryFacts | None
+    alarms: AlarmFacts | None
+    states: dict[Source, SourceState]
+
+
+def look(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, forecasts: bool = True) -> Looked:
+    """Return what is true at *now*. Raises TryLater only when the store cannot be read.
+
+    A pool that cannot be worked out is set aside in *parts*. Without the month's spend there is no step.
+
+    Without *forecasts* what the ledger has watched itself is left out, which nothing else needs.
+    """
+    month = month_of(now, policy.timezone)
+    memory = sources.store.memory(now, min(month.start, now - A_WEEK))
+    said = _ask_everybody(sources, memory, policy, now)
+    before = sources.store.control()
+    steady = is_steady(before.at if before is not None else None, now)
+    resumed = memory.ran_out_early if steady else ()
+    lives = lives_of(said.cloud, said.cluster, said.telemetry, memory, policy, now, parts, steady=steady)
+    pools = _pools(sources, said, memory, lives, policy, now, parts)
+    judge_dcgm(pools, said.telemetry, said.states, now)
+    date_changes(said.states, before, now)
+    seen = said.cloud is not None
+    sources.goes_on()
+    spend = _spend(sources, memory, lives, month, policy, now, parts, forecasts=forecasts)
+    books = keep_books(sources.accounts, memory, lives, spend.usd, policy, month, now, nodes_seen=seen)
+    orphans = _orphans(memory, policy)
+    facts = Facts(
+        at=now,
+        pools=pools,
+        waiting=_waiting(said.cluster, said.telemetry, said.states[Source.KUBERNETES], now),
+        signals=signals_from(_alerts(sources, said.alarms, memory, now), policy),
+        sources=said.states,
+        spend=books.added_to(spend),
+        budget_changes=memory.budget_changes,
+        grown_last_hour=memory.grown_last_hour,
+        removed_last_hour=memory.removed_last_hour,
+        first_changed_at=memory.first_changed_at,
+        bound_gangs=_bound_gangs(said.cluster),
+        deliveries=memory.deliveries,
+        charges=books.compared,
+        unanswered=(*memory.unanswered, *(a for a in orphans if a.kind is ActionKind.GROW)),
+        overrides=(*memory.overrides, *resumed),
+    )
+    cloud = said.cloud or {}
+    required = {p.id: cloud[p.id].required for p in policy.pools if p.id in cloud}
+    return Looked(
+        facts=facts,
+        lives=lives,
+        required=required,
+        works=_work_since_now(lives, memory),
+        drifts=_drifts(required, memory, now, parts),
+        replaced=_replaced(pools, required, memory, now, parts),
+        orphans=orphans,
+        resumed=resumed,
+        before=before,
+        steady=steady,
+        strays=strays(pools, said.cluster, {p.id for p in policy.pools}) if seen else (),
+        pods=said.cluster.pods if said.cluster else (),
+        charged=books.charged,
+        seed=books.seed,
+    )
+
+
+def _ask_everybody(sources: Sources, memory: Memory, policy: Policy, now: datetime) -> _Answers:
+    """Ask each source once; who does not answer is marked as silent."""
+    states: dict[Source, SourceState] = {Source.STORE: SourceState(source=Source.STORE, up=True, at=now)}
+
+    def answer(source: Source, question: Callable[[], T] | None) -> T | None:
+        sources.goes_on()
+        return ask(source, question, states, now)
+
+    said = _Answers(
+        cloud=answer(Source.CIVO, sources.cloud.look),
+        cluster=answer(Source.KUBERNETES, sources.cluster.look if sources.cluster else None),
+        telemetry=answer(Source.PROMETHEUS, sources.telemetry.look if sources.telemetry else None),
+        alarms=answer(Source.ALERTMANAGER, sources.alarms.look if sources.alarms else None),
+        states=states,
+    )
+    judge_prometheus(said.telemetry, states, now)
+    judge_heartbeat(memory, policy, states, now)
+    return said
+
+
+def _pools(
+    sources: Sources,
+    said: _Answers,
+    memory: Memory,
+    lives: Sequence[NodeLife],
+    policy: Policy,
+    now: datetime,
+    parts: Parts,
+) -> tuple[PoolState, ...]:
+    """Return the state of each configured pool; of one that cannot be worked out, only how many nodes it has."""
+    seen = Seen(
+        cloud=said.cloud,
+        cluster=said.cluster,
+        telemetry=said.telemetry,
+        memory=memory,
+        lives={life.instance: life for life in lives},
+        silenced=silenced_pools(said.alarms.silences if said.alarms else (), policy),
+        nodes={n.instance: n for n in said.cluster.nodes} if said.cluster else {},
+        pods=by_node(said.cluster),
+        at=now,
+        machines=_machines(sources, parts),
+        startup_taints=policy.startup_taints,
+    )
+    states = []
+    for pool in policy.pools:
+        shown = (said.cloud or {}).get(pool.id)
+        past = memory.pools.get(pool.id, PoolMemory())
+        counted = shown.required if shown is not None else past.required
+        state = PoolState(pool=pool.id, required=counted or 0, nodes=(), open_action=past.open_action)
+        with parts.part("pool_state", pool.id, sets_aside=True):
+            state = pool_state(pool, seen)
+        states.append(state)
+    return tuple(states)
+
+
+def _machines(sources: Sources, parts: Parts) -> Mapping[str, Mapping[str, int]]:
+    """Return what machines of each size have; nothing where nobody is asked or that fails."""
+    if sources.sizes is not None:
+        sources.goes_on()
+        with parts.part("sizes"):
+            return sources.sizes.machines()
+    return {}
+
+
+def _alerts(sources: Sources, alarms: AlarmFacts | None, memory: Memory, now: datetime) -> Sequence[Alert]:
+    """Return what fires: by Alertmanager, numbered by the deliveries that brought it, or by the deliveries alone."""
+    kept: Sequence[Alert] = ()
+    if alarms is None or memory.deliveries:
+        kept = sources.store.remembered_alerts(now - sources.payload_life)
+    return list(kept) if alarms is None else numbered(alarms.alerts, kept)
+
+
+def _spend(
+    sources: Sources,
+    memory: Memory,
+    lives: Sequence[NodeLife],
+    month: Month,
+    policy: Policy,
+    now: datetime,
+    parts: Parts,
+    *,
+    forecasts: bool,
+) -> Spend:
+    """Return what the ledger says of *month*."""
+    pools, unpriced = spent(memory.ended, lives, month.start, now, policy.billing)
+    seen: Mapping[str, Decimal] = {}
+    since: datetime | None = None
+    if forecasts:
+        with parts.part("forecast"):
+            since = max(month.start, min(memory.watched_since or now, now))
+            seen = spend_by_pool(lives, since, now, policy.billing)[0]
+    teams: Mapping[str, Decimal] | None = None
+    with parts.part("teams"):  # a budget of a team whose spend is not known holds the team's growth
+        teams = _teams(sources, memory, lives, month, policy, now)
+    return Spend(
+        month=month.name,
+        usd=sum(pools.values(), Decimal(0)),
+        unpriced=unpriced,
+        pools=pools,
+        teams=teams,
+        elsewhere_per_hour=elsewhere_per_hour(lives, {pool.id for pool in policy.pools}),
+        seen=seen,
+        seen_since=since,
+    )
+
+
+def _orphans(memory: Memory, policy: Policy) -> tuple[Action, ...]:
+    """Return the open actions of pools that left the configuration."""
+    ours = {p.id for p in policy.pools}
+    return tuple(m.open_action for i, m in memory.pools.items() if m.open_action is not None and i not in ours)
+
+
+def _work_since_now(lives: Sequence[NodeLife], memory: Memory) -> frozenset[str]:
+    """Return the pools of which a node has just become usable."""
+    worked = {life.instance for life in memory.lives if life.usable_at is not None}
+    return frozenset(x.pool for x in lives if x.usable_at is not None and x.instance not in worked)
+
+
+def _teams(
+    sources: Sources, memory: Memory, lives: Sequence[NodeLife], month: Month, policy: Policy, now: datetime
+) -> Mapping[str, Decimal] | None:
+    """What the workloads of each team held this month; None where no team has a budget or no cluster says who holds
+    what. Sharing out a month of thousands of nodes takes a while, so it is done only for those who need it."""
+    set_now = any(c.scope is Scope.TEAM and c.month == month.name for c in memory.budget_changes)
+    if sources.cluster is None or policy.budget is None or not (policy.budget.teams or set_now):
+        return None
+    return by_team(attribute(lives, sources.store.usage(month.name), (), month, now, policy.billing))
+
+
+def _drifts(required: Mapping[str, int], memory: Memory, now: datetime, parts: Parts) -> Mapping[str, Drift]:
+    found: dict[str, Drift] = {}
+    for pool, shown in required.items():
+        with parts.part("drift", pool, sets_aside=True):
+            drift = drift_of(pool, shown, memory, now)
+            if drift is not None:
+                found[pool] = drift
+    return found
+
+
+def _replaced(
+    pools: Sequence[PoolState], required: Mapping[str, int], memory: Memory, now: datetime, parts: Parts
+) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for state in pools:
+        with parts.part("removals", state.pool, sets_aside=True):
+            if state.pool in required and state.pool in memory.pools:
+                late, living = memory.pools[state.pool].late, len(state.living)
+                why = why_removals_stop(late, required[state.pool], living, now)
+                if why is not None:
+                    found[state.pool] = why
+    return found
+
+
+def _bound_gangs(cluster: ClusterFacts | None) -> Mapping[str, int]:
+    """How many pods of each gang have a node."""
+    bound = (p.gang for p in cluster.pods if p.node and not p.terminating) if cluster else ()
+    return Counter(gang for gang in bound if gang is not None)
+
+
+def _waiting(
+    cluster: ClusterFacts | None, telemetry: TelemetryFacts | None, kubernetes: SourceState, now: datetime
+) -> tuple[Pod, ...]:
+    """Pods that may be demand: from Kubernetes, or as kube-state-metrics knows them when it cannot be asked.
+
+    That is older by a scrape and an evaluation, so it is not used before Kubernetes has been silent for a while.
+    """
+    if cluster is not None:
+        return tuple(p for p in cluster.pods if p.phase is PodPhase.WAITING)
+    if kubernetes.configured and (kubernetes.since is None or now - kubernetes.since < SILENT_BEFORE_FALLBACK):
+        return ()
+    return telemetry.waiting if telemetry is not None else ()

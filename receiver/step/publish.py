@@ -1,0 +1,77 @@
+"""What a step makes for people, once everything was done: messages, Events, the account of usage, the picture, samples.
+
+Each part is guarded for itself. Whatever fails here changes nothing of this step or the next, which decides from the
+control state that was stored before.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+
+from receiver.core.explain.picture import picture
+from receiver.core.explain.samples import samples, turns
+from receiver.core.model.actions import Decision
+from receiver.core.model.model import Facts
+from receiver.ports import TryLater
+from receiver.step.chores.notify import tell_the_rest
+from receiver.step.chores.usage import account_for_usage
+from receiver.step.context import Work
+from receiver.step.gather import Looked, Sources
+
+log = structlog.get_logger("receiver")
+
+
+def publish(work: Work, looked: Looked, sources: Sources) -> None:
+    """Make everything that people are shown and told. Raises WriterLostError when we may not write.
+
+    Where the store fails it ends: the other parts would wait for the same database, one after the other.
+    """
+    makers: list[tuple[str, Callable[[], object]]] = [
+        *(("messages", say) for say in work.unsaid),
+        ("messages", lambda: tell_the_rest(work)),
+        ("usage", lambda: account_for_usage(looked, sources, work.policy, work.now)),
+        ("picture", lambda: _show(work, steady=looked.steady)),
+        ("log", lambda: _log_step(work.facts, work.decisions, work.mode)),
+    ]
+    try:
+        for name, make in makers:
+            with work.parts.part(name):
+                make()
+    except TryLater as error:
+        log.warning("not everything was published", error=str(error), code=error.code)
+
+
+def _show(work: Work, *, steady: bool) -> None:
+    """Keep what this step found for pages, API and metrics, and, where the clock is *steady*, for courses over time."""
+    facts = work.facts
+    before, failures = work.store.snapshot(), work.parts.failures
+    shown: Mapping[str, Any] = picture(
+        facts,
+        work.assignment,
+        work.decisions,
+        work.numbers,
+        work.policy,
+        work.mode,
+        failures,
+        before[0] if before is not None else None,
+    )
+    work.parts.log()
+    work.store.keep_snapshot(shown, work.now)
+    if steady:  # what is kept of a minute is not replaced
+        with work.parts.part("samples"):
+            work.store.keep_samples(samples(shown, facts.at), turns(facts), facts.at)
+
+
+def _log_step(facts: Facts, decisions: Mapping[str, Decision], mode: str) -> None:
+    for source in facts.sources.values():
+        if source.configured and not source.up and source.since == facts.at:
+            log.warning("source is silent", source=source.source.value, detail=source.detail)
+    log.info(
+        "step",
+        mode=mode,
+        woken_by=list(facts.deliveries),
+        waiting=len(facts.waiting),
+        silent=[s.source.value for s in facts.sources.values() if s.configured and not s.up],
+        pools={d.pool: f"{d.present}->{d.target} {d.deciding.rule}" for d in decisions.values()},
+    )

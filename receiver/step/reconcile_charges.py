@@ -1,0 +1,148 @@
+"""What Civo charged beside what the ledger says: ask Civo seldom, seed a lost store, complete the month's spend.
+
+Promises not to write: what is to be kept is handed back.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from receiver.core.model.charges import Charged, Comparison, is_due
+from receiver.core.model.memory import Memory, NodeLife
+from receiver.core.model.model import Spend
+from receiver.core.model.policy import Policy, Scope
+from receiver.core.model.seed import Seed, beside, new_seed, seeded_by_pool, seeded_usd
+from receiver.core.model.text import some
+from receiver.core.money.budget import Month
+from receiver.core.money.reconciliation import account, compare
+from receiver.ports import Accounts, TryLater, WontWork
+
+STALE = timedelta(days=1)  # what is older than this says nothing of the account
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Books:
+    """The account's charges beside the ledger. *charged* and *seed* are new and to be kept, None when nothing is.
+
+    *seeded* is what the month had cost before the ledger began, *unknown* why that cannot be told yet,
+    *account_at_least* what the account had cost by Civo's last answer, however old.
+    """
+
+    compared: Comparison | None = None
+    charged: Charged | None = None
+    seed: Seed | None = None
+    seeded: Decimal = Decimal(0)
+    seeded_pools: tuple[tuple[str, Decimal], ...] = ()
+    unpriced: tuple[str, ...] = ()
+    unknown: str = ""
+    account_at_least: Decimal = Decimal(0)
+
+    def added_to(self, spend: Spend) -> Spend:
+        """Return *spend*, which is the ledger's alone, completed by the seed and the account's charges."""
+        usd = spend.usd + self.seeded
+        unpriced = tuple(sorted({*spend.unpriced, *self.unpriced}))
+        pools = dict(spend.pools)
+        for pool, more in self.seeded_pools:
+            pools[pool] = pools.get(pool, Decimal(0)) + more
+        found = self.compared.account_usd if self.compared is not None else None
+        return replace(
+            spend,
+            usd=usd,
+            unpriced=unpriced,
+            pools=pools,
+            seeded=self.seeded,
+            unknown=self.unknown,
+            account=None if found is None else max(found, usd),
+            account_at_least=max(self.account_at_least, usd),
+            account_unpriced=_without_price(self.compared, unpriced),
+        )
+
+
+def keep_books(
+    accounts: Accounts | None,
+    memory: Memory,
+    lives: Sequence[NodeLife],
+    ledger_usd: Decimal,
+    policy: Policy,
+    month: Month,
+    now: datetime,
+    *,
+    nodes_seen: bool,
+) -> Books:
+    """Return the account's charges beside *lives*, which cost *ledger_usd* this month.
+
+    *nodes_seen* is True when Civo listed the living nodes in this step: before that no seed can be made.
+    """
+    held, seed = memory.charged, memory.seed
+    asked: Charged | None = None
+    awaited = seed is None and policy.budget is not None
+    urgent = awaited or (_limits_account(memory, policy, month) and not (held is not None and _is_fresh(held, now)))
+    if accounts is not None and is_due(held, month.name, now, urgent=urgent):
+        held = asked = _ask(accounts, held, month, now)
+    compared: Comparison | None = None
+    told: Decimal | None = None
+    if held is not None and held.month == month.name:
+        compared = compare(held, lives, policy, month.start, seed.at if seed else None)
+        fresh = _is_fresh(held, now)
+        told = account(compared, ledger_usd, month.start, policy)
+        compared = replace(compared, account_usd=told if fresh else None)
+    made = new_seed(seed, compared, ledger_usd, policy, month.name, now) if nodes_seen else None
+    seed = made or seed
+    counted = beside(seed, ((life.instance, life.name) for life in lives))
+    seeded, unpriced = seeded_usd(counted, policy, month.name)
+    unknown = ""
+    if awaited and seed is None and accounts is not None:
+        unknown = _why_unknown(held, nodes_seen=nodes_seen)
+    return Books(
+        compared=compared,
+        charged=asked,
+        seed=made,
+        seeded=seeded,
+        seeded_pools=seeded_by_pool(counted, policy, month.name),
+        unpriced=unpriced,
+        unknown=unknown,
+        account_at_least=told or Decimal(0),
+    )
+
+
+def _ask(accounts: Accounts, held: Charged | None, month: Month, now: datetime) -> Charged:
+    """Ask Civo for the month up to *now*. A question without an answer leaves the last answer of the month in place."""
+    last = held if held is not None and held.month == month.name else None
+    try:
+        found = accounts.charges(month.start, now)
+    except (TryLater, WontWork) as error:
+        before = last or Charged(month=month.name, asked_at=now)
+        return replace(before, asked_at=now, failure=str(error), failing_since=before.failing_since or now)
+    return Charged(month=month.name, asked_at=now, answered_at=now, records=found.records, unreadable=found.unreadable)
+
+
+def _is_fresh(charged: Charged, now: datetime) -> bool:
+    return charged.answered_at is not None and now - charged.answered_at <= STALE
+
+
+def _limits_account(memory: Memory, policy: Policy, month: Month) -> bool:
+    """True when a budget of the account holds growth up until its spend is known."""
+    set_now = any(
+        c.scope is Scope.ACCOUNT and c.month == month.name and c.monthly_usd is not None for c in memory.budget_changes
+    )
+    return policy.budget is not None and (set_now or policy.budget.account_usd is not None)
+
+
+def _why_unknown(charged: Charged | None, *, nodes_seen: bool) -> str:
+    if not nodes_seen:
+        return "Civo does not list the nodes"
+    if charged is not None and charged.unreadable and not charged.failure:
+        return f"{some(len(charged.unreadable), 'charge')} cannot be read ({charged.unreadable[0]})"
+    return f"Civo's charges do not answer ({charged.failure if charged and charged.failure else 'not asked yet'})"
+
+
+def _without_price(compared: Comparison | None, unpriced_sizes: Sequence[str]) -> tuple[str, ...]:
+    """What of the account nobody can price, in words."""
+    if compared is None:
+        return ()
+    words = [f"{hours.normalize():f} hours of {code}" for code, hours in compared.unpriced]
+    charged = {code for code, _ in compared.unpriced}
+    words += [f"nodes of {size}" for size in unpriced_sizes if f"kube-node-{size}" not in charged]
+    unreadable = len(compared.charged.unreadable)
+    return (*words, f"{some(unreadable, 'charge')} that cannot be read") if unreadable else tuple(words)

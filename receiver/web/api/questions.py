@@ -1,0 +1,129 @@
+"""/api/v1/questions: what people are asked before a change. Answering takes the operator's token."""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import structlog
+from flask import Blueprint, Response, jsonify, request
+
+from receiver.config.mistakes import did_you_mean
+from receiver.core.model.approval_request import Answer, Question, sentence
+from receiver.core.money.cents import amount
+from receiver.core.scaling.approval_options import needs_size
+from receiver.web.api.body import read_body
+from receiver.web.api.documents import moment
+from receiver.web.api.free_text import words_asked
+from receiver.web.api.query_params import limit_asked, pool_asked
+from receiver.web.auth.tokens import require_operator
+from receiver.web.errors import Problem
+from receiver.web.parts import WebParts
+from receiver.web.record_answer import size_of, take_answer
+
+LARGEST_BODY = 16 * 1024
+FIELDS = ("answer", "who", "why")
+
+log = structlog.get_logger(__name__)
+
+
+def question_document(question: Question, parts: WebParts, now: datetime) -> Mapping[str, Any]:
+    """Return one question; *said* is how it stands, in a sentence."""
+    return {
+        "id": question.id,
+        "pool": question.pool,
+        "pool_name": parts.pool_name(question.pool),
+        "asks": question.asks.value,
+        "from": question.from_count,
+        "to": question.to_count,
+        "nodes": list(question.nodes),
+        "usd_per_hour": None if question.usd_per_hour is None else amount(question.usd_per_hour),
+        "state": question.standing(now).value,
+        "said": sentence(question, now),
+        "asked_at": moment(question.asked_at),
+        "due_at": moment(question.due_at),
+        "wait_ends": moment(question.wait_ends),
+        "expires_at": moment(question.expires_at),
+        "unanswered": question.unanswered.value,
+        "answer": question.answer.value if question.answer else None,
+        "who": question.who,
+        "why": question.why,
+        "answered_at": moment(question.answered_at),
+    }
+
+
+def add_questions(routes: Blueprint, parts: WebParts) -> None:
+    """Add the routes to *routes*."""
+
+    @routes.get("/questions")
+    def questions() -> Response:
+        """List the questions that were asked, the newest first."""
+        pool, limit, now = pool_asked(parts), limit_asked(), parts.clock.now()
+        found = parts.store.questions(pool=pool, limit=limit)
+        return jsonify([question_document(q, parts, now) for q in found])
+
+    @routes.get("/questions/<number>")
+    def one_question(number: str) -> Response:
+        return jsonify(question_document(_kept(parts, number), parts, parts.clock.now()))
+
+    @routes.post("/questions/<number>")
+    def answer(number: str) -> Response:
+        """Take an answer: kept and told in one transaction, and acted upon by the step that this wakes."""
+        require_operator(request.headers.get("Authorization"), parts.operator_token)
+        said = _object(read_body(request, LARGEST_BODY))
+        word, who = _answer(said.get("answer")), words_asked(said, "who", "say who answers, such as alice")
+        why = words_asked(said, "why", "") if said.get("why") else ""
+        question = _kept(parts, number)
+        taken = answer_once(question, word, who, why, parts)
+        if taken is None:
+            raise Problem(503, "nobody knows the pool's size now", "try again in a minute, or approve", field="answer")
+        kept = _kept(parts, number)
+        now = parts.clock.now()
+        if not taken and kept.answer is not word:
+            remedy = "set an override instead: see `gpu-autoscaler override`"
+            raise Problem(409, f"nothing was changed: {sentence(kept, now)}", remedy, state=kept.standing(now).value)
+        return jsonify(question_document(kept, parts, now))
+
+
+def answer_once(question: Question, answer: Answer, who: str, why: str, parts: WebParts) -> bool | None:
+    """Keep *answer* and wake the loop; False when it is answered or over, None when *answer* says a number of nodes
+    and nobody knows how many there are."""
+    present = size_of(question.pool, parts.store)
+    if present is None and needs_size(answer, question):
+        return None
+    size = question.from_count if present is None else present
+    now = parts.clock.now()
+    if not take_answer(question, answer, who, why, parts.store, parts.policy, now, present=size):
+        return False
+    parts.wake()
+    log.info("question answered", question=question.id, answer=answer.value, who=who)
+    return True
+
+
+def _kept(parts: WebParts, number: str) -> Question:
+    question = parts.store.question(number)
+    if question is None:
+        raise Problem(404, "no question has this id", "see /api/v1/questions for those that were asked", field="id")
+    return question
+
+
+def _object(body: bytes) -> Mapping[str, Any]:
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict):
+        raise Problem(400, "the body is no JSON object", 'send one such as {"answer": "approve", "who": "alice"}')
+    for field in said:
+        if field not in FIELDS:
+            raise Problem(400, "there is no such field", did_you_mean(field, FIELDS), field=field)
+    return said
+
+
+def _answer(said: Any) -> Answer:
+    known = [answer.value for answer in Answer]
+    if said is None:
+        raise Problem(400, "answer is missing", f"say one of: {', '.join(known)}", field="answer")
+    if said not in known:
+        raise Problem(400, "there is no such answer", did_you_mean(str(said), known), field="answer")
+    return Answer(said)

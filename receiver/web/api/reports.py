@@ -1,0 +1,127 @@
+"""The costs of a month as JSON and as a page; the page stands alone, too, for the command line."""
+
+import calendar
+from collections.abc import Mapping
+from datetime import date, datetime, timedelta
+from importlib.resources import files
+from typing import Any
+
+from flask import Blueprint, Response, jsonify, render_template, request
+from jinja2 import ChainableUndefined, Environment, PackageLoader
+
+from receiver.core.money.budget import Month
+from receiver.core.report.document import EVERYBODY, document_of, scope_of
+from receiver.core.report.report import Report
+from receiver.reports.figures import moment
+from receiver.reports.gather import report_of
+from receiver.reports.text import assumed, foreseen, standstill
+from receiver.web.api.costs import month_asked
+from receiver.web.api.documents import plain
+from receiver.web.errors import Problem
+from receiver.web.pages import show
+from receiver.web.pages.month_picture import month_picture
+from receiver.web.parts import WebParts
+
+FILTERS = {
+    "count": show.count,
+    "usd": show.usd,
+    "percent": show.percent,
+    "stamp": show.stamp,
+    "ago": show.ago,
+    "hours": show.hours,
+    "lasting": show.lasting,
+    "fine_usd": show.fine_usd,
+    "foreseen": foreseen,
+    "assumed": assumed,
+    "moment": moment,
+    "standstill": standstill,
+}
+
+
+def add_report(routes: Blueprint, parts: WebParts) -> None:
+    """Add GET /api/v1/report to *routes*."""
+
+    @routes.get("/report")
+    def report() -> Response:
+        return jsonify(asked_for(parts))
+
+
+def add_costs(routes: Blueprint, parts: WebParts) -> None:
+    """Add GET /costs to *routes*."""
+
+    @routes.get("/costs")
+    def costs() -> str:
+        """Show what a month cost, whose it was, and what lay idle."""
+        return render_template(
+            "costs.html", layout="base.html", mode=parts.mode, now=parts.clock.now(), **shown(asked_for(parts))
+        )
+
+
+def asked_for(parts: WebParts) -> dict[str, Any]:
+    """Return the document of the month and team in the query; Problem 400 or 404 with what can be asked for."""
+    now = parts.clock.now()
+    month, team = month_asked(parts, now), request.args.get("team")
+    if month.end <= now:
+        closed = _closed(parts, month, team, now)
+        if closed is not None:
+            return closed
+    found = report_of(parts.store, parts.policy, month, now, team)
+    if team and not _is_known(found, team, parts):
+        everybody = report_of(parts.store, parts.policy, month, now)
+        raise _unknown(team, month, sorted({part.name for part in everybody.teams if part.name}))
+    return plain(document_of(found))  # type: ignore[no-any-return]  # plain keeps a mapping a dict
+
+
+def _closed(parts: WebParts, month: Month, team: str | None, now: datetime) -> dict[str, Any] | None:
+    """The kept document of a month that was closed; None while it was not. Problem 404 of a team that it has not."""
+    kept = parts.store.closed_report(month.name, scope_of(team), now)
+    everybody = parts.store.closed_report(month.name, EVERYBODY, now) if team is not None else kept
+    if everybody is None:
+        return None
+    if kept is None:
+        raise _unknown(team or "", month, [part["name"] for part in everybody["teams"] if part["name"]])
+    return plain(kept)  # type: ignore[no-any-return]  # plain keeps a mapping a dict
+
+
+def _unknown(team: str, month: Month, known: list[str]) -> Problem:
+    return Problem(
+        404,
+        f'no workload of {month.name} has the team label "{team}"',
+        "use one of: " + ", ".join(sorted(known)) if known else "leave team out for everybody's report",
+        field="team",
+        known=sorted(known),
+    )
+
+
+def _is_known(found: Report, team: str, parts: WebParts) -> bool:
+    teams = set(parts.policy.budget.teams if parts.policy.budget else ()) | set(parts.policy.reports.monthly.teams)
+    return bool(found.lines) or found.jobs.seen > 0 or team in teams
+
+
+def shown(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the page needs to show *document*."""
+    year, month = (int(part) for part in document["month"].split("-"))
+    first = date(year, month, 1)
+    length = calendar.monthrange(year, month)[1]
+    return {
+        "report": document,
+        "title": f"{first:%B %Y}",
+        "before": f"{first - timedelta(days=1):%Y-%m}",
+        "after": f"{first + timedelta(days=length):%Y-%m}" if document["over"] else None,
+        "picture": month_picture(document, length),
+    }
+
+
+def standalone(document: Mapping[str, Any], version: str) -> str:
+    """Return the page as one file that needs no server: the style is in it, and it links nowhere."""
+    environment = Environment(
+        loader=PackageLoader("receiver.web", "templates"),
+        autoescape=True,
+        undefined=ChainableUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(FILTERS)
+    style = (files("receiver.web") / "static" / "style.css").read_text(encoding="utf-8")
+    page = environment.get_template("costs.html")
+    return page.render(layout="alone.html", style=style, version=version, **shown(document))

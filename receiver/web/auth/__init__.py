@@ -1,0 +1,1 @@
+"""Who asks: tokens, sessions, log-in, and which hosts a browser may have asked for."""

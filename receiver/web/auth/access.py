@@ -1,0 +1,221 @@
+"""Who asks: everybody, a reader or an operator; and what is closed to whom.
+
+Reading may be open or take a token. What changes something takes the operator's: in a header for programs, by a session
+(`receiver.web.auth.sessions`) and a form that carries its token for people in a browser.
+"""
+
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import quote, urlsplit
+
+import structlog
+from flask import Flask, Request, g, redirect, request, url_for
+from flask import Response as FlaskResponse
+from werkzeug.wrappers import Response
+
+from receiver.config.model import Reading
+from receiver.web.auth.attempts import Attempts
+from receiver.web.auth.hosts import is_ours
+from receiver.web.auth.sessions import Role, Session, Sessions
+from receiver.web.auth.tokens import READER, is_one_of, require_bearer
+from receiver.web.errors import Problem, for_machines, loggable
+from receiver.web.parts import WebParts
+
+COOKIE = "gpu_autoscaler_session"
+# What never takes the reader's token: Alertmanager and the links in messages carry their own, a kubelet and a scraper
+# have none, and who logs in has none yet. Everything else is closed, also what is added some day.
+OPEN_BLUEPRINTS = frozenset({"webhook", "health", "login", "answers"})
+ASKED_BY_MACHINES = frozenset({"webhook", "health"})  # no browser: whatever name they have for us is fine
+OPEN_ENDPOINTS = frozenset({"static"})
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visitor:
+    """Who looks at a page. *can_log_in* and *can_act* say whether the server has tokens for that at all."""
+
+    session: Session | None = None
+    can_log_in: bool = False
+    can_act: bool = False
+
+    @property
+    def is_operator(self) -> bool:
+        """True when forms that act are shown."""
+        return self.session is not None and self.session.role is Role.OPERATOR
+
+    @property
+    def form_token(self) -> str:
+        """What the session's forms carry; empty without one."""
+        return self.session.form_token if self.session else ""
+
+
+class Access:
+    """The server's tokens and the sessions that they began."""
+
+    def __init__(self, parts: WebParts) -> None:
+        self._parts = parts
+        self.attempts = Attempts()
+        self._made_of: tuple[Mapping[Role, str], Sessions] = ({}, Sessions({}))
+
+    @property
+    def _tokens(self) -> Mapping[Role, str]:
+        """Who may read pages or act, by the tokens that are valid now."""
+        valid = self._parts.tokens()
+        found = {Role.OPERATOR: valid.operator, Role.READER: valid.reader}
+        return {role: token.strip() for role, token in found.items() if token and token.strip()}
+
+    @property
+    def sessions(self) -> Sessions:
+        """The sessions of the tokens that are valid now: a changed one ends its sessions."""
+        valid = self._tokens
+        tokens, sessions = self._made_of
+        if tokens != valid:
+            sessions = Sessions(valid)
+            self._made_of = (valid, sessions)
+        return sessions
+
+    def role_of(self, token: str) -> Role | None:
+        """Return what *token* lets its holder do. Every token is compared, in constant time."""
+        given = token.strip().encode("utf-8", "replace")
+        found = [role for role, known in self._tokens.items() if is_one_of(given, (known,))]
+        return found[0] if found else None
+
+    def visitor(self, incoming: Request) -> Visitor:
+        """Return who sends *incoming*, as far as a cookie says it."""
+        session = self.sessions.read(incoming.cookies.get(COOKIE), self._parts.clock.now())
+        return Visitor(session=session, can_log_in=bool(self._tokens), can_act=Role.OPERATOR in self._tokens)
+
+    def by_https(self, incoming: Request) -> bool:
+        """True when the browser came by https, as far as we saw it ourselves or the configuration says it.
+
+        A header such as X-Forwarded-Proto is not asked: whoever sends the request could write it.
+        """
+        ours = urlsplit(self._parts.public_url or "")
+        return incoming.is_secure or (ours.scheme == "https" and ours.netloc == incoming.host)
+
+    def require_our_host(self, incoming: Request) -> None:
+        """Raise Problem 421 for pages and API under a name that is none of ours (`receiver.web.auth.hosts`)."""
+        if incoming.blueprint in ASKED_BY_MACHINES or is_ours(incoming.host, self._parts.public_url, self._parts.hosts):
+            return
+        raise Problem(
+            421,
+            "this server is not known under the name that you asked for",
+            "set public_url to what the browser shows, or add the name to web.hosts",
+        )
+
+    def require_own_site(self, incoming: Request) -> None:
+        """Raise Problem 403 for a form that another site sent.
+
+        The browser's own judgement counts (Sec-Fetch-Site, by https only), else its Origin. Who sends neither is no
+        browser of today, and has no session unless its owner gave it.
+        """
+        fetched, origin = incoming.headers.get("Sec-Fetch-Site"), incoming.headers.get("Origin")
+        if fetched is not None:
+            own = fetched in ("same-origin", "none")
+        else:
+            ours = {incoming.host, urlsplit(self._parts.public_url or "/").netloc} - {""}
+            own = origin is None or origin.partition("://")[2] in ours
+        if not own:
+            raise Problem(
+                403,
+                "this form was sent by another site",
+                "open the page here and send its own form; behind a proxy set public_url to what the browser shows",
+            )
+
+    def require_no_guesser(self, incoming: Request) -> None:
+        """Raise Problem 429 for a token from an address that tried many others within a minute.
+
+        The webhook is left out: whoever has its token is heard at once, whatever others sent from the same address.
+        """
+        reads = incoming.method in ("GET", "HEAD") and self._parts.reading is Reading.OPEN
+        if reads or _is_open(incoming) or not _bearer(incoming):
+            return
+        wait = self.attempts.wait(incoming.remote_addr or "")
+        if wait:
+            remedy = f"wait {wait} seconds, then send the right one"
+            raise Problem(429, "too many different wrong tokens came from this address", remedy, retry_after=wait)
+
+    def note_refusal(self, incoming: Request) -> None:
+        """Count and log a token that was refused; one that is sent again and again is one."""
+        sent, address = _bearer(incoming), incoming.remote_addr or ""
+        failures = self.attempts.failed(address, sent) if sent else None
+        if failures is not None:
+            log.warning("token refused", address=address, path=loggable(incoming.path), failures=failures)
+
+    def requires_token(self, incoming: Request, visitor: Visitor) -> bool:
+        """True when *visitor* asks for something that is closed and brings nothing that opens it.
+
+        Raises Unauthorized for a token that opens nothing, and where who asks is no person.
+        """
+        if self._parts.reading is Reading.OPEN or _is_open(incoming) or visitor.session is not None:
+            return False
+        if incoming.blueprint == "acting" and incoming.method == "POST":
+            return False  # it asks for the operator itself, shows nothing to others, and keeps what was typed
+        header = incoming.headers.get("Authorization")
+        # Of a page another scheme than ours says nothing: a proxy in front passes its own on.
+        if for_machines(incoming.path) or (header or "").lower().startswith("bearer "):
+            require_bearer(header, tuple(self._tokens.values()), READER)
+            return False
+        return True
+
+
+def _is_open(incoming: Request) -> bool:
+    return incoming.blueprint in OPEN_BLUEPRINTS or incoming.endpoint in OPEN_ENDPOINTS
+
+
+def _bearer(incoming: Request) -> str:
+    """The bearer token that *incoming* brings, empty for none."""
+    scheme, _, sent = (incoming.headers.get("Authorization") or "").strip().partition(" ")
+    return sent.strip() if scheme.lower() == "bearer" else ""
+
+
+def same_token(sent: str, visitor: Visitor) -> bool:
+    """True when *sent* is what the forms of the visitor's session carry."""
+    return bool(visitor.form_token) and hmac.compare_digest(sent.encode(), visitor.form_token.encode())
+
+
+def own_path(text: str | None) -> str:
+    """Return *text* when it is a path of ours that a browser may be sent to, else ``/``.
+
+    Browsers drop control characters and read a backslash as a slash, so ``//host`` hides behind both.
+    """
+    if not text or not text.startswith("/") or text.startswith("//"):
+        return "/"
+    if "\\" in text or any(c <= " " or c == "\x7f" for c in text):
+        return "/"
+    return "/" if text.partition("?")[0] in ("/login", "/logout") else text
+
+
+def here(incoming: Request) -> str:
+    """Return path and query of *incoming*, to come back to after the log-in; ``/`` for what was not a page to read."""
+    if incoming.method not in ("GET", "HEAD"):
+        return "/"
+    query = incoming.query_string.decode("latin-1")
+    return own_path(quote(incoming.path) + (f"?{query}" if query else ""))
+
+
+def install(app: Flask, access: Access) -> None:
+    """Ask of every request to *app* who sends it, and turn away who may not read."""
+
+    @app.before_request
+    def look() -> Response | None:
+        g.visitor = Visitor()
+        access.require_our_host(request)
+        g.visitor = access.visitor(request)
+        access.require_no_guesser(request)
+        if access.requires_token(request, g.visitor):
+            return redirect(url_for("login.log_in", next=here(request)), 303)
+        return None
+
+    @app.after_request
+    def count(response: FlaskResponse) -> FlaskResponse:
+        if response.status_code == 401:
+            access.note_refusal(request)
+        return response
+
+    @app.context_processor
+    def said_to_pages() -> dict[str, object]:
+        """What every template may ask: ``visitor``, and ``here`` to come back to."""
+        return {"visitor": g.get("visitor", Visitor()), "here": here(request)}

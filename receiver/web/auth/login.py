@@ -1,0 +1,87 @@
+"""GET and POST /login, POST /logout: a person with a token gets a session that ends by itself."""
+
+import structlog
+from flask import Blueprint, g, make_response, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from receiver.config.model import Reading
+from receiver.web.api.body import read_form
+from receiver.web.auth.access import COOKIE, Access, Visitor, own_path, same_token
+from receiver.web.auth.sessions import LASTS
+from receiver.web.errors import Problem
+from receiver.web.parts import WebParts
+
+log = structlog.get_logger(__name__)
+
+
+def blueprint(access: Access, parts: WebParts) -> Blueprint:
+    """Return /login and /logout."""
+    routes = Blueprint("login", __name__)
+    attempts = access.attempts
+    closed = parts.reading is Reading.TOKEN
+
+    def page(wanted: str, *, error: str = "", status: int = 200) -> Response:
+        return make_response(render_template("login.html", wanted=wanted, error=error, closed=closed), status)
+
+    @routes.get("/login")
+    def log_in() -> Response:
+        """Ask for a token. Who has a session already goes on to where they wanted."""
+        wanted = own_path(request.args.get("next"))
+        if g.visitor.session is not None:
+            return redirect(wanted, 303)
+        response = page(wanted)
+        if request.headers.get("Sec-Fetch-Site", "cross-site") == "cross-site" and "again" not in request.args:
+            # A link in a message brings no cookie (SameSite=Strict). Asked again by our own page, the browser sends it.
+            # By plain http nobody says where a request comes from: then the page asks again each time.
+            response.headers["Refresh"] = f"0; url={url_for('login.log_in', next=wanted, again=1)}"
+        return response
+
+    @routes.post("/login")
+    def try_token() -> Response:
+        """Begin a session of 12 hours for who sends a token that we know."""
+        access.require_own_site(request)
+        form = read_form(request)
+        wanted, address = own_path(form.get("next")), request.remote_addr or ""
+        wait = attempts.wait(address)
+        if wait:
+            response = page(
+                wanted, error=f"Too many failed log-ins from your address. Try again in {wait} s.", status=429
+            )
+            response.headers["Retry-After"] = str(wait)
+            return response
+        role = access.role_of(form.get("token", ""))
+        if role is None:
+            failures = attempts.failed(address)
+            log.warning("log-in refused", address=address, failures=failures)
+            return page(wanted, error=_refusal(g.visitor, form.get("token", "")), status=403)
+        log.info("log-in", role=role.value, address=address)
+        response = redirect(wanted, 303)
+        response.set_cookie(
+            COOKIE,
+            access.sessions.begin(role, parts.clock.now()),
+            max_age=LASTS,
+            secure=access.by_https(request),
+            httponly=True,
+            samesite="Strict",
+        )
+        return response
+
+    @routes.post("/logout")
+    def log_out() -> Response:
+        """Forget the session in this browser."""
+        access.require_own_site(request)
+        if g.visitor.session is not None and not same_token(read_form(request).get("form_token", ""), g.visitor):
+            raise Problem(403, "this form is of another session", "open the page again and log out there")
+        response = redirect("/", 303)
+        response.delete_cookie(COOKIE, secure=access.by_https(request), httponly=True, samesite="Strict")
+        return response
+
+    return routes
+
+
+def _refusal(visitor: Visitor, token: str) -> str:
+    if not visitor.can_log_in:
+        return "This server has no token to log in with."
+    if not token.strip():
+        return "No token was given. Type the operator's or the reader's token."
+    return "This is neither the operator's token nor the reader's. The webhook's token does not log in."

@@ -1,0 +1,72 @@
+"""/decisions/{id}: one decision as it was made, from what was stored with it."""
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from flask import Blueprint, render_template
+
+from receiver.core.explain.meanings import GUIDE, meaning
+from receiver.core.model.text import span
+from receiver.web.api.documents import explained
+from receiver.web.api.routes import decision_number, no_such_decision
+from receiver.web.pages.show import time_of
+from receiver.web.parts import WebParts
+
+QUIET = "allows"
+
+
+def add_decisions(routes: Blueprint, parts: WebParts) -> None:
+    """Add the page to *routes*."""
+    routes.add_app_template_filter(before, "before")
+    routes.add_app_template_filter(clock, "clock")
+
+    @routes.get("/decisions/<number>")
+    def decision(number: str) -> str:
+        """Show one decision: what would change it, every rule in order, what was known, what followed."""
+        stored = parts.store.decision(decision_number(number))
+        if stored is None:
+            raise no_such_decision()
+        document = explained(stored, parts)
+        known, pool = document["evidence"], parts.policy.pool(document["pool"])
+        return render_template(
+            "decision.html",
+            now=parts.clock.now(),
+            mode=parts.mode,  # of the server now; the decision has its own
+            decision=document,
+            pool_now=pool.name if pool else None,  # one that left the configuration has no page
+            steps=list(steps(document, parts.docs_url)),
+            known=known,
+            evidence=json.dumps(known, indent=2, ensure_ascii=False),
+        )
+
+
+def steps(document: Mapping[str, Any], docs_url: str | None) -> Iterator[dict[str, Any]]:
+    """Yield every reason with the target *before* it, what its rule *means* and its *guide*, the address of the whole
+    explanation (None without *docs_url*). One that had nothing left to judge was not *asked*."""
+    target = document["from"]
+    for reason in document["reasons"]:
+        yield {
+            **reason,
+            "before": target,
+            "means": meaning(reason["rule"]),
+            "guide": f"{docs_url}/{GUIDE}#{reason['rule']}" if docs_url and meaning(reason["rule"]) else None,
+            "asked": reason["verdict"] != QUIET or target != document["from"],
+        }
+        target = reason["target"]
+
+
+def clock(value: Any) -> str:
+    """Return a stored time as it was, to the second."""
+    at = time_of(value)
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC" if at else "an unknown time"
+
+
+def before(value: Any, moment: Any) -> str:
+    """Return how long before *moment*, a time that was stored, *value* was: ``4 min before``; nothing if unknown."""
+    at, then = time_of(value), time_of(moment)
+    if not isinstance(at, datetime) or not isinstance(then, datetime):
+        return ""
+    seconds = (then - at).total_seconds()
+    return f"{span(seconds)} {'before' if seconds >= 0 else 'after'}"

@@ -1,0 +1,76 @@
+"""GET /sources: who answers, what stops while somebody does not, and how we do ourselves."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Blueprint, render_template
+
+from receiver.core.model.model import Source
+from receiver.web.pages.attention import Scene
+from receiver.web.pages.overview import is_down, page_of, scene_of
+from receiver.web.pages.source_guide import about, stops, titled
+from receiver.web.parts import WebParts
+
+STATES = {
+    "starting": "starting: no step has begun yet",
+    "leading": "leading: this process steps, and writes to Civo and Kubernetes",
+    "waiting": "waiting: another process leads; webhooks are answered and pages served here too",
+    "stopped": "stopped",
+}
+WATCHES = {
+    "off": "off: waiting pods are found by their alerts and at each tick",
+    "waiting": "not ours: the process that leads watches",
+    "up": "stands: a waiting pod wakes the loop at once",
+    "down": "does not stand: waiting pods are found by their alerts and at each tick meanwhile; the log says why",
+}
+
+
+def add_sources_page(routes: Blueprint, parts: WebParts) -> None:
+    """Add GET /sources to *routes*."""
+
+    @routes.get("/sources")
+    def sources() -> str:
+        """Show the health of each source, of the loop and of the outbox."""
+        scene = scene_of(parts)
+        rows = _rows(scene)
+        silent = [row["title"] for row in rows if row["down"]]
+        return render_template(
+            "sources.html",
+            **page_of(scene, parts),
+            rows=rows,
+            headline=_headline(scene, silent),
+            beating=scene.beating,
+            state=STATES.get(scene.health.state, scene.health.state),
+            watch=WATCHES[parts.watch()],
+            counts=parts.store.counts(),
+            undelivered=scene.undelivered,
+            messages_to=parts.messages_to,
+        )
+
+
+def _headline(scene: Scene, silent: list[str]) -> str:
+    if scene.at is None:
+        return "Nothing is known yet."
+    if silent:
+        return f"Silent: {', '.join(silent)}."
+    return "Every source that is configured answers."
+
+
+def _rows(scene: Scene) -> list[Mapping[str, Any]]:
+    """Those that are silent first."""
+    found = [_row(entry, scene) for entry in scene.found.get("sources") or ()]
+    return sorted(found, key=lambda row: not row["down"])
+
+
+def _row(entry: Mapping[str, Any], scene: Scene) -> Mapping[str, Any]:
+    known = about(entry.get("source"), scene.policy)
+    without = f"{stops(known)} {known.instead}".strip() if known else ""
+    if entry.get("source") == Source.ALERTMANAGER and entry.get("configured") is False:
+        without = "Nothing waits for it; silences are not seen."
+    return {
+        **entry,
+        "title": titled(entry, scene.policy),
+        "about": known,
+        "stops": without,
+        "down": is_down(entry),
+    }

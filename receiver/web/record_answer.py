@@ -1,0 +1,32 @@
+"""Take a person's answer: once, durably, and with whatever it sets. The loop acts upon it at its next step."""
+
+from datetime import datetime
+
+from receiver.core.model.approval_request import Answer, Question
+from receiver.core.model.policy import Policy
+from receiver.core.notices import approval_notices
+from receiver.core.scaling.approval_options import override_of
+from receiver.ports import Store
+
+
+def size_of(pool: str, store: Store) -> int | None:
+    """Return how many nodes the pool (an id) has by the last step's picture, those that were just asked for included;
+    None where that is not known."""
+    kept = store.snapshot()
+    entry = next((e for e in (kept[0].get("pools") or ()) if e.get("pool") == pool), None) if kept else None
+    if entry is None or entry.get("required") is None:
+        return None
+    action = entry.get("open_action") or {}
+    asked_for = action.get("to", 0) if action.get("kind") == "grow" else 0
+    return max(int(entry["required"]), int(asked_for))
+
+
+def take_answer(
+    question: Question, answer: Answer, who: str, why: str, store: Store, policy: Policy, now: datetime, *, present: int
+) -> bool:
+    """Keep *answer*, given by *who* while the pool has *present* nodes; False unless it stands and nobody answered."""
+    pool = policy.pool(question.pool)
+    most = present if pool is None else min(present, pool.max_nodes)
+    override = override_of(answer, question, policy, now, present=most, who=who, why=why)
+    notice = approval_notices.answered(question, answer, who, override, policy)
+    return store.answer_question(question.id, answer, who, why, now, notice, override)
