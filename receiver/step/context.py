@@ -1,10 +1,11 @@
 """What every part of a step works with, once everything is decided."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from receiver.core.model.actions import Decision
+from receiver.core.model.approval_request import Question
 from receiver.core.model.control import Control
 from receiver.core.model.model import Drift, Facts
 from receiver.core.model.policy import Policy
@@ -13,6 +14,16 @@ from receiver.core.scaling.assign import Assignment
 from receiver.ports import Store
 from receiver.step.carry_out import Hands
 from receiver.step.parts import Parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """What was decided, from which *facts*, and the *questions* that people are to be asked."""
+
+    facts: Facts
+    assignment: Assignment
+    decisions: dict[str, Decision]
+    questions: Sequence[Question]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,6 +108,18 @@ class _Answers:
     states: dict[Source, SourceState]
 
 
+def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, chores: bool) -> Looked:
+    """Look, and store what only a look can tell, before anything is decided from it. Raises TryLater."""
+    looked, store = look(sources, policy, now, parts, forecasts=chores), sources.store
+    offers = {s.pool: s.offer for s in looked.facts.pools if s.offer is not None}
+    store.saw(looked.lives, looked.required, now, works=looked.works, drifts=looked.drifts, offers=offers)
+    if looked.charged is not None:
+        store.keep_charged(looked.charged)
+    if looked.seed is not None:
+        store.keep_seed(looked.seed)
+    return looked
+
+
 def look(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, forecasts: bool = True) -> Looked:
     """Return what is true at *now*. Raises TryLater only when the store cannot be read.
 

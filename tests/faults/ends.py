@@ -14,10 +14,11 @@ from tests.faults.lines import STORE
 from tests.faults.scenario import Event
 from tests.faults.stores import ILLNESSES
 
-ACT, STEP, CHORES = "step/carry_out", "step/reconcile", "step/chores/"
+ACT, CHORES = "step/carry_out", "step/chores/"
+PHASES = {"step/settle": 120, "step/record": 60, "step/act.py": 80, "step/reconcile": 30}
 OTHERS = ("step/gather", *(f"{CHORES}{name}" for name in ("node_upkeep", "budget_stop", "window_eviction", "notify")))
-WITHIN = (*[ACT, STEP] * 4, *OTHERS, f"{CHORES}approvals", STORE, "")
-LINES = {ACT: 120, STEP: 250, "": 3000, STORE: 1500}  # about as many as a step runs there
+WITHIN = (*[ACT] * 4, *PHASES, *OTHERS, f"{CHORES}approvals", STORE, "")
+LINES = {ACT: 120, **PHASES, "": 3000, STORE: 1500}  # about as many as a step runs there
 FEW = 400
 RIGHTS = sorted({*NEEDS.values()})
 

@@ -1,9 +1,9 @@
 """A crash at a line: the process dies when the step is about to run the n-th line of its own code from now on.
 
-Calls of ports die at `tests.faults.doors`; here it is everything between them. Only the lines of the step and of the store
-count: a crash within a pure function is one before the next
-effect. The machinery of connections and locks is left out, because what it holds a kill takes with the process, and
-here the process goes on; so is the outbox, of which the checks follow whole calls.
+Calls of ports die at `tests.faults.doors`; here it is everything between them. Only the lines of the step and the store
+count: a crash within a pure function is one before the next effect. The machinery of connections and locks is left
+out, because what it holds a kill takes with the process, and here the process goes on; so is the outbox, of which the
+checks follow whole calls.
 """
 
 import sys
@@ -56,7 +56,7 @@ class LineTrap:
         return self._left > 0 and self._steps > 0
 
     def arm(self, within: str, lines: int) -> None:
-        """Die before line number *lines* of those to come whose file begins with *within* (``step/carry_out``, or all)."""
+        """Die before line number *lines* of those to come whose file begins with *within* (``step/act``, or all)."""
         self._within, self._left, self._steps = within, lines, LONGEST_WAIT
 
     def disarm(self) -> None:

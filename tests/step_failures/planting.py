@@ -53,7 +53,7 @@ def functions() -> dict[str, FunctionType]:
 
 
 def name_of(code: CodeType) -> str | None:
-    """``core/scaling/assign.py:assign`` of a function of the package; None for others, comprehensions and generated ones."""
+    """``core/scaling/assign.py:assign`` of a function of the package; None for others and generated ones."""
     if not code.co_filename.startswith(HOME) or "<" in code.co_qualname:
         return None
     return f"{code.co_filename.removeprefix(HOME)}:{code.co_qualname}"

@@ -15,9 +15,10 @@ from tests.faults.processes.faces import ALERTMANAGER_ILLS, PROMETHEUS_ILLS
 
 TROUBLED = 9.0  # seconds
 What = dict[str, Any]
-ACT, STEP, STORE = "step/carry_out", "step/reconcile", "adapters/store/"
-WITHIN = (ACT, ACT, ACT, STEP, STEP, "step/gather", "step/chores/node_upkeep", STORE, "")
-LINES = {ACT: 60, STEP: 200, "": 1500, STORE: 600}
+ACT, STORE = "step/carry_out", "adapters/store/"
+PHASES = {"step/settle": 100, "step/act.py": 80}
+WITHIN = (ACT, ACT, ACT, *PHASES, "step/gather", "step/chores/node_upkeep", STORE, "")
+LINES = {ACT: 60, **PHASES, "": 1500, STORE: 600}
 
 
 @dataclass(frozen=True, kw_only=True)

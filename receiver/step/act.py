@@ -1,0 +1,82 @@
+"""Carry out what was decided for pools, then the other writes, and store what the next step decides from."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import structlog
+
+from receiver.core.model.actions import Action, Outcome, OutcomeKind, VictimStage
+from receiver.core.model.control import Control, Turn
+from receiver.core.notices.action_notices import Around
+from receiver.ports import Did, TryLater, WontWork
+from receiver.step.chores.budget_hold import keep_out
+from receiver.step.chores.budget_stop import close_nodes
+from receiver.step.chores.idle_shutdown import shut_down_idle
+from receiver.step.chores.node_upkeep import dress_nodes, fill_nodes
+from receiver.step.chores.window_eviction import tell_whom_a_window_evicts
+from receiver.step.context import Work
+from receiver.step.gather import Looked, Sources
+from receiver.step.serve_pools import serve_pools, told_of_end
+
+log = structlog.get_logger("receiver")
+
+
+def act(work: Work, looked: Looked, sources: Sources, *, chores: bool) -> tuple[Work, list[datetime]]:
+    """Carry out what was decided, then the other writes, each guarded for itself; store what the next step decides
+    from. Returns the work with where new work is kept out now, and the moments at which to look again. Raises TryLater,
+    WriterLostError."""
+    parts, facts = work.parts, work.facts
+    _withdraw_orphans(looked.orphans, work)
+    with parts.part("close_nodes"):
+        close_nodes(work, looked.strays, steady=looked.steady)
+    kept_out = facts.kept_out
+    with parts.part("keep_out"):
+        kept_out = keep_out(work, steady=looked.steady)
+    again = serve_pools(work)
+    with parts.part("labels_and_taints"):
+        dress_nodes(work)
+    with parts.part("soft_taints"):
+        change = fill_nodes(work)
+        again += [change] if change is not None else []
+    with parts.part("window_evictions"):
+        tell_whom_a_window_evicts(work, steady=looked.steady)  # whom it told goes
+    if chores:
+        with parts.part("idle_shutdown"):
+            shut_down_idle(looked, sources, work.hands, work.policy, work.mode, work.now)
+    control = Control(
+        at=work.now,
+        sources={s.source: Turn(up=s.up, since=s.since or work.now) for s in facts.sources.values()},
+        kept_out=kept_out,
+        rights=facts.rights,
+        decisions=work.numbers,
+    )
+    work.store.keep_control(control, facts.deliveries)
+    return replace(work, facts=facts if facts.kept_out == kept_out else replace(facts, kept_out=kept_out)), again
+
+
+def _withdraw_orphans(orphans: Sequence[Action], work: Work) -> None:
+    """Withdraw the open actions of pools that left the configuration, cordons included."""
+    for action in orphans:
+        with work.parts.part("orphans", action.pool):
+            _withdraw_orphan(action, work)
+
+
+def _withdraw_orphan(action: Action, work: Work) -> None:
+    hands = work.hands
+    # One still noted as chosen may be cordoned too: a crash can come between the cordon and its note.
+    cordoned = [v for v in action.victims if v.stage in (VictimStage.CHOSEN, VictimStage.CORDONED)]
+    did: list[Did] = []
+    try:
+        for victim in cordoned:
+            if hands.cluster is not None:
+                hands.ready()
+                did.append(hands.cluster.uncordon(victim.node).did)
+    except (TryLater, WontWork) as error:
+        log.warning("cordon of a pool that left the configuration not lifted", pool=action.pool, error=str(error))
+        return
+    if Did.OBSERVED in did:
+        return  # its cordons are still there: it stays open until somebody may lift them
+    outcome = Outcome(kind=OutcomeKind.WITHDRAWN, at=work.now, detail="the pool left the configuration")
+    notice = told_of_end(action, outcome, lambda: Around(policy=work.policy), work.parts)
+    work.store.closed(action, outcome, None, notice)

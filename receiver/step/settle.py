@@ -1,0 +1,134 @@
+"""Close what the look shows to have ended, before anything is decided."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from receiver.core.model.actions import ActionKind, OutcomeKind
+from receiver.core.model.model import Facts, PoolState, Source
+from receiver.core.model.policy import Policy
+from receiver.core.money.budget_views import views
+from receiver.core.notices import override_notices, warnings
+from receiver.core.notices.action_notices import Around
+from receiver.core.notices.sentences import Cause
+from receiver.core.scaling.count_drift import late_after
+from receiver.core.scaling.decide import being_removed
+from receiver.ports import Store
+from receiver.step.backoff import removals_stopped
+from receiver.step.carry_out import Hands, settled
+from receiver.step.chores.approvals import asked_before
+from receiver.step.chores.window_eviction import given_up_before, told_before
+from receiver.step.gather import Looked
+from receiver.step.parts import Parts
+from receiver.step.permissions import rights_now
+from receiver.step.serve_pools import decision_of, told_of_end
+
+
+def settle(looked: Looked, hands: Hands, store: Store, policy: Policy, mode: str, now: datetime, parts: Parts) -> Facts:
+    """Close what the look shows to have ended, and add what earlier steps did and told. Raises TryLater."""
+    facts, before = _close_actions(looked.facts, store, policy, now, parts), looked.before
+    facts = _stop_removals(facts, looked.replaced, store, policy, now, parts)
+    if looked.steady:  # to end an override is for good; by time alone it is over all the same
+        _end_overrides(looked, store, policy, now, parts)
+    facts = replace(facts, kept_out=before.kept_out if before is not None else None)
+    with parts.part("window_evictions"):  # without it no window evicts in this step
+        # Unless the clock is steady nobody knows how much of a grace is over.
+        told = told_before(store, mode) if looked.steady else {}
+        facts = replace(facts, given_up=given_up_before(store, policy, facts.at), told_to_go=told)
+    rights = before.rights if before is not None else None
+    with parts.part("rights"):
+        rights = rights_now(hands.cluster, rights, facts, mode)
+    return asked_before(replace(facts, rights=rights), store, policy, now, parts, steady=looked.steady)
+
+
+def _close_actions(facts: Facts, store: Store, policy: Policy, now: datetime, parts: Parts) -> Facts:
+    """Close the open actions that the look alone shows to have ended."""
+    if not facts.up(Source.CIVO) or all(state.open_action is None for state in facts.pools):
+        return facts
+    pools: list[PoolState] = []
+    grown = removed = 0
+    for state in facts.pools:
+        done = state
+        with parts.part("settle", state.pool, sets_aside=True):
+            done, more, fewer = _close_action(state, facts, store, policy, now, parts)
+            grown, removed = grown + more, removed + fewer
+        pools.append(done)
+    grown, removed = facts.grown_last_hour + grown, facts.removed_last_hour + removed
+    first = facts.first_changed_at or (now if (grown, removed) != (0, 0) else None)
+    return replace(facts, pools=tuple(pools), grown_last_hour=grown, removed_last_hour=removed, first_changed_at=first)
+
+
+def _close_action(
+    state: PoolState, facts: Facts, store: Store, policy: Policy, now: datetime, parts: Parts
+) -> tuple[PoolState, int, int]:
+    """Close the open action of one pool if it has ended. Returns the pool's state without it, and how many nodes it
+    added and removed."""
+    action = state.open_action
+    if action is None or state.pool in parts.failures.set_aside:
+        return state, 0, 0
+    outcome = settled(action, state, now)
+    if outcome is None:
+        return state, 0, 0
+    confirmed = outcome.kind is OutcomeKind.CONFIRMED
+    late = late_after(action, state, now) if confirmed else None
+
+    def around() -> Around:
+        return Around(policy=policy, budgets=views(facts, policy), decision=decision_of(action, store), state=state)
+
+    removed = being_removed(state)
+    store.closed(action, outcome, None, told_of_end(action, outcome, around, parts), late=late)
+    done = replace(state, open_action=None)
+    if late is not None:
+        done = replace(done, required=late.expected, uncounted=late.shown - late.expected)
+    if confirmed and action.kind is ActionKind.GROW:
+        return replace(done, last_grow_at=now, backoff=None), action.to_count - action.from_count, removed
+    if confirmed:
+        done = replace(done, last_shrink_at=now, removal_backoff=None)
+    return done, 0, removed
+
+
+def _stop_removals(
+    facts: Facts, replaced: Mapping[str, str], store: Store, policy: Policy, now: datetime, parts: Parts
+) -> Facts:
+    """Back off from removal where Civo answers one otherwise than by one node less, and tell."""
+    if not replaced:
+        return facts
+    pools: list[PoolState] = []
+    for state in facts.pools:
+        why = replaced.get(state.pool)
+        if why is not None:
+            backoff = removals_stopped(why, now)
+            notice = parts.composed(
+                lambda state=state, backoff=backoff: warnings.removals_stopped(state, backoff, policy, now),  # type: ignore[misc]
+                cause=Cause.REMOVAL_STOPPED,
+                topic=f"removals:{state.pool}",
+                key=backoff.until.isoformat(),
+                plainly=f"GPU pool {state.pool}: removals stop until {backoff.until:%Y-%m-%d %H:%M} UTC",
+            )
+            store.stop_removals(state.pool, backoff, notice, now)
+            state = replace(state, required=state.required + state.uncounted, uncounted=0, removal_backoff=backoff)
+        pools.append(state)
+    return replace(facts, pools=tuple(pools))
+
+
+def _end_overrides(looked: Looked, store: Store, policy: Policy, now: datetime, parts: Parts) -> None:
+    """Close the overrides whose time is over, and tell; take that back where the clock was ahead then."""
+    for override in looked.resumed:
+        notice = parts.composed(
+            lambda override=override: override_notices.goes_on(override, policy),  # type: ignore[misc]
+            cause=Cause.OVERRIDE_SET,
+            topic=f"override:{override.id}",
+            key="goes on",
+            plainly=f"Override {override.id} ({override.kind}) is in force again",
+        )
+        store.resume_override(override.id, now, notice)
+    for override in looked.facts.overrides:
+        if override.until <= now:
+            notice = parts.composed(
+                lambda override=override: override_notices.ran_out(override, policy, looked.facts.pools),  # type: ignore[misc]
+                cause=Cause.OVERRIDE_ENDED,
+                topic=f"override:{override.id}",
+                key="ran out",
+                plainly=f"Override {override.id} ({override.kind}) has expired",
+            )
+            store.end_override(override.id, override.until, None, notice)
