@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.core.explain.picture import picture
-from receiver.core.explain.remedies import remedies
+from receiver.core.explain.rules import remedies
 from receiver.core.model.actions import Action, ActionKind, Change, Decision, Verdict
 from receiver.core.model.model import Facts, Node, Spend, Stage
 from receiver.core.model.pods import Pod, PodPhase

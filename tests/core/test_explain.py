@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from receiver.core.explain.advice import RULES, WHAT_TO_DO, what_to_do
+from receiver.core.explain.advice import WHAT_TO_DO, what_to_do
 from receiver.core.explain.explain import MOST, Explanation, explain
 from receiver.core.explain.grounds import with_grounds
 from receiver.core.explain.picture import picture
 from receiver.core.explain.pod_outlook import State
+from receiver.core.explain.rules import RULES
 from receiver.core.model.actions import Action, ActionKind, Decision
 from receiver.core.model.model import Backoff, CordonedBy, Drift, Facts, SignalAction, Source, Spend, Stage
 from receiver.core.model.pods import Pod
@@ -385,7 +386,7 @@ def test_every_state_has_a_line_on_what_to_do() -> None:
 
 def test_every_guardrail_that_can_hold_growth_has_a_line_on_what_to_do() -> None:
     only_removal = {"above_the_floor", "removal_is_not_snoozed"}
-    assert {g.__name__ for g in GUARDRAILS} - only_removal - set(RULES) == set()
+    assert {g.__name__ for g in GUARDRAILS} - only_removal - {name for name in RULES if RULES[name].advice} == set()
 
 
 @pytest.mark.parametrize("state", list(State))
@@ -399,7 +400,7 @@ def test_what_to_do_is_one_line_without_a_gap(state: State, rule: str | None) ->
 
 def test_the_line_of_a_held_pod_is_that_of_its_rule() -> None:
     line = what_to_do("held", "within_maximum", namespace="ml", pod="train-0")
-    assert line == RULES["within_maximum"]
+    assert line == RULES["within_maximum"].advice
 
 
 def test_the_line_names_the_command_for_this_very_pod() -> None:
@@ -416,7 +417,9 @@ def test_an_observed_purchase_is_not_something_to_wait_for() -> None:
 
 
 def test_observe_mode_changes_nothing_about_what_helps_a_held_pod() -> None:
-    assert what_to_do("held", "within_maximum", namespace="ml", pod="p", observing=True) == RULES["within_maximum"]
+    assert (
+        what_to_do("held", "within_maximum", namespace="ml", pod="p", observing=True) == RULES["within_maximum"].advice
+    )
 
 
 def test_a_state_of_another_version_has_no_line() -> None:

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from receiver.core.explain.rule_words import PLAIN
+from receiver.core.explain.rules import RULES
+from receiver.core.explain.rules import guide as guide_of
 from receiver.core.notices.guides import GUIDES
 from receiver.core.notices.sentences import Cause
-from receiver.core.notices.waiting_notices import GUIDES as OF_HOLDS
-from receiver.core.notices.waiting_notices import WORTH_TELLING
 from receiver.core.scaling.guardrails import GUARDRAILS
 from tests.docs.test_pages import anchors
 
@@ -26,7 +25,7 @@ def written() -> Iterator[str]:
                 yield str(node.value.value)
 
 
-HOLDS = [OF_HOLDS.get(rule, f"guardrails.md#{rule}") for rule in (*WORTH_TELLING, "gangs_whole")]
+HOLDS = [guide_of(name) for name, rule in RULES.items() if rule.told or name == "gangs_whole"]
 
 
 @pytest.mark.parametrize("guide", sorted({*GUIDES.values(), *HOLDS, *written()}))
@@ -37,7 +36,7 @@ def test_a_page_that_messages_lead_to_exists_with_its_heading(guide: str) -> Non
 
 
 def test_every_guardrail_can_be_said_in_plain_words() -> None:
-    assert {guardrail.__name__ for guardrail in GUARDRAILS} <= set(PLAIN)
+    assert {guardrail.__name__ for guardrail in GUARDRAILS} <= {name for name, rule in RULES.items() if rule.plain}
 
 
 def test_every_kind_of_news_has_a_page() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from receiver.adapters.clock import SystemClock
-from receiver.core.explain.advice import RULES, what_to_do
+from receiver.core.explain.advice import what_to_do
 from receiver.core.explain.explain import explain
 from receiver.core.explain.pod_outlook import State
-from receiver.core.explain.remedies import ALWAYS, remedies
+from receiver.core.explain.rules import RULES, remedies
 from receiver.core.model.failures import Failure
 from receiver.core.notices.sentences import Cause
 from receiver.core.scaling import decide
@@ -24,7 +24,7 @@ from tests.e2e.waiting import until
 from tests.reconcile.harness import TICK, Life, a_job, a_policy, a_world
 from tests.reconcile.test_leading import _Right, _stepped
 
-RECEIVER = Path(publish.__file__).parent
+RECEIVER = Path(publish.__file__).parents[1]
 
 
 def _names(node: ast.AST) -> Iterator[str]:
@@ -100,8 +100,9 @@ def test_work_that_waits_for_a_pool_with_a_bug_is_told_so_in_plain_words(
     (decision,) = stepped.decisions.values()
     (told,) = explain(stepped.facts, stepped.assignment, stepped.decisions, life.policy)
     assert (decision.deciding.rule, told.fate.state, told.fate.rule) == ("internal_error", State.HELD, "internal_error")
-    assert what_to_do(told.fate.state, told.fate.rule, namespace="ml", pod="train-0") == RULES["internal_error"]
-    assert [(r.rule, r.text) for r in remedies(decision)] == [("internal_error", *ALWAYS["internal_error"])]
+    assert what_to_do(told.fate.state, told.fate.rule, namespace="ml", pod="train-0") == RULES["internal_error"].advice
+    (remedy,) = remedies(decision)
+    assert (remedy.rule, remedy.text.partition(",")[0]) == ("internal_error", "by itself")
     (notice,) = [n.notice for n in store.notices_due(life.now) if n.notice.cause == Cause.HELD]
     assert notice.title == "GPU pool l40s does not grow: its decision failed with an internal error"
     assert notice.guide == "runbooks/GpuAutoscalerPartFails.md"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from receiver.core.explain.meanings import MEANINGS, meaning
+from receiver.core.explain.rules import RULES
 from receiver.core.model.actions import Reason, Verdict
 from receiver.core.scaling.guardrails import GUARDRAILS
 from tests.cli.test_explain import KNOWN
@@ -36,13 +36,13 @@ def shown(docs_url: str | None = None, **changes: Any) -> str:
 def test_every_rule_stands_in_order_with_the_target_before_and_after_and_its_meaning() -> None:
     text = words(shown())
     assert "1. demand wants 3 → 6 3 GPUs wait" in text
-    assert f"2. sources_answer allows 6 {MEANINGS['sources_answer']}" in text
-    assert f"3. within_budget holds 6 → 3 cluster budget hold at 80% {MEANINGS['within_budget']}" in text
+    assert f"2. sources_answer allows 6 {RULES['sources_answer'].meaning}" in text
+    assert f"3. within_budget holds 6 → 3 cluster budget hold at 80% {RULES['within_budget'].meaning}" in text
 
 
 def test_a_rule_behind_one_that_held_says_that_it_was_not_asked() -> None:
     text = words(shown())
-    assert f"4. not_frozen not asked 3 {MEANINGS['not_frozen']}" in text
+    assert f"4. not_frozen not asked 3 {RULES['not_frozen'].meaning}" in text
     assert "A rule that was not asked had no change left to judge." in text
 
 
@@ -108,14 +108,15 @@ def test_every_column_has_its_label_for_narrow_screens() -> None:
 
 def test_every_guardrail_and_every_other_rule_has_a_meaning_and_nothing_else_has() -> None:
     others = headings(section(text_of("docs/guardrails.md"), "Other rules"), 3)
-    assert set(MEANINGS) == {guardrail.__name__ for guardrail in GUARDRAILS} | set(others)
+    assert set(RULES) == {guardrail.__name__ for guardrail in GUARDRAILS} | set(others)
 
 
-@pytest.mark.parametrize("rule", sorted(MEANINGS))
+@pytest.mark.parametrize("rule", sorted(RULES))
 def test_a_meaning_is_one_sentence(rule: str) -> None:
-    assert meaning(rule).endswith(".")
-    assert meaning(rule).count(". ") == 0
-    assert len(meaning(rule)) < 120
+    meaning = RULES[rule].meaning
+    assert meaning.endswith(".")
+    assert meaning.count(". ") == 0
+    assert len(meaning) < 120
 
 
 def test_a_rule_that_this_version_does_not_have_is_shown_without_a_meaning() -> None:

@@ -2,9 +2,9 @@
 
 from dataclasses import asdict, replace
 
+from receiver.core.explain.because import why
 from receiver.core.explain.evidence import evidence_of
-from receiver.core.explain.remedies import remedies
-from receiver.core.explain.rule_words import why
+from receiver.core.explain.rules import remedies
 from receiver.core.model.actions import Decision
 from receiver.core.scaling.guardrails import Case
 

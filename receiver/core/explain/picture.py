@@ -6,8 +6,8 @@ from decimal import Decimal
 from typing import Any
 
 from receiver.core.explain import charges_view
+from receiver.core.explain.because import SPEAKS_UP, why
 from receiver.core.explain.explain import Explanation, explain
-from receiver.core.explain.rule_words import SPEAKS_UP, why
 from receiver.core.model.actions import Action, Decision, Verdict
 from receiver.core.model.approval_request import Question, sentence
 from receiver.core.model.failures import Failure, Failures

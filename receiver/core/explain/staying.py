@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from receiver.core.explain.rule_words import in_plain_words
+from receiver.core.explain.rules import plainly
 from receiver.core.model.actions import Action, Because, Decision, Verdict, Victim, VictimStage
 from receiver.core.model.model import CordonedBy, Node, SignalAction, Stage
 from receiver.core.scaling.guardrails import Case
@@ -42,7 +42,7 @@ def _why(node: Node, because: Because, decision: Decision, case: Case) -> str:
 def _held(decision: Decision) -> str:
     """The guardrail that leaves fewer nodes to go."""
     held = [r for r in decision.reasons if r.verdict in (Verdict.HOLDS, Verdict.LIMITS)]
-    return f"{in_plain_words(held[-1].rule)} ({held[-1].detail})" if held else _decided(decision)
+    return f"{plainly(held[-1].rule)} ({held[-1].detail})" if held else _decided(decision)
 
 
 def _spoken(node: Node, case: Case) -> str:
@@ -96,7 +96,7 @@ def _not_due(node: Node, because: Because, case: Case) -> str:
 
 def _decided(decision: Decision) -> str:
     reason = decision.deciding
-    return f"the pool is to have {decision.target} nodes now ({reason.detail or in_plain_words(reason.rule)})"
+    return f"the pool is to have {decision.target} nodes now ({reason.detail or plainly(reason.rule)})"
 
 
 def _some(names: Iterable[str]) -> str:

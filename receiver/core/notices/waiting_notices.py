@@ -1,11 +1,10 @@
 """What is said of work that gets no node: no pool can hold it, or a rule holds it that a person could change."""
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from receiver.core.explain.remedies import remedies
-from receiver.core.explain.rule_words import SPEAKS_UP, in_plain_words
+from receiver.core.explain.because import SPEAKS_UP
+from receiver.core.explain.rules import RULES, guide, plainly, remedies
 from receiver.core.model.actions import Decision, Reason
 from receiver.core.model.model import Facts
 from receiver.core.model.pods import Workload
@@ -14,24 +13,6 @@ from receiver.core.model.text import some
 from receiver.core.notices import wording
 from receiver.core.notices.sentences import Cause, Notice, Severity
 from receiver.core.scaling.assign import Assignment, Misfit, Wanted
-
-# Holds that a person may want to act on; cooldowns and back-offs end by themselves.
-WORTH_TELLING = (
-    "price_is_known",
-    "spend_is_known",
-    "within_budget",
-    "within_maximum",
-    "within_limits",
-    "not_frozen",
-    "growth_is_not_paused",
-    "internal_error",
-)
-LEAVES_FEWER = re.compile(r",? and (\w+) leaves fewer")
-GUIDES = {
-    "within_budget": "runbooks/GpuBudgetHold.md",
-    "spend_is_known": "runbooks/GpuSpendUnknown.md",
-    "internal_error": "runbooks/GpuAutoscalerPartFails.md",
-}
 
 
 def misfit_groups(misfits: Sequence[Misfit]) -> list[list[Misfit]]:
@@ -73,7 +54,7 @@ def held(decisions: Mapping[str, Decision], assignment: Assignment, facts: Facts
     """Notices of work that waits because a rule holds it that a person could change; told once per rule and day."""
     for pool in policy.pools:
         decision, wanted = decisions[pool.id], assignment.pools[pool.id]
-        spoke = [r for r in decision.reasons if r.rule in WORTH_TELLING and r.verdict in SPEAKS_UP]
+        spoke = [r for r in decision.reasons if _told(r)]
         reason = next(iter(spoke + [r for r in decision.reasons if r.rule == "gangs_whole"]), None)
         waiting = wanted.asking or _held_back(wanted, facts)
         if reason is None or not waiting:
@@ -86,16 +67,16 @@ def held(decisions: Mapping[str, Decision], assignment: Assignment, facts: Facts
             cause=Cause.HELD,
             topic=f"held:{pool.id}:{reason.rule}",  # a topic of its own: rules that take turns are no news
             key=f"{decision.at:%Y-%m-%d}",
-            title=f"GPU pool {pool.name} {more}: {in_plain_words(reason.rule)}",
+            title=f"GPU pool {pool.name} {more}: {plainly(reason.rule)}",
             body=wording.worded(
-                why=_why(reason),
+                why=_why(reason, wanted),
                 whose=wording.whose(asking),
                 cost=wording.costs(pool, assignment.budgets, decision.target, teams=wording.teams_asking(asking)),
                 after=_until(reason, decision),
             ),
             severity=Severity.WARNING,
             pool=pool.id,
-            guide=GUIDES.get(reason.rule, f"guardrails.md#{reason.rule}"),
+            guide=guide(reason.rule),
         )
 
 
@@ -116,12 +97,18 @@ def _held_back(wanted: Wanted, facts: Facts) -> tuple[Workload, ...]:
     return tuple(Workload(key=key, pods=found) for key, found in pods.items() if found)
 
 
-def _why(reason: Reason) -> str:
+def _told(reason: Reason) -> bool:
+    """True for a hold that a person may want to act on; cooldowns and back-offs end by themselves."""
+    return reason.verdict in SPEAKS_UP and reason.rule in RULES and RULES[reason.rule].told
+
+
+def _why(reason: Reason, wanted: Wanted) -> str:
     """Why it is held, with the rule that a gang met in words."""
-    left_by = LEAVES_FEWER.search(reason.detail)
-    if left_by is None:
+    met = next((held.met for held in wanted.held if held.met and held.detail == reason.detail), None)
+    if met is None:
         return reason.detail
-    return f"{reason.detail[: left_by.start()]}; fewer are left, because {in_plain_words(left_by[1])}"
+    needs = reason.detail.partition(f", and {met} leaves fewer")[0]
+    return f"{needs}; fewer are left, because {plainly(met)}"
 
 
 def _until(reason: Reason, decision: Decision) -> str:

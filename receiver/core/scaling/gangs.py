@@ -11,10 +11,11 @@ from receiver.core.scaling.demand import preference, take
 from receiver.core.scaling.market import Matching, gang_kind, price
 
 
-def hold(workload: Workload, tally: Tally, rule: str, detail: str, *, uncovered: bool = False) -> None:
+def hold(workload: Workload, tally: Tally, rule: str, detail: str, *, uncovered: bool = False, met: str = "") -> None:
     """Note in *tally* that *workload* got no room, and why; *uncovered* by a budget or held by something else."""
     tally.waiting_gpus += workload.gpus
-    tally.held.append(Held(workload=workload.key, rule=rule, detail=detail, uncovered=workload if uncovered else None))
+    mine = workload if uncovered else None
+    tally.held.append(Held(workload=workload.key, rule=rule, detail=detail, uncovered=mine, met=met))
 
 
 def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching, allowance: Allowance) -> bool:
@@ -41,15 +42,16 @@ def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching,
     _fill(trial, workload.pods, tally)
     opened = len(trial) - begun
     passed = allowance.passes(tally, opened, workload)
-    leaves = f"{RULES[min(passed, len(RULES) - 1)]} leaves fewer"
+    met = RULES[min(passed, len(RULES) - 1)]
+    leaves = f"{met} leaves fewer"
     if passed == len(RULES) and not tally.holds_gang(opened):
-        leaves = f"Civo has just refused {tally.state.refused} nodes in all for pool {tally.pool.name}"
+        met, leaves = "", f"Civo has just refused {tally.state.refused} nodes in all for pool {tally.pool.name}"
     priced = tally.pool.price_usd_per_hour is not None
     short = allowance.refusing(tally, opened, workload) if priced and passed == 0 else None
     if short is not None:
-        leaves = f"{short.rule} leaves fewer ({short.why})"
+        met, leaves = short.rule, f"{short.rule} leaves fewer ({short.why})"
     detail = f"gang {workload.key} needs {opened} new nodes at once or none, and {leaves}"
-    hold(workload, tally, "gangs_whole", detail, uncovered=short is not None)
+    hold(workload, tally, "gangs_whole", detail, uncovered=short is not None, met=met)
     return False
 
 

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any
 
 from receiver.core.explain.advice import what_to_do
-from receiver.core.explain.rule_words import why
+from receiver.core.explain.because import why
 from receiver.core.money.cents import amount
 from receiver.ports import StoredAction, StoredDecision
 from receiver.web.pages.show import number

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from receiver.core.explain.advice import RULES
+from receiver.core.explain.rules import RULES
 from receiver.core.model.policy import Policy
 from receiver.core.model.text import some, span
 from receiver.core.notices.guides import GUIDES
@@ -176,7 +176,7 @@ def _rights(scene: Scene) -> Iterator[Concern]:
         if rights.get("holds_growth")
         else "Pools grow all the same.",
         until="a grant; it is asked again every half minute",
-        todo=RULES["nodes_may_be_removed"] if rights.get("lacking") else "",
+        todo=RULES["nodes_may_be_removed"].advice if rights.get("lacking") else "",
         guide=GUIDES[Cause.RIGHTS_MISSING],
     )
 

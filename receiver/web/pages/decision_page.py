@@ -7,7 +7,7 @@ from typing import Any
 
 from flask import Blueprint, render_template
 
-from receiver.core.explain.meanings import GUIDE, meaning
+from receiver.core.explain.rules import RULES
 from receiver.core.model.text import span
 from receiver.web.api.documents import explained
 from receiver.web.api.routes import decision_number, no_such_decision
@@ -47,11 +47,12 @@ def steps(document: Mapping[str, Any], docs_url: str | None) -> Iterator[dict[st
     explanation (None without *docs_url*). One that had nothing left to judge was not *asked*."""
     target = document["from"]
     for reason in document["reasons"]:
+        rule = RULES.get(reason["rule"])  # None for one that this version does not have any more
         yield {
             **reason,
             "before": target,
-            "means": meaning(reason["rule"]),
-            "guide": f"{docs_url}/{GUIDE}#{reason['rule']}" if docs_url and meaning(reason["rule"]) else None,
+            "means": rule.meaning if rule else "",
+            "guide": f"{docs_url}/guardrails.md#{reason['rule']}" if docs_url and rule else None,
             "asked": reason["verdict"] != QUIET or target != document["from"],
         }
         target = reason["target"]

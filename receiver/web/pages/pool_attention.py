@@ -4,33 +4,15 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from receiver.core.explain.advice import RULES
-from receiver.core.explain.rule_words import in_plain_words
+from receiver.core.explain.rules import RULES, guide, plainly
 from receiver.core.model.policy import Policy
 from receiver.core.model.text import some, span
 from receiver.core.notices.guides import GUIDES
 from receiver.core.notices.sentences import Cause
-from receiver.core.notices.waiting_notices import GUIDES as OF_HOLDS
 from receiver.core.scaling.shortage import Shortage, shortage_of
 from receiver.web.pages.concern import Concern, Level, names_of
 from receiver.web.pages.show import ago, number, time_of
 
-# Rules whose cause has a sentence of its own, or that end by themselves within moments.
-TOLD_APART = frozenset(
-    {
-        "approved",
-        "sources_answer",
-        "nodes_may_be_removed",
-        "price_is_known",
-        "not_silenced",
-        "not_paused",
-        "not_backing_off",
-        "not_undone_by_others",
-        "provisioning_works",
-        "cooled_down",
-        "one_change_at_a_time",
-    }
-)
 STUCK = GUIDES[Cause.STUCK]
 SCARCE = {
     Shortage.STOCK: ("out_of_stock", "cannot grow: Civo has no GPU of its kind free.", GUIDES[Cause.OUT_OF_STOCK]),
@@ -117,7 +99,7 @@ def _waits(entry: Mapping[str, Any], which: tuple[tuple[str, str], ...], now: da
                 level=Level.BAD,
                 what=f"is left alone: {reason}.",
                 until=f"the end of this {ago(wait.get('until'), now)}",
-                todo=RULES["not_undone_by_others"],
+                todo=RULES["not_undone_by_others"].advice,
                 guide="guardrails.md#not_undone_by_others",
                 pools=which,
             )
@@ -157,7 +139,7 @@ def _asked(entry: Mapping[str, Any], which: tuple[tuple[str, str], ...]) -> Iter
 
 def _held(entry: Mapping[str, Any], which: tuple[tuple[str, str], ...]) -> Iterator[Concern]:
     gpus = number(entry.get("pending_gpus"))
-    rules = [rule for rule in entry.get("held_by") or () if rule not in TOLD_APART]
+    rules = [r for r in entry.get("held_by") or () if r not in RULES or not RULES[r].shown_elsewhere]
     if not gpus or not rules:
         return
     rule = rules[0]
@@ -165,10 +147,10 @@ def _held(entry: Mapping[str, Any], which: tuple[tuple[str, str], ...]) -> Itera
     yield Concern(
         kind=f"held_{rule}",
         level=Level.BAD if rule == "within_budget" else Level.WARN,
-        what=f"is held while GPUs are waited for: {in_plain_words(rule)}.",
+        what=f"is held while GPUs are waited for: {plainly(rule)}.",
         doing=f"{because[:1].upper()}{because[1:]}.",
-        todo=RULES.get(rule, ""),
-        guide=OF_HOLDS.get(rule, f"guardrails.md#{rule}"),
+        todo=RULES[rule].advice if rule in RULES else "",
+        guide=guide(rule),
         pools=which,
         decision=entry.get("decision") if isinstance(entry.get("decision"), int) else None,
     )
@@ -191,7 +173,7 @@ def _odd(entry: Mapping[str, Any], which: tuple[tuple[str, str], ...]) -> Iterat
             kind="no_price",
             level=Level.WARN,
             what="cannot grow: no price is known.",
-            todo=RULES["price_is_known"],
+            todo=RULES["price_is_known"].advice,
             guide="guardrails.md#price_is_known",
             pools=which,
         )
@@ -201,7 +183,7 @@ def _odd(entry: Mapping[str, Any], which: tuple[tuple[str, str], ...]) -> Iterat
             level=Level.WARN,
             what=f"had the node count changed by somebody else, {some(int(drifts), 'time')} in the last day.",
             doing="What they set is kept.",
-            todo=RULES["not_undone_by_others"],
+            todo=RULES["not_undone_by_others"].advice,
             guide=GUIDES[Cause.DRIFT],
             pools=which,
         )
@@ -214,7 +196,7 @@ def _paused(entry: Mapping[str, Any], which: tuple[tuple[str, str], ...], now: d
             level=Level.NOTE,
             what=f"is paused: {entry['silenced_by']}.",
             doing="Nothing grows and nothing is removed.",
-            todo=RULES["not_silenced"],
+            todo=RULES["not_silenced"].advice,
             guide="guardrails.md#not_silenced",
             pools=which,
         )

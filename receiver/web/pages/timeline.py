@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from receiver.core.explain.rule_words import why
+from receiver.core.explain.because import why
 from receiver.core.model.policy import Pool
 from receiver.core.model.signals import Alert
 from receiver.core.model.text import some

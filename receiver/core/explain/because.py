@@ -1,0 +1,33 @@
+"""A decision in one sentence, the same for log, chat, page and command line."""
+
+from collections.abc import Collection
+
+from receiver.core.explain.rules import plainly
+from receiver.core.model.actions import Decision, Verdict
+
+# What a source of size says before its own sentence.
+WANTED = {"standby": "to keep ready: ", "headroom": "for what comes next: ", "floor": "the pool's least size: "}
+SPEAKS_UP = (Verdict.HOLDS, Verdict.LIMITS)
+
+
+def why(decision: Decision, going: Collection[str] | None = None) -> str:
+    """The deciding reason and what wanted the change, in plain words; of a removal for the nodes *going* (names) alone,
+    where not all that the decision names went."""
+    wanted = [(r.rule, _of_those(going, r.detail, decision)) for r in decision.reasons if r.verdict is Verdict.WANTS]
+    held = [r for r in decision.reasons if r.verdict in SPEAKS_UP]
+    said = [f"{WANTED.get(rule, '')}{detail}" for rule, detail in wanted if detail]
+    said += [f"{plainly(r.rule)} ({r.detail})" for r in held]
+    if not said:
+        said = [r.detail for r in decision.reasons if r.verdict is Verdict.NOTES and r.detail][-1:]
+    return "; ".join(said) or "nothing wanted a change"
+
+
+def _of_those(going: Collection[str] | None, detail: str, decision: Decision) -> str:
+    """*detail* with no other nodes before its colon than those *going*; empty where none of them do."""
+    named, colon, because = detail.partition(": ")
+    names = named.split(", ")
+    known = {n["name"] for n in decision.evidence.get("nodes", ())}  # of a large pool not all
+    if going is None or not colon or known.isdisjoint(names) or any(" " in name for name in names):
+        return detail
+    left = [name for name in names if name in going]
+    return f"{', '.join(left)}: {because}" if left else ""
