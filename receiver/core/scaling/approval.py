@@ -16,11 +16,10 @@ from receiver.core.money.cost import next_unit_at
 from receiver.core.scaling.assign import Assignment, Wanted, floor_gives_way
 from receiver.core.scaling.bounds import bounds_of
 from receiver.core.scaling.decide import case_of
-from receiver.core.scaling.eviction import evicted
 from receiver.core.scaling.guardrails import GUARDRAILS, Case, apply
 from receiver.core.scaling.guardrails import approved as asks_first
 from receiver.core.scaling.recheck_times import SAFETY_MINIMUM
-from receiver.core.scaling.removal import goes_at, is_dead, removable, surplus, unapproved
+from receiver.core.scaling.removal import goes_at, is_dead, removable, unapproved
 
 TIME_TO_ANSWER = timedelta(minutes=1)  # less than this before it is over, nobody can answer
 GROWS_FOR = timedelta(minutes=5)  # while demand comes in, people are asked about it once in this time
@@ -64,10 +63,10 @@ def _removals(case: Case, approval: Approval) -> Sequence[Question]:
     wanted = case.wanted
     if not approval.removals or (wanted.new_nodes and not wanted.stopped):
         return ()
-    coming = removable(case, 2 * approval.wait)  # what will be asked about during this wait is asked about with it
-    said = (*surplus(case), *evicted(case, sum(is_dead(n) for n in coming)))
+    soon = removable(case, 2 * approval.wait)  # what will be asked about during this wait is asked about with it
+    coming = soon.nodes
     known = {busy: asked_about(wanted.questions, case.now, busy=busy) for busy in (False, True)}
-    asks = [n for n in unapproved(coming, said, case) if n.instance not in known[n.busy]]
+    asks = [n for n in unapproved(coming, soon.told, case) if n.instance not in known[n.busy]]
     waits = [n for n in asks if _can_answer(n, case)]
     if not any(goes_at(n, case) - approval.wait <= case.now for n in waits):
         return ()

@@ -13,11 +13,10 @@ from receiver.core.model.policy import Policy
 from receiver.core.model.text import lasting, some
 from receiver.core.money.cost import HOUR
 from receiver.core.scaling.assign import Assignment, Wanted, floor_gives_way
-from receiver.core.scaling.eviction import evicted
 from receiver.core.scaling.guardrails import Case, apply
 from receiver.core.scaling.prospects import about_idle, planned, why_kept
 from receiver.core.scaling.recheck_times import reconsider_at
-from receiver.core.scaling.removal import is_dead, removable, surplus, unapproved
+from receiver.core.scaling.removal import Removable, is_dead, removable, unapproved
 from receiver.core.scaling.removal_eligibility import is_kept, was_refused
 from receiver.core.scaling.shapes import goes_early
 
@@ -54,19 +53,18 @@ def _decided(
     """The decision without grounds, and the case as it was decided."""
     case = _case(state, wanted, signals, policy, now)
     reasons = [*_notes(case), *_spoken(case)]
-    due = removable(case)
-    over = [n for n in evicted(case, sum(is_dead(n) for n in due)) if n in due]
-    waits = unapproved(due, (*surplus(case), *over), case)
+    may_go = removable(case)
+    waits = unapproved(may_go.nodes, may_go.told, case)
     last = {n.instance for n in waits}
-    due = (*(n for n in due if n.instance not in last), *waits)  # who waits for an answer keeps no other
+    due = (*(n for n in may_go.nodes if n.instance not in last), *waits)  # who waits for an answer keeps no other
     empty = sum(not n.busy for n in due)
     case = replace(case, dead=sum(is_dead(n) for n in due), empty=empty, going=len(due), unapproved=waits)
-    sources = _sources_of_size(case, due, over)
+    sources = _sources_of_size(case, replace(may_go, nodes=due))
     if case.dead and wanted.new_nodes and apply(sources[-1].target, case)[-1].target == state.required:
         # The dead nodes cannot go now: that must not keep work waiting for others.
         case = replace(case, dead=0, empty=case.empty - case.dead, going=case.going - case.dead)
         due = tuple(n for n in due if not is_dead(n))
-        sources = _sources_of_size(case, due, over)
+        sources = _sources_of_size(case, replace(may_go, nodes=due))
     reasons += sources
     target = sources[-1].target if sources else state.required
     if target == state.required and not sources:
@@ -80,7 +78,7 @@ def _decided(
         target=final,
         reasons=tuple(reasons),
         candidates=tuple(n.instance for n in due),
-        evicted=tuple(n.instance for n in over if n.busy),
+        evicted=tuple(n.instance for n in may_go.evicted if n.busy),
         reconsider_at=reconsider_at(case),
     )
     return decision, case
@@ -218,7 +216,7 @@ def _until(node: Node) -> str:
     return f" until {node.kept_until:%Y-%m-%d %H:%M} UTC{whose}"
 
 
-def _sources_of_size(case: Case, due: Sequence[Node], over: Sequence[Node]) -> list[Reason]:
+def _sources_of_size(case: Case, may_go: Removable) -> list[Reason]:
     """The sources of a wanted size, growth before removal; each reason's target builds on the one before."""
     wanted, target = case.wanted, case.present
     found = [Reason(rule=h.rule, verdict=Verdict.NOTES, target=target, detail=h.detail) for h in wanted.held]
@@ -238,35 +236,32 @@ def _sources_of_size(case: Case, due: Sequence[Node], over: Sequence[Node]) -> l
         if count > 0:
             target += count
             found.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target, detail=detail))
-    many = surplus(case)
     # What grows beside those that go waits until they are gone: the dead are what it was bought for. At a budget's stop
     # nothing is bought, and what waits cannot begin on what is idle.
-    goes_first = bool(case.dead or many or over or (wanted.stopped and due))
+    goes_first = bool(case.dead or may_go.told or (wanted.stopped and may_go.nodes))
     if goes_first:
         found = [replace(r, verdict=Verdict.NOTES, target=case.present) for r in found]
     if target == case.present or goes_first:
         target = case.present
         grows = any(count > 0 for _, count, _ in asked) and not wanted.stopped
-        for rule, nodes, why in _going(due, many, over, case, grows=grows):
+        for rule, nodes, why in _going(may_go, case, grows=grows):
             target -= len(nodes)
             detail = f"{', '.join(n.name for n in nodes)}: {why}"
             found.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target, detail=detail))
     return found
 
 
-def _going(
-    due: Sequence[Node], many: Sequence[Node], over: Sequence[Node], case: Case, *, grows: bool
-) -> Iterator[tuple[str, Sequence[Node], str]]:
-    """The nodes that go, by the rule that wants it; only dead ones and those beyond what a person (*many*) or a window
-    (*over*) allows while the pool wants to grow."""
-    resting = [n for n in due if n not in many and n not in over and not is_dead(n)]
+def _going(may_go: Removable, case: Case, *, grows: bool) -> Iterator[tuple[str, Sequence[Node], str]]:
+    """The nodes that go, by the rule that wants it; only dead ones and those beyond what a person or a window allows
+    while the pool wants to grow."""
+    resting = [n for n in may_go.nodes if n not in may_go.told and not is_dead(n)]
     by_rule = {
         "dead_nodes": (
-            dead := [n for n in due if is_dead(n)],
+            dead := [n for n in may_go.nodes if is_dead(n)],
             _why_dead(dead, case),
         ),
-        "override": (many, str(case.wanted.bounds.spoken.most)),
-        "evict_after": (over, _why_over(case)),
+        "override": (may_go.surplus, str(case.wanted.bounds.spoken.most)),
+        "evict_after": (may_go.evicted, _why_over(case)),
         "idle_nodes": ([n for n in resting if not n.busy], _why_due(case)),
         "consolidation": ([n for n in resting if n.busy], "its pods consented to be moved and fit on other nodes"),
     }

@@ -1,6 +1,7 @@
 """Which nodes may go, and in which order."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from receiver.core.model.actions import Because, Victim
@@ -18,20 +19,35 @@ from receiver.core.scaling.removal_eligibility import is_kept, is_ours_to_take
 NOW = timedelta(0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removable:
+    """The *nodes* that may go, in the order in which they do. *surplus* are idle ones beyond what a person allows,
+    *evicted* those beyond what a window allows whose grace is over."""
+
+    nodes: tuple[Node, ...]
+    surplus: tuple[Node, ...] = ()
+    evicted: tuple[Node, ...] = ()
+
+    @property
+    def told(self) -> tuple[Node, ...]:
+        """Those that go by a word that was given before: nobody is asked about them again."""
+        return (*self.surplus, *self.evicted)
+
+
 def is_dead(node: Node) -> bool:
     """True for a node that goes although it is not usable: it never came up, or it broke."""
     return node.stage is not Stage.USABLE
 
 
-def removable(case: Case, within: timedelta = NOW) -> tuple[Node, ...]:
-    """The nodes that may go now: dead ones, then idle ones that are too many by a person's or a window's word or whose
-    moment has come or comes *within* a time, then busy ones that a window evicts or that may be emptied.
+def removable(case: Case, within: timedelta = NOW) -> Removable:
+    """Return the nodes that may go now: dead ones, then idle ones that are too many by a person's or a window's word or
+    whose moment has come or comes *within* a time, then busy ones that a window evicts or that may be emptied.
 
     Soonest paid unit first; a pool's spare nodes and its headroom are left.
     """
     dead = [n for n in dead_nodes(case.pool, case.state, case.now) if not n.busy and is_ours_to_take(n, case)]
-    many = surplus(case)
-    over = evicted(case, len(dead))
+    many = _surplus(case, len(dead))
+    over = tuple(evicted(case, len(dead)))
     chosen = (*many, *over)
     due = [n for n in case.state.nodes if n not in chosen and may_go(n, case) and goes_at(n, case) <= case.now + within]
     moved = [n for n in case.state.nodes if n not in over and may_be_emptied(n, case, within)]
@@ -42,7 +58,8 @@ def removable(case: Case, within: timedelta = NOW) -> tuple[Node, ...]:
     others = [n for n in over if n not in emptying]
     empty, busy = [n for n in others if not n.busy], [n for n in others if n.busy]
     resting = due[: max(0, may_leave(case) - len(many) - len(empty) - sum(not n.busy for n in emptying))]
-    return tuple([*dead, *many, *emptying, *empty, *resting, *busy, *moved][: case.present])
+    going = tuple([*dead, *many, *emptying, *empty, *resting, *busy, *moved][: case.present])
+    return Removable(nodes=going, surplus=many, evicted=tuple(n for n in over if n in going))
 
 
 def may_leave(case: Case) -> int:
@@ -74,21 +91,20 @@ def unapproved(going: Sequence[Node], said: Collection[Node], case: Case) -> tup
     return tuple(n for n in needs if n.instance not in may_go[n.busy])
 
 
-def surplus(case: Case) -> tuple[Node, ...]:
-    """The idle nodes that go at once, because a person said that there are to be fewer.
+def _surplus(case: Case, dead: int) -> tuple[Node, ...]:
+    """The idle nodes that go at once beside the *dead*, because a person said that there are to be fewer.
 
     Those that are on their way out already go first, so that no other is chosen when a paid unit begins.
     """
     bounds, state = case.wanted.bounds, case.state
     if not bounds.overrun:
         return ()
-    dead = [n for n in dead_nodes(case.pool, state, case.now) if not n.busy and is_ours_to_take(n, case)]
     chosen = {v.instance for v in state.open_action.victims} if state.open_action else set()
     idle = sorted(
         (n for n in state.nodes if may_go(n, case)),
         key=lambda n: (n.instance not in chosen, next_unit_at(n.created_at, case.now, case.policy.billing), n.name),
     )
-    return tuple(idle[: max(0, case.present - len(dead) - bounds.max_nodes)])
+    return tuple(idle[: max(0, case.present - dead - bounds.max_nodes)])
 
 
 def goes_at(node: Node, case: Case) -> datetime:
