@@ -69,15 +69,15 @@ proc_name = "gpu-autoscaler"
 
 def post_worker_init(worker: Any) -> None:
     """Start the loop in the worker, after the application was loaded there."""
-    import receiver.server.bootstrap
+    from receiver.server import bootstrap
 
-    receiver.server.bootstrap.start(worker.wsgi)
-    worker.told_to_stop = partial(receiver.server.bootstrap.tell_to_stop, worker.wsgi)
+    bootstrap.start(worker.wsgi)
+    worker.told_to_stop = partial(bootstrap.tell_to_stop, worker.wsgi)
 
 
 def worker_exit(server: Any, worker: Any) -> None:  # noqa: ARG001 (gunicorn passes both)
     """Stop the loop when the worker ends, for whichever reason; a worker that failed to load has none."""
-    import receiver.server.bootstrap
+    from receiver.server import bootstrap
 
     if getattr(worker, "wsgi", None) is not None:
-        receiver.server.bootstrap.stop(worker.wsgi)
+        bootstrap.stop(worker.wsgi)

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-import receiver
+from receiver import server
 from receiver.server import gunicorn_conf
 from tests.e2e.waiting import until
 from tests.web.builders import TOKEN, a_payload
@@ -170,7 +170,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, object]]:
     """Put a fake in bootstrap's place and return its log."""
     fake = FakeBootstrap([])
     monkeypatch.setitem(sys.modules, "receiver.server.bootstrap", fake)
-    monkeypatch.setattr(receiver, "bootstrap", fake, raising=False)
+    monkeypatch.setattr(server, "bootstrap", fake, raising=False)
     return fake.log
 
 
