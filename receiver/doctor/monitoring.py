@@ -1,12 +1,12 @@
 """The areas of Prometheus, Alertmanager and of the messages to people, in the order in which they are shown."""
 
-from receiver.doctor import alerting, messages, prometheus, telemetry
+from receiver.doctor import alertmanager, messages, prometheus, telemetry
 from receiver.doctor.area import Area
 
 MONITORING: tuple[Area, ...] = (
     prometheus.SERVER,
     prometheus.RULES,
     telemetry.AREA,
-    alerting.AREA,
+    alertmanager.AREA,
     messages.AREA,
 )

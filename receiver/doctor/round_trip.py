@@ -11,9 +11,9 @@ from receiver.adapters.http.own_api import NotThereError, RefusedError, ServerAp
 from receiver.adapters.http.timestamps import moment
 from receiver.adapters.monitoring.http_apis import MonitoringApi
 from receiver.config.environment import Environment
+from receiver.core.model.model import SignalAction
 from receiver.core.model.silences import COMPONENT
 from receiver.core.model.text import lasting
-from receiver.doctor.carried import NOTIFY
 from receiver.doctor.finding import Check, Finding
 from receiver.ports import Clock, TryLater
 
@@ -27,14 +27,14 @@ HEARD = Check(
     "alertmanager.heard",
     "whether the running autoscaler says that it hears the heartbeat",
     ("fail", "skip"),
-    "see which of the checks of routes and webhook fails; the runbook GpuAutoscalerHeartbeat goes through the line",
+    "see whether alertmanager.webhook passes; the runbook GpuAutoscalerHeartbeat goes through the line",
 )
 ROUND = Check(
     "alertmanager.test_alert",
     "with `--send-test-alert`: whether an alert that is posted to Alertmanager arrives here, and how long it takes",
     ("fail", "skip"),
-    "see whether alertmanager.routes and alertmanager.webhook pass, and what Alertmanager logs: 401 is a wrong token, a"
-    " timeout a NetworkPolicy",
+    "see whether alertmanager.webhook passes, to which receiver amtool routes it, and what Alertmanager"
+    " logs: 401 is a wrong token, a timeout a NetworkPolicy",
 )
 CHECKS = (HEARD, ROUND)
 
@@ -77,7 +77,7 @@ def send(peers: Sequence[MonitoringApi], server: ServerApi, clock: Clock, waitin
         "alertname": NAME,
         "component": COMPONENT,
         "namespace": COMPONENT,
-        "action": NOTIFY,
+        "action": SignalAction.NOTIFY.value,
         "severity": "none",
         "test": uuid.uuid4().hex,
     }

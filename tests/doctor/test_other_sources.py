@@ -9,7 +9,7 @@ from werkzeug import Request, Response
 
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.monitoring.http_apis import MonitoringApi
-from receiver.doctor import alerting, prometheus, telemetry
+from receiver.doctor import alertmanager, prometheus, telemetry
 from receiver.doctor.area import Area
 from receiver.doctor.finding import Finding
 from receiver.ports import TryLater
@@ -60,7 +60,7 @@ def test_without_prometheus_there_is_nothing_to_ask(tmp_path: Path) -> None:
 
 def test_without_alertmanagers_routes_are_not_seen(tmp_path: Path) -> None:
     said = document(alertmanager={"urls": []}, prometheus={})
-    told = list(alerting.AREA.look(installation(tmp_path, said)))
+    told = list(alertmanager.AREA.look(installation(tmp_path, said)))
     assert {finding.verdict for finding in told} == {"skip"}
 
 
