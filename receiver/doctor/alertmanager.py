@@ -20,8 +20,7 @@ from receiver.core.model.text import some
 from receiver.doctor import round_trip
 from receiver.doctor.area import Area, Installation
 from receiver.doctor.finding import Check, Finding
-from receiver.doctor.running_rules import running_rules
-from receiver.doctor.shipped import shipped_alerts
+from receiver.doctor.rules import running_rules, shipped_rules
 from receiver.doctor.told import few
 from receiver.ports import AlarmFacts, Clock, TryLater
 from receiver.web.webhook import PATH
@@ -125,7 +124,7 @@ def our_alerts(installation: Installation) -> tuple[Labels, ...]:
             except TryLater:
                 running = None  # the area of Prometheus says so
     found = [(r.name, r.labels) for r in running_rules(running) if r.labels.get("component") == COMPONENT]
-    found = found or [(rule.name, rule.labels) for rule in shipped_alerts()]
+    found = found or [(rule.name, rule.labels) for rule in shipped_rules() if rule.action]
     return tuple({**labels, "alertname": name} for name, labels in dict(found).items())
 
 

@@ -6,7 +6,7 @@ from receiver.adapters.monitoring.http_apis import Sample
 from receiver.core.model.text import some, span
 from receiver.doctor.finding import Check, Finding
 from receiver.doctor.kube_state_metrics import JOB, POOL, Answers
-from receiver.doctor.shipped import asleep_without, read_by, shipped_rules
+from receiver.doctor.rules import asleep_without, read_by_rules
 from receiver.doctor.told import few
 
 GRACE = 900.0  # seconds that a new node has for its driver, the device plugin and the exporter
@@ -145,13 +145,13 @@ def pods(answers: Answers) -> Finding:
 def counters(answers: Answers) -> Finding:
     """Say which alerts sleep because a counter is not delivered."""
     there = {sample.labels.get("__name__") for sample in answers["dcgm counters"]}
-    read = read_by(shipped_rules(), "DCGM_")
+    read = read_by_rules("DCGM_")
     missing = [name for name in read if name not in there]
     if ENGINE not in there and NVML not in there:
         return COUNTERS.failed(f"neither {ENGINE} nor {NVML} is delivered: utilization is unknown")
-    silent = asleep_without(shipped_rules(), missing)
+    silent = asleep_without(missing)
     if silent:
-        needed = [name for name in missing if asleep_without(shipped_rules(), [name])]
+        needed = [name for name in missing if asleep_without([name])]
         return COUNTERS.warned(f"not delivered: {few(needed)}; without it cannot fire: {few(silent)}")
     left = f"; not delivered, and no alert needs them: {few(missing)}" if missing else ""
     return COUNTERS.passed(f"{len(read) - len(missing)} of {len(read)} counters that rules read{left}")

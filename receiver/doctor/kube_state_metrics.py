@@ -6,7 +6,7 @@ from receiver.adapters.monitoring.http_apis import Sample
 from receiver.core.model.policy import POOL_LABEL
 from receiver.core.model.text import some
 from receiver.doctor.finding import Check, Finding
-from receiver.doctor.shipped import asleep_without, read_by, shipped_rules
+from receiver.doctor.rules import asleep_without, read_by_rules
 from receiver.doctor.told import few
 
 Answers = Mapping[str, Sequence[Sample]]
@@ -24,7 +24,7 @@ SOMETIMES = frozenset(
     }
 )
 POOL = "label_kubernetes_civo_com_civo_node_pool"  # of POOL_LABEL, as kube-state-metrics writes it
-ALWAYS = tuple(name for name in read_by(shipped_rules(), "kube_") if name not in SOMETIMES)
+ALWAYS = tuple(name for name in read_by_rules("kube_") if name not in SOMETIMES)
 
 QUERIES: Mapping[str, str] = {
     "ksm up": f"up{{{JOB}}}",
@@ -164,7 +164,7 @@ def exported(answers: Answers) -> Finding:
     there = {sample.labels.get("__name__") for sample in answers["ksm metrics"]}
     missing = [name for name in ALWAYS if name not in there]
     if missing:
-        silent = asleep_without(shipped_rules(), missing)
+        silent = asleep_without(missing)
         hurt = f"; without it cannot fire: {few(silent)}" if silent else ""
         return FAMILIES.warned(f"not exported: {few(missing)}{hurt}")
     return FAMILIES.passed(f"{some(len(ALWAYS), 'metric')} that every cluster has are there")

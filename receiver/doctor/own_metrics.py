@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping
 from receiver.core.model.text import some
 from receiver.doctor.finding import Check, Finding
 from receiver.doctor.kube_state_metrics import Answers
-from receiver.doctor.shipped import asleep_without, read_by, shipped_rules
+from receiver.doctor.rules import asleep_without, read_by_rules
 from receiver.doctor.told import few
 
-OTHERS = tuple(name for part in ("alertmanager_", "prometheus_") for name in read_by(shipped_rules(), part))
+OTHERS = tuple(name for part in ("alertmanager_", "prometheus_") for name in read_by_rules(part))
 # Series that come with what they tell of: a budget, an action, a node that was bought.
 SOMETIMES = tuple(f"gpu_autoscaler_{of}_" for of in ("action", "budget", "notices", "policy", "pool", "provision"))
-ALWAYS = tuple(name for name in read_by(shipped_rules(), "gpu_autoscaler_") if not name.startswith(SOMETIMES))
+ALWAYS = tuple(name for name in read_by_rules("gpu_autoscaler_") if not name.startswith(SOMETIMES))
 
 QUERIES: Mapping[str, str] = {
     "own up": 'up{job="gpu-autoscaler"}',
@@ -87,7 +87,7 @@ def stored(answers: Answers) -> Finding:
     there = {sample.labels.get("__name__") for sample in answers["own metrics"]}
     missing = [name for name in ALWAYS if name not in there]
     if missing:
-        silent = asleep_without(shipped_rules(), missing)
+        silent = asleep_without(missing)
         hurt = f"; without it cannot fire: {few(silent)}" if silent else ""
         return FAMILIES.warned(f"not stored: {few(missing)}{hurt}")
     return FAMILIES.passed(f"{some(len(ALWAYS), 'metric')} that every installation has are there")
@@ -97,7 +97,7 @@ def watched(answers: Answers) -> Finding:
     """Say which alerts about the way of alerts sleep."""
     there = {sample.labels.get("__name__") for sample in answers["others"]}
     missing = [name for name in OTHERS if name not in there]
-    silent = asleep_without(shipped_rules(), missing)
+    silent = asleep_without(missing)
     if silent:
         return WATCHED.warned(f"not stored: {few(missing)}; without it cannot fire: {few(silent)}")
     return WATCHED.passed("their counts of failures are stored")

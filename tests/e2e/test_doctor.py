@@ -157,13 +157,14 @@ def test_faults_in_prometheus_are_found_together(stack: Stack) -> None:
         del files["waste.alerts.yaml"]
         for group in files["pools.alerts.yaml"]["groups"]:
             group["rules"][0]["expr"] = "up * on () up"
+        files["utilization.alerts.yaml"]["groups"][0]["rules"][0]["labels"].pop("component")
         files["heartbeat.alerts.yaml"]["groups"][0]["rules"][0]["expr"] = "vector(1) > 1"
 
     wanted = {
         "prometheus.alertmanagers": "warn Prometheus sends to",
         "rules.loaded": "rules/waste.alerts.yaml not loaded",
         "rules.healthy": "errs: ",
-        "rules.same": "(expression)",
+        "rules.same": "(component)",
         "rules.heartbeat": "fail",
         "telemetry.kube_state_metrics_labels": "fail",
         "telemetry.own": "fail",
