@@ -21,6 +21,7 @@ from receiver.doctor import round_trip
 from receiver.doctor.area import Area, Installation
 from receiver.doctor.finding import Check, Finding
 from receiver.doctor.rules import running_rules, shipped_rules
+from receiver.doctor.server import opened as opened_server
 from receiver.doctor.told import few
 from receiver.ports import AlarmFacts, Clock, TryLater
 from receiver.web.webhook import PATH
@@ -92,7 +93,7 @@ def look(installation: Installation) -> Iterator[Finding]:
     """Yield what every Alertmanager that the configuration names says, and what became of a test alert."""
     settings, clock = installation.settings, installation.clock
     urls = settings.configuration.alertmanager.urls
-    server = round_trip.server_api(settings.environment, installation.timeouts[1])
+    server = opened_server(installation)
     try:
         yield round_trip.heard(server, clock.now())
         if not urls:

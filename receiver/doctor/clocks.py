@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from receiver.adapters.survey.dates import Told
+from receiver.adapters.http.timestamps import ClockReading
 from receiver.core.model.text import span
 from receiver.doctor.finding import Check, Finding
 
@@ -19,7 +19,7 @@ STORE_CLOCK = Check(
 )
 
 
-def clock(check: Check, told: Told | None) -> Finding:
+def clock(check: Check, told: ClockReading | None) -> Finding:
     """Judge how far our clock is off from what the last answer's ``Date`` says."""
     if told is None:
         return check.skipped("no answer had a Date")

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
-from receiver.adapters.survey.server import ServerSurvey
 from receiver.config import Mode
 from receiver.core.scaling.packing import SOFT_TAINTS
 from receiver.doctor import kubernetes
 from receiver.doctor.area import Installation
 from receiver.doctor.civo_pools import shown
 from receiver.doctor.finding import Check, Finding
+from receiver.doctor.server import opened as opened_server
 from receiver.doctor.told import few
 from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION, ClusterNode, Did, Receipt, TryLater, WontWork
 
@@ -64,9 +64,9 @@ class Mark:
 
 def server(installation: Installation) -> Finding:
     """Judge whether the server may be taken for one that will not do it all again."""
-    with closing(ServerSurvey(installation.settings.environment.url, installation.timeouts)) as asked:
+    with closing(opened_server(installation)) as asked:
         try:
-            _, health = asked.ask("/healthz")
+            _, health = asked.probe("/healthz")
         except TryLater as error:
             return _unreached(installation, str(error))
     if health.get("mode") == Mode.OBSERVE.value:

@@ -10,7 +10,6 @@ from typing import Any
 from receiver.adapters.http.own_api import NotThereError, RefusedError, ServerApi
 from receiver.adapters.http.timestamps import moment
 from receiver.adapters.monitoring.http_apis import MonitoringApi
-from receiver.config.environment import Environment
 from receiver.core.model.model import SignalAction
 from receiver.core.model.silences import COMPONENT
 from receiver.core.model.text import lasting
@@ -47,12 +46,6 @@ class Waiting:
     sleep: Callable[[float], None] = time.sleep
     elapsed: Callable[[], float] = time.monotonic
     patience: float = PATIENCE
-
-
-def server_api(environment: Environment, timeout: float) -> ServerApi:
-    """Return the API of the server that runs, which is read with whatever token there is to read with."""
-    token = environment.reader_token or environment.operator_token
-    return ServerApi(environment.url, timeout=timeout, reader=token.get_secret_value() if token else None)
 
 
 def heard(server: ServerApi, now: datetime) -> Finding:

@@ -14,12 +14,11 @@ from typing import Any
 from receiver.adapters.kubernetes.cluster import credentials
 from receiver.adapters.kubernetes.wire import CONFLICT
 from receiver.adapters.survey.civo import CivoSurvey
-from receiver.adapters.survey.server import ServerSurvey
 from receiver.adapters.survey.smoke import MARK, PodState, SmokeSurvey
 from receiver.config import Mode, Settings
 from receiver.core.model.policy import POOL_LABEL, Pool
 from receiver.core.model.text import lasting, span
-from receiver.doctor import civo
+from receiver.doctor import civo, server
 from receiver.doctor.area import Installation
 from receiver.doctor.finding import Check, Finding
 from receiver.doctor.nodes import of_pool
@@ -169,9 +168,9 @@ def allowed(installation: Installation) -> Finding:
     mode = installation.settings.configuration.mode
     if mode is not Mode.ACT:
         return READY_TO.failed(f"mode is {mode.value}: nothing would be bought, and the pod would wait for nothing")
-    with closing(ServerSurvey(installation.settings.environment.url, installation.timeouts)) as server:
+    with closing(server.opened(installation)) as asked:
         try:
-            _, health = server.ask("/healthz")
+            _, health = asked.probe("/healthz")
         except TryLater as error:
             return READY_TO.failed(str(error), "start the server, or set GPU_AUTOSCALER_URL to where it listens")
     if health.get("mode") != Mode.ACT.value:

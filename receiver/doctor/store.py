@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from receiver.adapters.store.urls import is_sqlite, parse
 from receiver.adapters.survey import store as survey
 from receiver.adapters.survey.store import Place, Postgres, Schema
 from receiver.doctor.area import Area, Installation
@@ -49,11 +50,11 @@ WARN_BELOW, FAIL_BELOW = GIB, GIB // 10
 def look(installation: Installation) -> Iterator[Finding]:
     """Look at the SQLite file, or at the PostgreSQL server."""
     try:
-        url = survey.parsed(installation.settings.environment.database_url.get_secret_value())
+        url = parse(installation.settings.environment.database_url.get_secret_value())
     except WontWork as error:
         yield OPENS.failed(str(error))
         return
-    if survey.in_file(url):
+    if is_sqlite(url):
         yield from _sqlite(survey.place(url))
         return
     try:

@@ -12,8 +12,9 @@ import pytest
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.leader.writer_lock import WriterLock
 from receiver.adapters.store import open_store
+from receiver.adapters.store.migrate import newest
 from receiver.adapters.survey import store as survey
-from receiver.adapters.survey.store import Place, Schema, newest
+from receiver.adapters.survey.store import Place, Schema
 from receiver.doctor.area import Installation
 from receiver.doctor.finding import Finding
 from receiver.doctor.rounds import go_round

@@ -11,8 +11,8 @@ import requests
 
 from receiver.adapters.civo.cloud import CivoCloud
 from receiver.adapters.civo.sizes import whole
+from receiver.adapters.http.timestamps import ClockReading, http_date
 from receiver.adapters.kubernetes.nodes import entries, section
-from receiver.adapters.survey.dates import Told, http_date
 from receiver.core.model.policy import Taint
 from receiver.ports import Clock, TryLater
 
@@ -58,7 +58,7 @@ class Quota:
 class CivoSurvey(CivoCloud):
     """The account and cluster of `CivoCloud`. *told* is the time there, once somebody listens for it."""
 
-    told: Told | None = None
+    told: ClockReading | None = None
 
     def listen(self, clock: Clock) -> None:
         """Keep what each answer says of the time there, beside that of *clock*."""
@@ -66,7 +66,7 @@ class CivoSurvey(CivoCloud):
         def heard(response: requests.Response, *_: object, **__: object) -> None:
             there: datetime | None = http_date(response.headers.get("Date"))
             if there is not None:
-                self.told = Told(there=there, here=clock.now(), took=response.elapsed)
+                self.told = ClockReading(there=there, here=clock.now(), took=response.elapsed)
 
         self._session.hooks["response"].append(heard)
 
