@@ -18,11 +18,9 @@ from receiver.core.model.signals import HEARTBEAT_ALERT
 from receiver.core.model.silences import COMPONENT, Silence, silenced_pools
 from receiver.core.model.text import some
 from receiver.doctor import round_trip
-from receiver.doctor.area import Area, Installation
-from receiver.doctor.finding import Check, Finding
+from receiver.doctor.checks import Area, Check, Finding, Installation, few
 from receiver.doctor.rules import running_rules, shipped_rules
 from receiver.doctor.server import opened as opened_server
-from receiver.doctor.told import few
 from receiver.ports import AlarmFacts, Clock, TryLater
 from receiver.web.webhook import PATH
 
@@ -74,7 +72,7 @@ Labels = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Peer:
+class AlertmanagerPeer:
     """What one peer said: *problem* when it did not answer, *knows* how many peers it sees (0: no cluster), *original*
     its configuration, *beat* the labels of the heartbeat alert that it has, *beats_to* the receivers that it names for
     it."""
@@ -109,7 +107,7 @@ def look(installation: Installation) -> Iterator[Finding]:
             apis = [MonitoringApi("Alertmanager", url, clock, installation.timeouts) for url in urls]
             for api in apis:
                 opened.enter_context(api)
-            waiting = round_trip.Waiting(say=lambda text: click.echo(text, err=True))
+            waiting = round_trip.AlertWait(say=lambda text: click.echo(text, err=True))
             yield from round_trip.send(apis, server, clock, waiting)
     finally:
         server.close()
@@ -129,7 +127,7 @@ def our_alerts(installation: Installation) -> tuple[Labels, ...]:
     return tuple({**labels, "alertname": name} for name, labels in dict(found).items())
 
 
-def ask(url: str, clock: Clock, timeout: tuple[float, float]) -> Peer:
+def ask(url: str, clock: Clock, timeout: tuple[float, float]) -> AlertmanagerPeer:
     """Return what the peer at *url* says. Raises nothing."""
     with MonitoringApi("Alertmanager", url, clock, timeout) as api:
         try:
@@ -139,10 +137,10 @@ def ask(url: str, clock: Clock, timeout: tuple[float, float]) -> Peer:
             beat = beats[0] if isinstance(beats, list) and beats and isinstance(beats[0], Mapping) else None
             facts = _facts(url, timeout)
         except TryLater as error:
-            return Peer(url=api.shown, problem=str(error))
+            return AlertmanagerPeer(url=api.shown, problem=str(error))
         version, cluster, config = (_part(status, name) for name in ("versionInfo", "cluster", "config"))
         settled = cluster.get("status") != "disabled"
-        return Peer(
+        return AlertmanagerPeer(
             url=api.shown,
             version=str(version.get("version") or ""),
             knows=len(cluster.get("peers") or ()) if settled else 0,
@@ -170,7 +168,9 @@ def _part(status: Any, name: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def judge(peers: Sequence[Peer], alerts: Sequence[Labels], policy: Policy, now: datetime) -> Iterator[Finding]:
+def judge(
+    peers: Sequence[AlertmanagerPeer], alerts: Sequence[Labels], policy: Policy, now: datetime
+) -> Iterator[Finding]:
     """Yield what the *peers* say of themselves, of our *alerts* (labels) and of the pools of *policy*."""
     well = [peer for peer in peers if not peer.problem]
     yield from (PEERS.failed(peer.problem) for peer in peers if peer.problem)
@@ -185,7 +185,7 @@ def judge(peers: Sequence[Peer], alerts: Sequence[Labels], policy: Policy, now: 
     yield from silences(well, alerts, policy, now)
 
 
-def arrives(well: Sequence[Peer], alerts: Sequence[Labels]) -> Finding:
+def arrives(well: Sequence[AlertmanagerPeer], alerts: Sequence[Labels]) -> Finding:
     """Say whether the heartbeat is at every peer, with the labels that its rule gives it."""
     deaf = [peer.url for peer in well if peer.beat is None]
     if deaf:
@@ -200,7 +200,7 @@ def arrives(well: Sequence[Peer], alerts: Sequence[Labels]) -> Finding:
     return ARRIVES.passed(f"{HEARTBEAT_ALERT} is at {some(len(well), 'peer')}")
 
 
-def webhook(peer: Peer) -> list[Finding]:
+def webhook(peer: AlertmanagerPeer) -> list[Finding]:
     """Judge the webhooks to us in the configuration of *peer*, and whether it routes the heartbeat to one of them."""
     try:
         loaded = yaml.safe_load(peer.original)
@@ -251,7 +251,7 @@ def _one_webhook(name: str, one: Mapping[str, Any]) -> Iterator[Finding]:
         yield WEBHOOK.warned(f"receiver {name} does not send what is resolved", "set send_resolved: true")
 
 
-def cluster(peers: Sequence[Peer], well: Sequence[Peer]) -> Finding:
+def cluster(peers: Sequence[AlertmanagerPeer], well: Sequence[AlertmanagerPeer]) -> Finding:
     """Say whether the peers make one cluster of as many as the configuration names."""
     if len(peers) == 1 and well[0].knows <= 1:
         return CLUSTER.passed("one Alertmanager without peers")
@@ -265,7 +265,7 @@ def cluster(peers: Sequence[Peer], well: Sequence[Peer]) -> Finding:
     return CLUSTER.passed(f"{some(len(peers), 'peer')} see each other")
 
 
-def versions(well: Sequence[Peer]) -> Finding:
+def versions(well: Sequence[AlertmanagerPeer]) -> Finding:
     """Say whether the peers that answer run the same."""
     found = sorted({peer.version for peer in well})
     if len(found) > 1:
@@ -283,7 +283,9 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.lstrip("v").split(".")[:2] if part.isdigit())
 
 
-def silences(well: Sequence[Peer], alerts: Sequence[Labels], policy: Policy, now: datetime) -> Iterator[Finding]:
+def silences(
+    well: Sequence[AlertmanagerPeer], alerts: Sequence[Labels], policy: Policy, now: datetime
+) -> Iterator[Finding]:
     """Say which silences pause a pool or mute alerts of ours; one without a time left is over."""
     standing = {silence.id: silence for peer in well for silence in peer.silences if silence.ends_at > now}
     beat = next((peer.beat for peer in well if peer.beat), {})

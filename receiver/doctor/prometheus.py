@@ -8,12 +8,8 @@ import durationpy
 
 from receiver.adapters.monitoring.http_apis import MonitoringApi
 from receiver.core.model.text import lasting, some
-from receiver.doctor.area import Area, Installation
-from receiver.doctor.finding import Check, Finding
-from receiver.doctor.rules import CHECKS as RULE_CHECKS
-from receiver.doctor.rules import LOADED, longest_range, running_rules, shipped_rules
-from receiver.doctor.rules import judge as judge_rules
-from receiver.doctor.told import few
+from receiver.doctor.checks import Area, Check, Finding, Installation, few
+from receiver.doctor.rules import longest_range
 
 FAR = timedelta(seconds=60)  # the alert GpuAutoscalerClockSkewed fires there
 NOTICEABLE = timedelta(seconds=5)
@@ -52,7 +48,7 @@ ALERTMANAGERS = Check(
     ("warn", "fail", "skip"),
     "set alerting.alertmanagers in Prometheus (the operator does it by spec.alerting), to every peer and to none twice",
 )
-SERVER_CHECKS = (CLOCK, TARGETS, INTERVALS, RETENTION, ALERTMANAGERS)
+CHECKS = (CLOCK, TARGETS, INTERVALS, RETENTION, ALERTMANAGERS)
 
 
 def look(installation: Installation) -> Iterator[Finding]:
@@ -72,21 +68,6 @@ def look(installation: Installation) -> Iterator[Finding]:
         told = api.told("alertmanagers")
         peers = len(installation.settings.configuration.alertmanager.urls)
         yield alertmanagers(told, peers) if told is not None else _untold(ALERTMANAGERS)
-
-
-def look_at_rules(installation: Installation) -> Iterator[Finding]:
-    """Yield what the configured Prometheus says of our rules."""
-    url = installation.settings.configuration.prometheus.url
-    if url is None:
-        yield LOADED.skipped("prometheus.url is not set")
-        return
-    with MonitoringApi("Prometheus", url, installation.clock, installation.timeouts) as api:
-        ahead, _ = api.ahead()
-        running = api.told("rules")
-        if running is None:
-            yield LOADED.skipped("this source has no /api/v1/rules; the ruler of Thanos or Mimir, or vmalert, has it")
-        else:
-            yield from judge_rules(shipped_rules(), running_rules(running), installation.clock.now() + ahead)
 
 
 def _untold(check: Check) -> Finding:
@@ -172,17 +153,10 @@ def alertmanagers(data: Any, configured: int) -> Finding:
     return ALERTMANAGERS.passed(f"Prometheus sends to {few(named)}")
 
 
-SERVER = Area(
+AREA = Area(
     name="prometheus",
     source="Prometheus",
-    checks=SERVER_CHECKS,
+    checks=CHECKS,
     look=look,
     remedy="check prometheus.url and that this pod may reach it (NetworkPolicy): without Prometheus no node is removed",
-)
-RULES = Area(
-    name="rules",
-    source="Prometheus",
-    checks=RULE_CHECKS,
-    look=look_at_rules,
-    remedy="check prometheus.url and that this pod may reach it (NetworkPolicy)",
 )

@@ -13,7 +13,7 @@ from receiver.adapters.monitoring.http_apis import MonitoringApi
 from receiver.core.model.model import SignalAction
 from receiver.core.model.silences import COMPONENT
 from receiver.core.model.text import lasting
-from receiver.doctor.finding import Check, Finding
+from receiver.doctor.checks import Check, Finding
 from receiver.ports import Clock, TryLater
 
 NAME = "GpuAutoscalerDoctor"
@@ -39,7 +39,7 @@ CHECKS = (HEARD, ROUND)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class AlertWait:
     """How to wait: *sleep* takes seconds, *say* tells whoever waits, *elapsed* is a clock that only moves on."""
 
     say: Callable[[str], None]
@@ -64,7 +64,7 @@ def heard(server: ServerApi, now: datetime) -> Finding:
     return HEARD.skipped("the server has made no step yet")
 
 
-def send(peers: Sequence[MonitoringApi], server: ServerApi, clock: Clock, waiting: Waiting) -> Iterator[Finding]:
+def send(peers: Sequence[MonitoringApi], server: ServerApi, clock: Clock, waiting: AlertWait) -> Iterator[Finding]:
     """Post a test alert to every one of *peers*, as Prometheus does, wait for it to arrive at *server*, and end it."""
     labels = {
         "alertname": NAME,
@@ -113,7 +113,7 @@ def _post(peer: MonitoringApi, labels: dict[str, str], begins: datetime, ends: d
     return ""
 
 
-def _until_there(server: ServerApi, test: str, waiting: Waiting) -> float | None:
+def _until_there(server: ServerApi, test: str, waiting: AlertWait) -> float | None:
     """Return after how many seconds the alert was there; None when patience is over."""
     began = told = waiting.elapsed()
     while (passed := waiting.elapsed() - began) < waiting.patience:

@@ -13,12 +13,12 @@ from importlib.resources import files
 from typing import Any
 
 from receiver.adapters.http.timestamps import moment
+from receiver.adapters.monitoring.http_apis import MonitoringApi
 from receiver.core.model.signals import HEARTBEAT_ALERT
 from receiver.core.model.silences import COMPONENT
 from receiver.core.model.text import lasting, some
+from receiver.doctor.checks import Area, Check, Finding, Installation, few
 from receiver.doctor.configuration import is_placeholder
-from receiver.doctor.finding import Check, Finding
-from receiver.doctor.told import few
 
 LATE = 3  # intervals without an evaluation, and at least a minute
 SLOW = 0.5  # of an interval: the next burst of series makes it miss one
@@ -168,6 +168,21 @@ def _seconds(value: Any) -> timedelta:
 Pair = tuple[ShippedRule, RunningRule]
 
 
+def look(installation: Installation) -> Iterator[Finding]:
+    """Yield what the configured Prometheus says of our rules."""
+    url = installation.settings.configuration.prometheus.url
+    if url is None:
+        yield LOADED.skipped("prometheus.url is not set")
+        return
+    with MonitoringApi("Prometheus", url, installation.clock, installation.timeouts) as api:
+        ahead, _ = api.ahead()
+        running = api.told("rules")
+        if running is None:
+            yield LOADED.skipped("this source has no /api/v1/rules; the ruler of Thanos or Mimir, or vmalert, has it")
+        else:
+            yield from judge(shipped_rules(), running_rules(running), installation.clock.now() + ahead)
+
+
 def judge(shipped: Sequence[ShippedRule], running: Sequence[RunningRule], now: datetime) -> Iterator[Finding]:
     """Yield what there is to say of the *shipped* rules among the *running* ones; *now* is Prometheus' own time."""
     found = matched(shipped, running)
@@ -277,3 +292,12 @@ def runbooks(pairs: Sequence[Pair]) -> Finding:
     if bare:
         return RUNBOOKS.warned(f"no runbook link: {few(bare)}", "keep runbook_url in the annotations of the alerts")
     return RUNBOOKS.passed(f"{some(len(urls), 'alert')} with a link to a runbook")
+
+
+AREA = Area(
+    name="rules",
+    source="Prometheus",
+    checks=CHECKS,
+    look=look,
+    remedy="check prometheus.url and that this pod may reach it (NetworkPolicy)",
+)

@@ -9,8 +9,7 @@ from receiver.adapters.http.sessions import quick_session
 from receiver.config import Settings
 from receiver.config.version import installed_version
 from receiver.core.model.text import some
-from receiver.doctor.area import Area, Installation
-from receiver.doctor.finding import Check, Finding
+from receiver.doctor.checks import Area, Check, Finding, Installation
 from receiver.ports import TryLater
 
 ANSWERS = Check(

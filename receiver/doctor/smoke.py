@@ -19,8 +19,7 @@ from receiver.config import Mode, Settings
 from receiver.core.model.policy import POOL_LABEL, Pool
 from receiver.core.model.text import lasting, span
 from receiver.doctor import civo, server
-from receiver.doctor.area import Installation
-from receiver.doctor.finding import Check, Finding
+from receiver.doctor.checks import Check, Finding, Installation
 from receiver.doctor.nodes import of_pool
 from receiver.ports import TryLater, WontWork
 
@@ -95,7 +94,7 @@ class Trial:
 
 
 @dataclass(slots=True)
-class Progress:
+class SmokeProgress:
     """When each stage was first seen."""
 
     began: datetime
@@ -243,7 +242,7 @@ def _watched(
     installation: Installation, test: Trial, cluster: SmokeSurvey, cloud: CivoSurvey, before: _Around
 ) -> Iterator[Finding]:
     now = installation.clock.now
-    progress = Progress(began=now())
+    progress = SmokeProgress(began=now())
     trouble, pod = "", PodState(phase="")
     while now() - progress.began < test.timeout:
         try:
@@ -277,7 +276,7 @@ def _shown(pod: PodState, around: _Around, before: _Around) -> Mapping[Check, bo
     }
 
 
-def concluded(progress: Progress, test: Trial, pod: PodState, trouble: str) -> Iterator[Finding]:
+def concluded(progress: SmokeProgress, test: Trial, pod: PodState, trouble: str) -> Iterator[Finding]:
     """Yield what became of the stages that were not reached: the first failed, unless the pod ran without them."""
     missing = [check for check in STAGES if check.name not in progress.reached]
     if RUNNING.name in progress.reached:

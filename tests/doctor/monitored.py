@@ -6,32 +6,32 @@ from typing import Any
 
 import yaml
 
-from receiver.adapters.monitoring.http_apis import Sample
-from receiver.doctor.kube_state_metrics import ALWAYS as KSM_ALWAYS
-from receiver.doctor.kube_state_metrics import POOL
-from receiver.doctor.own_metrics import ALWAYS as OWN_ALWAYS
-from receiver.doctor.own_metrics import OTHERS
+from receiver.adapters.monitoring.http_apis import InstantSample
+from receiver.doctor.exporters import ALWAYS as KSM_ALWAYS
+from receiver.doctor.exporters import POOL
 from receiver.doctor.rules import read_by_rules
+from receiver.doctor.telemetry import ALWAYS as OWN_ALWAYS
+from receiver.doctor.telemetry import OTHERS
 from tests.rules.files import RULES
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 EVALUATED = "2026-11-22T11:59:58.123456789Z"
 POOLS = {"pool-gpu": "l40s", "pool-big": "h100"}
-Answers = dict[str, Sequence[Sample]]
+Answers = dict[str, Sequence[InstantSample]]
 JSON = dict[str, Any]
 
 
-def one(value: float = 1, /, **labels: str) -> Sample:
+def one(value: float = 1, /, **labels: str) -> InstantSample:
     """One series."""
-    return Sample(labels=labels, value=value)
+    return InstantSample(labels=labels, value=value)
 
 
-def named(names: Sequence[str]) -> list[Sample]:
+def named(names: Sequence[str]) -> list[InstantSample]:
     """What counts series by their metric."""
-    return [Sample(labels={"__name__": name}, value=1) for name in names]
+    return [InstantSample(labels={"__name__": name}, value=1) for name in names]
 
 
-def answers(**changes: Sequence[Sample]) -> Answers:
+def answers(**changes: Sequence[InstantSample]) -> Answers:
     """Two GPU nodes of pool-gpu, one of them used, and a node without; *changes* by query, ``_`` for spaces."""
     found: Answers = {
         "ksm up": [one(job="kube-state-metrics", instance="ksm-0")],
@@ -58,7 +58,7 @@ def answers(**changes: Sequence[Sample]) -> Answers:
     return {**found, **{name.replace("_", " "): samples for name, samples in changes.items()}}
 
 
-def _pools() -> list[Sample]:
+def _pools() -> list[InstantSample]:
     by_node = {"gpu-1": "pool-gpu", "gpu-2": "pool-gpu", "cpu-1": "pool-system"}
     return [one(**{"node": node, POOL: pool}) for node, pool in by_node.items()]
 

@@ -15,9 +15,9 @@ from receiver.adapters.clock import SystemClock
 from receiver.adapters.http.own_api import ServerApi
 from receiver.adapters.monitoring.http_apis import MonitoringApi
 from receiver.core.model.silences import Matcher, Silence
-from receiver.doctor.alertmanager import Peer, ask, judge
-from receiver.doctor.finding import Finding
-from receiver.doctor.round_trip import Waiting, heard, send
+from receiver.doctor.alertmanager import AlertmanagerPeer, ask, judge
+from receiver.doctor.checks import Finding
+from receiver.doctor.round_trip import AlertWait, heard, send
 from receiver.ports import TryLater
 from tests.core.builders import a_policy
 from tests.doctor.monitored import NOW
@@ -40,11 +40,11 @@ def as_shipped() -> JSON:
     return config
 
 
-def peers(*changes: dict[str, Any], config: JSON | None = None) -> list[Peer]:
+def peers(*changes: dict[str, Any], config: JSON | None = None) -> list[AlertmanagerPeer]:
     """Two peers that see each other and run *config*, each with its *changes*."""
     original = yaml.safe_dump(as_shipped() if config is None else config)
     beat = {**BEATS, "cluster": "a"}
-    well = Peer(
+    well = AlertmanagerPeer(
         url="http://a:9093", version="0.28.1", knows=2, original=original, beat=beat, beats_to=("gpu-autoscaler",)
     )
     both = [well, replace(well, url="http://b:9093")]
@@ -57,7 +57,7 @@ def a_silence(**changes: Any) -> Silence:
     return replace(base, **changes)
 
 
-def found(said: Sequence[Peer]) -> list[Finding]:
+def found(said: Sequence[AlertmanagerPeer]) -> list[Finding]:
     return [finding for finding in judge(said, ALERTS, a_policy(), NOW) if finding.verdict != "pass"]
 
 
@@ -86,7 +86,9 @@ def test_one_alertmanager_alone_raises_no_alarm() -> None:
         (peers({"silences": (a_silence(),)}), "silences", "warn", "silence s1 of ada until 2026-11-22 14:00 UTC"),
     ],
 )
-def test_a_fault_is_found_named_and_has_a_remedy(said: list[Peer], check: str, verdict: str, words: str) -> None:
+def test_a_fault_is_found_named_and_has_a_remedy(
+    said: list[AlertmanagerPeer], check: str, verdict: str, words: str
+) -> None:
     (finding,) = found(said)
     assert (finding.check, finding.verdict) == (f"alertmanager.{check}", verdict)
     assert words in finding.said
@@ -250,8 +252,8 @@ class Hours:
     def __init__(self) -> None:
         self.now, self.said = 0.0, list[str]()
 
-    def waiting(self) -> Waiting:
-        return Waiting(say=self.said.append, sleep=self._sleep, elapsed=lambda: self.now)
+    def waiting(self) -> AlertWait:
+        return AlertWait(say=self.said.append, sleep=self._sleep, elapsed=lambda: self.now)
 
     def _sleep(self, seconds: float) -> None:
         self.now += seconds

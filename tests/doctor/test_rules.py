@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from receiver.doctor.finding import Finding
+from receiver.doctor.checks import Finding
 from receiver.doctor.rules import asleep_without, judge, longest_range, running_rules, shipped_rules
 from tests.doctor.monitored import JSON, NOW, group_of, rule_named, rules
 from tools.shipped_rules import FILE, needed, text

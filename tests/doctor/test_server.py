@@ -9,8 +9,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 
 from receiver.adapters.http.own_api import ServerApi
-from receiver.doctor.area import Installation
-from receiver.doctor.finding import Finding
+from receiver.doctor.checks import Finding, Installation
 from receiver.doctor.rounds import go_round
 from receiver.doctor.server import AREA, may_remove, same_version
 from receiver.ports import TryLater

@@ -37,7 +37,7 @@ class Schema:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class DatabasePlace:
     """Where a SQLite file is: whether file and folder are there and may be written to, bytes free there, the kind of
     file system."""
 
@@ -68,13 +68,13 @@ class Postgres:
     told: ClockReading
 
 
-def place(url: URL) -> Place:
+def place(url: URL) -> DatabasePlace:
     """Return where the file of *url* is; nothing is opened."""
     file = database_file(url)
     folder = file.parent
     there = folder.is_dir()
     touched = [path for path in (file, Path(f"{file}-wal"), folder) if path.exists()]
-    return Place(
+    return DatabasePlace(
         file=file,
         exists=file.is_file(),
         folder=there,
