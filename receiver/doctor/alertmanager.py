@@ -55,7 +55,8 @@ ARRIVES = Check(
 )
 WEBHOOK = Check(
     "alertmanager.webhook",
-    "whether a receiver posts to our /webhook with a bearer token, never cuts a message, and gets the heartbeat",
+    "whether a receiver posts to our /webhook with a bearer token, never cuts a message, and gets those of our alerts "
+    "that fire now, the heartbeat included",
     ("warn", "fail", "skip"),
     "take over the receiver and the first two routes of rules/alertmanager.yml (or k8s/alertmanager), before any route"
     " that takes all",
@@ -74,8 +75,8 @@ Labels = Mapping[str, str]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertmanagerPeer:
     """What one peer said: *problem* when it did not answer, *knows* how many peers it sees (0: no cluster), *original*
-    its configuration, *beat* the labels of the heartbeat alert that it has, *beats_to* the receivers that it names for
-    it."""
+    its configuration, *beat* the labels of the heartbeat alert that it has, *routed* the receivers that it names for
+    each alert that we act on, by the alert's name."""
 
     url: str
     problem: str = ""
@@ -83,7 +84,7 @@ class AlertmanagerPeer:
     knows: int = 0
     original: str = ""
     beat: Labels | None = None
-    beats_to: tuple[str, ...] = ()
+    routed: tuple[tuple[str, tuple[str, ...]], ...] = ()
     silences: tuple[Silence, ...] = field(default_factory=tuple)
 
 
@@ -134,7 +135,8 @@ def ask(url: str, clock: Clock, timeout: tuple[float, float]) -> AlertmanagerPee
             api.text("/-/ready")
             status = api.get("/api/v2/status")
             beats = api.get("/api/v2/alerts", filter=f'alertname="{HEARTBEAT_ALERT}"')
-            beat = beats[0] if isinstance(beats, list) and beats and isinstance(beats[0], Mapping) else None
+            ours = api.get("/api/v2/alerts", filter=f'component="{COMPONENT}"')
+            beat = next(iter(_records(beats)), None)
             facts = _facts(url, timeout)
         except TryLater as error:
             return AlertmanagerPeer(url=api.shown, problem=str(error))
@@ -146,7 +148,7 @@ def ask(url: str, clock: Clock, timeout: tuple[float, float]) -> AlertmanagerPee
             knows=len(cluster.get("peers") or ()) if settled else 0,
             original=str(config.get("original") or ""),
             beat=_words(beat.get("labels")) if beat else None,
-            beats_to=tuple(str(r.get("name")) for r in beat.get("receivers") or ()) if beat else (),
+            routed=tuple(_routed([*_records(beats), *_records(ours)])),
             silences=facts.silences,
         )
 
@@ -157,6 +159,17 @@ def _facts(url: str, timeout: tuple[float, float]) -> AlarmFacts:
         return alarms.look()
     finally:
         alarms.close()
+
+
+def _records(said: Any) -> list[Mapping[str, Any]]:
+    return [record for record in said if isinstance(record, Mapping)] if isinstance(said, list) else []
+
+
+def _routed(alerts: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for alert in alerts:
+        labels = _words(alert.get("labels"))
+        if labels.get("action") != SignalAction.NOTIFY.value:  # those are for people
+            yield labels.get("alertname", ""), tuple(str(r.get("name")) for r in _records(alert.get("receivers")))
 
 
 def _words(said: Any) -> Mapping[str, str]:
@@ -201,7 +214,7 @@ def arrives(well: Sequence[AlertmanagerPeer], alerts: Sequence[Labels]) -> Findi
 
 
 def webhook(peer: AlertmanagerPeer) -> list[Finding]:
-    """Judge the webhooks to us in the configuration of *peer*, and whether it routes the heartbeat to one of them."""
+    """Judge the webhooks to us in the configuration of *peer*, and whether it routes our alerts to one of them."""
     try:
         loaded = yaml.safe_load(peer.original)
     except yaml.YAMLError:
@@ -212,8 +225,10 @@ def webhook(peer: AlertmanagerPeer) -> list[Finding]:
     if not ours:
         return [WEBHOOK.failed("no receiver has a webhook that is ours")]
     names = few(name for name, _ in ours)
-    if peer.beats_to and not {name for name, _ in ours} & set(peer.beats_to):
-        return [WEBHOOK.failed(f"{HEARTBEAT_ALERT} is routed to {few(peer.beats_to)} and not to {names}")]
+    lost = [(alert, receivers) for alert, receivers in peer.routed if not {name for name, _ in ours} & set(receivers)]
+    if lost:
+        others = few(name for _, receivers in lost for name in receivers)
+        return [WEBHOOK.failed(f"alerts routed to {others} and not to {names}: {few(alert for alert, _ in lost)}")]
     note = "; Alertmanager hides its address, --send-test-alert shows whether it is ours"
     hidden = any(_address(one) == HIDDEN for _, one in ours)
     said = f"receiver {names} posts to us with a token{note if hidden else ''}"

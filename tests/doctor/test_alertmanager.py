@@ -28,6 +28,7 @@ TEXT = (RULES / "alertmanager.yml").read_text(encoding="utf-8")
 PENDING = {"alertname": "GpuPodsPending", "component": "gpu-autoscaler", "action": "scale_up"}
 BEATS = {"alertname": "GpuAutoscalerHeartbeat", "component": "gpu-autoscaler", "action": "heartbeat"}
 ALERTS = (PENDING, BEATS)
+ROUTED = (("GpuAutoscalerHeartbeat", ("gpu-autoscaler",)), ("GpuPodsPending", ("gpu-autoscaler", "people")))
 CHAT = {"url": "https://chat.acme.net/hook", "send_resolved": True}
 
 
@@ -44,9 +45,7 @@ def peers(*changes: dict[str, Any], config: JSON | None = None) -> list[Alertman
     """Two peers that see each other and run *config*, each with its *changes*."""
     original = yaml.safe_dump(as_shipped() if config is None else config)
     beat = {**BEATS, "cluster": "a"}
-    well = AlertmanagerPeer(
-        url="http://a:9093", version="0.28.1", knows=2, original=original, beat=beat, beats_to=("gpu-autoscaler",)
-    )
+    well = AlertmanagerPeer(url="http://a:9093", version="0.28.1", knows=2, original=original, beat=beat, routed=ROUTED)
     both = [well, replace(well, url="http://b:9093")]
     return [replace(peer, **change) for peer, change in zip(both, [*changes, {}, {}], strict=False)]
 
@@ -161,7 +160,7 @@ def test_the_webhook_that_we_ship_is_well() -> None:
 
 def test_a_hidden_address_counts_by_the_name_of_its_receiver() -> None:
     name = "gpu-autoscaler/gpu-autoscaler/gpu-autoscaler"
-    said = [replace(peer, original=OPERATOR, beats_to=(name,)) for peer in peers()]
+    said = [replace(peer, original=OPERATOR, routed=(("GpuAutoscalerHeartbeat", (name,)),)) for peer in peers()]
     (finding,) = [f for f in judge(said, ALERTS, a_policy(), NOW) if f.check == "alertmanager.webhook"]
     assert finding.verdict == "pass"
     assert "hides its address" in finding.said
@@ -186,10 +185,29 @@ def test_a_fault_in_the_webhook_is_found_named_and_has_a_remedy(change: JSON, ve
     assert finding.remedy
 
 
-def test_a_heartbeat_that_alertmanager_routes_elsewhere_is_found() -> None:
-    (finding,) = found(peers({"beats_to": ("people",)}))
+def test_an_alert_that_alertmanager_routes_elsewhere_is_found() -> None:
+    (finding,) = found(peers({"routed": (ROUTED[0], ("GpuPodsPending", ("people",)))}))
     assert (finding.check, finding.verdict) == ("alertmanager.webhook", "fail")
-    assert "is routed to people and not to gpu-autoscaler" in finding.said
+    assert finding.said == "alerts routed to people and not to gpu-autoscaler: GpuPodsPending"
+
+
+def test_which_receivers_a_peer_names_is_read_for_alerts_that_are_not_for_people(httpserver: HTTPServer) -> None:
+    alerts = [
+        {"labels": {"alertname": "GpuPodsPending", "action": "scale_up"}, "receivers": [{"name": "ours"}]},
+        {"labels": {"alertname": "GpuIdleCostHigh", "action": "notify"}, "receivers": [{"name": "people"}]},
+    ]
+    beat = {"labels": {"alertname": "GpuAutoscalerHeartbeat", "action": "heartbeat"}, "receivers": [{"name": "a"}]}
+    of_name = {"filter": 'alertname="GpuAutoscalerHeartbeat"'}
+    httpserver.expect_request("/-/ready").respond_with_data("")
+    httpserver.expect_request("/api/v2/status").respond_with_json({"cluster": {"status": "disabled"}})
+    httpserver.expect_request("/api/v2/alerts", query_string=of_name).respond_with_json([beat])
+    ours = {"filter": 'component="gpu-autoscaler"'}
+    httpserver.expect_request("/api/v2/alerts", query_string=ours).respond_with_json(alerts)
+    httpserver.expect_request("/api/v2/alerts").respond_with_json([])
+    httpserver.expect_request("/api/v2/silences").respond_with_json([])
+    peer = ask(httpserver.url_for(""), SystemClock(), (1, 5))
+    assert peer.problem == ""
+    assert peer.routed == (("GpuAutoscalerHeartbeat", ("a",)), ("GpuPodsPending", ("ours",)))
 
 
 def test_a_webhook_at_a_host_of_another_name_is_ours_by_its_path() -> None:
