@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from receiver.doctor import release, smoke
-from receiver.doctor.areas import AREAS
+from receiver.doctor.rounds import AREAS
 from tools.written_page import keep
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "doctor.md"

@@ -1,7 +1,7 @@
-"""Write what `gpu-autoscaler doctor` compares a running Prometheus with: `python -m tools.shipped_rules`.
+"""Write what `gpu-autoscaler doctor` knows of the shipped rules: `python -m tools.shipped_rules`.
 
-Of every rule in ``rules/`` what the program must know where those files are not: its place, its expression without
-comments, its labels, which metrics it reads and which of them it cannot do without.
+The names of the rules by file with the action of each alert, the metrics that they read with the alerts that cannot
+fire without them, and the longest window: what the program must know where the files of ``rules/`` are not.
 """
 
 import json
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import durationpy
 import yaml
 
 from tools.metric_names import LABELS_FOLLOW, TOKEN, WORDS, Token, metrics_in
@@ -22,35 +23,28 @@ JSON = dict[str, Any]
 OPEN, CLOSED = ("(", "{", "["), (")", "}", "]")
 
 
-def documents() -> list[JSON]:
-    """Return the rules as `receiver.doctor.shipped` reads them."""
+def document() -> JSON:
+    """Return what `receiver.doctor.rules` reads."""
     found = list(_rules())
-    recorded = {rule["record"]: str(rule["expr"]) for _, _, rule in found if "record" in rule}
-    return [_document(file, group, rule, recorded) for file, group, rule in found]
+    recorded = {rule["record"]: str(rule["expr"]) for _, rule in found if "record" in rule}
+    names: dict[str, dict[str, str]] = {}
+    metrics: dict[str, list[str]] = {}
+    for file, rule in found:
+        names.setdefault(file, {})[rule.get("alert") or rule["record"]] = rule.get("labels", {}).get("action", "")
+        for name in metrics_in(str(rule["expr"]), recorded.keys()) - recorded.keys():
+            metrics.setdefault(name, [])
+        for name in needed(str(rule["expr"]), recorded) if "alert" in rule else ():
+            metrics.setdefault(name, []).append(rule["alert"])
+    ranges = [window for _, rule in found for window in re.findall(r"\[(\w+)", str(rule["expr"]))]
+    longest = max(ranges, key=durationpy.from_str)
+    return {"longest_range": longest, "rules": names, "metrics": dict(sorted(metrics.items()))}
 
 
-def _rules() -> Iterator[tuple[str, JSON, JSON]]:
+def _rules() -> Iterator[tuple[str, JSON]]:
     for path in sorted(RULES.glob("*.yaml")):
         for group in yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]:
             for rule in group["rules"]:
-                yield path.name, group, rule
-
-
-def _document(file: str, group: JSON, rule: JSON, recorded: Mapping[str, str]) -> JSON:
-    expression = re.sub(r"\s+", " ", re.sub(r"#[^\n]*", "", str(rule["expr"]))).strip()
-    return {
-        "file": file,
-        "group": group["name"],
-        "interval": group["interval"],
-        "name": rule.get("alert") or rule["record"],
-        "kind": "alerting" if "alert" in rule else "recording",
-        "expression": expression,
-        "labels": dict(sorted(rule.get("labels", {}).items())),
-        "hold": rule.get("for", "0s"),
-        "runbook": rule.get("annotations", {}).get("runbook_url", ""),
-        "reads": sorted(metrics_in(expression, recorded.keys()) - recorded.keys()),
-        "needs": sorted(needed(expression, recorded)),
-    }
+                yield path.name, rule
 
 
 def needed(expression: str, recorded: Mapping[str, str]) -> set[str]:
@@ -126,7 +120,8 @@ def _closing(tokens: Sequence[Token], at: int) -> int:
 
 def text() -> str:
     """Return the file's content."""
-    return json.dumps(documents(), indent=1) + "\n"
+    rows = json.dumps(document(), indent=1)
+    return re.sub(r"\[[^\]]*\]", lambda names: json.dumps(json.loads(names[0])), rows) + "\n"  # a list to a line
 
 
 def main() -> int:

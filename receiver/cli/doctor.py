@@ -10,17 +10,16 @@ import click
 from click.core import ParameterSource
 
 from receiver.adapters.clock import SystemClock
-from receiver.cli import doctor_tasks
+from receiver.cli import doctor_tasks, doctor_text
 from receiver.cli.client import UNUSABLE, print_json
+from receiver.cli.doctor_text import Found
 from receiver.cli.replay_options import Duration
 from receiver.config import ConfigError, Settings, load
 from receiver.config.version import installed_version
 from receiver.ports import Clock
 
 if TYPE_CHECKING:
-    from receiver.doctor.area import Installation
-    from receiver.doctor.finding import Finding
-    from receiver.doctor.report import Found
+    from receiver.doctor.checks import Finding, Installation
 
 FAILED = 1
 OF_A_ROUND = frozenset({"only", "problems", "send_test_alert", "send_test_message"})
@@ -30,7 +29,7 @@ SENDS = {"send_test_alert": "alertmanager", "send_test_message": "messages"}  # 
 
 def _areas(_ctx: click.Context, _param: click.Parameter, typed: str) -> list[str]:
     """The areas that TAB offers."""
-    from receiver.doctor.areas import AREAS
+    from receiver.doctor.rounds import AREAS
 
     return [area.name for area in AREAS if area.name.startswith(typed)]
 
@@ -78,7 +77,7 @@ def doctor(
     if no check failed, 1 if one did or you said no, and 2 for a wrong command line or a configuration that cannot be
     used.
     """
-    from receiver.doctor.area import Installation  # what areas ask with takes a while to load
+    from receiver.doctor.checks import Installation  # what areas ask with takes a while to load
 
     _refuse_what_does_not_fit(ctx)
     clock: Clock = ctx.obj or SystemClock()
@@ -107,7 +106,7 @@ def doctor(
 
 def _refuse_what_does_not_fit(ctx: click.Context) -> None:
     """Refuse options that would be passed over without a word: who sends a test message wants to hear of it."""
-    from receiver.doctor.areas import AREAS
+    from receiver.doctor.rounds import AREAS
 
     given = {name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     only, names = ctx.params["only"], [area.name for area in AREAS]
@@ -144,9 +143,8 @@ def _loaded(clock: Clock, *, as_json: bool) -> Settings:
         sys.exit(UNUSABLE)
 
 
-def _round(installation: "Installation", only: Collection[str]) -> "Found":
-    from receiver.doctor.areas import AREAS
-    from receiver.doctor.rounds import go_round
+def _round(installation: "Installation", only: Collection[str]) -> Found:
+    from receiver.doctor.rounds import AREAS, go_round
 
     areas = [area for area in AREAS if not only or area.name in only]
     return [(area.name, findings) for area, findings in go_round(areas, installation)]
@@ -154,22 +152,25 @@ def _round(installation: "Installation", only: Collection[str]) -> "Found":
 
 def _teller(as_json: bool) -> doctor_tasks.Told:
     """Return what shows a finding as soon as it is there; a program reads the whole at the end."""
-    from receiver.doctor import report
 
     def tell(finding: "Finding") -> None:
-        for line in () if as_json else report.told(finding):
+        for line in () if as_json else doctor_text.told(finding):
             click.echo(line)
 
     return tell
 
 
 def _show(
-    found: "Found", mode: str | None, at: datetime, *, as_json: bool, problems: bool = False, told: bool = False
+    found: Found,
+    mode: str | None,
+    at: datetime,
+    *,
+    as_json: bool,
+    problems: bool = False,
+    told: bool = False,
 ) -> None:
-    from receiver.doctor import report
-
     if as_json:
-        print_json(report.document(found, version=installed_version(), mode=mode, at=at))
+        print_json(doctor_text.document(found, version=installed_version(), mode=mode, at=at))
         return
-    for line in [report.summary(found)] if told else report.lines(found, problems=problems):
+    for line in [doctor_text.summary(found)] if told else doctor_text.lines(found, problems=problems):
         click.echo(line)

@@ -14,8 +14,7 @@ from receiver.ports import TryLater, WontWork
 from receiver.reports.screen_words import printable
 
 if TYPE_CHECKING:
-    from receiver.doctor.area import Installation
-    from receiver.doctor.finding import Finding
+    from receiver.doctor.checks import Finding, Installation
 
 Told = Callable[["Finding"], None]
 STOPPED = 128 + signal.SIGTERM

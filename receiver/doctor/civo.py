@@ -1,16 +1,73 @@
-"""Civo: key, region and cluster, and whether its pools, sizes, quota and charges are what the configuration says."""
+"""Civo: key, region and cluster, and whether its pools, sizes, quota and charges are what the configuration says.
 
-from collections.abc import Iterator
+Civo has no quota of GPUs.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 
-from receiver.adapters.survey.civo import CivoSurvey
-from receiver.doctor import civo_pools as pools
-from receiver.doctor.area import Area, Installation
-from receiver.doctor.civo_quota import QUOTA, quota
-from receiver.doctor.clocks import CIVO_CLOCK, clock
-from receiver.doctor.finding import Check, Finding
+from receiver.adapters.survey.civo import AccountQuota, CivoSurvey, PoolAtCivo, SizeAtCivo
+from receiver.core.model.policy import Policy, Pool
+from receiver.core.model.text import some
+from receiver.doctor.checks import Area, Check, Finding, Installation, clock_check, judge_clock, taint_text
 from receiver.ports import TryLater, WontWork
 
+GPU = "nvidia.com/gpu"
+POOLS = Check(
+    "civo.pools",
+    "whether every configured pool exists in the cluster",
+    ("fail",),
+    "correct civo_pool_id in the configuration, or create the pool",
+)
+SIZE = Check(
+    "civo.pool_size",
+    "whether each pool's nodes have the configured size: price and budget rest on it",
+    ("fail", "skip"),
+    "write the pool's size at Civo into `size`",
+)
+GPUS = Check(
+    "civo.pool_gpus",
+    "whether a node of the size has as many GPUs as `resources` says (not compared with MIG or time-slicing)",
+    ("fail", "skip"),
+    "correct `resources` or `size` of the pool",
+)
+SELECTABLE = Check(
+    "civo.size_offered",
+    "whether Civo lists each pool's size and offers it now (it tells nothing of stock)",
+    ("warn",),
+    "use another size, or ask Civo: nodes of it may be refused",
+)
+PRICE = Check(
+    "civo.prices",
+    "whether each pool's price is known: without one it does not grow (Civo's API tells no prices)",
+    ("fail",),
+    "give the pool price_usd_per_hour, or its size a row in a prices_file (docs/configuration.md, Prices)",
+)
+PRICED_GPUS = Check(
+    "civo.price_file",
+    "whether the price file counts as many GPUs in each pool's size as Civo: idle cost per GPU rests on it",
+    ("warn", "skip"),
+    "correct `gpus` of the size in prices_file",
+)
+LABELS = Check(
+    "civo.pool_labels",
+    "whether each pool's labels at Civo are the configured ones",
+    ("warn", "fail", "skip"),
+    "set the pool's labels at Civo (not by hand on nodes), or correct `labels`",
+)
+TAINTS = Check(
+    "civo.pool_taints",
+    "whether each pool's taints at Civo are the configured ones",
+    ("fail", "skip"),
+    "set the pool's taints at Civo (not by hand on nodes), or correct `taints`",
+)
+COUNT = Check(
+    "civo.pool_count",
+    "whether each pool's required count lies between `min_nodes` and `max_nodes`",
+    ("warn",),
+    "nothing, if it has just been installed: idle nodes beyond the bounds go, missing ones come; else see "
+    "`gpu-autoscaler explain POOL`",
+)
 KEY = Check(
     "civo.key",
     "whether Civo takes `CIVO_API_KEY`",
@@ -47,19 +104,28 @@ CHARGES = Check(
     ("warn",),
     "use a key that may read charges, or state the month's spend (budget.spent_usd_stated)",
 )
+CIVO_CLOCK = clock_check("civo", "Civo's")
+QUOTA = Check(
+    "civo.quota",
+    "whether instances, CPU, RAM and disk of the account's quota allow every pool its `max_nodes` (within "
+    "`limits.max_gpus`) beside what is used; Civo has no quota of GPUs",
+    ("warn", "fail", "skip"),
+    "ask Civo to raise the quota (dashboard, Quota), or lower max_nodes",
+)
+UNITS = {"instance_count": "instances", "cpu_core": "CPU cores", "ram_mb": "MB of RAM", "disk_gb": "GB of disk"}
 CHECKS = (
     KEY,
     REGION,
     CLUSTER,
-    pools.POOLS,
-    pools.SIZE,
-    pools.GPUS,
-    pools.SELECTABLE,
-    pools.PRICE,
-    pools.PRICED_GPUS,
-    pools.LABELS,
-    pools.TAINTS,
-    pools.COUNT,
+    POOLS,
+    SIZE,
+    GPUS,
+    SELECTABLE,
+    PRICE,
+    PRICED_GPUS,
+    LABELS,
+    TAINTS,
+    COUNT,
     SIZES_READ,
     QUOTA_READ,
     QUOTA,
@@ -79,8 +145,8 @@ def look(installation: Installation) -> Iterator[Finding]:
         for check, said in ((KEY, "Civo takes the key"), (REGION, civo.region), (CLUSTER, civo.cluster_id)):
             yield check.passed(said)
         policy = installation.settings.policy
-        yield from pools.at_civo(policy.pools, found)
-        yield from pools.priced(policy.pools, has_budget=policy.budget is not None)
+        yield from at_civo(policy.pools, found)
+        yield from priced(policy.pools, has_budget=policy.budget is not None)
         try:
             sizes = civo.sizes()
         except (TryLater, WontWork) as error:
@@ -88,9 +154,9 @@ def look(installation: Installation) -> Iterator[Finding]:
             sizes = {}
         else:
             yield SIZES_READ.passed(f"Civo lists {len(sizes)} sizes")
-            yield from pools.offered(policy.pools, sizes)
+            yield from offered(policy.pools, sizes)
             listed = {name: price.gpus for name, price in installation.settings.prices.sizes.items()}
-            yield pools.counted(policy.pools, sizes, listed)
+            yield counted(policy.pools, sizes, listed)
         try:
             account = civo.quota()
         except (TryLater, WontWork) as error:
@@ -99,7 +165,7 @@ def look(installation: Installation) -> Iterator[Finding]:
             yield QUOTA_READ.passed("Civo tells the account's quota")
             yield from quota(policy, found, sizes, account)
         yield charges(installation, civo)
-        yield clock(CIVO_CLOCK, civo.told)
+        yield judge_clock(CIVO_CLOCK, civo.told)
 
 
 def opened(installation: Installation) -> CivoSurvey:
@@ -152,6 +218,170 @@ def charges(installation: Installation, civo: CivoSurvey) -> Finding:
         said = f"{len(found.unreadable)} of this month's charges cannot be read, the first: {found.unreadable[0]}"
         return CHARGES.warned(said)
     return CHARGES.passed(f"{len(found.records)} charges of this month can be read")
+
+
+def at_civo(wanted: Sequence[Pool], found: Mapping[str, PoolAtCivo]) -> Iterator[Finding]:
+    """Compare what Civo tells of each pool with what is configured."""
+    missing = [pool for pool in wanted if pool.id not in found]
+    for pool in missing:
+        there = ", ".join(f"{p.id} ({p.size}, {some(p.required, 'node')})" for p in found.values())
+        yield POOLS.failed(f"pool {pool.name} ({pool.id}) is not in the cluster; there are {there or 'none'}")
+    pairs = [(pool, found[pool.id]) for pool in wanted if pool.id in found]
+    if not missing:
+        yield POOLS.passed(f"all {some(len(pairs), 'configured pool')} found")
+    for pool, shows in pairs:
+        yield _size(pool, shows)
+        yield _labels(pool, shows)
+        yield _taints(pool, shows)
+        yield _count(pool, shows)
+
+
+def _size(pool: Pool, there: PoolAtCivo) -> Finding:
+    if not there.size:
+        return SIZE.skipped(f"Civo does not tell the size of pool {pool.name}")
+    if there.size != pool.size:
+        return SIZE.failed(f"nodes of pool {pool.name} are {there.size} at Civo, and {pool.size} in the configuration")
+    return SIZE.passed(f"pool {pool.name}: {pool.size}")
+
+
+def _labels(pool: Pool, there: PoolAtCivo) -> Finding:
+    if there.labels is None and pool.labels:  # the field is left out of some answers
+        return LABELS.skipped(f"Civo does not tell the labels of pool {pool.name}; see kubernetes.node_labels")
+    at_civo = there.labels or {}
+    lacking = [f"{k}={v}" for k, v in pool.labels.items() if at_civo.get(k) != v]
+    more = [f"{k}={v}" for k, v in at_civo.items() if k not in pool.labels]
+    if lacking and not pool.apply_to_nodes:
+        return LABELS.failed(f"pool {pool.name} lacks at Civo: {', '.join(lacking)}; pods that ask for it find no node")
+    if more:
+        said = f"pool {pool.name} has labels at Civo that the configuration does not name: {', '.join(more)}"
+        return LABELS.warned(f"{said}; pods that ask for them count as fitting nowhere while it has no node")
+    if there.labels is None:
+        return LABELS.passed(f"pool {pool.name}: none configured, and Civo tells of none")
+    put = f" ({', '.join(lacking)} put on nodes by us: apply_to_nodes)" if lacking else ""
+    return LABELS.passed(f"pool {pool.name}: equal{put}")
+
+
+def _taints(pool: Pool, there: PoolAtCivo) -> Finding:
+    if there.taints is None and pool.taints and not pool.apply_to_nodes:
+        return TAINTS.skipped(f"Civo does not tell the taints of pool {pool.name}; see kubernetes.node_taints")
+    at_civo, said = set(there.taints or ()), set(pool.taints)
+    lacking = sorted(map(taint_text, said - at_civo))
+    more = sorted(map(taint_text, at_civo - said))
+    if more:
+        told = f"pool {pool.name} has taints at Civo that the configuration does not name: {', '.join(more)}"
+        return TAINTS.failed(f"{told}; nodes would be bought for pods that may not run there")
+    if lacking and not pool.apply_to_nodes:
+        told = f"pool {pool.name} lacks at Civo: {', '.join(lacking)}"
+        return TAINTS.failed(f"{told}; pods without GPUs would take its room")
+    if there.taints is None and not pool.taints:
+        return TAINTS.passed(f"pool {pool.name}: none configured, and Civo tells of none")
+    return TAINTS.passed(f"pool {pool.name}: equal{' (put on nodes by us: apply_to_nodes)' if lacking else ''}")
+
+
+def _count(pool: Pool, there: PoolAtCivo) -> Finding:
+    if pool.min_nodes <= there.required <= pool.max_nodes:
+        return COUNT.passed(f"pool {pool.name}: {there.required}, allowed {pool.min_nodes} to {pool.max_nodes}")
+    said = f"pool {pool.name} is asked for {some(there.required, 'node')}"
+    return COUNT.warned(f"{said}, allowed {pool.min_nodes} to {pool.max_nodes}")
+
+
+def priced(wanted: Sequence[Pool], *, has_budget: bool) -> Iterator[Finding]:
+    """Say whose price nobody knows."""
+    unknown = [f"{pool.name} ({pool.size})" for pool in wanted if pool.price_usd_per_hour is None]
+    if unknown:
+        why = "its budget cannot be held" if has_budget else "what it costs cannot be told"
+        yield PRICE.failed(f"no price is known for {', '.join(unknown)}: it does not grow, because {why}")
+    else:
+        prices = ", ".join(f"{pool.name} {pool.price_usd_per_hour} USD/h" for pool in wanted)
+        yield PRICE.passed(f"known: {prices}")
+
+
+def offered(wanted: Sequence[Pool], sizes: Mapping[str, SizeAtCivo]) -> Iterator[Finding]:
+    """Compare sizes as Civo lists them with what is configured."""
+    for pool in wanted:
+        size = sizes.get(pool.size)
+        if size is None:
+            yield SELECTABLE.warned(f"Civo lists no size {pool.size} (pool {pool.name})")
+            continue
+        if size.selectable:
+            yield SELECTABLE.passed(f"pool {pool.name}: {pool.size} is offered")
+        else:
+            yield SELECTABLE.warned(f"Civo does not offer {pool.size} (pool {pool.name}) at present")
+        yield _gpus(pool, size)
+
+
+def _gpus(pool: Pool, size: SizeAtCivo) -> Finding:
+    if set(pool.resources) != {GPU}:
+        return GPUS.skipped(f"pool {pool.name} offers {', '.join(pool.resources)}, which Civo knows nothing of")
+    if size.gpus != pool.resources[GPU]:
+        said = f"a node of {size.name} has {some(size.gpus, 'GPU')} at Civo"
+        return GPUS.failed(f"{said}, and {pool.resources[GPU]} in the configuration of pool {pool.name}")
+    return GPUS.passed(f"pool {pool.name}: {some(size.gpus, 'GPU')} each")
+
+
+def counted(wanted: Sequence[Pool], sizes: Mapping[str, SizeAtCivo], prices: Mapping[str, int | None]) -> Finding:
+    """Compare the GPUs of the pools' sizes at Civo with those that the price file counts (None: it does not tell)."""
+    known = {pool.size: prices.get(pool.size) for pool in wanted if pool.size in sizes}
+    both = {size: gpus for size, gpus in known.items() if gpus is not None}
+    wrong = [f"{s}: {n} in the price file, {sizes[s].gpus} at Civo" for s, n in both.items() if n != sizes[s].gpus]
+    if wrong:
+        return PRICED_GPUS.warned("; ".join(wrong))
+    if not both:
+        return PRICED_GPUS.skipped("the price file does not count the GPUs of these sizes")
+    return PRICED_GPUS.passed(f"as at Civo: {', '.join(both)}")
+
+
+def quota(
+    policy: Policy, found: Mapping[str, PoolAtCivo], sizes: Mapping[str, SizeAtCivo], account: AccountQuota
+) -> Iterator[Finding]:
+    """Fail where a pool that may grow cannot get one more node, warn where not all can come to their maximum."""
+    known = [pool for pool in policy.pools if pool.size in sizes]
+    if not known or not account.limit:
+        yield QUOTA.skipped("sizes or limits are not known, so there is nothing to compare")
+        return
+    unknown = [f"{pool.name} ({pool.size})" for pool in policy.pools if pool.size not in sizes]
+    have = {pool.id: found[pool.id].required if pool.id in found else 0 for pool in known}
+    free = {name: account.limit[name] - account.usage[name] for name in account.limit}
+    stuck = list(_stuck(known, have, sizes, free))
+    yield from stuck
+    short = []
+    for name, room in free.items():
+        need = _most(policy, known, have, {pool.id: sizes[pool.size].takes[name] for pool in known})
+        if need > room:
+            short.append(f"{need} {UNITS[name]} more are needed for the maxima, {max(0, room)} are left")
+    if short and not stuck:
+        yield QUOTA.warned("; ".join(short))
+    elif unknown and not stuck:
+        yield QUOTA.skipped(f"the others fit; not compared, because Civo lists no such size: {', '.join(unknown)}")
+    elif not stuck:
+        yield QUOTA.passed("every pool can come to its max_nodes; stock is another matter, and told by nobody")
+
+
+def _stuck(
+    pools: list[Pool], have: Mapping[str, int], sizes: Mapping[str, SizeAtCivo], free: Mapping[str, int]
+) -> Iterator[Finding]:
+    for pool in pools:
+        takes = sizes[pool.size].takes
+        lacks = [f"{UNITS[n]}: {takes[n]} needed, {max(0, room)} left" for n, room in free.items() if takes[n] > room]
+        if lacks and have[pool.id] < pool.max_nodes:
+            yield QUOTA.failed(f"not one more node of pool {pool.name} fits into the quota ({'; '.join(lacks)})")
+
+
+def _most(policy: Policy, pools: list[Pool], have: Mapping[str, int], each: Mapping[str, int]) -> int:
+    """What growth to the maxima can take at most of a thing of which a node of each pool takes *each*.
+
+    Where ``limits.max_gpus`` allows not all maxima at once, the GPUs go where they take most.
+    """
+    gpus = policy.limits.max_gpus
+    left = None if gpus is None else max(0, gpus - sum(have[p.id] * p.gpus_per_node for p in pools))
+    total = 0
+    for pool in sorted(pools, key=lambda p: each[p.id] / p.gpus_per_node, reverse=True):
+        more = max(0, pool.max_nodes - have[pool.id])
+        if left is not None:
+            more = min(more, left // pool.gpus_per_node)
+            left -= more * pool.gpus_per_node
+        total += more * each[pool.id]
+    return total
 
 
 AREA = Area(

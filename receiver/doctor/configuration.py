@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from receiver.config import Configuration, Environment, Mode
 from receiver.config.environment import SHORTEST_TOKEN
 from receiver.config.mistakes import Mistake
-from receiver.doctor.area import Area, Installation
-from receiver.doctor.finding import Check, Finding
+from receiver.doctor.checks import Area, Check, Finding, Installation
 
 PLACEHOLDER = ".example"  # the shipped rules and examples name hosts that cannot exist (RFC 2606)
 

@@ -15,10 +15,8 @@ from receiver.adapters.survey.cluster import (
     SeenNode,
     SeenPod,
 )
-from receiver.doctor import nodes, operator, others, policies, rights
-from receiver.doctor.area import Area, Installation
-from receiver.doctor.clocks import KUBERNETES_CLOCK, clock
-from receiver.doctor.finding import Check, Finding
+from receiver.doctor import nodes, rights, surroundings
+from receiver.doctor.checks import Area, Check, Finding, Installation, clock_check, judge_clock
 from receiver.ports import TryLater, WontWork
 
 CREDENTIALS = Check(
@@ -27,6 +25,7 @@ CREDENTIALS = Check(
     ("fail", "skip"),
     "mount the service account's token, or set KUBECONFIG to a file with a valid user",
 )
+KUBERNETES_CLOCK = clock_check("kubernetes", "the API server's")
 CHECKS = (
     CREDENTIALS,
     rights.RIGHTS,
@@ -37,13 +36,13 @@ CHECKS = (
     nodes.DRA,
     nodes.HOSTS,
     nodes.CORDONS,
-    operator.OPERATOR,
-    operator.TOLERATIONS,
-    others.AUTOSCALERS,
-    policies.NETWORK,
-    policies.SECURITY,
-    policies.QUOTAS,
-    policies.CLASSES,
+    surroundings.OPERATOR,
+    surroundings.TOLERATIONS,
+    surroundings.AUTOSCALERS,
+    surroundings.NETWORK,
+    surroundings.SECURITY,
+    surroundings.QUOTAS,
+    surroundings.CLASSES,
     KUBERNETES_CLOCK,
 )
 FORBIDDEN = "http_403"
@@ -70,7 +69,7 @@ def look(installation: Installation) -> Iterator[Finding]:
             yield CREDENTIALS.failed(str(error))
             return
         yield CREDENTIALS.passed("the API server takes us")
-        yield clock(KUBERNETES_CLOCK, cluster.told)
+        yield judge_clock(KUBERNETES_CLOCK, cluster.told)
         pods, cannot = attempted(cluster.pods)
         wanted = rights.needed(settings.configuration, groups, shuts_down=any(pod.shuts_down for pod in pods or ()))
         who = "the user of KUBECONFIG" if settings.environment.kubeconfig else "our service account"
@@ -87,7 +86,7 @@ def look(installation: Installation) -> Iterator[Finding]:
         now = installation.clock.now()
         yield from nodes.judged(found, settings.policy, settings.configuration.mode, now)
         yield from _dra(cluster, devices, found, installation)
-        yield from others.others(pods, found, settings.policy)
+        yield from surroundings.others(pods, found, settings.policy)
         yield from _operator(cluster, installation, pods)
         yield from _around(cluster, installation, pods)
 
@@ -111,7 +110,7 @@ def attempted(ask: Callable[[], Found]) -> tuple[Found | None, str]:
 def _unseen(why: str) -> Iterator[Finding]:
     """Skip what rests on nodes and pods."""
     labelled = (nodes.POOL_LABELS, nodes.NODE_LABELS, nodes.NODE_TAINTS)
-    rest = (*labelled, nodes.ALLOCATABLE, nodes.DRA, operator.OPERATOR)
+    rest = (*labelled, nodes.ALLOCATABLE, nodes.DRA, surroundings.OPERATOR)
     yield from (check.skipped(why) for check in rest)
 
 
@@ -141,11 +140,11 @@ def _dra(
 def _operator(cluster: ClusterSurvey, installation: Installation, pods: list[SeenPod]) -> Iterator[Finding]:
     sets, why = attempted(lambda: cluster.every(DAEMON_SETS))
     if sets is None:
-        yield operator.by_pods(pods)
-        yield operator.TOLERATIONS.skipped(may_not(why))
+        yield surroundings.by_pods(pods)
+        yield surroundings.TOLERATIONS.skipped(may_not(why))
         return
-    yield operator.installed([str(section(raw, "metadata").get("name")) for raw in sets], "those of the cluster")
-    yield from operator.tolerations(sets, installation.settings.policy)
+    yield surroundings.installed([str(section(raw, "metadata").get("name")) for raw in sets], "those of the cluster")
+    yield from surroundings.tolerations(sets, installation.settings.policy)
 
 
 def _around(cluster: ClusterSurvey, installation: Installation, pods: list[SeenPod]) -> Iterator[Finding]:
@@ -154,20 +153,20 @@ def _around(cluster: ClusterSurvey, installation: Installation, pods: list[SeenP
     configuration = installation.settings.configuration
 
     def network() -> Finding:
-        return policies.network(cluster.every(NETWORK_POLICIES), ours)
+        return surroundings.network(cluster.every(NETWORK_POLICIES), ours)
 
     def security() -> Finding:
-        return policies.security(cluster.namespaces(), ours)
+        return surroundings.security(cluster.namespaces(), ours)
 
     def quotas() -> Finding:
-        return policies.quotas(cluster.quotas(), pods)
+        return surroundings.quotas(cluster.quotas(), pods)
 
     def classes() -> Finding:
         names = [str(section(raw, "metadata").get("name")) for raw in cluster.every(PRIORITY_CLASSES)]
-        return policies.classes(names, configuration)
+        return surroundings.classes(names, configuration)
 
-    judges = ((policies.NETWORK, network), (policies.SECURITY, security), (policies.QUOTAS, quotas))
-    for check, judge in (*judges, (policies.CLASSES, classes)):
+    judges = ((surroundings.NETWORK, network), (surroundings.SECURITY, security), (surroundings.QUOTAS, quotas))
+    for check, judge in (*judges, (surroundings.CLASSES, classes)):
         try:
             yield judge()
         except (TryLater, WontWork) as error:

@@ -8,8 +8,7 @@ from typing import Any
 from receiver.adapters.kubernetes.nodes import GPU_PREFIX, entries, section, words
 from receiver.adapters.survey.cluster import CLUSTER_QUEUES, RESOURCE_FLAVORS
 from receiver.core.model.policy import Policy, Pool
-from receiver.doctor.area import Area, Installation
-from receiver.doctor.finding import Check, Finding
+from receiver.doctor.checks import Area, Check, Finding, Installation
 from receiver.doctor.kubernetes import attempted, may_not, opened
 
 FLAVORS = Check(
@@ -35,7 +34,7 @@ GROUP = "kueue.x-k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class QueueShare:
     """How much of a GPU resource a ClusterQueue may admit in a flavor by itself."""
 
     queue: str
@@ -78,10 +77,10 @@ def held(queues: Sequence[str], policy: Policy) -> Finding:
     return HELD.passed(f"there: {', '.join(named)}")
 
 
-def shares(queues: Sequence[Mapping[str, Any]]) -> list[Share]:
+def shares(queues: Sequence[Mapping[str, Any]]) -> list[QueueShare]:
     """Return what ClusterQueues may admit of GPUs, flavor by flavor (resourceGroups of v1beta1 and v1beta2)."""
     return [
-        Share(
+        QueueShare(
             str(section(raw, "metadata").get("name")),
             str(flavor.get("name")),
             str(resource.get("name")),
@@ -100,7 +99,9 @@ def labels_of(flavors: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, st
     return {str(section(raw, "metadata").get("name")): words(section(raw, "spec"), "nodeLabels") for raw in flavors}
 
 
-def compared(found: Sequence[Share], flavors: Mapping[str, Mapping[str, str]], policy: Policy) -> Iterator[Finding]:
+def compared(
+    found: Sequence[QueueShare], flavors: Mapping[str, Mapping[str, str]], policy: Policy
+) -> Iterator[Finding]:
     """Compare what may be admitted with what the pools may come to."""
     if not found:
         yield from (check.skipped("no ClusterQueue has a quota of GPUs") for check in (FLAVORS, QUOTA))

@@ -12,9 +12,7 @@ from receiver.adapters.messages.destinations import (
 from receiver.core.model.text import some
 from receiver.core.notices.message import Message
 from receiver.core.notices.sentences import Severity
-from receiver.doctor.area import Area, Installation
-from receiver.doctor.finding import Check, Finding
-from receiver.doctor.told import few
+from receiver.doctor.checks import Area, Check, Finding, Installation, few
 
 TEST = Message(
     title="Test message of the GPU autoscaler",

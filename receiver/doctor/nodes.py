@@ -8,8 +8,7 @@ from receiver.config import Mode
 from receiver.core.model.policy import POOL_LABEL, Policy, Pool, Taint
 from receiver.core.model.text import lasting, some
 from receiver.core.scaling.packing import SOFT_TAINTS
-from receiver.doctor.civo_pools import shown
-from receiver.doctor.finding import Check, Finding
+from receiver.doctor.checks import Check, Finding, taint_text
 from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION
 
 POOL_LABELS = Check(
@@ -131,12 +130,12 @@ def node_taints(mine: Sequence[SeenNode], pool: Pool, startup_taints: tuple[str,
         return taint.key.startswith(startup_taints) and old is not None and old < pool.provision_timeout
 
     more = [
-        f"{s.node.name} has {shown(t)}"
+        f"{s.node.name} has {taint_text(t)}"
         for s in mine
         for t in s.node.taints
         if t not in wanted and keeps_away(t) and not passes(s, t)
     ]
-    lacking = [f"{s.node.name} lacks {shown(t)}" for s in mine for t in pool.taints if t not in s.node.taints]
+    lacking = [f"{s.node.name} lacks {taint_text(t)}" for s in mine for t in pool.taints if t not in s.node.taints]
     if lacking:
         return NODE_TAINTS.failed(f"pool {pool.name}: {_some_of(lacking)}; pods without GPUs may take its room")
     if more:

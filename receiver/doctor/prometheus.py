@@ -4,17 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+import durationpy
+
 from receiver.adapters.monitoring.http_apis import MonitoringApi
 from receiver.core.model.text import lasting, some
-from receiver.doctor.area import Area, Installation
-from receiver.doctor.finding import Check, Finding
-from receiver.doctor.promql import longest_range, milliseconds
-from receiver.doctor.rules import CHECKS as RULE_CHECKS
-from receiver.doctor.rules import LOADED
-from receiver.doctor.rules import judge as judge_rules
-from receiver.doctor.running_rules import running_rules
-from receiver.doctor.shipped import shipped_rules
-from receiver.doctor.told import few
+from receiver.doctor.checks import Area, Check, Finding, Installation, few
+from receiver.doctor.rules import longest_range
 
 FAR = timedelta(seconds=60)  # the alert GpuAutoscalerClockSkewed fires there
 NOTICEABLE = timedelta(seconds=5)
@@ -53,7 +48,7 @@ ALERTMANAGERS = Check(
     ("warn", "fail", "skip"),
     "set alerting.alertmanagers in Prometheus (the operator does it by spec.alerting), to every peer and to none twice",
 )
-SERVER_CHECKS = (CLOCK, TARGETS, INTERVALS, RETENTION, ALERTMANAGERS)
+CHECKS = (CLOCK, TARGETS, INTERVALS, RETENTION, ALERTMANAGERS)
 
 
 def look(installation: Installation) -> Iterator[Finding]:
@@ -69,26 +64,10 @@ def look(installation: Installation) -> Iterator[Finding]:
         yield from scrapes(active_targets(targets)) if targets is not None else [_untold(TARGETS)]
         info = api.told("status/runtimeinfo")
         kept = info.get("storageRetention") if isinstance(info, Mapping) else None
-        windows = longest_range(rule.expression for rule in shipped_rules())
-        yield retention(str(kept), windows) if kept else _untold(RETENTION)
+        yield retention(str(kept), length(longest_range())) if kept else _untold(RETENTION)
         told = api.told("alertmanagers")
         peers = len(installation.settings.configuration.alertmanager.urls)
         yield alertmanagers(told, peers) if told is not None else _untold(ALERTMANAGERS)
-
-
-def look_at_rules(installation: Installation) -> Iterator[Finding]:
-    """Yield what the configured Prometheus says of our rules."""
-    url = installation.settings.configuration.prometheus.url
-    if url is None:
-        yield LOADED.skipped("prometheus.url is not set")
-        return
-    with MonitoringApi("Prometheus", url, installation.clock, installation.timeouts) as api:
-        ahead, _ = api.ahead()
-        running = api.told("rules")
-        if running is None:
-            yield LOADED.skipped("this source has no /api/v1/rules; the ruler of Thanos or Mimir, or vmalert, has it")
-        else:
-            yield from judge_rules(shipped_rules(), running_rules(running), installation.clock.now() + ahead)
 
 
 def _untold(check: Check) -> Finding:
@@ -130,7 +109,7 @@ def scrapes(targets: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
     if not down:
         yield TARGETS.passed(f"{some(len(targets), 'target')} of {few(sorted({_job(t) for t in targets}))} answer")
     said = {_job(t): str(t.get("scrapeInterval") or "") for t in targets}
-    seldom = [job for job, every in said.items() if timedelta(milliseconds=milliseconds(every)) > SELDOM]
+    seldom = [job for job, every in said.items() if length(every) > SELDOM]
     shown = ", ".join(f"{job} every {every}" for job, every in sorted(said.items()) if every)
     if seldom:
         yield INTERVALS.warned(f"scraped less than once a minute: {few(seldom)} ({shown})")
@@ -138,14 +117,23 @@ def scrapes(targets: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
         yield INTERVALS.passed(shown)
 
 
+def length(duration: str) -> timedelta:
+    """Return what *duration* (``1h30m``, ``15d``, ``0s``) is; 0 for text that is none."""
+    try:
+        found: timedelta = durationpy.from_str(duration)
+    except (durationpy.DurationError, OverflowError):
+        return timedelta(0)
+    return found
+
+
 def retention(kept: str, window: timedelta) -> Finding:
     """Judge how long Prometheus keeps samples, in its own words: ``15d``, ``10d or 50GiB``, or a size alone."""
-    length = timedelta(milliseconds=milliseconds(kept.partition(" or ")[0]))
-    if not length:
+    lasts = length(kept.partition(" or ")[0])
+    if not lasts:
         return RETENTION.skipped(f"it keeps {kept}, which says no time")
-    if length < window:
+    if lasts < window:
         return RETENTION.failed(f"it keeps {kept}, and rules look back {lasting(window)}")
-    if length < A_WEEK:
+    if lasts < A_WEEK:
         return RETENTION.warned(f"it keeps {kept}: a replay of less than a week shows no weekend")
     return RETENTION.passed(f"it keeps {kept}; `replay --since` can look back as far")
 
@@ -165,17 +153,10 @@ def alertmanagers(data: Any, configured: int) -> Finding:
     return ALERTMANAGERS.passed(f"Prometheus sends to {few(named)}")
 
 
-SERVER = Area(
+AREA = Area(
     name="prometheus",
     source="Prometheus",
-    checks=SERVER_CHECKS,
+    checks=CHECKS,
     look=look,
     remedy="check prometheus.url and that this pod may reach it (NetworkPolicy): without Prometheus no node is removed",
-)
-RULES = Area(
-    name="rules",
-    source="Prometheus",
-    checks=RULE_CHECKS,
-    look=look_at_rules,
-    remedy="check prometheus.url and that this pod may reach it (NetworkPolicy)",
 )

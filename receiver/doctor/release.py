@@ -9,14 +9,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
-from receiver.adapters.survey.server import ServerSurvey
 from receiver.config import Mode
 from receiver.core.scaling.packing import SOFT_TAINTS
 from receiver.doctor import kubernetes
-from receiver.doctor.area import Installation
-from receiver.doctor.civo_pools import shown
-from receiver.doctor.finding import Check, Finding
-from receiver.doctor.told import few
+from receiver.doctor.checks import Check, Finding, Installation, few, taint_text
+from receiver.doctor.server import opened as opened_server
 from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION, ClusterNode, Did, Receipt, TryLater, WontWork
 
 SERVER = Check(
@@ -40,7 +37,7 @@ REACH_IT = (
 CHECKS = (SERVER, UNDONE)
 
 
-class Kind(StrEnum):
+class LeftoverKind(StrEnum):
     """What we leave somewhere; the value is what carries it."""
 
     CORDON = "cordoned node"
@@ -51,10 +48,10 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Leftover:
     """Something of ours: what *kind*, on which object, and what it says."""
 
-    kind: Kind
+    kind: LeftoverKind
     name: str
     said: str
 
@@ -64,9 +61,9 @@ class Mark:
 
 def server(installation: Installation) -> Finding:
     """Judge whether the server may be taken for one that will not do it all again."""
-    with closing(ServerSurvey(installation.settings.environment.url, installation.timeouts)) as asked:
+    with closing(opened_server(installation)) as asked:
         try:
-            _, health = asked.ask("/healthz")
+            _, health = asked.probe("/healthz")
         except TryLater as error:
             return _unreached(installation, str(error))
     if health.get("mode") == Mode.OBSERVE.value:
@@ -92,7 +89,7 @@ def opened(installation: Installation) -> KubernetesCluster:
     return connect(installation.settings.environment.kubeconfig, timeouts=installation.timeouts)
 
 
-def marks(cluster: KubernetesCluster) -> tuple[list[Mark], str]:
+def marks(cluster: KubernetesCluster) -> tuple[list[Leftover], str]:
     """Return everything of ours, nodes first, and why quotas and queues could not be seen (empty: they could).
 
     Raises TryLater, and WontWork where nodes may not be seen.
@@ -102,20 +99,20 @@ def marks(cluster: KubernetesCluster) -> tuple[list[Mark], str]:
         kept_out = cluster.kept_out(queues=True)
     except WontWork as error:
         return found, str(error)
-    found += [Mark(Kind.QUOTA, name, "a quota of ours keeps GPU pods out") for name in kept_out.namespaces]
-    found += [Mark(Kind.QUEUE, name, "held by us") for name in kept_out.cluster_queues]
+    found += [Leftover(LeftoverKind.QUOTA, name, "a quota of ours keeps GPU pods out") for name in kept_out.namespaces]
+    found += [Leftover(LeftoverKind.QUEUE, name, "held by us") for name in kept_out.cluster_queues]
     return found, ""
 
 
-def _of(node: ClusterNode) -> Iterator[Mark]:
-    for kind, annotation in ((Kind.CORDON, CORDON_ANNOTATION), (Kind.STOP, STOP_ANNOTATION)):
+def _of(node: ClusterNode) -> Iterator[Leftover]:
+    for kind, annotation in ((LeftoverKind.CORDON, CORDON_ANNOTATION), (LeftoverKind.STOP, STOP_ANNOTATION)):
         if annotation in node.annotations:
-            yield Mark(kind, node.name, f"{annotation}={node.annotations[annotation]}")
-    if worn := [shown(taint) for taint in node.taints if taint in SOFT_TAINTS]:
-        yield Mark(Kind.TAINTS, node.name, f"soft taints {', '.join(worn)}")
+            yield Leftover(kind, node.name, f"{annotation}={node.annotations[annotation]}")
+    if worn := [taint_text(taint) for taint in node.taints if taint in SOFT_TAINTS]:
+        yield Leftover(LeftoverKind.TAINTS, node.name, f"soft taints {', '.join(worn)}")
 
 
-def undone(cluster: KubernetesCluster, found: Sequence[Mark], unseen: str = "") -> Iterator[Finding]:
+def undone(cluster: KubernetesCluster, found: Sequence[Leftover], unseen: str = "") -> Iterator[Finding]:
     """Undo each of *found*; one that fails keeps no other. *unseen* says why quotas and queues could not be seen."""
     if unseen:
         yield UNDONE.failed(f"what is left on namespaces and queues could not be seen: {unseen}")
@@ -131,15 +128,15 @@ def undone(cluster: KubernetesCluster, found: Sequence[Mark], unseen: str = "") 
             yield UNDONE.passed(receipt.sentence) if done else UNDONE.failed(receipt.sentence)
 
 
-def _undo(cluster: KubernetesCluster, mark: Mark) -> Receipt:
+def _undo(cluster: KubernetesCluster, mark: Leftover) -> Receipt:
     match mark.kind:
-        case Kind.CORDON:
+        case LeftoverKind.CORDON:
             return cluster.uncordon(mark.name)
-        case Kind.STOP:
+        case LeftoverKind.STOP:
             return cluster.reopen(mark.name)
-        case Kind.TAINTS:
+        case LeftoverKind.TAINTS:
             return cluster.prefer(mark.name, ())
-        case Kind.QUOTA:
+        case LeftoverKind.QUOTA:
             return cluster.let_in(mark.name)
-        case Kind.QUEUE:
+        case LeftoverKind.QUEUE:
             return cluster.release_queue(mark.name)

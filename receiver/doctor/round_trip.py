@@ -10,11 +10,10 @@ from typing import Any
 from receiver.adapters.http.own_api import NotThereError, RefusedError, ServerApi
 from receiver.adapters.http.timestamps import moment
 from receiver.adapters.monitoring.http_apis import MonitoringApi
-from receiver.config.environment import Environment
+from receiver.core.model.model import SignalAction
 from receiver.core.model.silences import COMPONENT
 from receiver.core.model.text import lasting
-from receiver.doctor.carried import NOTIFY
-from receiver.doctor.finding import Check, Finding
+from receiver.doctor.checks import Check, Finding
 from receiver.ports import Clock, TryLater
 
 NAME = "GpuAutoscalerDoctor"
@@ -27,32 +26,26 @@ HEARD = Check(
     "alertmanager.heard",
     "whether the running autoscaler says that it hears the heartbeat",
     ("fail", "skip"),
-    "see which of the checks of routes and webhook fails; the runbook GpuAutoscalerHeartbeat goes through the line",
+    "see whether alertmanager.webhook passes; the runbook GpuAutoscalerHeartbeat goes through the line",
 )
 ROUND = Check(
     "alertmanager.test_alert",
     "with `--send-test-alert`: whether an alert that is posted to Alertmanager arrives here, and how long it takes",
     ("fail", "skip"),
-    "see whether alertmanager.routes and alertmanager.webhook pass, and what Alertmanager logs: 401 is a wrong token, a"
-    " timeout a NetworkPolicy",
+    "see whether alertmanager.webhook passes, to which receiver amtool routes it, and what Alertmanager"
+    " logs: 401 is a wrong token, a timeout a NetworkPolicy",
 )
 CHECKS = (HEARD, ROUND)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class AlertWait:
     """How to wait: *sleep* takes seconds, *say* tells whoever waits, *elapsed* is a clock that only moves on."""
 
     say: Callable[[str], None]
     sleep: Callable[[float], None] = time.sleep
     elapsed: Callable[[], float] = time.monotonic
     patience: float = PATIENCE
-
-
-def server_api(environment: Environment, timeout: float) -> ServerApi:
-    """Return the API of the server that runs, which is read with whatever token there is to read with."""
-    token = environment.reader_token or environment.operator_token
-    return ServerApi(environment.url, timeout=timeout, reader=token.get_secret_value() if token else None)
 
 
 def heard(server: ServerApi, now: datetime) -> Finding:
@@ -71,13 +64,13 @@ def heard(server: ServerApi, now: datetime) -> Finding:
     return HEARD.skipped("the server has made no step yet")
 
 
-def send(peers: Sequence[MonitoringApi], server: ServerApi, clock: Clock, waiting: Waiting) -> Iterator[Finding]:
+def send(peers: Sequence[MonitoringApi], server: ServerApi, clock: Clock, waiting: AlertWait) -> Iterator[Finding]:
     """Post a test alert to every one of *peers*, as Prometheus does, wait for it to arrive at *server*, and end it."""
     labels = {
         "alertname": NAME,
         "component": COMPONENT,
         "namespace": COMPONENT,
-        "action": NOTIFY,
+        "action": SignalAction.NOTIFY.value,
         "severity": "none",
         "test": uuid.uuid4().hex,
     }
@@ -120,7 +113,7 @@ def _post(peer: MonitoringApi, labels: dict[str, str], begins: datetime, ends: d
     return ""
 
 
-def _until_there(server: ServerApi, test: str, waiting: Waiting) -> float | None:
+def _until_there(server: ServerApi, test: str, waiting: AlertWait) -> float | None:
     """Return after how many seconds the alert was there; None when patience is over."""
     began = told = waiting.elapsed()
     while (passed := waiting.elapsed() - began) < waiting.patience:

@@ -10,10 +10,35 @@ from time import monotonic
 from urllib.parse import unquote, urlsplit
 
 from receiver.config.environment import SECRET, Reading
-from receiver.doctor.area import Area, Installation
-from receiver.doctor.finding import Finding
+from receiver.doctor import (
+    alertmanager,
+    civo,
+    configuration,
+    kubernetes,
+    kueue,
+    messages,
+    prometheus,
+    rules,
+    server,
+    store,
+    telemetry,
+)
+from receiver.doctor.checks import Area, Finding, Installation
 from receiver.ports import TryLater, WontWork
 
+AREAS: tuple[Area, ...] = (
+    configuration.AREA,
+    civo.AREA,
+    kubernetes.AREA,
+    kueue.AREA,
+    prometheus.AREA,
+    rules.AREA,
+    telemetry.AREA,
+    alertmanager.AREA,
+    messages.AREA,
+    store.AREA,
+    server.AREA,
+)
 HIDE_FROM = 8  # characters; a shorter word is no credential and may be part of any sentence
 SAID_OF_ERROR = 300  # characters of an error that nobody foresaw
 

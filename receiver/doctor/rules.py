@@ -1,16 +1,24 @@
-"""Whether Prometheus runs the rules that this version ships, all of them, without errors, and often enough."""
+"""Whether Prometheus runs the rules that this version ships, all of them, without errors, and often enough.
 
-from collections.abc import Iterator, Mapping, Sequence
+The files in ``rules/`` are installed into Prometheus and not with this program. What it has to know of them is in
+``shipped_rules.json``, which `python -m tools.shipped_rules` writes.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cache
+from importlib.resources import files
+from typing import Any
 
+from receiver.adapters.http.timestamps import moment
+from receiver.adapters.monitoring.http_apis import MonitoringApi
 from receiver.core.model.signals import HEARTBEAT_ALERT
+from receiver.core.model.silences import COMPONENT
 from receiver.core.model.text import lasting, some
+from receiver.doctor.checks import Area, Check, Finding, Installation, few
 from receiver.doctor.configuration import is_placeholder
-from receiver.doctor.finding import Check, Finding
-from receiver.doctor.promql import milliseconds, normalized
-from receiver.doctor.running_rules import RunningRule
-from receiver.doctor.shipped import ShippedRule
-from receiver.doctor.told import few
 
 LATE = 3  # intervals without an evaluation, and at least a minute
 SLOW = 0.5  # of an interval: the next burst of series makes it miss one
@@ -31,9 +39,9 @@ HEALTHY = Check(
 )
 SAME = Check(
     "rules.same",
-    "whether each has the expression, the labels and the `for` that this version ships",
-    ("warn", "fail", "skip"),
-    "install rules and program of one version, or know why you changed it",
+    "whether each alert has the labels that route it and say what to do, as this version ships them",
+    ("fail", "skip"),
+    "install rules and program of one version, and keep the labels component, action and namespace of its alerts",
 )
 TIMELY = Check(
     "rules.timely",
@@ -55,7 +63,124 @@ RUNBOOKS = Check(
 )
 CHECKS = (LOADED, HEALTHY, SAME, TIMELY, HEARTBEAT, RUNBOOKS)
 
+
+@dataclass(frozen=True, slots=True)
+class ShippedRule:
+    """A rule of *file* by its *name*; *action* is what an alert asks for, empty for a recording."""
+
+    file: str
+    name: str
+    action: str = ""
+
+    @property
+    def kind(self) -> str:
+        """What Prometheus calls its kind."""
+        return "alerting" if self.action else "recording"
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels that route an alert and say what to do; none for a recording."""
+        return {"component": COMPONENT, "namespace": COMPONENT, "action": self.action} if self.action else {}
+
+
+@cache
+def _carried() -> Mapping[str, Any]:
+    found: Mapping[str, Any] = json.loads(files(__package__).joinpath("shipped_rules.json").read_text(encoding="utf-8"))
+    return found
+
+
+def shipped_rules() -> tuple[ShippedRule, ...]:
+    """Return every rule, in the order of files, groups and rules."""
+    by_file = _carried()["rules"].items()
+    return tuple(ShippedRule(file, name, action) for file, rules in by_file for name, action in rules.items())
+
+
+def longest_range() -> str:
+    """Return the longest window that a rule looks back, as Prometheus writes a duration."""
+    return str(_carried()["longest_range"])
+
+
+def read_by_rules(prefix: str) -> tuple[str, ...]:
+    """Return the metrics whose name begins with *prefix* that any rule reads, in order."""
+    return tuple(name for name in _carried()["metrics"] if name.startswith(prefix))
+
+
+def asleep_without(missing: Collection[str]) -> tuple[str, ...]:
+    """Return the alerts that cannot fire while the metrics *missing* are not there, by name."""
+    asleep = {alert for name in missing for alert in _carried()["metrics"].get(name, ())}
+    return tuple(rule.name for rule in shipped_rules() if rule.name in asleep)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningRule:
+    """One rule as a Prometheus runs it. *health* is ``ok``, ``err`` or ``unknown``; *last* is None before the first
+    evaluation, *took* what the last evaluation of its whole group took."""
+
+    group: str
+    file: str
+    name: str
+    kind: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    health: str = "ok"
+    error: str = ""
+    state: str = ""
+    interval: timedelta = timedelta(0)
+    last: datetime | None = None
+    took: timedelta = timedelta(0)
+
+
+def running_rules(data: Any) -> tuple[RunningRule, ...]:
+    """Return the rules in *data*, the ``data`` of the answer to ``/api/v1/rules``. What has no name is left out."""
+    groups = data.get("groups") if isinstance(data, Mapping) else None
+    return tuple(rule for group in groups or () if isinstance(group, Mapping) for rule in _rules(group))
+
+
+def _rules(group: Mapping[str, Any]) -> Iterator[RunningRule]:
+    last = moment(group.get("lastEvaluation"))
+    for rule in group.get("rules") or ():
+        if not isinstance(rule, Mapping) or not rule.get("name"):
+            continue
+        yield RunningRule(
+            group=str(group.get("name") or ""),
+            file=str(group.get("file") or ""),
+            name=str(rule["name"]),
+            kind=str(rule.get("type") or ""),
+            labels=_words(rule.get("labels")),
+            annotations=_words(rule.get("annotations")),
+            health=str(rule.get("health") or "unknown"),
+            error=str(rule.get("lastError") or ""),
+            state=str(rule.get("state") or ""),
+            interval=_seconds(group.get("interval")),
+            last=moment(rule.get("lastEvaluation")) or last,
+            took=_seconds(group.get("evaluationTime")),
+        )
+
+
+def _words(value: Any) -> Mapping[str, str]:
+    return {str(k): str(v) for k, v in value.items()} if isinstance(value, Mapping) else {}
+
+
+def _seconds(value: Any) -> timedelta:
+    return timedelta(seconds=float(value)) if isinstance(value, int | float) else timedelta(0)
+
+
 Pair = tuple[ShippedRule, RunningRule]
+
+
+def look(installation: Installation) -> Iterator[Finding]:
+    """Yield what the configured Prometheus says of our rules."""
+    url = installation.settings.configuration.prometheus.url
+    if url is None:
+        yield LOADED.skipped("prometheus.url is not set")
+        return
+    with MonitoringApi("Prometheus", url, installation.clock, installation.timeouts) as api:
+        ahead, _ = api.ahead()
+        running = api.told("rules")
+        if running is None:
+            yield LOADED.skipped("this source has no /api/v1/rules; the ruler of Thanos or Mimir, or vmalert, has it")
+        else:
+            yield from judge(shipped_rules(), running_rules(running), installation.clock.now() + ahead)
 
 
 def judge(shipped: Sequence[ShippedRule], running: Sequence[RunningRule], now: datetime) -> Iterator[Finding]:
@@ -67,7 +192,7 @@ def judge(shipped: Sequence[ShippedRule], running: Sequence[RunningRule], now: d
     if not pairs:
         return
     yield from healthy(pairs)
-    yield from same(pairs)
+    yield same(pairs)
     yield from timely(pairs, now)
     yield heartbeat(pairs)
     yield runbooks(pairs)
@@ -112,36 +237,17 @@ def healthy(pairs: Sequence[Pair]) -> Iterator[Finding]:
         yield HEALTHY.passed(f"{len(pairs)} rules evaluated without an error")
 
 
-def same(pairs: Sequence[Pair]) -> Iterator[Finding]:
-    """Say which rules differ from what is shipped. Without its routing labels an alert does not reach us."""
-    lost = [f"{r.name} ({label})" for s, r in pairs if s.is_alert for label in _routing_labels(s, r)]
+def same(pairs: Sequence[Pair]) -> Finding:
+    """Say which alerts lack a label. Without its routing labels an alert does not reach us."""
+    lost = [
+        f"{rule.name} ({label})"
+        for ours, rule in pairs
+        for label, value in sorted(ours.labels.items())
+        if rule.labels.get(label) != value
+    ]
     if lost:
-        said = f"alerts without the labels that route them and say what to do: {few(lost)}"
-        yield SAME.failed(said, "keep the labels component, action and namespace of the shipped alerts")
-    differs = [name for name, parts in ((r.name, _differences(s, r)) for s, r in pairs) if parts]
-    if differs:
-        parts = sorted({part for s, r in pairs for part in _differences(s, r)})
-        yield SAME.warned(f"{some(len(differs), 'rule')} not as shipped ({', '.join(parts)}): {few(differs)}")
-    if not lost and not differs:
-        yield SAME.passed("expressions, labels and `for` are those of this version")
-
-
-def _routing_labels(shipped: ShippedRule, running: RunningRule) -> list[str]:
-    wanted = {k: shipped.labels[k] for k in ("component", "action", "namespace") if k in shipped.labels}
-    return [label for label, value in wanted.items() if running.labels.get(label) != value]
-
-
-def _differences(shipped: ShippedRule, running: RunningRule) -> list[str]:
-    found = []
-    if normalized(shipped.expression) != normalized(running.expression):
-        found.append("expression")
-    if any(
-        running.labels.get(k) != v for k, v in shipped.labels.items() if k not in ("component", "action", "namespace")
-    ):
-        found.append("labels")
-    if shipped.is_alert and abs(milliseconds(shipped.hold) - running.hold / timedelta(milliseconds=1)) >= 1:
-        found.append("for")
-    return found
+        return SAME.failed(f"alerts without the labels that route them and say what to do: {few(lost)}")
+    return SAME.passed("alerts have the labels that route them and say what to do")
 
 
 def timely(pairs: Sequence[Pair], now: datetime) -> Iterator[Finding]:
@@ -178,7 +284,7 @@ def heartbeat(pairs: Sequence[Pair]) -> Finding:
 
 def runbooks(pairs: Sequence[Pair]) -> Finding:
     """Say where the alerts lead people."""
-    urls = {rule.name: rule.annotations.get("runbook_url", "") for ours, rule in pairs if ours.is_alert}
+    urls = {rule.name: rule.annotations.get("runbook_url", "") for ours, rule in pairs if ours.action}
     invented = [name for name, url in urls.items() if url and is_placeholder(url)]
     if invented:
         return RUNBOOKS.warned(f"the runbook links of {some(len(invented), 'alert')} lead to the placeholder's host")
@@ -186,3 +292,12 @@ def runbooks(pairs: Sequence[Pair]) -> Finding:
     if bare:
         return RUNBOOKS.warned(f"no runbook link: {few(bare)}", "keep runbook_url in the annotations of the alerts")
     return RUNBOOKS.passed(f"{some(len(urls), 'alert')} with a link to a runbook")
+
+
+AREA = Area(
+    name="rules",
+    source="Prometheus",
+    checks=CHECKS,
+    look=look,
+    remedy="check prometheus.url and that this pod may reach it (NetworkPolicy)",
+)

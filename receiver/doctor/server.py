@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
-from receiver.adapters.survey.server import ServerSurvey
+from receiver.adapters.http.own_api import ServerApi
+from receiver.adapters.http.sessions import quick_session
 from receiver.config import Settings
 from receiver.config.version import installed_version
 from receiver.core.model.text import some
-from receiver.doctor.area import Area, Installation
-from receiver.doctor.finding import Check, Finding
+from receiver.doctor.checks import Area, Check, Finding, Installation
 from receiver.ports import TryLater
 
 ANSWERS = Check(
@@ -62,13 +62,10 @@ URL = "GPU_AUTOSCALER_URL"
 def look(installation: Installation) -> Iterator[Finding]:
     """Ask as the kubelet does, then as the command line does."""
     settings = installation.settings
-    told = settings.environment
-    token = told.reader_token or told.operator_token
-    survey = ServerSurvey(told.url, installation.timeouts, token.get_secret_value() if token else None)
-    with closing(survey) as server:
+    with closing(opened(installation)) as server:
         try:
-            beats, health = server.ask("/healthz")
-            takes, ready = server.ask("/readyz")
+            beats, health = server.probe("/healthz")
+            takes, ready = server.probe("/readyz")
         except TryLater as error:
             named = bool(installation.environ.get(URL, "").strip())
             yield (ANSWERS.failed if named else ANSWERS.warned)(str(error))
@@ -80,12 +77,20 @@ def look(installation: Installation) -> Iterator[Finding]:
         yield same_version(str(health.get("version")), installed_version())
         yield same_configuration(health, ready, settings)
         try:
-            status, document = server.ask("/api/v1/status")
+            status, document = server.probe("/api/v1/status")
         except TryLater as error:
             yield from (check.skipped(str(error)) for check in (SOURCES, RIGHTS))
         else:
             yield sources(status, document)
             yield may_remove(document)
+
+
+def opened(installation: Installation) -> ServerApi:
+    """Return the server as the command line asks it, read with whatever token there is; a 503 is an answer here."""
+    told = installation.settings.environment
+    token = told.reader_token or told.operator_token
+    reader = token.get_secret_value() if token else None
+    return ServerApi(told.url, installation.timeouts, quick_session(repeats=0), reader)
 
 
 def beating(status: int, health: Mapping[str, Any]) -> Finding:

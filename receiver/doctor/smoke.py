@@ -14,14 +14,12 @@ from typing import Any
 from receiver.adapters.kubernetes.cluster import credentials
 from receiver.adapters.kubernetes.wire import CONFLICT
 from receiver.adapters.survey.civo import CivoSurvey
-from receiver.adapters.survey.server import ServerSurvey
 from receiver.adapters.survey.smoke import MARK, PodState, SmokeSurvey
 from receiver.config import Mode, Settings
 from receiver.core.model.policy import POOL_LABEL, Pool
 from receiver.core.model.text import lasting, span
-from receiver.doctor import civo
-from receiver.doctor.area import Installation
-from receiver.doctor.finding import Check, Finding
+from receiver.doctor import civo, server
+from receiver.doctor.checks import Check, Finding, Installation
 from receiver.doctor.nodes import of_pool
 from receiver.ports import TryLater, WontWork
 
@@ -96,7 +94,7 @@ class Trial:
 
 
 @dataclass(slots=True)
-class Progress:
+class SmokeProgress:
     """When each stage was first seen."""
 
     began: datetime
@@ -169,9 +167,9 @@ def allowed(installation: Installation) -> Finding:
     mode = installation.settings.configuration.mode
     if mode is not Mode.ACT:
         return READY_TO.failed(f"mode is {mode.value}: nothing would be bought, and the pod would wait for nothing")
-    with closing(ServerSurvey(installation.settings.environment.url, installation.timeouts)) as server:
+    with closing(server.opened(installation)) as asked:
         try:
-            _, health = server.ask("/healthz")
+            _, health = asked.probe("/healthz")
         except TryLater as error:
             return READY_TO.failed(str(error), "start the server, or set GPU_AUTOSCALER_URL to where it listens")
     if health.get("mode") != Mode.ACT.value:
@@ -244,7 +242,7 @@ def _watched(
     installation: Installation, test: Trial, cluster: SmokeSurvey, cloud: CivoSurvey, before: _Around
 ) -> Iterator[Finding]:
     now = installation.clock.now
-    progress = Progress(began=now())
+    progress = SmokeProgress(began=now())
     trouble, pod = "", PodState(phase="")
     while now() - progress.began < test.timeout:
         try:
@@ -278,7 +276,7 @@ def _shown(pod: PodState, around: _Around, before: _Around) -> Mapping[Check, bo
     }
 
 
-def concluded(progress: Progress, test: Trial, pod: PodState, trouble: str) -> Iterator[Finding]:
+def concluded(progress: SmokeProgress, test: Trial, pod: PodState, trouble: str) -> Iterator[Finding]:
     """Yield what became of the stages that were not reached: the first failed, unless the pod ran without them."""
     missing = [check for check in STAGES if check.name not in progress.reached]
     if RUNNING.name in progress.reached:

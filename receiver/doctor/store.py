@@ -2,12 +2,10 @@
 
 from collections.abc import Iterator
 
+from receiver.adapters.store.urls import is_sqlite, parse
 from receiver.adapters.survey import store as survey
-from receiver.adapters.survey.store import Place, Postgres, Schema
-from receiver.doctor.area import Area, Installation
-from receiver.doctor.clocks import STORE_CLOCK, clock
-from receiver.doctor.finding import Check, Finding
-from receiver.doctor.told import few
+from receiver.adapters.survey.store import DatabasePlace, Postgres, Schema
+from receiver.doctor.checks import Area, Check, Finding, Installation, clock_check, few, judge_clock
 from receiver.ports import TryLater, WontWork
 
 OPENS = Check(
@@ -41,6 +39,7 @@ FILE_SYSTEM = Check(
     ("warn", "skip"),
     "use a block volume (Civo's default StorageClass), or PostgreSQL",
 )
+STORE_CLOCK = clock_check("store", "the PostgreSQL server's")
 CHECKS = (OPENS, SCHEMA, WRITABLE, SPACE, FILE_SYSTEM, STORE_CLOCK)
 GIB = 2**30
 WARN_BELOW, FAIL_BELOW = GIB, GIB // 10
@@ -49,11 +48,11 @@ WARN_BELOW, FAIL_BELOW = GIB, GIB // 10
 def look(installation: Installation) -> Iterator[Finding]:
     """Look at the SQLite file, or at the PostgreSQL server."""
     try:
-        url = survey.parsed(installation.settings.environment.database_url.get_secret_value())
+        url = parse(installation.settings.environment.database_url.get_secret_value())
     except WontWork as error:
         yield OPENS.failed(str(error))
         return
-    if survey.in_file(url):
+    if is_sqlite(url):
         yield from _sqlite(survey.place(url))
         return
     try:
@@ -65,7 +64,7 @@ def look(installation: Installation) -> Iterator[Finding]:
     yield judged(schema)
 
 
-def _sqlite(where: Place) -> Iterator[Finding]:
+def _sqlite(where: DatabasePlace) -> Iterator[Finding]:
     yield STORE_CLOCK.skipped("the store is a file here")
     yield from located(where)
     if not where.exists:
@@ -79,7 +78,7 @@ def _sqlite(where: Place) -> Iterator[Finding]:
     yield judged(schema)
 
 
-def located(where: Place) -> Iterator[Finding]:
+def located(where: DatabasePlace) -> Iterator[Finding]:
     """Judge the place of a SQLite file."""
     if not where.folder:
         said = f"there is no folder {where.file.parent}"
@@ -119,7 +118,7 @@ def _postgres(server: Postgres) -> Iterator[Finding]:
     else:
         yield WRITABLE.failed("the server is a standby or read-only")
     yield from (check.skipped("the store is PostgreSQL, which has its own") for check in (SPACE, FILE_SYSTEM))
-    yield clock(STORE_CLOCK, server.told)
+    yield judge_clock(STORE_CLOCK, server.told)
 
 
 def judged(schema: Schema) -> Finding:

@@ -3,8 +3,8 @@
 import re
 
 from receiver.doctor import release, smoke
-from receiver.doctor.areas import AREAS
-from receiver.doctor.finding import VERDICTS
+from receiver.doctor.checks import VERDICTS
+from receiver.doctor.rounds import AREAS
 from tests.docs.pages import section, table, text_of
 from tools.doctor_page import filled
 

@@ -7,8 +7,7 @@ from typing import Any
 import yaml
 
 from receiver.config import load
-from receiver.doctor.area import Area, Installation
-from receiver.doctor.finding import Check, Finding
+from receiver.doctor.checks import Area, Check, Finding, Installation
 
 KEY = "SECRET-civo-api-key"
 WEBHOOK = "SECRET-webhook-token-0123456789"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from receiver.doctor.area import Installation
+from receiver.doctor.checks import Installation
 from receiver.ports import Clock
 from simulator.server import Simulator
 from tests.doctor.builders import installation

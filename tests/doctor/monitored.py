@@ -1,33 +1,37 @@
 """What a healthy Prometheus answers to the doctor, as values in which a test plants a fault."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from receiver.adapters.monitoring.http_apis import Sample
-from receiver.doctor.kube_state_metrics import ALWAYS as KSM_ALWAYS
-from receiver.doctor.kube_state_metrics import POOL
-from receiver.doctor.own_metrics import ALWAYS as OWN_ALWAYS
-from receiver.doctor.own_metrics import OTHERS
-from receiver.doctor.shipped import read_by, shipped_rules
+import yaml
+
+from receiver.adapters.monitoring.http_apis import InstantSample
+from receiver.doctor.exporters import ALWAYS as KSM_ALWAYS
+from receiver.doctor.exporters import POOL
+from receiver.doctor.rules import read_by_rules
+from receiver.doctor.telemetry import ALWAYS as OWN_ALWAYS
+from receiver.doctor.telemetry import OTHERS
+from tests.rules.files import RULES
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+EVALUATED = "2026-11-22T11:59:58.123456789Z"
 POOLS = {"pool-gpu": "l40s", "pool-big": "h100"}
-Answers = dict[str, Sequence[Sample]]
+Answers = dict[str, Sequence[InstantSample]]
 JSON = dict[str, Any]
 
 
-def one(value: float = 1, /, **labels: str) -> Sample:
+def one(value: float = 1, /, **labels: str) -> InstantSample:
     """One series."""
-    return Sample(labels=labels, value=value)
+    return InstantSample(labels=labels, value=value)
 
 
-def named(names: Sequence[str]) -> list[Sample]:
+def named(names: Sequence[str]) -> list[InstantSample]:
     """What counts series by their metric."""
-    return [Sample(labels={"__name__": name}, value=1) for name in names]
+    return [InstantSample(labels={"__name__": name}, value=1) for name in names]
 
 
-def answers(**changes: Sequence[Sample]) -> Answers:
+def answers(**changes: Sequence[InstantSample]) -> Answers:
     """Two GPU nodes of pool-gpu, one of them used, and a node without; *changes* by query, ``_`` for spaces."""
     found: Answers = {
         "ksm up": [one(job="kube-state-metrics", instance="ksm-0")],
@@ -45,7 +49,7 @@ def answers(**changes: Sequence[Sample]) -> Answers:
         "pods on gpus": [one(1)],
         "dcgm ages": [one(12, Hostname="gpu-1"), one(14, hostname="gpu-2")],
         "dcgm pods": [one(1)],
-        "dcgm counters": named(read_by(shipped_rules(), "DCGM_")),
+        "dcgm counters": named(read_by_rules("DCGM_")),
         "own up": [one(job="gpu-autoscaler")],
         "own builds": [one(job="gpu-autoscaler", version="1.2.3")],
         "own metrics": named(OWN_ALWAYS),
@@ -54,48 +58,38 @@ def answers(**changes: Sequence[Sample]) -> Answers:
     return {**found, **{name.replace("_", " "): samples for name, samples in changes.items()}}
 
 
-def _pools() -> list[Sample]:
+def _pools() -> list[InstantSample]:
     by_node = {"gpu-1": "pool-gpu", "gpu-2": "pool-gpu", "cpu-1": "pool-system"}
     return [one(**{"node": node, POOL: pool}) for node, pool in by_node.items()]
 
 
 def rules() -> JSON:
     """What ``/api/v1/rules`` answers where all that is shipped runs well, with runbooks that somebody publishes."""
-    groups: dict[str, JSON] = {}
-    for rule in shipped_rules():
-        group = groups.setdefault(
-            rule.group,
-            {
-                "name": rule.group,
-                "file": f"/etc/prometheus/{rule.file}",
-                "interval": _seconds(rule.interval),
-                "evaluationTime": 0.004,
-                "lastEvaluation": "2026-11-22T11:59:58.123456789Z",
-                "rules": [],
-            },
-        )
-        group["rules"].append(
-            {
-                "name": rule.name,
-                "type": rule.kind,
-                "query": rule.expression,
-                "labels": dict(rule.labels),
-                "health": "ok",
-                "lastEvaluation": "2026-11-22T11:59:58.123456789Z",
-                **_alerting(rule.name, rule.hold, is_alert=rule.is_alert),
-            }
-        )
-    return {"groups": list(groups.values())}
+    files = {path.name: yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(RULES.glob("*.yaml"))}
+    return {"groups": [_group(file, group) for file, said in files.items() for group in said["groups"]]}
 
 
-def _alerting(name: str, hold: str, *, is_alert: bool) -> Mapping[str, Any]:
-    if not is_alert:
-        return {}
+def _group(file: str, group: JSON) -> JSON:
     return {
-        "duration": _seconds(hold),
-        "state": "firing" if name == "GpuAutoscalerHeartbeat" else "inactive",
-        "annotations": {"runbook_url": f"https://git.acme.net/gpu/docs/runbooks/{name}.md"},
-        "alerts": [],
+        "name": group["name"],
+        "file": f"/etc/prometheus/{file}",
+        "interval": _seconds(group["interval"]),
+        "evaluationTime": 0.004,
+        "lastEvaluation": EVALUATED,
+        "rules": [_rule(rule) for rule in group["rules"]],
+    }
+
+
+def _rule(rule: JSON) -> JSON:
+    said = {"labels": dict(rule.get("labels", {})), "health": "ok", "lastEvaluation": EVALUATED}
+    if "record" in rule:
+        return {"name": rule["record"], "type": "recording", **said}
+    return {
+        "name": rule["alert"],
+        "type": "alerting",
+        "state": "firing" if rule["alert"] == "GpuAutoscalerHeartbeat" else "inactive",
+        "annotations": {"runbook_url": f"https://git.acme.net/gpu/docs/runbooks/{rule['alert']}.md"},
+        **said,
     }
 
 

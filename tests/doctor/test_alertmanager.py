@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import yaml
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
@@ -14,36 +15,48 @@ from receiver.adapters.clock import SystemClock
 from receiver.adapters.http.own_api import ServerApi
 from receiver.adapters.monitoring.http_apis import MonitoringApi
 from receiver.core.model.silences import Matcher, Silence
-from receiver.doctor.alertmanager import Peer, ask, differs, judge
-from receiver.doctor.carried import Carried
-from receiver.doctor.finding import Finding
-from receiver.doctor.round_trip import Waiting, heard, send
+from receiver.doctor.alertmanager import AlertmanagerPeer, ask, judge
+from receiver.doctor.checks import Finding
+from receiver.doctor.round_trip import AlertWait, heard, send
 from receiver.ports import TryLater
 from tests.core.builders import a_policy
 from tests.doctor.monitored import NOW
+from tests.rules.files import RULES
 
-PENDING = {"alertname": "GpuPodsPending", "component": "gpu-autoscaler", "action": "scale_up", "pool": "pool-gpu"}
+JSON = dict[str, Any]
+TEXT = (RULES / "alertmanager.yml").read_text(encoding="utf-8")
+PENDING = {"alertname": "GpuPodsPending", "component": "gpu-autoscaler", "action": "scale_up"}
 BEATS = {"alertname": "GpuAutoscalerHeartbeat", "component": "gpu-autoscaler", "action": "heartbeat"}
-ALERTS = (
-    Carried("GpuPodsPending", "scale_up", (PENDING,)),
-    Carried("GpuAutoscalerHeartbeat", "heartbeat", ({**BEATS, "cluster": "a"},)),
-)
+ALERTS = (PENDING, BEATS)
+ROUTED = (("GpuAutoscalerHeartbeat", ("gpu-autoscaler",)), ("GpuPodsPending", ("gpu-autoscaler", "people")))
+CHAT = {"url": "https://chat.acme.net/hook", "send_resolved": True}
 
 
-def peers(*changes: dict[str, Any]) -> list[Peer]:
-    """Two peers that see each other, each with its *changes*."""
-    well = Peer(url="http://a:9093", version="0.28.1", knows=2, original="route: x", beat=BEATS, beats_to=("ours",))
+def as_shipped() -> JSON:
+    """The configuration that we ship, with a channel behind people's receivers."""
+    config: JSON = yaml.safe_load(TEXT)
+    for receiver in config["receivers"]:
+        if receiver["name"].startswith("people"):
+            receiver["webhook_configs"] = [CHAT]
+    return config
+
+
+def peers(*changes: dict[str, Any], config: JSON | None = None) -> list[AlertmanagerPeer]:
+    """Two peers that see each other and run *config*, each with its *changes*."""
+    original = yaml.safe_dump(as_shipped() if config is None else config)
+    beat = {**BEATS, "cluster": "a"}
+    well = AlertmanagerPeer(url="http://a:9093", version="0.28.1", knows=2, original=original, beat=beat, routed=ROUTED)
     both = [well, replace(well, url="http://b:9093")]
     return [replace(peer, **change) for peer, change in zip(both, [*changes, {}, {}], strict=False)]
 
 
 def a_silence(**changes: Any) -> Silence:
-    matchers = (Matcher(name="component", value="gpu-autoscaler"), Matcher(name="pool", value="pool-.*", is_regex=True))
+    matchers = (Matcher(name="component", value="gpu-autoscaler"), Matcher(name="pool", value="l40s.*", is_regex=True))
     base = Silence(id="s1", matchers=matchers, ends_at=NOW + timedelta(hours=2), created_by="ada")
     return replace(base, **changes)
 
 
-def found(said: Sequence[Peer]) -> list[Finding]:
+def found(said: Sequence[AlertmanagerPeer]) -> list[Finding]:
     return [finding for finding in judge(said, ALERTS, a_policy(), NOW) if finding.verdict != "pass"]
 
 
@@ -66,13 +79,15 @@ def test_one_alertmanager_alone_raises_no_alarm() -> None:
         ([replace(peers()[0], knows=2)], "cluster", "warn", "names 1 peer"),
         (peers({"version": "0.27.0"}), "versions", "warn", "0.27.0, 0.28.1"),
         (peers({"version": "0.24.0"}, {"version": "0.24.0"}), "versions", "warn", "older than 0.25"),
-        (peers({"original": "route: y"}), "versions", "warn", "different configurations"),
+        (peers({"original": TEXT}), "versions", "warn", "different configurations"),
         (peers({"beat": None}), "heartbeat", "fail", "not at http://a:9093"),
         (peers({"beat": {**BEATS, "component": "x"}}), "heartbeat", "fail", "gives it: component"),
         (peers({"silences": (a_silence(),)}), "silences", "warn", "silence s1 of ada until 2026-11-22 14:00 UTC"),
     ],
 )
-def test_a_fault_is_found_named_and_has_a_remedy(said: list[Peer], check: str, verdict: str, words: str) -> None:
+def test_a_fault_is_found_named_and_has_a_remedy(
+    said: list[AlertmanagerPeer], check: str, verdict: str, words: str
+) -> None:
     (finding,) = found(said)
     assert (finding.check, finding.verdict) == (f"alertmanager.{check}", verdict)
     assert words in finding.said
@@ -106,11 +121,114 @@ def test_of_no_peer_that_answers_nothing_else_is_said() -> None:
     assert len(found(away)) == 2
 
 
-def test_a_peer_that_routes_the_heartbeat_otherwise_than_computed_is_believed() -> None:
-    (peer, _) = peers()
-    assert not differs(peer, ["ours", "ours"])
-    assert differs(peer, ["others"])
-    assert not differs(replace(peer, beat=None), ["others"])
+def test_a_silence_of_one_cluster_mutes_the_alerts_that_carry_its_label() -> None:
+    of_a = a_silence(matchers=(Matcher(name="cluster", value="a"),))
+    of_b = a_silence(id="s2", matchers=(Matcher(name="cluster", value="b"),))
+    (finding,) = found(peers({"silences": (of_a, of_b)}))
+    assert "silence s1 of ada" in finding.said
+    assert "mutes 2 alerts of ours: GpuPodsPending, GpuAutoscalerHeartbeat" in finding.said
+
+
+def test_the_heartbeat_is_of_no_pool() -> None:
+    of_a_pool = a_silence(matchers=(Matcher(name="pool", value="l40s-id"),))
+    (finding,) = found(peers({"silences": (of_a_pool,)}))
+    assert "mutes 1 alert of ours: GpuPodsPending" in finding.said
+
+
+def webhook(config: JSON) -> list[Finding]:
+    """What is said of our webhook where both peers run *config*."""
+    said = judge(peers(config=config), ALERTS, a_policy(), NOW)
+    return [finding for finding in said if finding.check == "alertmanager.webhook"]
+
+
+# What the Prometheus Operator makes of our AlertmanagerConfig; Alertmanager hides the address.
+OPERATOR = """
+receivers:
+- {name: "null"}
+- {name: people, webhook_configs: [{url: <secret>}]}
+- name: gpu-autoscaler/gpu-autoscaler/gpu-autoscaler
+  webhook_configs:
+  - url: <secret>
+    http_config: {authorization: {type: Bearer, credentials: <secret>}}
+"""
+
+
+def test_the_webhook_that_we_ship_is_well() -> None:
+    (finding,) = webhook(as_shipped())
+    assert (finding.verdict, finding.said) == ("pass", "receiver gpu-autoscaler posts to us with a token")
+
+
+def test_a_hidden_address_counts_by_the_name_of_its_receiver() -> None:
+    name = "gpu-autoscaler/gpu-autoscaler/gpu-autoscaler"
+    said = [replace(peer, original=OPERATOR, routed=(("GpuAutoscalerHeartbeat", (name,)),)) for peer in peers()]
+    (finding,) = [f for f in judge(said, ALERTS, a_policy(), NOW) if f.check == "alertmanager.webhook"]
+    assert finding.verdict == "pass"
+    assert "hides its address" in finding.said
+
+
+@pytest.mark.parametrize(
+    "change, verdict, words",
+    [
+        ({"url": "http://example.org/hook"}, "fail", "no receiver has a webhook that is ours"),
+        ({"http_config": {}}, "fail", "answered 401"),
+        ({"http_config": {"basic_auth": {"username": "x"}}}, "fail", "answered 401"),
+        ({"max_alerts": 10}, "warn", "after 10 alerts"),
+        ({"send_resolved": False}, "warn", "resolved"),
+    ],
+)
+def test_a_fault_in_the_webhook_is_found_named_and_has_a_remedy(change: JSON, verdict: str, words: str) -> None:
+    config = as_shipped()
+    next(r for r in config["receivers"] if r["name"] == "gpu-autoscaler")["webhook_configs"][0].update(change)
+    (finding,) = webhook(config)
+    assert finding.verdict == verdict
+    assert words in finding.said
+    assert finding.remedy
+
+
+def test_an_alert_that_alertmanager_routes_elsewhere_is_found() -> None:
+    (finding,) = found(peers({"routed": (ROUTED[0], ("GpuPodsPending", ("people",)))}))
+    assert (finding.check, finding.verdict) == ("alertmanager.webhook", "fail")
+    assert finding.said == "alerts routed to people and not to gpu-autoscaler: GpuPodsPending"
+
+
+def test_which_receivers_a_peer_names_is_read_for_alerts_that_are_not_for_people(httpserver: HTTPServer) -> None:
+    alerts = [
+        {"labels": {"alertname": "GpuPodsPending", "action": "scale_up"}, "receivers": [{"name": "ours"}]},
+        {"labels": {"alertname": "GpuIdleCostHigh", "action": "notify"}, "receivers": [{"name": "people"}]},
+    ]
+    beat = {"labels": {"alertname": "GpuAutoscalerHeartbeat", "action": "heartbeat"}, "receivers": [{"name": "a"}]}
+    of_name = {"filter": 'alertname="GpuAutoscalerHeartbeat"'}
+    httpserver.expect_request("/-/ready").respond_with_data("")
+    httpserver.expect_request("/api/v2/status").respond_with_json({"cluster": {"status": "disabled"}})
+    httpserver.expect_request("/api/v2/alerts", query_string=of_name).respond_with_json([beat])
+    ours = {"filter": 'component="gpu-autoscaler"'}
+    httpserver.expect_request("/api/v2/alerts", query_string=ours).respond_with_json(alerts)
+    httpserver.expect_request("/api/v2/alerts").respond_with_json([])
+    httpserver.expect_request("/api/v2/silences").respond_with_json([])
+    peer = ask(httpserver.url_for(""), SystemClock(), (1, 5))
+    assert peer.problem == ""
+    assert peer.routed == (("GpuAutoscalerHeartbeat", ("a",)), ("GpuPodsPending", ("ours",)))
+
+
+def test_a_webhook_at_a_host_of_another_name_is_ours_by_its_path() -> None:
+    config = as_shipped()
+    receiver = next(r for r in config["receivers"] if r["name"] == "gpu-autoscaler")
+    receiver["webhook_configs"][0]["url"] = "http://scaler.infra.svc/webhook"
+    assert [finding.verdict for finding in webhook(config)] == ["pass"]
+
+
+def test_a_chat_bridge_at_the_same_path_is_not_taken_for_us() -> None:
+    config = as_shipped()
+    chat = next(r for r in config["receivers"] if r["name"] == "people-chat")
+    chat["webhook_configs"] = [{"url": "http://bridge.chat.svc/webhook", "max_alerts": 3}]
+    assert [finding.verdict for finding in webhook(config)] == ["pass"]
+
+
+@pytest.mark.parametrize("original", ["", "route: [", "- a"])
+def test_a_configuration_that_cannot_be_read_is_not_judged(original: str) -> None:
+    said = [replace(peer, original=original) for peer in peers()]
+    verdicts = {f.check: f.verdict for f in judge(said, ALERTS, a_policy(), NOW)}
+    assert verdicts["alertmanager.webhook"] == "skip"
 
 
 def test_a_peer_that_is_away_is_told_and_not_raised() -> None:
@@ -152,8 +270,8 @@ class Hours:
     def __init__(self) -> None:
         self.now, self.said = 0.0, list[str]()
 
-    def waiting(self) -> Waiting:
-        return Waiting(say=self.said.append, sleep=self._sleep, elapsed=lambda: self.now)
+    def waiting(self) -> AlertWait:
+        return AlertWait(say=self.said.append, sleep=self._sleep, elapsed=lambda: self.now)
 
     def _sleep(self, seconds: float) -> None:
         self.now += seconds

@@ -8,11 +8,9 @@ import pytest
 import yaml
 
 from receiver.adapters.clock import SystemClock
-from receiver.adapters.survey.civo import PoolAtCivo, Quota, SizeAtCivo
-from receiver.doctor.civo import AREA
-from receiver.doctor.civo_pools import at_civo, offered
-from receiver.doctor.civo_quota import quota
-from receiver.doctor.finding import Finding
+from receiver.adapters.survey.civo import AccountQuota, PoolAtCivo, SizeAtCivo
+from receiver.doctor.checks import Finding
+from receiver.doctor.civo import AREA, at_civo, offered, quota
 from receiver.doctor.rounds import go_round
 from simulator.server import Simulator
 from tests.doctor.builders import document, installation, pool
@@ -143,7 +141,7 @@ def test_a_pool_whose_size_civo_does_not_list_is_not_said_to_fit_into_the_quota(
     pools = [pool(), pool(name="new", civo_pool_id="p-2", size="an.g9.kube.x1", price_usd_per_hour=1)]
     policy = installation(tmp_path, document(pools=pools)).settings.policy
     size = SizeAtCivo(name="an.g1.l40s.kube.x1", cpu_cores=1, ram_mb=1, disk_gb=1, gpus=1, selectable=True)
-    account = Quota(limit={"instance_count": 100}, usage={"instance_count": 0})
+    account = AccountQuota(limit={"instance_count": 100}, usage={"instance_count": 0})
     (finding,) = quota(policy, {}, {size.name: size}, account)
     assert finding.verdict == "skip"
     assert "new (an.g9.kube.x1)" in finding.said

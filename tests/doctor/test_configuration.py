@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from receiver.doctor.checks import Finding
 from receiver.doctor.configuration import is_placeholder, look
-from receiver.doctor.finding import Finding
 from tests.doctor.builders import document, installation
 
 

@@ -11,12 +11,10 @@ import pytest
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.survey.cluster import SeenPod
 from receiver.core.model.policy import POOL_LABEL, Policy, Taint
-from receiver.doctor.area import Installation
-from receiver.doctor.finding import Finding
+from receiver.doctor.checks import Finding, Installation
 from receiver.doctor.kubernetes import AREA
-from receiver.doctor.operator import tolerations
-from receiver.doctor.policies import classes, selects
 from receiver.doctor.rounds import go_round
+from receiver.doctor.surroundings import classes, selects, tolerations
 from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, QUOTA_LABEL
 from receiver.replay.world import PodSpec
 from simulator.server import Simulator

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from receiver.doctor.area import Installation
-from receiver.doctor.finding import Finding
+from receiver.doctor.checks import Finding, Installation
 from receiver.doctor.kueue import AREA
 from receiver.doctor.rounds import go_round
 from simulator.server import Simulator

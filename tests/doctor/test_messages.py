@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pytest_httpserver import HTTPServer
 
-from receiver.doctor.finding import Finding
+from receiver.doctor.checks import Finding
 from receiver.doctor.messages import look
 from tests.doctor.builders import installation as installed
 

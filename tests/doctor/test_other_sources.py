@@ -9,9 +9,8 @@ from werkzeug import Request, Response
 
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.monitoring.http_apis import MonitoringApi
-from receiver.doctor import alerting, prometheus, telemetry
-from receiver.doctor.area import Area
-from receiver.doctor.finding import Finding
+from receiver.doctor import alertmanager, prometheus, rules, telemetry
+from receiver.doctor.checks import Area, Finding
 from receiver.ports import TryLater
 from tests.doctor.builders import document, installation
 
@@ -42,7 +41,7 @@ def found(area: Area, folder: Path, url: str | None) -> list[Finding]:
 def test_what_a_querier_cannot_say_is_skipped(tmp_path: Path, httpserver: HTTPServer, querier: str) -> None:
     for path in ("targets", "status/runtimeinfo", "alertmanagers", "rules"):
         httpserver.expect_request(f"/api/v1/{path}").respond_with_data("404 page not found", status=404)
-    told = [*found(prometheus.SERVER, tmp_path, querier), *found(prometheus.RULES, tmp_path, querier)]
+    told = [*found(prometheus.AREA, tmp_path, querier), *found(rules.AREA, tmp_path, querier)]
     assert [finding.verdict for finding in told] == ["pass", "skip", "skip", "skip", "skip"]
 
 
@@ -54,13 +53,13 @@ def test_an_empty_source_is_told_as_missing_series_and_not_as_an_error(tmp_path:
 
 
 def test_without_prometheus_there_is_nothing_to_ask(tmp_path: Path) -> None:
-    for area in (prometheus.SERVER, prometheus.RULES, telemetry.AREA):
+    for area in (prometheus.AREA, rules.AREA, telemetry.AREA):
         assert [finding.verdict for finding in found(area, tmp_path, None)] == ["skip"]
 
 
 def test_without_alertmanagers_routes_are_not_seen(tmp_path: Path) -> None:
     said = document(alertmanager={"urls": []}, prometheus={})
-    told = list(alerting.AREA.look(installation(tmp_path, said)))
+    told = list(alertmanager.AREA.look(installation(tmp_path, said)))
     assert {finding.verdict for finding in told} == {"skip"}
 
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from receiver.config import load_text
-from receiver.doctor.finding import Finding
+from receiver.doctor.checks import Finding
 from receiver.doctor.kubernetes import AREA as KUBERNETES
 from receiver.doctor.kueue import AREA as KUEUE
 from receiver.doctor.rights import Needed, needed

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.doctor.area import Installation
-from receiver.doctor.finding import Check, Finding
+from receiver.doctor.checks import Check, Finding, Installation
 from receiver.doctor.rounds import go_round, hidden, secrets_in
 from receiver.ports import TryLater, WontWork
 from tests.doctor.builders import KEY, OPERATOR, PAIN, WEBHOOK, area, document, environ, installation

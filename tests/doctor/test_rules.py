@@ -5,11 +5,8 @@ from typing import Any
 
 import pytest
 
-from receiver.doctor.finding import Finding
-from receiver.doctor.promql import longest_range, normalized
-from receiver.doctor.rules import judge
-from receiver.doctor.running_rules import running_rules
-from receiver.doctor.shipped import ShippedRule, asleep_without, shipped_rules
+from receiver.doctor.checks import Finding
+from receiver.doctor.rules import asleep_without, judge, longest_range, running_rules, shipped_rules
 from tests.doctor.monitored import JSON, NOW, group_of, rule_named, rules
 from tools.shipped_rules import FILE, needed, text
 
@@ -63,8 +60,6 @@ PLANTED: list[tuple[str, Callable[[JSON], None], str, str, str]] = [
     ("a group is there twice", _twice, "rules.loaded", "warn", "copy.yaml"),
     ("a rule errs", _changed(BUSY, health="err", lastError="many-to-many"), "rules.healthy", "fail", "many-to-many"),
     ("a rule was never run", _changed(RECORDING, health="unknown"), "rules.healthy", "warn", RECORDING),
-    ("an expression is altered", _changed(RECORDING, query="vector(0)"), "rules.same", "warn", "(expression)"),
-    ("a `for` is altered", _changed(BUSY, duration=3600.0), "rules.same", "warn", "(for): GpuPoolBusy"),
     (
         "an alert lost its component",
         _changed(BUSY, labels={"action": "hold", "namespace": "gpu-autoscaler", "severity": "warning"}),
@@ -78,13 +73,6 @@ PLANTED: list[tuple[str, Callable[[JSON], None], str, str, str]] = [
         "rules.same",
         "fail",
         "GpuPoolBusy (action)",
-    ),
-    (
-        "an alert has another severity",
-        _changed(BUSY, labels={**rule_named(rules(), BUSY)["labels"], "severity": "info"}),
-        "rules.same",
-        "warn",
-        "(labels): GpuPoolBusy",
     ),
     ("a group stands still", _late, "rules.timely", "fail", "gpu-autoscaler.utilization.alerts (10m ago)"),
     ("a group is too slow", _group_changed(BUSY, evaluationTime=40.0), "rules.timely", "fail", "longer than"),
@@ -134,36 +122,8 @@ def test_rules_under_another_file_and_group_name_are_found_all_the_same() -> Non
     assert trouble(data) == []
 
 
-@pytest.mark.parametrize(
-    "one, other",
-    [
-        ('a{x="1", y="2"}', "a{y='2',x=`1`,}"),
-        ("sum by (pool) (a) # why\n > 0.70", "sum by(pool)(a)>7e-1"),
-        ("rate(a[60m])", "rate(a[1h])"),
-        (r'a{x="a\"b\\"}', r"""a{x='a"b\\'}"""),
-    ],
-)
-def test_spelling_makes_no_other_expression(one: str, other: str) -> None:
-    assert normalized(one) == normalized(other)
-
-
-@pytest.mark.parametrize(
-    "one, other",
-    [
-        ("a > 0.7", "a > 0.07"),
-        ('a{x="1"}', 'a{x!="1"}'),
-        ('a{x="1",y="2"}', 'a{x="2",y="1"}'),
-        ("a[5m]", "a[5s]"),
-        ("a and b", "a or b"),
-        ("a - b", "b - a"),
-    ],
-)
-def test_what_means_something_else_is_another_expression(one: str, other: str) -> None:
-    assert normalized(one) != normalized(other)
-
-
-def test_the_longest_window_is_found() -> None:
-    assert longest_range(["a[5m] + b[3d]", "c[1h:1m]"]).days == 3
+def test_the_longest_window_is_known() -> None:
+    assert longest_range() == "3d"
 
 
 @pytest.mark.parametrize(
@@ -185,8 +145,5 @@ def test_what_an_expression_cannot_do_without(expression: str, metrics: set[str]
 
 
 def test_alerts_that_sleep_without_a_metric_are_named() -> None:
-    rule = ShippedRule(
-        file="f", group="g", interval="15s", name="Hot", kind="alerting", expression="a > 1", needs=("a",)
-    )
-    assert asleep_without([rule], ["a", "b"]) == ("Hot",)
-    assert asleep_without([rule], ["b"]) == ()
+    assert asleep_without(["DCGM_FI_DEV_XID_ERRORS", "unknown"]) == ("GpuXidFatal", "GpuXidError")
+    assert asleep_without(["unknown"]) == ()

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from pytest_httpserver import HTTPServer
 
-from receiver.adapters.survey.server import ServerSurvey
-from receiver.doctor.area import Installation
-from receiver.doctor.finding import Finding
+from receiver.adapters.http.own_api import ServerApi
+from receiver.doctor.checks import Finding, Installation
 from receiver.doctor.rounds import go_round
 from receiver.doctor.server import AREA, may_remove, same_version
 from receiver.ports import TryLater
@@ -101,8 +100,8 @@ def test_the_token_goes_out_although_a_netrc_names_the_host(tmp_path: Path, monk
     monkeypatch.setenv("NETRC", str(netrc))
     with HTTPServer(host="127.0.0.1") as other:
         other.expect_request("/healthz", headers={"Authorization": "Bearer right"}).respond_with_json({})
-        with closing(ServerSurvey(other.url_for("").rstrip("/"), (1, 5), "right")) as asked:
-            assert asked.ask("/healthz") == (200, {})
+        with closing(ServerApi(other.url_for("").rstrip("/"), (1, 5), reader="right")) as asked:
+            assert asked.probe("/healthz") == (200, {})
 
 
 def test_another_version_is_told() -> None:

@@ -12,8 +12,7 @@ from click.testing import CliRunner
 from receiver.adapters.kubernetes.pods import pod_from
 from receiver.cli.main import main
 from receiver.core.scaling.demand import misfit
-from receiver.doctor.area import Installation
-from receiver.doctor.finding import Finding
+from receiver.doctor.checks import Finding, Installation
 from receiver.doctor.smoke import CHECKS, IMAGE, NAME, Trial, chosen, longest, manifest, smoke
 from receiver.replay.world import PodSpec
 from simulator.clocks import ManualClock

@@ -12,10 +12,10 @@ import pytest
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.leader.writer_lock import WriterLock
 from receiver.adapters.store import open_store
+from receiver.adapters.store.migrate import newest
 from receiver.adapters.survey import store as survey
-from receiver.adapters.survey.store import Place, Schema, newest
-from receiver.doctor.area import Installation
-from receiver.doctor.finding import Finding
+from receiver.adapters.survey.store import DatabasePlace, Schema
+from receiver.doctor.checks import Finding, Installation
 from receiver.doctor.rounds import go_round
 from receiver.doctor.store import AREA, judged, located
 from tests.doctor.builders import installation
@@ -125,7 +125,7 @@ def test_the_schema_of_the_file_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_place_is_told(changes: dict[str, object], check: str, verdict: str) -> None:
-    good = Place(file=Path("ledger.db"), exists=True, folder=True, writable=True, free=9 * GIB, kind="ext4")
+    good = DatabasePlace(file=Path("ledger.db"), exists=True, folder=True, writable=True, free=9 * GIB, kind="ext4")
     assert {f.verdict for f in located(good)} == {"pass"}
     (finding,) = [f for f in located(replace(good, **changes)) if f.verdict != "pass"]  # type: ignore[arg-type]  # by name
     assert (finding.check, finding.verdict) == (check, verdict)

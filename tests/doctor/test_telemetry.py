@@ -5,19 +5,18 @@ from typing import Any
 
 import pytest
 
-from receiver.doctor import dcgm, kube_state_metrics, own_metrics
-from receiver.doctor.finding import Finding
-from receiver.doctor.kube_state_metrics import POOL
+from receiver.doctor.checks import Finding
+from receiver.doctor.exporters import POOL, judge_dcgm, judge_kube_state_metrics
 from receiver.doctor.prometheus import active_targets, alertmanagers, clock, retention, scrapes
-from receiver.doctor.telemetry import QUERIES
+from receiver.doctor.telemetry import QUERIES, judge_own
 from tests.doctor.monitored import POOLS, Answers, answers, named, one, target
 
 
 def found(said: Answers) -> list[Finding]:
     return [
-        *kube_state_metrics.judge(said, POOLS),
-        *dcgm.judge(said, POOLS),
-        *own_metrics.judge(said, "1.2.3"),
+        *judge_kube_state_metrics(said, POOLS),
+        *judge_dcgm(said, POOLS),
+        *judge_own(said, "1.2.3"),
     ]
 
 

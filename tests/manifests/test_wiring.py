@@ -227,7 +227,7 @@ def test_no_gpu_node_takes_the_pod(name: str) -> None:
     node = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     [term] = node["nodeSelectorTerms"]
     asked = {e["key"]: (e["operator"], e.get("values")) for e in term["matchExpressions"]}
-    sizes = yaml.safe_load((ROOT / "receiver" / "prices" / "civo.yaml").read_text(encoding="utf-8"))["sizes"]
+    sizes = yaml.safe_load((ROOT / "receiver" / "config" / "civo_prices.yaml").read_text(encoding="utf-8"))["sizes"]
     assert asked == {
         "nvidia.com/gpu.present": ("DoesNotExist", None),
         "node.kubernetes.io/instance-type": ("NotIn", [*sizes, *UNPRICED]),

@@ -1,4 +1,4 @@
-"""The server's own HTTP API, as the command line asks it.
+"""The server's own HTTP API, as the command line asks it, and its health as the kubelet does.
 
 Promises to keep credentials, those that the address may carry and the tokens, out of every message.
 """
@@ -43,18 +43,23 @@ class Answer:
 
 
 class ServerApi:
-    """The API at *url* (http or https, without a slash at its end); *timeout* is seconds per request.
+    """The API at *url* (http or https, without a slash at its end); *timeout* is seconds per request, or those of
+    (connect, read).
 
     *reader* is the token to read with, None where reading needs none. An address with credentials of its own, which
     are a proxy's, reads with those: a request has one Authorization header.
     """
 
     def __init__(
-        self, url: str, timeout: float = 10, session: requests.Session | None = None, reader: str | None = None
+        self,
+        url: str,
+        timeout: float | tuple[float, float] = 10,
+        session: requests.Session | None = None,
+        reader: str | None = None,
     ) -> None:
         self._url, self._timeout = url, timeout
         self._session = session or quick_session()
-        self._reads = {"auth": Bearer(reader)} if reader and not urlsplit(url).username else {}
+        self._reads: dict[str, Any] = {"auth": Bearer(reader)} if reader and not urlsplit(url).username else {}
 
     def __repr__(self) -> str:
         return f"ServerApi({self.shown!r})"
@@ -75,6 +80,25 @@ class ServerApi:
         there is no answer that can be used.
         """
         return self._one("GET", path, params=dict(query or {}), **self._reads)
+
+    def probe(self, path: str) -> tuple[int, Mapping[str, Any]]:
+        """Return status and JSON object of *path*, such as ``/healthz``, whatever the status.
+
+        Raises TryLater when there is no such answer.
+        """
+        try:
+            response = self._session.get(self._url + path, timeout=self._timeout, allow_redirects=False, **self._reads)
+        except (requests.RequestException, OSError, ValueError) as error:
+            code, phrase = wire_failure(error)
+            raise TryLater(f"{self.shown}: {phrase}", code=code) from None
+        try:
+            document = response.json()
+        except ValueError:
+            document = None
+        if not isinstance(document, dict):
+            said = f"{self.shown} answered {response.status_code}, not as this program does: it is another server"
+            raise TryLater(said, code="malformed")
+        return response.status_code, document
 
     def get_list(self, *path: str) -> Sequence[Mapping[str, Any]]:
         """Return the JSON array of objects that ``/api/v1/PATH`` answers. Raises what `get` raises."""

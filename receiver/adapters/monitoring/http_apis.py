@@ -18,7 +18,7 @@ MOST_SAID = 300  # characters of an error that somebody else wrote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class InstantSample:
     """One series of an instant query: its labels, its value, and when it was taken."""
 
     labels: Labels
@@ -72,12 +72,12 @@ class MonitoringApi:
                 return None
             raise
 
-    def vector(self, query: str) -> Sequence[Sample]:
+    def vector(self, query: str) -> Sequence[InstantSample]:
         """Return what the instant *query* yields. Raises TryLater."""
         data = self.data("query", query=query)
         try:
             return [
-                Sample(labels={str(k): str(v) for k, v in one["metric"].items()}, value=float(one["value"][1]))
+                InstantSample(labels={str(k): str(v) for k, v in one["metric"].items()}, value=float(one["value"][1]))
                 for one in data["result"]
             ]
         except (KeyError, TypeError, ValueError, AttributeError, IndexError):

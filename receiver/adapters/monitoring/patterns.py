@@ -25,10 +25,10 @@ _PARTS = re.compile(
 
 def evaluable(pattern: str) -> bool:
     """True when Python understands *pattern* and is done with it in a moment, whatever a pool is called."""
-    return len(pattern) <= LONGEST and _ways(pattern) <= MOST_WAYS and compiles(pattern)
+    return len(pattern) <= LONGEST and _ways(pattern) <= MOST_WAYS and _compiles(pattern)
 
 
-def compiles(pattern: str) -> bool:
+def _compiles(pattern: str) -> bool:
     """True when Python takes *pattern*."""
     try:
         re.compile(pattern)

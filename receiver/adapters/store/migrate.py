@@ -85,10 +85,11 @@ def _is_current(connection: Connection) -> bool:
     """
     if not inspect(connection).has_table("alembic_version"):
         return False
-    return list(connection.execute(text("SELECT version_num FROM alembic_version")).scalars()) == [_newest()]
+    return list(connection.execute(text("SELECT version_num FROM alembic_version")).scalars()) == [newest()]
 
 
-def _newest() -> str:
+def newest() -> str:
+    """Return the newest revision that this version knows."""
     return max(file.name.partition("_")[0] for file in (SCRIPTS / "versions").glob("[0-9]*_*.py"))
 
 
@@ -97,7 +98,7 @@ def _is_compatible(connection: Connection) -> bool:
     if not inspect(connection).has_table("compatibility"):
         return False
     oldest = connection.execute(text("SELECT oldest FROM compatibility WHERE id = 1")).scalar()
-    return oldest is not None and str(oldest) <= _newest()
+    return oldest is not None and str(oldest) <= newest()
 
 
 def _migrate(connection: Connection) -> None:

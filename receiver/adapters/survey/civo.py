@@ -11,8 +11,8 @@ import requests
 
 from receiver.adapters.civo.cloud import CivoCloud
 from receiver.adapters.civo.sizes import whole
+from receiver.adapters.http.timestamps import ClockReading, http_date
 from receiver.adapters.kubernetes.nodes import entries, section
-from receiver.adapters.survey.dates import Told, http_date
 from receiver.core.model.policy import Taint
 from receiver.ports import Clock, TryLater
 
@@ -48,7 +48,7 @@ class SizeAtCivo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quota:
+class AccountQuota:
     """What the account may have and has of each of `COUNTED` that Civo told."""
 
     limit: Mapping[str, int] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Quota:
 class CivoSurvey(CivoCloud):
     """The account and cluster of `CivoCloud`. *told* is the time there, once somebody listens for it."""
 
-    told: Told | None = None
+    told: ClockReading | None = None
 
     def listen(self, clock: Clock) -> None:
         """Keep what each answer says of the time there, beside that of *clock*."""
@@ -66,7 +66,7 @@ class CivoSurvey(CivoCloud):
         def heard(response: requests.Response, *_: object, **__: object) -> None:
             there: datetime | None = http_date(response.headers.get("Date"))
             if there is not None:
-                self.told = Told(there=there, here=clock.now(), took=response.elapsed)
+                self.told = ClockReading(there=there, here=clock.now(), took=response.elapsed)
 
         self._session.hooks["response"].append(heard)
 
@@ -98,14 +98,16 @@ class CivoSurvey(CivoCloud):
         sizes = (_size(record) for record in answer if isinstance(record, dict))
         return {size.name: size for size in sizes if size.name}
 
-    def quota(self) -> Quota:
+    def quota(self) -> AccountQuota:
         """Return limits and usage of the whole account. Raises TryLater and WontWork."""
         answer = self._send("GET", "/v2/quota", "show the quota")
         if not isinstance(answer, dict):
             raise TryLater("Civo's answer is not understood: the quota is malformed", code="malformed")
         told = {name: (whole(answer.get(f"{name}_limit")), whole(answer.get(f"{name}_usage"))) for name in COUNTED}
         known = {name: (limit, used) for name, (limit, used) in told.items() if limit is not None and used is not None}
-        return Quota(limit={n: limit for n, (limit, _) in known.items()}, usage={n: u for n, (_, u) in known.items()})
+        return AccountQuota(
+            limit={n: limit for n, (limit, _) in known.items()}, usage={n: u for n, (_, u) in known.items()}
+        )
 
 
 def _labels(said: Mapping[str, object]) -> dict[str, str] | None:

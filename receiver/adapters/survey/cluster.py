@@ -12,7 +12,7 @@ from typing import Any
 
 from kubernetes import client
 
-from receiver.adapters.http.timestamps import moment
+from receiver.adapters.http.timestamps import ClockReading, http_date, moment
 from receiver.adapters.kubernetes.access import Access, Right
 from receiver.adapters.kubernetes.api import CUSTOM, NODES, PODS, QUOTAS, KubernetesApi
 from receiver.adapters.kubernetes.cluster import LIVING, KubernetesCluster
@@ -20,7 +20,6 @@ from receiver.adapters.kubernetes.custom_resources import Kind
 from receiver.adapters.kubernetes.nodes import entries, key_of, node_from, section, words
 from receiver.adapters.kubernetes.pods import HOST_LABEL, asked_or_held, controller_of, hosts_us
 from receiver.adapters.kubernetes.wire import NOT_FOUND
-from receiver.adapters.survey.dates import Told, http_date
 from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, Clock, ClusterNode, WontWork
 
 GROUPS = "/apis"
@@ -68,7 +67,7 @@ class _HeardApi(KubernetesApi):
 
     def __init__(self, api_client: client.ApiClient, clock: Clock) -> None:
         super().__init__(api_client)
-        self.told: Told | None = None
+        self.told: ClockReading | None = None
         self._clock = clock
 
     def _send(self, *call: Any) -> Any:
@@ -77,7 +76,7 @@ class _HeardApi(KubernetesApi):
         there = http_date(answer.headers.get("Date"))
         if there is not None:
             took = timedelta(seconds=monotonic() - began)
-            self.told = Told(there=there, here=self._clock.now(), took=took)
+            self.told = ClockReading(there=there, here=self._clock.now(), took=took)
         return answer
 
 
@@ -92,7 +91,7 @@ class ClusterSurvey(KubernetesCluster):
         self._access = Access(self._heard, self._wire)
 
     @property
-    def told(self) -> Told | None:
+    def told(self) -> ClockReading | None:
         """What the last answer said of the time there."""
         return self._heard.told
 

@@ -6,17 +6,17 @@ Promises to take no lock that a writer waits for, to write nothing, and to keep 
 import os
 import shutil
 import sqlite3
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sqlalchemy import URL, inspect, text
+from sqlalchemy import URL, Connection, NullPool, create_engine, text
+from sqlalchemy.exc import DBAPIError
 
+from receiver.adapters.http.timestamps import ClockReading
 from receiver.adapters.store.database import Database
-from receiver.adapters.store.migrate import SCRIPTS, missing, names_in
-from receiver.adapters.store.urls import database_file, is_sqlite, parse
-from receiver.adapters.survey.dates import Told
+from receiver.adapters.store.migrate import missing, names_in, newest
+from receiver.adapters.store.urls import database_file
 from receiver.ports import Clock, TryLater
 
 PASSING = frozenset({"overlay", "tmpfs", "ramfs"})  # a container's own layer, or memory
@@ -37,7 +37,7 @@ class Schema:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class DatabasePlace:
     """Where a SQLite file is: whether file and folder are there and may be written to, bytes free there, the kind of
     file system."""
 
@@ -65,26 +65,16 @@ class Postgres:
 
     version: str
     takes_writes: bool
-    told: Told
+    told: ClockReading
 
 
-def parsed(url: str) -> URL:
-    """Return *url* as the server reads it. Raises WontWork."""
-    return parse(url)
-
-
-def in_file(url: URL) -> bool:
-    """True for SQLite."""
-    return is_sqlite(url)
-
-
-def place(url: URL) -> Place:
+def place(url: URL) -> DatabasePlace:
     """Return where the file of *url* is; nothing is opened."""
     file = database_file(url)
     folder = file.parent
     there = folder.is_dir()
     touched = [path for path in (file, Path(f"{file}-wal"), folder) if path.exists()]
-    return Place(
+    return DatabasePlace(
         file=file,
         exists=file.is_file(),
         folder=there,
@@ -106,20 +96,16 @@ def file_system(folder: Path) -> str:
 
 
 def sqlite_schema(file: Path) -> Schema:
-    """Return the revision of the database in *file*, read by a connection that cannot write. Raises TryLater."""
+    """Return the schema of the database in *file*, read by a connection that cannot write. Raises TryLater."""
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=WAITS_SECONDS)
+
     try:
-        with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=WAITS_SECONDS)) as connection:
-            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            revision = oldest = None
-            if "alembic_version" in tables:
-                revision = _first(connection.execute("SELECT version_num FROM alembic_version").fetchone())
-            if "compatibility" in tables:
-                oldest = _first(connection.execute("SELECT oldest FROM compatibility WHERE id = 1").fetchone())
-            names = "SELECT name FROM pragma_table_info(?1) UNION SELECT name FROM pragma_index_list(?1)"
-            found = {table: {row[0] for row in connection.execute(names, (table,))} for table in tables}
-    except sqlite3.Error as error:
-        raise TryLater(f"{file}: {error}", code="store") from None
-    return Schema(revision=revision, newest=newest(), oldest=oldest, missing=tuple(missing(found)))
+        with create_engine("sqlite://", creator=connect, poolclass=NullPool).connect() as connection:
+            return _schema(connection)
+    except DBAPIError as error:
+        raise TryLater(f"{file}: {error.orig}", code="store") from None
 
 
 def postgres(url: URL, clock: Clock) -> tuple[Postgres, Schema]:
@@ -133,24 +119,19 @@ def postgres(url: URL, clock: Clock) -> tuple[Postgres, Schema]:
             version = str(connection.execute(text("SHOW server_version")).scalar_one())
             standby = bool(connection.execute(text("SELECT pg_is_in_recovery()")).scalar_one())
             closed = str(connection.execute(text("SHOW default_transaction_read_only")).scalar_one()) == "on"
-            tables = inspect(connection)
-            revision = oldest = None
-            if tables.has_table("alembic_version"):
-                revision = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-            if tables.has_table("compatibility"):
-                oldest = connection.execute(text("SELECT oldest FROM compatibility WHERE id = 1")).scalar()
-            lacks = tuple(missing(names_in(connection)))
+            schema = _schema(connection)
     finally:
         database.close()
-    told = Told(there=now.astimezone(UTC), here=here, took=here - began)
+    told = ClockReading(there=now.astimezone(UTC), here=here, took=here - began)
     server = Postgres(version=version, takes_writes=not standby and not closed, told=told)
-    return server, Schema(revision=revision, newest=newest(), oldest=oldest, missing=lacks)
+    return server, schema
 
 
-def newest() -> str:
-    """Return the newest revision that this version knows."""
-    return max(file.name.partition("_")[0] for file in (SCRIPTS / "versions").glob("[0-9]*_*.py"))
-
-
-def _first(row: tuple[object, ...] | None) -> str | None:
-    return None if row is None or row[0] is None else str(row[0])
+def _schema(connection: Connection) -> Schema:
+    tables = names_in(connection)
+    revision = oldest = None
+    if "alembic_version" in tables:
+        revision = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    if "compatibility" in tables:
+        oldest = connection.execute(text("SELECT oldest FROM compatibility WHERE id = 1")).scalar()
+    return Schema(revision=revision, newest=newest(), oldest=oldest, missing=tuple(missing(tables)))

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from receiver.core.model.text import some
-from receiver.doctor.finding import NEEDS_REMEDY, VERDICTS, Finding
+from receiver.doctor.checks import NEEDS_REMEDY, VERDICTS, Finding
 from receiver.reports.screen_words import printable
 
 Found = Sequence[tuple[str, Sequence[Finding]]]  # what was found, by the name of the area
