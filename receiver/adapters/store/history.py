@@ -12,7 +12,7 @@ from receiver.adapters.store.database import Database, insert_in
 from receiver.adapters.store.prepared import Query, Row, Write
 from receiver.adapters.store.schema import alerts, outbox, samples, turns
 from receiver.core.explain.samples import Doing, Sample, Turn, minute_of
-from receiver.ports.history import Arrival, Told
+from receiver.ports import Arrival, Told
 
 A_MINUTE = timedelta(minutes=1)
 SINCE, UNTIL = bindparam("since", type_=Moment), bindparam("until", type_=Moment)
