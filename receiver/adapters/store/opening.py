@@ -6,8 +6,8 @@ from sqlalchemy import make_url
 
 from receiver.adapters.store import schema
 from receiver.adapters.store.database import LOCK_WAIT_SECONDS, Database
+from receiver.adapters.store.engines import EXAMPLES, VARIABLE, database_file, is_sqlite, parse
 from receiver.adapters.store.sql_store import SqlStore
-from receiver.adapters.store.urls import EXAMPLES, VARIABLE, database_file, is_sqlite, parse
 from receiver.ports import WontWork
 
 

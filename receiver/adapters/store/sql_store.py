@@ -24,6 +24,7 @@ from receiver.adapters.store import (
 from receiver.adapters.store.budget_changes import SqlBudgets
 from receiver.adapters.store.database import Database, Fence, put
 from receiver.adapters.store.decision_store import SqlDecisions
+from receiver.adapters.store.engines import VARIABLE, database_file, is_in_memory, is_sqlite
 from receiver.adapters.store.history import SqlHistory
 from receiver.adapters.store.intake import Intake
 from receiver.adapters.store.migrate import upgrade
@@ -32,7 +33,6 @@ from receiver.adapters.store.overrides import SqlOverrides
 from receiver.adapters.store.prepared import Query
 from receiver.adapters.store.questions import SqlQuestions
 from receiver.adapters.store.report_store import SqlReports
-from receiver.adapters.store.urls import VARIABLE, database_file, is_in_memory, is_sqlite
 from receiver.adapters.store.usage_store import SqlUsage
 from receiver.core.model.actions import Action, Decision, Outcome
 from receiver.core.model.charges import Charged

@@ -14,8 +14,8 @@ from pathlib import Path
 from sqlalchemy import URL, inspect, text
 
 from receiver.adapters.store.database import Database
+from receiver.adapters.store.engines import database_file, is_sqlite, parse
 from receiver.adapters.store.migrate import SCRIPTS, missing, names_in
-from receiver.adapters.store.urls import database_file, is_sqlite, parse
 from receiver.adapters.survey.dates import Told
 from receiver.ports import Clock, TryLater
 
