@@ -236,3 +236,36 @@ def test_the_right_to_write_is_asked_for_after_the_count_was_read_again(httpserv
         cloud.retire(POOL, INSTANCE)
     cloud.close()
     assert [r.method for r, _ in httpserver.log] == ["GET"]
+
+
+@pytest.mark.parametrize("sends", [0, 1], ids=["before the head", "between head and body"])
+def test_a_process_that_was_frozen_after_it_asked_does_not_send_what_it_was_about_to(
+    sends: int, httpserver: HTTPServer
+) -> None:
+    """The clock is looked at once more in the instant in which the bytes leave."""
+    left = [sends]
+
+    def too_late() -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise NotOurs
+
+    cloud = CivoCloud(httpserver.url_for(""), KEY, "LON1", CLUSTER, before_write=lambda: None, last_word=too_late)
+    required(httpserver, 1, 1)
+    with pytest.raises(NotOurs):
+        cloud.resize(POOL, decided_on=1, target=3)
+    cloud.ping()  # what reads is not looked at, and finds a connection
+    cloud.close()
+    assert {r.method for r, _ in httpserver.log} == {"GET"}
+
+
+def test_a_write_that_is_not_too_late_is_sent_through_the_same_door(httpserver: HTTPServer) -> None:
+    asked: list[str] = []
+    cloud = CivoCloud(httpserver.url_for(""), KEY, "LON1", CLUSTER, last_word=lambda: asked.append("asked"))
+    required(httpserver, 1)
+    httpserver.expect_ordered_request(POOL_PATH, method="PUT").respond_with_json(a_pool())
+    required(httpserver, 3)
+    assert cloud.resize(POOL, decided_on=1, target=3).did is Did.DONE
+    cloud.close()
+    assert [r.method for r, _ in httpserver.log] == ["GET", "PUT", "GET"]
+    assert asked

@@ -6,6 +6,7 @@ and the answers (they carry passwords and a kubeconfig) out of every message.
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from datetime import datetime
 from time import monotonic
 from typing import NoReturn
@@ -18,7 +19,8 @@ from receiver.adapters.civo.documents import cloud_pools, required_pools
 from receiver.adapters.civo.errors import GONE, refusal
 from receiver.adapters.civo.sizes import KnownSizes
 from receiver.adapters.clock import SystemClock
-from receiver.adapters.http.sessions import quick_session, retry_after, shown, wire_failure, without
+from receiver.adapters.http.last_word import LastWord
+from receiver.adapters.http.sessions import quick_retry, quick_session, retry_after, shown, wire_failure, without
 from receiver.core.model.charges import distinct, windows
 from receiver.ports import Charges, CloudPool, Did, Receipt, TryLater, WontWork
 
@@ -45,8 +47,9 @@ class CivoCloud:
 
     *api_key* is the key, or what gives the one that is valid now. *timeouts* are (connect, read) seconds; while a pool
     is changed each call is given *writes_wait* seconds to answer at most. What was sent may take effect all the same.
-    *before_write* is called right before each PUT and DELETE, after the reads that precede it, which may have taken
-    long; what it raises stops the write and is passed on.
+    *before_write* is called right before each PUT and DELETE, after
+    the reads that precede it, which may have taken long; what it raises stops the write and is passed on.
+    *last_word* is called again in the instant in which its bytes leave, and must return at once.
     *ended* is told of each call: method, outcome (``ok``, ``try_later`` or ``wont_work``), seconds.
     Raises ValueError for a key or id that cannot be sent.
     """
@@ -60,6 +63,7 @@ class CivoCloud:
         session: requests.Session | None = None,
         timeouts: tuple[float, float] = (5, 30),
         before_write: Callable[[], None] | None = None,
+        last_word: Callable[[], None] | None = None,
         ended: Callable[[str, str, float], None] | None = None,
         writes_wait: float = WRITES_WAIT_SECONDS,
     ) -> None:
@@ -72,6 +76,9 @@ class CivoCloud:
         if not re.fullmatch(r"[!-~]+", self._key().strip()):
             raise ValueError("CIVO_API_KEY is empty or holds characters that no key has")
         self._session = session or quick_session()
+        self._last_word = LastWord(last_word or (lambda: None))
+        if session is None and last_word is not None:
+            self._last_word.mount(self._session, quick_retry())
         self._timeouts = timeouts
         self._briefly = (timeouts[0], min(timeouts[1], writes_wait))
         self._before_write = before_write
@@ -199,7 +206,8 @@ class CivoCloud:
             self._before_write()
         began, outcome = monotonic(), "try_later"
         try:
-            answer = self._asked(method, path, doing, body, query, timeouts or self._timeouts)
+            with self._last_word.guarding() if method != "GET" else nullcontext():
+                answer = self._asked(method, path, doing, body, query, timeouts or self._timeouts)
             outcome = "ok"
             return answer
         except WontWork:

@@ -119,6 +119,10 @@ class Lease:
         self._trouble = ""
         return self._term == term and self._outlasts(asked_at + left.total_seconds())
 
+    def lasts(self) -> bool:
+        """True while our lease outlasts the longest call by our own clock, which is asked in no time."""
+        return self._term is not None and self._outlasts(self._ends)
+
     def release(self) -> None:
         """Give the lease up, so that another replica leads at once. No call to the outside may be under way."""
         if self._process != os.getpid():

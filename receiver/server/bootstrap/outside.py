@@ -66,7 +66,7 @@ def reach_out(settings: Settings, environ: Mapping[str, str]) -> Outside:
         return writer.held()
 
     loops_store = store.fenced(writer.fence) if isinstance(writer, Lease) else store
-    civo = _civo(settings, secrets, may_write, instruments)
+    civo = _civo(settings, secrets, writer, may_write, instruments)
     cluster = _cluster(settings, may_write)
     said = settings.configuration
     sources = Sources(
@@ -114,10 +114,16 @@ def _writer(settings: Settings) -> WriterLock | Lease:
 def _civo(
     settings: Settings,
     secrets: LiveSecrets,
+    writer: WriterLock | Lease,
     may_write: Callable[[], bool],
     instruments: Instruments,
 ) -> CivoCloud:
     told = settings.environment
+
+    def still_lasts() -> None:
+        if isinstance(writer, Lease) and not writer.lasts():
+            raise WriterLostError(LEAD_LOST)
+
     try:
         return CivoCloud(
             api_url=told.civo_api_url,
@@ -126,6 +132,7 @@ def _civo(
             cluster_id=told.civo_cluster_id,
             timeouts=settings.configuration.leader.timeouts,
             before_write=lambda: _require(may_write),
+            last_word=still_lasts,
             ended=instruments.civo.ended,
         )
     except ValueError as error:  # a key or an id that cannot be sent; the message names the variable
