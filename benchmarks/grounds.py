@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks import core
-from receiver.adapters.store import grounds
+from receiver.adapters.store import decisions
 from receiver.ports import Grounds, GroundsKept
 
 ROUNDS = 15
@@ -42,17 +42,17 @@ def _measured(pools: int, pending: int) -> dict[str, Any]:
         facts=replace(facts, pools=facts.pools[:pools], waiting=facts.waiting[:pending]),
         policy=replace(policy, pools=policy.pools[:pools]),
     )
-    bodies = grounds.written(made_from)
-    kept = GroundsKept(format=grounds.FORMAT, **{name: grounds.said(body) for name, body in bodies.items()})
-    if grounds.read(kept) != made_from:
+    bodies = decisions.grounds_values(made_from)
+    kept = GroundsKept(format=decisions.FORMAT, **{name: decisions.decompressed(body) for name, body in bodies.items()})
+    if decisions.read_grounds(kept) != made_from:
         raise RuntimeError("what was written is not what is read")
     return {
         "pools": pools,
         "pending_pods": pending,
         "facts_bytes": len(bodies["facts"]),
         "policy_bytes": len(bodies["policy"]),
-        "write_milliseconds": _milliseconds(lambda: grounds.written(made_from)),
-        "read_milliseconds": _milliseconds(lambda: grounds.read(kept)),
+        "write_milliseconds": _milliseconds(lambda: decisions.grounds_values(made_from)),
+        "read_milliseconds": _milliseconds(lambda: decisions.read_grounds(kept)),
     }
 
 

@@ -15,13 +15,13 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from statistics import median
-from typing import Any, cast
+from typing import Any
 
 import structlog
 
 from receiver.adapters.store import open_store
 from receiver.core.model.policy import Policy, Pool
-from receiver.ports import Store
+from receiver.ports import StepStore
 from receiver.replay.ports import WorldAlarms, WorldCloud, WorldCluster, WorldTelemetry
 from receiver.replay.setting import Setting
 from receiver.replay.store import ReplayStore
@@ -78,9 +78,9 @@ def measure(kind: str, pools: int) -> dict[str, float]:
         policy = Policy(pools=tuple(_pool(n) for n in range(pools)))
         world = Setting(start=START, driver=timedelta(0)).world(policy.pools)
         if kind == "sqlite":
-            store: Store = open_store(f"sqlite:///{Path(folder) / 'store.db'}")
+            store: StepStore = open_store(f"sqlite:///{Path(folder) / 'store.db'}")
         else:
-            store = cast("Store", ReplayStore(priced=False))
+            store = ReplayStore(priced=False)
         cloud, cluster = WorldCloud(world), WorldCluster(world)
         sources = Sources(
             cloud=cloud,

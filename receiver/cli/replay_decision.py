@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from receiver.adapters.http.own_api import NotThereError, ServerApi
-from receiver.adapters.store.grounds import read
+from receiver.adapters.store.decisions import read_grounds
 from receiver.cli import explain_text
 from receiver.cli.client import UNUSABLE, print_json, print_lines, server
 from receiver.config import ConfigError, load_file
@@ -42,7 +42,7 @@ def decide_again(number: str, config: Path | None, *, as_json: bool) -> int:
                 print_lines(explain_text.about_problem(error.document), err=True)
             sys.exit(UNUSABLE)
     try:
-        made_from = read(kept)
+        made_from = read_grounds(kept)
     except WontWork as error:
         _refuse(str(error))
     if config is not None:

@@ -28,7 +28,7 @@ from receiver.metrics.policy import thresholds
 from receiver.metrics.pools import holding
 from receiver.metrics.waits import waiting
 from receiver.metrics.watch import WatchCounts
-from receiver.ports import Clock, Store, TryLater, WontWork
+from receiver.ports import Clock, ReadStore, TryLater, WontWork
 from receiver.step.parts import PARTS, counted_as
 
 MODES = ("act", "observe")
@@ -100,7 +100,7 @@ class StoreCollector(Collector):
 
     def __init__(
         self,
-        store: Store,
+        store: ReadStore,
         policy: Policy,
         clock: Clock,
         *,
@@ -267,7 +267,7 @@ class StoreCollector(Collector):
 def register(
     registry: CollectorRegistry,
     *,
-    store: Store,
+    store: ReadStore,
     policy: Policy,
     clock: Clock,
     instruments: Instruments,

@@ -11,7 +11,7 @@ from receiver.core.money.attribution import By, Line, Part, Share, key_of, lines
 from receiver.core.money.budget import month_of
 from receiver.core.report.always_on import always_on
 from receiver.metrics.families import Row, gauge
-from receiver.ports import Store
+from receiver.ports import ReadStore
 from receiver.reports.costs import costs_of, told_by
 
 MOST_SERIES = 50  # of each family's teams, namespaces, workloads and so on have a series: the dearest ones
@@ -30,7 +30,7 @@ class CostFamilies:
     """The families of `cost_families`, worked out once a minute: usage is not accounted for more often, and a month of
     thousands of nodes takes a second to share out."""
 
-    def __init__(self, store: Store, policy: Policy) -> None:
+    def __init__(self, store: ReadStore, policy: Policy) -> None:
         self._store, self._policy = store, policy
         self._told: tuple[datetime, tuple[Metric, ...]] | None = None
 
@@ -42,7 +42,7 @@ class CostFamilies:
         return told[1]
 
 
-def cost_families(store: Store, policy: Policy, now: datetime) -> Iterator[Metric]:
+def cost_families(store: ReadStore, policy: Policy, now: datetime) -> Iterator[Metric]:
     """Yield this month's costs so far. Each family but the GPU-seconds adds up to what the ledger says of its part.
 
     Only the dearest have series of their own, and a workload only while it runs; the rest is ``(other)``.

@@ -1,7 +1,6 @@
-"""What the reconciler needs from the outside, in the domain's words, and the two ways it can fail."""
+"""What the product needs from the outside, in the domain's words, and the ways in which a call can fail."""
 
-from receiver.ports.budgets import BudgetStore
-from receiver.ports.clock import Clock
+from receiver.ports.calls import Did, Receipt, TryLater, WontWork, WriterLostError
 from receiver.ports.cloud import Accounts, Charges, Cloud, CloudPool, Instance, Sizes
 from receiver.ports.cluster import (
     CORDON_ANNOTATION,
@@ -10,24 +9,34 @@ from receiver.ports.cluster import (
     IDLE_SHUTDOWN_ANNOTATION,
     KEEP_UNTIL_ANNOTATION,
     PROTECT_ANNOTATION,
+    QUOTA_LABEL,
+    QUOTA_NAME,
     SAFE_TO_EVICT_ANNOTATION,
     STOP_ANNOTATION,
+    STOP_POLICY_ANNOTATION,
     Cluster,
     ClusterFacts,
     ClusterNode,
+    DemandWatch,
+    Holding,
+    KeptOut,
 )
-from receiver.ports.decisions import DecisionStore, Grounds, GroundsKept, StoredAction, StoredDecision
-from receiver.ports.failures import TryLater, WontWork, WriterLostError
-from receiver.ports.history import Arrival, HistoryStore, Told
-from receiver.ports.holding import QUOTA_LABEL, QUOTA_NAME, STOP_POLICY_ANNOTATION, Holding, KeptOut
-from receiver.ports.ledger import Delivery, Snapshot, Store, StoredNotice, Telling
 from receiver.ports.monitoring import AlarmFacts, Alarms, Telemetry, TelemetryFacts
-from receiver.ports.overrides import OverrideStore, StoredOverride
-from receiver.ports.questions import QuestionStore
-from receiver.ports.receipts import Did, Receipt
-from receiver.ports.reports import ReportStore
-from receiver.ports.usage import UsageStore
-from receiver.ports.watching import DemandWatch
+from receiver.ports.process import Clock, Leader
+from receiver.ports.store import CommonStore, OutboxStore, ReadStore, StepStore, Store, WebStore
+from receiver.ports.stored import (
+    Arrival,
+    Delivery,
+    Grounds,
+    GroundsKept,
+    Snapshot,
+    StoredAction,
+    StoredDecision,
+    StoredNotice,
+    StoredOverride,
+    Telling,
+    Told,
+)
 
 __all__ = [
     "CORDON_ANNOTATION",
@@ -45,7 +54,6 @@ __all__ = [
     "AlarmFacts",
     "Alarms",
     "Arrival",
-    "BudgetStore",
     "Charges",
     "Clock",
     "Cloud",
@@ -53,22 +61,22 @@ __all__ = [
     "Cluster",
     "ClusterFacts",
     "ClusterNode",
-    "DecisionStore",
+    "CommonStore",
     "Delivery",
     "DemandWatch",
     "Did",
     "Grounds",
     "GroundsKept",
-    "HistoryStore",
     "Holding",
     "Instance",
     "KeptOut",
-    "OverrideStore",
-    "QuestionStore",
+    "Leader",
+    "OutboxStore",
+    "ReadStore",
     "Receipt",
-    "ReportStore",
     "Sizes",
     "Snapshot",
+    "StepStore",
     "Store",
     "StoredAction",
     "StoredDecision",
@@ -79,7 +87,7 @@ __all__ = [
     "Telling",
     "Told",
     "TryLater",
-    "UsageStore",
+    "WebStore",
     "WontWork",
     "WriterLostError",
 ]

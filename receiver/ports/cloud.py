@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Protocol
 
 from receiver.core.model.charges import Charge
-from receiver.ports.receipts import Receipt
+from receiver.ports.calls import Receipt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,14 +1,25 @@
-"""Kubernetes: nodes and GPU pods."""
+"""Kubernetes: nodes and GPU pods, what keeps new GPU work out, and the watch that wakes the loop."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Taint
 from receiver.core.model.usage import Ended
-from receiver.ports.holding import Holding
-from receiver.ports.receipts import Receipt
+from receiver.ports.calls import Receipt
+
+CORDON_ANNOTATION = "gpu-autoscaler.io/cordoned-for"
+STOP_ANNOTATION = "gpu-autoscaler.io/budget-stop"
+PROTECT_ANNOTATION = "gpu-autoscaler.io/protect"
+GANG_ANNOTATION = "gpu-autoscaler.io/gang"
+GANG_SIZE_ANNOTATION = "gpu-autoscaler.io/gang-size"
+IDLE_SHUTDOWN_ANNOTATION = "gpu-autoscaler.io/idle-shutdown"
+KEEP_UNTIL_ANNOTATION = "gpu-autoscaler.io/keep-until"
+SAFE_TO_EVICT_ANNOTATION = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+QUOTA_NAME = "gpu-autoscaler-budget-hold"
+QUOTA_LABEL = "gpu-autoscaler.io/budget-hold"
+STOP_POLICY_ANNOTATION = "gpu-autoscaler.io/stop-policy-before"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +59,36 @@ class ClusterFacts:
     dra_resources: frozenset[str] | None = None
 
 
-CORDON_ANNOTATION = "gpu-autoscaler.io/cordoned-for"
-STOP_ANNOTATION = "gpu-autoscaler.io/budget-stop"
-PROTECT_ANNOTATION = "gpu-autoscaler.io/protect"
-GANG_ANNOTATION = "gpu-autoscaler.io/gang"
-GANG_SIZE_ANNOTATION = "gpu-autoscaler.io/gang-size"
-IDLE_SHUTDOWN_ANNOTATION = "gpu-autoscaler.io/idle-shutdown"
-KEEP_UNTIL_ANNOTATION = "gpu-autoscaler.io/keep-until"
-SAFE_TO_EVICT_ANNOTATION = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptOut:
+    """Where new work is kept out by us: namespaces with our ResourceQuota, ClusterQueues that we put on Hold."""
+
+    namespaces: tuple[str, ...] = ()
+    cluster_queues: tuple[str, ...] = ()
+
+
+class Holding(Protocol):
+    """The part of Kubernetes that keeps new work out. Every call may raise TryLater or WontWork."""
+
+    def kept_out(self, *, queues: bool) -> KeptOut:
+        """Return what is ours, by its label or annotation; Kueue is only asked with *queues*."""
+
+    def keep_out(self, namespace: str, resources: Sequence[str], passing: Sequence[str]) -> Receipt:
+        """Let no new pod of *namespace* ask for one of *resources*, but for those of the *passing* priority classes.
+
+        One of ours that says otherwise is replaced; an object of that name that is not ours is left alone (DIFFERS).
+        """
+
+    def let_in(self, namespace: str) -> Receipt:
+        """Delete our ResourceQuota of *namespace*; somebody else's is left alone (DIFFERS)."""
+
+    def hold_queue(self, queue: str) -> Receipt:
+        """Put a ClusterQueue of Kueue on Hold and note on it what it was; one that somebody stopped is left alone
+        (DIFFERS)."""
+
+    def release_queue(self, queue: str) -> Receipt:
+        """Give a ClusterQueue the stop policy back that it had before `hold_queue`; what somebody changed since
+        stays."""
 
 
 class Cluster(Holding, Protocol):
@@ -108,3 +141,17 @@ class Cluster(Holding, Protocol):
 
     def announce(self, pod: Pod, *, reason: str, message: str) -> Receipt:
         """Leave a Kubernetes Event on *pod*."""
+
+
+class DemandWatch(Protocol):
+    """A connection that stays open. Whoever hears of a pod looks at everything anew."""
+
+    def follow(self, stands: Callable[[], None], found: Callable[[], None]) -> None:
+        """Call *stands* when the connection is there and *found* whenever a pod is found to need a node; return when
+        it has ended in good order. Called again it goes on where it was.
+
+        Raises TryLater when it broke or is refused for now, WontWork when it will not come by itself.
+        """
+
+    def close(self) -> None:
+        """End `follow` from another thread, for good."""

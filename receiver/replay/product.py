@@ -1,11 +1,9 @@
 """The product itself as what sizes a world's pools: its own step over in-memory ports."""
 
 from datetime import datetime
-from typing import cast
 
 from receiver.core.model.policy import Policy
 from receiver.core.scaling.approval import asking_nobody
-from receiver.ports import Store
 from receiver.replay.delays import BudgetLog
 from receiver.replay.ports import WorldAccounts, WorldAlarms, WorldCloud, WorldCluster, WorldTelemetry
 from receiver.replay.store import ReplayStore
@@ -37,7 +35,7 @@ class Product:
             telemetry=WorldTelemetry(world),
             alarms=WorldAlarms(world),
             sizes=self._cloud,
-            store=cast("Store", store),  # a step without chores asks for no more than it has: its tests would fail
+            store=store,
             accounts=WorldAccounts(world) if _limits_account(policy) else None,
         )
         self._hands = Hands(cloud=self._cloud, cluster=cluster, may_write=lambda: True)

@@ -1,7 +1,7 @@
 """The durable memory of a replay, which has nothing to survive: what a step reads and writes, as values in memory.
 
-It answers a step as `receiver.adapters.store.SqlStore` does (a test runs worlds on both), but keeps nothing for
-pages and reports.
+It answers a step without chores as `receiver.adapters.store.SqlStore` does (a test runs worlds on both), and keeps
+nothing for chores, pages and reports.
 """
 
 from collections import deque
@@ -11,19 +11,23 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
 
+from receiver.core.explain.samples import Sample, Turn
 from receiver.core.model.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, VictimStage
+from receiver.core.model.approval_request import Question
 from receiver.core.model.charges import Charged
 from receiver.core.model.control import Control
 from receiver.core.model.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model.model import Backoff, Drift, LateCount, Offer
 from receiver.core.model.seed import Seed
 from receiver.core.model.signals import Alert
+from receiver.core.model.usage import Accounted, Accounting, Usage
 from receiver.core.money.ended import Ended
 from receiver.core.money.unanswered import UNSURE_FOR, may_have_landed
 from receiver.core.notices.sentences import Notice
+from receiver.core.report.in_use import InUse
 from receiver.core.scaling.count_drift import is_late
 from receiver.core.scaling.shortage import refused_counts
-from receiver.ports import Grounds, StoredAction, StoredDecision
+from receiver.ports import Grounds, Snapshot, StoredAction, StoredDecision
 from receiver.replay.world.objects import FinishedJob
 
 HOUR = timedelta(hours=1)
@@ -69,7 +73,7 @@ class ReplayStore:
     # --- what a step reads
 
     def memory(self, now: datetime, since: datetime) -> Memory:  # noqa: ARG002 (the log of ended lives is asked for it)
-        """See Store; lives that are over are in the log alone."""
+        """Lives that have ended are in the log alone."""
         grown, removed, first = self._changed(now)
         growth = self._ended_growth(now)
         return Memory(
@@ -121,27 +125,28 @@ class ReplayStore:
         return ()
 
     def control(self) -> Control | None:
-        """See Store."""
         return self._control
 
     def told(self, prefix: str) -> Mapping[str, tuple[str, datetime]]:
-        """See Store."""
         return {topic: said for topic, said in self._told.items() if topic.startswith(prefix)}
 
     def actions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredAction]:
-        """See Store."""
         found = [StoredAction(action=a) for a in self._open.values()] + self._closed[::-1]
         return [s for s in found if pool is None or s.action.pool == pool][:limit]
 
     def lasted(self, limit: int) -> Sequence[timedelta]:
-        """See Store."""
         return [job.finished_at - job.started_at for job in self._finished[-limit:]]
 
     def node_lives(self, since: datetime) -> Sequence[NodeLife]:
-        """See Store."""
         over = (x for x in self._ended.lives if x.gone_at is not None and x.gone_at > since)
         lives = [*over, *self._living.values()]
         return sorted(lives, key=lambda x: (x.created_at, x.instance))
+
+    def snapshot(self) -> Snapshot | None:
+        return None
+
+    def usage(self, month: str) -> Sequence[Usage]:  # noqa: ARG002
+        return ()
 
     # --- what a step writes
 
@@ -155,7 +160,6 @@ class ReplayStore:
         drifts: Mapping[str, Drift] | None = None,
         offers: Mapping[str, Offer] | None = None,
     ) -> None:
-        """See Store."""
         self._watched_since = self._watched_since or (at if required else None)
         for pool, shown in required.items():
             self._count(pool, shown, at)
@@ -196,7 +200,6 @@ class ReplayStore:
             self._change(life.pool, ready_in=timedelta(seconds=median(x.total_seconds() for x in kept.took)))
 
     def decided(self, decision: Decision, made_from: Grounds | None = None) -> int:  # noqa: ARG002 (nobody asks)
-        """See Store."""
         said = (decision.present, decision.target, tuple(decision.verdicts))
         number, before = self._last.get(decision.pool, (0, None))
         if before != said:
@@ -210,7 +213,6 @@ class ReplayStore:
         return None
 
     def opened(self, action: Action, provisioning: Backoff | None = None) -> bool:
-        """See Store."""
         if action.pool in self._open or action.id in self._used_ids:
             return False
         self._used_ids.add(action.id)
@@ -220,7 +222,6 @@ class ReplayStore:
         return True
 
     def progressed(self, action: Action) -> None:
-        """See Store."""
         known = self._open.get(action.pool)
         if known is not None and known.id == action.id:
             self._open[action.pool] = action
@@ -234,7 +235,6 @@ class ReplayStore:
         *,
         late: LateCount | None = None,
     ) -> None:
-        """See Store."""
         known = self._open.get(action.pool)
         if known is None or known.id != action.id:
             return
@@ -268,12 +268,11 @@ class ReplayStore:
         self._change(action.pool, required=max(past.required, action.to_count), required_since=since, late=None)
 
     def stop_removals(self, pool: str, backoff: Backoff, notice: Notice, at: datetime) -> None:
-        """See Store."""
         self._change(pool, removal_backoff=backoff, late=None)
         self.say(notice, at)
 
     def say(self, notice: Notice, at: datetime) -> bool:
-        """See Store; nobody is told."""
+        """Nothing is sent."""
         before = self._told.get(notice.topic)
         if (before is not None and before[0] == notice.key) or (notice.all_clear and before is None):
             return False
@@ -284,16 +283,45 @@ class ReplayStore:
         """Nothing waits to be sent."""
 
     def keep_control(self, control: Control, deliveries: Sequence[int] = ()) -> None:  # noqa: ARG002 (none came)
-        """See Store."""
         self._control = control
 
     def keep_charged(self, charged: Charged) -> None:
-        """See Store."""
         self._charged = charged
 
     def keep_seed(self, seed: Seed) -> None:
-        """See Store."""
         self._seed = seed
+
+    # --- what only chores and people need: nothing is kept of it
+
+    def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None:
+        pass
+
+    def keep_samples(self, found: Sequence[Sample], doing: Sequence[Turn] | None, at: datetime) -> None:
+        pass
+
+    def accounted(self) -> Accounted:
+        return Accounted()
+
+    def account(self, accounting: Accounting, since: datetime | None, at: datetime) -> bool:  # noqa: ARG002
+        return False
+
+    def keep_in_use(self, found: Sequence[InUse]) -> None:
+        pass
+
+    def ask(self, question: Question, notice: Notice) -> bool:  # noqa: ARG002
+        return False
+
+    def question_done(self, question: str, at: datetime) -> None:
+        pass
+
+    def questions_standing(self, now: datetime) -> Sequence[Question]:  # noqa: ARG002
+        return ()
+
+    def end_override(self, override: str, at: datetime, by: str | None, notice: Notice) -> bool:  # noqa: ARG002
+        return False
+
+    def resume_override(self, override: str, at: datetime, notice: Notice) -> bool:  # noqa: ARG002
+        return False
 
     def _kept(self, pool: str) -> _Pool:
         return self._pools.setdefault(pool, _Pool())

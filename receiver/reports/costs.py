@@ -10,10 +10,10 @@ from receiver.core.model.policy import Policy
 from receiver.core.model.seed import Seed, beside, seeded_by_pool, seeded_usd
 from receiver.core.money.attribution import Attributed, By, Line, attribute, key_of, lines
 from receiver.core.money.budget import Month
-from receiver.ports import UsageStore
+from receiver.ports import ReadStore
 
 
-def costs_of(store: UsageStore, policy: Policy, month: Month, now: datetime) -> Attributed:
+def costs_of(store: ReadStore, policy: Policy, month: Month, now: datetime) -> Attributed:
     """Return what *month* has cost until *now* and whose that was. Raises TryLater when the store fails."""
     lives, usage, unwatched = store.node_lives(month.start), store.usage(month.name), store.unwatched(month.name)
     seeded, unpriced = seeded_usd(_seed(store, lives, month), policy, month.name)
@@ -21,12 +21,12 @@ def costs_of(store: UsageStore, policy: Policy, month: Month, now: datetime) -> 
     return replace(found, unpriced=tuple(sorted({*found.unpriced, *unpriced})))
 
 
-def seeded_pools(store: UsageStore, policy: Policy, month: Month) -> Mapping[str, Decimal]:
+def seeded_pools(store: ReadStore, policy: Policy, month: Month) -> Mapping[str, Decimal]:
     """Return what each pool, by id, may have cost of *month* before the ledger began, in USD. Raises TryLater."""
     return dict(seeded_by_pool(_seed(store, store.node_lives(month.start), month), policy, month.name))
 
 
-def _seed(store: UsageStore, lives: Sequence[NodeLife], month: Month) -> Seed | None:
+def _seed(store: ReadStore, lives: Sequence[NodeLife], month: Month) -> Seed | None:
     return beside(store.seed_of(month.name), ((life.instance, life.name) for life in lives))
 
 

@@ -10,12 +10,12 @@ from receiver.core.money.budget import Month
 from receiver.core.money.forecast import Forecast
 from receiver.core.money.reconciliation import account, compare
 from receiver.core.report.report import Found, Report, report
-from receiver.ports import Store
+from receiver.ports import ReadStore
 from receiver.reports.costs import costs_of, seeded_pools
 from receiver.reports.figures import decimal
 
 
-def found_in(store: Store, policy: Policy, month: Month, now: datetime) -> Found:
+def found_in(store: ReadStore, policy: Policy, month: Month, now: datetime) -> Found:
     """Return what *store* has of *month*. May raise TryLater."""
     allowances = store.allowances_set(month.name)
     limited = policy.budget is not None and (
@@ -40,7 +40,7 @@ def found_in(store: Store, policy: Policy, month: Month, now: datetime) -> Found
     )
 
 
-def _forecasts(store: Store, month: Month) -> Mapping[tuple[Scope, str], Forecast]:
+def _forecasts(store: ReadStore, month: Month) -> Mapping[tuple[Scope, str], Forecast]:
     """What the last step foresaw for each budget of *month*, by scope and name; nothing of a month that is over."""
     kept = store.snapshot()
     budgets = (kept[0].get("budgets") or ()) if kept is not None else ()
@@ -59,7 +59,7 @@ def _when(stated: str | None) -> datetime | None:
     return datetime.fromisoformat(stated) if stated else None
 
 
-def _account(store: Store, policy: Policy, month: Month, now: datetime) -> Decimal | None:
+def _account(store: ReadStore, policy: Policy, month: Month, now: datetime) -> Decimal | None:
     """What the whole account was charged in *month*, by Civo's last answer of that month; None without one."""
     charged = store.charged_of(month.name)
     if charged is None or charged.answered_at is None:
@@ -71,6 +71,6 @@ def _account(store: Store, policy: Policy, month: Month, now: datetime) -> Decim
     return account(compared, ledger, month.start, policy)
 
 
-def report_of(store: Store, policy: Policy, month: Month, now: datetime, team: str | None = None) -> Report:
+def report_of(store: ReadStore, policy: Policy, month: Month, now: datetime, team: str | None = None) -> Report:
     """Return the report of *month* from what *store* holds: everybody's, or one *team*'s. May raise TryLater."""
     return report(found_in(store, policy, month, now), policy, month, now, team)

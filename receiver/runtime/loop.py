@@ -14,8 +14,7 @@ from typing import Protocol
 import structlog
 
 from receiver.core.model.failures import Failure
-from receiver.ports import Clock, TryLater, WriterLostError
-from receiver.ports.leading import Leader
+from receiver.ports import Clock, Leader, TryLater, WriterLostError
 from receiver.runtime.wakeup_limiter import Pace
 from receiver.step.reconcile import Stepped
 

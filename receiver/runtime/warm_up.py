@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from receiver.ports import Store
+from receiver.ports import ReadStore
 
 log = structlog.get_logger("receiver")
 
@@ -19,7 +19,7 @@ class WarmUp:
     Every replica that reads the same store says the same.
     """
 
-    def __init__(self, store: Store, period: timedelta) -> None:
+    def __init__(self, store: ReadStore, period: timedelta) -> None:
         self._store, self._period = store, period
         self._over = period <= timedelta(0)
         self._told = False

@@ -11,7 +11,7 @@ from receiver.core.model.model import Drift, Facts
 from receiver.core.model.policy import Policy
 from receiver.core.notices.sentences import Notice
 from receiver.core.scaling.assign import Assignment
-from receiver.ports import Store
+from receiver.ports import StepStore
 from receiver.step.carry_out import Hands
 from receiver.step.parts import Parts
 
@@ -39,7 +39,7 @@ class Work:
     policy: Policy
     mode: str
     hands: Hands
-    store: Store
+    store: StepStore
     before: Control | None
     now: datetime
     parts: Parts

@@ -37,7 +37,7 @@ from receiver.ports import (
     Cluster,
     ClusterFacts,
     Sizes,
-    Store,
+    StepStore,
     Telemetry,
     TelemetryFacts,
 )
@@ -62,7 +62,7 @@ class Sources:
     cluster: Cluster | None
     telemetry: Telemetry | None
     alarms: Alarms | None
-    store: Store
+    store: StepStore
     accounts: Accounts | None = None
     sizes: Sizes | None = None
     goes_on: Callable[[], None] = lambda: None

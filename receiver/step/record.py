@@ -5,7 +5,7 @@ from datetime import datetime
 
 from receiver.config.version import installed_version
 from receiver.core.model.policy import Policy
-from receiver.ports import Grounds, Store
+from receiver.ports import Grounds, StepStore
 from receiver.step.carry_out import Hands
 from receiver.step.chores.approvals import ask
 from receiver.step.context import Decided, Work
@@ -17,7 +17,7 @@ def record(
     decided: Decided,
     looked: Looked,
     hands: Hands,
-    store: Store,
+    store: StepStore,
     policy: Policy,
     mode: str,
     now: datetime,

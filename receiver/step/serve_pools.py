@@ -13,7 +13,7 @@ from receiver.core.notices.action_notices import Around, ended, instead_of
 from receiver.core.notices.sentences import Cause, Notice
 from receiver.core.scaling.decide import case_of
 from receiver.core.scaling.plan import join, plan, provisioning_failed
-from receiver.ports import Store
+from receiver.ports import StepStore
 from receiver.step.backoff import is_smaller_request
 from receiver.step.carry_out import SOON, Progress, carry_out, is_unanswered
 from receiver.step.chores.node_upkeep import undo_orphaned_cordons
@@ -91,7 +91,7 @@ def _why_kept(action: Action, decision: Decision, work: Work) -> Mapping[str, st
     return {}
 
 
-def _was_observed(action: Action, decision: Decision, store: Store) -> bool:
+def _was_observed(action: Action, decision: Decision, store: StepStore) -> bool:
     """True when the pool's last action was observed for the same change and the same work: it is told once."""
     last = next(iter(store.actions(pool=decision.pool, limit=1)), None)
     if last is None or last.outcome is None or last.outcome.kind is not OutcomeKind.OBSERVED:
@@ -103,7 +103,7 @@ def _was_observed(action: Action, decision: Decision, store: Store) -> bool:
     return same_work and {v.instance for v in last.action.victims} == {v.instance for v in action.victims}
 
 
-def decision_of(action: Action, store: Store) -> Decision | None:
+def decision_of(action: Action, store: StepStore) -> Decision | None:
     """The decision that *action* was opened for: one that ends later may find another in force."""
     stored = store.decision(action.decision) if action.decision is not None else None
     return stored.decision if stored is not None else None

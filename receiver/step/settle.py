@@ -13,7 +13,7 @@ from receiver.core.notices.action_notices import Around
 from receiver.core.notices.sentences import Cause
 from receiver.core.scaling.count_drift import late_after
 from receiver.core.scaling.decide import being_removed
-from receiver.ports import Store
+from receiver.ports import StepStore
 from receiver.step.backoff import removals_stopped
 from receiver.step.carry_out import Hands, settled
 from receiver.step.chores.approvals import asked_before
@@ -24,7 +24,9 @@ from receiver.step.permissions import rights_now
 from receiver.step.serve_pools import decision_of, told_of_end
 
 
-def settle(looked: Looked, hands: Hands, store: Store, policy: Policy, mode: str, now: datetime, parts: Parts) -> Facts:
+def settle(
+    looked: Looked, hands: Hands, store: StepStore, policy: Policy, mode: str, now: datetime, parts: Parts
+) -> Facts:
     """Close what the look shows to have ended, and add what earlier steps did and told. Raises TryLater."""
     facts, before = _close_actions(looked.facts, store, policy, now, parts), looked.before
     facts = _stop_removals(facts, looked.replaced, store, policy, now, parts)
@@ -41,7 +43,7 @@ def settle(looked: Looked, hands: Hands, store: Store, policy: Policy, mode: str
     return asked_before(replace(facts, rights=rights), store, policy, now, parts, steady=looked.steady)
 
 
-def _close_actions(facts: Facts, store: Store, policy: Policy, now: datetime, parts: Parts) -> Facts:
+def _close_actions(facts: Facts, store: StepStore, policy: Policy, now: datetime, parts: Parts) -> Facts:
     """Close the open actions that the look alone shows to have ended."""
     if not facts.up(Source.CIVO) or all(state.open_action is None for state in facts.pools):
         return facts
@@ -59,7 +61,7 @@ def _close_actions(facts: Facts, store: Store, policy: Policy, now: datetime, pa
 
 
 def _close_action(
-    state: PoolState, facts: Facts, store: Store, policy: Policy, now: datetime, parts: Parts
+    state: PoolState, facts: Facts, store: StepStore, policy: Policy, now: datetime, parts: Parts
 ) -> tuple[PoolState, int, int]:
     """Close the open action of one pool if it has ended. Returns the pool's state without it, and how many nodes it
     added and removed."""
@@ -88,7 +90,7 @@ def _close_action(
 
 
 def _stop_removals(
-    facts: Facts, replaced: Mapping[str, str], store: Store, policy: Policy, now: datetime, parts: Parts
+    facts: Facts, replaced: Mapping[str, str], store: StepStore, policy: Policy, now: datetime, parts: Parts
 ) -> Facts:
     """Back off from removal where Civo answers one otherwise than by one node less, and tell."""
     if not replaced:
@@ -111,7 +113,7 @@ def _stop_removals(
     return replace(facts, pools=tuple(pools))
 
 
-def _end_overrides(looked: Looked, store: Store, policy: Policy, now: datetime, parts: Parts) -> None:
+def _end_overrides(looked: Looked, store: StepStore, policy: Policy, now: datetime, parts: Parts) -> None:
     """Close the overrides whose time is over, and tell; take that back where the clock was ahead then."""
     for override in looked.resumed:
         notice = parts.composed(

@@ -11,8 +11,7 @@ from receiver.config.live import Tokens
 from receiver.config.model import Reading
 from receiver.core.model.policy import Policy
 from receiver.core.notices.links import PageLinks
-from receiver.ports import Clock, Store
-from receiver.ports.leading import Leader
+from receiver.ports import Clock, Leader, WebStore
 
 
 class LoopHealth(Protocol):
@@ -66,7 +65,7 @@ class WebParts:
     """
 
     tokens: Callable[[], Tokens] = field(repr=False)
-    store: Store
+    store: WebStore
     wake: Callable[[], None]
     clock: Clock
     policy: Policy

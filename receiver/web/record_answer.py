@@ -6,10 +6,10 @@ from receiver.core.model.approval_request import Answer, Question
 from receiver.core.model.policy import Policy
 from receiver.core.notices import approval_notices
 from receiver.core.scaling.approval_options import override_of
-from receiver.ports import Store
+from receiver.ports import WebStore
 
 
-def size_of(pool: str, store: Store) -> int | None:
+def size_of(pool: str, store: WebStore) -> int | None:
     """Return how many nodes the pool (an id) has by the last step's picture, those that were just asked for included;
     None where that is not known."""
     kept = store.snapshot()
@@ -22,7 +22,15 @@ def size_of(pool: str, store: Store) -> int | None:
 
 
 def take_answer(
-    question: Question, answer: Answer, who: str, why: str, store: Store, policy: Policy, now: datetime, *, present: int
+    question: Question,
+    answer: Answer,
+    who: str,
+    why: str,
+    store: WebStore,
+    policy: Policy,
+    now: datetime,
+    *,
+    present: int,
 ) -> bool:
     """Keep *answer*, given by *who* while the pool has *present* nodes; False unless it stands and nobody answered."""
     pool = policy.pool(question.pool)

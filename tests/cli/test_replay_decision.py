@@ -98,9 +98,9 @@ def test_a_decision_that_another_version_made_differently_shows_the_rules(url: s
     odd = replace(kept.decision, reasons=(*kept.decision.reasons[1:], gone))
     grounds = store.grounds(kept.id)
     assert grounds is not None
-    from receiver.adapters.store.grounds import read
+    from receiver.adapters.store.decisions import read_grounds
 
-    done = again(url, store.decided(odd, read(grounds)))
+    done = again(url, store.decided(odd, read_grounds(grounds)))
     assert done.exit_code == 1
     assert "- of_old limits" in done.stdout
     assert f"+ {kept.decision.reasons[0].rule} " in done.stdout

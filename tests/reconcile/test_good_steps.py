@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.store.database import Database
-from receiver.adapters.store.urls import parse
+from receiver.adapters.store.engines import parse
 from receiver.metrics.collector import Instruments
 from receiver.ports import TryLater
 from receiver.runtime import loop as loops

@@ -7,8 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from receiver.adapters.clock import SystemClock
-from receiver.ports import WriterLostError
-from receiver.ports.leading import Leader
+from receiver.ports import Leader, WriterLostError
 from receiver.runtime.loop import Courier, Loop
 from receiver.step.reconcile import Stepped
 from tests.core.builders import a_policy, a_state, facts, run

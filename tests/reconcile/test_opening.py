@@ -9,8 +9,7 @@ from structlog.testing import capture_logs
 
 from receiver.adapters.clock import SystemClock
 from receiver.metrics.collector import Instruments
-from receiver.ports import TryLater, WontWork
-from receiver.ports.leading import Leader
+from receiver.ports import Leader, TryLater, WontWork
 from receiver.runtime.loop import Loop
 from receiver.runtime.store_opener import Opening
 from receiver.step.reconcile import Stepped

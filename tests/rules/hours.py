@@ -88,7 +88,7 @@ class Hours:
 
     def nobody_takes_notices(self) -> None:
         """Let the destination of messages be unreachable from now on."""
-        self._outbox = Outbox(self.life.store, [NOBODY], self.clock, links=PageLinks())  # type: ignore[arg-type]
+        self._outbox = Outbox(self.life.store, [NOBODY], self.clock, links=PageLinks())
 
     def pass_time(self, minutes: float) -> None:
         """Let time go on, scraping as it does."""

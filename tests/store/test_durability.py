@@ -12,7 +12,7 @@ from sqlalchemy import create_engine
 
 from receiver.adapters.store import SqlStore, open_store
 from receiver.adapters.store.database import Database
-from receiver.adapters.store.urls import parse
+from receiver.adapters.store.engines import parse
 from receiver.ports import TryLater
 from tests.store.builders import NOW, alert, decision, delivery, grow
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from sqlalchemy import func, select
 
 from receiver.adapters.store import SqlStore
-from receiver.adapters.store import grounds as kept_as
+from receiver.adapters.store import decisions as kept_as
 from receiver.adapters.store.schema import grounds
 from receiver.core.explain.grounds import with_grounds
 from receiver.core.model.model import Facts
@@ -32,7 +32,7 @@ def any_grounds(seed: int) -> Grounds:
 
 def as_kept(made_from: Grounds) -> GroundsKept:
     """*made_from* as it is kept, without a database."""
-    said = {name: kept_as.said(body) for name, body in kept_as.written(made_from).items()}
+    said = {name: kept_as.decompressed(body) for name, body in kept_as.grounds_values(made_from).items()}
     return GroundsKept(format=kept_as.FORMAT, **said)
 
 
@@ -54,7 +54,7 @@ def objects(document: Any) -> Iterator[dict[str, Any]]:
 @pytest.mark.parametrize("seed", range(20))
 def test_every_field_of_facts_and_policy_survives_whatever_is_in_it(seed: int) -> None:
     made_from = any_grounds(seed)
-    found = kept_as.read(as_kept(made_from))
+    found = kept_as.read_grounds(as_kept(made_from))
     for was, is_now in ((made_from.facts, found.facts), (made_from.policy, found.policy)):
         for name in (field.name for field in fields(was)):
             assert getattr(is_now, name) == getattr(was, name), name
@@ -76,7 +76,7 @@ def _needed(field: Any) -> bool:
 @given(world=worlds())
 def test_the_same_code_decides_the_same_again(world: World) -> None:
     facts, policy = world
-    found = kept_as.read(as_kept(Grounds(facts=facts, policy=policy)))
+    found = kept_as.read_grounds(as_kept(Grounds(facts=facts, policy=policy)))
     made = decide_all(facts, assign(facts, policy), policy, explained_by=with_grounds)
     assert decide_all(found.facts, assign(found.facts, found.policy), found.policy, explained_by=with_grounds) == made
 
@@ -88,7 +88,7 @@ def test_what_a_later_version_added_is_passed_over() -> None:
     for part in objects(later):
         if part.keys() & {"at", "pool", "pools", "name"}:  # dataclasses; what is added to a mapping is an entry
             part["of_a_later_version"] = ["?"]
-    found = kept_as.read(GroundsKept(format=kept_as.FORMAT, **later))
+    found = kept_as.read_grounds(GroundsKept(format=kept_as.FORMAT, **later))
     assert found.facts.at == made_from.facts.at
     assert found.policy.pools == made_from.policy.pools
 
@@ -96,26 +96,26 @@ def test_what_a_later_version_added_is_passed_over() -> None:
 def test_what_an_earlier_version_did_not_know_has_its_default() -> None:
     kept = as_kept(any_grounds(2))
     earlier = {name: value for name, value in kept.policy.items() if name in ("pools", "billing")}
-    found = kept_as.read(replace(kept, policy=earlier))
+    found = kept_as.read_grounds(replace(kept, policy=earlier))
     assert found.policy.limits == Policy(pools=()).limits
 
 
 def test_a_later_format_is_refused_with_what_to_do() -> None:
     with pytest.raises(WontWork, match=r"by a later version \(format 2, this one reads 1\): ask with that version"):
-        kept_as.read(replace(as_kept(any_grounds(3)), format=2))
+        kept_as.read_grounds(replace(as_kept(any_grounds(3)), format=2))
 
 
 def test_what_cannot_be_read_is_named() -> None:
     kept = as_kept(any_grounds(4))
     with pytest.raises(WontWork, match=r"cannot be read by this version: at: Field required"):
-        kept_as.read(replace(kept, facts={k: v for k, v in kept.facts.items() if k != "at"}))
+        kept_as.read_grounds(replace(kept, facts={k: v for k, v in kept.facts.items() if k != "at"}))
 
 
 def test_a_decision_keeps_what_it_was_made_from(store: SqlStore) -> None:
     made_from = any_grounds(5)
     found = store.grounds(store.decided(decision(), made_from))
     assert found is not None
-    assert kept_as.read(found) == made_from
+    assert kept_as.read_grounds(found) == made_from
 
 
 def test_of_a_decision_that_kept_nothing_there_is_nothing(store: SqlStore) -> None:

@@ -26,8 +26,8 @@ from sqlalchemy.types import TypeEngine
 
 from receiver.adapters.store import migrate, open_store
 from receiver.adapters.store.database import Database
+from receiver.adapters.store.engines import parse
 from receiver.adapters.store.schema import metadata
-from receiver.adapters.store.urls import parse
 from receiver.ports import WontWork
 from tests.store.builders import NOW, grow
 

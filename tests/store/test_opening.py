@@ -13,9 +13,9 @@ from sqlalchemy import inspect, text
 
 from receiver.adapters.store import SqlStore, migrate, open_in_memory, open_store, store_at
 from receiver.adapters.store.database import Database
+from receiver.adapters.store.engines import parse
 from receiver.adapters.store.migrate import newest
 from receiver.adapters.store.schema import metadata
-from receiver.adapters.store.urls import parse
 from receiver.ports import TryLater, WontWork
 from tests.store.builders import NOW, PostgresServer, after, delivery, grow, notice, outcome
 

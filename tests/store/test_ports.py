@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from receiver.adapters.leader.writer_lock import WriterLock
-from receiver.adapters.messages.delivery import OutboxStore
 from receiver.adapters.store import open_store
 from receiver.ports import Store
 from receiver.runtime.loop import Writer
@@ -12,10 +11,9 @@ from receiver.runtime.loop import Writer
 def test_the_store_and_the_lock_fit_their_ports(tmp_path: Path) -> None:
     opened = open_store(f"sqlite:///{tmp_path}/store.db")
     store: Store = opened
-    outbox: OutboxStore = opened
     writer: Writer = WriterLock(f"sqlite:///{tmp_path}/store.db")
     store.check()
-    assert outbox.notices_like("nothing") == ()
+    assert store.notices_like("nothing") == ()
     assert writer.try_acquire()
     writer.release()
     opened.close()

@@ -8,8 +8,8 @@ from sqlalchemy import update
 
 from receiver.adapters.store import SqlStore
 from receiver.adapters.store.database import Database
+from receiver.adapters.store.engines import parse
 from receiver.adapters.store.schema import actions
-from receiver.adapters.store.urls import parse
 from receiver.core.model.actions import ActionKind, Because, OutcomeKind, Victim
 from receiver.core.model.memory import PoolMemory
 from receiver.core.model.model import Backoff, Drift, LateCount

@@ -1,22 +1,19 @@
 """An in-memory store, a clock that stands still and a loop that says what it is told to say."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from receiver.core.explain.samples import Sample, Turn
-from receiver.core.model.actions import Action, Decision, Outcome
 from receiver.core.model.approval_request import Answer, Question
 from receiver.core.model.charges import Charged
-from receiver.core.model.control import Control
-from receiver.core.model.memory import Memory, NodeLife
-from receiver.core.model.model import Backoff, Drift, LateCount, Offer
+from receiver.core.model.memory import NodeLife
 from receiver.core.model.overrides import Override
 from receiver.core.model.policy import BudgetChange
 from receiver.core.model.seed import Seed
 from receiver.core.model.signals import Alert
-from receiver.core.model.usage import Accounted, Accounting, Unwatched, Usage, WorkloadLife
+from receiver.core.model.usage import Unwatched, Usage, WorkloadLife
 from receiver.core.money.watched_time import Watch
 from receiver.core.notices.sentences import Notice
 from receiver.core.report.in_use import InUse
@@ -25,16 +22,14 @@ from receiver.core.report.units import Counted
 from receiver.ports import (
     Arrival,
     Delivery,
-    Grounds,
     GroundsKept,
+    Leader,
     StoredAction,
     StoredDecision,
-    StoredNotice,
     StoredOverride,
     Told,
     TryLater,
 )
-from receiver.ports.leading import Leader
 
 ALL_THE_TIME = Watch(since=datetime(2020, 1, 1, tzinfo=UTC), until=datetime(2030, 1, 1, tzinfo=UTC))
 
@@ -168,15 +163,6 @@ class FakeStore:
         self.notices.append(notice)
         return True
 
-    def resume_override(self, override: str, at: datetime, notice: Notice) -> bool:
-        self._called("resume_override")
-        kept = self.kept_overrides.get(override)
-        if kept is None or kept.ended_at is None or kept.ended_by is not None:
-            return False
-        self.kept_overrides[override] = replace(kept, ended_at=None)
-        self.notices.append(notice)
-        return True
-
     def overrides(self, *, limit: int = 50) -> Sequence[StoredOverride]:
         self._called("overrides")
         return sorted(self.kept_overrides.values(), key=lambda s: s.override.at, reverse=True)[:limit]
@@ -208,11 +194,6 @@ class FakeStore:
         self._called("workload_lives")
         return [x for x in self.kept_workloads if x.created_at <= until and (x.ended_at is None or x.ended_at >= since)]
 
-    def lasted(self, limit: int) -> Sequence[timedelta]:
-        self._called("lasted")
-        over = sorted((x.ended_at, x.bound_at) for x in self.kept_workloads if x.ended_at and x.bound_at)
-        return [ended - bound for ended, bound in over[::-1][:limit]]
-
     def node_lives(self, since: datetime) -> Sequence[NodeLife]:
         self._called("node_lives")
         return [x for x in self.kept_lives if x.gone_at is None or x.gone_at > since]
@@ -242,9 +223,6 @@ class FakeStore:
         return self.kept_reports.get((month, scope))
 
     def closed_scopes(self, month: str, now: datetime) -> frozenset[str]:
-        raise NotImplementedError
-
-    def close_report(self, month: str, scope: str, document: Mapping[str, Any], at: datetime) -> None:
         raise NotImplementedError
 
     def watched(self) -> Mapping[str, datetime]:
@@ -294,21 +272,6 @@ class FakeStore:
 
     # What only the loop uses: the web side has no business here.
 
-    def keep_in_use(self, found: Sequence[InUse]) -> None:
-        raise NotImplementedError
-
-    def keep_unit_count(self, counted: Counted) -> None:
-        raise NotImplementedError
-
-    def accounted(self) -> Accounted:
-        raise NotImplementedError
-
-    def account(self, accounting: Accounting, since: datetime | None, at: datetime) -> bool:
-        raise NotImplementedError
-
-    def memory(self, now: datetime, since: datetime) -> Memory:
-        raise NotImplementedError
-
     def remembered_alerts(self, since: datetime) -> tuple[Alert, ...]:
         self._called("remembered_alerts")
         return tuple(
@@ -318,81 +281,7 @@ class FakeStore:
             for alert in delivery.alerts
         )
 
-    def keep_control(self, control: Control, deliveries: Sequence[int] = ()) -> None:
-        raise NotImplementedError
-
-    def control(self) -> Control | None:
-        raise NotImplementedError
-
-    def saw(
-        self,
-        lives: Sequence[NodeLife],
-        required: Mapping[str, int],
-        at: datetime,
-        *,
-        works: Collection[str] = (),
-        drifts: Mapping[str, Drift] | None = None,
-        offers: Mapping[str, Offer] | None = None,
-    ) -> None:
-        raise NotImplementedError
-
-    def decided(self, decision: Decision, made_from: Grounds | None = None) -> int:
-        raise NotImplementedError
-
-    def opened(self, action: Action, provisioning: Backoff | None = None) -> bool:
-        raise NotImplementedError
-
-    def progressed(self, action: Action) -> None:
-        raise NotImplementedError
-
-    def closed(
-        self,
-        action: Action,
-        outcome: Outcome,
-        backoff: Backoff | None,
-        notice: Notice | None = None,
-        *,
-        late: LateCount | None = None,
-    ) -> None:
-        raise NotImplementedError
-
-    def stop_removals(self, pool: str, backoff: Backoff, notice: Notice, at: datetime) -> None:
-        raise NotImplementedError
-
-    def say(self, notice: Notice, at: datetime) -> bool:
-        raise NotImplementedError
-
-    def stand(self, notices: Iterable[Notice], at: datetime) -> None:
-        raise NotImplementedError
-
     def told(self, prefix: str) -> Mapping[str, tuple[str, datetime]]:
-        raise NotImplementedError
-
-    def notices_due(self, now: datetime, limit: int = 20) -> Sequence[StoredNotice]:
-        raise NotImplementedError
-
-    def notice_sent(self, notice: int, at: datetime) -> None:
-        raise NotImplementedError
-
-    def notice_failed(self, notice: int, at: datetime, retry_at: datetime | None, error: str) -> None:
-        raise NotImplementedError
-
-    def keep_charged(self, charged: Charged) -> None:
-        raise AssertionError("the web part does not write")
-
-    def keep_seed(self, seed: Seed) -> None:
-        raise AssertionError("the web part does not write")
-
-    def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None:
-        raise NotImplementedError
-
-    def keep_samples(self, found: Sequence[Sample], doing: Sequence[Turn] | None, at: datetime) -> None:
-        raise NotImplementedError
-
-    def ask(self, question: Question, notice: Notice) -> bool:
-        raise NotImplementedError
-
-    def question_done(self, question: str, at: datetime) -> None:
         raise NotImplementedError
 
     def answer_question(
@@ -414,10 +303,6 @@ class FakeStore:
             self.kept_overrides[override.id] = StoredOverride(override=override)
         self.notices.append(notice)
         return True
-
-    def questions_standing(self, now: datetime) -> Sequence[Question]:
-        self._called("questions_standing")
-        return [q for q in self.kept_questions.values() if now < q.expires_at]
 
     def questions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[Question]:
         self._called("questions")

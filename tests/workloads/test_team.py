@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from receiver.config import load_text
-from receiver.ports.holding import QUOTA_NAME
+from receiver.ports import QUOTA_NAME
 from tests.workloads.files import CONFIGURATION, WORKLOADS, PodMade, of_kind, pods
 
 JSON = dict[str, Any]

@@ -19,8 +19,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from receiver.adapters.store.lease_table import LeaseTable, is_in_force
-from receiver.ports import WriterLostError
-from receiver.ports.leading import Leader
+from receiver.ports import Leader, WriterLostError
 
 log = structlog.get_logger("receiver")
 

@@ -11,9 +11,8 @@ from threading import Lock
 
 import structlog
 
-from receiver.adapters.store.urls import beside, parse
-from receiver.ports import WontWork
-from receiver.ports.leading import Leader
+from receiver.adapters.store.engines import beside, parse
+from receiver.ports import Leader, WontWork
 
 log = structlog.get_logger("receiver")
 

@@ -6,17 +6,16 @@ with several targets in it (two channels) counts as one destination: name each t
 retried one by one.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Protocol
 
 import structlog
 
 from receiver.adapters.messages.destinations import Destination, keep_secrets_out_of_logs, opened
 from receiver.core.notices.grouping import AT_MOST_EVERY, Waiting, goes_out, group_of, is_over
 from receiver.core.notices.message import Links, compose
-from receiver.ports import Clock, StoredNotice, Telling, TryLater
+from receiver.ports import Clock, OutboxStore, StoredNotice, Telling, TryLater
 
 log = structlog.get_logger("receiver")
 
@@ -24,35 +23,6 @@ FIRST_RETRY = timedelta(seconds=30)
 LONGEST_RETRY = timedelta(minutes=30)
 GIVE_UP_AFTER = timedelta(hours=24)
 DELIVERED, FAILED = "delivered", "failed"
-
-
-class OutboxStore(Protocol):
-    """The part of the store that delivery needs (`receiver.adapters.store.SqlStore`)."""
-
-    def notices_due(self, now: datetime, limit: int = 20) -> Sequence[StoredNotice]:
-        """See `receiver.ports.Store`."""
-
-    def notices_like(self, group: str, limit: int = 1000) -> Sequence[StoredNotice]:
-        """Return the undelivered notices of *group* (`core.notices.grouping`), oldest first, with their tellings."""
-
-    def reached_last(self, group: str, destination: str, now: datetime) -> datetime | None:
-        """Return when a notice of *group* last reached *destination*, not after *now*."""
-
-    def tell(self, numbers: Mapping[int, Telling], destination: str, outcome: tuple[str, str]) -> None:
-        """Keep how far each notice is with *destination* (a digest, never a URL) after one message to it, and count
-        that message by *outcome*: the destination's name and what became of it."""
-
-    def notices_wait(self, numbers: Collection[int], until: datetime) -> None:
-        """Do nothing about these notices before *until*."""
-
-    def notices_over(self, numbers: Collection[int], at: datetime) -> None:
-        """Never send these notices: they are not true any more."""
-
-    def notice_sent(self, notice: int, at: datetime) -> None:
-        """See `receiver.ports.Store`."""
-
-    def notice_failed(self, notice: int, at: datetime, retry_at: datetime | None, error: str) -> None:
-        """See `receiver.ports.Store`."""
 
 
 class Outbox:

@@ -1,6 +1,5 @@
 """Connections and transactions: durable commits, writes one at a time, and errors as TryLater."""
 
-import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -8,32 +7,18 @@ from copy import copy
 from functools import cache
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, Insert, QueuePool, Table, create_engine, event
+from sqlalchemy import URL, Connection, Insert, Table
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError, StatementError
 
-from receiver.adapters.store.patience import limit_answers
+from receiver.adapters.store.engines import SameFiles, connect, is_in_memory, is_sqlite
 from receiver.adapters.store.prepared import Write
-from receiver.adapters.store.same_files import SameFiles
-from receiver.adapters.store.urls import is_in_memory, is_sqlite
+from receiver.core.model.memory import Memory
 from receiver.ports import TryLater
 
 AT_ONCE = 500  # numbers in one IN (...): every engine takes that many
-POOL_SIZE = 12  # the loop, the courier, one for all deliveries, and who reads pages; more queue for a moment
 LOCK_WAIT_SECONDS = 5.0  # below Alertmanager's ten seconds for an answer
 ANSWER_SECONDS = 12.0  # more than the server's own limit for a statement
-POSTGRES: dict[str, str | int] = {
-    "connect_timeout": 5,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 10_000,  # milliseconds until a dead connection is noticed while sending
-    # A process that is stopped within a transaction holds its locks no longer than that, the lease's above all.
-    "options": "-c statement_timeout=10000 -c lock_timeout=5000 -c idle_in_transaction_session_timeout=5000"
-    # The server's side: nothing else tells it that a client has vanished in the midst of a statement.
-    " -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
-    " -c synchronous_commit=on",
-}
 
 Fence = Callable[[Connection], None]  # raises what ends a transaction that must not be
 
@@ -91,31 +76,7 @@ class Database:
         self._files = SameFiles(url) if is_sqlite(url) and not is_in_memory(url) else None
         # SQLite's writers of this process queue here: its own lock is waited for by asking again after longer sleeps.
         self._writer: AbstractContextManager[object] = Turn(lock_wait) if is_sqlite(url) else nullcontext()
-        if is_in_memory(url):  # one connection, which is the database; threads queue for it
-            self.engine = create_engine(
-                url,
-                poolclass=QueuePool,
-                pool_size=1,
-                max_overflow=0,
-                pool_timeout=lock_wait,
-                connect_args={"check_same_thread": False},
-            )
-            _durable_sqlite(self.engine)
-        elif is_sqlite(url):
-            self.engine = create_engine(
-                url, pool_size=POOL_SIZE, max_overflow=4, pool_timeout=lock_wait, connect_args={"timeout": lock_wait}
-            )
-            _durable_sqlite(self.engine)
-        else:
-            self.engine = create_engine(
-                url,
-                pool_size=POOL_SIZE,
-                max_overflow=4,
-                pool_timeout=lock_wait,
-                pool_pre_ping=True,
-                connect_args=postgres_arguments(url),
-            )
-            limit_answers(self.engine, answers_within)
+        self.engine = connect(url, lock_wait, answers_within)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -199,17 +160,19 @@ class Database:
         return f"store: {text.replace(str(password), '***') if password else text}"
 
 
-def postgres_arguments(url: URL, changes: Mapping[str, str | int] | None = None) -> dict[str, str | int]:
-    """Time limits for a connection to PostgreSQL, with *changes*; what the URL says itself wins.
+class StorePart:
+    """What the parts of `receiver.adapters.store.SqlStore` share. The Protocols of `receiver.ports.store` say what
+    their calls mean."""
 
-    The settings within ``options`` are joined, and the server takes the last word on each: a URL that names a schema
-    there keeps our limits.
-    """
-    changes = changes or {}
-    limits = {name: value for name, value in {**POSTGRES, **changes}.items() if name not in url.query}
-    said = url.query.get("options", ())
-    ours = (str(options) for options in (POSTGRES["options"], changes.get("options")) if options)
-    return {**limits, "options": " ".join([*ours, *([said] if isinstance(said, str) else said)])}
+    _database: Database
+    _last_read: Memory | None = None  # while it is what pools and lives hold
+
+    @contextmanager
+    def _write_memory(self) -> Iterator[Connection]:
+        """Open a transaction that may change what `memory` last returned."""
+        self._last_read = None
+        with self._database.write() as connection:
+            yield connection
 
 
 def insert(connection: Connection, table: Table) -> Any:
@@ -244,23 +207,3 @@ def upsert(table: Table, columns: tuple[str, ...], only_new: tuple[str, ...] = (
         return statement.on_conflict_do_update(index_elements=keys, set_=changes)
 
     return Write(build, (*only_new, *(name for name in columns if name not in only_new)))
-
-
-def _durable_sqlite(engine: Engine) -> None:
-    """WAL so that readers never wait, FULL so that a commit is on disk, BEGIN IMMEDIATE so that writers queue.
-
-    A transaction that reads first and writes later can fail with "database is locked" without waiting, so
-    writers take the lock at the start (https://www.sqlite.org/lang_transaction.html).
-    """
-
-    @event.listens_for(engine, "connect")
-    def _on_connect(connection: sqlite3.Connection, _record: object) -> None:
-        connection.isolation_level = None  # we say BEGIN ourselves, below
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-            connection.execute(f"PRAGMA {pragma}").close()
-
-    @event.listens_for(engine, "begin")
-    def _on_begin(connection: Connection) -> None:
-        writes = connection.get_execution_options().get("gpu_autoscaler_write", False)
-        begin = "BEGIN IMMEDIATE" if writes else "BEGIN"
-        connection.connection.execute(begin).close()  # sqlite3 itself: half the time

@@ -1,4 +1,4 @@
-"""Samples, turns of nodes, and what came and was told lately (`receiver.ports.HistoryStore` says what they mean)."""
+"""What the pages draw over time: samples, turns of nodes, alerts that came and messages that were sent."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -8,11 +8,11 @@ from sqlalchemy import Connection, Table, bindparam, func, select
 
 from receiver.adapters.store import rows
 from receiver.adapters.store.columns import Moment
-from receiver.adapters.store.database import Database, insert_in
+from receiver.adapters.store.database import StorePart, insert_in
 from receiver.adapters.store.prepared import Query, Row, Write
 from receiver.adapters.store.schema import alerts, outbox, samples, turns
 from receiver.core.explain.samples import Doing, Sample, Turn, minute_of
-from receiver.ports.history import Arrival, Told
+from receiver.ports import Arrival, Told
 
 A_MINUTE = timedelta(minutes=1)
 SINCE, UNTIL = bindparam("since", type_=Moment), bindparam("until", type_=Moment)
@@ -36,14 +36,12 @@ LIVING = Query(  # the last turn of every node that is not gone
 )
 
 
-class SqlHistory:
+class SqlHistory(StorePart):
     """What the pages draw over time. The last turns are kept, so that a minute without news is one statement."""
 
-    _database: Database
     _kept: tuple[datetime, Mapping[str, Turn]] | None = None  # the minute kept last, and every living node's last turn
 
     def keep_samples(self, found: Sequence[Sample], doing: Sequence[Turn] | None, at: datetime) -> None:
-        """See HistoryStore."""
         minute, kept = minute_of(at), self._kept
         if kept is not None and kept[0] == minute:
             return
@@ -58,18 +56,15 @@ class SqlHistory:
         self._kept = minute, living
 
     def utilizations(self, since: datetime, until: datetime) -> Sequence[tuple[str, datetime, float | None]]:
-        """See HistoryStore. Thousands of rows for one page: they stay plain tuples."""
-        with self._database.read() as connection:
+        with self._database.read() as connection:  # thousands of rows for one page: they stay plain tuples
             return [(pool, at, used) for pool, at, used in UTILIZATION.tuples(connection, since=since, until=until)]
 
     def samples(self, since: datetime, until: datetime, *, pool: str) -> Sequence[Sample]:
-        """See HistoryStore."""
         with self._database.read() as connection:
             found = SAMPLES.rows(connection, since=since, until=until, of_pool=pool)
             return tuple(Sample(**row) for row in found)
 
     def turns(self, pool: str, since: datetime, until: datetime) -> Sequence[Turn]:
-        """See HistoryStore."""
         of_pool = turns.c.pool == pool
         before = LAST.where(of_pool, turns.c.at < since).subquery()
         of_before = (before.c.instance == turns.c.instance) & (before.c.at == turns.c.at)
@@ -79,7 +74,6 @@ class SqlHistory:
             return tuple(_turn(row) for row in (*earlier, *connection.execute(later).mappings()))
 
     def arrivals(self, since: datetime, until: datetime, *, limit: int = 500) -> Sequence[Arrival]:
-        """See HistoryStore."""
         came = alerts.c.received_at.between(since, until)
         same = alerts.c.fingerprint, alerts.c.starts_at, alerts.c.firing
         first = select(func.min(alerts.c.id)).where(came).group_by(*same)
@@ -91,7 +85,6 @@ class SqlHistory:
     def messages(
         self, since: datetime, until: datetime, *, pool: str | None = None, limit: int = 200
     ) -> Sequence[Told]:
-        """See HistoryStore."""
         query = select(outbox).where(outbox.c.created_at.between(since, until)).order_by(outbox.c.id.desc())
         if pool is not None:
             query = query.where(outbox.c.pool == pool)
@@ -99,7 +92,6 @@ class SqlHistory:
             return tuple(_message(row) for row in connection.execute(query.limit(limit)).mappings())
 
     def undelivered(self, *, limit: int = 20) -> Sequence[Told]:
-        """See HistoryStore."""
         waits = outbox.c.sent_at.is_(None), outbox.c.given_up_at.is_(None)
         with self._database.read() as connection:
             found = connection.execute(select(outbox).where(*waits).order_by(outbox.c.id).limit(limit))

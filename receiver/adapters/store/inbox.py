@@ -1,5 +1,6 @@
 """Webhook deliveries: kept before they are answered, marked once a step has considered them."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -7,7 +8,8 @@ from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from receiver.adapters.store import rows
 from receiver.adapters.store.columns import Moment
-from receiver.adapters.store.database import upsert
+from receiver.adapters.store.database import StorePart, upsert
+from receiver.adapters.store.intake import Intake
 from receiver.adapters.store.prepared import Query, Write
 from receiver.adapters.store.schema import alerts, deliveries, marks
 from receiver.adapters.store.totals import ADD, HEARTBEAT, LAST_DELIVERY
@@ -38,28 +40,40 @@ NEWEST = select(func.max(alerts.c.id)).where(alerts.c.received_at > bindparam("s
 REMEMBERED = Query(select(alerts).where(alerts.c.id.in_(NEWEST.group_by(alerts.c.fingerprint))).order_by(alerts.c.id))
 
 
-def remember(connection: Connection, received: Sequence[tuple[Delivery, datetime]]) -> tuple[int, ...]:
-    """Insert deliveries, each with when it came, and their alerts; return their numbers, which grow in that order.
+class SqlInbox(StorePart):
+    """Deliveries, which share commits (`receiver.adapters.store.intake`)."""
 
-    However many they are, it takes the same few statements. Totals and marks are written in order, so that two
-    processes that do so lock their rows in the same one.
-    """
-    numbers = INSERT_DELIVERIES.numbered(connection, [_values(d, at) for d, at in received])
-    listed = [
-        {"delivery": number, "received_at": at, **rows.alert_values(alert)}
-        for number, (delivery, at) in zip(numbers, received, strict=True)
-        for alert in delivery.alerts
-    ]
-    INSERT_ALERTS.run(connection, listed)
-    by_action: dict[str, int] = {}
-    for delivery, _ in received:
-        for alert in delivery.alerts:
-            by_action[_action(alert)] = by_action.get(_action(alert), 0) + 1
-    counted = [{"name": "alerts", "labels": [action], "total": n} for action, n in sorted(by_action.items())]
-    ADD.run(connection, [*counted, {"name": "deliveries", "labels": [], "total": len(received)}])
-    heard = [{"name": HEARTBEAT, "at": at} for delivery, at in received if _is_heartbeat(delivery)]
-    upsert(marks, ("name", "at")).run(connection, [*heard[-1:], {"name": LAST_DELIVERY, "at": received[-1][1]}])
-    return tuple(numbers)
+    _intake: Intake
+
+    def remember(self, delivery: Delivery, at: datetime) -> int:
+        return self._intake.remember(delivery, at)
+
+    def _keep(self, received: Sequence[tuple[Delivery, datetime]]) -> Sequence[int]:
+        """Insert deliveries, each with when it came, and their alerts, in one transaction; return their numbers, which
+        grow in that order.
+
+        However many they are, it takes the same few statements. Totals and marks are written in order, so that two
+        processes that do so lock their rows in the same one.
+        """
+        with self._database.write() as connection:
+            numbers = INSERT_DELIVERIES.numbered(connection, [_values(d, at) for d, at in received])
+            listed = [
+                {"delivery": number, "received_at": at, **rows.alert_values(alert)}
+                for number, (delivery, at) in zip(numbers, received, strict=True)
+                for alert in delivery.alerts
+            ]
+            INSERT_ALERTS.run(connection, listed)
+            by_action = Counter(_action(alert) for delivery, _ in received for alert in delivery.alerts)
+            counted = [{"name": "alerts", "labels": [action], "total": n} for action, n in sorted(by_action.items())]
+            ADD.run(connection, [*counted, {"name": "deliveries", "labels": [], "total": len(received)}])
+            heard = [{"name": HEARTBEAT, "at": at} for delivery, at in received if _is_heartbeat(delivery)]
+            marked = [*heard[-1:], {"name": LAST_DELIVERY, "at": received[-1][1]}]
+            upsert(marks, ("name", "at")).run(connection, marked)
+        return tuple(numbers)
+
+    def remembered_alerts(self, since: datetime) -> tuple[Alert, ...]:
+        with self._database.read() as connection:
+            return tuple(rows.alert(row) for row in REMEMBERED.rows(connection, since=since))
 
 
 def _values(delivery: Delivery, at: datetime) -> rows.Values:
@@ -81,11 +95,6 @@ def _action(alert: Alert) -> str:
     """The label `action`, or `other`: what a sender makes up must not become a metric's label."""
     said = alert.labels.get("action", "")
     return said if said in ACTIONS else "other"
-
-
-def remembered_alerts(connection: Connection, since: datetime) -> tuple[Alert, ...]:
-    """Return the newest alert per fingerprint among the deliveries received after *since*."""
-    return tuple(rows.alert(row) for row in REMEMBERED.rows(connection, since=since))
 
 
 def not_considered(connection: Connection) -> tuple[int, ...]:

@@ -9,9 +9,8 @@ import structlog
 from sqlalchemy import Connection, inspect, text
 
 from receiver.adapters.store.database import Database
-from receiver.adapters.store.patience import more_patient
+from receiver.adapters.store.engines import VARIABLE, beside, is_in_memory, is_sqlite, more_patient
 from receiver.adapters.store.schema import metadata
-from receiver.adapters.store.urls import VARIABLE, beside, is_in_memory, is_sqlite
 from receiver.ports import WontWork
 
 log = structlog.get_logger("receiver")

@@ -2,8 +2,9 @@
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, delete, or_, select, union_all
+from sqlalchemy import Connection, Delete, delete, or_, select, union_all
 
+from receiver.adapters.store.database import StorePart
 from receiver.adapters.store.decisions import newest_numbers
 from receiver.adapters.store.schema import (
     actions,
@@ -42,22 +43,31 @@ CHARGES_KEPT = timedelta(days=400)
 SAMPLES_KEPT = timedelta(days=8)  # the pages draw seven
 
 
-def prune(connection: Connection, now: datetime) -> int:
-    """Delete what is too old to matter; return the number of rows. Totals stay as they are.
+class SqlPruning(StorePart):
+    """The end of what the store keeps."""
 
-    Never deleted: a delivery that no step has considered, an open action, a notice to be delivered, a node
-    that lives, each pool's last decision, what a living node does.
-    """
+    def prune(self, now: datetime) -> int:
+        """Delete what is too old to matter; return the number of rows. Totals stay as they are.
+
+        Never deleted: a delivery that no step has considered, an open action, a notice to be delivered, a node
+        that lives, each pool's last decision, what a living node does.
+        """
+        with self._write_memory() as connection:
+            mark(connection, KEPT_FROM, now - LIVES_KEPT)
+            return sum(connection.execute(statement).rowcount for statement in _deletions(connection, now))
+
+
+def _deletions(connection: Connection, now: datetime) -> tuple[Delete, ...]:
+    """What deletes what is too old at *now*, in this order."""
     kept_from = now - LIVES_KEPT
     oldest = f"{kept_from:%Y-%m}"  # months sort as text does
     # A month is forgotten whole, so that none looks cheaper than it was; in some zone it begins the day before.
     lived = kept_from.replace(day=1, hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
-    mark(connection, KEPT_FROM, kept_from)
     later = turns.alias()
     goes_on = ~select(later.c.at).where(later.c.instance == turns.c.instance, later.c.at > turns.c.at).exists()
     settled = or_(outbox.c.sent_at < now - NOTICES_KEPT, outbox.c.given_up_at < now - NOTICES_KEPT)
     names = (select(column).where(column.is_not(None)) for column in (decisions.c.facts, decisions.c.policy))
-    statements = (
+    return (
         delete(deliveries).where(
             deliveries.c.considered_at < now - DELIVERIES_KEPT, deliveries.c.received_at < now - DELIVERIES_KEPT
         ),
@@ -81,4 +91,3 @@ def prune(connection: Connection, now: datetime) -> int:
         delete(samples).where(samples.c.at < now - SAMPLES_KEPT),
         delete(turns).where(turns.c.at < now - SAMPLES_KEPT, or_(~goes_on, turns.c.doing == Doing.GONE.value)),
     )
-    return sum(connection.execute(statement).rowcount for statement in statements)

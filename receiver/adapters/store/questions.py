@@ -7,9 +7,9 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, select, update
 from sqlalchemy import insert as plain_insert
 
-from receiver.adapters.store import notices
+from receiver.adapters.store import outbox
 from receiver.adapters.store.columns import Moment
-from receiver.adapters.store.database import Database
+from receiver.adapters.store.database import StorePart
 from receiver.adapters.store.overrides import insert_override
 from receiver.adapters.store.prepared import Query, Row
 from receiver.adapters.store.schema import questions
@@ -25,18 +25,15 @@ STANDING = Query(
 )
 
 
-class SqlQuestions:
-    """The part of the store that `receiver.ports.QuestionStore` describes."""
-
-    _database: Database
+class SqlQuestions(StorePart):
+    """Questions and their answers."""
 
     def ask(self, question: Question, notice: Notice) -> bool:
-        """See QuestionStore."""
         with self._database.write() as connection:
             if _kept(connection, question.id) is not None or _answered_since(connection, question):
                 return False
             connection.execute(plain_insert(questions).values(_values(question)))
-            notices.say(connection, notice, question.asked_at)
+            outbox.say(connection, notice, question.asked_at)
         return True
 
     def answer_question(
@@ -49,7 +46,6 @@ class SqlQuestions:
         notice: Notice,
         override: Override | None = None,
     ) -> bool:
-        """See QuestionStore."""
         unanswered = questions.c.answer.is_(None), questions.c.done_at.is_(None), questions.c.expires_at > at
         values = {"answer": answer.value, "who": who, "why": why, "answered_at": at}
         with self._database.write() as connection:
@@ -58,22 +54,19 @@ class SqlQuestions:
                 return False
             if override is not None:
                 insert_override(connection, override)
-            notices.say(connection, notice, at)
+            outbox.say(connection, notice, at)
         return True
 
     def question_done(self, question: str, at: datetime) -> None:
-        """See QuestionStore."""
         with self._database.write() as connection:
             open_one = questions.c.id == question, questions.c.done_at.is_(None)
             connection.execute(update(questions).where(*open_one).values(done_at=at))
 
     def questions_standing(self, now: datetime) -> Sequence[Question]:
-        """See QuestionStore."""
         with self._database.read() as connection:
             return tuple(_question(row) for row in STANDING.rows(connection, now=now))
 
     def questions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[Question]:
-        """See QuestionStore."""
         query = select(questions).order_by(questions.c.asked_at.desc(), questions.c.id).limit(limit)
         if pool is not None:
             query = query.where(questions.c.pool == pool)
@@ -81,7 +74,6 @@ class SqlQuestions:
             return tuple(_question(row) for row in connection.execute(query).mappings())
 
     def question(self, question: str) -> Question | None:
-        """See QuestionStore."""
         with self._database.read() as connection:
             return _kept(connection, question)
 

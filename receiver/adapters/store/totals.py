@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, select
 
-from receiver.adapters.store.database import insert_in, put_all
+from receiver.adapters.store.database import StorePart, insert_in, put_all
 from receiver.adapters.store.prepared import Query, Write
 from receiver.adapters.store.schema import actions, control, marks, outbox, totals
 
@@ -58,29 +58,34 @@ def marked(connection: Connection, name: str) -> datetime | None:
     return at
 
 
-def counts(connection: Connection) -> Mapping[str, Any]:
-    """Return what /metrics shows (`SqlStore.counts` lists the keys)."""
-    found: dict[str, dict[tuple[str, ...], int]] = {}
-    for row in connection.execute(select(totals)).mappings():
-        found.setdefault(row["name"], {})[tuple(row["labels"])] = row["total"]
-    alerts = {labels[0]: total for labels, total in found.get("alerts", {}).items()}
-    pending = outbox.c.sent_at.is_(None), outbox.c.given_up_at.is_(None)
-    waiting, oldest = connection.execute(select(func.count(), func.min(outbox.c.created_at)).where(*pending)).one()
-    notices = {labels[0]: total for labels, total in found.get("notices", {}).items()}
-    under_way = select(actions.c.pool, actions.c.opened_at).where(actions.c.closed_at.is_(None))
-    return {
-        "deliveries": found.get("deliveries", {}).get((), 0),
-        "alerts_by_action": alerts,
-        "decisions": found.get("decisions", {}),
-        "actions": found.get("actions", {}),
-        "notices": {"sent": 0, "failed": 0, **notices, "pending": waiting},
-        "oldest_notice_at": oldest,
-        MESSAGES: found.get(MESSAGES, {}),
-        "drifts": {labels[0]: total for labels, total in found.get("drifts", {}).items()},
-        PROVISION_BUCKETS: found.get(PROVISION_BUCKETS, {}),
-        PROVISION_MILLISECONDS: found.get(PROVISION_MILLISECONDS, {}),
-        "open_actions": {row.pool: row.opened_at for row in connection.execute(under_way)},
-        "last_delivery_at": marked(connection, LAST_DELIVERY),
-        "heartbeat_at": marked(connection, HEARTBEAT),
-        "last_step_at": connection.scalar(select(control.c.at)),
-    }
+class SqlTotals(StorePart):
+    """What /metrics shows."""
+
+    def counts(self) -> Mapping[str, Any]:
+        with self._database.read() as connection:
+            found: dict[str, dict[tuple[str, ...], int]] = {}
+            for row in connection.execute(select(totals)).mappings():
+                found.setdefault(row["name"], {})[tuple(row["labels"])] = row["total"]
+            alerts = {labels[0]: total for labels, total in found.get("alerts", {}).items()}
+            pending = outbox.c.sent_at.is_(None), outbox.c.given_up_at.is_(None)
+            waiting, oldest = connection.execute(
+                select(func.count(), func.min(outbox.c.created_at)).where(*pending)
+            ).one()
+            notices = {labels[0]: total for labels, total in found.get("notices", {}).items()}
+            under_way = select(actions.c.pool, actions.c.opened_at).where(actions.c.closed_at.is_(None))
+            return {
+                "deliveries": found.get("deliveries", {}).get((), 0),
+                "alerts_by_action": alerts,
+                "decisions": found.get("decisions", {}),
+                "actions": found.get("actions", {}),
+                "notices": {"sent": 0, "failed": 0, **notices, "pending": waiting},
+                "oldest_notice_at": oldest,
+                MESSAGES: found.get(MESSAGES, {}),
+                "drifts": {labels[0]: total for labels, total in found.get("drifts", {}).items()},
+                PROVISION_BUCKETS: found.get(PROVISION_BUCKETS, {}),
+                PROVISION_MILLISECONDS: found.get(PROVISION_MILLISECONDS, {}),
+                "open_actions": {row.pool: row.opened_at for row in connection.execute(under_way)},
+                "last_delivery_at": marked(connection, LAST_DELIVERY),
+                "heartbeat_at": marked(connection, HEARTBEAT),
+                "last_step_at": connection.scalar(select(control.c.at)),
+            }

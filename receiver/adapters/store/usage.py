@@ -3,6 +3,7 @@
 The owner is in the key because names are used again: two teams may run a Job of one name on one node in one month.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import cache
@@ -10,13 +11,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, bindparam, case, delete, or_, select
 
-from receiver.adapters.store import rows
-from receiver.adapters.store.columns import Moment
-from receiver.adapters.store.database import insert_in
+from receiver.adapters.store.database import StorePart, insert_in
 from receiver.adapters.store.prepared import Query, Row, Write
-from receiver.adapters.store.schema import holdings, node_lives, unwatched, usage, workload_lives
+from receiver.adapters.store.schema import holdings, unwatched, usage, workload_lives
 from receiver.adapters.store.totals import mark, marked
-from receiver.core.model.memory import NodeLife
 from receiver.core.model.usage import Accounted, Accounting, Holding, Owner, Unwatched, Usage, WorkloadLife
 from receiver.core.money.watched_time import Watch
 
@@ -37,81 +35,80 @@ LASTED = Query(
 LET_GO = Write(lambda _: delete(holdings).where(holdings.c.uid == bindparam("of_uid")))
 
 
-def standing(connection: Connection) -> datetime | None:
+class SqlUsage(StorePart):
+    """What workloads held. What was read is kept until the account moves: a step asks for it every few seconds."""
+
+    _accounted: Accounted | None = None
+    _month: tuple[str, datetime | None, tuple[Usage, ...]] | None = None  # the month read last, where it stood then
+
+    def accounted(self) -> Accounted:
+        with self._database.read() as connection:
+            known, at = self._accounted, _standing(connection)
+            if known is None or at != known.at:
+                holdings = tuple(_holding(row) for row in HELD.rows(connection))
+                running = tuple(_life(row) for row in RUNNING.rows(connection))
+                known = Accounted(at=at, holdings=holdings, running=running)
+        self._accounted = known
+        return known
+
+    def account(self, accounting: Accounting, since: datetime | None, at: datetime) -> bool:
+        self._accounted = self._month = None
+        with self._database.write() as connection:
+            if _standing(connection) != since:
+                return False
+            _put(connection, usage, [_values(row) for row in accounting.usage])
+            _put(connection, unwatched, [asdict(row) for row in accounting.unwatched])
+            _put(connection, workload_lives, [_values(life) for life in accounting.lives])
+            _hold(connection, accounting.holdings)
+            mark(connection, ACCOUNTED, at)
+            began = marked(connection, ACCOUNTED_SINCE) if since is not None and at < since else since
+            if began is None or at < began:  # the first one, or the first one was under a clock that was ahead
+                mark(connection, ACCOUNTED_SINCE, at)
+        return True
+
+    def usage(self, month: str) -> Sequence[Usage]:
+        with self._database.read() as connection:
+            known, standing = self._month, _standing(connection)
+            if known is None or known[:2] != (month, standing):
+                known = (month, standing, _of_month(connection, month))
+        self._month = known
+        return known[2]
+
+    def unwatched(self, month: str) -> Sequence[Unwatched]:
+        statement = select(unwatched).where(unwatched.c.month == month).order_by(unwatched.c.instance)
+        with self._database.read() as connection:
+            return tuple(Unwatched(**row) for row in connection.execute(statement).mappings())
+
+    def watch(self) -> Watch:
+        with self._database.read() as connection:
+            return Watch(
+                since=marked(connection, ACCOUNTED_SINCE),
+                until=_standing(connection),
+                kept_from=marked(connection, KEPT_FROM),
+            )
+
+    def workload_lives(self, since: datetime, until: datetime) -> Sequence[WorkloadLife]:
+        table = workload_lives.c
+        existed = table.created_at <= until, or_(table.ended_at.is_(None), table.ended_at >= since)
+        statement = select(workload_lives).where(*existed).order_by(table.created_at, table.workload)
+        with self._database.read() as connection:
+            return tuple(_life(row) for row in connection.execute(statement).mappings())
+
+    def lasted(self, limit: int) -> Sequence[timedelta]:
+        with self._database.read() as connection:
+            return tuple(ended - bound for bound, ended in LASTED.tuples(connection, most=limit))
+
+
+def _standing(connection: Connection) -> datetime | None:
     """Up to when usage is in the ledger."""
     return marked(connection, ACCOUNTED)
 
 
-def watch(connection: Connection) -> Watch:
-    """What time the ledger knows of."""
-    return Watch(
-        since=marked(connection, ACCOUNTED_SINCE),
-        until=standing(connection),
-        kept_from=marked(connection, KEPT_FROM),
-    )
-
-
-def accounted(connection: Connection) -> Accounted:
-    """Where the account stands."""
-    return Accounted(
-        at=standing(connection),
-        holdings=tuple(_holding(row) for row in HELD.rows(connection)),
-        running=tuple(_life(row) for row in RUNNING.rows(connection)),
-    )
-
-
-def account(connection: Connection, accounting: Accounting, since: datetime | None, at: datetime) -> bool:
-    """Add *accounting* unless the account has moved on from *since*."""
-    if standing(connection) != since:
-        return False
-    _put(connection, usage, [_values(row) for row in accounting.usage])
-    _put(connection, unwatched, [asdict(row) for row in accounting.unwatched])
-    _put(connection, workload_lives, [_values(life) for life in accounting.lives])
-    _hold(connection, accounting.holdings)
-    mark(connection, ACCOUNTED, at)
-    began = marked(connection, ACCOUNTED_SINCE) if since is not None and at < since else since
-    if began is None or at < began:  # the first one, or the first one was under a clock that was ahead
-        mark(connection, ACCOUNTED_SINCE, at)
-    return True
-
-
-def of_month(connection: Connection, month: str) -> tuple[Usage, ...]:
+def _of_month(connection: Connection, month: str) -> tuple[Usage, ...]:
     """The usage of *month*."""
     statement = select(usage).where(usage.c.month == month).order_by(*usage.primary_key)
     found = connection.execute(statement).mappings()
     return tuple(Usage(**{n: v for n, v in row.items() if n not in OWNER}, owner=_owner(row)) for row in found)
-
-
-def unwatched_of(connection: Connection, month: str) -> tuple[Unwatched, ...]:
-    """What nobody watched in *month*."""
-    statement = select(unwatched).where(unwatched.c.month == month).order_by(unwatched.c.instance)
-    return tuple(Unwatched(**row) for row in connection.execute(statement).mappings())
-
-
-def lives_between(connection: Connection, since: datetime, until: datetime) -> tuple[WorkloadLife, ...]:
-    """The workloads that existed at some time from *since* to *until*."""
-    table = workload_lives.c
-    statement = (
-        select(workload_lives)
-        .where(table.created_at <= until, or_(table.ended_at.is_(None), table.ended_at >= since))
-        .order_by(table.created_at, table.workload)
-    )
-    return tuple(_life(row) for row in connection.execute(statement).mappings())
-
-
-def lasted(connection: Connection, limit: int) -> tuple[timedelta, ...]:
-    """How long the last *limit* workloads that ended ran."""
-    return tuple(ended - bound for bound, ended in LASTED.tuples(connection, most=limit))
-
-
-def node_lives_since(connection: Connection, since: datetime) -> tuple[NodeLife, ...]:
-    """The node lives that are living, or ended after *since*."""
-    statement = (
-        select(*(node_lives.c[name] for name in rows.LIFE))
-        .where(or_(node_lives.c.gone_at.is_(None), node_lives.c.gone_at > bindparam("since", type_=Moment)))
-        .order_by(node_lives.c.created_at, node_lives.c.instance)
-    )
-    return tuple(rows.life_of(row) for row in connection.execute(statement, {"since": since}))
 
 
 def _hold(connection: Connection, wanted: tuple[Holding, ...]) -> None:

@@ -15,8 +15,8 @@ from sqlalchemy.exc import DBAPIError
 
 from receiver.adapters.http.timestamps import ClockReading
 from receiver.adapters.store.database import Database
+from receiver.adapters.store.engines import database_file
 from receiver.adapters.store.migrate import missing, names_in, newest
-from receiver.adapters.store.urls import database_file
 from receiver.ports import Clock, TryLater
 
 PASSING = frozenset({"overlay", "tmpfs", "ramfs"})  # a container's own layer, or memory

@@ -17,7 +17,7 @@ from receiver.core.notices.sentences import Cause, Notice
 from receiver.core.scaling import approval
 from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.decide import decide_all
-from receiver.ports import Store
+from receiver.ports import StepStore
 from receiver.step.context import Work
 from receiver.step.parts import Parts
 
@@ -25,7 +25,7 @@ log = structlog.get_logger("receiver")
 Decisions = dict[str, Decision]
 
 
-def asked_before(facts: Facts, store: Store, policy: Policy, now: datetime, parts: Parts, *, steady: bool) -> Facts:
+def asked_before(facts: Facts, store: StepStore, policy: Policy, now: datetime, parts: Parts, *, steady: bool) -> Facts:
     """Return *facts* with the questions that stand. Those of which nothing is left are noted as done.
 
     Unless the clock is *steady* nobody knows how long an answer was waited for: what is unanswered then counts for

@@ -31,7 +31,7 @@ from receiver.core.model.policy import Policy
 from receiver.core.notices import idle_notices as notices
 from receiver.core.notices.sentences import Notice
 from receiver.core.notices.warnings import SILENT_FOR
-from receiver.ports import Cluster, Did, Store, Telemetry, TryLater, WontWork
+from receiver.ports import Cluster, Did, StepStore, Telemetry, TryLater, WontWork
 from receiver.step.carry_out import Hands
 from receiver.step.gather import Looked, Sources
 
@@ -72,7 +72,7 @@ def _courses(telemetry: Telemetry, asked: Sequence[timedelta]) -> Courses:
     return found
 
 
-def _tell(workload: Consenting, verdict: Verdict, case: Case, store: Store, hands: Hands, cluster: Cluster) -> None:
+def _tell(workload: Consenting, verdict: Verdict, case: Case, store: StepStore, hands: Hands, cluster: Cluster) -> None:
     """Say what the verdict asks for; a warning also reaches the pods as an Event, where their owner looks."""
     notice: Notice | None = None
     until = kept_until(workload, case)
@@ -99,7 +99,7 @@ def _announce(workload: Consenting, notice: Notice, hands: Hands, cluster: Clust
             return
 
 
-def _scale(workload: Consenting, case: Case, store: Store, hands: Hands, cluster: Cluster) -> None:
+def _scale(workload: Consenting, case: Case, store: StepStore, hands: Hands, cluster: Cluster) -> None:
     """Scale its owner to zero and tell. What may pass by itself is told only when it lasts; a failure once."""
     hands.ready()
     try:

@@ -13,7 +13,7 @@ from receiver.core.notices import eviction_notices
 from receiver.core.scaling.decide import case_of
 from receiver.core.scaling.eviction_grace import TOPIC, evicts
 from receiver.core.scaling.guardrails import Case
-from receiver.ports import Store
+from receiver.ports import StepStore
 from receiver.step.chores.notify import announce
 from receiver.step.context import Work
 
@@ -62,12 +62,12 @@ def _cases(work: Work) -> list[Case]:
     return [case_of(work.facts.pool(p.id), work.assignment.pools[p.id], work.facts, work.policy) for p in pools]
 
 
-def told_before(store: Store, mode: str) -> dict[str, datetime]:
+def told_before(store: StepStore, mode: str) -> dict[str, datetime]:
     """When the graces that hold were announced, by the topics of their notices."""
     return dict(eviction_notices.told_to_go(store.told(TOPIC), mode))
 
 
-def given_up_before(store: Store, policy: Policy, now: datetime) -> dict[str, datetime]:
+def given_up_before(store: StepStore, policy: Policy, now: datetime) -> dict[str, datetime]:
     """When each node was given back that an open window could not get empty, by instance, from the pools' actions."""
     pools = [p for p in policy.pools if any(evicts(w, p) and is_open(w, now) for w in p.windows)]
     victims = (v for p in pools for a in store.actions(pool=p.id, limit=ACTIONS_READ) for v in a.action.victims)

@@ -1,6 +1,15 @@
-"""Who leads: the one process of several on a store whose loop steps and writes outside."""
+"""What a process must know about itself and its replicas: the time, and which of them leads."""
 
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where `now` comes from: called once per step."""
+
+    def now(self) -> datetime:
+        """Return the time, timezone-aware UTC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

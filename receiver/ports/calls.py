@@ -1,6 +1,26 @@
-"""The two ways in which a port can fail, and the one in which we stop using them."""
+"""What a call to the outside can come to: a receipt of a write, or one of three failures."""
 
+from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
+
+
+class Did(StrEnum):
+    """What a write did."""
+
+    DONE = "done"
+    ALREADY = "already"  # the world was there already; nothing was sent
+    DIFFERS = "differs"  # the world is not the one that was decided on; nothing was sent
+    OBSERVED = "observed"  # observe mode: nothing was sent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What a write did, in one sentence; *required* is the count at the cloud afterwards, where it was read."""
+
+    did: Did
+    sentence: str
+    required: int | None = None
 
 
 class TryLater(Exception):

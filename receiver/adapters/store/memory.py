@@ -1,24 +1,47 @@
-"""What a step saw, written where it differs from what is stored: node lives, required counts, drifts."""
+"""What a step needs from before it, and what it saw: pools, node lives and drifts, written where they differ."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from statistics import median
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, or_, select, update
 
 from receiver.adapters.store import rows
+from receiver.adapters.store.actions import changed_since, ended_growth, open_actions
+from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import AT_ONCE, insert, put
-from receiver.adapters.store.prepared import Query
+from receiver.adapters.store.decisions import SqlDecisions
+from receiver.adapters.store.inbox import not_considered
+from receiver.adapters.store.overrides import changes_in_force, not_ended, ran_out_early
+from receiver.adapters.store.prepared import Query, Row
+from receiver.adapters.store.reports import charged, seed
 from receiver.adapters.store.schema import drifts, node_lives, pools
-from receiver.adapters.store.totals import PROVISION_BUCKETS, PROVISION_MILLISECONDS, count
+from receiver.adapters.store.totals import HEARTBEAT, PROVISION_BUCKETS, PROVISION_MILLISECONDS, count, marked
 from receiver.core.model import stages
-from receiver.core.model.memory import Memory, NodeLife
+from receiver.core.model.actions import Action
+from receiver.core.model.charges import Charged
+from receiver.core.model.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model.model import Drift, Offer
+from receiver.core.money.unanswered import may_have_landed
 from receiver.core.scaling.count_drift import is_late
+from receiver.core.scaling.shortage import refused_counts
 
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+
+POOLS = Query(select(pools))
+LIVES = Query(
+    select(*(node_lives.c[name] for name in rows.LIFE))
+    .where(or_(node_lives.c.gone_at.is_(None), node_lives.c.gone_at > bindparam("since", type_=Moment)))
+    .order_by(node_lives.c.created_at, node_lives.c.instance)
+)
+DRIFTS = Query(
+    select(drifts)
+    .where(drifts.c.at > bindparam("since", type_=Moment), drifts.c.at <= bindparam("now", type_=Moment))
+    .order_by(drifts.c.at)
+)
 NODES_OF_A_MEDIAN = 20
-AN_HOUR = timedelta(hours=1)
 NO_LATE_COUNT = rows.late_values(None)
 NO_PROVISIONING = rows.backoff_values(rows.PROVISIONING, None)
 
@@ -49,7 +72,102 @@ LAST_USABLE = Query(
 )
 
 
-def is_news(
+class SqlMemory(SqlDecisions):
+    """The memory of the steps. What was read last is kept, so that a step that sees the same again writes nothing."""
+
+    _charged: Charged | None = None  # as last read
+
+    def memory(self, now: datetime, since: datetime) -> Memory:
+        with self._database.read() as connection:
+            self._charged = charged(connection, self._charged, now)
+            found = _memory(connection, now, since, self._charged)
+            self._forget_what_others_follow(connection)
+        self._last_read = found
+        return found
+
+    def node_lives(self, since: datetime) -> Sequence[NodeLife]:
+        with self._database.read() as connection:
+            return tuple(rows.life_of(row) for row in LIVES.tuples(connection, since=since))
+
+    def saw(
+        self,
+        lives: Sequence[NodeLife],
+        required: Mapping[str, int],
+        at: datetime,
+        *,
+        works: Collection[str] = (),
+        drifts: Mapping[str, Drift] | None = None,
+        offers: Mapping[str, Offer] | None = None,
+    ) -> None:
+        last_read = self._last_read
+        if last_read is not None:  # what equals it is not compared with the rows again
+            if not drifts and not _is_news(last_read, lives, required, works, offers or {}):
+                return
+            lives = _unlike(last_read, lives)
+        with self._write_memory() as connection:
+            new = _new_offers(last_read, offers or {})
+            _write(connection, lives, required, at, works, drifts or {}, new)
+
+
+def _memory(connection: Connection, now: datetime, since: datetime, account: Charged | None) -> Memory:
+    """Return everything a step at *now* needs."""
+    under_way = open_actions(connection)
+    known = {row["pool"]: row for row in POOLS.rows(connection)}
+    drifted, growth = _drifts(connection, now), ended_growth(connection, now)
+    grown, removed, first = changed_since(connection, now - HOUR, now + HOUR)  # further ahead: under a wrong clock
+    return Memory(
+        pools={
+            pool: _pool(known.get(pool), under_way.get(pool), drifted.get(pool, ()))
+            for pool in sorted({*known, *under_way})
+        },
+        lives=tuple(rows.life_of(row) for row in LIVES.tuples(connection, since=since)),
+        grown_last_hour=grown,
+        removed_last_hour=removed,
+        first_changed_at=first,
+        watched_since=min((row["watched_since"] for row in known.values() if row["watched_since"]), default=None),
+        heartbeat_at=marked(connection, HEARTBEAT),
+        deliveries=not_considered(connection),
+        overrides=not_ended(connection),
+        ran_out_early=ran_out_early(connection, now),
+        charged=account,
+        seed=seed(connection, now),
+        budget_changes=changes_in_force(connection),
+        unanswered=tuple(a for a, outcome in growth if may_have_landed(a, outcome)),
+        refused=refused_counts(growth, now),
+    )
+
+
+def _pool(row: Row | None, open_action: Action | None, drifted: tuple[Drift, ...]) -> PoolMemory:
+    """One pool; without a *row* it is known by its open action alone."""
+    if row is None:
+        assert open_action is not None
+        return PoolMemory(required=open_action.from_count, open_action=open_action)
+    return PoolMemory(
+        required=row["required"],
+        required_since=row["required_since"],
+        last_grow_at=row["last_grow_at"],
+        last_shrink_at=row["last_shrink_at"],
+        backoff=rows.backoff(row, rows.GROWTH),
+        removal_backoff=rows.backoff(row, rows.REMOVAL),
+        provisioning=rows.backoff(row, rows.PROVISIONING),
+        late=rows.late(row),
+        ready_in=row["ready_in"],
+        drifts=drifted,
+        offer=rows.offer(row),
+        open_action=open_action,
+    )
+
+
+def _drifts(connection: Connection, now: datetime) -> dict[str, tuple[Drift, ...]]:
+    """The drifts of the last two days by pool, oldest first: three of one day stop us for another."""
+    found: dict[str, tuple[Drift, ...]] = {}
+    for row in DRIFTS.rows(connection, since=now - 2 * DAY, now=now):
+        drift = Drift(at=row["at"], from_count=row["from_count"], to_count=row["to_count"], undoes=row["undoes"])
+        found[row["pool"]] = (*found.get(row["pool"], ()), drift)
+    return found
+
+
+def _is_news(
     memory: Memory,
     lives: Sequence[NodeLife],
     required: Mapping[str, int],
@@ -57,7 +175,7 @@ def is_news(
     offers: Mapping[str, Offer],
 ) -> bool:
     """True when any of it differs from *memory*, which is what the store holds."""
-    if new_offers(memory, offers):
+    if _new_offers(memory, offers):
         return True
     if any(p.provisioning is not None and pool in works for pool, p in memory.pools.items()):
         return True
@@ -67,20 +185,20 @@ def is_news(
             return True
         if past.late is not None and not is_late(past.late, shown):
             return True
-    return bool(unlike(memory, lives))
+    return bool(_unlike(memory, lives))
 
 
-def new_offers(memory: Memory | None, offers: Mapping[str, Offer]) -> Mapping[str, Offer]:
+def _new_offers(memory: Memory | None, offers: Mapping[str, Offer]) -> Mapping[str, Offer]:
     """Those of *offers* that say something else than what is held, or say it an hour later."""
     held = {pool: past.offer for pool, past in memory.pools.items()} if memory else {}
     return {pool: offer for pool, offer in offers.items() if _differ(held.get(pool), offer)}
 
 
 def _differ(held: Offer | None, offer: Offer) -> bool:
-    return held is None or offer.at - held.at >= AN_HOUR or replace(held, at=offer.at) != offer
+    return held is None or offer.at - held.at >= HOUR or replace(held, at=offer.at) != offer
 
 
-def unlike(memory: Memory | None, lives: Sequence[NodeLife]) -> Sequence[NodeLife]:
+def _unlike(memory: Memory | None, lives: Sequence[NodeLife]) -> Sequence[NodeLife]:
     """Return those of *lives* that differ from what *memory* holds; all of them without one."""
     if memory is None:
         return lives
@@ -88,7 +206,7 @@ def unlike(memory: Memory | None, lives: Sequence[NodeLife]) -> Sequence[NodeLif
     return [life for life in lives if held.get(life.instance) != life]
 
 
-def saw(
+def _write(
     connection: Connection,
     lives: Sequence[NodeLife],
     required: Mapping[str, int],
