@@ -68,18 +68,6 @@ def _tidy() -> Iterator[str]:
     yield from _until_full(lambda n: f"application_{n},{n * 3},{n % 7200},8,1,8,team-{n % 9},L40S,0.{n % 99}\n")
 
 
-def _sacct() -> Iterator[str]:
-    """A job in three has GPUs, and each has a step."""
-    yield "JobID|Account|Partition|Submit|Start|ElapsedRaw|State|AllocTRES|NNodes\n"
-
-    def line(number: int) -> str:
-        tres = f"billing=8,cpu=8,mem=64G{',gres/gpu=8' if number % 3 == 0 else ''},node=1"
-        rest = f"vision|gpu|2026-03-02T09:00:00|2026-03-02T09:30:00|3600|COMPLETED|{tres}|1\n"
-        return f"{number}|{rest}{number}.batch|{rest}"
-
-    yield from _until_full(line)
-
-
 def _kubernetes() -> Iterator[str]:
     """A pod in three has GPUs, and each carries what kubectl carries, mostly managed fields."""
     yield '{"apiVersion": "v1", "kind": "List", "items": [{"kind": "Service"}\n'
@@ -108,7 +96,7 @@ def _kubernetes() -> Iterator[str]:
     yield "]}\n"
 
 
-WRITERS: dict[str, Callable[[], Iterator[str]]] = {"csv": _tidy, "sacct": _sacct, "kubernetes": _kubernetes}
+WRITERS: dict[str, Callable[[], Iterator[str]]] = {"csv": _tidy, "kubernetes": _kubernetes}
 
 
 def _until_full(line: Callable[[int], str]) -> Iterator[str]:

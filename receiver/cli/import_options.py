@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from datetime import UTC, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
@@ -13,24 +12,9 @@ from receiver.cli.replay_options import Duration
 MOMENTS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%SZ"]
 
 
-class Zone(click.ParamType[ZoneInfo]):
-    """A time zone by its name."""
-
-    name = "zone"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ZoneInfo:
-        """Return the zone; fail with the remedy."""
-        try:
-            return value if isinstance(value, ZoneInfo) else ZoneInfo(str(value))
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            self.fail(f"{value!r} is no time zone; write one such as Europe/London", param, ctx)
-
-
 IMPORTS = (
-    click.option("--format", "form", type=click.Choice(["csv", "sacct", "kubernetes"]),
+    click.option("--format", "form", type=click.Choice(["csv", "kubernetes"]),
                  help="What a trace is written in; recognised by its content unless it is given."),
-    click.option("--timezone", "zone", type=Zone(), default="UTC", show_default=True,
-                 help="The zone of the times in an export of Slurm's sacct."),
     click.option("--gangs", type=click.Choice(["declared", "together"]), default="declared", show_default=True,
                  help="Which pods are a gang: those that say so or whose owner's kind does, or also all that one owner "
                       "created within a minute."),
@@ -67,7 +51,6 @@ def taken(given: dict[str, Any]) -> dict[str, Any]:
     reading = Reading(
         made_at=until,
         format=given.pop("form"),
-        zone=given.pop("zone"),
         gangs=given.pop("gangs"),
         placement=not given.pop("ignore_placement"),
         skip_bad=given.pop("skip_bad"),

@@ -1,4 +1,4 @@
-"""Where the jobs of a replay come from: a file in one of three forms, or the history in Prometheus."""
+"""Where the jobs of a replay come from: a file in one of two forms, or the history in Prometheus."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

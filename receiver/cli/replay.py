@@ -23,7 +23,7 @@ NAMES = ("always-on", "naive-watchdog", "naive-watchdog-one", "cluster-autoscale
 
 @click.command(epilog="\b\n" + fill(f"Names for --compare: {', '.join(NAMES)}.", 76, break_on_hyphens=False))
 @click.option("--trace", "traces", type=A_FILE, multiple=True, metavar="FILE",
-              help="A trace (CSV, Slurm's sacct, kubectl -o json); of several each is replayed by itself.")  # fmt: skip
+              help="A trace (CSV, kubectl -o json); of several each is replayed by itself.")  # fmt: skip
 @click.option("--decision", metavar="ID", shell_complete=decision_numbers,
               help="No trace: make a stored decision again, with this version or under --config.")  # fmt: skip
 @click.option("--config", type=A_FILE, metavar="FILE", help="The configuration; without one, a pool of one size.")

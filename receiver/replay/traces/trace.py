@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime
 from typing import Literal
 
 from receiver.core.model.pods import Toleration
@@ -16,8 +16,8 @@ NOTHING: Mapping[str, str] = {}  # shared: a trace of a million jobs would other
 # A trace knows no taints. Not every taint is tolerated: a cordon is one too, and so is a node that is not ready.
 TOLERATES_GPU_TAINTS = tuple(Toleration(key=key, operator="Exists") for key in ("gpu", "nvidia.com/gpu"))
 
-Format = Literal["csv", "sacct", "kubernetes"]
-FORMATS: tuple[Format, ...] = ("csv", "sacct", "kubernetes")
+Format = Literal["csv", "kubernetes"]
+FORMATS: tuple[Format, ...] = ("csv", "kubernetes")
 
 
 class BadTrace(Exception):
@@ -46,9 +46,8 @@ class Reading:
     """How a trace is read.
 
     *start* is the moment from which a CSV trace counts its seconds. *format* None recognises it by its content.
-    *zone* is the one that Slurm's times are of, *made_at* when an export of Kubernetes was made (None: when its file
-    was written). With *skip_bad* lines and objects that are wrong are left out and
-    reported, else the trace is refused. *gangs* ``together`` takes pods that one owner created together for a gang,
+    *made_at* is when an export of Kubernetes was made (None: when its file was written). With *skip_bad* lines and
+    objects that are wrong are left out and reported, else the trace is refused. *gangs* ``together`` takes pods that one owner created together for a gang,
     ``declared`` only those that say so, or whose owner's kind does. Without *placement* node selectors, affinities
     and tolerations of the pods do not count: they may run on every pool.
 
@@ -58,7 +57,6 @@ class Reading:
 
     start: datetime = datetime(2026, 1, 1, tzinfo=UTC)
     format: Format | None = None
-    zone: tzinfo = UTC
     made_at: datetime | None = None
     skip_bad: bool = False
     gangs: Literal["declared", "together"] = "declared"
@@ -143,7 +141,7 @@ class Findings:
         )
 
 
-MORE = "export a longer time, or another cluster or partition"
+MORE = "export a longer time, or another cluster"
 
 
 def full_hour(at: datetime) -> datetime:
