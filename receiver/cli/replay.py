@@ -15,10 +15,9 @@ from receiver.cli.import_options import imports, taken
 from receiver.cli.replay_options import circumstances, start
 
 A_FILE = click.Path(path_type=Path, dir_okay=False)
-# What `receiver.replay.peers` knows, which is loaded only when it is needed; a test compares the two.
-NAMES = ("always-on", "naive-watchdog", "naive-watchdog-one", "cluster-autoscaler", "cluster-autoscaler-1m",
-         "cluster-autoscaler-30m", "karpenter-when-empty", "escalator", "escalator-safe", "step-up", "clairvoyant",
-         "fluid")  # fmt: skip
+# The names of PEERS and BOUNDS, which are loaded only when they are needed; a test compares them.
+NAMES = ("always-on", "cluster-autoscaler", "cluster-autoscaler-1m", "cluster-autoscaler-30m", "karpenter-when-empty",
+         "clairvoyant", "fluid")  # fmt: skip
 
 
 @click.command(epilog="\b\n" + fill(f"Names for --compare: {', '.join(NAMES)}.", 76, break_on_hyphens=False))

@@ -1,6 +1,6 @@
 """What `gpu-autoscaler replay` is given, understood: traces, policies and circumstances, or all that is wrong."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -12,9 +12,10 @@ from receiver.config.mistakes import did_you_mean
 from receiver.core.model.pods import Toleration
 from receiver.core.model.policy import Attribution, Pool
 from receiver.ports import TryLater, WontWork
+from receiver.replay.bounds import BOUNDS
 from receiver.replay.contest import Contestant, Reckoned, a_peer, the_product
 from receiver.replay.misfits import misfits
-from receiver.replay.peers import BOUNDS, PEERS
+from receiver.replay.peers import PEERS, PeerPolicy
 from receiver.replay.setting import Setting
 from receiver.replay.traces import BadTrace, Reading, Trace, told
 
@@ -73,8 +74,8 @@ class Lineup:
     attribution: Attribution
 
 
-def lineup(asked: Asked) -> Lineup:
-    """Return who runs. Raises BadInput."""
+def lineup(asked: Asked, peers: Mapping[str, PeerPolicy] = PEERS) -> Lineup:
+    """Return who runs; *peers* are those that can be named. Raises BadInput."""
     settings = [(OURS, _first(asked))]
     first = settings[0][1]
     setting = _setting(asked, first)
@@ -82,12 +83,12 @@ def lineup(asked: Asked) -> Lineup:
     for number, word in enumerate(asked.compare):
         if word in asked.compare[:number] or word == OURS:
             raise BadInput([f"--compare {word} is there already: name each policy once"])
-        if word in PEERS:
-            making.append(_peer(word, first.policy.pools))
+        if word in peers:
+            making.append(_peer(word, peers[word], first.policy.pools))
         elif word in BOUNDS:
             making.append(_bound(word, first.policy.pools))
         else:
-            settings.append((word, _loaded(_file(word))))
+            settings.append((word, _loaded(_file(word, [*peers, *BOUNDS]))))
             making.append(_ours(*settings[-1], setting))
     return Lineup(
         setting=setting,
@@ -95,7 +96,7 @@ def lineup(asked: Asked) -> Lineup:
         shapes=[(name, found.policy.pools) for name, found in settings],
         making=making,
         attribution=first.policy.attribution,
-        against=next((word for word in asked.compare if word in PEERS), next(iter(asked.compare), None)),
+        against=next((word for word in asked.compare if word in peers), next(iter(asked.compare), None)),
     )
 
 
@@ -181,8 +182,8 @@ def _loaded(path: Path) -> FileSettings:
     return found
 
 
-def _file(word: str) -> Path:
-    path, known = Path(word), [*PEERS, *BOUNDS]
+def _file(word: str, known: Sequence[str]) -> Path:
+    path = Path(word)
     if not path.exists():
         meant = did_you_mean(word, known) or f"name a file, or one of {', '.join(known)}"
         raise BadInput([f"--compare {word}: neither a file nor a known policy: {meant}"])
@@ -201,8 +202,8 @@ def _ours(name: str, settings: FileSettings, setting: Setting) -> Making:
     return make
 
 
-def _peer(name: str, pools: Sequence[Pool]) -> Making:
-    return lambda setting: a_peer(name, PEERS[name], pools, setting)
+def _peer(name: str, peer: PeerPolicy, pools: Sequence[Pool]) -> Making:
+    return lambda setting: a_peer(name, peer, pools, setting)
 
 
 def _bound(name: str, pools: Sequence[Pool]) -> Making:

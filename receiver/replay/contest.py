@@ -7,10 +7,11 @@ from decimal import Decimal
 from typing import Literal
 
 from receiver.core.model.policy import Policy, Pool
+from receiver.replay.bounds import Bound
 from receiver.replay.conservation import violations
 from receiver.replay.delays import Delays, delays
 from receiver.replay.figures import Figures, figures
-from receiver.replay.peers import Bound, Peer
+from receiver.replay.peers import PeerPolicy
 from receiver.replay.play import Controller, Played, play
 from receiver.replay.product import Product
 from receiver.replay.reaction import Reaction
@@ -69,7 +70,7 @@ def the_product(name: str, policy: Policy, setting: Setting) -> Contestant:
     )
 
 
-def a_peer(name: str, peer: Peer, pools: Iterable[Pool], setting: Setting) -> Contestant:
+def a_peer(name: str, peer: PeerPolicy, pools: Iterable[Pool], setting: Setting) -> Contestant:
     """A peer on *pools*, which looks at its own interval and is told by nobody."""
     reaction = Reaction(start=setting.start, tick=peer.every)
     return Contestant(name=name, kind="peer", pools=tuple(pools), make=peer, reaction=reaction)

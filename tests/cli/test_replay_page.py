@@ -1,6 +1,7 @@
 """The page that `gpu-autoscaler replay --html` writes: complete, by itself, and safe to open."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from receiver.cli.main import main
 from tests.cli.test_replay import BUDGET, CONFIG, HEADER
 
 TRACES = Path(__file__).parents[1] / "replay" / "traces"
-PEERS = ("--compare", "cluster-autoscaler", "--compare", "naive-watchdog", "--compare", "always-on")
+PEERS = ("--compare", "cluster-autoscaler", "--compare", "karpenter-when-empty", "--compare", "always-on")
 
 
 def written(folder: Path, *words: str) -> str:
@@ -36,7 +37,7 @@ def test_the_page_runs_nothing_and_asks_nobody(page: str) -> None:
 
 
 def test_the_page_names_every_policy_in_table_plot_and_panel(page: str) -> None:
-    for name in ("gpu-autoscaler", "cluster-autoscaler", "naive-watchdog", "always-on"):
+    for name in ("gpu-autoscaler", "cluster-autoscaler", "karpenter-when-empty", "always-on"):
         assert f'<span class="name">{name}</span>' in page
         assert f'<text class="name" x="0" y="10">{name}</text>' in page
     assert "2 more policies" in page
@@ -47,8 +48,10 @@ def test_the_page_says_how_the_world_went_and_what_was_checked(page: str) -> Non
         assert said in page
 
 
-def test_what_a_peer_killed_stands_out(page: str) -> None:
-    assert re.search(r"<strong>naive-watchdog</strong> took the node from \d+ running pod", page)
+def test_what_a_peer_killed_stands_out(tmp_path: Path, kill_by: Callable[[str], None]) -> None:
+    kill_by("peer")
+    page = written(tmp_path, "--trace", str(TRACES / "office.csv"), *PEERS)
+    assert "<strong>always-on</strong> took the node from 1 running pod" in page
 
 
 def test_a_trace_cannot_write_into_the_page(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ import pytest
 
 from receiver.cli.replay_inputs import USD_PER_GPU_HOUR, WITHOUT_CONFIG, Asked
 from receiver.config import load_text
+from receiver.replay.bounds import BOUNDS
 from receiver.replay.document import _setting
-from receiver.replay.peers import BOUNDS, PEERS
+from receiver.replay.peers import PEERS
 from receiver.replay.setting import Setting
 from receiver.replay.traces import load_jobs
 from tests.cli.test_replay import KEYS, OFFICE, document, replayed

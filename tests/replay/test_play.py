@@ -17,7 +17,7 @@ from receiver.ports import Store
 from receiver.replay.bounds import clairvoyant, fluid_gpu_hours
 from receiver.replay.conservation import violations
 from receiver.replay.figures import Figures, figures, quantile
-from receiver.replay.peers.cluster_autoscaler import ClusterAutoscaler
+from receiver.replay.peers.autoscalers import ClusterAutoscaler
 from receiver.replay.play import Controller, Played, play, seldom_collecting
 from receiver.replay.product import Product
 from receiver.replay.reaction import Reaction

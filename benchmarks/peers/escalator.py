@@ -23,8 +23,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from receiver.core.model.policy import Taint
-from receiver.replay.peers.moves import remove, resized, smallest
-from receiver.replay.peers.view import Asking, Eyes, Seen, gpus_of
+from receiver.replay.peers.view import Asking, Eyes, SeenNode, gpus_of, remove, resized, smallest
 from receiver.replay.world.world import World
 
 SCAN = timedelta(seconds=60)
@@ -32,7 +31,7 @@ TO_BE_REMOVED = Taint(key="atlassian.com/escalator", effect="NoSchedule")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class SampleGroup:
     """The sample's node group, in its own words; thresholds are ratios. *hard_delete_grace_period* None: never."""
 
     scale_up_threshold: float = 0.70
@@ -51,8 +50,8 @@ class _Group:
     """A node group at one scan: its nodes with GPUs, by age, and the pods that wait for it."""
 
     pool: str
-    untainted: Sequence[Seen]
-    tainted: Sequence[Seen]
+    untainted: Sequence[SeenNode]
+    tainted: Sequence[SeenNode]
     waiting: Sequence[Asking]
 
     @property
@@ -71,8 +70,8 @@ class _Group:
 class Escalator:
     """One that scans when it is told to."""
 
-    def __init__(self, world: World, most: Mapping[str, int], sample: Sample | None = None) -> None:
-        self._world, self._most, self._sample = world, most, sample or Sample()
+    def __init__(self, world: World, most: Mapping[str, int], sample: SampleGroup | None = None) -> None:
+        self._world, self._most, self._sample = world, most, sample or SampleGroup()
         self._tainted: dict[str, datetime] = {}
         self._locked: dict[str, datetime] = {}  # since when a purchase is under way, by pool
         self._eyes = Eyes(world)
@@ -157,15 +156,15 @@ class Escalator:
                 remove(self._world, node)
                 self.actions += 1
 
-    def _will_go(self, node: Seen) -> bool:
+    def _will_go(self, node: SeenNode) -> bool:
         return node.empty or self._sample.hard_delete_grace_period is not None
 
-    def _taint(self, node: Seen, now: datetime) -> None:
+    def _taint(self, node: SeenNode, now: datetime) -> None:
         self._tainted[node.instance or ""] = now
         taints = self._world.nodes[node.name].taints
         self._world.patch_node(node.name, taints=(*taints, TO_BE_REMOVED))
 
-    def _untaint(self, node: Seen) -> None:
+    def _untaint(self, node: SeenNode) -> None:
         del self._tainted[node.instance or ""]
         taints = self._world.nodes[node.name].taints
         self._world.patch_node(node.name, taints=[taint for taint in taints if taint != TO_BE_REMOVED])

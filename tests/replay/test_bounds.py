@@ -5,9 +5,10 @@ from decimal import Decimal
 
 import pytest
 
+from benchmarks.peers import ALL
 from receiver.core.model.policy import Pool
+from receiver.replay.bounds import BOUNDS
 from receiver.replay.contest import a_peer, contest
-from receiver.replay.peers import BOUNDS, PEERS
 from receiver.replay.setting import Setting
 from receiver.replay.world import GPU
 from tests.replay.builders import T0, seconds
@@ -36,7 +37,7 @@ def test_no_peer_without_losses_pays_less_than_who_knows_the_future_and_he_no_le
     assert knowing.usd is not None
     assert fluid.usd <= knowing.usd
     for name in ("always-on", "cluster-autoscaler", "karpenter-when-empty", "step-up"):
-        [result] = contest(JOBS, [a_peer(name, PEERS[name], pools, setting)], setting)
+        [result] = contest(JOBS, [a_peer(name, ALL[name], pools, setting)], setting)
         assert result.violations == ()
         assert result.figures.usd is not None
         assert knowing.usd <= result.figures.usd, name
