@@ -40,7 +40,7 @@ NAMES = ("always-on", "cluster-autoscaler", "cluster-autoscaler-1m", "cluster-au
 @click.option("--split-pods", is_flag=True, help="Turn the pods of a job into pods of one GPU each.")
 @click.option("--skip-misfits", is_flag=True, help="Leave out, and name, the jobs that no pool can hold.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
-@click.option("--html", type=A_FILE, metavar="FILE", help="Write a page with the pictures, too.")
+@click.option("--html", type=A_FILE, metavar="FILE", help="Write a page, too.")
 def replay(
     traces: tuple[Path, ...],
     decision: str | None,

@@ -17,7 +17,7 @@ from receiver.cli.imports import Remembered
 from receiver.cli.replay_inputs import Asked, BadInput, Lineup, fitting, lineup, read, recall
 from receiver.config.version import installed_version
 from receiver.replay.contest import Progress, contest
-from receiver.replay.document import Replayed, document, pictured, several
+from receiver.replay.document import Replayed, document, page_document, several
 from receiver.replay.table import as_means, as_table
 from receiver.replay.traces import Trace
 
@@ -69,7 +69,7 @@ def _traces(paths: Sequence[Path], asked: Asked, those: Lineup, *, shown: bool) 
 def _write(html: Path, played: Sequence[Replayed], ratios: Mapping[str, Any]) -> None:
     from receiver.web.pages.replay_page import replay_page  # templates take a while to load
 
-    page = replay_page([pictured(each) for each in played], ratios, installed_version())
+    page = replay_page([page_document(each) for each in played], ratios, installed_version())
     try:
         html.write_text(page, encoding="utf-8")
     except OSError as error:

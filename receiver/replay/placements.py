@@ -1,6 +1,6 @@
 """The log of a replay, read from the world's own changes: which pod held which GPUs of which node, and when.
 
-It is what `receiver.replay.conservation` checks a replay by and what the pictures are drawn from; no policy writes it.
+It is what `receiver.replay.conservation` checks a replay by; no policy writes it.
 """
 
 from collections.abc import Iterable
@@ -28,11 +28,9 @@ class Placements:
     """Follows pods, and which nodes registered, from one look at the world's changes to the next."""
 
     all: list[Placement] = field(default_factory=list)
-    waiting: list[tuple[datetime, int]] = field(default_factory=list)  # (moment, change of the GPUs waited for)
     registered: list[str] = field(default_factory=list)  # names of nodes
     found_no_room: int = 0  # how many pods the scheduler has said that of
     _open: dict[str, Placement] = field(default_factory=dict)
-    _waits: set[str] = field(default_factory=set)
     _told: set[str] = field(default_factory=set)
 
     def note(self, changes: Iterable[Change], now: datetime) -> None:
@@ -51,20 +49,11 @@ class Placements:
             if pod.scheduled is False and key not in self._told:
                 self._told.add(key)
                 self.found_no_room += 1
-            if not over and key not in self._waits:
-                self._waits.add(key)
-                self.waiting.append((now, pod.gpus))
-            elif over and key in self._waits:
-                self._waits.discard(key)
-                self.waiting.append((now, -pod.gpus))
             return
         placed = self._open.get(key)
         if placed is None:
             if over:
                 return
-            if key in self._waits:
-                self._waits.discard(key)
-                self.waiting.append((now, -pod.gpus))
             placed = Placement(pod=f"{pod.namespace}/{pod.name}", node=pod.node, gpus=pod.gpus, bound_at=now)
             self._open[key] = placed
             self.all.append(placed)

@@ -1,12 +1,14 @@
-"""How policies are compared."""
+"""How policies are compared, and their waits by hour of day."""
 
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from receiver.replay.figures import Figures
-from receiver.replay.ratios import Ratio, over_all, ratio
+from receiver.replay.figures import Figures, Ratio, by_hour, over_all, ratio
+from tests.reconcile.harness import START, a_job
+from tests.replay.test_play import by_product, played_by
 
 
 def some_figures(**given: Any) -> Figures:
@@ -55,3 +57,12 @@ def test_over_several_traces_the_geometric_mean_counts() -> None:
 
 def test_a_bound_that_starts_no_node_has_no_mean_of_starts() -> None:
     assert over_all([Ratio(0.5, 2.0, 0.0), Ratio(0.5, 2.0, 1.0)]).starts == 0.0
+
+
+def test_waits_are_told_by_the_hour_in_which_a_job_was_submitted() -> None:
+    jobs = [a_job("first", submit_at=START), a_job("second", submit_at=START + timedelta(hours=25))]
+    found = by_hour(played_by(by_product, jobs))
+    assert [(hour.hour, hour.jobs) for hour in found if hour.jobs] == [(12, 1), (13, 1)]
+    assert len(found) == 24
+    assert found[12].wait_mean_s == found[12].wait_p95_s > 140
+    assert found[0].wait_mean_s == 0.0
