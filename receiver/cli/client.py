@@ -4,18 +4,17 @@ import getpass
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import click
 
 from receiver.adapters.http.own_api import NotThereError, RefusedError, ServerApi
-from receiver.cli import explain_text
 from receiver.config import ConfigError, reading_token, server_url
 from receiver.core.model.text import OBEYED
 from receiver.ports import TryLater
-from receiver.reports.screen_words import printable
+from receiver.reports.screen import listed, printable
 
 NOT_FOUND = 1
 UNUSABLE = 2  # the exit status for a configuration that cannot be used, as for a wrong command line
@@ -47,7 +46,7 @@ def server(*, as_json: bool) -> Iterator[ServerApi]:
         if as_json:
             print_json(error.document)
         else:
-            print_lines(explain_text.about_problem(error.document), err=True)
+            print_lines(about_problem(error.document), err=True)
         sys.exit(NOT_FOUND if isinstance(error, NotThereError) else UNUSABLE)
     except TryLater as error:
         click.echo(f"the server at {found.shown} cannot be asked: {error}", err=True)
@@ -58,6 +57,14 @@ def server(*, as_json: bool) -> Iterator[ServerApi]:
         sys.exit(UNREACHABLE)
     finally:
         found.close()
+
+
+def about_problem(document: Mapping[str, Any]) -> Iterator[str]:
+    """Lines on something that the server does not have, from its 404."""
+    yield str(document.get("error"))
+    yield from listed("known: ", [str(line) for line in document.get("history") or ()])
+    yield from listed("it can mean: ", [str(m) for m in document.get("can_mean") or ()])
+    yield f"what to do: {document.get('remedy')}"
 
 
 def print_lines(lines: Iterable[str], *, err: bool = False) -> None:

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from receiver.cli.client import UNUSABLE, print_lines
-from receiver.cli.completers import decision_numbers
+from receiver.cli.completion import decision_numbers
 from receiver.cli.import_options import imports, taken
 from receiver.cli.replay_options import circumstances, start
 

@@ -1,4 +1,4 @@
-"""Words for what a screen shows: times, lists and what nobody knows."""
+"""What screens of text are made from: tables, titled lists, times, amounts and what is unknown."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -8,6 +8,21 @@ from typing import Any
 from receiver.core.model.text import span
 
 OLD = timedelta(minutes=2)  # a picture older than this is told as old: the loop may stand still
+
+
+def aligned(rows: Sequence[Sequence[str]], sides: str = "<", gap: str = "  ") -> Iterator[str]:
+    """*rows* of equally many cells as lines with columns as wide as they need, *gap* between them.
+
+    *sides* has a ``<`` or ``>`` for each column, cells to the left or to the right; its last one counts for the rest.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    specs = [f"{side}{width}" for side, width in zip(sides.ljust(len(widths), sides[-1]), widths, strict=True)]
+    return (in_columns(row, specs, gap).rstrip() for row in rows)
+
+
+def in_columns(cells: Sequence[str], specs: Sequence[str], gap: str = " ") -> str:
+    """*cells* as a line, each as one of *specs* has it (``>11``: to the right, 11 columns wide)."""
+    return gap.join(f"{cell:{spec}}" for cell, spec in zip(cells, specs, strict=True))
 
 
 def listed(title: str, lines: Sequence[str]) -> Iterator[str]:
@@ -29,7 +44,7 @@ def moment(text: Any) -> datetime | None:
         return None
 
 
-def clock(at: datetime, beside: datetime | None) -> str:
+def clock_time(at: datetime, beside: datetime | None) -> str:
     """The time of day, with the date where it is another day than *beside*."""
     same = beside is not None and at.date() == beside.date()
     return f"{at:%H:%M:%S} UTC" if same else f"{at:%Y-%m-%d %H:%M:%S} UTC"
@@ -41,7 +56,7 @@ def since(text: Any, at: datetime | None) -> str:
     if found is None:
         return "since an unknown time"
     lasted = f" ({span((at - found).total_seconds())})" if at is not None else ""
-    return f"since {clock(found, at)}{lasted}"
+    return f"since {clock_time(found, at)}{lasted}"
 
 
 def until(text: Any, at: datetime | None) -> str:
@@ -50,7 +65,7 @@ def until(text: Any, at: datetime | None) -> str:
     if found is None:
         return "at an unknown time"
     left = f" (in {span((found - at).total_seconds())})" if at is not None and found > at else ""
-    return f"at {clock(found, at)}{left}"
+    return f"at {clock_time(found, at)}{left}"
 
 
 def as_of(at: datetime | None, now: datetime) -> str:
@@ -58,7 +73,7 @@ def as_of(at: datetime | None, now: datetime) -> str:
     if at is None:
         return "as of: no step has finished yet"
     old = f" - {span((now - at).total_seconds())} ago: the loop may stand still, see /healthz" if now - at > OLD else ""
-    return f"as of {clock(at, now)}{old}"
+    return f"as of {clock_time(at, now)}{old}"
 
 
 def usd(amount: Any) -> str:
