@@ -21,7 +21,7 @@ from benchmarks.month import a_month
 from demo.configs import ROOT, plain_environment
 from demo.processes import Process, answers, free_port
 from demo.stack import binary
-from receiver.cli.imports import Remembered, trace_from_file, trace_from_prometheus
+from receiver.cli.replay_run import Remembered, trace_from_file, trace_from_prometheus
 from receiver.replay.traces import Reading
 
 MEGABYTES = 20

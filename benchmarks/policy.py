@@ -22,7 +22,7 @@ import yaml
 from benchmarks.month import a_month
 from benchmarks.peers import ALL
 from demo.configs import ROOT
-from receiver.cli.replay_inputs import OURS, USD_PER_GPU_HOUR, Asked, fitting, lineup, read
+from receiver.cli.replay_run import OURS, USD_PER_GPU_HOUR, Asked, fitting, lineup, read
 from receiver.replay.contest import contest
 from receiver.replay.figures import Ratio, over_all, ratio
 from receiver.replay.setting import BillingUnit, Setting

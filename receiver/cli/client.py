@@ -1,4 +1,5 @@
-"""Asking the server from the command line: what goes wrong ends the command with its exit status and a remedy."""
+"""What the commands share: asking the server, where what goes wrong ends a command with its exit status and a remedy;
+printing; durations."""
 
 import getpass
 import json
@@ -6,12 +7,15 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, NoReturn
 
 import click
 
 from receiver.adapters.http.own_api import NotThereError, RefusedError, ServerApi
 from receiver.config import ConfigError, reading_token, server_url
+from receiver.config.fields import duration
+from receiver.config.mistakes import Wrong
 from receiver.core.model.text import OBEYED
 from receiver.ports import TryLater
 from receiver.reports.screen import listed, printable
@@ -20,6 +24,8 @@ NOT_FOUND = 1
 UNUSABLE = 2  # the exit status for a configuration that cannot be used, as for a wrong command line
 UNREACHABLE = 3
 PORT_FORWARD = "kubectl port-forward -n gpu-autoscaler svc/gpu-autoscaler 8080:8080"
+
+NEVER = "none"
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print what the server answered, as JSON.")
 
@@ -85,3 +91,21 @@ def who_asks() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return ""
+
+
+class DurationType(click.ParamType[timedelta | None]):
+    """A length of time as the configuration takes it; *never* adds the word none, for what there is not."""
+
+    name = "duration"
+
+    def __init__(self, *, never: bool = False) -> None:
+        self._never = never
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta | None:
+        """Return the length, None for none; fail with the remedy."""
+        if value is None or isinstance(value, timedelta) or (self._never and value == NEVER):
+            return value if isinstance(value, timedelta) else None
+        try:
+            return duration(value)
+        except Wrong as error:
+            self.fail(f"{error}; {error.remedy}" + (f", or {NEVER}" if self._never else ""), param, ctx)

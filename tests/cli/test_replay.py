@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from receiver.cli import replay_run
 from receiver.cli.main import main
 from receiver.cli.replay import NAMES, replay
-from receiver.cli.replay_inputs import Asked
+from receiver.cli.replay_run import Asked
 from receiver.replay import contest
 from receiver.replay.bounds import BOUNDS
 from receiver.replay.peers import PEERS

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from receiver.cli.replay_inputs import USD_PER_GPU_HOUR, WITHOUT_CONFIG, Asked
+from receiver.cli.replay_run import USD_PER_GPU_HOUR, WITHOUT_CONFIG, Asked
 from receiver.config import load_text
 from receiver.replay.bounds import BOUNDS
 from receiver.replay.document import _setting

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from receiver.cli.imports import Remembered, trace_from_prometheus
 from receiver.cli.main import main
+from receiver.cli.replay_run import Remembered, trace_from_prometheus
 from receiver.ports import WontWork
 from receiver.replay.traces import Reading, Trace
 from receiver.replay.world import GPU, FinishedJob, Job, PodSpec, Timings, World, WorldConfig, WorldPool

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from receiver.cli.imports import trace_from_file
+from receiver.cli.replay_run import trace_from_file
 from receiver.replay.traces import Reading, Trace
 
 JSON = dict[str, Any]

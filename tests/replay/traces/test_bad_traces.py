@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.cli.imports import trace_from_file
+from receiver.cli.replay_run import trace_from_file
 from receiver.replay.traces import BadTrace, Reading
 
 BAD = Path(__file__).parent / "bad"
