@@ -22,7 +22,7 @@ from demo.configs import ROOT, plain_environment
 from demo.processes import Process, answers, free_port
 from demo.stack import binary
 from receiver.cli.replay_run import Remembered, trace_from_file, trace_from_prometheus
-from receiver.replay.traces import Reading
+from receiver.replay.traces import TraceReading
 
 MEGABYTES = 20
 PODS = (100, 1_000)
@@ -58,7 +58,7 @@ def _read(form: str, folder: Path, say: Callable[[str], None]) -> dict[str, Any]
 def measure(path: Path) -> dict[str, Any]:
     """Read the trace at *path* in this process."""
     begun = time.process_time()
-    jobs = len(trace_from_file(path, Reading()).jobs)
+    jobs = len(trace_from_file(path, TraceReading()).jobs)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024  # kilobytes on Linux
     return {"jobs": jobs, "cpu_s": round(time.process_time() - begun, 2), "peak_mb": peak}
 
@@ -135,7 +135,7 @@ def _month(pods: int, folder: Path, say: Callable[[str], None]) -> dict[str, Any
             timeout=timedelta(minutes=1),
         )
         begun, used = time.perf_counter(), time.process_time()
-        jobs = len(trace_from_prometheus(asked, Reading()).jobs)
+        jobs = len(trace_from_prometheus(asked, TraceReading()).jobs)
         took, cpu = time.perf_counter() - begun, time.process_time() - used
     finally:
         server.stop()

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from receiver.core.model.policy import Taint
-from receiver.replay.peers.view import Asking, Eyes, SeenNode, gpus_of, remove, resized, smallest
+from receiver.replay.peers.view import Asking, Eyes, PeerNode, gpus_of, remove, resized, smallest
 from receiver.replay.world.world import World
 
 SCAN = timedelta(seconds=60)
@@ -50,8 +50,8 @@ class _Group:
     """A node group at one scan: its nodes with GPUs, by age, and the pods that wait for it."""
 
     pool: str
-    untainted: Sequence[SeenNode]
-    tainted: Sequence[SeenNode]
+    untainted: Sequence[PeerNode]
+    tainted: Sequence[PeerNode]
     waiting: Sequence[Asking]
 
     @property
@@ -156,15 +156,15 @@ class Escalator:
                 remove(self._world, node)
                 self.actions += 1
 
-    def _will_go(self, node: SeenNode) -> bool:
+    def _will_go(self, node: PeerNode) -> bool:
         return node.empty or self._sample.hard_delete_grace_period is not None
 
-    def _taint(self, node: SeenNode, now: datetime) -> None:
+    def _taint(self, node: PeerNode, now: datetime) -> None:
         self._tainted[node.instance or ""] = now
         taints = self._world.nodes[node.name].taints
         self._world.patch_node(node.name, taints=(*taints, TO_BE_REMOVED))
 
-    def _untaint(self, node: SeenNode) -> None:
+    def _untaint(self, node: PeerNode) -> None:
         del self._tainted[node.instance or ""]
         taints = self._world.nodes[node.name].taints
         self._world.patch_node(node.name, taints=[taint for taint in taints if taint != TO_BE_REMOVED])

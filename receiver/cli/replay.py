@@ -176,11 +176,11 @@ def replay(
 def _taken(given: dict[str, Any]) -> dict[str, Any]:
     """Take the values of IMPORTS out of *given*; return *reading*, and *remembered* (None: no Prometheus)."""
     from receiver.cli.replay_run import Remembered  # what the other commands need not load
-    from receiver.replay.traces import Reading
+    from receiver.replay.traces import TraceReading
 
     until = given.pop("until")
     until = None if until is None else until.replace(tzinfo=UTC)
-    reading = Reading(
+    reading = TraceReading(
         made_at=until,
         format=given.pop("form"),
         gangs=given.pop("gangs"),

@@ -26,11 +26,11 @@ from receiver.ports.past import Past
 from receiver.replay.bounds import BOUNDS
 from receiver.replay.contest import Contestant, Progress, Reckoned, a_peer, contest, the_product
 from receiver.replay.document import Replayed, document, page_document, several
-from receiver.replay.misfits import misfits
 from receiver.replay.peers import PEERS, PeerPolicy
 from receiver.replay.setting import Setting
 from receiver.replay.table import as_means, as_table
-from receiver.replay.traces import BadTrace, Reading, Trace, read_trace, told, trace_of_pods
+from receiver.replay.traces import BadTrace, Trace, TraceReading, read_trace, told, trace_of_pods
+from receiver.replay.traces.trace import misfits
 
 FINE = 0
 WRONG = 1  # something does not add up, or a pod lost its node to a policy of ours
@@ -63,12 +63,12 @@ class Remembered:
     timeout: timedelta
 
 
-def trace_from_file(path: Path, reading: Reading) -> Trace:
+def trace_from_file(path: Path, reading: TraceReading) -> Trace:
     """Return the trace at *path*. Raises BadTrace with every line or object that is wrong; OSError."""
     return read_trace(path, reading, _export)
 
 
-def trace_from_prometheus(asked: Remembered, reading: Reading, progress: ReadingProgress | None = None) -> Trace:
+def trace_from_prometheus(asked: Remembered, reading: TraceReading, progress: ReadingProgress | None = None) -> Trace:
     """Return what a Prometheus remembers as a trace. Raises BadTrace, TryLater, WontWork."""
     from receiver.adapters.monitoring.history import PrometheusHistory  # only here are the clients needed
 
@@ -103,7 +103,7 @@ class Asked:
     gpus_per_node: int = 8
     max_gpus: int = 320
     setting: Setting = field(default_factory=Setting)
-    reading: Reading = field(default_factory=Reading)
+    reading: TraceReading = field(default_factory=TraceReading)
     remembered: Remembered | None = None
     typed: frozenset[str] = frozenset()
     split_pods: bool = False
@@ -171,7 +171,7 @@ def recall(remembered: Remembered, asked: Asked, those: Lineup, progress: Readin
         raise BadInput(told(error.troubles, error.more)) from error
 
 
-def _reading(asked: Asked, those: Lineup) -> Reading:
+def _reading(asked: Asked, those: Lineup) -> TraceReading:
     """Jobs of a trace that knows no taints tolerate those of all pools, and no others: a cordon is a taint too."""
     keys = {taint.key for _, pools in those.shapes for pool in pools for taint in pool.taints}
     return replace(

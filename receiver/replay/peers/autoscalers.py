@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from receiver.core.model.policy import Taint
-from receiver.replay.peers.view import Eyes, Rests, SeenNode, bought, fill, gpus_of, lets_in, remove
+from receiver.replay.peers.view import Eyes, PeerNode, Rests, bought, fill, gpus_of, lets_in, remove
 from receiver.replay.world.config import Job, Timings
 from receiver.replay.world.world import World
 
@@ -67,9 +67,9 @@ class ClusterAutoscaler:
         self._taint({node.name for node, _ in resting})
         return min([*again, *([removal] if removal else [])], default=None)
 
-    def _shrink(self, resting: Sequence[tuple[SeenNode, datetime]], now: datetime) -> datetime | None:
+    def _shrink(self, resting: Sequence[tuple[PeerNode, datetime]], now: datetime) -> datetime | None:
         """Remove what is due of the nodes that rest; return when the next node is."""
-        due: list[SeenNode] = []
+        due: list[PeerNode] = []
         later: list[datetime] = []
         for node, since in resting:
             ready = max(since + self._flags.unneeded_time, self._grew_at + self._flags.delay_after_add)

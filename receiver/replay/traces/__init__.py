@@ -4,7 +4,7 @@ from receiver.ports.past import Past, PastPod, Trouble
 from receiver.replay.traces.files import load_jobs, read_trace, recognised
 from receiver.replay.traces.pods import trace_of_pods
 from receiver.replay.traces.tidy import read_tidy
-from receiver.replay.traces.trace import FORMATS, BadTrace, Format, Reading, Trace, told
+from receiver.replay.traces.trace import FORMATS, BadTrace, Format, TraceReading, Trace, told
 
 __all__ = [
     "FORMATS",
@@ -12,7 +12,7 @@ __all__ = [
     "Format",
     "Past",
     "PastPod",
-    "Reading",
+    "TraceReading",
     "Trace",
     "Trouble",
     "load_jobs",

@@ -8,7 +8,7 @@ from pathlib import Path
 from receiver.ports.past import Past, Trouble
 from receiver.replay.traces.pods import trace_of_pods
 from receiver.replay.traces.tidy import COLUMNS, read_tidy
-from receiver.replay.traces.trace import FORMATS, BadTrace, Format, Reading, Trace
+from receiver.replay.traces.trace import FORMATS, BadTrace, Format, TraceReading, Trace
 from receiver.replay.world.config import Job
 
 BOM = b"\xef\xbb\xbf"
@@ -20,7 +20,7 @@ KUBECTL = "kubectl get jobs,pods -A -o json"
 Export = Callable[[Path, datetime | None], Past]  # a file, and when it was made
 
 
-def read_trace(path: Path, reading: Reading, export: Export) -> Trace:
+def read_trace(path: Path, reading: TraceReading, export: Export) -> Trace:
     """Return the trace in a file; *export* reads what Kubernetes wrote.
 
     Raises BadTrace with every line or object that is wrong, unless *reading* skips them; OSError.
@@ -33,7 +33,7 @@ def read_trace(path: Path, reading: Reading, export: Export) -> Trace:
 
 def load_jobs(path: Path, start: datetime) -> list[Job]:
     """Return the jobs of a CSV trace that begins at *start*. Raises BadTrace, OSError."""
-    return list(read_tidy(lines(path), path.name, replace(Reading(), start=start)).jobs)
+    return list(read_tidy(lines(path), path.name, replace(TraceReading(), start=start)).jobs)
 
 
 def recognised(path: Path) -> Format:
