@@ -335,7 +335,7 @@ def _played(trace: Trace, those: Lineup, progress: Progress) -> Replayed:
 
 
 def _is_wrong(policy: Mapping[str, Any]) -> bool:
-    """Kills by a peer are the peer's: some of them delete nodes that are busy, as documented."""
+    """Whether a policy does not add up, or is ours and took a node from under a pod; what a peer kills is its own."""
     return bool(policy["violations"]) or (policy["kind"] == "policy" and policy["kills"] > 0)
 
 
