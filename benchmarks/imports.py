@@ -21,8 +21,8 @@ from benchmarks.month import a_month
 from demo.configs import ROOT, plain_environment
 from demo.processes import Process, answers, free_port
 from demo.stack import binary
-from receiver.cli.imports import Remembered, trace_from_file, trace_from_prometheus
-from receiver.replay.traces import Reading
+from receiver.cli.replay_run import Remembered, trace_from_file, trace_from_prometheus
+from receiver.replay.traces import TraceReading
 
 MEGABYTES = 20
 PODS = (100, 1_000)
@@ -58,7 +58,7 @@ def _read(form: str, folder: Path, say: Callable[[str], None]) -> dict[str, Any]
 def measure(path: Path) -> dict[str, Any]:
     """Read the trace at *path* in this process."""
     begun = time.process_time()
-    jobs = len(trace_from_file(path, Reading()).jobs)
+    jobs = len(trace_from_file(path, TraceReading()).jobs)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024  # kilobytes on Linux
     return {"jobs": jobs, "cpu_s": round(time.process_time() - begun, 2), "peak_mb": peak}
 
@@ -66,18 +66,6 @@ def measure(path: Path) -> dict[str, Any]:
 def _tidy() -> Iterator[str]:
     yield "job_id,submit_s,duration_s,gpus,pods,gpus_per_pod,user_or_team,gpu_type,gpu_util\n"
     yield from _until_full(lambda n: f"application_{n},{n * 3},{n % 7200},8,1,8,team-{n % 9},L40S,0.{n % 99}\n")
-
-
-def _sacct() -> Iterator[str]:
-    """A job in three has GPUs, and each has a step."""
-    yield "JobID|Account|Partition|Submit|Start|ElapsedRaw|State|AllocTRES|NNodes\n"
-
-    def line(number: int) -> str:
-        tres = f"billing=8,cpu=8,mem=64G{',gres/gpu=8' if number % 3 == 0 else ''},node=1"
-        rest = f"vision|gpu|2026-03-02T09:00:00|2026-03-02T09:30:00|3600|COMPLETED|{tres}|1\n"
-        return f"{number}|{rest}{number}.batch|{rest}"
-
-    yield from _until_full(line)
 
 
 def _kubernetes() -> Iterator[str]:
@@ -108,7 +96,7 @@ def _kubernetes() -> Iterator[str]:
     yield "]}\n"
 
 
-WRITERS: dict[str, Callable[[], Iterator[str]]] = {"csv": _tidy, "sacct": _sacct, "kubernetes": _kubernetes}
+WRITERS: dict[str, Callable[[], Iterator[str]]] = {"csv": _tidy, "kubernetes": _kubernetes}
 
 
 def _until_full(line: Callable[[int], str]) -> Iterator[str]:
@@ -147,7 +135,7 @@ def _month(pods: int, folder: Path, say: Callable[[str], None]) -> dict[str, Any
             timeout=timedelta(minutes=1),
         )
         begun, used = time.perf_counter(), time.process_time()
-        jobs = len(trace_from_prometheus(asked, Reading()).jobs)
+        jobs = len(trace_from_prometheus(asked, TraceReading()).jobs)
         took, cpu = time.perf_counter() - begun, time.process_time() - used
     finally:
         server.stop()

@@ -20,11 +20,11 @@ import structlog
 import yaml
 
 from benchmarks.month import a_month
+from benchmarks.peers import ALL
 from demo.configs import ROOT
-from receiver.cli.replay_inputs import OURS, USD_PER_GPU_HOUR, Asked, fitting, lineup, read
+from receiver.cli.replay_run import OURS, USD_PER_GPU_HOUR, Asked, fitting, lineup, read
 from receiver.replay.contest import contest
-from receiver.replay.peers import PEERS
-from receiver.replay.ratios import Ratio, over_all, ratio
+from receiver.replay.figures import Ratio, over_all, ratio
 from receiver.replay.setting import BillingUnit, Setting
 
 FOLDER = "TRACES"
@@ -47,7 +47,7 @@ class Configuration:
 
 
 CONFIGURATIONS = (
-    Configuration("hour, 8-GPU nodes", "hour", (8,), 8, tuple(PEERS)),
+    Configuration("hour, 8-GPU nodes", "hour", (8,), 8, tuple(ALL)),
     Configuration("hour, 1-GPU nodes", "hour", (1,), 1),
     Configuration("second, 8-GPU nodes", "second", (8,), 8),
     Configuration("hour, nodes of 1, 2, 4 and 8 GPUs", "hour", (1, 2, 4, 8), 8),
@@ -101,7 +101,7 @@ def replay(path: Path, configuration: Configuration) -> list[dict[str, Any]]:
         file = Path(folder) / "config.yaml"
         file.write_text(yaml.safe_dump(ours(configuration.sizes)), encoding="utf-8")
         first = lineup(replace(base, config=file, compare=()))
-        others = lineup(base)
+        others = lineup(base, ALL)
     trace = fitting(read(path, base, others), base, others)
     making = [first.making[0], *others.making[1:]]
     results = contest(trace.jobs, [make(others.setting) for make in making], replace(others.setting, start=trace.start))

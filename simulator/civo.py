@@ -7,7 +7,7 @@ from typing import Any
 
 from flask import Blueprint, Response, abort, g, jsonify, request
 
-from receiver.replay.world import Refused, World
+from receiver.replay.world import Denied, World
 from simulator.civo_bodies import body_of_request, count_in
 from simulator.civo_pools import add_pools
 from simulator.civo_shapes import (
@@ -31,7 +31,7 @@ def civo_face(live: Live) -> Blueprint:
     face = Blueprint("civo", __name__)
     face.url_value_preprocessor(_take_cluster)
     face.before_request(lambda: _authorize(live) or _check_region(live) or _check_cluster(live))
-    face.register_error_handler(Refused, refused)
+    face.register_error_handler(Denied, refused)
     _add_account(face, live)
     _add_clusters(face, live)
     add_pools(face, live)
@@ -43,7 +43,7 @@ def civo_face(live: Live) -> Blueprint:
     return face
 
 
-def refused(error: Refused) -> tuple[Response, int]:
+def refused(error: Denied) -> tuple[Response, int]:
     """Answer with Civo's error body."""
     body = {"code": error.code, "reason": error.reason, **({"details": error.details} if error.details else {})}
     return jsonify(body), error.status
@@ -54,7 +54,7 @@ def _authorize(live: Live) -> tuple[Response, int] | None:
     if scheme.lower() != "bearer" or not key:
         return jsonify({"result": "requires_authentication", "status": 401, "reason": "Authentication required"}), 401
     if not hmac.compare_digest(key.strip().encode(), live.config.civo.api_key.encode()):
-        return refused(Refused("authentication_invalid_key", 401, "The API key provided is invalid"))
+        return refused(Denied("authentication_invalid_key", 401, "The API key provided is invalid"))
     return None
 
 
@@ -68,7 +68,7 @@ def _check_region(live: Live) -> tuple[Response, int] | None:
         return None
     if isinstance(given, str) and given.lower() == live.config.region.lower():
         return None
-    return refused(Refused("region_unavailable", 400, f"The region {given or '(none)'} is not available"))
+    return refused(Denied("region_unavailable", 400, f"The region {given or '(none)'} is not available"))
 
 
 def _take_cluster(_: str | None, values: dict[str, Any] | None) -> None:
@@ -80,7 +80,7 @@ def _take_cluster(_: str | None, values: dict[str, Any] | None) -> None:
 def _check_cluster(live: Live) -> tuple[Response, int] | None:
     if g.cluster in (None, live.config.cluster.id):
         return None
-    return refused(Refused("database_kubernetes_cluster_not_found", 404, "Failed to find the Kubernetes cluster"))
+    return refused(Denied("database_kubernetes_cluster_not_found", 404, "Failed to find the Kubernetes cluster"))
 
 
 def _add_account(face: Blueprint, live: Live) -> None:
@@ -114,7 +114,7 @@ def _moment(name: str) -> datetime | None:
         if moment.tzinfo is None:
             raise ValueError
     except ValueError:
-        raise Refused("parameter_time_value", 400, f"The value of {name} is no RFC 3339 time") from None
+        raise Denied("parameter_time_value", 400, f"The value of {name} is no RFC 3339 time") from None
     return moment.astimezone(UTC)
 
 

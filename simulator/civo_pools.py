@@ -6,7 +6,7 @@ from typing import Any
 from flask import Blueprint, Response, jsonify
 
 from receiver.core.model.policy import Taint
-from receiver.replay.world import PoolAtCivo, Refused, World
+from receiver.replay.world import CivoPool, Denied, World
 from simulator.civo_bodies import body_of_request, count_in, labels_in, taints_in
 from simulator.civo_shapes import pool_json
 from simulator.live import Live
@@ -62,7 +62,7 @@ def _add_resizing(face: Blueprint, live: Live) -> None:
         with live.moved() as world:
             found = _pool(world, pool)
             if body.get("size") not in (None, "", found.size):
-                raise Refused("database_kubernetes_cluster_invalid", 400, "The size of a pool cannot be changed")
+                raise Denied("database_kubernetes_cluster_invalid", 400, "The size of a pool cannot be changed")
             if count is not None:  # without a count nothing changes: an old client leaves out a zero
                 world.resize(pool, count)
             wiped = "taints" in body and taints is None and world.config.behaviour.taints_null_wipes
@@ -82,14 +82,14 @@ def _create(world: World, body: Mapping[str, Any]) -> None:
     }
     size = next((s for s in sizes_of(p.spec for p in world.pools.values()) if s.name == name), None)
     if size is None:
-        raise Refused("database_size_not_found", 404, f"Failed to find the size {name!r}")
+        raise Denied("database_size_not_found", 404, f"Failed to find the size {name!r}")
     if not fields["id"]:
-        raise Refused("database_kubernetes_cluster_invalid", 400, "A pool needs an id")
+        raise Denied("database_kubernetes_cluster_invalid", 400, "A pool needs an id")
     world.create_pool(pool_of(size, **fields))
 
 
-def _pool(world: World, pool: str) -> PoolAtCivo:
+def _pool(world: World, pool: str) -> CivoPool:
     try:
         return world.pools[pool]
     except KeyError:
-        raise Refused("database_cluster_pool_not_found", 404, "Failed to find the pool") from None
+        raise Denied("database_cluster_pool_not_found", 404, "Failed to find the pool") from None

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from receiver.core.model.policy import Taint
-from receiver.replay.world import VM, Charge, PoolAtCivo, World
+from receiver.replay.world import VM, CivoPool, World, WorldCharge
 from simulator.kubernetes_objects import address_of, stamp, uid_of
 from simulator.live import Live
 
@@ -92,7 +92,7 @@ def _condition(kind: str, holds: bool, since: datetime) -> JSON:
     }
 
 
-def _required(pool: PoolAtCivo, count: int) -> JSON:
+def _required(pool: CivoPool, count: int) -> JSON:
     return {
         "id": pool.id,
         "size": pool.size,
@@ -104,7 +104,7 @@ def _required(pool: PoolAtCivo, count: int) -> JSON:
     }
 
 
-def pool_json(pool: PoolAtCivo, *, count: int) -> JSON:
+def pool_json(pool: CivoPool, *, count: int) -> JSON:
     """Return a pool with *count*, which may be what is asked for or what exists; empty labels are left out."""
     return {
         "id": pool.id,
@@ -171,7 +171,7 @@ def quota_json(world: World) -> JSON:
     return shown
 
 
-def charge_json(charge: Charge, region: str) -> JSON:
+def charge_json(charge: WorldCharge, region: str) -> JSON:
     """Return a charge: hours and no money; ``to`` is null while the node runs."""
     whole = charge.num_hours.is_integer()
     return {

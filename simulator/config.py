@@ -10,8 +10,8 @@ from typing import Any, Literal
 import yaml
 
 from receiver.replay.traces import BadTrace, load_jobs
-from receiver.replay.workloads import demo_jobs
 from receiver.replay.world import Behaviour, Job, Pdb, Timings, WorldConfig, WorldPool
+from simulator.demo_jobs import demo_jobs
 from simulator.reading import Unreadable, read
 from simulator.sizes import PRICES
 

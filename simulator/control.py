@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from flask import Blueprint, Response, jsonify, request
 
-from receiver.replay.world import Refused
+from receiver.replay.world import Denied
 from simulator.gate import RequestLog
 from simulator.http_faults import HttpFault, HttpFaults, Kind
 from simulator.live import Live
@@ -22,7 +22,7 @@ def control_face(live: Live, faults: HttpFaults, log: RequestLog) -> Blueprint:
     """Return the paths as a blueprint."""
     face = Blueprint("control", __name__)
     face.register_error_handler(Unreadable, lambda e: (jsonify({"errors": e.errors}), 400))
-    face.register_error_handler(Refused, lambda e: (jsonify({"errors": [str(e)]}), e.status))
+    face.register_error_handler(Denied, lambda e: (jsonify({"errors": [str(e)]}), e.status))
     _add_faults(face, live, faults)
     _add_log(face, log)
     _add_jobs(face, live)

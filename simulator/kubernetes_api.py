@@ -8,7 +8,7 @@ from typing import Any
 
 from flask import Blueprint, Response, abort, jsonify, request
 
-from receiver.replay.world import Pdb, Refused, World
+from receiver.replay.world import Denied, Pdb, World
 from simulator.gate import hung_up
 from simulator.kubernetes_daemons import daemon_sets, overlaid
 from simulator.kubernetes_dra import DRA, install, resource_slices
@@ -40,7 +40,7 @@ def kubernetes_face(live: Live) -> Blueprint:
     install(live)
     face = Blueprint("kubernetes", __name__)
     face.before_request(lambda: authorize(live))
-    face.register_error_handler(Refused, refused)
+    face.register_error_handler(Denied, refused)
     _add_discovery(face, live)
     _add_nodes(face, live)
     _add_pods(face, live)
@@ -54,7 +54,7 @@ def kubernetes_face(live: Live) -> Blueprint:
     return face
 
 
-def refused(error: Refused) -> tuple[Response, int]:
+def refused(error: Denied) -> tuple[Response, int]:
     """Answer with a Status."""
     return jsonify(status_json(error.status, error.code, error.reason)), error.status
 
@@ -127,7 +127,7 @@ def _add_nodes(face: Blueprint, live: Live) -> None:
         need(live, "get", "nodes")
         with live.moved() as world:
             if name not in world.nodes:
-                raise Refused("NotFound", 404, f'nodes "{name}" not found')
+                raise Denied("NotFound", 404, f'nodes "{name}" not found')
             return rendered(world.nodes[name])
 
 
@@ -144,7 +144,7 @@ def _add_pods(face: Blueprint, live: Live) -> None:
         need(live, "get", "pods")
         with live.moved() as world:
             if (namespace, name) not in world.pods:
-                raise Refused("NotFound", 404, f'pods "{name}" not found')
+                raise Denied("NotFound", 404, f'pods "{name}" not found')
             return pod_json(world.pods[namespace, name])
 
     @face.get("/api/v1/namespaces")
@@ -276,7 +276,7 @@ def answer_list(
         return jsonify(list_json(shown, api, page, version, more))
     since = _version(query.get("resourceVersion"))
     if since is not None and since < oldest and live.expired == "status":
-        raise Refused("Expired", 410, f"too old resource version: {since} ({oldest})")
+        raise Denied("Expired", 410, f"too old resource version: {since} ({oldest})")
     watch = Watch(
         kind=shown,
         api=api,
@@ -296,7 +296,7 @@ def _version(text: str | None) -> int | None:
     if not text or text == "0":
         return None
     if not text.isdigit():
-        raise Refused("BadRequest", 400, f"resourceVersion: {text!r} is no version")
+        raise Denied("BadRequest", 400, f"resourceVersion: {text!r} is no version")
     return int(text)
 
 
@@ -310,7 +310,7 @@ def _page(found: list[JSON], limit: str | None, token: str | None) -> tuple[list
         try:
             after = tuple(json.loads(base64.urlsafe_b64decode(token)))
         except ValueError:
-            raise Refused("BadRequest", 400, "continue key is not valid") from None
+            raise Denied("BadRequest", 400, "continue key is not valid") from None
         found = [o for o in found if _key(o) > after]
     size = int(limit) if limit and limit.isdigit() else 0
     if not size or len(found) <= size:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from receiver.replay.world import Refused, WorldEvent
+from receiver.replay.world import Denied, WorldEvent
 from simulator.kubernetes_objects import micro_stamp, stamp, uid_of
 from simulator.live import Live
 
@@ -23,18 +23,18 @@ NEW_API, CORE_API = "events.k8s.io/v1", "v1"
 
 
 def post(live: Live, namespace: str, api: str, body: Mapping[str, Any]) -> JSON:
-    """Keep an Event; the caller holds the world. Raises Refused: 409 for a name in use, 422 for a body that is none."""
+    """Keep an Event; the caller holds the world. Raises Denied: 409 for a name in use, 422 for a body that is none."""
     missing = [f for f in NEW_NEEDS if not body.get(f)] if api == NEW_API else []
     if missing:
-        raise Refused("Invalid", 422, f"Event is invalid: {', '.join(missing)}: Required value")
+        raise Denied("Invalid", 422, f"Event is invalid: {', '.join(missing)}: Required value")
     core = {NEW_TO_CORE.get(k, k): v for k, v in body.items()} if api == NEW_API else dict(body)
     target = core.get("involvedObject") or {}
     # The API server's rule: an Event stands in the namespace of its object, cluster-wide objects in default.
     if (target.get("namespace") or "default") != namespace:
-        raise Refused("Invalid", 422, "Event is invalid: involvedObject.namespace: does not match event.namespace")
+        raise Denied("Invalid", 422, "Event is invalid: involvedObject.namespace: does not match event.namespace")
     metadata = dict(core.get("metadata") or {})
     if any(_key(e) == (namespace, metadata.get("name")) for e in live.posted_events.values()):
-        raise Refused("AlreadyExists", 409, f'events "{metadata.get("name")}" already exists')
+        raise Denied("AlreadyExists", 409, f'events "{metadata.get("name")}" already exists')
     event = live.world.record_event(
         kind=target.get("kind", ""),
         namespace=target.get("namespace", ""),
@@ -67,12 +67,12 @@ def in_words_of(api: str, core: JSON) -> JSON:
 
 
 def find(live: Live, namespace: str, name: str) -> JSON:
-    """Return an Event. Raises Refused (404)."""
+    """Return an Event. Raises Denied (404)."""
     for event in live.world.events:
         core = core_json(live, event)
         if _key(core) == (namespace, name):
             return core
-    raise Refused("NotFound", 404, f'events "{name}" not found')
+    raise Denied("NotFound", 404, f'events "{name}" not found')
 
 
 def _key(core: JSON) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from flask import Blueprint, Response, abort, request
 
-from receiver.replay.world import Refused
+from receiver.replay.world import Denied
 from simulator.kubernetes_rights import need
 from simulator.kubernetes_writes import body_of, patch_of
 from simulator.live import Live
@@ -56,5 +56,5 @@ def add_holding(face: Blueprint, live: Live, answer_list: AnswerList) -> None:
         with live.moved():
             before = next((o for o in live.custom.objects(group, plural) if o["metadata"]["name"] == name), None)
             if before is None or before["metadata"].get("namespace"):
-                raise Refused("NotFound", 404, f'{plural}.{group} "{name}" not found')
+                raise Denied("NotFound", 404, f'{plural}.{group} "{name}" not found')
             return live.custom.replace(group, plural, patch_of(before))

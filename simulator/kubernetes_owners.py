@@ -9,7 +9,7 @@ from typing import Any
 
 from flask import Blueprint, request
 
-from receiver.replay.world import Refused, World, WorldPod
+from receiver.replay.world import Denied, World, WorldPod
 from simulator.kubernetes_objects import stamp, uid_of
 from simulator.kubernetes_rights import need
 from simulator.kubernetes_writes import patch_of
@@ -43,7 +43,7 @@ def _add_scalable(face: Blueprint, live: Live, plural: str, kind: str, scaled: s
             have = before["spec"].get("replicas", 0)
             wanted = (patch_of(before).get("spec") or {}).get("replicas") or 0
             if wanted not in (0, have):
-                raise Refused("Invalid", 422, "spec.replicas: the simulator scales to zero only")
+                raise Denied("Invalid", 422, "spec.replicas: the simulator scales to zero only")
             if have and not wanted and "All" not in request.args.getlist("dryRun"):
                 _to_zero(world, kind, namespace, name, scaled)
             return _scale(_object(world, live, kind, namespace, name, scaled))
@@ -67,7 +67,7 @@ def _add_jobs(face: Blueprint, live: Live) -> None:
             after = patch_of(before)
             suspend = bool((after.get("spec") or {}).get("suspend"))
             if before["spec"]["suspend"] and not suspend:
-                raise Refused("Invalid", 422, "spec.suspend: the simulator does not resume a Job")
+                raise Denied("Invalid", 422, "spec.suspend: the simulator does not resume a Job")
             if suspend and "All" not in request.args.getlist("dryRun"):
                 world.scale_to_zero("Job", namespace, name)
             return _job(world, live, namespace, name)
@@ -124,7 +124,7 @@ def _object(world: World, live: Live, kind: str, namespace: str, name: str, scal
     pods = _pods(world, kind, namespace, name)
     zero = (namespace, name) in scaled if kind == "Deployment" else world.at_zero(kind, namespace, name)
     if not pods and not zero:
-        raise Refused("NotFound", 404, f'{kind.lower()}s.apps "{name}" not found')
+        raise Denied("NotFound", 404, f'{kind.lower()}s.apps "{name}" not found')
     count = sum(1 for p in pods if not p.over and p.deletion_at is None)
     above = next((d for p in pods if kind == "ReplicaSet" and (d := deployment_of(p))), None)
     return {
@@ -154,7 +154,7 @@ def _job(world: World, live: Live, namespace: str, name: str) -> JSON:
     pods = _pods(world, "Job", namespace, name)
     suspended = world.at_zero("Job", namespace, name)
     if not pods and not suspended:
-        raise Refused("NotFound", 404, f'jobs.batch "{name}" not found')
+        raise Denied("NotFound", 404, f'jobs.batch "{name}" not found')
     active = sum(1 for p in pods if not p.over and p.deletion_at is None)
     done = [p for p in pods if p.phase == "Succeeded"]
     finished = bool(pods) and len(done) == len(pods)

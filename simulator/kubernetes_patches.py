@@ -8,7 +8,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from receiver.replay.world import Refused
+from receiver.replay.world import Denied
 
 JSON = dict[str, Any]
 JSON_PATCH = "application/json-patch+json"
@@ -16,17 +16,17 @@ MERGE_TYPES = frozenset({"application/merge-patch+json", "application/strategic-
 
 
 def patched(obj: JSON, content_type: str, patch: object) -> JSON:
-    """Return *obj* with *patch*. Raises Refused (415, 400, 422)."""
+    """Return *obj* with *patch*. Raises Denied (415, 400, 422)."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind == JSON_PATCH:
         return _json_patched(copy.deepcopy(obj), patch)
     if kind in MERGE_TYPES:
         if not isinstance(patch, Mapping):
-            raise Refused("BadRequest", 400, "a merge patch is an object")
+            raise Denied("BadRequest", 400, "a merge patch is an object")
         merged = _merged(obj, patch)
         assert isinstance(merged, dict)
         return merged
-    raise Refused("UnsupportedMediaType", 415, f"the body of the request was in an unknown format: {kind}")
+    raise Denied("UnsupportedMediaType", 415, f"the body of the request was in an unknown format: {kind}")
 
 
 def _merged(target: Any, patch: Any) -> Any:
@@ -47,12 +47,12 @@ def _merged(target: Any, patch: Any) -> Any:
 def _json_patched(obj: JSON, patch: object) -> JSON:
     """RFC 6902: add, replace, remove and test."""
     if not isinstance(patch, list):
-        raise Refused("BadRequest", 400, "a JSON patch is a list of operations")
+        raise Denied("BadRequest", 400, "a JSON patch is a list of operations")
     for operation in patch:
         try:
             _operate(obj, operation["op"], operation["path"], operation.get("value"))
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise Refused("Invalid", 422, f"the server rejected our request due to an error: {error!r}") from None
+            raise Denied("Invalid", 422, f"the server rejected our request due to an error: {error!r}") from None
     return obj
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from receiver.replay.world import PodSpec, Refused, WorldPod
+from receiver.replay.world import Denied, PodSpec, WorldPod
 from simulator.kubernetes_objects import stamp, uid_of
 
 JSON = dict[str, Any]
@@ -27,44 +27,44 @@ class Quotas:
         return list(self._objects.values())
 
     def get(self, namespace: str, name: str) -> JSON:
-        """Return one. Raises Refused (404)."""
+        """Return one. Raises Denied (404)."""
         if (namespace, name) not in self._objects:
-            raise Refused("NotFound", 404, f'resourcequotas "{name}" not found')
+            raise Denied("NotFound", 404, f'resourcequotas "{name}" not found')
         return self._objects[namespace, name]
 
     def create(self, namespace: str, given: Mapping[str, Any], now: datetime) -> JSON:
-        """Add one. Raises Refused (422 without a name, 409 when it is there)."""
+        """Add one. Raises Denied (422 without a name, 409 when it is there)."""
         metadata = given.get("metadata") or {}
         name = metadata.get("name")
         if not name:
-            raise Refused("Invalid", 422, "metadata.name: Required value: name or generateName is required")
+            raise Denied("Invalid", 422, "metadata.name: Required value: name or generateName is required")
         if metadata.get("namespace") not in (None, namespace):
-            raise Refused("BadRequest", 400, "the namespace of the object does not match the one of the request")
+            raise Denied("BadRequest", 400, "the namespace of the object does not match the one of the request")
         if (namespace, name) in self._objects:
-            raise Refused("AlreadyExists", 409, f'resourcequotas "{name}" already exists')
+            raise Denied("AlreadyExists", 409, f'resourcequotas "{name}" already exists')
         uid = uid_of("ResourceQuota", namespace, name, str(self._changes))
         own = {"namespace": namespace, "uid": uid, "creationTimestamp": stamp(now)}
         return self._keep({**given, "kind": "ResourceQuota", "apiVersion": "v1", "metadata": {**metadata, **own}})
 
     def replace(self, after: JSON) -> JSON:
-        """Bring in what a patch left. Raises Refused (422): what a quota is scoped to cannot be changed."""
+        """Bring in what a patch left. Raises Denied (422): what a quota is scoped to cannot be changed."""
         before = self.get(after["metadata"]["namespace"], after["metadata"]["name"])
         for field in ("scopes", "scopeSelector"):
             if (after.get("spec") or {}).get(field) != (before.get("spec") or {}).get(field):
-                raise Refused("Invalid", 422, f"spec.{field}: Invalid value: field is immutable")
+                raise Denied("Invalid", 422, f"spec.{field}: Invalid value: field is immutable")
         return self._keep(after)
 
     def delete(self, namespace: str, name: str, options: Any) -> JSON:
-        """Take one away. Raises Refused (404, and 409 for another uid or version than *options* name)."""
+        """Take one away. Raises Denied (404, and 409 for another uid or version than *options* name)."""
         found = self.get(namespace, name)
         wanted = (options or {}).get("preconditions") or {}
         for field in ("uid", "resourceVersion"):
             if wanted.get(field) not in (None, found["metadata"][field]):
-                raise Refused("Conflict", 409, f'the {field} in the precondition does not match "{name}"')
+                raise Denied("Conflict", 409, f'the {field} in the precondition does not match "{name}"')
         return self._objects.pop((namespace, name))
 
     def admit(self, pod: PodSpec, there: Iterable[WorldPod]) -> None:
-        """Raise Refused (403) when *pod* would exceed a quota of its namespace, *there* being the cluster's pods."""
+        """Raise Denied (403) when *pod* would exceed a quota of its namespace, *there* being the cluster's pods."""
         mine = [p for p in there if p.namespace == pod.namespace and not p.over]
         for (namespace, name), found in sorted(self._objects.items()):
             spec = found.get("spec") or {}
@@ -78,7 +78,7 @@ class Quotas:
                 used = sum(p.requests.get(resource.removeprefix(REQUESTS), 0) for p in covered)
                 if used + asked > int(hard):
                     said = f"requested: {resource}={asked}, used: {resource}={used}, limited: {resource}={hard}"
-                    raise Refused("Forbidden", 403, f'pods "{pod.name}" is forbidden: exceeded quota: {name}, {said}')
+                    raise Denied("Forbidden", 403, f'pods "{pod.name}" is forbidden: exceeded quota: {name}, {said}')
 
     def _keep(self, quota: JSON) -> JSON:
         self._changes += 1

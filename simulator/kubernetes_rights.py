@@ -6,7 +6,7 @@ from typing import Any
 
 from flask import Response, jsonify, request
 
-from receiver.replay.world import Refused
+from receiver.replay.world import Denied
 from simulator.kubernetes_objects import status_json
 from simulator.live import Live
 
@@ -26,7 +26,7 @@ def authorize(live: Live) -> tuple[Response, int] | None:
 
 
 def need(live: Live, verb: str, resource: str) -> None:
-    """Raise Refused (403) when the caller may not *verb* *resource* (``create`` ``pods/eviction``).
+    """Raise Denied (403) when the caller may not *verb* *resource* (``create`` ``pods/eviction``).
 
     Group and name are those of the request's path. A resource may be given with its group behind it
     (``workloads.kueue.x-k8s.io``).
@@ -35,17 +35,17 @@ def need(live: Live, verb: str, resource: str) -> None:
     plain = resource.removesuffix(f".{group}") if group else resource
     if _why_not(live, verb, group, plain, (request.view_args or {}).get("name") or ""):
         where = f' in API group "{group}"'
-        raise Refused(
+        raise Denied(
             "Forbidden", 403, f'{resource} is forbidden: User "{USER}" cannot {verb} resource "{plain}"{where}'
         )
 
 
 def review(live: Live, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Answer a SelfSubjectAccessReview. Raises Refused (422) when it names no attributes."""
+    """Answer a SelfSubjectAccessReview. Raises Denied (422) when it names no attributes."""
     spec = body.get("spec") or {}
     resource = spec.get("resourceAttributes")
     if resource is None and spec.get("nonResourceAttributes") is None:
-        raise Refused("Invalid", 422, "spec.resourceAttributes: exactly one of both attributes must be specified")
+        raise Denied("Invalid", 422, "spec.resourceAttributes: exactly one of both attributes must be specified")
     asked = resource or {}
     name = "/".join(filter(None, (asked.get("resource"), asked.get("subresource"))))
     why = _why_not(live, asked.get("verb") or "", asked.get("group") or "", name, asked.get("name") or "")

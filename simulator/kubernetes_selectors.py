@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from receiver.replay.world import Refused
+from receiver.replay.world import Denied
 
 JSON = Mapping[str, Any]
 Matches = Callable[[JSON], bool]
@@ -42,7 +42,7 @@ EQUALITY = re.compile(r"^(?P<key>[^!=\s]+)\s*(?P<op>==|=|!=)\s*(?P<value>\S*)$")
 
 
 def selector(kind: str, labels: str | None, fields: str | None) -> Matches:
-    """Return what tells whether an object is selected. Raises Refused (400) for a selector that is none."""
+    """Return what tells whether an object is selected. Raises Denied (400) for a selector that is none."""
     tests = [_label_test(part) for part in _parts(labels or "")]
     tests += [_field_test(kind, part) for part in _parts(fields or "")]
     return lambda obj: all(test(obj) for test in tests)
@@ -73,14 +73,14 @@ def _label_test(part: str) -> Matches:
         return lambda o: absent not in _labels(o)
     if re.fullmatch(r"[^\s=!]+", part):
         return lambda o: part in _labels(o)
-    raise Refused("BadRequest", 400, f"unable to parse requirement: {part!r}")
+    raise Denied("BadRequest", 400, f"unable to parse requirement: {part!r}")
 
 
 def _field_test(kind: str, part: str) -> Matches:
     found = EQUALITY.match(part)
     field = FIELDS.get(kind, {}).get(found["key"]) if found else None
     if found is None or field is None:
-        raise Refused("BadRequest", 400, f"field label not supported: {part}")
+        raise Denied("BadRequest", 400, f"field label not supported: {part}")
     value, read = found["value"], field
     if found["op"] == "!=":
         return lambda o: read(o) != value

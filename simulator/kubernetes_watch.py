@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from receiver.replay.world import Change, Refused
+from receiver.replay.world import Denied, WorldChange
 from simulator.kubernetes_objects import status_json
 from simulator.kubernetes_selectors import Matches
 from simulator.live import Live
@@ -51,7 +51,7 @@ def stream(live: Live, watch: Watch, render: Callable[[Any], JSON], present: lis
             with live.moved() as world:
                 lines = [line for c in world.changes_since(version, watch.kind) if (line := _told(watch, c, render))]
                 version = world.version
-        except Refused as refused:
+        except Denied as refused:
             yield _line("ERROR", status_json(refused.status, refused.code, refused.reason))
             return
         yield from lines
@@ -64,7 +64,7 @@ def stream(live: Live, watch: Watch, render: Callable[[Any], JSON], present: lis
         yield _line("BOOKMARK", mark)
 
 
-def _told(watch: Watch, change: Change, render: Callable[[Any], JSON]) -> str | None:
+def _told(watch: Watch, change: WorldChange, render: Callable[[Any], JSON]) -> str | None:
     """Return the line that *change* means to *watch*: an object that stops being selected is DELETED for it."""
     obj = render(change.obj)
     if watch.namespace is not None and obj["metadata"].get("namespace") != watch.namespace:

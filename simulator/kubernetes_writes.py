@@ -6,7 +6,7 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, request
 
 from receiver.core.model.policy import Taint
-from receiver.replay.world import Refused, WorldNode, WorldPod
+from receiver.replay.world import Denied, WorldNode, WorldPod
 from simulator.kubernetes_events import CORE_API, NEW_API, find, in_words_of, post
 from simulator.kubernetes_objects import node_json, pod_json, status_json
 from simulator.kubernetes_patches import patched
@@ -30,10 +30,10 @@ def add_writes(face: Blueprint, live: Live) -> None:
 
 
 def body_of() -> Mapping[str, Any]:
-    """Return the request's JSON object. Raises Refused (400)."""
+    """Return the request's JSON object. Raises Denied (400)."""
     given = request.get_json(force=True, silent=True)
     if not isinstance(given, Mapping):
-        raise Refused("BadRequest", 400, "the body of the request is no JSON object")
+        raise Denied("BadRequest", 400, "the body of the request is no JSON object")
     return given
 
 
@@ -42,16 +42,14 @@ def _dry() -> bool:
 
 
 def patch_of(before: JSON) -> JSON:
-    """Return *before* with the request's patch. Raises Refused (409) when the patch names another version or uid."""
+    """Return *before* with the request's patch. Raises Denied (409) when the patch names another version or uid."""
     given = request.get_json(force=True, silent=True)
     after = patched(before, request.content_type or "", given)
     for field in ("resourceVersion", "uid"):
         wanted = after["metadata"].get(field)
         if wanted is not None and wanted != before["metadata"].get(field):
             problem = "the object has been modified; please apply your changes to the latest version and try again"
-            raise Refused(
-                "Conflict", 409, f"Operation cannot be fulfilled on {before['metadata']['name']!r}: {problem}"
-            )
+            raise Denied("Conflict", 409, f"Operation cannot be fulfilled on {before['metadata']['name']!r}: {problem}")
     return after
 
 
@@ -67,7 +65,7 @@ def _add_nodes(face: Blueprint, live: Live) -> None:
         need(live, "patch", "nodes")
         with live.moved() as world:
             if name not in world.nodes:
-                raise Refused("NotFound", 404, f'nodes "{name}" not found')
+                raise Denied("NotFound", 404, f'nodes "{name}" not found')
             after = patch_of(rendered(world.nodes[name]))
             return after if _dry() else rendered(_apply(live, world.nodes[name], after))
 
@@ -77,10 +75,10 @@ def _add_nodes(face: Blueprint, live: Live) -> None:
         after = dict(body_of())
         with live.moved() as world:
             if name not in world.nodes:
-                raise Refused("NotFound", 404, f'nodes "{name}" not found')
+                raise Denied("NotFound", 404, f'nodes "{name}" not found')
             version = (after.get("metadata") or {}).get("resourceVersion")
             if version not in (None, str(world.nodes[name].version)):
-                raise Refused("Conflict", 409, f'Operation cannot be fulfilled on nodes "{name}": it has been modified')
+                raise Denied("Conflict", 409, f'Operation cannot be fulfilled on nodes "{name}": it has been modified')
             return after if _dry() else rendered(_apply(live, world.nodes[name], after))
 
     @face.delete("/api/v1/nodes/<name>")
@@ -107,9 +105,9 @@ def _apply(live: Live, node: WorldNode, after: JSON) -> WorldNode:
 
 
 def _differences(before: Mapping[str, str], after: Mapping[str, Any]) -> Mapping[str, str | None]:
-    """Return what leads from *before* to *after*; None removes a key. Raises Refused (422)."""
+    """Return what leads from *before* to *after*; None removes a key. Raises Denied (422)."""
     if any(not isinstance(v, str) for v in after.values()):
-        raise Refused("Invalid", 422, "labels and annotations are text")
+        raise Denied("Invalid", 422, "labels and annotations are text")
     return {**{k: None for k in before if k not in after}, **{k: v for k, v in after.items() if before.get(k) != v}}
 
 
@@ -147,16 +145,16 @@ def _add_pods(face: Blueprint, live: Live) -> None:
 def _pod(live: Live, namespace: str, name: str) -> WorldPod:
     pod = live.world.pods.get((namespace, name))
     if pod is None:
-        raise Refused("NotFound", 404, f'pods "{name}" not found')
+        raise Denied("NotFound", 404, f'pods "{name}" not found')
     return pod
 
 
 def _check_preconditions(pod: WorldPod, options: Any) -> None:
-    """Raise Refused (409) when DeleteOptions name another uid or version than the pod's."""
+    """Raise Denied (409) when DeleteOptions name another uid or version than the pod's."""
     wanted = (options or {}).get("preconditions") or {}
     for field, have in (("uid", pod.uid), ("resourceVersion", str(pod.version))):
         if wanted.get(field) not in (None, have):
-            raise Refused(
+            raise Denied(
                 "Conflict", 409, f'the {field} in the precondition ({wanted[field]}) does not match "{pod.name}"'
             )
 
@@ -189,7 +187,7 @@ def _add_evictions(face: Blueprint, live: Live) -> None:
             rehearsed = _dry() or "All" in (options.get("dryRun") or ())
             try:
                 (world.rehearse_eviction if rehearsed else world.evict)(namespace, name)
-            except Refused as refused:
+            except Denied as refused:
                 if refused.status != 429:
                     raise
                 causes = [{"reason": "DisruptionBudget", "message": refused.details}]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from receiver.replay.world import Job, PodSpec, Refused, World, WorldNode, WorldPod
+from receiver.replay.world import Denied, Job, PodSpec, World, WorldNode, WorldPod
 from simulator.clocks import Clock, ManualClock
 from simulator.config import Config
 from simulator.kubernetes_custom import CustomResources
@@ -53,7 +53,7 @@ class Live:
         for number, manifest in enumerate(self.config.manifests):
             try:
                 self.world.add_pod(pod_spec(manifest))
-            except Refused as refused:
+            except Denied as refused:
                 raise Unreadable([f"manifests.{number}: {refused.reason}"]) from None
         workload = self.config.workload_jobs(self.started_at)
         self._job_ids.update(job.id for job in workload)
@@ -130,7 +130,7 @@ class Live:
         while (due := self.world.next_event_at()) is not None and due <= now:
             try:
                 self.world.advance(due)
-            except Refused as refused:  # a job that comes to a pod name in use; what is due next goes on
+            except Denied as refused:  # a job that comes to a pod name in use; what is due next goes on
                 LOG.warning("what was due at %s did not happen: %s", due, refused)
             self._run_daemons()
         self.world.advance(now)
@@ -155,5 +155,5 @@ class Live:
         )
         try:
             return self.world.add_pod(spec)
-        except Refused:  # somebody deleted one of the two: the other is still there
+        except Denied:  # somebody deleted one of the two: the other is still there
             return None

@@ -10,7 +10,7 @@ from typing import Any
 
 from receiver.core.model.compute import CPU, MEMORY, STORAGE
 from receiver.core.model.pods import Preference, Requirement, Toleration
-from receiver.replay.world import CLAIMS, PodSpec, Refused
+from receiver.replay.world import CLAIMS, Denied, PodSpec
 
 DURATION_ANNOTATION = "simulator/duration-seconds"
 UTILIZATION_ANNOTATION = "simulator/gpu-utilization"
@@ -22,7 +22,7 @@ NOT_DEVICES = ("cpu", "memory", "ephemeral-storage", "pods", "hugepages-", "requ
 
 
 def pod_spec(manifest: Mapping[str, Any], namespace: str | None = None) -> PodSpec:
-    """Return what the world needs to know of *manifest*. Raises Refused (422) when a field cannot be what it is.
+    """Return what the world needs to know of *manifest*. Raises Denied (422) when a field cannot be what it is.
 
     How long it runs and what its GPUs do stand in annotations ``simulator/duration-seconds``,
     ``simulator/gpu-utilization`` and ``simulator/gpu-memory`` (ratios 0-1); without them it runs until it is
@@ -108,7 +108,7 @@ def _asked(container: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _quantity(text: object) -> Decimal:
-    """Return ``1500m``, ``2``, ``64Gi`` as a number. Raises Refused for what is none."""
+    """Return ``1500m``, ``2``, ``64Gi`` as a number. Raises Denied for what is none."""
     number, unit = QUANTITY.fullmatch(str(text).strip()), Decimal(1)
     if number is None:
         raise _invalid(f"{text!r} is no quantity")
@@ -178,5 +178,5 @@ def _number(text: object) -> float:
         raise _invalid(f"{text!r} is no number") from None
 
 
-def _invalid(problem: str) -> Refused:
-    return Refused("Invalid", 422, f"Pod is invalid: {problem}")
+def _invalid(problem: str) -> Denied:
+    return Denied("Invalid", 422, f"Pod is invalid: {problem}")

@@ -1,16 +1,19 @@
 """`gpu-autoscaler questions` and `gpu-autoscaler answer`: what people are asked before a change, and answering it."""
 
 import os
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import click
 
 from receiver.adapters.clock import SystemClock
-from receiver.cli import approval_text
 from receiver.cli.client import as_json, print_json, print_lines, refuse, server, who_asks
 from receiver.config import ConfigError, operator_token
 from receiver.core.model.approval_request import Answer
+from receiver.core.model.text import span
 from receiver.ports import Clock
+from receiver.reports.screen import moment
 
 
 @click.command()
@@ -28,7 +31,7 @@ def questions(clock: Clock | None, everything: bool, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        print_lines(approval_text.about_questions(found, (clock or SystemClock()).now()))
+        print_lines(about_questions(found, (clock or SystemClock()).now()))
 
 
 @click.command()
@@ -54,4 +57,34 @@ def answer(number: str, word: str, who: str, why: str, as_json: bool) -> None:
     if as_json:
         print_json(document)
     else:
-        print_lines(approval_text.about_answer(document))
+        print_lines(about_answer(document))
+
+
+def about_questions(questions: Sequence[Mapping[str, Any]], now: datetime) -> Iterator[str]:
+    """Lines on *questions*, from GET /api/v1/questions."""
+    for question in questions:
+        yield f"{_line(question)}{_left(question, now)}"
+    if not questions:
+        yield "nobody is asked anything"
+
+
+def about_answer(question: Mapping[str, Any]) -> Iterator[str]:
+    """Lines on one that was answered, from POST /api/v1/questions/ID."""
+    yield _line(question)
+    if question.get("answer") == "approve":
+        yield "the next step acts on it; see `gpu-autoscaler explain pool`"
+    else:
+        yield "it set an override; see `gpu-autoscaler override list`"
+
+
+def _line(question: Mapping[str, Any]) -> str:
+    return f"{question.get('id')}: GPU pool {question.get('pool_name')}: {question.get('said')}"
+
+
+def _left(question: Mapping[str, Any], now: datetime) -> str:
+    """How long an answer still counts."""
+    if question.get("state") != "open":
+        return ""
+    ends = moment(question.get("expires_at"))
+    left = (ends - now).total_seconds() if ends is not None else 0
+    return f" (an answer counts for {span(left)})" if left > 0 else ""

@@ -1,17 +1,19 @@
 """`gpu-autoscaler budget`: show the month's money, set an allowance for this month, go back to the configured one."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 import click
 
 from receiver.adapters.clock import SystemClock
-from receiver.cli import budget_text
 from receiver.cli.client import as_json, print_json, print_lines, refuse, server, who_asks
-from receiver.cli.completers import pool_names
+from receiver.cli.completion import pool_names
 from receiver.config import ConfigError, operator_token
+from receiver.core.model.text import span
 from receiver.ports import Clock
+from receiver.reports.screen import OLD, aligned, clock_time, moment, since, usd
 
 
 @click.group()
@@ -66,15 +68,15 @@ def show(clock: Clock | None, as_json: bool) -> None:
     if as_json:
         print_json(answer.document)
     else:
-        print_lines(budget_text.about_budgets(answer.document, answer.at, (clock or SystemClock()).now()))
+        print_lines(about_budgets(answer.document, answer.at, (clock or SystemClock()).now()))
 
 
 @budget.command("set")
-@click.argument("usd")
+@click.argument("amount", metavar="USD")
 @_whose
-def set_budget(usd: str, **given: Any) -> None:
+def set_budget(amount: str, **given: Any) -> None:
     """Set the allowance of this month to USD; the next month has the configured one again."""
-    body = {**_asked(given), "monthly_usd": usd}
+    body = {**_asked(given), "monthly_usd": amount}
     with server(as_json=given["as_json"]) as api:
         _said(api.post("budget", body=body, token=_token()).document, given["as_json"])
 
@@ -92,4 +94,64 @@ def _said(document: Any, as_json: bool) -> None:
     if as_json:
         print_json(document)
     else:
-        print_lines(budget_text.about_change(document))
+        print_lines(about_change(document))
+
+
+def about_budgets(document: Mapping[str, Any], at: datetime | None, now: datetime) -> Iterator[str]:
+    """Lines on every budget, from GET /api/v1/budget; *at* is when the step looked."""
+    if not document.get("configured"):
+        yield "no budget is configured: nothing bounds the spend but max_nodes and limits"
+        return
+    scopes = document.get("scopes")
+    if not scopes:
+        yield "no step has finished yet"
+        return
+    yield f"budgets of {document.get('month')}, USD"
+    rows = [("BUDGET", "SPENT", "RESERVED", "OF", "STAGE", "MONTH'S END")]
+    rows += [_row(scope) for scope in scopes]
+    yield from aligned(rows, "<>>><")
+    pace = next((moment(scope["forecast_since"]) for scope in scopes if scope.get("forecast_since")), None)
+    if pace is not None:
+        yield f"at this rate: what runs now goes on running; trend: the pace since {clock_time(pace, None)} goes on"
+    for scope in scopes:
+        yield from _notes(scope)
+    yield from _kept_out(document.get("kept_out") or ())
+    if at is not None and now - at > OLD:
+        yield f"as of {clock_time(at, None)}, {span((now - at).total_seconds())} ago: the loop may stand still"
+
+
+def about_change(document: Mapping[str, Any]) -> Iterator[str]:
+    """One line on what was set or taken back, from POST or DELETE /api/v1/budget."""
+    whose = f"{document.get('scope')} {document.get('name')}".rstrip()
+    amount = document.get("monthly_usd")
+    said = f"USD {amount} in {document.get('month')}" if amount is not None else "what the configuration says again"
+    yield f"budget of the {whose}: {said}; by {document.get('who')}: {document.get('why')}"
+
+
+def _row(scope: Mapping[str, Any]) -> tuple[str, str, str, str, str, str]:
+    return (
+        str(scope.get("title")),
+        "unknown" if scope.get("unknown") else usd(scope.get("spent_usd")),
+        usd(scope.get("reserved_usd")),
+        usd(scope.get("monthly_usd")),
+        str(scope.get("stage")),
+        f"{usd(scope.get('forecast_burn_usd'))} at this rate, {usd(scope.get('forecast_trend_usd'))} by the trend",
+    )
+
+
+def _notes(scope: Mapping[str, Any]) -> Iterator[str]:
+    if scope.get("unknown"):
+        yield f"{scope.get('title')}: nothing grows while its spend is unknown: {scope.get('unknown')}"
+    if scope.get("unpriced"):
+        yield f"{scope.get('title')}: nothing grows until these have a price: {', '.join(scope['unpriced'])}"
+    if scope.get("uncounted"):
+        yield f"{scope.get('title')}: not counted, because nobody gave a price: {', '.join(scope['uncounted'])}"
+    change = scope.get("set_by")
+    if change:
+        yield f"{scope.get('title')}: set for this month by {change.get('who')}: {change.get('why')}"
+
+
+def _kept_out(places: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Where the budget hold keeps new GPU work out now."""
+    for kept in places:
+        yield f"new GPU work is kept out of {kept.get('place')} {since(kept.get('since'), None)}"

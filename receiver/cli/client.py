@@ -1,26 +1,31 @@
-"""Asking the server from the command line: what goes wrong ends the command with its exit status and a remedy."""
+"""What the commands share: asking the server, where what goes wrong ends a command with its exit status and a remedy;
+printing; durations."""
 
 import getpass
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, NoReturn
 
 import click
 
 from receiver.adapters.http.own_api import NotThereError, RefusedError, ServerApi
-from receiver.cli import explain_text
 from receiver.config import ConfigError, reading_token, server_url
+from receiver.config.fields import duration
+from receiver.config.mistakes import Wrong
 from receiver.core.model.text import OBEYED
 from receiver.ports import TryLater
-from receiver.reports.screen_words import printable
+from receiver.reports.screen import listed, printable
 
 NOT_FOUND = 1
 UNUSABLE = 2  # the exit status for a configuration that cannot be used, as for a wrong command line
 UNREACHABLE = 3
 PORT_FORWARD = "kubectl port-forward -n gpu-autoscaler svc/gpu-autoscaler 8080:8080"
+
+NEVER = "none"
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print what the server answered, as JSON.")
 
@@ -47,7 +52,7 @@ def server(*, as_json: bool) -> Iterator[ServerApi]:
         if as_json:
             print_json(error.document)
         else:
-            print_lines(explain_text.about_problem(error.document), err=True)
+            print_lines(about_problem(error.document), err=True)
         sys.exit(NOT_FOUND if isinstance(error, NotThereError) else UNUSABLE)
     except TryLater as error:
         click.echo(f"the server at {found.shown} cannot be asked: {error}", err=True)
@@ -58,6 +63,14 @@ def server(*, as_json: bool) -> Iterator[ServerApi]:
         sys.exit(UNREACHABLE)
     finally:
         found.close()
+
+
+def about_problem(document: Mapping[str, Any]) -> Iterator[str]:
+    """Lines on something that the server does not have, from its 404."""
+    yield str(document.get("error"))
+    yield from listed("known: ", [str(line) for line in document.get("history") or ()])
+    yield from listed("it can mean: ", [str(m) for m in document.get("can_mean") or ()])
+    yield f"what to do: {document.get('remedy')}"
 
 
 def print_lines(lines: Iterable[str], *, err: bool = False) -> None:
@@ -78,3 +91,21 @@ def who_asks() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return ""
+
+
+class DurationType(click.ParamType[timedelta | None]):
+    """A length of time as the configuration takes it; *never* adds the word none, for what there is not."""
+
+    name = "duration"
+
+    def __init__(self, *, never: bool = False) -> None:
+        self._never = never
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta | None:
+        """Return the length, None for none; fail with the remedy."""
+        if value is None or isinstance(value, timedelta) or (self._never and value == NEVER):
+            return value if isinstance(value, timedelta) else None
+        try:
+            return duration(value)
+        except Wrong as error:
+            self.fail(f"{error}; {error.remedy}" + (f", or {NEVER}" if self._never else ""), param, ctx)

@@ -11,9 +11,8 @@ from click.core import ParameterSource
 
 from receiver.adapters.clock import SystemClock
 from receiver.cli import doctor_tasks, doctor_text
-from receiver.cli.client import UNUSABLE, print_json
+from receiver.cli.client import UNUSABLE, DurationType, print_json
 from receiver.cli.doctor_text import Found
-from receiver.cli.replay_options import Duration
 from receiver.config import ConfigError, Settings, load
 from receiver.config.version import installed_version
 from receiver.ports import Clock
@@ -52,7 +51,7 @@ def _areas(_ctx: click.Context, _param: click.Parameter, typed: str) -> list[str
 )
 @click.option("--pool", metavar="NAME", help="The pool that --smoke tries.", show_default="the cheapest")
 @click.option("--namespace", default="default", show_default=True, help="Where --smoke creates its pod.")
-@click.option("--timeout", type=Duration(), help="When --smoke gives up.", show_default="provision_timeout and 10m")
+@click.option("--timeout", type=DurationType(), help="When --smoke gives up.", show_default="provision_timeout and 10m")
 @click.option("--release", is_flag=True, help="Only undo what acting left: cordons, soft taints, quotas, held queues.")
 @click.option("--yes", is_flag=True, help="Do not ask before --smoke and --release.")
 @click.pass_context

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from receiver.ports import TryLater, WontWork
-from receiver.reports.screen_words import printable
+from receiver.reports.screen import printable
 
 if TYPE_CHECKING:
     from receiver.doctor.checks import Finding, Installation

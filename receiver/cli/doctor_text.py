@@ -9,7 +9,7 @@ import click
 
 from receiver.core.model.text import some
 from receiver.doctor.checks import NEEDS_REMEDY, VERDICTS, Finding
-from receiver.reports.screen_words import printable
+from receiver.reports.screen import printable
 
 Found = Sequence[tuple[str, Sequence[Finding]]]  # what was found, by the name of the area
 COLOURS = {"pass": "green", "warn": "yellow", "fail": "red", "skip": "bright_black"}

@@ -8,9 +8,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from receiver.adapters.clock import SystemClock
-from receiver.cli import decision_text, explain_text
+from receiver.cli import explain_text
 from receiver.cli.client import as_json, print_json, print_lines, server
-from receiver.cli.completers import decision_numbers, pool_names, pools_like, waiting_pods
+from receiver.cli.completion import decision_numbers, pool_names, pools_like, waiting_pods
 from receiver.ports import Clock
 
 POD = re.compile(r"(?P<namespace>[a-z0-9][a-z0-9-]*)/(?P<name>[a-z0-9][a-z0-9.-]*)")
@@ -87,7 +87,7 @@ def explain_decision(clock: Clock | None, number: str, as_json: bool) -> None:
     if as_json:
         print_json(answer.document)
     else:
-        print_lines(decision_text.about_decision(answer.document, _now(clock)))
+        print_lines(explain_text.about_decision(answer.document, _now(clock)))
 
 
 def _now(clock: Clock | None) -> datetime:

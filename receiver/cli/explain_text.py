@@ -1,4 +1,4 @@
-"""What `gpu-autoscaler explain` prints: documents of the HTTP API as lines, at most a screen of them."""
+"""What `gpu-autoscaler explain` prints: documents on pods, pools and decisions as lines, at most a screen of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -7,11 +7,12 @@ from typing import Any
 from receiver.core.explain.pod_outlook import STAGES, State
 from receiver.core.model.model import ON_ITS_WAY
 from receiver.core.model.text import some, span
-from receiver.reports.screen_words import as_of, clock, known, listed, moment, since, until
+from receiver.reports.screen import aligned, as_of, clock_time, known, listed, moment, since, until, usd
 
 QUIET = "allows"  # the verdict of a rule that had nothing to object
 NODES_SHOWN = 20
 FEW = 3  # nodes on their way that are told one by one
+ALERTS, ASKING, ACTIONS = 5, 5, 5  # how many a decision shows; --json has all
 
 
 def about_pod(pod: Mapping[str, Any], at: datetime | None, now: datetime) -> Iterator[str]:
@@ -64,28 +65,7 @@ def about_pool(
     yield as_of(at, now)
 
 
-def about_override(override: Mapping[str, Any]) -> Iterator[str]:
-    """Lines on one override, from POST and DELETE of /api/v1/overrides."""
-    yield f"{override.get('id')}: {_override(override)}"
-    if override.get("ended_at"):
-        yield f"ended by {override.get('ended_by')}; what it did is undone by the next step as policy says"
-    else:
-        yield "the next step acts on it; see `gpu-autoscaler explain pool`"
-        yield f"to end it earlier: gpu-autoscaler override end {override.get('id')}"
-
-
-def about_overrides(overrides: Sequence[Mapping[str, Any]], now: datetime) -> Iterator[str]:
-    """Lines on all that are in force or to come, from GET /api/v1/overrides."""
-    for override in overrides:
-        left = moment(override.get("until"))
-        ends = f" (in {span((left - now).total_seconds())})" if left is not None and left > now else ""
-        begun = "" if override.get("in_force") else ", not in force yet"
-        yield f"{override.get('id')}: {_override(override)}{ends}{begun}"
-    if not overrides:
-        yield "no override is in force"
-
-
-def _override(override: Mapping[str, Any]) -> str:
+def override_line(override: Mapping[str, Any]) -> str:
     """``pin of 3 nodes of l40s by alice until 2026-11-21 18:00:00 UTC: load test``."""
     nodes = override.get("nodes")
     size = f" of {some(nodes, 'node')}" if isinstance(nodes, int) else ""
@@ -93,16 +73,8 @@ def _override(override: Mapping[str, Any]) -> str:
     of_all = override.get("every_pool", "pool" in override and override.get("pool") is None)
     where = f" of {named}" if named else " of every pool" if of_all else ""
     ends = moment(override.get("until"))
-    when = clock(ends, None) if ends is not None else "an unknown time"
+    when = clock_time(ends, None) if ends is not None else "an unknown time"
     return f"{override.get('kind')}{size}{where} by {override.get('who')} until {when}: {override.get('why')}"
-
-
-def about_problem(document: Mapping[str, Any]) -> Iterator[str]:
-    """Lines on something that the server does not have, from its 404."""
-    yield str(document.get("error"))
-    yield from listed("known: ", [str(line) for line in document.get("history") or ()])
-    yield from listed("it can mean: ", [str(m) for m in document.get("can_mean") or ()])
-    yield f"what to do: {document.get('remedy')}"
 
 
 def _answer(pool: Mapping[str, Any]) -> Iterator[str]:
@@ -182,7 +154,7 @@ def spoken(reasons: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def _in_the_way(pool: Mapping[str, Any], at: datetime | None) -> Iterator[str]:
     """What keeps the pool from changing for a while, and how long a node of it takes."""
     for override in pool.get("overrides") or ():
-        yield f"override: {_override(override)} ({override.get('id')})"
+        yield f"override: {override_line(override)} ({override.get('id')})"
     for wait in pool.get("waits") or ():
         yield _wait(wait, at)
     failed = pool.get("provisioning")
@@ -215,7 +187,7 @@ def _nodes(nodes: Sequence[Mapping[str, Any]], at: datetime | None) -> Iterator[
         idle = f"idle {since(node.get('idle_since'), at)}" if node.get("idle_since") else "none"
         kept = moment(node.get("kept_until"))
         if kept is not None and not node.get("pods"):
-            idle += f", kept until {clock(kept, at)} for {node.get('kept_for')}"
+            idle += f", kept until {clock_time(kept, at)} for {node.get('kept_for')}"
         keepers = node.get("kept_by") or ()
         if keepers and not node.get("pods"):
             idle += f", kept: {'; '.join(keepers)}"
@@ -229,9 +201,7 @@ def _nodes(nodes: Sequence[Mapping[str, Any]], at: datetime | None) -> Iterator[
                 " ".join(node.get("pods") or ()) or idle,
             )
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    for row in rows:
-        yield "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]])
+    yield from aligned(rows)
     if len(nodes) > NODES_SHOWN:
         yield f"and {len(nodes) - NODES_SHOWN} more"
 
@@ -239,3 +209,103 @@ def _nodes(nodes: Sequence[Mapping[str, Any]], at: datetime | None) -> Iterator[
 def _fit(fit: Mapping[str, Any]) -> str:
     why = fit.get("why_not")
     return f"{fit.get('name')}: {why}" if why else f"{fit.get('name')} fits"
+
+
+def about_decision(decision: Mapping[str, Any], now: datetime) -> Iterator[str]:
+    """Lines on a decision, from GET /api/v1/decisions/ID."""
+    at, evidence = moment(decision.get("at")), decision.get("evidence") or {}
+    change = f"{decision.get('verdict')}, {decision.get('from')} -> {decision.get('to')} nodes"
+    yield f"decision {decision.get('id')} of GPU pool {decision.get('pool_name')} ({decision.get('pool')}): {change}"
+    yield f"because: {decision.get('because')}"
+    if at is not None:
+        by = f", by version {decision.get('version')} in mode {decision.get('mode')}" if decision.get("mode") else ""
+        yield f"made: {clock_time(at, None)} ({span((now - at).total_seconds())} ago){by}"
+    yield from _change(decision, at)
+    yield "the rules that spoke, in order:"
+    reasons = decision.get("reasons") or ()
+    yield from spoken(reasons)
+    quiet = sum(reason.get("verdict") == "allows" for reason in reasons)
+    yield f"  and {some(quiet, 'rule')} with nothing to object"
+    yield from _evidence(evidence, at)
+    yield from _followed(decision.get("actions") or (), at)
+    beside = [f"{word} {decision.get(word)}" for word in ("previous", "next") if decision.get(word) is not None]
+    if beside:
+        yield f"decisions of this pool beside it: {', '.join(beside)}"
+
+
+def _change(decision: Mapping[str, Any], at: datetime | None) -> Iterator[str]:
+    said = [f"{r.get('rule')}: {r.get('text')}" for r in decision.get("what_would_change") or ()]
+    yield from listed("what would change it: ", said)
+    alone = moment(decision.get("reconsider_at"))
+    if alone is not None:
+        yield f"could change unaided at {clock_time(alone, at)}"
+
+
+def _evidence(evidence: Mapping[str, Any], at: datetime | None) -> Iterator[str]:
+    """What was known then, with its age at that time."""
+    yield from _asked(evidence, at)
+    yield from _alerts(evidence, at)
+    silent = [
+        f"{name} {since(source.get('since'), at)}: {source.get('detail') or 'no answer'}"
+        for name, source in (evidence.get("sources") or {}).items()
+        if not source.get("up") and source.get("configured", True)
+    ]
+    yield from listed("silent then: ", silent)
+    silence = evidence.get("silence")
+    if silence:
+        yield f"silence: {silence.get('said')}"
+    for said in evidence.get("overrides") or ():
+        nodes = f" of {some(said['nodes'], 'node')}" if isinstance(said.get("nodes"), int) else ""
+        yield f"override {said.get('id')}: {said.get('kind')}{nodes} by {said.get('who')}: {said.get('why')}"
+    bounds, pool = evidence.get("bounds"), evidence.get("pool")
+    if bounds and pool:
+        price = pool.get("price_usd_per_hour")
+        cost = f"USD {price} an hour" if price else "price unknown"
+        yield f"bounds: {bounds.get('min_nodes')} to {bounds.get('max_nodes')} nodes of {pool.get('size')}, {cost} each"
+    for budget in evidence.get("uncovered") or [b for b in [evidence.get("budget")] if b]:
+        spent = f"USD {usd(budget.get('spent_usd'))} of {usd(budget.get('monthly_usd'))} spent"
+        kept = f"{usd(budget.get('reserved_usd'))} reserved"
+        title, stage = budget.get("title") or "budget", budget.get("stage")
+        yield f"{title} of {budget.get('month')}: {spent}, {kept}, stage {stage}"
+
+
+def _asked(evidence: Mapping[str, Any], at: datetime | None) -> Iterator[str]:
+    asking = evidence.get("workloads") or ()
+    said = []
+    for work in asking[:ASKING]:
+        whose = ", ".join(x for x in (work.get("owner"), f"team {work['team']}" if work.get("team") else "") if x)
+        said.append(f"{work.get('workload')} ({whose or 'no owner'}), {some(work.get('gpus') or 0, 'GPU')}, "
+                    f"{since(work.get('since'), at)}")  # fmt: skip
+    more = max(0, len(asking) - ASKING) + int((evidence.get("left_out") or {}).get("asking", 0))
+    yield from listed("who asked: ", [*said, *([f"and {more} more"] if more > 0 else [])])
+
+
+def _alerts(evidence: Mapping[str, Any], at: datetime | None) -> Iterator[str]:
+    signals = evidence.get("signals") or ()
+    said = []
+    for alert in signals[:ALERTS]:
+        brought = f", delivery {alert['delivery']}" if alert.get("delivery") is not None else ""
+        fires = since(alert.get("starts_at"), at)
+        said.append(f"{alert.get('alertname')} ({alert.get('action')}), {alert.get('fingerprint')}, {fires}{brought}")
+    more = max(0, len(signals) - ALERTS) + int((evidence.get("left_out") or {}).get("signals", 0))
+    yield from listed("alerts: ", [*said, *([f"and {more} more"] if more > 0 else [])])
+
+
+def _followed(actions: Sequence[Mapping[str, Any]], at: datetime | None) -> Iterator[str]:
+    for action in actions[:ACTIONS]:
+        opened, outcome = moment(action.get("opened_at")), action.get("outcome")
+        when = f" at {clock_time(opened, at)}" if opened is not None else ""
+        yield f"then: {action.get('kind')} {action.get('from')} -> {action.get('to')} nodes, opened{when}"
+        for victim in action.get("victims") or ():
+            reached = moment(victim.get("since"))
+            time = f" at {clock_time(reached, at)}" if reached is not None else ""
+            why = f": {victim['why']}" if victim.get("why") else ""
+            yield f"      {victim.get('node') or victim.get('instance')}: {victim.get('stage')}{time}{why}"
+        if action.get("last_error"):
+            yield f"      last error: {action.get('last_error')}"
+        if not outcome:
+            yield "      still open"
+            continue
+        ended = moment(outcome.get("at"))
+        when = f" at {clock_time(ended, at)}" if ended is not None else ""
+        yield f"      {outcome.get('kind')}{when}: {outcome.get('detail')}"

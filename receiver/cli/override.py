@@ -1,18 +1,21 @@
 """`gpu-autoscaler override`: pin, floor, ceiling, pause and snooze for a while; list and end them."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import click
 
 from receiver.adapters.clock import SystemClock
-from receiver.cli import explain_text
 from receiver.cli.client import as_json, print_json, print_lines, refuse, server, who_asks
-from receiver.cli.completers import override_ids, pool_names
+from receiver.cli.completion import override_ids, pool_names
+from receiver.cli.explain_text import override_line
 from receiver.config import ConfigError, operator_token
 from receiver.core.model.overrides import EVERY_POOL
+from receiver.core.model.text import span
 from receiver.ports import Clock
+from receiver.reports.screen import moment
 
 
 @click.group()
@@ -52,7 +55,7 @@ def _set(kind: str, pool: str | None, nodes: int | None, given: dict[str, Any]) 
     if given["as_json"]:
         print_json(answer.document)
     else:
-        print_lines(explain_text.about_override(answer.document))
+        print_lines(about_override(answer.document))
 
 
 def _token() -> str:
@@ -123,7 +126,7 @@ def list_overrides(clock: Clock | None, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        print_lines(explain_text.about_overrides(found, (clock or SystemClock()).now()))
+        print_lines(about_overrides(found, (clock or SystemClock()).now()))
 
 
 @override.command("end")
@@ -137,4 +140,25 @@ def end_override(number: str, who: str, as_json: bool) -> None:
     if as_json:
         print_json(answer.document)
     else:
-        print_lines(explain_text.about_override(answer.document))
+        print_lines(about_override(answer.document))
+
+
+def about_override(override: Mapping[str, Any]) -> Iterator[str]:
+    """Lines on one override, from POST and DELETE of /api/v1/overrides."""
+    yield f"{override.get('id')}: {override_line(override)}"
+    if override.get("ended_at"):
+        yield f"ended by {override.get('ended_by')}; what it did is undone by the next step as policy says"
+    else:
+        yield "the next step acts on it; see `gpu-autoscaler explain pool`"
+        yield f"to end it earlier: gpu-autoscaler override end {override.get('id')}"
+
+
+def about_overrides(overrides: Sequence[Mapping[str, Any]], now: datetime) -> Iterator[str]:
+    """Lines on all that are in force or to come, from GET /api/v1/overrides."""
+    for override in overrides:
+        left = moment(override.get("until"))
+        ends = f" (in {span((left - now).total_seconds())})" if left is not None and left > now else ""
+        begun = "" if override.get("in_force") else ", not in force yet"
+        yield f"{override.get('id')}: {override_line(override)}{ends}{begun}"
+    if not overrides:
+        yield "no override is in force"

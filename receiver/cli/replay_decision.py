@@ -8,14 +8,14 @@ from typing import Any, NoReturn
 
 from receiver.adapters.http.own_api import NotThereError, ServerApi
 from receiver.adapters.store.decisions import read_grounds
-from receiver.cli import explain_text
-from receiver.cli.client import UNUSABLE, print_json, print_lines, server
+from receiver.cli.client import UNUSABLE, about_problem, print_json, print_lines, server
 from receiver.config import ConfigError, load_file
 from receiver.config.version import installed_version
 from receiver.core.model.policy import Policy
 from receiver.core.scaling.approval import asking_nobody
 from receiver.ports import Grounds, GroundsKept, WontWork
 from receiver.replay.again import APPEARED, CHANGED, FIELDS, VANISHED, compared, made_again, ruled, said
+from receiver.reports.screen import aligned
 
 DIFFERS = 1
 WORDS = {
@@ -39,7 +39,7 @@ def decide_again(number: str, config: Path | None, *, as_json: bool) -> int:
             if as_json:
                 print_json(error.document)
             else:
-                print_lines(explain_text.about_problem(error.document), err=True)
+                print_lines(about_problem(error.document), err=True)
             sys.exit(UNUSABLE)
     try:
         made_from = read_grounds(kept)
@@ -106,10 +106,9 @@ def _lines(
     yield f"then: version {then.get('version') or 'unknown'}; now: version {installed_version()}, under {policy}"
     yield "nothing would differ" if not differs else f"would differ: {', '.join(WORDS.get(d, d) for d in differs)}"
     yield ""
-    rows = [(WORDS[name], _shown(then[name]), _shown(now[name])) for name in FIELDS]
-    wide = [max(len(row[column]) for row in [("", "then", "now"), *rows]) for column in range(2)]
-    for word, was, is_now in [("", "then", "now"), *rows]:
-        yield f"{word:<{wide[0]}}  {was:<{wide[1]}}  {is_now}".rstrip()
+    yield from aligned(
+        [("", "then", "now"), *((WORDS[name], _shown(then[name]), _shown(now[name])) for name in FIELDS)]
+    )
     yield ""
     yield "the rules, in the order of now (+ appeared, - vanished, ~ changed):"
     signs = {APPEARED: "+", VANISHED: "-", CHANGED: "~"}

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from receiver.replay.placements import Placement
-from receiver.replay.play import Played
+from receiver.replay.play import Placement, Played
 from receiver.replay.world.config import Job
 from receiver.replay.world.objects import VM
 

@@ -8,8 +8,7 @@ from typing import Any
 from receiver.core.model.policy import Pool
 from receiver.core.money.cents import amount
 from receiver.replay.contest import Result
-from receiver.replay.over_time import SLOTS, by_hour, over_time
-from receiver.replay.ratios import Ratio, over_all, ratio
+from receiver.replay.figures import Ratio, by_hour, over_all, ratio
 from receiver.replay.setting import Setting
 from receiver.replay.traces import Trace
 
@@ -65,17 +64,12 @@ def document(replayed: Replayed) -> dict[str, Any]:
     }
 
 
-def pictured(replayed: Replayed) -> dict[str, Any]:
-    """Return the document with what its pictures are drawn from: policies over time, up to the end of the last of ours
-    that was played, and waits by hour of day."""
-    played = [(result, result.played) for result in replayed.results if result.played is not None]
-    until = max(it.end for result, it in played if result.kind == "policy")
+def page_document(replayed: Replayed) -> dict[str, Any]:
+    """Return the document with what the page shows beside it: the waits by hour of day of each policy played."""
+    played = {result.name: result.played for result in replayed.results if result.played is not None}
     return {
         **document(replayed),
-        "until": _moment(until),
-        "slot_s": (until - replayed.setting.start).total_seconds() / SLOTS,
-        "over_time": {result.name: over_time(it, until).document() for result, it in played},
-        "by_hour": {result.name: [asdict(hour) for hour in by_hour(it)] for result, it in played},
+        "by_hour": {name: [asdict(hour) for hour in by_hour(it)] for name, it in played.items()},
     }
 
 

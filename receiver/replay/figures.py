@@ -1,7 +1,7 @@
-"""What a played trace came to: nodes paid for, utilization, waits, and what went wrong."""
+"""What a played trace came to: nodes paid for, utilization, waits, what went wrong; and how policies compare."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -11,6 +11,7 @@ from receiver.replay.play import Played
 from receiver.replay.world.objects import VM
 
 HOUR = timedelta(hours=1)
+A_SECOND = 1.0  # added to both waits of a ratio, so that a policy under which no job waits can be compared with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,3 +104,63 @@ def _usd(hours: Sequence[tuple[VM, float]], prices: Mapping[str, Decimal | None]
             return None
         total += price * Decimal(str(count))
     return total.quantize(Decimal("0.01"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HourOfDay:
+    """The jobs submitted in one hour of the day (UTC) that finished: waits in seconds."""
+
+    hour: int
+    jobs: int
+    wait_mean_s: float
+    wait_p95_s: float
+
+
+def by_hour(played: Played) -> tuple[HourOfDay, ...]:
+    """Return the waits of all 24 hours, those without a job as 0."""
+    waits: list[list[float]] = [[] for _ in range(24)]
+    for job in played.finished:
+        waits[job.submitted_at.hour].append(job.wait / timedelta(seconds=1))
+    return tuple(_hour(hour, sorted(of_hour)) for hour, of_hour in enumerate(waits))
+
+
+def _hour(hour: int, waits: Sequence[float]) -> HourOfDay:
+    mean = round(sum(waits) / len(waits), 3) if waits else 0.0
+    return HourOfDay(hour=hour, jobs=len(waits), wait_mean_s=mean, wait_p95_s=quantile(waits, 0.95))
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """One policy's figures by another's: paid GPU-hours, mean wait (one second added to both), nodes started."""
+
+    cost: float
+    wait: float
+    starts: float
+
+
+def ratio(one: Figures, other: Figures, *, by_the_hour: bool) -> Ratio | None:
+    """Return *one* by *other*; None where *other* paid for nothing or started nothing."""
+    paid, base = ((f.gpu_hours_started if by_the_hour else f.gpu_hours_second) for f in (one, other))
+    if not base or not other.node_starts:
+        return None
+    return Ratio(
+        cost=round(paid / base, 4),
+        wait=round((one.wait_mean_s + A_SECOND) / (other.wait_mean_s + A_SECOND), 4),
+        starts=round(one.node_starts / other.node_starts, 4),
+    )
+
+
+def over_all(found: Iterable[Ratio]) -> Ratio:
+    """Return the geometric mean of the ratios of at least one trace."""
+    ratios = list(found)
+    return Ratio(
+        cost=_geometric_mean([r.cost for r in ratios]),
+        wait=_geometric_mean([r.wait for r in ratios]),
+        starts=_geometric_mean([r.starts for r in ratios]),
+    )
+
+
+def _geometric_mean(values: Sequence[float]) -> float:
+    if min(values) <= 0:
+        return 0.0
+    return round(math.exp(sum(math.log(v) for v in values) / len(values)), 4)

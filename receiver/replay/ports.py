@@ -13,7 +13,7 @@ from receiver.replay.kubernetes import WorldCluster
 from receiver.replay.shapes import as_pod
 from receiver.replay.switches import Switches
 from receiver.replay.watching import WorldAlarms, WorldTelemetry
-from receiver.replay.world.objects import Refused
+from receiver.replay.world.objects import Denied
 from receiver.replay.world.world import World
 
 __all__ = ["WorldAccounts", "WorldAlarms", "WorldCloud", "WorldCluster", "WorldTelemetry", "as_pod", "as_port_error"]
@@ -30,7 +30,7 @@ LATER_CODES = frozenset(
 LATER_STATUSES = frozenset({408, 409, 423, 425, 429})
 
 
-def as_port_error(refused: Refused) -> TryLater | WontWork:
+def as_port_error(refused: Denied) -> TryLater | WontWork:
     """Return Civo's refusal as the product's adapter does: judged by its code first, then by its status."""
     detail = f"Civo refused: {refused.code}: {refused.reason}"
     if refused.details:
@@ -79,7 +79,7 @@ class WorldCloud(Switches):
             return Receipt(did=Did.DIFFERS, sentence=sentence, required=required)
         try:
             self.write("resize", (pool, target), lambda: self._world.resize(pool, target))
-        except Refused as refused:
+        except Denied as refused:
             raise as_port_error(refused) from None
         after = self._required(pool)
         return Receipt(did=Did.DONE, sentence=f"asked for {target} nodes instead of {required}", required=after)
@@ -89,7 +89,7 @@ class WorldCloud(Switches):
         self.called("retire")
         try:
             self.write("retire", (pool, instance), lambda: self._world.delete_instance(pool, instance))
-        except Refused as refused:
+        except Denied as refused:
             if refused.status == 404:
                 return Receipt(did=Did.ALREADY, sentence=f"instance {instance} is gone already")
             raise as_port_error(refused) from None
@@ -121,7 +121,7 @@ class WorldAccounts(Switches):
         self.called("charges")
         try:
             found = [self._world.charges(begin, end) for begin, end in windows(frm, to)]
-        except Refused as refused:
+        except Denied as refused:
             raise as_port_error(refused) from None
         nodes = (
             [

@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import Any
 
 from receiver.core.model.text import brief, some
+from receiver.reports.screen import aligned
 
 Column = tuple[str, str, Callable[[Mapping[str, Any]], str]]
 
@@ -63,7 +64,7 @@ def as_table(replayed: Mapping[str, Any]) -> Iterator[str]:
     budgets = [(policy["name"], policy["budget"]["sentences"]) for policy in policies if policy["budget"] is not None]
     columns = [*COLUMNS, BUDGET] if budgets else COLUMNS
     rows = [[write(policy) for _, _, write in columns] for policy in policies]
-    yield from _aligned([[top for top, _, _ in columns], [name for _, name, _ in columns], *rows])
+    yield from aligned([[top for top, _, _ in columns], [name for _, name, _ in columns], *rows], "<>")
     compared = [
         policy for policy in policies if policy["against"] is not None and policy["name"] != replayed["against"]
     ]
@@ -71,7 +72,7 @@ def as_table(replayed: Mapping[str, Any]) -> Iterator[str]:
         paid = "started hours" if replayed["setting"]["billing"] == "hour" else "seconds"
         yield ""
         yield f"by {replayed['against']}: GPU-hours paid ({paid}), mean wait (+1 s), nodes started"
-        yield from _aligned([[policy["name"], *_ratio(policy["against"])] for policy in compared])
+        yield from aligned([[policy["name"], *_ratio(policy["against"])] for policy in compared], "<>")
     for name, sentences in budgets:
         yield ""
         yield f"what the budget held up under {name}:" + ("" if sentences else " nothing")
@@ -90,7 +91,7 @@ def as_means(replayed: Mapping[str, Any]) -> Iterator[str]:
         return
     traces = some(len(replayed["traces"]), "trace")
     yield f"geometric means over {traces}: GPU-hours paid, mean wait (+1 s), nodes started"
-    yield from _aligned([[name, *_ratio(found)] for name, found in replayed["ratios"].items()])
+    yield from aligned([[name, *_ratio(found)] for name, found in replayed["ratios"].items()], "<>")
 
 
 def circumstances(setting: Mapping[str, Any]) -> Iterator[str]:
@@ -116,10 +117,3 @@ def circumstances(setting: Mapping[str, Any]) -> Iterator[str]:
 
 def _ratio(found: Mapping[str, float]) -> list[str]:
     return [f"{found[name]:.3f}" for name in ("cost", "wait", "starts")]
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    for row in rows:
-        first, *others = zip(row, widths, strict=True)
-        yield "  ".join([f"{first[0]:<{first[1]}}", *(f"{cell:>{width}}" for cell, width in others)]).rstrip()

@@ -8,10 +8,14 @@ from typing import Any
 
 from receiver.core.model.text import some, span
 from receiver.reports.figures import count, decimal, fine_usd, hours, moment, percent, shorter, usd
+from receiver.reports.screen import in_columns
 
 WIDTH = 80
 NAME = 30  # columns for names; longer ones lose their middle
 LABEL = 20
+OF_BUDGETS = ("<22", ">11", ">11", ">11", ">5", ">4", ">10")
+OF_PARTS = (f"<{NAME}", ">10", ">13", ">12", ">11")
+OF_DAYS = ("<10", ">13", ">12")
 Row = Mapping[str, Any]
 
 
@@ -102,15 +106,13 @@ def _measured(report: Row, name: str, of: str) -> str:
 def _budgets(report: Row) -> Iterator[str]:
     if report["budgets"]:
         yield ""
-        yield f"{'BUDGET':<22} {'ALLOWED':>11} {'SPENT':>11} {'LEFT':>11} {'USED':>5} {'LINE':>4} {'FORECAST':>10}"
+        yield in_columns(("BUDGET", "ALLOWED", "SPENT", "LEFT", "USED", "LINE", "FORECAST"), OF_BUDGETS)
     for line in report["budgets"]:
         spent, left = usd(line["spent_usd"]), usd(line["left_usd"])
         used, stage = percent(line["ratio"]) if line["ratio"] is not None else "-", line["stage"] or "-"
         name = shorter(f"{line['scope']} {line['name']}".strip(), 22)
-        yield (
-            f"{name:<22} {usd(line['monthly_usd']):>11} {spent:>11} {left:>11} {used:>5} {stage:>4} "
-            f"{usd(foreseen(line), '-'):>10}"
-        )
+        forecast = usd(foreseen(line), "-")
+        yield in_columns((name, usd(line["monthly_usd"]), spent, left, used, stage, forecast), OF_BUDGETS)
     if assumed(report["budgets"]):
         yield assumed(report["budgets"])
     if report["standstills"]:
@@ -178,14 +180,12 @@ def _table(title: str, parts: Sequence[Row], unnamed: str) -> Iterator[str]:
     if not parts:
         return
     yield ""
-    yield f"{title:<{NAME}} {'GPU-HOURS':>10} {'COST':>13} {'IDLE':>12} {'EFFICIENCY':>11}"
+    yield in_columns((title, "GPU-HOURS", "COST", "IDLE", "EFFICIENCY"), OF_PARTS)
     for part in parts:
         name = shorter(part["name"] or unnamed, NAME)
         efficiency = percent(part["efficiency"]) if part["efficiency"] is not None else "-"
-        yield (
-            f"{name:<{NAME}} {hours(part['gpu_hours']):>10} {usd(part['usd']):>13} "
-            f"{usd(part['idle_usd']):>12} {efficiency:>11}"
-        )
+        cells = (name, hours(part["gpu_hours"]), usd(part["usd"]), usd(part["idle_usd"]), efficiency)
+        yield in_columns(cells, OF_PARTS)
 
 
 def _units(report: Row) -> Iterator[str]:
@@ -220,10 +220,10 @@ def _savings(report: Row) -> Iterator[str]:
 
 
 def _days(report: Row) -> Iterator[str]:
-    said = [f"{day['day']} {usd(day['usd']):>13} {usd(day['idle_usd']):>12}" for day in report["days"]]
+    said = [in_columns((day["day"], usd(day["usd"]), usd(day["idle_usd"])), OF_DAYS) for day in report["days"]]
     if said:
         yield ""
-        yield "    ".join([f"{'DAY':<10} {'COST':>13} {'IDLE':>12}"] * min(len(said), 2))
+        yield "    ".join([in_columns(("DAY", "COST", "IDLE"), OF_DAYS)] * min(len(said), 2))
     half = -(-len(said) // 2)
     for left, right in zip_longest(said[:half], said[half:], fillvalue=""):
         yield f"{left}    {right}".rstrip()

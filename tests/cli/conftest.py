@@ -1,15 +1,33 @@
 """A server for the command line to ask."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from werkzeug.serving import make_server
 
+from receiver.cli import replay_run
 from receiver.config.model import Reading
+from receiver.replay import contest
 from receiver.web import create_app
 from tests.web.builders import READER, Bench, a_full_store
 from tests.web.fakes import FakeStore
+
+
+@pytest.fixture
+def kill_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """In a replay, let a running pod lose its node to every policy of a kind."""
+
+    def kill(kind: str) -> None:
+        def with_a_kill(*given: Any) -> list[contest.Result]:
+            results = contest.contest(*given)
+            return [replace(r, figures=replace(r.figures, kills=1)) if r.kind == kind else r for r in results]
+
+        monkeypatch.setattr(replay_run, "contest", with_a_kill)
+
+    return kill
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ from click.testing import CliRunner, Result
 from receiver.cli import replay_run
 from receiver.cli.main import main
 from receiver.cli.replay import NAMES, replay
-from receiver.cli.replay_inputs import Asked
+from receiver.cli.replay_run import Asked
 from receiver.replay import contest
-from receiver.replay.peers import BOUNDS, PEERS
+from receiver.replay.bounds import BOUNDS
+from receiver.replay.peers import PEERS
 from receiver.replay.setting import Setting
 
 OFFICE = Path(__file__).parents[1] / "replay" / "traces" / "office.csv"
@@ -202,7 +203,7 @@ def test_of_a_peer_that_is_not_known_the_nearest_is_named() -> None:
 
 
 def test_a_policy_is_named_once() -> None:
-    found = replayed("--trace", OFFICE, "--compare", "step-up", "--compare", "step-up")
+    found = replayed("--trace", OFFICE, "--compare", "always-on", "--compare", "always-on")
     assert (found.exit_code, "name each policy once" in found.stderr) == (2, True)
 
 
@@ -278,19 +279,15 @@ def test_what_does_not_add_up_ends_in_failure(monkeypatch: pytest.MonkeyPatch) -
     assert "DOES NOT ADD UP: gpu-autoscaler: a GPU was held twice" in found.stdout
 
 
-def test_a_pod_that_lost_its_node_to_us_ends_in_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    def with_a_kill(*given: Any) -> list[contest.Result]:
-        return [replace(r, figures=replace(r.figures, kills=1)) for r in contest.contest(*given)]
-
-    monkeypatch.setattr(replay_run, "contest", with_a_kill)
+def test_a_pod_that_lost_its_node_to_us_ends_in_failure(kill_by: Callable[[str], None]) -> None:
+    kill_by("policy")
     assert replayed("--trace", OFFICE, *SMALL).exit_code == 1
 
 
-def test_what_a_peer_kills_is_told_and_is_no_failure(trace: Callable[..., Path]) -> None:
-    path = trace("a,0,3000,8,1,8,,,", "b,600,3000,8,1,8,,,")
-    found = document("--trace", path, *SMALL, "--compare", "naive-watchdog")
-    assert found["policies"][1]["kills"] > 0
-    assert replayed("--trace", path, *SMALL, "--compare", "naive-watchdog").exit_code == 0
+def test_what_a_peer_kills_is_told_and_is_no_failure(kill_by: Callable[[str], None]) -> None:
+    kill_by("peer")
+    found = replayed("--trace", OFFICE, *SMALL, "--compare", "always-on", "--json")
+    assert (json.loads(found.stdout)["policies"][1]["kills"], found.exit_code) == (1, 0)
 
 
 def test_several_traces_are_replayed_one_by_one_and_compared_over_all() -> None:
@@ -327,8 +324,8 @@ class Terminal(io.StringIO):
 def test_a_terminal_sees_which_policy_runs_and_how_many_jobs_have_finished(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = Terminal()
     monkeypatch.setattr(sys, "stderr", shown)
-    asked = Asked(max_gpus=32, compare=("step-up", "fluid"))
+    asked = Asked(max_gpus=32, compare=("always-on", "fluid"))
     assert replay_run.run([OFFICE], asked, as_json=True, html=None, bar=True) == 0
-    said = [name for name in ("gpu-autoscaler", "step-up", "fluid") if name in shown.getvalue()]
-    assert said == ["gpu-autoscaler", "step-up", "fluid"]
+    said = [name for name in ("gpu-autoscaler", "always-on", "fluid") if name in shown.getvalue()]
+    assert said == ["gpu-autoscaler", "always-on", "fluid"]
     assert "15/15" in shown.getvalue()

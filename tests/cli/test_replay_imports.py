@@ -10,13 +10,6 @@ from receiver.cli.main import main
 from tests.adapters.wire import unused_url
 from tests.replay.traces.exports import a_pod
 
-SACCT = """\
-JobID|Account|Submit|Start|ElapsedRaw|State|AllocTRES|NNodes
-7|vision|2026-03-02T09:10:00|2026-03-02T09:30:00|3600|COMPLETED|gres/gpu=16,node=2|2
-7.batch|vision|2026-03-02T09:10:00|2026-03-02T09:30:00|3600|COMPLETED|gres/gpu=8,node=1|1
-8|vision|2026-03-02T09:20:00|2026-03-02T09:30:00|-5|COMPLETED|gres/gpu=8,node=1|1
-"""
-
 
 def replayed(*words: str | Path) -> Result:
     """Type the command."""
@@ -24,31 +17,32 @@ def replayed(*words: str | Path) -> Result:
 
 
 @pytest.fixture
-def sacct(tmp_path: Path) -> Path:
-    """An export with a job, a step, and a line that is wrong."""
-    file = tmp_path / "month.txt"
-    file.write_text(SACCT, encoding="utf-8")
+def export(tmp_path: Path) -> Path:
+    """An export with a GPU pod, one without GPUs, and one that is wrong."""
+    file = tmp_path / "month.json"
+    wrong = a_pod("wrong", status__startTime="at nine")
+    file.write_text(json.dumps({"items": [a_pod(), a_pod("web", gpus=0), wrong]}), encoding="utf-8")
     return file
 
 
-def test_a_wrong_line_refuses_the_trace_and_says_how_it_may_be_left_out(sacct: Path) -> None:
-    found = replayed("--trace", sacct)
+def test_a_wrong_object_refuses_the_trace_and_says_how_it_may_be_left_out(export: Path) -> None:
+    found = replayed("--trace", export)
     assert (found.exit_code, found.stdout) == (2, "")
-    assert "line 4, ElapsedRaw: -5 is negative" in found.stderr
+    assert "Pod ml/wrong, startTime: 'at nine' is no time" in found.stderr
 
 
-def test_what_was_left_out_and_what_does_not_count_is_told_beside_the_figures(sacct: Path) -> None:
-    found = replayed("--trace", sacct, "--skip-bad", "--json")
+def test_what_was_left_out_and_what_does_not_count_is_told_beside_the_figures(export: Path) -> None:
+    found = replayed("--trace", export, "--skip-bad", "--json")
     shown = json.loads(found.stdout)
     assert (found.exit_code, shown["jobs"]) == (0, 1)
-    assert shown["not_counted"] == {"steps (they are part of their jobs)": 1}
-    assert [line.split(",")[0] for line in shown["left_out"]] == ["line 4"]
-    assert "line 4, ElapsedRaw" in found.stderr
+    assert shown["not_counted"] == {"pods without a GPU": 1}
+    assert [line.split(",")[0] for line in shown["left_out"]] == ["Pod ml/wrong"]
+    assert "Pod ml/wrong, startTime" in found.stderr
 
 
-def test_times_of_an_export_are_those_of_the_replay(sacct: Path) -> None:
-    found = json.loads(replayed("--trace", sacct, "--skip-bad", "--timezone", "Asia/Tokyo", "--json").stdout)
-    assert found["begins"].startswith("2026-03-02T00:00:00")
+def test_times_of_an_export_are_those_of_the_replay(export: Path) -> None:
+    found = json.loads(replayed("--trace", export, "--skip-bad", "--json").stdout)
+    assert found["begins"].startswith("2026-03-02T09:00:00")
 
 
 def test_an_export_of_kubernetes_is_recognised_and_replayed(tmp_path: Path) -> None:
@@ -62,9 +56,9 @@ def test_an_export_of_kubernetes_is_recognised_and_replayed(tmp_path: Path) -> N
     assert (taken["jobs"], taken["policies"][0]["jobs_lost"]) == (2, 0)
 
 
-def test_a_format_that_is_named_goes_before_what_a_file_looks_like(sacct: Path) -> None:
-    found = replayed("--trace", sacct, "--format", "csv")
-    assert (found.exit_code, "its columns are not separated by commas" in found.stderr) == (2, True)
+def test_a_format_that_is_named_goes_before_what_a_file_looks_like(export: Path) -> None:
+    found = replayed("--trace", export, "--format", "csv")
+    assert (found.exit_code, "line 1, job_id: the column is missing" in found.stderr) == (2, True)
 
 
 def test_jobs_must_come_from_somewhere() -> None:
@@ -84,8 +78,3 @@ def test_a_prometheus_that_does_not_answer_is_told() -> None:
 def test_a_length_of_nothing_is_refused(option: str) -> None:
     found = replayed("--prometheus", "http://127.0.0.1:1", option, "0s")
     assert (found.exit_code, "write a duration of a second or more" in found.stderr) == (2, True)
-
-
-def test_an_unknown_zone_is_refused(sacct: Path) -> None:
-    found = replayed("--trace", sacct, "--timezone", "Mars")
-    assert (found.exit_code, "write one such as Europe/London" in found.stderr) == (2, True)

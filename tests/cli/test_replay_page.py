@@ -1,6 +1,7 @@
 """The page that `gpu-autoscaler replay --html` writes: complete, by itself, and safe to open."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from receiver.cli.main import main
 from tests.cli.test_replay import BUDGET, CONFIG, HEADER
 
 TRACES = Path(__file__).parents[1] / "replay" / "traces"
-PEERS = ("--compare", "cluster-autoscaler", "--compare", "naive-watchdog", "--compare", "always-on")
+PEERS = ("--compare", "cluster-autoscaler", "--compare", "karpenter-when-empty", "--compare", "always-on")
 
 
 def written(folder: Path, *words: str) -> str:
@@ -35,11 +36,23 @@ def test_the_page_runs_nothing_and_asks_nobody(page: str) -> None:
     assert re.findall(r'\sstyle="', page) == []
 
 
-def test_the_page_names_every_policy_in_table_plot_and_panel(page: str) -> None:
-    for name in ("gpu-autoscaler", "cluster-autoscaler", "naive-watchdog", "always-on"):
+def test_the_page_names_every_policy_in_table_and_picture(page: str) -> None:
+    for name in ("gpu-autoscaler", "cluster-autoscaler", "karpenter-when-empty", "always-on"):
         assert f'<span class="name">{name}</span>' in page
-        assert f'<text class="name" x="0" y="10">{name}</text>' in page
-    assert "2 more policies" in page
+        assert re.search(rf"<strong>{name}</strong> [\d,.]+ GPU-hours, mean wait \w+<", page)
+
+
+def test_bars_are_in_percent_of_the_longest(page: str) -> None:
+    paid = [float(width) for width in re.findall(r'<rect class="held" width="([\d.]+)%"', page)]
+    waits = [float(width) for width in re.findall(r'<rect class="waiting" y="9" width="([\d.]+)%"', page)]
+    assert len(paid) == len(waits) == 4
+    assert (max(paid), max(waits)) == (100, 100)
+    assert waits[3] == 0  # always on
+
+
+def test_the_page_has_the_waits_of_every_hour_beside_those_of_the_first_peer(page: str) -> None:
+    assert "Mean wait and p95 of gpu-autoscaler, mean of cluster-autoscaler" in page
+    assert re.findall(r'<th scope="row">(\d\d):00', page) == [f"{hour:02}" for hour in range(24)]
 
 
 def test_the_page_says_how_the_world_went_and_what_was_checked(page: str) -> None:
@@ -47,8 +60,10 @@ def test_the_page_says_how_the_world_went_and_what_was_checked(page: str) -> Non
         assert said in page
 
 
-def test_what_a_peer_killed_stands_out(page: str) -> None:
-    assert re.search(r"<strong>naive-watchdog</strong> took the node from \d+ running pod", page)
+def test_what_a_peer_killed_stands_out(tmp_path: Path, kill_by: Callable[[str], None]) -> None:
+    kill_by("peer")
+    page = written(tmp_path, "--trace", str(TRACES / "office.csv"), *PEERS)
+    assert "<strong>always-on</strong> took the node from 1 running pod" in page
 
 
 def test_a_trace_cannot_write_into_the_page(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from click import unstyle
 from click.testing import CliRunner, Result
 
 from receiver.cli.main import main
-from receiver.cli.status_text import about_status
+from receiver.cli.status import about_status
 from receiver.core.notices.sentences import Cause, Notice
 from receiver.ports import Told
 from tests.adapters.wire import unused_url

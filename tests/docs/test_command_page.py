@@ -7,7 +7,7 @@ import pytest
 
 from receiver.cli import client
 from receiver.cli.main import main as program
-from receiver.cli.status_text import COLUMNS
+from receiver.cli.status import COLUMNS
 from tests.docs.pages import section, table, text_of
 from tools.command_page import commands, filled
 

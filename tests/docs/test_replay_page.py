@@ -1,16 +1,22 @@
 """docs/replay.md tells the columns, keys, peers and defaults that there are."""
 
+import os
 import re
+import subprocess
 from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from receiver.cli.replay_inputs import USD_PER_GPU_HOUR, WITHOUT_CONFIG, Asked
+from receiver.cli.replay_run import USD_PER_GPU_HOUR, WITHOUT_CONFIG, Asked
 from receiver.config import load_text
+from receiver.replay.bounds import BOUNDS
 from receiver.replay.document import _setting
-from receiver.replay.peers import BOUNDS, PEERS
+from receiver.replay.peers import PEERS
 from receiver.replay.setting import Setting
+from receiver.replay.traces import load_jobs
 from tests.cli.test_replay import KEYS, OFFICE, document, replayed
 from tests.docs.pages import section, table, text_of
 
@@ -74,3 +80,18 @@ def test_the_pool_without_a_configuration_is_the_one_that_is_used() -> None:
 
 def test_the_exit_statuses_are_told() -> None:
     assert [row[0] for row in table(section(PAGE, "What is checked"))] == ["0", "1", "2"]
+
+
+def test_the_line_of_shell_turns_what_sacct_prints_into_a_trace(tmp_path: Path) -> None:
+    [line] = re.findall(r"^\$ (SLURM_TIME_FORMAT.*)", text_of("docs/replay-traces.md"), re.MULTILINE)
+    start = datetime(2026, 10, 1, tzinfo=UTC)
+    held = "billing=16,gres/gpu:a100=16,gres/gpu=16,node=2"
+    rows = [f"7|{start.timestamp() + 90:.0f}|3600|2|vision|{held}", "8|1790899999|60|1|vision|cpu=4,node=1"]
+    sacct = tmp_path / "sacct"
+    sacct.write_text("#!/bin/sh\ncat <<END\n" + "\n".join(rows) + "\nEND\n", encoding="utf-8")
+    sacct.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    subprocess.run(["sh", "-c", line], cwd=tmp_path, env={**os.environ, "PATH": path}, check=True)
+    [job] = load_jobs(tmp_path / "jobs.csv", start)
+    assert (job.id, job.submit_at, job.duration) == ("7", start + timedelta(seconds=90), timedelta(hours=1))
+    assert (job.pods, job.gpus_per_pod, job.team) == (2, 8, "vision")

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from receiver.ports import TryLater, WontWork
-from receiver.replay.world import Refused, World
+from receiver.replay.world import Denied, World
 from tests.faults.blur import blurred
 from tests.faults.lines import CrashError
 from tests.faults.stores import ILLNESSES, ill
@@ -210,6 +210,6 @@ class OurWorld:
 
     def _arrives(self, name: str, args: tuple[Any, ...]) -> None:
         """A write that nobody waits for any more takes effect, if Civo still takes it."""
-        with suppress(Refused):
+        with suppress(Denied):
             if name != "resize" or args[1] > self._world.pools[args[0]].required:
                 getattr(self._world, name)(*args)

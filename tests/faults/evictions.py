@@ -7,7 +7,7 @@ from typing import Any
 
 from receiver.core.model.actions import Decision, Verdict
 from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION
-from receiver.replay.world import PoolAtCivo, Refused, WorldNode, WorldPod
+from receiver.replay.world import CivoPool, Denied, WorldNode, WorldPod
 from tests.faults.truth import Counted, Truth
 
 TOPIC = "evict:"
@@ -115,7 +115,7 @@ class Evictions:
         found = self.truth.world.nodes.get(node)
         return found is not None and found.ready
 
-    def _pool_of(self, pod: WorldPod) -> PoolAtCivo | None:
+    def _pool_of(self, pod: WorldPod) -> CivoPool | None:
         """The pool whose node *pod* is on, if its instance lives or did at our last look."""
         pools = self.truth.world.pools.values()
         living = next((p for p in pools for v in p.living if v.hostname == pod.node), None)
@@ -132,7 +132,7 @@ class Evictions:
         for other in beside:
             try:
                 self.truth.world.rehearse_eviction(other.namespace, other.name)
-            except Refused:
+            except Denied:
                 return f"a budget holds {other.namespace}/{other.name} on {pod.node}"
         return ""
 

@@ -14,7 +14,7 @@ from receiver.core.notices.sentences import Notice, Severity
 from receiver.core.scaling.approval_options import override_of
 from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, STOP_ANNOTATION, Delivery, Store
 from receiver.replay.ports import WorldAlarms
-from receiver.replay.world import VM, Pdb, PodSpec, Refused, World, WorldNode
+from receiver.replay.world import VM, Denied, Pdb, PodSpec, World, WorldNode
 from receiver.web.record_answer import size_of, take_answer
 from tests.faults.bugs import Bugs
 from tests.faults.build import job_of
@@ -48,7 +48,7 @@ class Happenings:
     def happen(self, kind: str, what: What) -> None:
         """Do it; what the world refuses does not happen."""
         does: Callable[[What], None] = getattr(self, f"_{kind}")
-        with suppress(Refused):
+        with suppress(Denied):
             does(what)
 
     def _bug(self, what: What) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from receiver.cli.imports import Remembered, trace_from_prometheus
 from receiver.cli.main import main
+from receiver.cli.replay_run import Remembered, trace_from_prometheus
 from receiver.ports import WontWork
-from receiver.replay.traces import Reading, Trace
+from receiver.replay.traces import Trace, TraceReading
 from receiver.replay.world import GPU, FinishedJob, Job, PodSpec, Timings, World, WorldConfig, WorldPool
 from tests.history.recorder import QUIET, SCRAPE, record
 from tests.rules.servers import running
@@ -88,7 +88,7 @@ def month(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, World
 @pytest.fixture(scope="module")
 def trace(month: tuple[str, World]) -> Trace:
     """What is rebuilt of the month."""
-    return trace_from_prometheus(asked(month[0]), Reading())
+    return trace_from_prometheus(asked(month[0]), TraceReading())
 
 
 def asked(url: str, since: datetime = SINCE, until: datetime = UNTIL) -> Remembered:
@@ -189,7 +189,7 @@ def test_how_closely_it_was_looked_is_said(trace: Trace) -> None:
 
 def test_a_time_without_history_is_refused_with_what_to_do(month: tuple[str, World]) -> None:
     with pytest.raises(WontWork, match=r"has no up\{job=.*let it scrape kube-state-metrics under that job") as refused:
-        trace_from_prometheus(asked(month[0], T0 - 2 * MONTH, T0 - MONTH), Reading())
+        trace_from_prometheus(asked(month[0], T0 - 2 * MONTH, T0 - MONTH), TraceReading())
     assert refused.value.code == "no_history"
 
 

@@ -14,7 +14,7 @@ from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Budget, KeepOut
 from receiver.core.scaling.consolidate import may_not_return
 from receiver.ports import STOP_POLICY_ANNOTATION, KeptOut, Store, TryLater, WontWork
-from receiver.replay.world.holding import ClusterQueue, Quota
+from receiver.replay.world.objects import ClusterQueue, HoldQuota
 from tests.core.builders import GPU, NOW, a_busy_node, a_pod, a_pool, a_state, facts, run
 from tests.core.builders import a_policy as core_policy
 from tests.reconcile.harness import TICK, Life, Wrapped, a_job, a_policy, a_world
@@ -59,7 +59,7 @@ def kept_out(life: Life) -> tuple[str, ...]:
 def test_the_hold_keeps_new_work_out_by_the_configured_means_and_says_so(store: Store) -> None:
     life = beyond_the_hold(a_life(store))
     assert kept_out(life) == HELD
-    assert life.world.holding.quotas["ml"] == Quota(spec={"resources": [GPU], "passing": ["production"]})
+    assert life.world.holding.quotas["ml"] == HoldQuota(spec={"resources": [GPU], "passing": ["production"]})
     queue = life.world.holding.cluster_queues["gpus"]
     assert (queue.stop_policy, queue.annotations) == ("Hold", {STOP_POLICY_ANNOTATION: "None"})
     assert [t for t in life.notices() if "kept out" in t] == [
@@ -149,7 +149,7 @@ def test_a_queue_that_somebody_drained_meanwhile_stays_drained(store: Store) -> 
 
 def test_a_quota_of_that_name_that_is_not_ours_is_left_alone_and_told(store: Store) -> None:
     life = a_life(store)
-    theirs = life.world.holding.quotas["ml"] = Quota(spec={}, ours=False)
+    theirs = life.world.holding.quotas["ml"] = HoldQuota(spec={}, ours=False)
     beyond_the_hold(life)
     raised(life).step()
     assert life.world.holding.quotas == {"ml": theirs}

@@ -10,7 +10,7 @@ from receiver.core.model.policy import Budget, KeepOut, KeepUntil, Limits
 from receiver.core.notices.override_notices import was_set
 from receiver.core.scaling.keep_until import KEEP_UNTIL
 from receiver.ports import Store
-from receiver.replay.world.holding import ClusterQueue
+from receiver.replay.world.objects import ClusterQueue
 from receiver.step.reconcile import step
 from tests.reconcile.harness import PRICE, START, Life, a_job, a_policy, a_world
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from receiver.replay.world import Behaviour, Refused, World
+from receiver.replay.world import Behaviour, Denied, World
 from tests.replay.builders import L40S, PRICE, T0, after, job, pool, run, vms, world
 
 
@@ -83,7 +83,7 @@ def test_a_window_shows_only_records_that_overlap_it_and_shows_them_whole() -> N
 )
 def test_a_window_over_31_days_or_the_wrong_way_round_is_refused(span: timedelta, code: str) -> None:
     w = run(world(), 100)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Denied) as refused:
         w.charges(T0, T0 + span)
     assert (refused.value.code, refused.value.status) == (code, 400)
 

@@ -8,9 +8,9 @@ from decimal import Decimal
 import pytest
 
 from receiver.core.model.policy import Pool
+from receiver.replay.bounds import BOUNDS
 from receiver.replay.contest import Reckoned, Result, contest, the_product
 from receiver.replay.figures import Figures
-from receiver.replay.peers import BOUNDS
 from receiver.replay.setting import Setting
 from receiver.replay.world import Job
 from tests.reconcile.harness import GPU, START, a_job

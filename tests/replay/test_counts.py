@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from receiver.replay.world import Behaviour, Refused, Timings, World
+from receiver.replay.world import Behaviour, Denied, Timings, World
 from tests.replay.builders import after, pool, run, seconds, vms, world
 
 
@@ -92,7 +92,7 @@ def test_deleting_the_same_instance_again_changes_nothing() -> None:
     w.delete_instance("a", gone)
     assert w.pools["a"].required == 1
     run(w, 30)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Denied) as refused:
         w.delete_instance("a", gone)
     assert (refused.value.code, refused.value.status) == ("database_cluster_pool_instance_not_found", 404)
     assert w.pools["a"].required == 1
@@ -101,14 +101,14 @@ def test_deleting_the_same_instance_again_changes_nothing() -> None:
 @pytest.mark.parametrize("ask", [lambda w: w.resize("b", 1), lambda w: w.delete_instance("b", "x")])
 def test_an_unknown_pool_is_refused(ask: object) -> None:
     assert callable(ask)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Denied) as refused:
         ask(world())
     assert (refused.value.code, refused.value.status) == ("database_cluster_pool_not_found", 404)
 
 
 def test_a_negative_count_is_refused() -> None:
     w = world(pool(count=1))
-    with pytest.raises(Refused):
+    with pytest.raises(Denied):
         w.resize("a", -1)
     assert w.pools["a"].required == 1
 
@@ -116,7 +116,7 @@ def test_a_negative_count_is_refused() -> None:
 def test_a_second_resize_during_a_running_one_may_be_refused() -> None:
     w = world(behaviour=Behaviour(rescale_conflict=True))
     w.resize("a", 1)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Denied) as refused:
         w.resize("a", 2)
     assert (refused.value.code, refused.value.status) == ("cannot_scale_already_rescaling_cluster", 409)
     run(w, 120)
@@ -135,7 +135,7 @@ def test_a_refusal_that_was_switched_on_lasts_as_often_as_asked() -> None:
     w = world()
     w.faults.refuse_rescale("out_of_capacity", status=403, times=2)
     for _ in range(2):
-        with pytest.raises(Refused, match="out_of_capacity"):
+        with pytest.raises(Denied, match="out_of_capacity"):
             w.resize("a", 1)
     w.resize("a", 1)
     assert w.pools["a"].required == 1

@@ -9,7 +9,7 @@ from receiver.core.model.activity import Activity, Course
 from receiver.ports import Telemetry
 from receiver.replay.ports import WorldTelemetry
 from receiver.replay.world import GPU, PodSpec, Timings, World
-from receiver.replay.world.courses import watts
+from receiver.replay.world.activity import watts
 from tests.replay.builders import job, pool, run, seconds, vms, world
 
 HOUR = timedelta(hours=1)

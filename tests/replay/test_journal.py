@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from receiver.replay.world import GPU, Change, PodSpec, Refused, Timings, World
+from receiver.replay.world import GPU, Denied, PodSpec, Timings, World, WorldChange
 from tests.replay.builders import job, pool, run, vms, world
 
 
@@ -76,7 +76,7 @@ def test_a_watch_from_before_a_compaction_is_gone() -> None:
     w = lively(1)
     w.compact(10)
     assert w.changes_since(9)[0].version == 10
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Denied) as refused:
         w.changes_since(8)
     assert refused.value.status == 410
 
@@ -85,7 +85,7 @@ def test_the_journal_keeps_to_its_limit() -> None:
     w = lively(1, journal_limit=40)
     assert len(w.journal) <= 40
     assert w.changes_since(w.oldest_version)[-1].version == w.version
-    with pytest.raises(Refused):
+    with pytest.raises(Denied):
         w.changes_since(0)
 
 
@@ -99,7 +99,7 @@ def test_a_change_that_changes_nothing_is_not_journaled() -> None:
 def test_a_snapshot_in_the_journal_does_not_move_with_the_object() -> None:
     w = world(pool(count=1))
     w.add_pod(PodSpec(namespace="default", name="p", requests={GPU: 1}))
-    first: Change = w.changes_since(0, "Pod")[0]
+    first: WorldChange = w.changes_since(0, "Pod")[0]
     run(w, 60)
     assert getattr(first.obj, "phase", None) == "Pending"
     assert w.pods["default", "p"].phase == "Running"
@@ -137,6 +137,6 @@ def test_an_unknown_node_or_pod_is_not_found() -> None:
         lambda: w.delete_pod("d", "p"),
         lambda: w.evict("d", "p"),
     ):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(Denied) as refused:
             ask()
         assert refused.value.status == 404

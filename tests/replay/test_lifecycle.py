@@ -3,7 +3,7 @@
 import pytest
 
 from receiver.core.model.policy import Taint
-from receiver.replay.world import GPU, POOL_LABEL, Behaviour, Refused, Timings
+from receiver.replay.world import GPU, POOL_LABEL, Behaviour, Denied, Timings
 from tests.replay.builders import L40S, after, pool, run, seconds, vms, world
 
 STAGES = [  # seconds, instance status, node Ready (None: no node object), GPUs allocatable
@@ -137,7 +137,7 @@ def test_recycling_replaces_instance_and_hostname_and_keeps_the_count() -> None:
 
 
 def test_recycling_an_unknown_hostname_is_refused() -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Denied) as refused:
         world().recycle("k3s-nobody")
     assert (refused.value.code, refused.value.status) == ("database_kubernetes_node_not_found", 404)
 
@@ -198,7 +198,7 @@ def test_replacing_the_pool_list_deletes_pools_that_are_not_in_it() -> None:
 
 def test_a_pool_list_with_an_unknown_pool_changes_nothing() -> None:
     w = world(pool("a", count=1), pool("b", count=1))
-    with pytest.raises(Refused, match="database_cluster_pool_not_found"):
+    with pytest.raises(Denied, match="database_cluster_pool_not_found"):
         w.replace_pools({"a": 3, "zzz": 1})
     assert {p.id: p.required for p in w.pools.values()} == {"a": 1, "b": 1}
 
@@ -226,7 +226,7 @@ def test_the_next_event_is_the_next_moment_at_which_something_changes() -> None:
 def test_no_two_nodes_ever_have_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
     words = iter(["aaaaa", "aaaaa", "bbbbb", "aaaaa", "ccccc"])
     w = world()
-    monkeypatch.setattr("receiver.replay.world.dice.Dice.word", lambda _self, _length: next(words))
+    monkeypatch.setattr("receiver.replay.world.clockwork.Dice.word", lambda _self, _length: next(words))
     w.resize("a", 1)
     w.delete_instance("a", vms(w)[0].id)
     w.resize("a", 2)

@@ -7,7 +7,7 @@ import pytest
 
 from receiver.core.model.pods import Toleration
 from receiver.core.model.policy import Pool, Taint
-from receiver.replay.misfits import misfits
+from receiver.replay.traces.trace import misfits
 from receiver.replay.world import Job
 from tests.reconcile.harness import GPU, START, a_job
 

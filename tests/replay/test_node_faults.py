@@ -7,7 +7,7 @@ import pytest
 
 from receiver.core.model.policy import Taint
 from receiver.replay.ports import WorldCloud, WorldCluster
-from receiver.replay.world import GPU, Behaviour, Refused, World
+from receiver.replay.world import GPU, Behaviour, Denied, World
 from tests.replay.builders import job, pool, run, the_pod, vms, world
 
 LAG = Behaviour(list_lag=timedelta(minutes=10))
@@ -110,7 +110,7 @@ def test_clearing_the_faults_lets_every_node_recover() -> None:
 @pytest.mark.parametrize("fault", ["lose_gpu", "not_ready", "recover"])
 def test_nothing_befalls_a_node_that_is_not_there(fault: str) -> None:
     w = world()
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Denied) as refused:
         getattr(w.faults, fault)("gone")
     assert refused.value.status == 404
 

@@ -8,7 +8,7 @@ import pytest
 from receiver.core.model.compute import CPU, GIB, MEMORY
 from receiver.core.model.pods import Preference, Requirement, Toleration
 from receiver.core.model.policy import Taint
-from receiver.replay.world import GPU, PodSpec, Refused
+from receiver.replay.world import GPU, Denied, PodSpec
 from receiver.replay.world.config import Packing
 from tests.replay.builders import job, placed, pool, run, seconds, the_pod, vms, world
 
@@ -290,7 +290,7 @@ def test_what_cannot_be_bound_is_refused(pod: str, node: str | None, status: int
     w = world(pool(count=1))
     w.submit(job())
     run(w, 10)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Denied) as refused:
         w.bind("default", pod, node or vms(w)[0].hostname)
     assert refused.value.status == status
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from receiver.replay.world import GPU, Behaviour, PodSpec, Refused, Timings, World
+from receiver.replay.world import GPU, Behaviour, Denied, PodSpec, Timings, World
 from tests.replay.builders import L40S, job, pool, seconds, vms, world
 
 
@@ -103,7 +103,7 @@ def do(w: World, op: Op, number: int) -> None:
         "seen": lambda: setattr(w.faults, "telemetry_gone", False),
         "wait": lambda: w.advance(w.now + seconds(30 * op.amount)),
     }
-    with suppress(Refused):
+    with suppress(Denied):
         doings[op.name]()
 
 

@@ -1,4 +1,4 @@
-"""What an autoscaler that looks at pods and nodes sees of a world: nodes with room, pods without a node.
+"""What an autoscaler that looks at pods and nodes sees of a world, and the moves that they all make.
 
 A node's GPUs are its units of whatever GPU resource its pool offers. As to who may go where, resource, node selector,
 node affinity and taints of pools count; preferences do not.
@@ -11,12 +11,12 @@ from datetime import datetime
 from receiver.core.model.pods import Requirement, Toleration
 from receiver.replay.world.config import POOL_LABEL
 from receiver.replay.world.matching import selects, untolerated
-from receiver.replay.world.objects import PoolAtCivo, WorldPod
+from receiver.replay.world.objects import CivoPool, Denied, WorldPod
 from receiver.replay.world.world import World
 
 
 @dataclass(slots=True, kw_only=True)
-class Seen:
+class PeerNode:
     """One node, there or on its way. *free* are its free GPUs, *usable* is True once its GPUs are allocatable;
     *instance* is None for one that was asked for and is not listed yet, *name* is empty until it has registered."""
 
@@ -49,7 +49,7 @@ class View:
     """A world at one moment: nodes by age, and the GPU pods without a node, the oldest first."""
 
     now: datetime
-    nodes: list[Seen]
+    nodes: list[PeerNode]
     waiting: list[Asking]
     required: dict[str, int] = field(default_factory=dict)
 
@@ -75,13 +75,13 @@ class Eyes:
             else:
                 used[pod.node] = used.get(pod.node, 0) + pod.gpus
         registered = {node.instance: node for node in world.nodes.values()}
-        nodes: list[Seen] = []
+        nodes: list[PeerNode] = []
         for pool in world.pools.values():
             gpus = gpus_of(world, pool.id)
             for vm in pool.living:
                 node = registered.get(vm.id) if vm.listed else None
                 nodes.append(
-                    Seen(
+                    PeerNode(
                         pool=pool.id,
                         instance=vm.id if vm.listed else None,
                         name=node.name if node else "",
@@ -113,7 +113,7 @@ def gpus_of(world: World, pool: str) -> int:
 
 
 def lets_in(
-    pool: PoolAtCivo,
+    pool: CivoPool,
     requests: Mapping[str, int],
     node_selector: Mapping[str, str],
     affinity: tuple[tuple[Requirement, ...], ...],
@@ -137,7 +137,7 @@ def lets_in(
     )
 
 
-def fill(pods: Iterable[Asking], nodes: Sequence[Seen]) -> tuple[list[Asking], set[int]]:
+def fill(pods: Iterable[Asking], nodes: Sequence[PeerNode]) -> tuple[list[Asking], set[int]]:
     """Give each of *pods* room on the first of *nodes* that lets it in and has some (first fit); return those without
     room, and the places in *nodes* of those that took one."""
     left: list[Asking] = []
@@ -151,3 +151,58 @@ def fill(pods: Iterable[Asking], nodes: Sequence[Seen]) -> tuple[list[Asking], s
         else:
             left.append(pod)
     return left, taken
+
+
+def smallest(world: World, pools: Iterable[str], pod: Asking) -> str | None:
+    """Of *pools*, the one with the smallest nodes that *pod* fits on, or None."""
+    return min((p for p in pools if p in pod.pools), key=lambda p: (gpus_of(world, p), p), default=None)
+
+
+def bought(world: World, most: Mapping[str, int], left: Sequence[Asking], seen: View) -> int:
+    """Buy as many nodes as the pods that are *left* take when they are packed by first fit, each new node of the pool
+    with the smallest that fit and below its maximum in *most*; return how many calls the cloud took."""
+    room = {pool: limit - seen.required[pool] for pool, limit in most.items()}
+    new: list[PeerNode] = []
+    for pod in left:
+        if not fill([pod], new)[0]:
+            continue
+        pool = smallest(world, [p for p, more in room.items() if more > 0], pod)
+        if pool is not None:
+            room[pool] -= 1
+            gpus = gpus_of(world, pool)
+            new.append(PeerNode(pool=pool, instance=None, created_at=seen.now, gpus=gpus, free=gpus - pod.gpus))
+    wanted = {pool: sum(node.pool == pool for node in new) for pool in most}
+    return sum(resized(world, pool, seen.required[pool] + more) for pool, more in wanted.items() if more)
+
+
+def resized(world: World, pool: str, count: int) -> bool:
+    """Ask for *count* nodes; False when the cloud refuses, which whoever asks tries again at a later look."""
+    try:
+        world.resize(pool, count)
+    except Denied:
+        return False
+    return True
+
+
+def remove(world: World, node: PeerNode) -> None:
+    """Delete *node*, which the cloud lists, by its instance's id."""
+    assert node.instance is not None
+    world.delete_instance(node.pool, node.instance)
+
+
+class Rests:
+    """Since when each usable node has been empty and wanted by nobody who waits."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, datetime] = {}
+
+    def at(self, seen: View, taken: set[int]) -> list[tuple[PeerNode, datetime]]:
+        """The nodes that rest in *seen*, by age, and since when; *taken* are the places of those that waiting pods
+        would use."""
+        resting = {
+            node.instance: node
+            for place, node in enumerate(seen.nodes)
+            if node.instance and node.usable and node.empty and place not in taken
+        }
+        self._since = {instance: self._since.get(instance, seen.now) for instance in resting}
+        return [(node, self._since[instance]) for instance, node in resting.items()]

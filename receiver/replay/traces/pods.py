@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from receiver.core.scaling.demand import IGNORED_NAMESPACES
 from receiver.ports import PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION
 from receiver.ports.past import Past, PastPod
-from receiver.replay.traces.trace import Findings, Reading, Trace
+from receiver.replay.traces.trace import Findings, TraceReading, Trace
 from receiver.replay.world.config import Job
 
 # Controllers whose pods need each other: the operators of distributed training, and what is named after groups.
@@ -34,7 +34,7 @@ NEVER = "pods that never ran"
 BEFORE = "pods that had ended before the beginning"
 
 
-def trace_of_pods(past: Past, source: str, form: str, reading: Reading) -> Trace:
+def trace_of_pods(past: Past, source: str, form: str, reading: TraceReading) -> Trace:
     """Return what ran in *past* as a trace. Raises BadTrace, see `Findings.trace`."""
     found = Findings()
     for trouble in past.troubles:
@@ -82,7 +82,7 @@ def _counts(past_pod: PastPod, past: Past, found: Findings) -> bool:
     return False
 
 
-def _groups(pods: Iterable[PastPod], reading: Reading) -> Mapping[tuple[str, bool], Sequence[PastPod]]:
+def _groups(pods: Iterable[PastPod], reading: TraceReading) -> Mapping[tuple[str, bool], Sequence[PastPod]]:
     """Return the pods by what they belong to, and whether that makes a gang of them."""
     groups: defaultdict[tuple[str, bool], list[PastPod]] = defaultdict(list)
     for past_pod in pods:
@@ -92,7 +92,7 @@ def _groups(pods: Iterable[PastPod], reading: Reading) -> Mapping[tuple[str, boo
     return groups
 
 
-def _group(past_pod: PastPod, reading: Reading) -> tuple[str, bool]:
+def _group(past_pod: PastPod, reading: TraceReading) -> tuple[str, bool]:
     pod = past_pod.pod
     if pod.gang:
         return pod.gang, True
@@ -117,7 +117,7 @@ def _starts(members: Sequence[PastPod]) -> list[list[PastPod]]:
     return starts
 
 
-def _job(key: str, members: Sequence[PastPod], past: Past, reading: Reading, found: Findings) -> Job | None:
+def _job(key: str, members: Sequence[PastPod], past: Past, reading: TraceReading, found: Findings) -> Job | None:
     """Return one job of *members*, None where they are no job that a replay knows. A gang is held by all of its pods
     from when the last of them had its GPUs: what the others waited for it is what the replay is about."""
     first = members[0].pod

@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from receiver.config.mistakes import did_you_mean
 from receiver.ports.past import Trouble
-from receiver.replay.traces.trace import NOTHING, BadTrace, Findings, Reading, Trace
+from receiver.replay.traces.trace import NOTHING, BadTrace, Findings, TraceReading, Trace
 from receiver.replay.world.config import Job
 
 COLUMNS = (
@@ -33,7 +33,7 @@ SECONDS = "write seconds from the beginning of the trace"
 RUNTIME = "write how many seconds it ran"
 
 
-def read_tidy(lines: Iterable[str], source: str, reading: Reading) -> Trace:
+def read_tidy(lines: Iterable[str], source: str, reading: TraceReading) -> Trace:
     """Return the trace in *lines*, which begins at the *start* of *reading*.
 
     Raises BadTrace with every wrong field of every line: no line is dropped, none is repaired.
@@ -96,7 +96,7 @@ class _Line:
         self._fine = False
         self._found.wrong(f"line {self._number}", name, problem, remedy)
 
-    def job(self, reading: Reading, first_seen: dict[str, int]) -> Job | None:
+    def job(self, reading: TraceReading, first_seen: dict[str, int]) -> Job | None:
         """Return the job of this line, None where something is wrong with it."""
         job_id = self._text("job_id")
         if not job_id:

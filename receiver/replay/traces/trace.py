@@ -3,12 +3,16 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime
 from typing import Literal
-
 from receiver.core.model.pods import Toleration
 from receiver.ports.past import Trouble
 from receiver.replay.world.config import Job
+from collections.abc import Iterable, Sequence
+from receiver.core.model.policy import Pool
+from receiver.ports.past import Trouble
+from receiver.replay.world.config import Job
+from receiver.replay.world.matching import selects, untolerated
 
 SHOWN = 100
 KEPT = 10_000  # of a file in which every line is wrong, no more troubles than this are held in memory
@@ -16,8 +20,9 @@ NOTHING: Mapping[str, str] = {}  # shared: a trace of a million jobs would other
 # A trace knows no taints. Not every taint is tolerated: a cordon is one too, and so is a node that is not ready.
 TOLERATES_GPU_TAINTS = tuple(Toleration(key=key, operator="Exists") for key in ("gpu", "nvidia.com/gpu"))
 
-Format = Literal["csv", "sacct", "kubernetes"]
-FORMATS: tuple[Format, ...] = ("csv", "sacct", "kubernetes")
+Format = Literal["csv", "kubernetes"]
+FORMATS: tuple[Format, ...] = ("csv", "kubernetes")
+REMEDY = "give a pool larger or more nodes, or leave it out with --skip-misfits"
 
 
 class BadTrace(Exception):
@@ -42,13 +47,12 @@ def told(troubles: Sequence[Trouble], more: Mapping[str, int] | None = None, sho
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class TraceReading:
     """How a trace is read.
 
     *start* is the moment from which a CSV trace counts its seconds. *format* None recognises it by its content.
-    *zone* is the one that Slurm's times are of, *made_at* when an export of Kubernetes was made (None: when its file
-    was written). With *skip_bad* lines and objects that are wrong are left out and
-    reported, else the trace is refused. *gangs* ``together`` takes pods that one owner created together for a gang,
+    *made_at* is when an export of Kubernetes was made (None: when its file was written). With *skip_bad* lines and
+    objects that are wrong are left out and reported, else the trace is refused. *gangs* ``together`` takes pods that one owner created together for a gang,
     ``declared`` only those that say so, or whose owner's kind does. Without *placement* node selectors, affinities
     and tolerations of the pods do not count: they may run on every pool.
 
@@ -58,7 +62,6 @@ class Reading:
 
     start: datetime = datetime(2026, 1, 1, tzinfo=UTC)
     format: Format | None = None
-    zone: tzinfo = UTC
     made_at: datetime | None = None
     skip_bad: bool = False
     gangs: Literal["declared", "together"] = "declared"
@@ -115,7 +118,7 @@ class Findings:
         else:
             self._more[trouble.field] += 1
 
-    def trace(self, source: str, form: str, jobs: Iterable[Job], reading: Reading, start: datetime | None) -> Trace:
+    def trace(self, source: str, form: str, jobs: Iterable[Job], reading: TraceReading, start: datetime | None) -> Trace:
         """Return the trace of *jobs*, beginning at *start*, or at the full hour before its first job.
 
         Raises BadTrace where something is wrong and *reading* does not skip it, and where no job is left.
@@ -143,7 +146,7 @@ class Findings:
         )
 
 
-MORE = "export a longer time, or another cluster or partition"
+MORE = "export a longer time, or another cluster"
 
 
 def full_hour(at: datetime) -> datetime:
@@ -153,3 +156,44 @@ def full_hour(at: datetime) -> datetime:
 
 def _submitted(job: Job) -> datetime:
     return job.submit_at
+
+
+def misfits(jobs: Iterable[Job], pools: Sequence[Pool]) -> dict[str, Trouble]:
+    """Return, by job id, why a job fits no pool: a pod that is larger than any node, that none lets in, or a gang that
+    is larger than each of the pools may be.
+    """
+    known: dict[object, tuple[str, str] | None] = {}
+    found: dict[str, Trouble] = {}
+    for job in jobs:
+        least = (job.gang_min or job.pods) if job.gang else 1
+        asked = (job.resource, job.gpus_per_pod, least, tuple(job.node_selector.items()), job.affinity, job.tolerations)
+        if asked not in known:
+            known[asked] = _why(job, least, pools)
+        why = known[asked]
+        if why is not None:
+            name, problem = why
+            found[job.id] = Trouble(where=f"job {job.id}", field=name, problem=problem, remedy=REMEDY)
+    return found
+
+
+def _why(job: Job, least: int, pools: Sequence[Pool]) -> tuple[str, str] | None:
+    """Return the field that is in the way and the problem, None where the job fits."""
+    big = [p for p in pools if p.resources.get(job.resource, 0) >= job.gpus_per_pod]
+    if not big:
+        largest = max((p.resources.get(job.resource, 0) for p in pools), default=0)
+        return "gpus_per_pod", f"a pod asks for {job.gpus_per_pod} {job.resource}, the largest node offers {largest}"
+    chosen = [p for p in big if selects(p.offered_labels, job.node_selector, job.affinity)]
+    if not chosen:
+        wanted = ", ".join(f"{k}={v}" for k, v in sorted(job.node_selector.items())) or "its node affinity"
+        return "node_selector", f"no pool whose nodes are large enough carries {wanted}"
+    let_in = [p for p in chosen if untolerated(p.taints, job.tolerations) is None]
+    if not let_in:
+        taint = untolerated(chosen[0].taints, job.tolerations)
+        named = f"{taint.key}={taint.value}:{taint.effect}" if taint else ""
+        return "tolerations", f"it does not tolerate {named} of pool {chosen[0].name}"
+    # The product puts a gang into one pool as a whole.
+    room = max(p.max_nodes * (p.resources[job.resource] // job.gpus_per_pod) for p in let_in)
+    if room < least:
+        pods = f"{least} pods of {job.gpus_per_pod} {job.resource}"
+        return "pods", f"it needs {pods} at once, and no pool holds more than {room} of them"
+    return None

@@ -1,18 +1,166 @@
-"""What the GPUs do: who holds which one, how busy it is, and averages over time for each pool."""
+"""What the GPUs do: who holds which one, how busy it is, and averages over time for each pool.
 
+Of a pool the last quarter of an hour is known, of a pod's GPUs the changes of the last day.
+"""
+
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from receiver.core.model.activity import Activity, Course
-from receiver.replay.world.agenda import Agenda
+from receiver.replay.world.clockwork import Agenda
 from receiver.replay.world.cluster import Key
-from receiver.replay.world.courses import Gaps, History, Reading, watts
-from receiver.replay.world.meters import Meter
 from receiver.replay.world.objects import VM, GpuSample, WorldPod
 
+METERED = timedelta(minutes=15)
+REMEMBERED = timedelta(hours=24)
+IDLE_WATTS, FULL_WATTS = 36.0, 330.0
+Span = tuple[datetime, datetime]
 MEMORY_MIB = 46068  # an L40S as nvidia-smi shows it
 IDLE_CELSIUS, FULL_CELSIUS = 31.0, 74.0
+
+
+class Meter:
+    """A pool's GPUs and their summed activity, integrated over time."""
+
+    def __init__(self, now: datetime) -> None:
+        self.gpus = 0
+        self.busy = 0.0
+        self._at = now
+        self._gpu_time = self._busy_time = 0.0
+        self._history: deque[tuple[datetime, float, float]] = deque([(now, 0.0, 0.0)])
+
+    def change(self, now: datetime, gpus: int, busy: float) -> None:
+        """Add *gpus* GPUs and *busy* activity from *now* on."""
+        self._run_to(now)
+        self.gpus += gpus
+        self.busy += busy
+        self._history.append((now, self._gpu_time, self._busy_time))
+        while len(self._history) > 2 and self._history[1][0] <= now - METERED:
+            self._history.popleft()
+
+    def average(self, now: datetime, window: timedelta) -> float | None:
+        """Activity per GPU over the last *window* (up to 15 minutes), None without GPUs in it."""
+        self._run_to(now)
+        gpus_then, busy_then = self._at_time(now - window)
+        gpu_time = self._gpu_time - gpus_then
+        return max(0.0, min(1.0, (self._busy_time - busy_then) / gpu_time)) if gpu_time > 0 else None
+
+    def _run_to(self, now: datetime) -> None:
+        seconds = (now - self._at).total_seconds()
+        self._gpu_time += self.gpus * seconds
+        self._busy_time += self.busy * seconds
+        self._at = now
+
+    def _at_time(self, when: datetime) -> tuple[float, float]:
+        """Return both integrals at *when*: they are straight lines between two changes."""
+        later = (self._at, self._gpu_time, self._busy_time)
+        for earlier in reversed(self._history):
+            if earlier[0] <= when:
+                span = (later[0] - earlier[0]).total_seconds()
+                part = (when - earlier[0]).total_seconds() / span if span else 0.0
+                return earlier[1] + (later[1] - earlier[1]) * part, earlier[2] + (later[2] - earlier[2]) * part
+            later = earlier
+        return later[1], later[2]
+
+
+def watts(engine: float) -> float:
+    """The power that a GPU draws whose engine works that share of the time."""
+    return IDLE_WATTS + (FULL_WATTS - IDLE_WATTS) * engine
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReading:
+    """What a GPU does from *at* on: *engine* and *memory* are ratios, *memory* goes on changing by *slope* a second."""
+
+    at: datetime
+    engine: float = 0.0
+    memory: float = 0.0
+    slope: float = 0.0
+
+    def memory_at(self, when: datetime) -> float:
+        """Used memory (ratio) at *when*."""
+        grown = self.slope * (when - self.at).total_seconds() if self.slope else 0.0
+        return max(0.0, min(1.0, self.memory + grown))
+
+
+class Gaps:
+    """When nobody saw the GPUs of the whole world."""
+
+    def __init__(self) -> None:
+        self._over: deque[Span] = deque()
+        self._since: datetime | None = None
+
+    def gone(self, now: datetime, gone: bool) -> None:
+        """From *now* on nothing is seen, or everything again."""
+        if gone and self._since is None:
+            self._since = now
+        elif not gone and self._since is not None:
+            self._over.append((self._since, now))
+            self._since = None
+        while self._over and self._over[0][1] < now - REMEMBERED:
+            self._over.popleft()
+
+    def between(self, start: datetime, end: datetime) -> Iterator[Span]:
+        """Yield the parts of *start* to *end* that were seen."""
+        spans: Iterable[Span] = self._over if self._since is None else (*self._over, (self._since, end))
+        for begin, over in spans:
+            if over < start or begin > end:
+                continue
+            if begin > start:
+                yield start, begin
+            start = over
+            if start >= end:
+                return
+        yield start, end
+
+
+class History:
+    """The readings of one pod's GPUs; None where they were not to be seen. All of a pod's GPUs do the same."""
+
+    def __init__(self) -> None:
+        self._readings: deque[tuple[datetime, GpuReading | None]] = deque()
+
+    def note(self, now: datetime, reading: GpuReading | None) -> None:
+        """From *now* on the GPUs do this."""
+        if self._readings and self._readings[-1][0] == now:
+            self._readings.pop()
+        self._readings.append((now, reading))
+        while len(self._readings) > 1 and self._readings[1][0] <= now - REMEMBERED:
+            self._readings.popleft()
+
+    def course(self, now: datetime, window: timedelta, gaps: Gaps) -> Course:
+        """Return peaks and coverage of the *window* (up to a day) that ends *now*."""
+        engine: list[float] = []
+        memory: list[float] = []
+        seen = timedelta(0)
+        for reading, start, end in self._parts(now - window, now):
+            for begin, over in gaps.between(start, end):
+                seen += over - begin
+                engine.append(reading.engine)
+                memory += (reading.memory_at(begin), reading.memory_at(over))
+        coverage = seen / window
+        if not engine:
+            return Course(window=window, coverage=coverage)
+        return Course(
+            window=window,
+            engine=max(engine),
+            memory=max(memory) - min(memory),
+            power=watts(max(engine)),
+            power_floor=watts(min(engine)),
+            coverage=coverage,
+        )
+
+    def _parts(self, start: datetime, now: datetime) -> Iterator[tuple[GpuReading, datetime, datetime]]:
+        """Yield each reading with the part of the time since *start* in which it held."""
+        later = now
+        for at, reading in reversed(self._readings):
+            if reading is not None:
+                yield reading, max(at, start), later
+            if at <= start:
+                return
+            later = at
 
 
 def held_memory(pod: WorldPod) -> float:
@@ -41,14 +189,14 @@ class Gpus:
         self._agenda = agenda
         self._nodes: dict[str, _Gpus] = {}
         self._meters: dict[str, Meter] = {}
-        self._readings: dict[Key, Reading] = {}  # what running pods do
+        self._readings: dict[Key, GpuReading] = {}  # what running pods do
         self._loading: set[Key] = set()
         self._histories: dict[Key, History] = {}
         self._gaps = Gaps()
         self._running = 0
         self._held = 0.0
         self._held_at = agenda.now
-        self.outside: dict[str, Reading] = {}  # by node
+        self.outside: dict[str, GpuReading] = {}  # by node
 
     # --- nodes ---
 
@@ -70,7 +218,7 @@ class Gpus:
 
     def use(self, name: str, engine: float, memory: float) -> None:
         """Something outside Kubernetes uses every GPU of the node."""
-        self.outside[name] = Reading(self._agenda.now, engine, memory)
+        self.outside[name] = GpuReading(self._agenda.now, engine, memory)
         self._changed(name)
 
     def stop_using(self, name: str) -> None:
@@ -110,12 +258,12 @@ class Gpus:
         self._running += pod.gpus
         self._loading.add(pod.key)
         slope = held_memory(pod) / warmup.total_seconds() if warmup else 0.0
-        self._does(pod, Reading(self._agenda.now, slope=slope))
+        self._does(pod, GpuReading(self._agenda.now, slope=slope))
 
     def warm(self, pod: WorldPod) -> None:
         """*pod* is loaded and works from now on."""
         self._loading.discard(pod.key)
-        self._does(pod, Reading(self._agenda.now, pod.gpu_util, held_memory(pod)))
+        self._does(pod, GpuReading(self._agenda.now, pod.gpu_util, held_memory(pod)))
 
     def change(self, pod: WorldPod) -> None:
         """*pod* works otherwise from now on, or, while it loads, as soon as it is warm."""
@@ -130,7 +278,7 @@ class Gpus:
         if self._readings.pop(pod.key, None) is not None and pod.node is not None:
             self._changed(pod.node)
 
-    def _does(self, pod: WorldPod, reading: Reading) -> None:
+    def _does(self, pod: WorldPod, reading: GpuReading) -> None:
         if pod.requests and pod.node is not None:
             self._readings[pod.key] = reading
             self._changed(pod.node)
@@ -142,7 +290,7 @@ class Gpus:
             return
         now = self._agenda.now
         busy = 0.0
-        noted: dict[Key, Reading] = {}
+        noted: dict[Key, GpuReading] = {}
         for holder in gpus.holders:
             if holder is None:
                 busy += self._reading(name, None).engine
@@ -155,17 +303,17 @@ class Gpus:
             self._meter(gpus.vm.pool).change(now, 0, busy - gpus.busy)
             gpus.busy = busy
 
-    def _reading(self, node: str, holder: Key | None) -> Reading:
+    def _reading(self, node: str, holder: Key | None) -> GpuReading:
         """What a GPU of *node* does now that *holder* holds."""
         now = self._agenda.now
         own = self._readings.get(holder) if holder is not None else None
         other = self.outside.get(node)
         if other is None:
-            return Reading(now) if own is None else Reading(now, own.engine, own.memory_at(now), own.slope)
+            return GpuReading(now) if own is None else GpuReading(now, own.engine, own.memory_at(now), own.slope)
         if own is None:
             return other
         memory = min(1.0, own.memory_at(now) + other.memory)
-        return Reading(now, max(own.engine, other.engine), memory, own.slope)
+        return GpuReading(now, max(own.engine, other.engine), memory, own.slope)
 
     # --- what is seen ---
 
@@ -213,7 +361,7 @@ class Gpus:
         self._held_at = now
 
 
-def _sample(name: str, gpus: _Gpus, index: int, reading: Reading) -> GpuSample:
+def _sample(name: str, gpus: _Gpus, index: int, reading: GpuReading) -> GpuSample:
     used = int(MEMORY_MIB * reading.memory)
     return GpuSample(
         node=name,

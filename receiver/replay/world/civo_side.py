@@ -5,23 +5,23 @@ from datetime import datetime
 from decimal import Decimal
 
 from receiver.core.model.policy import Taint
-from receiver.replay.world.agenda import Agenda
-from receiver.replay.world.billing import Books
-from receiver.replay.world.cloud import Cloud
+from receiver.replay.world.accounts import WorldBooks
+from receiver.replay.world.clockwork import Agenda
+from receiver.replay.world.cloud import SimulatedCloud
 from receiver.replay.world.config import WorldConfig, WorldPool
-from receiver.replay.world.objects import VM, Charge, PoolAtCivo
+from receiver.replay.world.objects import VM, CivoPool, WorldCharge
 
 
 class CivoSide:
-    """Civo's side of a World. What Civo would refuse raises Refused with the code and status of the HTTP answer."""
+    """Civo's side of a World. What Civo would refuse raises Denied with the code and status of the HTTP answer."""
 
     config: WorldConfig
     _agenda: Agenda
-    _books: Books
-    _cloud: Cloud
+    _books: WorldBooks
+    _cloud: SimulatedCloud
 
     @property
-    def pools(self) -> Mapping[str, PoolAtCivo]:
+    def pools(self) -> Mapping[str, CivoPool]:
         """Every pool that Civo keeps a required count for, by id; those at zero too."""
         return self._cloud.pools
 
@@ -88,7 +88,7 @@ class CivoSide:
         """Account usage by bare name: instance_count, cpu_core, ram_mb, disk_gb."""
         return dict(self._cloud.accounts.usage)
 
-    def charges(self, frm: datetime, to: datetime) -> list[Charge]:
+    def charges(self, frm: datetime, to: datetime) -> list[WorldCharge]:
         """Records that overlap the window, unclipped. Over 31 days: 400 ``parameter_date_range_too_long``."""
         return self._books.charges(self._cloud.lives, frm, to, self._agenda.now)
 

@@ -5,19 +5,17 @@ from datetime import timedelta
 from typing import Protocol
 
 from receiver.core.model.policy import Taint
-from receiver.replay.world.accounts import Accounts
-from receiver.replay.world.agenda import Agenda
-from receiver.replay.world.billing import Books
+from receiver.replay.world.accounts import StockAndQuota, WorldBooks
+from receiver.replay.world.clockwork import Agenda, Dice
 from receiver.replay.world.config import WorldConfig, WorldPool
-from receiver.replay.world.dice import Dice
 from receiver.replay.world.faults import Faults
-from receiver.replay.world.objects import VM, PoolAtCivo, Refused
+from receiver.replay.world.objects import VM, CivoPool, Denied
 
 
 class Ground(Protocol):
     """Where instances become nodes."""
 
-    def machine_active(self, vm: VM, pool: PoolAtCivo, *, at_once: bool = False) -> None:
+    def machine_active(self, vm: VM, pool: CivoPool, *, at_once: bool = False) -> None:
         """*vm* runs: its node will register (*at_once*: ready and usable already)."""
 
     def machine_dies(self, vm: VM, by: str) -> None:
@@ -26,18 +24,18 @@ class Ground(Protocol):
     def machine_gone(self, vm: VM) -> None:
         """Civo no longer lists *vm*."""
 
-    def pool_relabelled(self, pool: PoolAtCivo) -> None:
+    def pool_relabelled(self, pool: CivoPool) -> None:
         """The pool's labels or taints changed."""
 
     def health(self, vm: VM) -> tuple[bool, bool]:
         """Whether *vm*'s node is Ready, and whether it is cordoned."""
 
 
-class Cloud:
-    """Pools and instances at Civo. Every write may raise Refused."""
+class SimulatedCloud:
+    """Pools and instances at Civo. Every write may raise Denied."""
 
     def __init__(
-        self, config: WorldConfig, agenda: Agenda, faults: Faults, dice: Dice, books: Books, ground: Ground
+        self, config: WorldConfig, agenda: Agenda, faults: Faults, dice: Dice, books: WorldBooks, ground: Ground
     ) -> None:
         self._config = config
         self._timings = config.timings
@@ -47,8 +45,8 @@ class Cloud:
         self._dice = dice
         self._books = books
         self._ground = ground
-        self.accounts = Accounts(config, faults)
-        self.pools: dict[str, PoolAtCivo] = {}
+        self.accounts = StockAndQuota(config, faults)
+        self.pools: dict[str, CivoPool] = {}
         self.lives: list[VM] = []
         self._prefix = f"k3s-{config.cluster_name}-{dice.word(4)}-{dice.word(6)}-node-pool"
         self._pool_words: dict[str, str] = {}
@@ -60,12 +58,12 @@ class Cloud:
 
     # --- what may be asked ---
 
-    def pool(self, pool_id: str) -> PoolAtCivo:
-        """Return a pool. Raises Refused (404)."""
+    def pool(self, pool_id: str) -> CivoPool:
+        """Return a pool. Raises Denied (404)."""
         try:
             return self.pools[pool_id]
         except KeyError:
-            raise Refused("database_cluster_pool_not_found", 404, "Failed to find the pool") from None
+            raise Denied("database_cluster_pool_not_found", 404, "Failed to find the pool") from None
 
     def resize(self, pool_id: str, count: int) -> None:
         """Set the required count (absolute); instances follow."""
@@ -74,9 +72,9 @@ class Cloud:
         if refusal is not None:
             raise refusal
         if count < 0:
-            raise Refused("database_kubernetes_cluster_invalid", 400, "The count must not be negative")
+            raise Denied("database_kubernetes_cluster_invalid", 400, "The count must not be negative")
         if count != pool.required and self.behaviour.rescale_conflict and self.changing:
-            raise Refused("cannot_scale_already_rescaling_cluster", 409, "The cluster is already being rescaled")
+            raise Denied("cannot_scale_already_rescaling_cluster", 409, "The cluster is already being rescaled")
         missing = count - pool.late_decrements - len(pool.living)
         if missing > 0 and not self.behaviour.partial_fill:
             self.accounts.check(pool.spec, missing)
@@ -88,9 +86,7 @@ class Cloud:
         pool = self.pool(pool_id)
         vm = next((v for v in pool.instances if v.id == instance), None)
         if vm is None:
-            raise Refused(
-                "database_cluster_pool_instance_not_found", 404, "Failed to find the instance within the pool"
-            )
+            raise Denied("database_cluster_pool_instance_not_found", 404, "Failed to find the instance within the pool")
         if not vm.living:
             return  # on its way out already: a repeat changes nothing
         decrement = self.behaviour.decrement
@@ -109,12 +105,12 @@ class Cloud:
                     self._retire(pool, vm, "recycle")
                     self._follow(pool)
                     return
-        raise Refused("database_kubernetes_node_not_found", 404, "Failed to find the node")
+        raise Denied("database_kubernetes_node_not_found", 404, "Failed to find the node")
 
     def create_pool(self, spec: WorldPool) -> None:
         """Create a pool and order its nodes."""
         if spec.id in self.pools:
-            raise Refused("database_kubernetes_cluster_invalid", 400, "The pool exists already")
+            raise Denied("database_kubernetes_cluster_invalid", 400, "The pool exists already")
         if not self.behaviour.partial_fill:
             self.accounts.check(spec, spec.count)
         pool = self._add_pool(spec)
@@ -147,7 +143,7 @@ class Cloud:
         )
 
     def shown_count(self, pool_id: str) -> int:
-        """The required count as Civo shows it: the one of `Behaviour.list_lag` ago. Raises Refused (404)."""
+        """The required count as Civo shows it: the one of `Behaviour.list_lag` ago. Raises Denied (404)."""
         pool = self.pool(pool_id)
         when = self._agenda.now - self.behaviour.list_lag
         count = pool.required
@@ -159,11 +155,11 @@ class Cloud:
 
     # --- instances follow the count ---
 
-    def _require(self, pool: PoolAtCivo, count: int) -> None:
+    def _require(self, pool: CivoPool, count: int) -> None:
         pool.past_counts.append((self._agenda.now, pool.required))
         pool.required = max(0, count)
 
-    def _follow(self, pool: PoolAtCivo) -> None:
+    def _follow(self, pool: CivoPool) -> None:
         living = pool.living
         surplus = len(living) - max(0, pool.required - pool.late_decrements)
         if surplus > 0:
@@ -177,12 +173,12 @@ class Cloud:
             self._retrying.add(pool.id)
             self._agenda.after(self._timings.fill_retry, self._retry, pool)
 
-    def _retry(self, pool: PoolAtCivo) -> None:
+    def _retry(self, pool: CivoPool) -> None:
         self._retrying.discard(pool.id)
         if self.pools.get(pool.id) is pool:
             self._follow(pool)
 
-    def _decrement(self, pool: PoolAtCivo) -> None:
+    def _decrement(self, pool: CivoPool) -> None:
         pool.late_decrements -= 1
         self._require(pool, pool.required - 1)
         if self.pools.get(pool.id) is pool:
@@ -200,7 +196,7 @@ class Cloud:
             return (2, by_age)
         return (3 if cordoned else 4, by_age)
 
-    def _order(self, pool: PoolAtCivo) -> None:
+    def _order(self, pool: CivoPool) -> None:
         vm = self._new_vm(pool)
         self.accounts.take(pool.spec)
         pool.coming.append(vm)
@@ -209,7 +205,7 @@ class Cloud:
         else:
             self._list(pool, vm)
 
-    def _list(self, pool: PoolAtCivo, vm: VM) -> None:
+    def _list(self, pool: CivoPool, vm: VM) -> None:
         if not vm.living:
             return
         pool.coming.remove(vm)
@@ -220,7 +216,7 @@ class Cloud:
         odd = self._faults.takes_odd_status(pool.id)
         self._agenda.after(self._dice.spread(self._timings.build), self._built, pool, vm, odd or "ACTIVE")
 
-    def _built(self, pool: PoolAtCivo, vm: VM, status: str) -> None:
+    def _built(self, pool: CivoPool, vm: VM, status: str) -> None:
         if not vm.living:
             return
         vm.status = status
@@ -228,7 +224,7 @@ class Cloud:
             vm.active_at = self._agenda.now
             self._ground.machine_active(vm, pool)
 
-    def _retire(self, pool: PoolAtCivo, vm: VM, by: str) -> None:
+    def _retire(self, pool: CivoPool, vm: VM, by: str) -> None:
         vm.deleted_at = self._agenda.now
         vm.status = "DELETING"
         if not vm.listed:
@@ -238,7 +234,7 @@ class Cloud:
         self._ground.machine_dies(vm, by)
         self._agenda.after(self._dice.spread(self._timings.delete), self._gone, pool, vm)
 
-    def _gone(self, pool: PoolAtCivo, vm: VM) -> None:
+    def _gone(self, pool: CivoPool, vm: VM) -> None:
         if vm.listed:
             pool.instances.remove(vm)
         vm.gone_at = self._agenda.now
@@ -251,13 +247,13 @@ class Cloud:
 
     # --- making things ---
 
-    def _add_pool(self, spec: WorldPool) -> PoolAtCivo:
+    def _add_pool(self, spec: WorldPool) -> CivoPool:
         self._pool_words.setdefault(spec.id, self._dice.word(4))
-        pool = PoolAtCivo(id=spec.id, size=spec.size, spec=spec, labels=dict(spec.labels), taints=spec.taints)
+        pool = CivoPool(id=spec.id, size=spec.size, spec=spec, labels=dict(spec.labels), taints=spec.taints)
         self.pools[spec.id] = pool
         return pool
 
-    def _new_vm(self, pool: PoolAtCivo) -> VM:
+    def _new_vm(self, pool: CivoPool) -> VM:
         vm = VM(
             id=self._dice.uuid(),
             hostname=self._new_hostname(pool),
@@ -270,7 +266,7 @@ class Cloud:
         self._books.ordered(vm)
         return vm
 
-    def _new_hostname(self, pool: PoolAtCivo) -> str:
+    def _new_hostname(self, pool: CivoPool) -> str:
         """A name that no node ever had: of two with one name, the cluster would take the second for the first."""
         while True:
             name = f"{self._prefix}-{self._pool_words[pool.id]}-{self._dice.word(5)}"

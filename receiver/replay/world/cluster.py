@@ -1,17 +1,74 @@
 """What the Kubernetes API server keeps: nodes, pods, events, and a version for every change."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, overload
 
-from receiver.replay.world.agenda import Agenda
-from receiver.replay.world.journal import Journal
-from receiver.replay.world.objects import Refused, WorldEvent, WorldNode, WorldPod
+from receiver.replay.world.clockwork import Agenda
+from receiver.replay.world.objects import Denied, WorldChange, WorldEvent, WorldNode, WorldPod
 
+Object = WorldNode | WorldPod | WorldEvent
 Key = tuple[str, str]
 
 
-class Cluster:
+class Journal(Sequence[WorldChange]):
+    """Changes by version. Beyond *limit* the older half is compacted away, as etcd would."""
+
+    def __init__(self, limit: int) -> None:
+        self._changes: list[WorldChange] = []
+        self._limit = limit
+        self.version = 0
+        self.oldest_version = 0
+
+    def next_version(self) -> int:
+        """Take the version that the next change carries."""
+        self.version += 1
+        return self.version
+
+    def note(self, kind: str, verb: str, key: str, obj: Object, before: Object | None = None) -> None:
+        """Keep a change at the present version."""
+        self._changes.append(WorldChange(version=self.version, kind=kind, verb=verb, key=key, obj=obj, before=before))
+        if len(self._changes) > self._limit:
+            self.compact(self._changes[len(self._changes) // 2].version)
+
+    def since(self, version: int, kind: str | None) -> list[WorldChange]:
+        """Return the changes after *version*. Raises Denied(status=410) when some are compacted away."""
+        if version < self.oldest_version:
+            raise Denied("Expired", 410, f"too old resource version: {version} ({self.oldest_version})")
+        return [c for c in self._changes[self._index_after(version) :] if kind in (None, c.kind)]
+
+    def compact(self, before_version: int) -> None:
+        """Forget changes older than *before_version*."""
+        keep_from = self._index_after(before_version - 1)
+        if keep_from:
+            self.oldest_version = self._changes[keep_from - 1].version
+            del self._changes[:keep_from]
+
+    def _index_after(self, version: int) -> int:
+        low, high = 0, len(self._changes)
+        while low < high:
+            middle = (low + high) // 2
+            if self._changes[middle].version <= version:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def __len__(self) -> int:
+        return len(self._changes)
+
+    def __iter__(self) -> Iterator[WorldChange]:
+        return iter(self._changes)
+
+    @overload
+    def __getitem__(self, index: int) -> WorldChange: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[WorldChange]: ...
+    def __getitem__(self, index: int | slice) -> WorldChange | list[WorldChange]:
+        return self._changes[index]
+
+
+class ClusterObjects:
     """Objects are immutable; a change puts a new one in place. *used* is what bound pods hold, by node; *gangs*
     are the bound pods of each gang, by namespace and gang."""
 
@@ -29,11 +86,11 @@ class Cluster:
     # --- nodes ---
 
     def node(self, name: str) -> WorldNode:
-        """Return a node. Raises Refused (404)."""
+        """Return a node. Raises Denied (404)."""
         try:
             return self.nodes[name]
         except KeyError:
-            raise Refused("NotFound", 404, f'nodes "{name}" not found') from None
+            raise Denied("NotFound", 404, f'nodes "{name}" not found') from None
 
     def add_node(self, node: WorldNode) -> WorldNode:
         """Put a new node in place."""
@@ -57,11 +114,11 @@ class Cluster:
     # --- pods ---
 
     def pod(self, key: Key) -> WorldPod:
-        """Return a pod. Raises Refused (404)."""
+        """Return a pod. Raises Denied (404)."""
         try:
             return self.pods[key]
         except KeyError:
-            raise Refused("NotFound", 404, f'pods "{key[1]}" not found in namespace "{key[0]}"') from None
+            raise Denied("NotFound", 404, f'pods "{key[1]}" not found in namespace "{key[0]}"') from None
 
     def living(self, key: Key, uid: str) -> WorldPod | None:
         """Return the pod if it is still the one of *uid* and has not terminated."""

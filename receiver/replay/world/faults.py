@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from receiver.replay.world.objects import Refused
+from receiver.replay.world.objects import Denied
 
 
 class Ward(Protocol):
-    """Where faults of nodes and of telemetry take effect. Raises Refused (404) for an unknown node."""
+    """Where faults of nodes and of telemetry take effect. Raises Denied (404) for an unknown node."""
 
     def lose_gpu(self, name: str) -> None:
         """The driver of a node crashes."""
@@ -37,7 +37,7 @@ class Faults:
     rules_dead: bool = False
     ward: Ward | None = None
     _telemetry_gone: bool = False
-    _refusals: list[tuple[Refused, int | None]] = field(default_factory=list)
+    _refusals: list[tuple[Denied, int | None]] = field(default_factory=list)
     _stuck: dict[str, int] = field(default_factory=dict)
     _gpu_never: dict[str, int] = field(default_factory=dict)
     _bare: dict[str, int] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Faults:
         times: int | None = 1,
     ) -> None:
         """Refuse the next *times* resizes with *code* (None: until `clear`)."""
-        self._refusals.append((Refused(code, status, reason), times))
+        self._refusals.append((Denied(code, status, reason), times))
 
     def stuck_building(self, pool: str, count: int = 1) -> None:
         """The next *count* instances of *pool* never leave BUILDING."""
@@ -111,7 +111,7 @@ class Faults:
         if self.ward is not None:
             self.ward.recover_all()
 
-    def next_refusal(self) -> Refused | None:
+    def next_refusal(self) -> Denied | None:
         """Use up and return the refusal that the next resize meets, or None."""
         if not self._refusals:
             return None

@@ -23,7 +23,7 @@ class _Course:
     lost_at: datetime | None = None
 
 
-class Jobs:
+class JobRuns:
     """Follows jobs from submission to their last pod's success. *backoff_limit* is how often one may lose pods before
     it is given up (those lost at one moment count once); None: as often as it likes."""
 

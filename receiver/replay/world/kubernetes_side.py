@@ -3,26 +3,24 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from receiver.core.model.policy import Taint
-from receiver.replay.world.agenda import Agenda
-from receiver.replay.world.cloud import Cloud
-from receiver.replay.world.cluster import Cluster
+from receiver.replay.world.clockwork import Agenda, Dice
+from receiver.replay.world.cloud import SimulatedCloud
+from receiver.replay.world.cluster import ClusterObjects, Journal
 from receiver.replay.world.config import Job, Pdb, PodSpec
-from receiver.replay.world.dice import Dice
-from receiver.replay.world.jobs import Jobs
-from receiver.replay.world.journal import Journal
+from receiver.replay.world.jobs import JobRuns
 from receiver.replay.world.nodes import Nodes
-from receiver.replay.world.objects import Change, WorldEvent, WorldNode, WorldPod
+from receiver.replay.world.objects import WorldChange, WorldEvent, WorldNode, WorldPod
 from receiver.replay.world.pods import Pods
 
 
 class KubernetesSide:
-    """The cluster's side of a World. What Kubernetes would refuse raises Refused with the HTTP answer's status."""
+    """The cluster's side of a World. What Kubernetes would refuse raises Denied with the HTTP answer's status."""
 
     _agenda: Agenda
-    _cloud: Cloud
-    _cluster: Cluster
+    _cloud: SimulatedCloud
+    _cluster: ClusterObjects
     _dice: Dice
-    _jobs: Jobs
+    _jobs: JobRuns
     _journal: Journal
     _nodes: Nodes
     _pods: Pods
@@ -67,7 +65,7 @@ class KubernetesSide:
         return frozenset(self._nodes.silent)
 
     @property
-    def journal(self) -> Sequence[Change]:
+    def journal(self) -> Sequence[WorldChange]:
         """The changes still kept, oldest first."""
         return self._journal
 
@@ -76,8 +74,8 @@ class KubernetesSide:
         """Changes up to this version were compacted away."""
         return self._journal.oldest_version
 
-    def changes_since(self, version: int, kind: str | None = None) -> list[Change]:
-        """Changes after *version*. Raises Refused(status=410) when some of them were compacted away."""
+    def changes_since(self, version: int, kind: str | None = None) -> list[WorldChange]:
+        """Changes after *version*. Raises Denied(status=410) when some of them were compacted away."""
         return self._journal.since(version, kind)
 
     def compact(self, before_version: int) -> None:

@@ -1,12 +1,17 @@
-"""Whether a node's taints and labels let a pod in, as Kubernetes documents it.
+"""Whether a node lets a pod in by its taints and labels, as Kubernetes documents it, and kube-scheduler's words if not.
 
 Written apart from the product's own idea of what fits where, so that the two check each other.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from receiver.core.model.pods import Preference, Requirement, Toleration
 from receiver.core.model.policy import Taint
+from receiver.replay.world.config import CLAIMS
+from receiver.replay.world.objects import WorldNode, WorldPod
+
+Used = Mapping[str, Mapping[str, int]]
 
 
 def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
@@ -64,3 +69,33 @@ def _holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
                 return False
             return number > bound if requirement.operator == "Gt" else number < bound
     raise ValueError(f"unknown operator {requirement.operator!r}")
+
+
+def why_not(pod: WorldPod, nodes: Iterable[WorldNode], used: Used) -> str:
+    """Return the sentence: how many nodes fail for which reason, counted and sorted as kube-scheduler does.
+
+    A node is counted under the first of its filters that fails; too little of several resources counts for each.
+    """
+    reasons: Counter[str] = Counter()
+    total = 0
+    for node in nodes:
+        total += 1
+        reasons.update(_reasons(pod, node, used.get(node.name, {})))
+    if not total:
+        return "no nodes available to schedule pods"
+    told = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
+    return f"0/{total} nodes are available: {told}."
+
+
+def _reasons(pod: WorldPod, node: WorldNode, used: Mapping[str, int]) -> Iterable[str]:
+    taint = untolerated(node.taints, pod.tolerations)
+    if taint is not None and node.unschedulable:
+        return ("node(s) were unschedulable",)
+    if taint is not None:
+        return (f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}",)
+    if not selects(node.labels, pod.node_selector, pod.affinity):
+        return ("node(s) didn't match Pod's node affinity/selector",)
+    short = [r for r, count in pod.asks.items() if node.allocatable.get(r, 0) - used.get(r, 0) < count]
+    if CLAIMS in short:
+        return ("cannot allocate all claims",)
+    return [f"Insufficient {r}" for r in short] or ("node(s) didn't have room for the whole gang",)

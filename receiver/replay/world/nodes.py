@@ -6,12 +6,11 @@ from typing import Any
 from receiver.core.model.compute import allocatable
 from receiver.core.model.policy import Taint
 from receiver.replay.world.activity import Gpus
-from receiver.replay.world.agenda import Agenda
-from receiver.replay.world.cluster import Cluster, merged
+from receiver.replay.world.clockwork import Agenda, Dice
+from receiver.replay.world.cluster import ClusterObjects, merged
 from receiver.replay.world.config import POOL_LABEL, Timings
-from receiver.replay.world.dice import Dice
 from receiver.replay.world.faults import Faults
-from receiver.replay.world.objects import VM, PoolAtCivo, WorldNode
+from receiver.replay.world.objects import VM, CivoPool, WorldNode
 from receiver.replay.world.pods import Pods
 
 NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
@@ -23,7 +22,7 @@ class Nodes:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterObjects,
         agenda: Agenda,
         timings: Timings,
         dice: Dice,
@@ -47,7 +46,7 @@ class Nodes:
 
     # --- coming up ---
 
-    def machine_active(self, vm: VM, pool: PoolAtCivo, *, at_once: bool = False) -> None:
+    def machine_active(self, vm: VM, pool: CivoPool, *, at_once: bool = False) -> None:
         """*vm* runs: its node registers half-way through the boot time, NotReady, and is Ready at its end."""
         if at_once:
             self._register(vm, pool)
@@ -57,7 +56,7 @@ class Nodes:
         self._agenda.after(boot / 2, self._register, vm, pool)
         self._agenda.after(boot, self._ready, vm)
 
-    def _register(self, vm: VM, pool: PoolAtCivo) -> None:
+    def _register(self, vm: VM, pool: CivoPool) -> None:
         if not vm.living:
             return
         late = bool(self._timings.label_lag)
@@ -131,12 +130,12 @@ class Nodes:
         for key in self._cluster.pods_on.get(name, ()):
             self._activity.hold(self._cluster.pods[key], name)
 
-    def _label(self, vm: VM, pool: PoolAtCivo, bare: bool) -> None:
+    def _label(self, vm: VM, pool: CivoPool, bare: bool) -> None:
         node = self._node_of(vm)
         if node is not None:
             self._change(node, labels={**node.labels, **_pool_labels(pool, bare=bare)})
 
-    def pool_relabelled(self, pool: PoolAtCivo) -> None:
+    def pool_relabelled(self, pool: CivoPool) -> None:
         """Bring the pool's labels and taints to its living nodes."""
         for vm in pool.living:
             node = self._node_of(vm)
@@ -232,7 +231,7 @@ class Nodes:
         annotations: Mapping[str, str | None] | None,
         taints: Sequence[Taint] | None,
     ) -> WorldNode:
-        """Change a node. Raises Refused (404)."""
+        """Change a node. Raises Denied (404)."""
         node = self._cluster.node(name)
         closed = node.unschedulable if unschedulable is None else unschedulable
         wanted: dict[str, Any] = {
@@ -245,7 +244,7 @@ class Nodes:
         return self._change(node, **changes) if changes else node
 
     def delete_object(self, vm: VM | None, name: str) -> None:
-        """Delete the node object alone: the VM stays and is billed. Raises Refused (404)."""
+        """Delete the node object alone: the VM stays and is billed. Raises Denied (404)."""
         self._cluster.node(name)
         if vm is not None:
             self._activity.node_down(name)
@@ -277,7 +276,7 @@ def with_automatic(taints: Iterable[Taint], *, ready: bool, unschedulable: bool)
     return kept + ((UNSCHEDULABLE,) if unschedulable else ()) + (() if ready else (NOT_READY,))
 
 
-def _pool_labels(pool: PoolAtCivo, *, bare: bool = False) -> Mapping[str, str]:
+def _pool_labels(pool: CivoPool, *, bare: bool = False) -> Mapping[str, str]:
     return {
         POOL_LABEL: pool.id,
         "kubernetes.civo.com/civo-node-size": pool.size,

@@ -1,8 +1,9 @@
-"""The values a world shows: instances, nodes, pods, changes, charges, and the one way it says no."""
+"""The values a world shows: instances, nodes, pods, changes, charges, what keeps new work out, and how it says no."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 from receiver.core.model.compute import COMPUTE
 from receiver.core.model.pods import Preference, Requirement, Toleration
@@ -10,7 +11,7 @@ from receiver.core.model.policy import Taint
 from receiver.replay.world.config import WorldPool
 
 
-class Refused(Exception):
+class Denied(Exception):
     """Civo's or Kubernetes' refusal: *code* and *status* as the HTTP face answers, *reason* a sentence."""
 
     def __init__(self, code: str, status: int, reason: str, details: str = "") -> None:
@@ -53,7 +54,7 @@ class VM:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class PoolAtCivo:
+class CivoPool:
     """A pool as Civo keeps it, made of nodes like *spec*.
 
     *instances* are the listed ones, *coming* those ordered and not listed yet. *required* is the
@@ -192,7 +193,7 @@ class WorldEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class WorldChange:
     """One visible change: *kind* is Pod, Node or Event, *verb* ADDED, MODIFIED or DELETED, *key* ``name`` or
     ``namespace/name``, *obj* the object as it was then, *before* as it was until then (None when ADDED)."""
 
@@ -205,7 +206,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Charge:
+class WorldCharge:
     """One record of ``GET /v2/charges``: hours and no money. *to* is None while the instance runs."""
 
     id: int
@@ -269,3 +270,30 @@ class GpuSample:
     power: float
     temperature: float
     pod: tuple[str, str] | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class ClusterQueue:
+    """A queue of Kueue: its stop policy (None: not set) and its annotations."""
+
+    stop_policy: str | None = None
+    annotations: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class HoldQuota:
+    """A ResourceQuota of the name that the budget hold uses; *ours* when it carries our label."""
+
+    spec: Mapping[str, Any]
+    ours: bool = True
+
+
+@dataclass(slots=True)
+class HoldObjects:
+    """ResourceQuotas by namespace and Kueue's ClusterQueues by name, which tests may change as somebody else would.
+
+    They are kept as objects only: a world's jobs are not refused by a quota, and it has no Kueue of its own.
+    """
+
+    quotas: dict[str, HoldQuota] = field(default_factory=dict)
+    cluster_queues: dict[str, ClusterQueue] = field(default_factory=dict)

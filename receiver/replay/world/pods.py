@@ -5,12 +5,11 @@ from dataclasses import replace
 from datetime import timedelta
 
 from receiver.replay.world.activity import Gpus
-from receiver.replay.world.agenda import Agenda
-from receiver.replay.world.cluster import Cluster, Key, merged
+from receiver.replay.world.clockwork import Agenda, Dice
+from receiver.replay.world.cluster import ClusterObjects, Key, merged
 from receiver.replay.world.config import GANG_ANNOTATION, Packing, Pdb, PodSpec, Timings
-from receiver.replay.world.dice import Dice
-from receiver.replay.world.jobs import Jobs
-from receiver.replay.world.objects import VM, Kill, Refused, WorldPod
+from receiver.replay.world.jobs import JobRuns
+from receiver.replay.world.objects import VM, Denied, Kill, WorldPod
 from receiver.replay.world.scheduler import Scheduler
 
 Owner = tuple[str, str, str]  # kind, namespace, name
@@ -23,12 +22,12 @@ class Pods:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterObjects,
         agenda: Agenda,
         timings: Timings,
         dice: Dice,
         activity: Gpus,
-        jobs: Jobs,
+        jobs: JobRuns,
         packing: Packing,
     ) -> None:
         self._cluster = cluster
@@ -48,10 +47,10 @@ class Pods:
     # --- coming ---
 
     def add(self, spec: PodSpec, origin: tuple[str, int] | None = None) -> WorldPod:
-        """Create a pod. Raises Refused (409) when the name is taken."""
+        """Create a pod. Raises Denied (409) when the name is taken."""
         key = (spec.namespace, spec.name)
         if key in self._cluster.pods:
-            raise Refused("AlreadyExists", 409, f'pods "{spec.name}" already exists')
+            raise Denied("AlreadyExists", 409, f'pods "{spec.name}" already exists')
         now = self._agenda.now
         pod = self._cluster.add_pod(
             WorldPod(
@@ -102,23 +101,23 @@ class Pods:
     def patch(
         self, key: Key, labels: Mapping[str, str | None] | None, annotations: Mapping[str, str | None] | None
     ) -> WorldPod:
-        """Change labels or annotations. Raises Refused (404)."""
+        """Change labels or annotations. Raises Denied (404)."""
         pod = self._cluster.pod(key)
         wanted = {"labels": merged(pod.labels, labels), "annotations": merged(pod.annotations, annotations)}
         changes = {k: v for k, v in wanted.items() if v != getattr(pod, k)}
         return self._cluster.change_pod(pod, **changes) if changes else pod
 
     def bind(self, key: Key, node: str) -> None:
-        """Put a waiting pod on *node* past the scheduler. Raises Refused (404, 409)."""
+        """Put a waiting pod on *node* past the scheduler. Raises Denied (404, 409)."""
         pod = self._cluster.pod(key)
         self._cluster.node(node)
         if pod.node is not None:
-            raise Refused("Conflict", 409, f"pod {pod.name} is already assigned to node {pod.node!r}")
+            raise Denied("Conflict", 409, f"pod {pod.name} is already assigned to node {pod.node!r}")
         self.scheduler.forget(pod)
         self._bind(pod, node)
 
     def work(self, key: Key, engine: float, memory: float | None) -> None:
-        """Change what the pod's GPUs do. Raises Refused (404)."""
+        """Change what the pod's GPUs do. Raises Denied (404)."""
         pod = self._cluster.pod(key)
         held = pod.gpu_memory if memory is None else memory
         self._activity.change(self._cluster.change_pod(pod, gpu_util=engine, gpu_memory=held))
@@ -166,7 +165,7 @@ class Pods:
             self._agenda.after(self._timings.finished_lingers, self._collect, key, uid)
 
     def delete(self, key: Key, *, for_good: bool = False) -> None:
-        """Ask a pod to go; *for_good* keeps its controller from replacing it. Raises Refused (404)."""
+        """Ask a pod to go; *for_good* keeps its controller from replacing it. Raises Denied (404)."""
         pod = self._cluster.pod(key)
         if for_good:
             self._specs.pop(key, None)
@@ -179,12 +178,12 @@ class Pods:
                 self._replace(pod, self._specs.pop(key, None), self._origins[key])
 
     def evict(self, key: Key, *, dry_run: bool = False) -> None:
-        """As `delete`, or nothing in a *dry_run*. Raises Refused (429) when a PodDisruptionBudget forbids it."""
+        """As `delete`, or nothing in a *dry_run*. Raises Denied (429) when a PodDisruptionBudget forbids it."""
         pod = self._cluster.pod(key)
         if pod.phase == "Running" and pod.deletion_at is None:
             for pdb in self.pdbs:
                 if pdb.covers(pod.namespace, pod.labels) and self._healthy(pdb) - 1 < pdb.min_available:
-                    raise Refused(
+                    raise Denied(
                         "TooManyRequests",
                         429,
                         "Cannot evict pod as it would violate the pod's disruption budget.",

@@ -3,22 +3,84 @@
 Not modelled: volumes, preemption, pod affinity and topology spread.
 """
 
+import heapq
 from bisect import insort
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from receiver.replay.world.agenda import Agenda
-from receiver.replay.world.cluster import Cluster, Key
+from receiver.replay.world.clockwork import Agenda
+from receiver.replay.world.cluster import ClusterObjects, Key
 from receiver.replay.world.config import Packing
-from receiver.replay.world.line import Line
-from receiver.replay.world.matching import preference, selects, soft, untolerated
+from receiver.replay.world.matching import preference, selects, soft, untolerated, why_not
 from receiver.replay.world.objects import WorldNode, WorldPod
-from receiver.replay.world.unschedulable import why_not
 
+Order = tuple[int, datetime, int]  # lower priority value first, then age, then arrival
 Gang = tuple[str, str]
 Taken = dict[str, dict[str, int]]
 TELL_AGAIN = timedelta(seconds=10)  # kube-scheduler's longest back-off
+
+
+class WaitingLine:
+    """Waiting pods in groups of equals: when a group's first pod fits nowhere, none of the group does."""
+
+    def __init__(self) -> None:
+        self._orders: dict[Key, Order] = {}
+        self._group_of: dict[Key, Hashable] = {}
+        self._groups: dict[Hashable, list[tuple[Order, Key]]] = {}
+        self._numbers = 0
+
+    def __len__(self) -> int:
+        return len(self._orders)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._orders
+
+    def join(self, key: Key, group: Hashable, priority: int, since: datetime) -> None:
+        """Add *key* to *group* behind its elders of the same priority."""
+        self._numbers += 1
+        order = (-priority, since, self._numbers)
+        self._orders[key] = order
+        self._group_of[key] = group
+        heapq.heappush(self._groups.setdefault(group, []), (order, key))
+
+    def leave(self, key: Key) -> None:
+        """Remove *key* wherever it stands."""
+        self._orders.pop(key, None)
+        group = self._group_of.pop(key, None)
+        if group is not None:
+            self._first(group)
+
+    def serve(self, groups: set[Hashable] | None, place: Callable[[Key], bool]) -> None:
+        """Offer pods to *place* in order until, of every group (None: all), the first one is not placed.
+
+        *place* removes what it places from the line.
+        """
+        chosen = self._groups if groups is None else groups
+        heads = [head for group in list(chosen) if (head := self._first(group)) is not None]
+        heapq.heapify(heads)
+        while heads:
+            _, key = heapq.heappop(heads)
+            group = self._group_of[key]
+            if place(key):
+                head = self._first(group)
+                if head is not None:
+                    heapq.heappush(heads, head)
+
+    def group_of(self, key: Key) -> Hashable:
+        """The group in which *key* waits."""
+        return self._group_of[key]
+
+    def _first(self, group: Hashable) -> tuple[Order, Key] | None:
+        """Return the group's first waiting pod; those that left are dropped, and the group with its last one."""
+        line = self._groups.get(group)
+        while line:
+            order, key = line[0]
+            if self._orders.get(key) == order:
+                return line[0]
+            heapq.heappop(line)
+        self._groups.pop(group, None)
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +98,13 @@ class Scheduler:
     not more often than every `TELL_AGAIN`."""
 
     def __init__(
-        self, cluster: Cluster, agenda: Agenda, bind: Callable[[WorldPod, str], None], packing: Packing
+        self, cluster: ClusterObjects, agenda: Agenda, bind: Callable[[WorldPod, str], None], packing: Packing
     ) -> None:
         self._cluster = cluster
         self._agenda = agenda
         self._bind = bind
         self._packing = packing
-        self._line = Line()
+        self._line = WaitingLine()
         self._fresh: dict[Key, None] = {}  # not told yet that they do not fit
         self._numbers: dict[Hashable, int] = {}
         self._wishes: dict[Key, _Wish] = {}

@@ -5,26 +5,50 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from receiver.core.model.activity import Activity, Course
+from receiver.replay.world.accounts import WorldBooks
+from receiver.replay.world.activity import Gpus
 from receiver.replay.world.civo_side import CivoSide
+from receiver.replay.world.clockwork import Agenda, Dice
+from receiver.replay.world.cloud import SimulatedCloud
+from receiver.replay.world.cluster import ClusterObjects, Journal
 from receiver.replay.world.config import Behaviour, WorldConfig
 from receiver.replay.world.faults import Faults
-from receiver.replay.world.holding import Holding
+from receiver.replay.world.jobs import JobRuns
 from receiver.replay.world.kubernetes_side import KubernetesSide
-from receiver.replay.world.objects import FinishedJob, GpuSample, Kill
-from receiver.replay.world.parts import Parts
+from receiver.replay.world.nodes import Nodes
+from receiver.replay.world.objects import FinishedJob, GpuSample, HoldObjects, Kill
+from receiver.replay.world.pods import Pods
+
+
+class _Parts:
+    """Civo (cloud, books) stands on the nodes, nodes and pods on the cluster's objects, all on one agenda."""
+
+    def __init__(self, config: WorldConfig, start: datetime, faults: Faults) -> None:
+        timings = config.timings
+        self.agenda = agenda = Agenda(start)
+        self.journal = Journal(config.journal_limit)
+        self.cluster = cluster = ClusterObjects(agenda, self.journal)
+        self.activity = activity = Gpus(agenda)
+        self.jobs = JobRuns(config.backoff_limit)
+        self.books = WorldBooks(config.behaviour, config.price)
+        self.dice = dice = Dice(config.seed, timings.jitter)
+        self.pods = Pods(cluster, agenda, timings, dice, activity, self.jobs, config.packing)
+        self.nodes = Nodes(cluster, agenda, timings, dice, faults, activity, self.pods, config.region)
+        self.cloud = SimulatedCloud(config, agenda, faults, dice, self.books, self.nodes)
+        faults.ward = self.nodes
 
 
 class World(CivoSide, KubernetesSide):
     """A GPU cloud and its cluster. Time moves by `advance` alone; everything else happens at `now`.
 
-    Writes that Civo or Kubernetes would refuse raise Refused with the code and status of the HTTP answer.
+    Writes that Civo or Kubernetes would refuse raise Denied with the code and status of the HTTP answer.
     """
 
     def __init__(self, config: WorldConfig, start: datetime) -> None:
         self.config = config
         self.faults = Faults()
-        self.holding = Holding()
-        parts = Parts(config, start, self.faults)
+        self.holding = HoldObjects()
+        parts = _Parts(config, start, self.faults)
         self._agenda, self._journal, self._cluster = parts.agenda, parts.journal, parts.cluster
         self._activity, self._jobs, self._books, self._dice = parts.activity, parts.jobs, parts.books, parts.dice
         self._pods, self._nodes, self._cloud = parts.pods, parts.nodes, parts.cloud

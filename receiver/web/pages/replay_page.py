@@ -9,7 +9,6 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from receiver.core.model.text import brief, some
-from receiver.web.pages import replay_pictures as pictures
 from receiver.web.pages import show
 
 SHEETS = ("style.css", "replay.css")
@@ -17,14 +16,13 @@ FILTERS = {
     "usd": show.usd,
     "percent": show.percent,
     "hours": show.hours,
-    "lasting": show.lasting,
     "brief": brief,
     "some": some,
 }
 
 
 def replay_page(traces: Sequence[Mapping[str, Any]], ratios: Mapping[str, Any], version: str) -> str:
-    """Return the page on *traces*, each as `receiver.replay.document.pictured` has it; *ratios* are over them all."""
+    """Return the page on *traces*, each as `replay.document.page_document` has it; *ratios* are over them all."""
     environment = Environment(
         loader=PackageLoader("receiver.web", "templates"),
         autoescape=True,
@@ -52,18 +50,29 @@ def _policy(style: str) -> str:
 
 def _shown(trace: Mapping[str, Any]) -> dict[str, Any]:
     """What the template needs on one trace."""
-    over_time, by_hour = trace["over_time"], trace["by_hour"]
-    most = pictures.highest(list(over_time.values()))
+    by_the_hour, by_hour = trace["setting"]["billing"] == "hour", trace["by_hour"]
     first = trace["policies"][0]["name"]
     against = trace["against"] if trace["against"] in by_hour else None
     return {
         "trace": trace,
-        "by_the_hour": trace["setting"]["billing"] == "hour",
-        "plot": pictures.plot(trace["policies"], by_the_hour=trace["setting"]["billing"] == "hour"),
-        "panels": [pictures.panel(name, found, most) for name, found in over_time.items()],
-        "days": pictures.days(trace["begins"], trace["until"]),
+        "by_the_hour": by_the_hour,
+        "bars": _bars(trace["policies"], "gpu_hours_started" if by_the_hour else "gpu_hours_second"),
         "first": first,
         "against": against,
-        "hours": pictures.hours(by_hour[first], by_hour.get(against), against or ""),
         "by_hour": list(zip(by_hour[first], by_hour.get(against) or by_hour[first], strict=True)),
     }
+
+
+def _bars(policies: Sequence[Mapping[str, Any]], paid: str) -> list[dict[str, Any]]:
+    """What each policy paid (the GPU-hours under *paid*) and let wait, with bars in percent of the longest."""
+    most, longest = (max(float(policy[key]) for policy in policies) or 1.0 for key in (paid, "wait_mean_s"))
+    return [
+        {
+            "name": policy["name"],
+            "gpu_hours": policy[paid],
+            "wait_s": policy["wait_mean_s"],
+            "paid": round(100 * policy[paid] / most, 2),
+            "wait": round(100 * policy["wait_mean_s"] / longest, 2),
+        }
+        for policy in policies
+    ]

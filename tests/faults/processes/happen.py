@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import psycopg
 
-from receiver.replay.world import Job, PodSpec, Refused
+from receiver.replay.world import Denied, Job, PodSpec
 from simulator.world_faults import lift
 from tests.e2e.receivers import Receiver
 from tests.faults.processes.mail import Mail
@@ -49,7 +49,7 @@ class Happenings:
     def happen(self, event: Event) -> None:
         """Do it; what the world refuses does not happen."""
         does: Callable[[What], None] = getattr(self, f"_{event.kind}")
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(Denied):
             does(event.what)
 
     def go_on(self) -> None:
@@ -120,7 +120,7 @@ class Happenings:
             duration=timedelta(seconds=what["seconds"]),
             node=node,
         )
-        with contextlib.suppress(Refused), self._stage.cloud.moved() as world:
+        with contextlib.suppress(Denied), self._stage.cloud.moved() as world:
             there = world.nodes.get(node)
             if there is None or not there.ready or any(p.requests for p in world.pods_on(node)):
                 return

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from benchmarks.peers import ALL
 from receiver.replay.conservation import violations
-from receiver.replay.peers import PEERS, Peer
 from receiver.replay.play import Controller, Played, play
-from receiver.replay.reaction import Reaction
+from receiver.replay.setting import Reaction
 from receiver.replay.world import GPU, VM, Job, Timings, World, WorldConfig, WorldPool
 from tests.replay.builders import L40S, PRICE, T0, after, job, seconds
 
@@ -41,7 +41,7 @@ def played_by(name: str, jobs: Sequence[Job], *sizes: int, most: int = MOST) -> 
 
 def played_on(name: str, jobs: Sequence[Job], *pools: WorldPool, most: int = MOST) -> Played:
     """The same on *pools*."""
-    peer: Peer = PEERS[name]
+    peer = ALL[name]
     world = empty_world(*pools)
     limits = dict.fromkeys(world.pools, most)
     controller: Controller = peer(world, limits, jobs)

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from receiver.replay.peers import PEERS
+from benchmarks.peers import ALL
 from receiver.replay.world import GPU, POOL_LABEL, WorldPool
 from tests.replay.builders import L40S
 from tests.replay.peers.small_worlds import at, played_by, played_on
 
-GENTLE = [name for name in PEERS if not name.startswith("naive") and name != "escalator"]
+GENTLE = [name for name in ALL if not name.startswith("naive") and name != "escalator"]
 JOBS = [
     at("lone", 3, runs=700, gpus=1),
     at("gang", 5, runs=400, gpus=4, pods=3),
@@ -18,7 +18,7 @@ JOBS = [
 ]
 
 
-@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("sizes", [(8,), (1, 2, 4, 8)])
 def test_every_job_is_finished_or_given_up_and_everything_adds_up(name: str, sizes: tuple[int, ...]) -> None:
     played = played_by(name, JOBS, *sizes)
@@ -55,6 +55,6 @@ def test_slices_of_gpus_are_counted_as_they_are_asked_for(name: str) -> None:
     assert not played.left
 
 
-@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("name", ALL)
 def test_what_a_peer_is_takes_one_line(name: str) -> None:
-    assert 20 < len(PEERS[name].about) < 90
+    assert 20 < len(ALL[name].about) < 90

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from receiver.cli.imports import trace_from_file
-from receiver.replay.traces import Reading, Trace
+from receiver.cli.replay_run import trace_from_file
+from receiver.replay.traces import TraceReading, Trace
 
 JSON = dict[str, Any]
 WRITTEN = datetime(2026, 3, 2, 18, tzinfo=UTC)
@@ -95,4 +95,4 @@ def exported(folder: Path, *items: JSON, **reading: Any) -> Trace:
     file = folder / "export.json"
     file.write_text(json.dumps({"apiVersion": "v1", "items": items, "kind": "List"}, indent=2), encoding="utf-8")
     os.utime(file, (WRITTEN.timestamp(), WRITTEN.timestamp()))
-    return trace_from_file(file, Reading(**reading))
+    return trace_from_file(file, TraceReading(**reading))

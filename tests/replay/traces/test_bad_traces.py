@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from receiver.cli.imports import trace_from_file
-from receiver.replay.traces import BadTrace, Reading
+from receiver.cli.replay_run import trace_from_file
+from receiver.replay.traces import BadTrace, TraceReading
 
 BAD = Path(__file__).parent / "bad"
 FILES = sorted(file for file in BAD.iterdir() if file.suffix != ".txt")
@@ -14,7 +14,7 @@ FILES = sorted(file for file in BAD.iterdir() if file.suffix != ".txt")
 @pytest.mark.parametrize("file", FILES, ids=[file.stem for file in FILES])
 def test_a_mistake_is_said_with_its_place_and_a_remedy_and_nothing_else_is(file: Path) -> None:
     with pytest.raises(BadTrace) as refused:
-        trace_from_file(file, Reading())
+        trace_from_file(file, TraceReading())
     assert str(refused.value) == file.with_suffix(".txt").read_text().rstrip("\n")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from receiver.core.model.pods import Pod, PodPhase, Toleration
-from receiver.replay.traces import BadTrace, Past, PastPod, Reading, Trace, Trouble, trace_of_pods
+from receiver.replay.traces import BadTrace, Past, PastPod, TraceReading, Trace, Trouble, trace_of_pods
 from receiver.replay.world import GPU
 
 T0 = datetime(2026, 3, 2, 9, tzinfo=UTC)
@@ -42,10 +42,10 @@ def ran(
     )
 
 
-def trace(*pods: PastPod, since: float | None = None, reading: Reading | None = None, **past: Any) -> Trace:
+def trace(*pods: PastPod, since: float | None = None, reading: TraceReading | None = None, **past: Any) -> Trace:
     """What becomes of *pods*; *since* is minutes after T0."""
     begin = None if since is None else after(since)
-    return trace_of_pods(Past(pods=pods, until=UNTIL, since=begin, **past), "x", "prometheus", reading or Reading())
+    return trace_of_pods(Past(pods=pods, until=UNTIL, since=begin, **past), "x", "prometheus", reading or TraceReading())
 
 
 def test_what_had_ended_before_the_beginning_is_counted() -> None:
@@ -108,17 +108,17 @@ def test_utilization_of_a_gang_is_the_mean_of_what_is_known() -> None:
 
 
 def test_without_any_measurement_utilization_is_what_the_reading_says() -> None:
-    assert trace(ran(), reading=Reading(gpu_util=0.5)).jobs[0].gpu_util == 0.5
+    assert trace(ran(), reading=TraceReading(gpu_util=0.5)).jobs[0].gpu_util == 0.5
 
 
 def test_tolerations_are_the_pods_own_where_they_are_known() -> None:
     pod = ran(tolerations=MINE)
     assert trace(pod).jobs[0].tolerations == MINE
-    assert trace(pod, tolerations_known=False).jobs[0].tolerations == Reading().tolerations
+    assert trace(pod, tolerations_known=False).jobs[0].tolerations == TraceReading().tolerations
 
 
 def test_the_team_is_the_label_that_the_reading_names() -> None:
-    assert trace(ran(labels={"squad": "vision"}), reading=Reading(team_label="squad")).jobs[0].team == "vision"
+    assert trace(ran(labels={"squad": "vision"}), reading=TraceReading(team_label="squad")).jobs[0].team == "vision"
 
 
 def test_what_the_reader_found_stands_before_what_is_found_here() -> None:
@@ -126,5 +126,5 @@ def test_what_the_reader_found_stands_before_what_is_found_here() -> None:
     with pytest.raises(BadTrace) as refused:
         trace(ran("late", 10, 5), troubles=(trouble,))
     assert [t.where for t in refused.value.troubles] == ["Pod ml/x", "Pod ml/late"]
-    found = trace(ran(), troubles=(trouble,), notes=("a note",), uncounted={"kind": 3}, reading=Reading(skip_bad=True))
+    found = trace(ran(), troubles=(trouble,), notes=("a note",), uncounted={"kind": 3}, reading=TraceReading(skip_bad=True))
     assert found.report == ["Pod ml/x, uid: odd; mend it", "not counted, kind: 3", "a note"]

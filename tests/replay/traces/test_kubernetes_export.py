@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from receiver.core.model.pods import Requirement, Toleration
-from receiver.replay.traces import Reading
+from receiver.replay.traces import TraceReading
 from receiver.replay.world import Job
 from tests.replay.traces.exports import JSON, WRITTEN, a_job, a_pod, ended, exported, owned_by
 
@@ -82,7 +82,7 @@ def test_where_a_pod_may_run_is_kept(tmp_path: Path) -> None:
 
 def test_where_a_pod_may_run_is_left_out_where_that_is_wanted(tmp_path: Path) -> None:
     (job,) = exported(tmp_path, a_pod(spec__nodeSelector={"gpu": "l40s"}), placement=False).jobs
-    assert (job.node_selector, job.affinity, job.tolerations) == ({}, (), Reading().tolerations)
+    assert (job.node_selector, job.affinity, job.tolerations) == ({}, (), TraceReading().tolerations)
 
 
 @pytest.mark.parametrize("resource", ["nvidia.com/mig-1g.10gb", "nvidia.com/gpu.shared"])

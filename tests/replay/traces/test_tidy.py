@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from receiver.core.model.policy import Taint
-from receiver.replay.traces import BadTrace, Reading, Trace, load_jobs, read_tidy
+from receiver.replay.traces import BadTrace, TraceReading, Trace, load_jobs, read_tidy
 from receiver.replay.world import Job
 from receiver.replay.world.matching import untolerated
 from receiver.replay.world.nodes import UNSCHEDULABLE
@@ -18,7 +18,7 @@ HEADER = "job_id,submit_s,duration_s,gpus,pods,gpus_per_pod,user_or_team,gpu_typ
 
 def read(*lines: str, header: str = HEADER, **reading: Any) -> Trace:
     """The trace of *lines*, which begins at T0."""
-    return read_tidy([header, *(line + "\n" for line in lines)], "t.csv", Reading(start=T0, **reading))
+    return read_tidy([header, *(line + "\n" for line in lines)], "t.csv", TraceReading(start=T0, **reading))
 
 
 def one(line: str, **reading: Any) -> Job:
@@ -108,5 +108,5 @@ def test_lines_are_read_one_by_one() -> None:
         raise OSError("the disk is gone")
 
     with pytest.raises(OSError, match="the disk is gone"):
-        read_tidy(lines(), "t.csv", Reading())
+        read_tidy(lines(), "t.csv", TraceReading())
     assert taken == 3

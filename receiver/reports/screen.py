@@ -1,0 +1,95 @@
+"""What screens of text are made from: tables, titled lists, times, amounts and what is unknown."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from receiver.core.model.text import span
+
+OLD = timedelta(minutes=2)  # a picture older than this is told as old: the loop may stand still
+
+
+def aligned(rows: Sequence[Sequence[str]], sides: str = "<", gap: str = "  ") -> Iterator[str]:
+    """*rows* of equally many cells as lines with columns as wide as they need, *gap* between them.
+
+    *sides* has a ``<`` or ``>`` for each column, cells to the left or to the right; its last one counts for the rest.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    specs = [f"{side}{width}" for side, width in zip(sides.ljust(len(widths), sides[-1]), widths, strict=True)]
+    return (in_columns(row, specs, gap).rstrip() for row in rows)
+
+
+def in_columns(cells: Sequence[str], specs: Sequence[str], gap: str = " ") -> str:
+    """*cells* as a line, each as one of *specs* has it (``>11``: to the right, 11 columns wide)."""
+    return gap.join(f"{cell:{spec}}" for cell, spec in zip(cells, specs, strict=True))
+
+
+def listed(title: str, lines: Sequence[str]) -> Iterator[str]:
+    """*lines* below each other, the first behind *title*."""
+    for number, line in enumerate(lines):
+        yield (" " * len(title) if number else title) + line
+
+
+def known(count: Any) -> str:
+    """*count*, or a question mark."""
+    return "?" if count is None else str(count)
+
+
+def moment(text: Any) -> datetime | None:
+    """The time that *text* is, in UTC, or None."""
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+def clock_time(at: datetime, beside: datetime | None) -> str:
+    """The time of day, with the date where it is another day than *beside*."""
+    same = beside is not None and at.date() == beside.date()
+    return f"{at:%H:%M:%S} UTC" if same else f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def since(text: Any, at: datetime | None) -> str:
+    """``since 14:18:00 UTC (11 min)``, as seen from *at*."""
+    found = moment(text)
+    if found is None:
+        return "since an unknown time"
+    lasted = f" ({span((at - found).total_seconds())})" if at is not None else ""
+    return f"since {clock_time(found, at)}{lasted}"
+
+
+def until(text: Any, at: datetime | None) -> str:
+    """``at 14:18:00 UTC (in 11 min)``, as seen from *at*."""
+    found = moment(text)
+    if found is None:
+        return "at an unknown time"
+    left = f" (in {span((found - at).total_seconds())})" if at is not None and found > at else ""
+    return f"at {clock_time(found, at)}{left}"
+
+
+def as_of(at: datetime | None, now: datetime) -> str:
+    """Of when the picture is, and whether that is long ago."""
+    if at is None:
+        return "as of: no step has finished yet"
+    old = f" - {span((now - at).total_seconds())} ago: the loop may stand still, see /healthz" if now - at > OLD else ""
+    return f"as of {clock_time(at, now)}{old}"
+
+
+def usd(amount: Any) -> str:
+    """*amount* of USD with cents and separators, or a question mark."""
+    try:
+        return "?" if amount is None else f"{Decimal(str(amount)):,.2f}"
+    except InvalidOperation:
+        return "?"
+
+
+def printable(found: Any) -> Any:
+    """*found*, a text or a JSON document of texts, without control characters: names and comments are others' words."""
+    if isinstance(found, str):
+        return found if found.isprintable() else "".join(c if c.isprintable() else "?" for c in found)
+    if isinstance(found, Mapping):
+        return {key: printable(value) for key, value in found.items()}
+    if isinstance(found, Sequence):
+        return [printable(value) for value in found]
+    return found
