@@ -16,7 +16,7 @@ from receiver.core.model.memory import Memory, NodeLife
 from receiver.core.model.model import Backoff, Drift, LateCount, Offer
 from receiver.core.model.overrides import Override
 from receiver.core.model.policy import BudgetChange
-from receiver.core.model.seed import Seed
+from receiver.core.model.charges import Seed
 from receiver.core.model.signals import Alert
 from receiver.core.model.usage import Accounted, Accounting, Unwatched, Usage, WorkloadLife
 from receiver.core.money.watched_time import Watch

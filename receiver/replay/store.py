@@ -18,7 +18,7 @@ from receiver.core.model.charges import Charged
 from receiver.core.model.control import Control
 from receiver.core.model.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model.model import Backoff, Drift, LateCount, Offer
-from receiver.core.model.seed import Seed
+from receiver.core.model.charges import Seed
 from receiver.core.model.signals import Alert
 from receiver.core.model.usage import Accounted, Accounting, Usage
 from receiver.core.money.ended import Ended

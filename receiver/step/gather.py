@@ -20,7 +20,7 @@ from receiver.core.model.model import Drift, Facts, PoolState, Source, SourceSta
 from receiver.core.model.overrides import Override
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Policy, Scope
-from receiver.core.model.seed import Seed
+from receiver.core.model.charges import Seed
 from receiver.core.model.signals import PAYLOAD_LIFE, Alert, numbered, signals_from
 from receiver.core.model.silences import silenced_pools
 from receiver.core.money.attribution import attribute, by_team

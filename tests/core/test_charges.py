@@ -22,7 +22,7 @@ from receiver.core.model.charges import (
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.model import Spend
 from receiver.core.model.policy import Billing, Budget, ChargePrice, Policy, Stated
-from receiver.core.model.seed import Seed, beside, new_seed, seeded_by_pool, seeded_usd
+from receiver.core.model.charges import Seed, beside, new_seed, seeded_by_pool, seeded_usd
 from receiver.core.money.reconciliation import account, compare
 from receiver.core.notices.charges_notices import notices
 from tests.core.builders import a_policy, a_pool, a_state, facts

@@ -43,7 +43,7 @@ SHARED = (
     "core/model/policy.py:",
     "core/money/reconciliation.py:",
     "core/scaling/refused.py:refused",
-    "core/model/seed.py:",
+    "core/model/charges.py:",
     "core/scaling/shortage.py:refused_counts",
     "core/model/signals.py:",
     "core/model/silences.py:",

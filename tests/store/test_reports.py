@@ -8,7 +8,7 @@ from receiver.adapters.store import SqlStore, open_store
 from receiver.core.model.actions import Verdict
 from receiver.core.model.charges import Charge, Charged, RunsElsewhere
 from receiver.core.model.overrides import Override, OverrideKind
-from receiver.core.model.seed import Seed
+from receiver.core.model.charges import Seed
 from receiver.core.report.in_use import InUse
 from receiver.core.report.standstills import Spoke
 from receiver.core.report.units import Counted

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from receiver.adapters.store import SqlStore, open_store
-from receiver.core.model.seed import Seed
+from receiver.core.model.charges import Seed
 from receiver.core.model.usage import Accounted, Accounting, Holding, Owner, Unwatched, Usage, WorkloadLife
 from receiver.core.money.watched_time import Watch
 from receiver.ports import TryLater

@@ -11,7 +11,7 @@ from receiver.core.model.charges import Charged
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.overrides import Override
 from receiver.core.model.policy import BudgetChange
-from receiver.core.model.seed import Seed
+from receiver.core.model.charges import Seed
 from receiver.core.model.signals import Alert
 from receiver.core.model.usage import Unwatched, Usage, WorkloadLife
 from receiver.core.money.watched_time import Watch

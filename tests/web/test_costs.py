@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from receiver.core.model.seed import Seed
+from receiver.core.model.charges import Seed
 from receiver.core.model.usage import Owner, Unwatched
 from receiver.core.money.attribution import By
 from receiver.core.money.watched_time import Watch

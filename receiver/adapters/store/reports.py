@@ -17,7 +17,7 @@ from receiver.adapters.store.database import StorePart, insert, put
 from receiver.adapters.store.prepared import Query, Row
 from receiver.adapters.store.schema import charges, closed_reports, in_use, pools, seeds, unit_counts
 from receiver.core.model.charges import Charge, Charged, RunsElsewhere
-from receiver.core.model.seed import Seed
+from receiver.core.model.charges import Seed
 from receiver.core.report.in_use import InUse
 from receiver.core.report.units import Counted
 

@@ -11,7 +11,7 @@ from receiver.core.model.charges import Charged
 from receiver.core.model.model import Backoff, Drift, LateCount, Offer
 from receiver.core.model.overrides import Override
 from receiver.core.model.policy import Billing, BudgetChange
-from receiver.core.model.seed import Seed
+from receiver.core.model.charges import Seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
