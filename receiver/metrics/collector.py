@@ -12,7 +12,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from receiver.config.version import installed_version
-from receiver.core.model import stages
+from receiver.core.model import memory
 from receiver.core.model.actions import ActionKind, Change, OutcomeKind
 from receiver.core.model.failures import Failure
 from receiver.core.model.model import SignalAction
@@ -288,11 +288,11 @@ def _mode(mode: str) -> Metric:
 
 
 def _provisioning(ids: Sequence[str], counts: Mapping[str, Any]) -> Metric:
-    known = [(pool, stage) for pool in ids for stage in stages.STAGES]
+    known = [(pool, stage) for pool in ids for stage in memory.STAGES]
     sums = {labels: total / 1000 for labels, total in counts.get("provision_milliseconds", {}).items()}
     buckets = counts.get("provision_buckets", {})
     text = "How long the stages of provisioning a node took, in seconds."
-    return histogram("provision_seconds", text, known, stages.BUCKETS, buckets, sums, "pool", "stage")
+    return histogram("provision_seconds", text, known, memory.BUCKETS, buckets, sums, "pool", "stage")
 
 
 def _sources_up(rows: Iterable[Row]) -> Metric:

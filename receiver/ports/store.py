@@ -306,7 +306,7 @@ class ReadStore(CommonStore, Protocol):
         ``notices``: {"pending" | "sent" | "failed": n}, failed are those given up · ``oldest_notice_at``:
         datetime or None, of those pending · ``drifts``: {pool: n} ·
         ``provision_buckets``: {(pool, stage, bucket): n}, each node in its smallest bucket alone, and
-        ``provision_milliseconds``: {(pool, stage): sum} (`receiver.core.model.stages` names both) · ``open_actions``:
+        ``provision_milliseconds``: {(pool, stage): sum} (`receiver.core.model.memory` names both) · ``open_actions``:
         {pool: opened_at} · ``last_delivery_at``, ``heartbeat_at``, ``last_step_at`` (the last
         that stored its control state): datetime or None.
         """

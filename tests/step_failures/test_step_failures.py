@@ -47,7 +47,7 @@ SHARED = (
     "core/scaling/shortage.py:refused_counts",
     "core/model/signals.py:",
     "core/model/silences.py:",
-    "core/model/stages.py:",
+    "core/model/memory.py:",
     "core/model/clock_trust.py:",
     "core/money/unanswered.py:",
     "core/model/weights.py:",

@@ -18,7 +18,7 @@ from receiver.adapters.store.prepared import Query, Row
 from receiver.adapters.store.reports import charged, seed
 from receiver.adapters.store.schema import drifts, node_lives, pools
 from receiver.adapters.store.totals import HEARTBEAT, PROVISION_BUCKETS, PROVISION_MILLISECONDS, count, marked
-from receiver.core.model import stages
+from receiver.core.model import memory
 from receiver.core.model.actions import Action
 from receiver.core.model.charges import Charged
 from receiver.core.model.memory import Memory, NodeLife, PoolMemory
@@ -244,8 +244,8 @@ def _write_lives(connection: Connection, lives: Sequence[NodeLife], at: datetime
         if before == life:
             continue
         put(connection, node_lives, {**rows.life_values(life), "changed_at": at})
-        for stage, milliseconds in stages.passed(before, life, life.seen_at or at):
-            count(connection, PROVISION_BUCKETS, life.pool, stage, stages.bucket(milliseconds))
+        for stage, milliseconds in memory.passed(before, life, life.seen_at or at):
+            count(connection, PROVISION_BUCKETS, life.pool, stage, memory.bucket(milliseconds))
             count(connection, PROVISION_MILLISECONDS, life.pool, stage, by=milliseconds)
         if life.usable_at is not None and (before is None or before.usable_at is None):
             became_usable.add(life.pool)

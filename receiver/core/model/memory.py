@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Protocol
-
 from receiver.core.model.actions import Action
 from receiver.core.model.charges import Charged
 from receiver.core.model.model import Backoff, Drift, LateCount, Offer
 from receiver.core.model.overrides import Override
 from receiver.core.model.policy import Billing, BudgetChange
 from receiver.core.model.charges import Seed
+from collections.abc import Iterator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,3 +106,35 @@ class Memory:
     unanswered: tuple[Action, ...] = ()  # growth that ended a moment ago, and Civo may have taken it on
     refused: Mapping[str, int] = field(default_factory=dict)  # by pool: `core.scaling.shortage.refused_counts`
     seed: Seed | None = None  # the newest; without one this store has never known what a month had cost before it
+
+
+# Stage: (where it begins, where it ends), as fields of NodeLife. `start` is the image pull of the first GPU pod.
+STAGES = {
+    "build": ("created_at", "active_at"),
+    "boot": ("active_at", "ready_at"),
+    "driver": ("ready_at", "usable_at"),
+    "start": ("bound_at", "running_at"),
+    "total": ("created_at", "usable_at"),
+}
+UPPER_BOUNDS = (5, 15, 30, 60, 120, 180, 300, 420, 600, 900, 1200, 1800)  # seconds
+BUCKETS = (*(f"{bound}.0" for bound in UPPER_BOUNDS), "+Inf")  # as Prometheus writes the label `le`
+A_MILLISECOND = timedelta(milliseconds=1)
+
+
+def passed(before: NodeLife | None, after: NodeLife, first_seen: datetime) -> Iterator[tuple[str, int]]:
+    """Yield each stage that ended between *before* (None: not known yet) and *after*, with its milliseconds.
+
+    A stage whose beginning or end nobody watched is left out: what a node had behind it when it was *first_seen*
+    was over at an unknown time (the cloud dates only its creation). A clock that was set back makes it 0 long.
+    """
+    for stage, (begins, ends) in STAGES.items():
+        began, ended = getattr(after, begins), getattr(after, ends)
+        if began is None or ended is None or (before is not None and getattr(before, ends) is not None):
+            continue
+        if ended > first_seen and (begins == "created_at" or began > first_seen):
+            yield stage, max(0, (ended - began) // A_MILLISECOND)
+
+
+def bucket(milliseconds: int) -> str:
+    """Return the smallest of BUCKETS that *milliseconds* fit into."""
+    return next(b for b in BUCKETS if milliseconds <= float(b) * 1000)
