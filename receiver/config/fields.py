@@ -85,7 +85,7 @@ def period(value: Any) -> timedelta:
 def tick(value: Any) -> timedelta:
     """Return how often the loop looks: at least a second and at most five minutes; raise Wrong.
 
-    Steps further apart than `receiver.core.model.clock_trust.IN_A_ROW` would never be sure of the clock.
+    Steps further apart than `receiver.core.model.control.IN_A_ROW` would never be sure of the clock.
     """
     length = period(value)
     if length > _LONGEST_TICK:

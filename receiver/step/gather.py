@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from receiver.core.model.actions import Action, ActionKind
 from receiver.core.model.charges import Charged
-from receiver.core.model.clock_trust import is_steady
+from receiver.core.model.control import is_steady
 from receiver.core.model.control import Control
 from receiver.core.model.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model.model import Drift, Facts, PoolState, Source, SourceState, Spend

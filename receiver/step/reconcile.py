@@ -36,7 +36,7 @@ class Stepped:
     decisions: Mapping[str, Decision]
     reconsider_at: datetime | None
     failed_pools: tuple[str, ...] = ()
-    steady: bool = False  # the clock can be believed with what is done once (`receiver.core.model.clock_trust`)
+    steady: bool = False  # the clock can be believed with what is done once (`receiver.core.model.control`)
     failures: tuple[Failure, ...] = field(default=(), compare=False)
 
 

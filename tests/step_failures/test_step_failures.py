@@ -48,7 +48,7 @@ SHARED = (
     "core/model/signals.py:",
     "core/model/silences.py:",
     "core/model/memory.py:",
-    "core/model/clock_trust.py:",
+    "core/model/control.py:",
     "core/money/unanswered.py:",
     "core/model/weights.py:",
     "core/model/activity.py:judge",

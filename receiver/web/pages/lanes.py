@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from receiver.core.explain.samples import Doing, Sample, Turn
-from receiver.core.model.clock_trust import IN_A_ROW
+from receiver.core.model.control import IN_A_ROW
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.text import some, span
 
