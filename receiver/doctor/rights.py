@@ -7,7 +7,7 @@ from receiver.adapters.kubernetes import dra
 from receiver.adapters.kubernetes.access import Right
 from receiver.config import Configuration, Mode
 from receiver.config.model import GroupDemand, QueueDemand
-from receiver.core.model.node_keepers import KeepRule
+from receiver.core.model.pods import KeepRule
 from receiver.doctor.checks import Check, Finding
 from receiver.ports import QUOTA_NAME, TryLater, WontWork
 

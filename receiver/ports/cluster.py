@@ -121,7 +121,7 @@ class Cluster(Holding, Protocol):
 
     def drain(self, node: str, *, consenting: bool = False, evicting: bool = False) -> Receipt:
         """Evict what may go (no GPU pod, no DaemonSet or mirror pod, none that keeps its node by
-        `receiver.core.model.node_keepers`: DIFFERS). TryLater while a PodDisruptionBudget
+        `receiver.core.model.pods`: DIFFERS). TryLater while a PodDisruptionBudget
         or a pod that is still leaving stands in the way. *consenting* evicts GPU pods too whose owner
         consented (``safe-to-evict: "true"``), and nothing at all while one GPU pod there did not; *evicting* those
         that yield (`core.scaling.eviction_grace.yields`), and nothing at all while one does not. Nobody is evicted

@@ -7,7 +7,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
-from receiver.core.model.node_keepers import KeepRule
+from receiver.core.model.pods import KeepRule
 from receiver.ports import CORDON_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, Did
 from tests.adapters.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod, owned_by
 from tests.adapters.wire import requests_sent

@@ -30,7 +30,7 @@ LATER = timedelta(minutes=8)  # once the bug is gone: nodes that missed their ho
 # selectors, and the cheapest pool gets what waits for two (docs/limits.md).
 OUTSIDE = (
     "replay/",
-    "core/model/node_keepers.py:named",
+    "core/model/pods.py:named",
     *(f"adapters/store/{name}.py" for name in ("database", "engines", "intake", "prepared")),
 )
 

@@ -44,7 +44,7 @@ from receiver.adapters.kubernetes.pods import (
 )
 from receiver.adapters.kubernetes.queues import Queues
 from receiver.adapters.kubernetes.wire import CONFLICT, NOT_FOUND, TOO_MANY, ClusterWire, at_least
-from receiver.core.model.node_keepers import KEPT_BY_DEFAULT, KeepRule, named
+from receiver.core.model.pods import KEPT_BY_DEFAULT, KeepRule, named
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Taint
 from receiver.core.model.usage import Ended

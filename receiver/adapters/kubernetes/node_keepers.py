@@ -1,4 +1,4 @@
-"""The pods without a GPU that keep their node from being drained; see `receiver.core.model.node_keepers`."""
+"""The pods without a GPU that keep their node from being drained; see `receiver.core.model.pods`."""
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
@@ -16,7 +16,7 @@ from receiver.adapters.kubernetes.pods import (
     terminated,
 )
 from receiver.adapters.kubernetes.wire import ClusterWire
-from receiver.core.model.node_keepers import PROTECTED, SYSTEM_NAMESPACE, WHY, KeepRule, keeps_for
+from receiver.core.model.pods import PROTECTED, SYSTEM_NAMESPACE, WHY, KeepRule, keeps_for
 from receiver.core.scaling.demand import meets
 from receiver.ports import SAFE_TO_EVICT_ANNOTATION, TryLater, WontWork
 
