@@ -10,7 +10,7 @@ from pydantic import BeforeValidator
 from receiver.config.fields import Flag, Identifier, Money, Ratio, Text, Units, duration, text
 from receiver.config.mistakes import Wrong
 from receiver.config.section import Section
-from receiver.core.model.report_policy import Commitment, Monthly, ReportPolicy, UnitOfWork
+from receiver.core.model.policy import Commitment, Monthly, ReportPolicy, UnitOfWork
 
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""")
 _FIXED_RANGE = re.compile(r"\[\s*(\d[0-9a-z]*)\s*(?::[^\]]*)?\]")  # of a range selector or a subquery

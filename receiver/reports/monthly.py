@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from receiver.core.model.policy import Policy, Scope
-from receiver.core.model.report_policy import UnitOfWork
+from receiver.core.model.policy import UnitOfWork
 from receiver.core.money.budget import Month, month_of
 from receiver.core.money.watched_time import is_settled
 from receiver.core.notices.report_notice import TOPIC, notice_of, topic_of

@@ -7,7 +7,7 @@ import pytest
 
 from receiver.config import ConfigError, load_text
 from receiver.config.show import describe
-from receiver.core.model.report_policy import Commitment, Monthly, ReportPolicy, UnitOfWork
+from receiver.core.model.policy import Commitment, Monthly, ReportPolicy, UnitOfWork
 from tests.config.builders import one_pool
 
 LISTED = {  # Civo's pricing page of 2026-08-22, USD per GPU-hour

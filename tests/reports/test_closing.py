@@ -12,7 +12,7 @@ from flask.testing import FlaskClient
 
 from receiver.adapters.store import SqlStore, open_store
 from receiver.core.model.policy import Billing, Budget, Policy
-from receiver.core.model.report_policy import Monthly, ReportPolicy
+from receiver.core.model.policy import Monthly, ReportPolicy
 from receiver.core.model.usage import Accounting
 from receiver.core.report.units import Counted
 from receiver.reports.monthly import MonthEnd

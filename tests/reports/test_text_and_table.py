@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from receiver.core.model.policy import Budget
-from receiver.core.model.report_policy import ReportPolicy, UnitOfWork
+from receiver.core.model.policy import ReportPolicy, UnitOfWork
 from receiver.core.model.usage import Owner
 from receiver.core.report.document import document_of
 from receiver.core.report.report import Report, report

@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from receiver.core.model.memory import NodeLife
-from receiver.core.model.report_policy import Commitment
+from receiver.core.model.policy import Commitment
 from receiver.core.report.occupancy import Occupancy, hours, occupancy
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from receiver.core.model.report_policy import UnitOfWork
+from receiver.core.model.policy import UnitOfWork
 from receiver.core.money.budget import Month
 
 RANGE = "$range"  # in a query: how far the month reaches back

@@ -9,7 +9,7 @@ from typing import Any
 
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Budget, Policy
-from receiver.core.model.report_policy import Commitment, ReportPolicy, UnitOfWork
+from receiver.core.model.policy import Commitment, ReportPolicy, UnitOfWork
 from receiver.core.model.usage import Owner, Unwatched, Usage, WorkloadLife
 from receiver.core.money.attribution import attribute
 from receiver.core.money.budget import Month

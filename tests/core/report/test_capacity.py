@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.core.model.memory import NodeLife
-from receiver.core.model.report_policy import Commitment
+from receiver.core.model.policy import Commitment
 from receiver.core.report.always_on import always_on
 from receiver.core.report.commitments import advice, baselines
 from receiver.core.report.occupancy import occupancy

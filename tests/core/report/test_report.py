@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Anchor, Billing, Budget, BudgetChange, Policy, Rounding, Scope
-from receiver.core.model.report_policy import ReportPolicy, UnitOfWork
+from receiver.core.model.policy import ReportPolicy, UnitOfWork
 from receiver.core.model.usage import Owner, Unwatched, Usage
 from receiver.core.money.attribution import UNLABELLED, By, Part, attribute, key_of, lines
 from receiver.core.money.budget import BudgetStage, month_of

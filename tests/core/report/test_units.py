@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from receiver.core.model.report_policy import UnitOfWork
+from receiver.core.model.policy import UnitOfWork
 from receiver.core.report.units import query_of, unit_cost
 from tests.core.report.builders import MONTH, START, at
 
