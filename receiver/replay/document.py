@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.core.model.policy import Pool
-from receiver.core.money.cents import amount
+from receiver.core.money.cost import amount
 from receiver.replay.contest import Result
 from receiver.replay.figures import Ratio, by_hour, over_all, ratio
 from receiver.replay.setting import Setting

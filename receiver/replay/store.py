@@ -21,7 +21,7 @@ from receiver.core.model.model import Backoff, Drift, LateCount, Offer
 from receiver.core.model.charges import Seed
 from receiver.core.model.signals import Alert
 from receiver.core.model.usage import Accounted, Accounting, Usage
-from receiver.core.money.ended import Ended
+from receiver.core.money.cost import Ended
 from receiver.core.money.unanswered import UNSURE_FOR, may_have_landed
 from receiver.core.notices.sentences import Notice
 from receiver.core.report.in_use import InUse

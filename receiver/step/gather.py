@@ -26,7 +26,7 @@ from receiver.core.model.silences import silenced_pools
 from receiver.core.money.attribution import attribute, by_team
 from receiver.core.money.budget import Month, month_of
 from receiver.core.money.cost import A_WEEK, elsewhere_per_hour, spend_by_pool
-from receiver.core.money.ended import spent
+from receiver.core.money.cost import spent
 from receiver.core.scaling.count_drift import why_removals_stop
 from receiver.ports import (
     Accounts,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.money.cents import CENT, amount, in_cents, level_by_level, to_cents
+from receiver.core.money.cost import CENT, amount, in_cents, level_by_level, to_cents
 
 amounts = st.decimals("0", "50", places=6)
 paths = st.tuples(st.sampled_from("abc"), st.sampled_from("xyz"))

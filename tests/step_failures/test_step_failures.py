@@ -32,7 +32,7 @@ SHARED = (
     "core/money/cost.py:",
     "core/scaling/decide.py:decide_all",
     "core/scaling/demand.py:workloads",
-    "core/money/ended.py:",
+    "core/money/cost.py:",
     "core/scaling/headroom.py:keep_warm",
     "core/scaling/market.py:Matching.__init__",
     "core/scaling/market.py:Matching._apart",

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from receiver.core.model.charges import EXPLAINED, Comparison, Difference
-from receiver.core.money.cents import amount
+from receiver.core.money.cost import amount
 
 MOST_SHOWN = 200  # differences in the picture; their number is told whole
 

@@ -52,7 +52,7 @@ class NodeLife:
 
 
 class EndedLives(Protocol):
-    """Node lives that are over for good; `receiver.core.money.ended.Ended` counts what was paid for them."""
+    """Node lives that are over for good; `receiver.core.money.cost.Ended` counts what was paid for them."""
 
     @property
     def lives(self) -> Sequence[NodeLife]:

@@ -14,7 +14,7 @@ from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Billing, Policy
 from receiver.core.model.usage import Unwatched, Usage
 from receiver.core.money.budget import Month
-from receiver.core.money.cents import in_cents, to_cents
+from receiver.core.money.cost import in_cents, to_cents
 from receiver.core.money.cost import first_unit_began, first_unit_from, unit_price, units_between
 from receiver.core.money.watched_time import Watch, is_settled, unseen_in
 

@@ -3,9 +3,16 @@
 from collections.abc import Container, Iterable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Anchor, Billing, Rounding
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from receiver.core.model.memory import EndedLives, NodeLife
+from receiver.core.model.policy import Billing
+from collections.abc import Hashable, Mapping, Sequence
+from decimal import ROUND_FLOOR, ROUND_HALF_UP, Decimal
+from typing import TypeVar
+
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -121,3 +128,135 @@ def elsewhere_per_hour(lives: Iterable[NodeLife], pools: Container[str]) -> Deci
     """USD per hour of the living ones of *lives* that are in none of *pools* (ids): they go on costing."""
     living = (life for life in lives if life.gone_at is None and life.pool not in pools)
     return sum((life.price_usd_per_hour or Decimal(0) for life in living), Decimal(0))
+
+
+class Ended:
+    """A log of ended lives that only grows. Two are equal when they hold the same lives."""
+
+    def __init__(self, lives: Iterable[NodeLife] = ()) -> None:
+        self._lives = list(lives)
+        self._counted: _Counted | None = None
+
+    def add(self, life: NodeLife) -> None:
+        """Take in one more. Raises ValueError for a life that has not ended."""
+        if life.gone_at is None:
+            raise ValueError(f"instance {life.instance} is not gone")
+        self._lives.append(life)
+
+    @property
+    def lives(self) -> Sequence[NodeLife]:
+        """Those taken in so far, in that order."""
+        return tuple(self._lives)
+
+    def paid_units(self, since: datetime, billing: Billing) -> tuple[Units, frozenset[str]]:
+        """Paid units begun since *since*, and the sizes without a price, as `core.money.cost.paid_units` of all."""
+        if self._counted is None or (self._counted.since, self._counted.billing) != (since, billing):
+            self._counted = _Counted(since, billing)
+        return self._counted.up_to(self._lives)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ended) and self._lives == other._lives
+
+    __hash__ = None  # type: ignore[assignment]  # it grows
+
+
+class _Counted:
+    """What was paid since a moment for the first so many of the lives; a month is asked about again and again."""
+
+    def __init__(self, since: datetime, billing: Billing) -> None:
+        self.since, self.billing = since, billing
+        self._first = 0
+        self._units: Units = {}
+        self._unpriced: set[str] = set()
+
+    def up_to(self, lives: Sequence[NodeLife]) -> tuple[Units, frozenset[str]]:
+        for life in lives[self._first :]:
+            self._count(life)
+        self._first = len(lives)
+        return dict(self._units), frozenset(self._unpriced)
+
+    def _count(self, life: NodeLife) -> None:
+        assert life.gone_at is not None
+        count = units_since(life, self.since, life.gone_at, self.billing)
+        if life.price_usd_per_hour is not None:
+            key = life.pool, life.price_usd_per_hour
+            self._units[key] = self._units.get(key, 0) + count
+        elif count:
+            self._unpriced.add(life.size)
+
+
+def spent(
+    ended: EndedLives | None, lives: Iterable[NodeLife], since: datetime, now: datetime, billing: Billing
+) -> tuple[dict[str, Decimal], tuple[str, ...]]:
+    """USD by pool id for units begun since *since*, of *lives* and of those that *ended* before, and the sizes without
+    a price."""
+    if ended is None:
+        return spend_by_pool(lives, since, now, billing)
+    units, unpriced = ended.paid_units(since, billing)
+    more, more_unpriced = paid_units(lives, since, now, billing)
+    for key, count in more.items():
+        units[key] = units.get(key, 0) + count
+    return usd_by_pool(units, billing), tuple(sorted(unpriced | more_unpriced))
+
+
+K = TypeVar("K", bound=Hashable)
+CENT = Decimal("0.01")
+NOISE = Decimal("1e-12")  # far above what divisions of USD by hours leave behind, far below any price
+Path = Sequence[Hashable]  # from the widest level to the narrowest
+
+
+def amount(usd: Decimal) -> str:
+    """*usd* as every API writes it: digits without an exponent, and no zeros behind the cents."""
+    whole, point, part = f"{usd:f}".partition(".")
+    return whole + point + (part if len(part) <= 2 else part.rstrip("0").ljust(2, "0"))
+
+
+def in_cents(usd: Decimal) -> Decimal:
+    """*usd* to the cent, half a cent up.
+
+    The same sum worked out in another order may miss half a cent by the rest of a division: that is rounded away first.
+    """
+    return usd.quantize(NOISE, ROUND_HALF_UP).quantize(CENT, ROUND_HALF_UP)
+
+
+def to_cents(exact: Mapping[K, Decimal], total: Decimal | None = None) -> dict[K, Decimal]:
+    """Round *exact* amounts so that they sum to *total*, or without one to what their sum rounds to.
+
+    A *total* in whole cents that was rounded elsewhere may be some cents off the exact sum: then amounts of more than
+    nothing go up or down by more than one.
+    """
+    # The rest of a division may be less than nothing by a millionth of a millionth: that is nothing, and no cent less.
+    down = {name: max(usd, Decimal(0)).quantize(CENT, ROUND_FLOOR) for name, usd in exact.items()}
+    whole = in_cents(sum(exact.values(), Decimal(0))) if total is None else total
+    missing = int((whole - sum(down.values(), Decimal(0))) / CENT)
+    by_remainder = sorted(exact, key=lambda name: (down[name] - exact[name], str(name)))
+    if missing > 0:
+        some = [name for name in by_remainder if exact[name] > 0] or by_remainder
+        for number in range(missing if some else 0):
+            down[some[number % len(some)]] += CENT
+    while missing < 0:  # the smallest remainders give first
+        rich = [name for name in reversed(by_remainder) if down[name] >= CENT][:-missing]
+        for name in rich:
+            down[name] -= CENT
+        missing = missing + len(rich) if rich else 0
+    return down
+
+
+def level_by_level(exact: Mapping[K, Decimal], paths: Mapping[K, Path]) -> dict[K, Decimal]:
+    """Deal what *exact* sums to among the widest groups of *paths*, then each group's cents within it, and so on.
+
+    Every path has the same length; names that share a whole path are dealt among at the end.
+    """
+    return dict(_dealt(exact, paths, None, 0))
+
+
+def _dealt(
+    exact: Mapping[K, Decimal], paths: Mapping[K, Path], total: Decimal | None, depth: int
+) -> Sequence[tuple[K, Decimal]]:
+    if all(len(paths[name]) <= depth for name in exact):
+        return list(to_cents(exact, total).items())
+    groups: dict[Hashable, dict[K, Decimal]] = {}
+    for name, usd in exact.items():
+        groups.setdefault(paths[name][depth], {})[name] = usd
+    cents = to_cents({group: sum(members.values(), Decimal(0)) for group, members in groups.items()}, total)
+    return [pair for group, members in groups.items() for pair in _dealt(members, paths, cents[group], depth + 1)]

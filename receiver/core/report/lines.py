@@ -10,7 +10,7 @@ from receiver.core.model.usage import Owner
 from receiver.core.money.attribution import FINEST, Attributed, By, Part, Share, key_of
 from receiver.core.money.attribution import Line as Told
 from receiver.core.money.attribution import lines as attributed_lines
-from receiver.core.money.cents import level_by_level
+from receiver.core.money.cost import level_by_level
 
 
 class PaidFor(StrEnum):

@@ -7,7 +7,7 @@ from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Policy
 from receiver.core.model.usage import WorkloadLife
 from receiver.core.money.attribution import By, Share, key_of
-from receiver.core.money.cents import to_cents
+from receiver.core.money.cost import to_cents
 
 WHOLE_GPU = "nvidia.com/gpu"
 

@@ -7,7 +7,7 @@ from flask import Blueprint, Response, jsonify, request
 
 from receiver.core.model.policy import BudgetChange
 from receiver.core.money.budget import title_of
-from receiver.core.money.cents import amount
+from receiver.core.money.cost import amount
 from receiver.core.notices.budget_notices import changed
 from receiver.web.api.body import read_body
 from receiver.web.api.budget_request import budget_asked, reset_asked

@@ -8,7 +8,7 @@ from flask import Blueprint, Response, jsonify, request
 
 from receiver.core.money.attribution import By, Line
 from receiver.core.money.budget import Month, month_of
-from receiver.core.money.cents import amount
+from receiver.core.money.cost import amount
 from receiver.core.report.lines import told_by
 from receiver.reports.costs import costs_of
 from receiver.web.api.documents import moment

@@ -8,7 +8,7 @@ from typing import Any
 
 from receiver.core.explain.advice import what_to_do
 from receiver.core.explain.because import why
-from receiver.core.money.cents import amount
+from receiver.core.money.cost import amount
 from receiver.ports import StoredAction, StoredDecision
 from receiver.web.pages.show import number
 from receiver.web.parts import WebParts

@@ -10,7 +10,7 @@ from flask import Blueprint, Response, jsonify, request
 
 from receiver.config.mistakes import did_you_mean
 from receiver.core.model.approval_request import Answer, Question, sentence
-from receiver.core.money.cents import amount
+from receiver.core.money.cost import amount
 from receiver.core.scaling.approval_options import needs_size
 from receiver.web.api.body import read_body
 from receiver.web.api.documents import moment
