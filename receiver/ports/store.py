@@ -19,7 +19,7 @@ from receiver.core.model.policy import BudgetChange
 from receiver.core.model.charges import Seed
 from receiver.core.model.signals import Alert
 from receiver.core.model.usage import Accounted, Accounting, Unwatched, Usage, WorkloadLife
-from receiver.core.money.watched_time import Watch
+from receiver.core.money.attribution import Watch
 from receiver.core.notices.sentences import Notice
 from receiver.core.report.in_use import InUse
 from receiver.core.report.standstills import Spoke

@@ -12,7 +12,7 @@ import structlog
 from receiver.core.model.policy import Policy, Scope
 from receiver.core.model.policy import UnitOfWork
 from receiver.core.money.budget import Month, month_of
-from receiver.core.money.watched_time import is_settled
+from receiver.core.money.attribution import is_settled
 from receiver.core.notices.report_notice import TOPIC, notice_of, topic_of
 from receiver.core.report.document import EVERYBODY, document_of, scope_of
 from receiver.core.report.report import Found, report

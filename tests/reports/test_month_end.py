@@ -13,7 +13,7 @@ from receiver.adapters.store import SqlStore, open_store
 from receiver.core.model.policy import Budget, Policy
 from receiver.core.model.policy import Monthly, ReportPolicy, UnitOfWork
 from receiver.core.model.usage import Accounting
-from receiver.core.money.watched_time import Watch
+from receiver.core.money.attribution import Watch
 from receiver.core.report.units import Counted
 from receiver.ports import Store, TryLater
 from receiver.reports.monthly import MonthEnd

@@ -12,7 +12,7 @@ import pytest
 from receiver.adapters.store import SqlStore, open_store
 from receiver.core.model.charges import Seed
 from receiver.core.model.usage import Accounted, Accounting, Holding, Owner, Unwatched, Usage, WorkloadLife
-from receiver.core.money.watched_time import Watch
+from receiver.core.money.attribution import Watch
 from receiver.ports import TryLater
 from tests.store.builders import NOW, after, life
 

@@ -10,7 +10,7 @@ from flask.testing import FlaskClient
 
 from receiver.core.model.policy import Budget
 from receiver.core.model.usage import Owner
-from receiver.core.money.watched_time import Watch
+from receiver.core.money.attribution import Watch
 from receiver.web.api.reports import standalone
 from receiver.web.pages.month_picture import GROUND, UPPER, month_picture
 from tests.core.report.builders import AFTER, a_life, a_policy, a_usage, at

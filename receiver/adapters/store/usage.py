@@ -16,7 +16,7 @@ from receiver.adapters.store.prepared import Query, Row, Write
 from receiver.adapters.store.schema import holdings, unwatched, usage, workload_lives
 from receiver.adapters.store.totals import mark, marked
 from receiver.core.model.usage import Accounted, Accounting, Holding, Owner, Unwatched, Usage, WorkloadLife
-from receiver.core.money.watched_time import Watch
+from receiver.core.money.attribution import Watch
 
 ACCOUNTED = "accounted"  # the mark up to which usage is in the ledger
 ACCOUNTED_SINCE = "accounted_since"  # and from when on

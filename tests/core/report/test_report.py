@@ -17,7 +17,7 @@ from receiver.core.model.usage import Owner, Unwatched, Usage
 from receiver.core.money.attribution import UNLABELLED, By, Part, attribute, key_of, lines
 from receiver.core.money.budget import BudgetStage, month_of
 from receiver.core.money.cost import spend_by_pool
-from receiver.core.money.watched_time import Watch
+from receiver.core.money.attribution import Watch
 from receiver.core.report.amounts import Subtotal
 from receiver.core.report.document import document_of
 from receiver.core.report.in_use import InUse
