@@ -18,7 +18,7 @@ from receiver.core.scaling.prospects import about_idle, planned, why_kept
 from receiver.core.scaling.recheck_times import reconsider_at
 from receiver.core.scaling.removal import Removable, is_dead, removable, unapproved
 from receiver.core.scaling.removal_eligibility import is_kept, was_refused
-from receiver.core.scaling.shapes import goes_early
+from receiver.core.scaling.market import goes_early
 
 NOTED = {
     SignalAction.SCALE_UP: "look for growth",

@@ -18,7 +18,7 @@ from receiver.core.scaling.capacity import Tally
 from receiver.core.scaling.growth_approval import grows_unasked
 from receiver.core.scaling.market import Matching
 from receiver.core.scaling.refused import Refused
-from receiver.core.scaling.shapes import siblings, stays_warm
+from receiver.core.scaling.market import siblings, stays_warm
 
 ASKED_WITHIN = timedelta(minutes=10)
 PERCENT_OF_ASKED = 70

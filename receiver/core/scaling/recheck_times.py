@@ -12,7 +12,7 @@ from receiver.core.scaling.capacity import SHORT_LOSS
 from receiver.core.scaling.consolidate import consents
 from receiver.core.scaling.count_drift import GIVES_WAY_FOR
 from receiver.core.scaling.guardrails import Case
-from receiver.core.scaling.shapes import goes_early
+from receiver.core.scaling.market import goes_early
 
 SAFETY_MINIMUM = timedelta(seconds=10)  # a node this fresh from work is not judged idle, whatever the paid hour says
 LOOK_AGAIN_AFTER = timedelta(seconds=5)  # between our cordon and the last look: a pod bound meanwhile becomes visible
