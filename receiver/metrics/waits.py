@@ -8,7 +8,7 @@ from prometheus_client.core import Metric
 
 from receiver.core.model.policy import Pool
 from receiver.core.scaling.shortage import Shortage, shortage_of
-from receiver.core.scaling.waits import Direction, WaitKind
+from receiver.core.scaling.recheck_times import Direction, WaitKind
 from receiver.metrics.families import gauge, moment
 
 Known = Sequence[tuple[Pool, Mapping[str, Any]]]  # each pool with what the picture says of it, empty for nothing

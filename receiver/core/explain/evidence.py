@@ -23,7 +23,7 @@ from receiver.core.money.cost import unit_price
 from receiver.core.scaling.allowance import RULES
 from receiver.core.scaling.guardrails import GUARDRAILS, Case
 from receiver.core.scaling.provisioning import stuck_on_the_way
-from receiver.core.scaling.waits import waits
+from receiver.core.scaling.recheck_times import waits
 
 WORKLOADS, SIGNALS, NODES, DELIVERIES, QUESTIONS = 20, 20, 50, 20, 20  # how many of each are kept
 CENT = Decimal("0.01")
