@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.scaling.survival import LATER, Survival
+from receiver.core.scaling.packing import LATER, Survival
 from tests.core.builders import NOW, a_pod
 
 HOUR = timedelta(hours=1)

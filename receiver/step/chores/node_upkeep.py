@@ -8,7 +8,7 @@ from receiver.core.model.actions import VictimStage
 from receiver.core.model.model import CordonedBy, Node, PoolState, Source, Stage
 from receiver.core.model.policy import Pool
 from receiver.core.scaling.packing import changes_at, compares, soft_taints
-from receiver.core.scaling.survival import LAST_WORKLOADS, Survival
+from receiver.core.scaling.packing import LAST_WORKLOADS, Survival
 from receiver.ports import Cluster, TryLater, WontWork
 from receiver.step.carry_out import FINISHED, Progress
 from receiver.step.context import Work
