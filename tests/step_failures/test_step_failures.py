@@ -42,7 +42,7 @@ SHARED = (
     "core/model/model.py:",
     "core/model/policy.py:",
     "core/money/reconciliation.py:",
-    "core/scaling/refused.py:refused",
+    "core/scaling/headroom.py:refused",
     "core/model/charges.py:",
     "core/scaling/shortage.py:refused_counts",
     "core/model/signals.py:",
