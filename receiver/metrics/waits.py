@@ -7,7 +7,7 @@ from typing import Any
 from prometheus_client.core import Metric
 
 from receiver.core.model.policy import Pool
-from receiver.core.scaling.shortage import Shortage, shortage_of
+from receiver.core.scaling.capacity import Shortage, shortage_of
 from receiver.core.scaling.recheck_times import Direction, WaitKind
 from receiver.metrics.families import gauge, moment
 

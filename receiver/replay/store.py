@@ -26,7 +26,7 @@ from receiver.core.money.unanswered import UNSURE_FOR, may_have_landed
 from receiver.core.notices.sentences import Notice
 from receiver.core.report.in_use import InUse
 from receiver.core.scaling.count_drift import is_late
-from receiver.core.scaling.shortage import refused_counts
+from receiver.core.scaling.capacity import refused_counts
 from receiver.ports import Grounds, Snapshot, StoredAction, StoredDecision
 from receiver.replay.world.objects import FinishedJob
 

@@ -44,7 +44,7 @@ SHARED = (
     "core/money/reconciliation.py:",
     "core/scaling/headroom.py:refused",
     "core/model/charges.py:",
-    "core/scaling/shortage.py:refused_counts",
+    "core/scaling/capacity.py:refused_counts",
     "core/model/signals.py:",
     "core/model/silences.py:",
     "core/model/memory.py:",

@@ -9,7 +9,7 @@ from receiver.core.model.policy import Policy
 from receiver.core.model.text import some, span
 from receiver.core.notices.guides import GUIDES
 from receiver.core.notices.sentences import Cause
-from receiver.core.scaling.shortage import Shortage, shortage_of
+from receiver.core.scaling.capacity import Shortage, shortage_of
 from receiver.web.pages.concern import Concern, Level, names_of
 from receiver.web.pages.show import ago, number, time_of
 
