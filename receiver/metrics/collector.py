@@ -20,13 +20,13 @@ from receiver.core.model.overrides import OverrideKind
 from receiver.core.model.policy import Policy
 from receiver.metrics.budgets import budgets
 from receiver.metrics.civo import CivoCalls
-from receiver.metrics.configuration import OnDisk
+from receiver.metrics.pools import OnDisk
 from receiver.metrics.costs import CostFamilies
 from receiver.metrics.families import PREFIX, Row, counter, filled, gauge, histogram, moment, number
 from receiver.metrics.notices import told
-from receiver.metrics.policy import thresholds
+from receiver.metrics.pools import thresholds
 from receiver.metrics.pools import holding
-from receiver.metrics.waits import waiting
+from receiver.metrics.pools import waiting
 from receiver.metrics.watch import WatchCounts
 from receiver.ports import Clock, ReadStore, TryLater, WontWork
 from receiver.step.parts import PARTS, counted_as
