@@ -27,7 +27,7 @@ from receiver.metrics.notices import told
 from receiver.metrics.pools import thresholds
 from receiver.metrics.pools import holding
 from receiver.metrics.pools import waiting
-from receiver.metrics.watch import WatchCounts
+from receiver.metrics.civo import WatchCounts
 from receiver.ports import Clock, ReadStore, TryLater, WontWork
 from receiver.step.parts import PARTS, counted_as
 
