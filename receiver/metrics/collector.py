@@ -18,7 +18,7 @@ from receiver.core.model.failures import Failure
 from receiver.core.model.model import SignalAction
 from receiver.core.model.overrides import OverrideKind
 from receiver.core.model.policy import Policy
-from receiver.metrics.budgets import budgets
+from receiver.metrics.costs import budgets
 from receiver.metrics.civo import CivoCalls
 from receiver.metrics.pools import OnDisk
 from receiver.metrics.costs import CostFamilies
