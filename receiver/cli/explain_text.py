@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from receiver.core.explain.pod_outlook import STAGES, State
+from receiver.core.explain.explain import STAGES, State
 from receiver.core.model.model import ON_ITS_WAY
 from receiver.core.model.text import some, span
 from receiver.reports.screen import aligned, as_of, clock_time, known, listed, moment, since, until, usd

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-
-from receiver.core.explain.pod_outlook import Fate, Place, State
 from receiver.core.model.actions import Decision
 from receiver.core.model.model import Facts
 from receiver.core.model.pods import Pod, Workload
@@ -12,6 +10,219 @@ from receiver.core.model.text import cut
 from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.demand import IGNORED_NAMESPACES, LONGEST_NAMED, refusal, workloads
 from receiver.core.scaling.market import Kind, shape
+from datetime import datetime
+from enum import StrEnum
+from functools import cached_property
+from receiver.core.model.actions import ActionKind, Decision, Reason, Verdict
+from receiver.core.model.model import CordonedBy, Facts, Stage
+from receiver.core.model.policy import Pool
+from receiver.core.model.text import some
+from receiver.core.money.budget import Refusal
+from receiver.core.scaling.assign import Wanted
+from receiver.core.scaling.capacity import Held
+from receiver.core.scaling.demand import new_node, take
+from receiver.core.explain.rules import RULES
+
+
+STAGES = {
+    Stage.BUILDING: "is being built",
+    Stage.BOOTING: "boots",
+    Stage.INSTALLING: "installs its GPU driver",
+    Stage.BROKEN: "lost its GPUs a moment ago",
+    Stage.UNKNOWN: "was built, and Kubernetes could not be asked about it",
+}
+
+
+class State(StrEnum):
+    """What becomes of a pod that waits."""
+
+    FITS_FREE_NODE = "fits_free_node"  # a usable node would hold it, and the scheduler has not put it there
+    ON_ITS_WAY = "on_its_way"  # a node that is being provisioned is meant for it
+    BUYING = "buying"  # new nodes are asked for
+    HELD = "held"  # wanted, and a rule holds it back
+    GANG_INCOMPLETE = "gang_incomplete"  # pods of its gang do not exist yet
+    FITS_NOWHERE = "fits_nowhere"  # no pool can ever hold it
+    NOT_DEMAND = "not_demand"  # no node is bought for a pod like this
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fate:
+    """What becomes of a workload: its *state*, one sentence, and the pool (an id), rule and node that it is about.
+
+    *nodes* is how many nodes the pool buys, *expected_at* when the nodes it waits for should be usable.
+    """
+
+    state: State
+    detail: str
+    pool: str | None = None
+    rule: str | None = None
+    node: str | None = None
+    nodes: int | None = None
+    expected_at: datetime | None = None
+
+
+class Place:
+    """One pool as those who wait for it see it: its state, what it was asked for and what was decided.
+
+    *coming* are the nodes on their way that waiting work would use; *observing* is True where nothing is written.
+    """
+
+    def __init__(self, pool: Pool, facts: Facts, wanted: Wanted, decision: Decision, observing: bool) -> None:
+        self.pool, self.state, self.wanted, self.decision = pool, facts.pool(pool.id), wanted, decision
+        self._now, self._observing = facts.at, observing
+        self._nodes = {n.instance: n for n in self.state.nodes}
+        self.coming = tuple(n for n in self.state.living if n.stage is not Stage.USABLE and n.instance in wanted.needed)
+        self._bought: list[dict[str, int]] = []  # new nodes that were handed out so far, and what is free in each
+
+    def free(self, instance: str | None) -> Fate:
+        """There is room in the usable node *instance*; None: in several, for a gang."""
+        node = self._nodes.get(instance) if instance else None
+        if node is None:
+            detail = f"usable nodes of GPU pool {self.pool.name} have room for all of it, as configured"
+        else:
+            detail = f"node {node.name} of GPU pool {self.pool.name} is usable and would hold it, as configured"
+            detail += "; its removal was given up for that" if node.cordoned_by is CordonedBy.US else ""
+        return Fate(state=State.FITS_FREE_NODE, detail=detail, pool=self.pool.id, node=node.name if node else None)
+
+    @cached_property
+    def on_its_way(self) -> Fate:
+        """What becomes of all who were given room in nodes that are being provisioned."""
+        nodes, unlisted = self.coming, self.state.unlisted
+        moments = [self._usable_at(n.created_at) for n in nodes]
+        moments += [self._usable_at(self.state.required_since or self._now)] if unlisted else []
+        where = f"GPU pool {self.pool.name}"
+        if len(nodes) == 1 and not unlisted:
+            doing = nodes[0].note or STAGES.get(nodes[0].stage, "is on its way")
+            said = f"node {nodes[0].name} of {where} {doing}"
+        elif nodes:
+            said = f"{some(len(nodes) + unlisted, 'node')} of {where} are on their way"
+        else:
+            said = f"{some(unlisted, 'node')} of {where} {'is' if unlisted == 1 else 'are'} asked for at Civo"
+        last = max(moments, default=None)
+        return Fate(
+            state=State.ON_ITS_WAY,
+            detail=f"{said}; {self._when(last)}" if last else said,
+            pool=self.pool.id,
+            node=nodes[0].name if len(nodes) == 1 and not unlisted else None,
+            expected_at=last,
+        )
+
+    def asked(self, workload: Workload) -> Fate:
+        """New nodes are wanted for *workload*: they are bought, or a rule holds them."""
+        refusal = self.wanted.refused.get(workload.key)
+        if refusal is not None:
+            return self._uncovered(refusal)
+        if not self._buys_for(workload):
+            return self._refused()
+        before, after = self.decision.present, self.decision.target
+        change = f"from {before} to {some(after, 'node')}"
+        if self._observing:
+            detail = f"GPU pool {self.pool.name} would grow {change}; in observe mode nothing is bought"
+            return Fate(state=State.BUYING, detail=detail, pool=self.pool.id)
+        action = self.state.open_action
+        failing = action is not None and action.kind is ActionKind.GROW and action.last_error
+        tried = f"; the last try failed: {action.last_error}" if action is not None and failing else ""
+        usual = self.state.ready_in
+        return Fate(
+            state=State.BUYING,
+            detail=f"GPU pool {self.pool.name} grows {change}{tried}",
+            pool=self.pool.id,
+            nodes=after - before,
+            expected_at=None if usual is None or failing else self._now + usual,
+        )
+
+    def held(self, held: Held) -> Fate:
+        """The assignment itself held it, with a sentence."""
+        state = State.GANG_INCOMPLETE if held.rule == "gang_is_complete" else State.HELD
+        return Fate(state=state, detail=held.detail, pool=self.pool.id, rule=held.rule)
+
+    def _buys_for(self, workload: Workload) -> bool:
+        """True when the nodes that the decision leaves reach *workload*; asked in the order of service.
+
+        A gang asks only if every check leaves it all its nodes; what is left of them goes to those behind it.
+        """
+        bought = max(0, self.decision.target - self.decision.present)
+        if bought == 0 or bought >= self.wanted.for_demand:
+            return bought > 0
+        reached = [self._hand_out(pod, bought) for pod in workload.pods]
+        return workload.gang or all(reached)
+
+    def _hand_out(self, pod: Pod, bought: int) -> bool:
+        asks = pod.asks
+        if any(take(free, asks) for free in self._bought):
+            return True
+        if len(self._bought) >= bought:
+            return False
+        self._bought.append(new_node(self.pool, self.state))
+        return take(self._bought[-1], asks)
+
+    def _uncovered(self, refusal: Refusal) -> Fate:
+        detail = f"GPU pool {self.pool.name} does not grow for it: {refusal.rule}: {refusal.why}"
+        return Fate(state=State.HELD, detail=detail, pool=self.pool.id, rule=refusal.rule)
+
+    def _refused(self) -> Fate:
+        reason, grows = _in_the_way(self.decision), self.decision.target > self.decision.present
+        how_far = f"grows to {some(self.decision.target, 'node')} only" if grows else "does not grow"
+        return Fate(
+            state=State.HELD,
+            detail=f"GPU pool {self.pool.name} {how_far}: {reason.rule}: {reason.detail}",
+            pool=self.pool.id,
+            rule=reason.rule,
+        )
+
+    def _usable_at(self, begun: datetime) -> datetime:
+        usual = self.state.ready_in
+        return begun + (self.pool.provision_timeout if usual is None else usual)
+
+    def _when(self, moment: datetime) -> str:
+        if self.state.ready_in is None:
+            return f"what is not usable by {moment:%H:%M:%S} UTC is told as stuck"
+        said = "should have been usable" if moment < self._now else "usually usable"
+        return f"{said} about {moment:%H:%M:%S} UTC"
+
+
+def _in_the_way(decision: Decision) -> Reason:
+    """The reason that holds growth: the first that left nothing of it, else the first that left a part."""
+    for verdict in (Verdict.HOLDS, Verdict.LIMITS):
+        for reason in decision.reasons:
+            if reason.verdict is verdict:
+                return reason
+    return decision.deciding
+
+
+# {pod} is its name and {namespace} its namespace.
+WHAT_TO_DO = {
+    State.FITS_FREE_NODE: (
+        "compare `kubectl describe pod -n {namespace} {pod}` with the node: volumes, pod affinity, topology "
+        "spread, labels, taints; another node like it would not help, so none is bought"
+    ),
+    State.ON_ITS_WAY: (
+        "nothing: it starts once the node's GPUs are allocatable; if that takes too long, look at the instance at "
+        "Civo and at the GPU operator's pods on the node"
+    ),
+    State.BUYING: "nothing: ask again in a minute; it then says which node is on its way",
+    State.HELD: "read about the rule in docs/guardrails.md",
+    State.GANG_INCOMPLETE: (
+        "see why the gang's other pods do not exist: its controller, its queue, a quota of namespace {namespace}"
+    ),
+    State.FITS_NOWHERE: "change the pod, or configure a pool that offers what it asks for; each pool's line says why",
+    State.NOT_DEMAND: "nothing here: no pool grows for a pod like this",
+}
+OBSERVED = "set mode: act and restart, or grow the pool by hand: in observe mode nothing is bought"
+
+
+def what_to_do(state: str, rule: str | None, *, namespace: str, pod: str, observing: bool = False) -> str | None:
+    """One line for the owner of *pod* that waits in *state*, held by *rule* (None: by none); None for a state that
+    is not known here. *observing* is True where nothing is written."""
+    if state not in set(State):
+        return None
+    if state == State.BUYING and observing:
+        return OBSERVED
+    line = WHAT_TO_DO[State(state)]
+    if state == State.HELD and rule is not None:
+        line = (rule in RULES and RULES[rule].advice) or line
+    return line.format(namespace=namespace, pod=pod)
+
 
 CLAIMS_NAMED = 3
 MOST = 500  # pods that are explained in one step: the picture is kept at every step and must stay small

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from receiver.core.explain.pod_outlook import Fate, State
+from receiver.core.explain.explain import Fate, State
 from receiver.core.model.pods import Pod, Workload
 
 TOLD = (State.HELD, State.GANG_INCOMPLETE, State.FITS_NOWHERE)

@@ -7,7 +7,7 @@ from itertools import islice
 import structlog
 
 from receiver.core.explain.explain import by_claim, fates
-from receiver.core.explain.pod_outlook import State
+from receiver.core.explain.explain import State
 from receiver.core.model.actions import Decision
 from receiver.core.model.model import Source
 from receiver.core.model.pods import Pod

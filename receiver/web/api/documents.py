@@ -6,7 +6,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
-from receiver.core.explain.advice import what_to_do
+from receiver.core.explain.explain import what_to_do
 from receiver.core.explain.because import why
 from receiver.core.money.cost import amount
 from receiver.ports import StoredAction, StoredDecision

@@ -5,7 +5,7 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify
 
-from receiver.core.explain.pod_outlook import State
+from receiver.core.explain.explain import State
 from receiver.web.api.documents import budget_document, decision_document, mode_of, moment, plain, pool_document
 from receiver.web.health import loop_document
 from receiver.web.pages.show import time_of

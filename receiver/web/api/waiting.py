@@ -5,7 +5,7 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify
 
-from receiver.core.explain.pod_outlook import State
+from receiver.core.explain.explain import State
 from receiver.web.api.documents import decision_document, mode_of, waiting_document
 from receiver.web.api.query_params import limit_asked, pool_asked
 from receiver.web.errors import Problem

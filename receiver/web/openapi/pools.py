@@ -1,7 +1,7 @@
 """Schemas of what the last step found: pools, their nodes, and pods that wait."""
 
 from receiver.config.model import Mode
-from receiver.core.explain.pod_outlook import State
+from receiver.core.explain.explain import State
 from receiver.core.model.actions import ActionKind, Change, VictimStage
 from receiver.core.model.model import CordonedBy, Stage
 from receiver.core.model.overrides import OverrideKind
