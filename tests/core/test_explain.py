@@ -9,7 +9,7 @@ import pytest
 
 from receiver.core.explain.explain import WHAT_TO_DO, what_to_do
 from receiver.core.explain.explain import MOST, Explanation, explain
-from receiver.core.explain.grounds import with_grounds
+from receiver.core.explain.because import with_grounds
 from receiver.core.explain.picture import picture
 from receiver.core.explain.explain import State
 from receiver.core.explain.rules import RULES

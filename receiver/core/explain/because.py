@@ -1,9 +1,14 @@
 """A decision in one sentence, the same for log, chat, page and command line."""
 
 from collections.abc import Collection
-
 from receiver.core.explain.rules import plainly
 from receiver.core.model.actions import Decision, Verdict
+from dataclasses import asdict, replace
+from receiver.core.explain.evidence import evidence_of
+from receiver.core.explain.rules import remedies
+from receiver.core.model.actions import Decision
+from receiver.core.scaling.guardrails import Case
+
 
 # What a source of size says before its own sentence.
 WANTED = {"standby": "to keep ready: ", "headroom": "for what comes next: ", "floor": "the pool's least size: "}
@@ -31,3 +36,13 @@ def _of_those(going: Collection[str] | None, detail: str, decision: Decision) ->
         return detail
     left = [name for name in names if name in going]
     return f"{', '.join(left)}: {because}" if left else ""
+
+
+def with_grounds(decision: Decision, case: Case) -> Decision:
+    """Return *decision* with what it rests on and what would change it, as JSON-able values.
+
+    The sentences too are stored: they are shown as they were said, whatever later versions would say.
+    """
+    decision = replace(decision, evidence=evidence_of(case, decision.reasons))
+    said = {"because": why(decision), "what_would_change": [asdict(r) for r in remedies(decision)]}
+    return replace(decision, evidence={**decision.evidence, **said})
