@@ -10,7 +10,7 @@ from receiver.adapters.messages.destinations import (
     opened,
 )
 from receiver.core.model.text import some
-from receiver.core.notices.message import Message
+from receiver.core.notices.grouping import Message
 from receiver.core.notices.sentences import Severity
 from receiver.doctor.checks import Area, Check, Finding, Installation, few
 

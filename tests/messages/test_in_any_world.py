@@ -14,7 +14,7 @@ from receiver.core.model.model import Drift, Facts
 from receiver.core.model.policy import Policy
 from receiver.core.notices import budget_notices, waiting_notices, warnings
 from receiver.core.notices.action_notices import Around, ended, instead_of
-from receiver.core.notices.message import compose
+from receiver.core.notices.grouping import compose
 from receiver.core.notices.override_notices import ran_out, was_set
 from receiver.core.notices.sentences import Cause, Notice
 from receiver.core.scaling.assign import Assignment, assign

@@ -12,7 +12,7 @@ from requests import PreparedRequest
 from receiver.adapters.messages.delivery import Outbox
 from receiver.adapters.messages.destinations import disarm, opened
 from receiver.adapters.store import open_store
-from receiver.core.notices.message import Message
+from receiver.core.notices.grouping import Message
 from receiver.core.notices.sentences import Notice, Severity
 from tests.notify.destinations import LINKS, NOW, SLACK, SLACK_API, TELEGRAM, TELEGRAM_API, FixedClock
 from tests.store.builders import migrated

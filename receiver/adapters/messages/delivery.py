@@ -14,7 +14,7 @@ import structlog
 
 from receiver.adapters.messages.destinations import Destination, keep_secrets_out_of_logs, opened
 from receiver.core.notices.grouping import AT_MOST_EVERY, Waiting, goes_out, group_of, is_over
-from receiver.core.notices.message import Links, compose
+from receiver.core.notices.grouping import Links, compose
 from receiver.ports import Clock, OutboxStore, StoredNotice, Telling, TryLater
 
 log = structlog.get_logger("receiver")

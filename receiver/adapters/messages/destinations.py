@@ -11,7 +11,7 @@ from urllib.parse import unquote, unquote_plus
 import apprise
 
 from receiver.core.model.text import harmless
-from receiver.core.notices.message import Message
+from receiver.core.notices.grouping import Message
 from receiver.core.notices.sentences import Severity
 
 ERROR_LENGTH = 300

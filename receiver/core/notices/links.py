@@ -30,7 +30,7 @@ class Seal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageLinks:
-    """`receiver.core.notices.message.Links` below the two addresses of the configuration; neither ends with a slash.
+    """`receiver.core.notices.grouping.Links` below the two addresses of the configuration; neither ends with a slash.
 
     *seal* gives what signs now: the operator's token may change while the program runs.
     """
