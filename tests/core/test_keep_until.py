@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from receiver.core.model.policy import KeepUntil
-from receiver.core.notices.keep_until_notices import ignored
+from receiver.core.notices.idle_notices import ignored
 from receiver.core.scaling.keep_until import honoured, kept
 from tests.core.builders import NOW, a_busy_node, a_pod, a_state
 

@@ -11,7 +11,7 @@ from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import KeepUntil
 from receiver.core.model.windows import Window
 from receiver.core.notices import eviction_notices, idle_notices, override_notices
-from receiver.core.notices.keep_until_notices import ignored
+from receiver.core.notices.idle_notices import ignored
 from receiver.core.notices.sentences import Notice
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import case_of

@@ -11,14 +11,8 @@ from receiver.core.explain.explain import State
 from receiver.core.model.actions import Decision
 from receiver.core.model.model import Source
 from receiver.core.model.pods import Pod
-from receiver.core.notices import (
-    budget_notices,
-    closing_notices,
-    keep_until_notices,
-    sentences,
-    waiting_notices,
-    warnings,
-)
+from receiver.core.notices import budget_notices, closing_notices, sentences, waiting_notices, warnings
+from receiver.core.notices import idle_notices
 from receiver.core.notices.pod_events import held_events
 from receiver.core.notices.sentences import Notice
 from receiver.ports import TryLater, WontWork
@@ -55,7 +49,7 @@ def tell_the_rest(work: Work) -> None:
     ]
     for notice in standing:
         work.store.say(_beside_its_decision(notice, work), work.now)
-    for notice, ignored in keep_until_notices.ignored(facts.pools, policy.keep_until, work.now).items():
+    for notice, ignored in idle_notices.ignored(facts.pools, policy.keep_until, work.now).items():
         standing.append(notice)
         if work.store.say(notice, work.now):
             announce(work, ignored[:EVENTS_PER_ACTION], "KeepUntilIgnored", notice.body)
