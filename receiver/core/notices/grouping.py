@@ -14,7 +14,7 @@ from receiver.core.notices.wording import moment
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
-from receiver.core.notices.guides import GUIDES
+from receiver.core.notices.sentences import GUIDES
 from receiver.core.notices.sentences import Notice
 
 

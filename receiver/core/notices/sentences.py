@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-
 from receiver.core.model.actions import Decision
 from receiver.core.model.policy import Policy
+from collections.abc import Mapping
+
 
 OF_TEAMS = ("report", "budget", "budget-change")  # topics that name a scope
 
@@ -108,3 +109,55 @@ def scale_up_event(decision: Decision, policy: Policy, ready_in: timedelta | Non
     else:
         when = f"usable within {pool.provision_timeout} at the latest" if pool else "on its way"
     return f"GPU pool {name} grows from {decision.present} to {decision.target} nodes for waiting GPU pods, {when}"
+
+
+ODD = "troubleshooting.md"
+GUIDES: Mapping[str, str] = {
+    Cause.GREW: f"{ODD}#a-cold-start-takes-long",
+    Cause.SHRANK: "guardrails.md#idle_nodes",
+    Cause.WOULD_CHANGE: "operations.md#observe-first",
+    Cause.GROWTH_FAILED: f"{ODD}#civo-refuses",
+    Cause.OUT_OF_STOCK: "runbooks/GpuPoolOutOfStock.md",
+    Cause.REMOVAL_STOPPED: f"{ODD}#removals-have-stopped",
+    Cause.WITHDRAWN: "how-it-decides.md#one-step",
+    Cause.HELD: "runbooks/GpuPodsPending.md",
+    Cause.MISFIT: f"{ODD}#no-pool-can-hold-a-pod",
+    Cause.STUCK: "runbooks/GpuScaleUpStuck.md",
+    Cause.UNKNOWN: f"{ODD}#a-node-is-told-as-neither-busy-nor-idle",
+    Cause.MISDESCRIBED: f"{ODD}#a-node-offers-other-gpus-than-configured",
+    Cause.NOT_DRAINED: "how-it-decides.md#what-drains-and-what-keeps-a-node",
+    Cause.UNJOINED: f"{ODD}#nodes-that-belong-to-no-instance",
+    Cause.SLOW_TO_START: f"{ODD}#a-pod-has-its-node-and-does-not-start",
+    Cause.UNUSED: f"{ODD}#a-pod-waits-beside-a-usable-node",
+    Cause.DRIFT: f"{ODD}#somebody-else-changes-a-pool",
+    Cause.SOURCE_SILENT: "runbooks/GpuAutoscalerSourceDown.md",
+    Cause.SOURCE_BACK: "runbooks/GpuAutoscalerSourceDown.md",
+    Cause.RIGHTS_MISSING: "operations.md#rights-in-the-cluster",
+    Cause.RIGHTS_BACK: "operations.md#rights-in-the-cluster",
+    Cause.BUDGET_WARN: "runbooks/GpuBudgetWarn.md",
+    Cause.BUDGET_HOLD: "runbooks/GpuBudgetHold.md",
+    Cause.BUDGET_STOP: "runbooks/GpuBudgetStop.md",
+    Cause.BUDGET_CLEAR: "operations.md#raise-this-months-budget",
+    Cause.BUDGET_CHANGED: "operations.md#raise-this-months-budget",
+    Cause.KEPT_OUT: "operations.md#keep-new-work-out-while-the-budget-holds",
+    Cause.CLOSED: "runbooks/GpuBudgetStop.md",
+    Cause.REOPENED: f"{ODD}#a-node-stays-closed",
+    Cause.NOT_CLOSED: f"{ODD}#a-node-stays-closed",
+    Cause.OVERRIDE_SET: "operations.md#override-policy-for-a-while",
+    Cause.OVERRIDE_ENDED: "operations.md#override-policy-for-a-while",
+    Cause.EVICTS: "how-it-decides.md#windows-that-evict",
+    Cause.EVICTS_NO_MORE: "how-it-decides.md#windows-that-evict",
+    Cause.KEEP_UNTIL_IGNORED: "operations.md#keep-a-node-for-a-while",
+    Cause.IDLE_WARNED: "operations.md#keep-an-idle-workload",
+    Cause.IDLE_KEPT: "operations.md#keep-an-idle-workload",
+    Cause.IDLE_STAYS: "operations.md#keep-an-idle-workload",
+    Cause.IDLE_CANNOT: f"{ODD}#an-idle-workload-is-not-scaled-to-zero",
+    Cause.IDLE_SHUT_DOWN: "operations.md#keep-an-idle-workload",
+    Cause.IDLE_FAILED: f"{ODD}#an-idle-workload-is-not-scaled-to-zero",
+    Cause.CHARGES_DIFFER: f"{ODD}#civos-charges-differ-from-ours",
+    Cause.CHARGES_SILENT: "operations.md#the-ledger-differs-from-civos-charges",
+    Cause.CHARGES_BACK: "operations.md#the-ledger-differs-from-civos-charges",
+    Cause.ASKS: "operations.md#when-you-are-asked",
+    Cause.ANSWERED: "operations.md#when-you-are-asked",
+    Cause.REPORT: "reports.md",
+}

@@ -11,7 +11,7 @@ from typing import Any
 from receiver.core.explain.rules import RULES
 from receiver.core.model.policy import Policy
 from receiver.core.model.text import some, span
-from receiver.core.notices.guides import GUIDES
+from receiver.core.notices.sentences import GUIDES
 from receiver.core.notices.sentences import Cause
 from receiver.ports import Told
 from receiver.web.health import steps_well

@@ -7,7 +7,7 @@ from typing import Any
 from receiver.core.explain.rules import RULES, guide, plainly
 from receiver.core.model.policy import Policy
 from receiver.core.model.text import some, span
-from receiver.core.notices.guides import GUIDES
+from receiver.core.notices.sentences import GUIDES
 from receiver.core.notices.sentences import Cause
 from receiver.core.scaling.capacity import Shortage, shortage_of
 from receiver.web.pages.concern import Concern, Level, names_of
