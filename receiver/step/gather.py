@@ -28,11 +28,11 @@ from receiver.core.money.cost import A_WEEK, elsewhere_per_hour, spend_by_pool
 from receiver.core.money.cost import spent
 from receiver.core.scaling.count_drift import why_removals_stop
 from receiver.ports import Accounts, AlarmFacts, Alarms, Cloud, CloudPool, Cluster, ClusterFacts, Sizes, StepStore, Telemetry, TelemetryFacts
-from receiver.step.node_lifetimes import by_node, lives_of
+from receiver.step.pool_states import by_node, lives_of
 from receiver.step.parts import Parts
 from receiver.step.pool_states import Seen, drift_of, pool_state
 from receiver.step.reconcile_charges import keep_books
-from receiver.step.stray_nodes import strays
+from receiver.step.pool_states import strays
 from collections.abc import Callable, Sequence
 from datetime import datetime
 import structlog

@@ -6,7 +6,6 @@ Promises to ask nobody. What a source did not tell is unknown, never zero.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-
 from receiver.core.model.actions import ActionKind, VictimStage
 from receiver.core.model.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model.model import CordonedBy, Drift, Node, PoolState, Stage
@@ -17,18 +16,23 @@ from receiver.core.money.unanswered import highest
 from receiver.core.scaling.capacity import SHORT_LOSS
 from receiver.core.scaling.count_drift import drift, expected_count
 from receiver.core.scaling.demand import offer_of, room_beside_gpus
-from receiver.ports import (
-    CORDON_ANNOTATION,
-    PROTECT_ANNOTATION,
-    STOP_ANNOTATION,
-    CloudPool,
-    ClusterFacts,
-    ClusterNode,
-    Instance,
-    TelemetryFacts,
-)
-from receiver.step.node_lifetimes import offers_gpus, served_by_dra, stage_of, startup_taint
-from receiver.step.stray_nodes import unjoined
+from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, STOP_ANNOTATION, CloudPool, ClusterFacts, ClusterNode, Instance, TelemetryFacts
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from receiver.core.model.activity import Use, judge
+from receiver.core.model.memory import Memory, NodeLife
+from receiver.core.model.model import Stage
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.policy import Policy, Pool, Taint
+from receiver.core.model.weights import gpus_of
+from receiver.core.scaling.keep_until import kept
+from receiver.ports import CloudPool, ClusterFacts, ClusterNode, Instance, TelemetryFacts
+from receiver.step.parts import Parts
+from collections.abc import Collection, Mapping, Sequence
+from receiver.core.model.model import PoolState
+from receiver.core.model.policy import POOL_LABEL, Pool
+from receiver.ports import STOP_ANNOTATION, CloudPool, ClusterFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,3 +168,215 @@ def _is_deleted(instance: str, past: PoolMemory) -> bool:
     if action is None or action.kind is not ActionKind.RETIRE:
         return False
     return any(v.instance == instance and v.stage is VictimStage.DELETED for v in action.victims)
+
+
+SEEN = (
+    "gone_at",
+    "active_at",
+    "registered_at",
+    "ready_at",
+    "usable_at",
+    "bound_at",
+    "running_at",
+    "idle_since",
+    "lost_at",
+    "unknown_since",
+    "seen_at",
+)
+AFTER_BUILDING = (Stage.BOOTING, Stage.INSTALLING, Stage.USABLE)
+# Where a node that was usable stands when it goes NotReady, loses its GPUs, or Civo says something new of it.
+LOST = (Stage.BOOTING, Stage.INSTALLING, Stage.BROKEN)
+
+
+def lives_of(
+    cloud: Mapping[str, CloudPool] | None,
+    cluster: ClusterFacts | None,
+    telemetry: TelemetryFacts | None,
+    memory: Memory,
+    policy: Policy,
+    now: datetime,
+    parts: Parts,
+    *,
+    steady: bool = False,
+) -> tuple[NodeLife, ...]:
+    """Bring the node lives of the ledger up to date with what Civo lists now.
+
+    Where the clock is *steady*, moments that lie ahead are corrected: they were noted under another one.
+    """
+    past = tuple(_believed(life, now) for life in memory.lives) if steady else memory.lives
+    known = {life.instance: life for life in past}
+    if cloud is None:
+        return past
+    nodes = {n.instance: n for n in cluster.nodes} if cluster else {}
+    held = by_node(cluster)
+    active = {name for name, seen in telemetry.nodes.items() if judge(seen) is Use.ACTIVE} if telemetry else set()
+    listed: dict[str, NodeLife] = {}
+    for found in cloud.values():
+        pool = policy.pool(found.id)
+        for instance in found.instances:
+            old = known.get(instance.id)
+            if pool is not None:
+                if old is not None:
+                    listed[instance.id] = old  # if what it is now cannot be told
+                with parts.part("node_life", pool.id, sets_aside=True):
+                    node = nodes.get(instance.id)
+                    known_as = node.name if node else instance.hostname
+                    sight = _Sight(
+                        stage=stage_of(instance, node, cluster is not None, pool, policy.startup_taints),
+                        set_up=node is not None and offers_gpus(node, pool),
+                        pods=held.get(known_as, ()),
+                        active=known_as in active,
+                        labels=node.labels if node else None,
+                    )
+                    life = _life(old, instance, pool, sight, now)
+                    until, kept_for = kept((life.kept_until, life.kept_for), sight.pods, policy.keep_until, now)
+                    # While it builds, Civo may leave its creation out: then it was noted by a clock that was ahead.
+                    created_at = min(life.created_at, instance.created_at) if steady else life.created_at
+                    listed[instance.id] = _with(life, created_at=created_at, kept_until=until, kept_for=kept_for)
+            elif old is not None:  # its pool left the configuration: it still costs what it cost
+                listed[instance.id] = _with(old, idle_since=None)
+    gone = (
+        life if life.gone_at else replace(life, gone_at=now, idle_since=None)
+        for life in past
+        if life.instance not in listed
+    )
+    return (*listed.values(), *(_priced(life, policy) for life in gone))
+
+
+def _believed(life: NodeLife, now: datetime) -> NodeLife:
+    """*life* without moments that lie ahead: a step saw them under a clock that was ahead. They were by now at the
+    latest, and what has ended goes on costing no longer."""
+    ahead: dict[str, Any] = {name: now for name in SEEN if (at := getattr(life, name)) is not None and at > now}
+    return replace(life, **ahead) if ahead else life
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sight:
+    """What was seen of an instance: its stage, the GPU pods there, whether its GPUs are in use by DCGM's word, and its
+    node's *labels* (None: it has no node, or nobody could be asked). *set_up* is True once its GPUs are allocatable."""
+
+    stage: Stage
+    set_up: bool
+    pods: tuple[Pod, ...]
+    active: bool
+    labels: Mapping[str, str] | None
+
+
+def _life(old: NodeLife | None, instance: Instance, pool: Pool, sight: _Sight, now: datetime) -> NodeLife:
+    """The life of a listed instance. The first `created_at` counts: while it builds, Civo may leave it out.
+
+    GPUs in use on a usable node without a GPU pod make it neither busy nor idle: it is unknown.
+    """
+    past = old or NodeLife(
+        instance=instance.id, pool=pool.id, name=instance.hostname, size=pool.size, created_at=instance.created_at
+    )
+    usable = sight.stage is Stage.USABLE
+    registered_at = past.registered_at or past.ready_at or (None if sight.labels is None else now)
+    # A node that was in Kubernetes and is not any more is not on its way: somebody deleted its Node object.
+    vanished = sight.stage is Stage.BOOTING and sight.labels is None and registered_at is not None
+    # A startup taint that comes back does not begin the idle time anew.
+    retainted = sight.stage is Stage.INSTALLING and sight.set_up and past.usable_at is not None
+    empty = (usable or retainted) and not sight.pods
+    runs = any(p.phase is PodPhase.RUNNING for p in sight.pods)
+    return _with(
+        past,
+        pool=pool.id,
+        name=instance.hostname,
+        size=pool.size,
+        price_usd_per_hour=pool.price_usd_per_hour if past.price_usd_per_hour is None else past.price_usd_per_hour,
+        gpus=past.gpus if past.gpus and sight.labels is None else gpus_of(pool.resources, sight.labels or {}),
+        gone_at=None,
+        seen_at=past.seen_at or now,
+        active_at=past.active_at or (now if sight.stage in AFTER_BUILDING else None),
+        registered_at=registered_at,
+        ready_at=past.ready_at or (now if sight.stage in (Stage.INSTALLING, Stage.USABLE) else None),
+        usable_at=past.usable_at or (now if usable else None),
+        bound_at=past.bound_at or (now if sight.pods else None),
+        running_at=past.running_at or (now if runs else None),
+        idle_since=(past.idle_since or now) if empty else None,
+        unknown_since=(past.unknown_since or now) if empty and sight.active else None,
+        lost_at=(past.lost_at or now) if vanished or (sight.stage in LOST and past.usable_at) else None,
+    )
+
+
+def _with(life: NodeLife, **seen: Any) -> NodeLife:
+    """*life* with what was *seen*; itself where that is nothing new, as it is at most steps."""
+    news = {name: value for name, value in seen.items() if getattr(life, name) != value}
+    return replace(life, **news) if news else life
+
+
+def _priced(life: NodeLife, policy: Policy) -> NodeLife:
+    """Give a life without a price the one that its size has by now."""
+    pool = policy.pool(life.pool)
+    if life.price_usd_per_hour is not None or pool is None or pool.size != life.size:
+        return life
+    return replace(life, price_usd_per_hour=pool.price_usd_per_hour)
+
+
+def by_node(cluster: ClusterFacts | None) -> Mapping[str, tuple[Pod, ...]]:
+    """The GPU pods that hold a node, running or about to, by its name."""
+    held: dict[str, list[Pod]] = {}
+    for pod in cluster.pods if cluster else ():
+        if pod.node:
+            held.setdefault(pod.node, []).append(pod)
+    return {name: tuple(pods) for name, pods in held.items()}
+
+
+def stage_of(
+    instance: Instance,
+    node: ClusterNode | None,
+    cluster_answers: bool,
+    pool: Pool,
+    startup_taints: tuple[str, ...] = (),
+) -> Stage:
+    """How far an instance has come. Civo's undocumented statuses are broken, not busy and not idle."""
+    if instance.status == "DELETING":
+        return Stage.DELETING
+    if instance.status in ("BUILDING", "BUILD_PENDING"):
+        return Stage.BUILDING
+    if instance.status != "ACTIVE":
+        return Stage.BROKEN
+    if not cluster_answers:
+        return Stage.UNKNOWN
+    if node is None or not node.ready:
+        return Stage.BOOTING
+    if not offers_gpus(node, pool) or startup_taint(node, pool, startup_taints) is not None:
+        return Stage.INSTALLING
+    return Stage.USABLE
+
+
+def offers_gpus(node: ClusterNode, pool: Pool) -> bool:
+    """True when *node* has some of everything that a node of *pool* offers."""
+    return served_by_dra(node, pool) or all(node.allocatable.get(r, 0) > 0 for r in pool.resources)
+
+
+def served_by_dra(node: ClusterNode, pool: Pool) -> bool:
+    """True when a DRA driver shows GPUs on *node*, and no device plugin does: Kubernetes decides that by node."""
+    return node.dra and not any(node.allocatable.get(r, 0) > 0 for r in pool.resources)
+
+
+def startup_taint(node: ClusterNode, pool: Pool, prefixes: tuple[str, ...]) -> Taint | None:
+    """The first taint of *node* that begins with one of *prefixes* and keeps pods away, unless *pool* is configured
+    with it."""
+    hard = (t for t in node.taints if t.effect != "PreferNoSchedule" and t not in pool.taints)
+    return next((t for t in hard if t.key.startswith(prefixes)), None)
+
+
+def unjoined(pool: Pool, cloud: Mapping[str, CloudPool] | None, cluster: ClusterFacts | None) -> tuple[str, ...]:
+    """The Kubernetes nodes of *pool*, or with GPUs and of no pool, whose provider id names no listed instance."""
+    if cloud is None or cluster is None:
+        return ()
+    listed = {i.id for found in cloud.values() for i in found.instances}
+    return tuple(
+        n.name
+        for n in cluster.nodes
+        if n.instance not in listed and n.ready
+        and (n.labels.get(POOL_LABEL) == pool.id or ((n.allocatable or n.dra) and POOL_LABEL not in n.labels))
+    )  # fmt: skip
+
+
+def strays(pools: Sequence[PoolState], cluster: ClusterFacts | None, ours: Collection[str]) -> tuple[str, ...]:
+    """The nodes that we closed to new work and that belong to none of *ours* (pool ids) any more."""
+    known = {node.name for state in pools for node in state.nodes}
+    closed = (n for n in (cluster.nodes if cluster else ()) if STOP_ANNOTATION in n.annotations)
+    return tuple(n.name for n in closed if n.name not in known and n.labels.get(POOL_LABEL) not in ours)

@@ -332,7 +332,7 @@ def test_a_source_that_stays_silent_gives_the_node_back_in_the_end(store: Store)
 def test_gpus_that_seem_in_use_after_the_last_pod_are_waited_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     life = being_emptied(store)
     with monkeypatch.context() as patched:
-        patched.setattr("receiver.step.node_lifetimes.judge", lambda _: Use.ACTIVE)
+        patched.setattr("receiver.step.pool_states.judge", lambda _: Use.ACTIVE)
         life.run(2 * MINUTE, tick=SECOND)
         assert life.writes("uncordon", "retire") == []
     life.run(2 * MINUTE, tick=SECOND)

@@ -52,7 +52,7 @@ SHARED = (
     "core/money/unanswered.py:",
     "core/model/weights.py:",
     "core/model/activity.py:judge",
-    "step/node_lifetimes.py:",
+    "step/pool_states.py:",
     "step/gather.py:",
     "step/parts.py:",
     "step/reconcile.py:",
@@ -62,7 +62,7 @@ SHARED = (
     "step/act.py:",
     "step/serve_pools.py:_failed_tries",
     "step/serve_pools.py:serve_pools",
-    "step/stray_nodes.py:strays",
+    "step/pool_states.py:strays",
 )
 
 
