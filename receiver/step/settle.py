@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-
 from receiver.core.model.actions import ActionKind, OutcomeKind
 from receiver.core.model.model import Facts, PoolState, Source
 from receiver.core.model.policy import Policy
@@ -20,8 +19,11 @@ from receiver.step.chores.approvals import asked_before
 from receiver.step.chores.window_eviction import given_up_before, told_before
 from receiver.step.gather import Looked
 from receiver.step.parts import Parts
-from receiver.step.permissions import rights_now
 from receiver.step.serve_pools import decision_of, told_of_end
+import structlog
+from receiver.core.model.model import Facts, Source
+from receiver.core.model.rights import Rights, never_asked
+from receiver.ports import Cluster, TryLater, WontWork
 
 
 def settle(
@@ -134,3 +136,31 @@ def _end_overrides(looked: Looked, store: StepStore, policy: Policy, now: dateti
                 plainly=f"Override {override.id} ({override.kind}) has expired",
             )
             store.end_override(override.id, override.until, None, notice)
+
+
+log = structlog.get_logger("receiver")
+
+
+def rights_now(cluster: Cluster | None, known: Rights | None, facts: Facts, mode: str) -> Rights | None:
+    """Return what is known of the rights that a removal needs; None without a cluster, and in *mode* observe: what is
+    not done needs no right.
+
+    It is asked when what is *known* is too old, and not while Kubernetes is silent: then the last answer counts. It is
+    in the store, so that a restart or another leader knows as much.
+    """
+    now = facts.at
+    if cluster is None or mode == "observe":
+        return None
+    if known is not None and not known.due(now):
+        return known
+    found = known or never_asked(now)
+    if not facts.up(Source.KUBERNETES):
+        return found.unasked(facts.sources[Source.KUBERNETES].detail, now)
+    try:
+        answered = found.answered(tuple(cluster.lacking()), now)
+    except (TryLater, WontWork) as error:
+        log.warning("rights not known", error=str(error))
+        return found.unanswered(str(error), now)
+    if answered.lacking != found.lacking and answered.lacking:
+        log.warning("nodes may not be removed: pools do not grow", lacking=list(answered.lacking))
+    return answered
