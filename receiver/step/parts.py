@@ -5,12 +5,23 @@ What the step cannot go on without passes through: TryLater (the store failed) a
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-
 import structlog
-
 from receiver.core.model.failures import Failure, Failures
 from receiver.core.notices.sentences import Cause, Notice
 from receiver.ports import TryLater, WriterLostError
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from receiver.core.model.actions import Decision
+from receiver.core.model.approval_request import Question
+from receiver.core.model.control import Control
+from receiver.core.model.model import Drift, Facts
+from receiver.core.model.policy import Policy
+from receiver.core.notices.sentences import Notice
+from receiver.core.scaling.assign import Assignment
+from receiver.ports import StepStore
+from receiver.step.carry_out import Hands
+
 
 log = structlog.get_logger("receiver")
 
@@ -98,3 +109,41 @@ class Parts:
             self.failures.note(Failure(part=f"{MESSAGE}{cause.value}", error=error))
             self.log()
         return Notice(cause=cause, topic=topic, key=key, title=plainly, body="The full message failed; see the log.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """What was decided, from which *facts*, and the *questions* that people are to be asked."""
+
+    facts: Facts
+    assignment: Assignment
+    decisions: dict[str, Decision]
+    questions: Sequence[Question]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One step's facts and decisions, and what may be written to. *numbers* are the stored decisions' by pool,
+    *before* is what the step before this one left, *unsaid* what is told once everything was done."""
+
+    facts: Facts
+    assignment: Assignment
+    decisions: Mapping[str, Decision]
+    numbers: Mapping[str, int]
+    drifts: Mapping[str, Drift]
+    policy: Policy
+    mode: str
+    hands: Hands
+    store: StepStore
+    before: Control | None
+    now: datetime
+    parts: Parts
+    unsaid: list[Callable[[], object]] = field(default_factory=list)
+
+    def say_later(self, make: Callable[[], Notice]) -> None:
+        """Compose a notice and put it into the outbox once everything was done that this step does."""
+        self.unsaid.append(lambda: self.do_say(make()))
+
+    def do_say(self, notice: Notice) -> bool:
+        """Put *notice* into the outbox; True when it is news. Raises TryLater (store down)."""
+        return self.store.say(notice, self.now)

@@ -18,7 +18,7 @@ from receiver.core.model.model import Source
 from receiver.core.money.hold_scopes import Intent, intent
 from receiver.core.notices.hold_notices import notice
 from receiver.ports import Cluster, Did, KeptOut, Receipt, TryLater, WontWork
-from receiver.step.context import Work
+from receiver.step.parts import Work
 
 log = structlog.get_logger("receiver")
 QUEUE = "ClusterQueue "

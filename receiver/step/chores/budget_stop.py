@@ -16,7 +16,7 @@ from receiver.core.money.budget import month_of
 from receiver.core.notices import closing_notices
 from receiver.core.scaling import stop_scopes
 from receiver.ports import Did, Receipt, TryLater, WontWork
-from receiver.step.context import Work
+from receiver.step.parts import Work
 
 log = structlog.get_logger("receiver")
 ANSWERS_MISSED = 3  # in a row; the other nodes of the pool wait for the next step then

@@ -11,7 +11,7 @@ from receiver.core.scaling.packing import changes_at, compares, soft_taints
 from receiver.core.scaling.packing import LAST_WORKLOADS, Survival
 from receiver.ports import Cluster, TryLater, WontWork
 from receiver.step.carry_out import FINISHED, Progress
-from receiver.step.context import Work
+from receiver.step.parts import Work
 
 log = structlog.get_logger("receiver")
 RECENT_ACTIONS = 50

@@ -16,7 +16,7 @@ from receiver.core.notices import idle_notices
 from receiver.core.notices.pod_events import held_events
 from receiver.core.notices.sentences import Notice
 from receiver.ports import TryLater, WontWork
-from receiver.step.context import Work
+from receiver.step.parts import Work
 
 log = structlog.get_logger("receiver")
 CLAIMS = f"{State.NOT_DEMAND}:None:None"  # of a pod that asks for devices by claim, as the last picture has it

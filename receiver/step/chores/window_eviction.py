@@ -15,7 +15,7 @@ from receiver.core.scaling.eviction_grace import TOPIC, evicts
 from receiver.core.scaling.guardrails import Case
 from receiver.ports import StepStore
 from receiver.step.chores.notify import announce
-from receiver.step.context import Work
+from receiver.step.parts import Work
 
 ACTIONS_READ = 100  # of a pool: what it did in an opening; one that fails is not tried again before five minutes
 EVENTS_PER_POOL = 50  # pods told by a Kubernetes Event
