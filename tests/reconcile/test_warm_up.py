@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from receiver.ports import Store
-from receiver.runtime.warm_up import WarmUp
+from receiver.runtime.store_opener import WarmUp
 from tests.reconcile.harness import START
 
 MINUTE = timedelta(minutes=1)

@@ -9,7 +9,7 @@ from receiver.config.model import Mode
 from receiver.core.model.control import believed_since, is_sure
 from receiver.ports import TryLater
 from receiver.reports.monthly import MonthEnd
-from receiver.runtime.warm_up import WarmUp
+from receiver.runtime.store_opener import WarmUp
 from receiver.server.bootstrap.outside import Outside
 from receiver.step.reconcile import Stepped, step
 
