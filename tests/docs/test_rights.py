@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import yaml
 
 from receiver.adapters.kubernetes import api, budget_hold, dra, gangs, queues, volcano
-from receiver.adapters.kubernetes.custom_resources import Kind
+from receiver.adapters.kubernetes.api import Kind
 from tests.docs.pages import ROOT, text_of
 from tests.manifests.uses import EVERYBODYS
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from receiver.adapters.kubernetes.api import QUOTA, QUOTAS, QUOTAS_OF, KubernetesApi
-from receiver.adapters.kubernetes.custom_resources import CustomResources, Kind
+from receiver.adapters.kubernetes.api import CustomResources, Kind
 from receiver.adapters.kubernetes.nodes import section, words
 from receiver.adapters.kubernetes.wire import NOT_FOUND, ClusterWire
 from receiver.ports import (

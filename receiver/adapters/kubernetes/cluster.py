@@ -22,7 +22,7 @@ from receiver.adapters.http.sessions import quick_retry, user_agent
 from receiver.adapters.kubernetes.access import TO_REMOVE, Access
 from receiver.adapters.kubernetes.api import EVENTS_OF, EVICTION, NODES, PODS, PODS_OF, KubernetesApi
 from receiver.adapters.kubernetes.budget_hold import HoldingMeans
-from receiver.adapters.kubernetes.custom_resources import CustomResources
+from receiver.adapters.kubernetes.api import CustomResources
 from receiver.adapters.kubernetes.dra import Dra
 from receiver.adapters.kubernetes.ended_pods import TERMINATED, ended_from
 from receiver.adapters.kubernetes.gangs import Declaration, PodGroups, Roll, with_siblings

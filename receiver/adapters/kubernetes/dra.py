@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from receiver.adapters.kubernetes.custom_resources import CustomResources, Kind
+from receiver.adapters.kubernetes.api import CustomResources, Kind
 from receiver.adapters.kubernetes.nodes import entries, section
 from receiver.ports import Clock, TryLater
 

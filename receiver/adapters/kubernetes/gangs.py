@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from receiver.adapters.kubernetes.custom_resources import CustomResources, Kind
+from receiver.adapters.kubernetes.api import CustomResources, Kind
 from receiver.adapters.kubernetes.nodes import entries, key_of, named, section, words
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.ports import GANG_ANNOTATION, GANG_SIZE_ANNOTATION

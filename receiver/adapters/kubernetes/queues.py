@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from receiver.adapters.kubernetes.announced_pods import Announcement, Run, announced_pod, bounded, understood
-from receiver.adapters.kubernetes.custom_resources import CustomResources, Kind
+from receiver.adapters.kubernetes.api import CustomResources, Kind
 from receiver.adapters.kubernetes.gangs import KUEUE_LABEL, VOLCANO_GROUPS, whole
 from receiver.adapters.kubernetes.nodes import entries, key_of, section, words
 from receiver.adapters.kubernetes.volcano import VOLCANO_QUEUES, VolcanoQueues

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from receiver.adapters.kubernetes.announced_pods import Announcement, Run, announced_pod, bounded, understood
-from receiver.adapters.kubernetes.custom_resources import CustomResources, Kind
+from receiver.adapters.kubernetes.api import CustomResources, Kind
 from receiver.adapters.kubernetes.gangs import volcano_group_of, whole
 from receiver.adapters.kubernetes.nodes import GPU_PREFIX, compute, entries, gpus, key_of, section
 from receiver.core.model.compute import CPU
