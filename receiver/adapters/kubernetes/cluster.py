@@ -24,7 +24,7 @@ from receiver.adapters.kubernetes.api import EVENTS_OF, EVICTION, NODES, PODS, P
 from receiver.adapters.kubernetes.budget_hold import HoldingMeans
 from receiver.adapters.kubernetes.api import CustomResources
 from receiver.adapters.kubernetes.dra import Dra
-from receiver.adapters.kubernetes.ended_pods import TERMINATED, ended_from
+from receiver.adapters.kubernetes.pods import TERMINATED, ended_from
 from receiver.adapters.kubernetes.gangs import Declaration, PodGroups, Roll, with_siblings
 from receiver.adapters.kubernetes.node_keepers import Keepers
 from receiver.adapters.kubernetes.node_load import load_of

@@ -5,7 +5,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
-
 from receiver.adapters.http.timestamps import moment
 from receiver.adapters.kubernetes.gangs import gang_of, whole
 from receiver.adapters.kubernetes.nodes import SHOWN, compute, entries, gpus, key_of, named, section, words
@@ -14,14 +13,11 @@ from receiver.config.mistakes import Wrong
 from receiver.core.model.compute import SLOTS
 from receiver.core.model.pods import Pod, PodPhase, Preference, Requirement, Toleration
 from receiver.core.model.text import cut
-from receiver.ports import (
-    GANG_SIZE_ANNOTATION,
-    IDLE_SHUTDOWN_ANNOTATION,
-    KEEP_UNTIL_ANNOTATION,
-    PROTECT_ANNOTATION,
-    SAFE_TO_EVICT_ANNOTATION,
-    TryLater,
-)
+from receiver.ports import GANG_SIZE_ANNOTATION, IDLE_SHUTDOWN_ANNOTATION, KEEP_UNTIL_ANNOTATION, PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, TryLater
+from collections.abc import Mapping
+from receiver.adapters.kubernetes.nodes import entries, key_of, section
+from receiver.core.model.usage import Ended, workload_name
+
 
 HOST_LABEL = "app.kubernetes.io/name"
 HOST_NAMES = frozenset({"gpu-autoscaler", "prometheus", "alertmanager"})
@@ -356,4 +352,25 @@ def _toleration(raw: Mapping[str, Any]) -> Toleration:
         operator=str(raw.get("operator") or "Equal"),
         value=str(raw.get("value") or ""),
         effect=str(raw.get("effect") or ""),
+    )
+
+
+TERMINATED = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"  # a field selector knows no "or"
+
+
+def ended_from(raw: Mapping[str, Any]) -> Ended | None:
+    """Return how the GPU pod in *raw* ended, or None for one that lives or has no GPUs."""
+    if not terminated(raw) or not gpu_requests(section(raw, "spec")):
+        return None
+    metadata, status = section(raw, "metadata"), section(raw, "status")
+    namespace, _, name = key_of(raw).partition("/")
+    states = [section(c, "state") for c in entries(status, "containerStatuses")]
+    ends = [moment(section(state, "terminated").get("finishedAt")) for state in states]
+    uid = str(metadata.get("uid") or "")
+    return Ended(
+        uid=uid,
+        life=controller_uid(metadata) or uid,
+        workload=workload_name(namespace, controller_of(metadata), name),
+        succeeded=status.get("phase") == "Succeeded",
+        at=max((end for end in ends if end), default=None),
     )
