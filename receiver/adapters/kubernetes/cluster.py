@@ -17,7 +17,7 @@ from kubernetes import client, config
 from kubernetes.config.config_exception import ConfigException
 
 from receiver.adapters.clock import SystemClock
-from receiver.adapters.http.remarks import Remarks
+from receiver.adapters.http.json_items import Remarks
 from receiver.adapters.http.sessions import quick_retry, user_agent
 from receiver.adapters.kubernetes.access import TO_REMOVE, Access
 from receiver.adapters.kubernetes.api import EVENTS_OF, EVICTION, NODES, PODS, PODS_OF, KubernetesApi
