@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from receiver.config.model import Reading
-from receiver.web.auth.attempts import ADDRESSES, MOST_FAILURES, Attempts
+from receiver.web.auth.tokens import ADDRESSES, MOST_FAILURES, Attempts
 from tests.web.builders import OPERATOR, READER, TOKEN, Bench, a_full_store
 from tests.web.people import Person, field_of
 from tests.web.seen import Page, words

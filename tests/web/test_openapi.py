@@ -18,7 +18,7 @@ from receiver.config.model import Reading
 from receiver.core.model.policy import Approval, Budget
 from receiver.ports import TryLater
 from receiver.web import create_app
-from receiver.web.auth.attempts import MOST_FAILURES
+from receiver.web.auth.tokens import MOST_FAILURES
 from receiver.web.openapi import document
 from tests.core.builders import a_question
 from tests.faults.stores import a_store

@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 
 from receiver.config.model import Reading
 from receiver.core.notices.links import Seal
-from receiver.web.auth.attempts import MOST_FAILURES
+from receiver.web.auth.tokens import MOST_FAILURES
 from tests.web.builders import OPERATOR, READER, TOKEN, Bench, a_full_store, a_payload
 from tests.web.people import Person
 from tests.web.test_access import bearer

@@ -15,8 +15,8 @@ from flask import Response as FlaskResponse
 from werkzeug.wrappers import Response
 
 from receiver.config.model import Reading
-from receiver.web.auth.attempts import Attempts
-from receiver.web.auth.hosts import is_ours
+from receiver.web.auth.tokens import Attempts
+from receiver.web.auth.tokens import is_ours
 from receiver.web.auth.sessions import Role, Session, Sessions
 from receiver.web.auth.tokens import READER, is_one_of, require_bearer
 from receiver.web.errors import Problem, for_machines, loggable
@@ -96,7 +96,7 @@ class Access:
         return incoming.is_secure or (ours.scheme == "https" and ours.netloc == incoming.host)
 
     def require_our_host(self, incoming: Request) -> None:
-        """Raise Problem 421 for pages and API under a name that is none of ours (`receiver.web.auth.hosts`)."""
+        """Raise Problem 421 for pages and API under a name that is none of ours (`receiver.web.auth.tokens`)."""
         if incoming.blueprint in ASKED_BY_MACHINES or is_ours(incoming.host, self._parts.public_url, self._parts.hosts):
             return
         raise Problem(

@@ -7,6 +7,16 @@ import hashlib
 import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
+import ipaddress
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+import re
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
 
 # Around a header's value; of others, such as U+0085 and U+00A0, the last byte of a token may look like one.
 BLANK = " \t"
@@ -108,3 +118,87 @@ def is_one_of(given: bytes, tokens: Sequence[str]) -> bool:
 def _same_length(token: bytes) -> bytes:
     """A digest: compare_digest returns sooner for another length, which would tell that of the token."""
     return hashlib.sha256(token).digest()
+
+
+MOST_FAILURES = 10  # of one address within a minute
+MINUTE = 60.0
+ADDRESSES = 1000  # remembered; the oldest are forgotten first
+NETWORK = 64  # bits: who has one IPv6 address has all of such a network
+
+
+class Attempts:
+    """Failed attempts of the last minute by address."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._failed: OrderedDict[str, list[tuple[float, bytes]]] = OrderedDict()
+        self._lock = threading.Lock()
+        self._secret = secrets.token_bytes(32)  # what is remembered of a wrong token says nothing without it
+
+    def wait(self, address: str) -> int:
+        """Return the whole seconds until *address* may try again, 0 when it may now."""
+        with self._lock:
+            recent = self._recent(_network(address))
+            return int(recent[-MOST_FAILURES][0] + MINUTE - self._now()) + 1 if len(recent) >= MOST_FAILURES else 0
+
+    def failed(self, address: str, guess: str | None = None) -> int | None:
+        """Note a failure of *address*; return how many it had within a minute.
+
+        With a *guess* the same one counts once; then None is returned for it, as there is nothing new.
+        """
+        network = _network(address)
+        with self._lock:
+            recent = self._recent(network)
+            said = secrets.token_bytes(16) if guess is None else self._digest(guess)
+            if any(said == before for _, before in recent):
+                return None
+            recent = [*recent, (self._now(), said)][-MOST_FAILURES:]
+            self._failed[network] = recent
+            self._failed.move_to_end(network)
+            while len(self._failed) > ADDRESSES:
+                self._failed.popitem(last=False)
+            return len(recent)
+
+    def _recent(self, network: str) -> list[tuple[float, bytes]]:
+        since = self._now() - MINUTE
+        return [entry for entry in self._failed.get(network, ()) if entry[0] > since]
+
+    def _digest(self, guess: str) -> bytes:
+        return hashlib.blake2b(guess.encode("utf-8", "replace"), key=self._secret, digest_size=16).digest()
+
+
+def _network(address: str) -> str:
+    """What one guesser has: an IPv4 address, or an IPv6 network."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None:
+        return str(ipaddress.ip_network((found, NETWORK), strict=False))
+    return str(getattr(found, "ipv4_mapped", None) or found)
+
+
+# Names of one word and below these are given inside a network and in no public zone (RFC 6761, RFC 6762, RFC 8375;
+# .internal is reserved by ICANN; .svc is Kubernetes').
+INSIDE = (".svc", ".local", ".localhost", ".internal", ".home.arpa")
+_PORT = re.compile(r":\d{1,5}\Z")
+
+
+def is_ours(host: str, public_url: str | None, names: Collection[str]) -> bool:
+    """True when *host* (the header, with or without a port) is one that people of ours use.
+
+    That is an address, a name that only a network inside gives, the host of *public_url*, or one of *names*.
+    """
+    name = _PORT.sub("", host).lower().rstrip(".")
+    if not name or "." not in name or name.endswith(INSIDE) or name in names:
+        return True
+    ours = urlsplit(public_url or "").hostname
+    return name == ours or _is_address(name.strip("[]"))
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
