@@ -1,19 +1,27 @@
 """POST and DELETE /api/v1/budget: an allowance for the current month, set by who holds the operator's token."""
 
 from typing import Any
-
 import structlog
 from flask import Blueprint, Response, jsonify, request
-
 from receiver.core.model.policy import BudgetChange
 from receiver.core.money.budget import title_of
 from receiver.core.money.cost import amount
 from receiver.core.notices.budget_notices import changed
 from receiver.web.api.body import read_body
-from receiver.web.api.budget_request import budget_asked, reset_asked
 from receiver.web.api.documents import moment
 from receiver.web.auth.tokens import require_operator
 from receiver.web.parts import WebParts
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from receiver.config.fields import label_value, money
+from receiver.config.mistakes import Wrong, did_you_mean
+from receiver.core.model.policy import BudgetChange, Policy, Scope
+from receiver.core.money.budget import month_of
+from receiver.web.api.free_text import words_asked
+from receiver.web.errors import Problem
+
 
 LARGEST_BODY = 16 * 1024
 
@@ -53,3 +61,86 @@ def document(change: BudgetChange, shown: str) -> dict[str, Any]:
         "why": change.why,
         "at": moment(change.at),
     }
+
+
+FIELDS = ("scope", "name", "monthly_usd", "who", "why")
+
+
+def budget_asked(body: bytes, policy: Policy, now: datetime) -> BudgetChange:
+    """Return the change that *body* (JSON) asks for at *now*; Problem 400 that names the field."""
+    said = _object(body)
+    for field in said:
+        if field not in FIELDS:
+            raise Problem(400, "there is no such field", did_you_mean(field, FIELDS), field=field)
+    if said.get("monthly_usd") is None:
+        raise Problem(400, "monthly_usd is missing", "give an amount of USD such as 1250.50", field="monthly_usd")
+    return _change(said, _amount(said["monthly_usd"]), policy, now)
+
+
+def reset_asked(said: Mapping[str, str], policy: Policy, now: datetime) -> BudgetChange:
+    """Return the return to the configured allowance that a query asks for at *now*; Problem 400 names the field."""
+    return _change(said, None, policy, now)
+
+
+def _change(said: Mapping[str, Any], usd: Decimal | None, policy: Policy, now: datetime) -> BudgetChange:
+    if policy.budget is None:
+        raise Problem(400, "no budget is configured", "add budget.monthly_usd to the configuration", field="scope")
+    scope = _scope(said.get("scope"))
+    return BudgetChange(
+        scope=scope,
+        name=_name(said.get("name"), scope, policy),
+        month=month_of(now, policy.budget.timezone).name,
+        monthly_usd=usd,
+        who=words_asked(said, "who", "say who sets it, such as alice"),
+        why=words_asked(said, "why", "say why in one sentence"),
+        at=now,
+    )
+
+
+def _object(body: bytes) -> Mapping[str, Any]:
+    try:
+        said = json.loads(body, parse_float=Decimal)
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict):
+        remedy = 'send one such as {"scope": "cluster", "monthly_usd": "6000", "who": "", "why": ""}'
+        raise Problem(400, "the body is no JSON object", remedy)
+    return said
+
+
+def _scope(said: Any) -> Scope:
+    scopes = [scope.value for scope in Scope]
+    if said is None:
+        raise Problem(400, "scope is missing", f"say one of: {', '.join(scopes)}", field="scope")
+    if said not in scopes:
+        raise Problem(400, "there is no such scope", did_you_mean(str(said), scopes), field="scope")
+    return Scope(said)
+
+
+def _name(said: Any, scope: Scope, policy: Policy) -> str:
+    """The pool's id or the team; empty where the scope says it all."""
+    if scope in (Scope.ACCOUNT, Scope.CLUSTER):
+        if said not in (None, ""):
+            raise Problem(400, f"there is one {scope} only", "leave name out", field="name")
+        return ""
+    if not isinstance(said, str) or not said:
+        raise Problem(400, f"name is missing: which {scope}?", f"give the name of the {scope}", field="name")
+    if scope is Scope.TEAM:
+        try:
+            return label_value(said)
+        except Wrong as wrong:
+            raise Problem(400, f"name: {wrong.problem}", wrong.remedy, field="name") from wrong
+    pool = policy.pool(said)
+    if pool is None:
+        names = [p.name for p in policy.pools]
+        raise Problem(400, "no pool has this id or name", did_you_mean(said, names), field="name")
+    return pool.id
+
+
+def _amount(said: Any) -> Decimal:
+    if isinstance(said, bool) or not isinstance(said, str | int | Decimal):
+        raise Problem(400, "monthly_usd is no amount of USD", "write digits and a point", field="monthly_usd")
+    try:
+        return money(str(said))
+    except Wrong as wrong:
+        raise Problem(400, f"monthly_usd: {wrong.problem}", wrong.remedy, field="monthly_usd") from wrong
