@@ -19,7 +19,7 @@ from receiver.config.fields import label_value, money
 from receiver.config.mistakes import Wrong, did_you_mean
 from receiver.core.model.policy import BudgetChange, Policy, Scope
 from receiver.core.money.budget import month_of
-from receiver.web.api.free_text import words_asked
+from receiver.web.api.overrides import words_asked
 from receiver.web.errors import Problem
 
 

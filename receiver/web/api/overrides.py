@@ -3,21 +3,28 @@
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
-
 import structlog
 from flask import Blueprint, Response, jsonify, make_response, request
-
 from receiver.core.model.overrides import Override
 from receiver.core.notices.override_notices import idle_in, was_ended, was_set
 from receiver.ports import StoredOverride
 from receiver.web.api.body import read_body
 from receiver.web.api.documents import moment
-from receiver.web.api.free_text import one_line
-from receiver.web.api.override_request import override_asked
 from receiver.web.api.query_params import MAX_LIMIT, limit_asked, pool_asked
 from receiver.web.auth.tokens import require_operator
 from receiver.web.errors import Problem
 from receiver.web.parts import WebParts
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+from receiver.config.fields import longer_than_zero
+from receiver.config.mistakes import Wrong, did_you_mean, nearest
+from receiver.core.model.overrides import EVERY_POOL, SIZES, Override, OverrideKind
+from receiver.core.model.policy import Policy, Pool
+from receiver.core.model.text import lasting
+
 
 LARGEST_BODY = 16 * 1024
 SOMEBODY = "somebody with the operator token"
@@ -113,3 +120,175 @@ def _kept(parts: WebParts, number: str) -> StoredOverride:
     if stored is None:
         raise Problem(404, "no override has this id", "see /api/v1/overrides for those in force", field="id")
     return stored
+
+
+FIELDS = ("kind", "pool", "nodes", "for", "until", "who", "why")
+T = TypeVar("T")
+MOMENT = "such as 2026-11-21T18:00:00Z"
+
+
+def override_asked(body: bytes, policy: Policy, now: datetime) -> Override:
+    """Return the override that *body* (JSON) asks for at *now*, under a new id; Problem 400 that names the field."""
+    said = _object(body)
+    for field in said:
+        if field not in FIELDS:
+            raise Problem(400, "there is no such field", did_you_mean(field, FIELDS), field=field)
+    override, problems = override_of(said, policy, now)
+    if override is None:
+        raise problems[0]
+    return override
+
+
+def override_of(
+    said: Mapping[str, Any], policy: Policy, now: datetime, once: str = ""
+) -> tuple[Override | None, list[Problem]]:
+    """Return the override that *said* asks for, or None and what is wrong with each field.
+
+    Its id ends with *once*, else with something new.
+    """
+    problems: list[Problem] = []
+
+    def checked(check: Callable[[], T]) -> T | None:
+        try:
+            return check()
+        except Problem as problem:
+            problems.append(problem)
+            return None
+
+    kind = checked(lambda: _kind(said.get("kind")))
+    pool = checked(lambda: _pool(said.get("pool"), policy))
+    # How many nodes may be said depends on kind and pool: nothing is told of them while those are wrong.
+    nodes = checked(lambda: _nodes(said, kind, pool, policy)) if kind is not None and not problems else None
+    until = checked(lambda: _until(said, policy, now))
+    who = checked(lambda: words_asked(said, "who", "say who sets it, such as alice"))
+    why = checked(lambda: words_asked(said, "why", "say why in one sentence"))
+    if problems or kind is None or until is None or who is None or why is None:
+        return None, problems
+    override = Override(
+        id=f"{kind}-{pool.name if pool else EVERY_POOL}-{once or secrets.token_hex(4)}",
+        kind=kind,
+        pool=pool.id if pool else None,
+        nodes=nodes,
+        who=who,
+        why=why,
+        at=now,
+        until=until,
+    )
+    return override, []
+
+
+def _object(body: bytes) -> Mapping[str, Any]:
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict):
+        raise Problem(
+            400, "the body is no JSON object", 'send one such as {"kind": "pause", "for": "2h", "who": "", "why": ""}'
+        )
+    return said
+
+
+def _kind(said: Any) -> OverrideKind:
+    kinds = [kind.value for kind in OverrideKind]
+    if said is None:
+        raise Problem(400, "kind is missing", f"say one of: {', '.join(kinds)}", field="kind")
+    if said not in kinds:
+        raise Problem(400, "there is no such kind", did_you_mean(str(said), kinds), field="kind")
+    return OverrideKind(said)
+
+
+def _pool(said: Any, policy: Policy) -> Pool | None:
+    if said in (None, EVERY_POOL):
+        return None
+    found = policy.pool(said) if isinstance(said, str) else None
+    if found is not None:
+        return found
+    names = [p.name for p in policy.pools]
+    close = nearest(str(said), [*names, EVERY_POOL])
+    listed = f"use one of: {', '.join(names)}, or {EVERY_POOL} for every pool"
+    raise Problem(
+        400, "no pool has this id or name", f"did you mean {close}? {listed}" if close else listed, field="pool"
+    )
+
+
+def _nodes(said: Mapping[str, Any], kind: OverrideKind, pool: Pool | None, policy: Policy) -> int | None:
+    nodes = said.get("nodes")
+    if kind not in SIZES:
+        if nodes is not None:
+            raise Problem(400, f"a {kind} has no nodes", "leave nodes out", field="nodes")
+        return None
+    if nodes is None:
+        raise Problem(400, f"nodes is missing: a {kind} says how many", "give a whole number", field="nodes")
+    if isinstance(nodes, bool) or not isinstance(nodes, int):
+        raise Problem(400, "nodes is no whole number", "give a number such as 4, without quotes", field="nodes")
+    if nodes < 0:
+        raise Problem(400, "nodes is negative", "give 0 or more", field="nodes")
+    most = pool.max_nodes if pool else max(p.max_nodes for p in policy.pools)
+    if nodes > most:
+        whose = f"max_nodes of {pool.name}" if pool else "max_nodes of every pool"
+        remedy = f"give at most {most}; nothing but the configuration goes beyond max_nodes"
+        raise Problem(400, f"nodes is above {whose} ({most})", remedy, field="nodes")
+    return nodes
+
+
+def _until(said: Mapping[str, Any], policy: Policy, now: datetime) -> datetime:
+    length, end = said.get("for"), said.get("until")
+    longest = policy.longest_override
+    if (length is None) is (end is None):
+        problem = "until is missing" if end is None else "until and for are both given"
+        raise Problem(400, problem, f"give either until ({MOMENT}) or for (such as 2h)", field="until")
+    field = "until" if length is None else "for"
+    until = _moment(end) if length is None else _after(length, now)
+    if until <= now:
+        raise Problem(
+            400, f"{field} is not ahead: it is {now:%Y-%m-%dT%H:%M:%SZ} now", "give a later time", field=field
+        )
+    if until > now + longest:
+        latest = f"give at most {lasting(longest)}, until {now + longest:%Y-%m-%dT%H:%M:%SZ}"
+        remedy = f"{latest}, or raise overrides.longest in the configuration"
+        raise Problem(400, f"{field} is more than {lasting(longest)} ahead", remedy, field=field)
+    return until
+
+
+def _moment(said: Any) -> datetime:
+    try:
+        moment = datetime.fromisoformat(said) if isinstance(said, str) else None
+        if moment is not None and moment.tzinfo is not None:
+            return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise Problem(400, "until is no time with a zone", f"write it as RFC 3339 does, {MOMENT}", field="until")
+
+
+def _after(said: Any, now: datetime) -> datetime:
+    if not isinstance(said, str):
+        raise Problem(400, "for is no text", "write a duration with its unit, such as 90m or 2h", field="for")
+    if not said.strip():
+        raise Problem(400, "for is missing", "write a duration with its unit, such as 90m or 2h", field="for")
+    try:
+        length: timedelta = longer_than_zero(said)
+    except Wrong as wrong:
+        raise Problem(400, f"for: {wrong.problem}", wrong.remedy, field="for") from wrong
+    return now + length
+
+
+LONGEST_TEXT = 500  # characters
+
+
+def words_asked(said: Mapping[str, Any], field: str, remedy: str) -> str:
+    """Return the text in *field* of *said* on one line; Problem 400 with *remedy* when there is none."""
+    text = said.get(field)
+    if text is None or (isinstance(text, str) and not text.strip()):
+        raise Problem(400, f"{field} is missing", remedy, field=field)
+    if not isinstance(text, str):
+        raise Problem(400, f"{field} is no text", remedy, field=field)
+    plain = one_line(text)
+    if len(plain) > LONGEST_TEXT:
+        raise Problem(400, f"{field} is longer than {LONGEST_TEXT} characters", "say it shorter", field=field)
+    return plain
+
+
+def one_line(text: str) -> str:
+    """Return *text* on one line, without what cannot be printed."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())

@@ -14,7 +14,7 @@ from receiver.core.money.cost import amount
 from receiver.core.scaling.approval_options import needs_size
 from receiver.web.api.body import read_body
 from receiver.web.api.documents import moment
-from receiver.web.api.free_text import words_asked
+from receiver.web.api.overrides import words_asked
 from receiver.web.api.query_params import limit_asked, pool_asked
 from receiver.web.auth.tokens import require_operator
 from receiver.web.errors import Problem

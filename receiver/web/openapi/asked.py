@@ -2,7 +2,7 @@
 
 from receiver.core.model.approval_request import Answer, Asks, Standing
 from receiver.core.model.policy import Unanswered
-from receiver.web.api.free_text import LONGEST_TEXT
+from receiver.web.api.overrides import LONGEST_TEXT
 from receiver.web.openapi.shapes import (
     Schema,
     count,

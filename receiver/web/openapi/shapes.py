@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
-from receiver.web.api.free_text import LONGEST_TEXT
+from receiver.web.api.overrides import LONGEST_TEXT
 
 Schema = dict[str, Any]
 WORDS = {"minLength": 1, "maxLength": LONGEST_TEXT, "pattern": r"\S"}  # what a person must say
