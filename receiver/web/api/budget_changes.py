@@ -7,7 +7,7 @@ from receiver.core.model.policy import BudgetChange
 from receiver.core.money.budget import title_of
 from receiver.core.money.cost import amount
 from receiver.core.notices.budget_notices import changed
-from receiver.web.api.body import read_body
+from receiver.web.api.query_params import read_body
 from receiver.web.api.documents import moment
 from receiver.web.auth.tokens import require_operator
 from receiver.web.parts import WebParts

@@ -8,7 +8,7 @@ from flask import Blueprint, Response, jsonify, make_response, request
 from receiver.core.model.overrides import Override
 from receiver.core.notices.override_notices import idle_in, was_ended, was_set
 from receiver.ports import StoredOverride
-from receiver.web.api.body import read_body
+from receiver.web.api.query_params import read_body
 from receiver.web.api.documents import moment
 from receiver.web.api.query_params import MAX_LIMIT, limit_asked, pool_asked
 from receiver.web.auth.tokens import require_operator
