@@ -22,7 +22,7 @@ from receiver.core.report.in_use import InUse
 from receiver.core.report.jobs import Jobs, Waits, count_jobs, ended_within, of_month, queue_waits
 from receiver.core.report.lines import CostLine, Whose, cost_lines, pieces
 from receiver.core.report.rightsizing import Peaks, RightSize, right_sizes, tight
-from receiver.core.report.sizing import cost_by_life, per_gpu_hour, prices_of_kinds, whole_gpus, widest
+from receiver.core.report.rightsizing import cost_by_life, per_gpu_hour, prices_of_kinds, whole_gpus, widest
 from receiver.core.report.standstills import Spoke, Standstill, standstills
 from receiver.core.report.units import UnitCost, unit_cost
 
