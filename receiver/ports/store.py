@@ -23,7 +23,7 @@ from receiver.core.money.attribution import Watch
 from receiver.core.notices.sentences import Notice
 from receiver.core.report.in_use import InUse
 from receiver.core.report.standstills import Spoke
-from receiver.core.report.units import Counted
+from receiver.core.report.amounts import Counted
 from receiver.ports.stored import (
     Arrival,
     Delivery,

@@ -16,7 +16,7 @@ from receiver.core.money.attribution import is_settled
 from receiver.core.notices.report_notice import TOPIC, notice_of, topic_of
 from receiver.core.report.document import EVERYBODY, document_of, scope_of
 from receiver.core.report.report import Found, report
-from receiver.core.report.units import Counted, query_of
+from receiver.core.report.amounts import Counted, query_of
 from receiver.ports import Store, Telemetry, TryLater, WontWork, WriterLostError
 from receiver.reports.gather import found_in
 

@@ -14,7 +14,7 @@ from receiver.adapters.store import SqlStore, open_store
 from receiver.core.model.policy import Billing, Budget, Policy
 from receiver.core.model.policy import Monthly, ReportPolicy
 from receiver.core.model.usage import Accounting
-from receiver.core.report.units import Counted
+from receiver.core.report.amounts import Counted
 from receiver.reports.monthly import MonthEnd
 from receiver.reports.text import as_text
 from tests.core.report.builders import HOUR, MONTH, a_life, a_policy, a_usage, at

@@ -11,7 +11,7 @@ from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.charges import Seed
 from receiver.core.report.in_use import InUse
 from receiver.core.report.standstills import Spoke
-from receiver.core.report.units import Counted
+from receiver.core.report.amounts import Counted
 from tests.store.builders import NOW, POOL, after, decision, notice, reason
 
 EPOCHS = Counted(month="2026-11", name="epoch", count=412.25, at=NOW)

@@ -19,7 +19,7 @@ from receiver.adapters.store.schema import charges, closed_reports, in_use, pool
 from receiver.core.model.charges import Charge, Charged, RunsElsewhere
 from receiver.core.model.charges import Seed
 from receiver.core.report.in_use import InUse
-from receiver.core.report.units import Counted
+from receiver.core.report.amounts import Counted
 
 IN_USE = Query(select(in_use).where(in_use.c.month == bindparam("of_month")).order_by(in_use.c.workload, in_use.c.life))
 FIELDS = tuple(f.name for f in fields(Charge))
