@@ -22,7 +22,7 @@ from receiver.core.model.usage import Accounted, Accounting, Unwatched, Usage, W
 from receiver.core.money.attribution import Watch
 from receiver.core.notices.sentences import Notice
 from receiver.core.report.in_use import InUse
-from receiver.core.report.standstills import Spoke
+from receiver.core.report.budget_lines import Spoke
 from receiver.core.report.amounts import Counted
 from receiver.ports.stored import (
     Arrival,

@@ -14,7 +14,7 @@ from receiver.core.model.policy import ReportPolicy, UnitOfWork
 from receiver.core.model.usage import Owner
 from receiver.core.report.document import document_of
 from receiver.core.report.report import Report, report
-from receiver.core.report.standstills import Spoke
+from receiver.core.report.budget_lines import Spoke
 from receiver.reports.figures import shorter
 from receiver.reports.table import COLUMNS, as_csv
 from receiver.reports.text import as_text

@@ -10,7 +10,7 @@ from receiver.core.model.charges import Charge, Charged, RunsElsewhere
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.charges import Seed
 from receiver.core.report.in_use import InUse
-from receiver.core.report.standstills import Spoke
+from receiver.core.report.budget_lines import Spoke
 from receiver.core.report.amounts import Counted
 from tests.store.builders import NOW, POOL, after, decision, notice, reason
 

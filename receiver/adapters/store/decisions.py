@@ -26,7 +26,7 @@ from receiver.adapters.store.totals import count
 from receiver.core.model.actions import Decision, Verdict
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import Policy
-from receiver.core.report.standstills import RULES, Spoke
+from receiver.core.report.budget_lines import RULES, Spoke
 from receiver.ports import Grounds, GroundsKept, StoredDecision, WontWork
 
 LEAVES = (Verdict.HOLDS.value, Verdict.LIMITS.value)

@@ -23,7 +23,7 @@ from receiver.core.report.jobs import Jobs, Waits, count_jobs, ended_within, of_
 from receiver.core.report.lines import CostLine, Whose, cost_lines, pieces
 from receiver.core.report.rightsizing import Peaks, RightSize, right_sizes, tight
 from receiver.core.report.rightsizing import cost_by_life, per_gpu_hour, prices_of_kinds, whole_gpus, widest
-from receiver.core.report.standstills import Spoke, Standstill, standstills
+from receiver.core.report.budget_lines import Spoke, Standstill, standstills
 from receiver.core.report.amounts import UnitCost, unit_cost
 
 
