@@ -9,7 +9,7 @@ from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Policy
 from receiver.core.money.budget import Month
 from receiver.core.money.cost import unit_begin, unit_price, units_between
-from receiver.core.report.occupancy import occupancy
+from receiver.core.report.in_use import occupancy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

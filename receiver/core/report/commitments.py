@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Commitment
-from receiver.core.report.occupancy import Occupancy, hours, occupancy
+from receiver.core.report.in_use import Occupancy, hours, occupancy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
