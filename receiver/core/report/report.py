@@ -16,7 +16,7 @@ from receiver.core.report.activity import Measured, measured, peaks
 from receiver.core.report.always_on import AlwaysOn, always_on
 from receiver.core.report.amounts import Subtotal, add_up, by
 from receiver.core.report.budget_lines import BudgetLine, Spent, budget_lines
-from receiver.core.report.commitments import Advice, Baseline, advice, baselines
+from receiver.core.report.always_on import Advice, Baseline, advice, baselines
 from receiver.core.report.days import Day, days
 from receiver.core.report.in_use import InUse
 from receiver.core.report.jobs import Jobs, Waits, count_jobs, ended_within, of_month, queue_waits
