@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
-
 from receiver.config.approval_checks import approval_warnings, approvals
-from receiver.config.eviction_checks import evictions
 from receiver.config.leader import lease_contradictions
 from receiver.config.mistakes import Finding, Path, spell
 from receiver.config.model import Configuration, PoolSpec
 from receiver.config.money import BudgetSpec
-from receiver.config.overlap import may_overlap, never_opens
 from receiver.config.prices import far_from_list, insane
 from receiver.config.report_checks import report_contradictions
 from receiver.config.schedule import WindowSpec
 from receiver.core.model.text import lasting
+from receiver.config.mistakes import Finding, Path
+from receiver.config.model import PoolSpec
+from collections.abc import Iterable, Sequence
 
 
 def contradictions(configuration: Configuration) -> Iterator[Finding]:
@@ -307,3 +307,89 @@ def _zones_that_differ(pool: PoolSpec, path: str) -> Iterator[str]:
                     f"{path}.windows[{number}].min_nodes: {window.min_nodes} is above max_nodes ({other.max_nodes}) of "
                     f"window {other.name} in another zone; while both are open the maximum holds"
                 )
+
+
+SHORTEST_GRACE = timedelta(minutes=5)  # what people need to read a message and to act on it
+A_DAY = 24 * 60
+
+
+def evictions(pool: PoolSpec, window: WindowSpec, here: Path, path: Path) -> Iterator[Finding]:
+    """Yield what makes *evict_after* of *window* meaningless or dangerous."""
+    grace, mine = window.evict_after, (*path, "evict_after")
+    if grace is None:
+        return
+    if window.max_nodes is None:
+        yield Finding(
+            path=mine,
+            problem="needs max_nodes: only what runs beyond a maximum is evicted",
+            remedy="give the window max_nodes, or remove evict_after",
+            over=((*path, "max_nodes"),),
+        )
+    elif window.max_nodes >= pool.max_nodes:
+        yield Finding(
+            path=mine,
+            problem=f"would never evict: max_nodes ({window.max_nodes}) is not below the pool's ({pool.max_nodes})",
+            remedy="lower the window's max_nodes, or remove evict_after",
+            over=((*path, "max_nodes"), (*here, "max_nodes")),
+        )
+    if grace < SHORTEST_GRACE:
+        yield Finding(
+            path=mine,
+            problem=f"{lasting(grace)} is too short for anybody to act on the notice",
+            remedy=f"write at least {lasting(SHORTEST_GRACE)}",
+        )
+    elif (longest := _longest(window)) is not None and grace >= longest:
+        yield Finding(
+            path=mine,
+            problem=f"{lasting(grace)} is not over before the window closes: it is open for {lasting(longest)} at most",
+            remedy="shorten evict_after, or the window is open too short to evict anything",
+            over=((*path, "times"),),
+        )
+
+
+def _longest(window: WindowSpec) -> timedelta | None:
+    """How long *window* is open at a stretch at most; None when nothing but its days bounds it."""
+    minutes = sum(max(0, t.end_time - t.start_time) for t in window.times)
+    return timedelta(minutes=minutes) if 0 < minutes < A_DAY else None
+
+
+_MONTH_LENGTHS = (28, 29, 30, 31)
+_LENGTHS_OF = {2: (28, 29), 4: (30,), 6: (30,), 9: (30,), 11: (30,)}  # the others have 31 days
+
+
+def may_overlap(one: WindowSpec, other: WindowSpec) -> bool:
+    """True when some moment lies in both windows, as far as their fields tell (same zone only).
+
+    Weekday and date can always meet in some year, so the fields are compared one by one.
+    """
+    if one.location != other.location:
+        return False
+    times = ([(t.start_time, t.end_time - 1) for t in window.times] for window in (one, other))
+    pairs = ((one.weekdays, other.weekdays), (one.months, other.months), (one.years, other.years))
+    return (
+        _meet(*times)
+        and all(_meet(mine, theirs) for mine, theirs in pairs)
+        and any(
+            _meet(_placed(one.days_of_month, length), _placed(other.days_of_month, length)) for length in _MONTH_LENGTHS
+        )
+    )
+
+
+def never_opens(window: WindowSpec) -> bool:
+    """True when no month that *window* names has a day that it names, such as a 30 February."""
+    months = [m for a, b in window.months or ((1, 12),) for m in range(a, b + 1)]
+    lengths = {length for m in months for length in _LENGTHS_OF.get(m, (31,))}
+    return bool(window.days_of_month) and not any(
+        max(a, 1) <= min(b, length) for length in lengths for a, b in _placed(window.days_of_month, length)
+    )
+
+
+def _meet(mine: Sequence[tuple[int, int]], theirs: Sequence[tuple[int, int]]) -> bool:
+    if not mine or not theirs:
+        return True
+    return any(a <= d and c <= b for a, b in mine for c, d in theirs)
+
+
+def _placed(days: Iterable[tuple[int, int]], length: int) -> list[tuple[int, int]]:
+    """The ranges of *days* as dates of a month of *length* days; a day that it does not have is kept beyond it."""
+    return [(a if a > 0 else length + 1 + a, b if b > 0 else length + 1 + b) for a, b in days]

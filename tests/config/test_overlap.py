@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from receiver.config.overlap import may_overlap, never_opens
+from receiver.config.checks import may_overlap, never_opens
 from receiver.config.schedule import WindowSpec
 from receiver.core.model.windows import is_open
 
