@@ -21,7 +21,8 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from receiver.config import deliveries, fields, published, schedule, spacing
+from receiver.config import fields, published, schedule, spacing
+from receiver.config import environment
 from receiver.config.model import Configuration
 from receiver.config.prices import PriceFile
 from receiver.config.show import spell_duration
@@ -59,7 +60,7 @@ WORDS: Mapping[Any, tuple[str, str]] = {
     fields.TaintEffect: ("`NoSchedule`, `PreferNoSchedule` or `NoExecute`", ""),
     fields.Text: ("text", "text"),
     published.PublicAddress: ("URL", "URLs"),
-    deliveries.DeliveryBytes: ("count, 1 to 32505856", ""),
+    environment.DeliveryBytes: ("count, 1 to 32505856", ""),
     spacing.Spacing: ("duration above 0, up to 10m", ""),
     str: ("text", "text"),
 }

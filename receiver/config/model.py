@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from receiver.config.approval import ApprovalSpec
-from receiver.config.deliveries import Webhook
+from receiver.config.environment import Webhook
 from receiver.config.fields import (
     Address,
     Celsius,

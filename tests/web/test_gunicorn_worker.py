@@ -2,7 +2,7 @@
 
 import pytest
 
-from receiver.config import deliveries
+from receiver.config import environment
 from receiver.server.gunicorn_worker import LARGEST_HEAD, MOST_BYTES
 from receiver.server.request_buffer import Arriving
 
@@ -56,4 +56,4 @@ def test_what_will_be_refused_is_not_waited_for(head: bytes) -> None:
 
 
 def test_the_largest_delivery_that_may_be_configured_can_be_held() -> None:
-    assert deliveries.LARGEST + LARGEST_HEAD <= MOST_BYTES
+    assert environment.LARGEST + LARGEST_HEAD <= MOST_BYTES
