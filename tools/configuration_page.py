@@ -21,7 +21,8 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from receiver.config import fields, published, schedule, spacing
+from receiver.config import fields, published, schedule
+from receiver.config import schedule
 from receiver.config import environment
 from receiver.config.model import Configuration
 from receiver.config.prices import PriceFile
@@ -61,7 +62,7 @@ WORDS: Mapping[Any, tuple[str, str]] = {
     fields.Text: ("text", "text"),
     published.PublicAddress: ("URL", "URLs"),
     environment.DeliveryBytes: ("count, 1 to 32505856", ""),
-    spacing.Spacing: ("duration above 0, up to 10m", ""),
+    schedule.Spacing: ("duration above 0, up to 10m", ""),
     str: ("text", "text"),
 }
 # Kinds that are read by a function of their own, by its name.

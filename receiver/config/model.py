@@ -41,7 +41,7 @@ from receiver.config.published import PublicAddress
 from receiver.config.reports import ReportsSpec
 from receiver.config.schedule import WindowSpec
 from receiver.config.section import Section
-from receiver.config.spacing import NotifySpec
+from receiver.config.schedule import NotifySpec
 from receiver.core.model.pods import KeepRule
 from receiver.core.model.policy import QUEUE_WAIT, STARTUP_TAINTS, Fallback, Objective, Packing
 from receiver.core.model.signals import GROUP_INTERVAL, REPEAT_INTERVAL, payload_life

@@ -6,13 +6,16 @@ Source: https://prometheus.io/docs/alerting/latest/configuration/#time_interval.
 import re
 from collections.abc import Sequence
 from typing import Annotated, Any
-
 from pydantic import BeforeValidator
-
 from receiver.config.fields import LongerThanZero, Text, Whole, Zone, text
 from receiver.config.mistakes import Wrong, did_you_mean
 from receiver.config.section import Section
 from receiver.core.model.windows import Window
+from datetime import timedelta
+from receiver.config.fields import longer_than_zero
+from receiver.config.mistakes import Wrong
+from receiver.core.notices.grouping import AT_MOST_EVERY
+
 
 WEEKDAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 MONTHS = (
@@ -178,3 +181,25 @@ class WindowSpec(Section):
             standby_nodes=self.standby_nodes,
             evict_after=self.evict_after,
         )
+
+
+LONGEST = timedelta(minutes=10)  # GpuAutoscalerNoticesStuck fires for what has waited a quarter of an hour
+
+
+def spacing(value: Any) -> timedelta:
+    """Return a duration above 0 and up to 10 minutes; raise Wrong."""
+    length = longer_than_zero(value)
+    if length > LONGEST:
+        raise Wrong(f'"{value}" is too seldom', "write at most 10m; what waits longer counts as stuck")
+    return length
+
+
+Spacing = Annotated[timedelta, BeforeValidator(spacing)]
+
+
+class NotifySpec(Section):
+    """How often people are told."""
+
+    at_most_every: Spacing = AT_MOST_EVERY
+    """of one kind of news about one pool at most one message goes out in this time; the others wait for its end and
+    come as one ([more](operations.md#how-many-messages-come))"""
