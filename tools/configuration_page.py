@@ -21,7 +21,8 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from receiver.config import fields, published, schedule
+from receiver.config import published, schedule
+from receiver.config import mistakes
 from receiver.config import schedule
 from receiver.config import environment
 from receiver.config.model import Configuration
@@ -38,28 +39,28 @@ MARKED = re.compile(
 HEAD = ("| key | type | default | meaning |", "|---|---|---|---|")
 # How a reader is told of each kind of value. The order counts where two are the same to Python.
 WORDS: Mapping[Any, tuple[str, str]] = {
-    fields.Duration: ("duration", "durations"),
-    fields.LongerThanZero: ("duration above 0", "durations above 0"),
-    fields.Tick: ("duration, 1s to 5m", ""),
-    fields.Period: ("duration, 1s or more", ""),
-    fields.Ratio: ("ratio", "ratios"),
-    fields.Celsius: ("degrees Celsius, 30 to 120", ""),
-    fields.Money: ("USD, 0 or more", "USD"),
-    fields.Month: ("month such as `2026-11`", ""),
-    fields.Whole: ("count", "counts"),
-    fields.Units: ("count, 1 or more", "counts"),
-    fields.Flag: ("true or false", ""),
-    fields.Zone: ("zone", "zones"),
-    fields.Address: ("URL", "URLs"),
-    fields.PoolName: ("word", "words"),
-    fields.Identifier: ("word", "words"),
-    fields.ObjectName: ("name", "names"),
-    fields.GpuResource: ("GPU resource", "GPU resources"),
-    fields.LabelKey: ("label key", "label keys"),
-    fields.TaintPrefix: ("beginning of a taint key", "beginnings of taint keys"),
-    fields.LabelValue: ("label value", "label values"),
-    fields.TaintEffect: ("`NoSchedule`, `PreferNoSchedule` or `NoExecute`", ""),
-    fields.Text: ("text", "text"),
+    mistakes.Duration: ("duration", "durations"),
+    mistakes.LongerThanZero: ("duration above 0", "durations above 0"),
+    mistakes.Tick: ("duration, 1s to 5m", ""),
+    mistakes.Period: ("duration, 1s or more", ""),
+    mistakes.Ratio: ("ratio", "ratios"),
+    mistakes.Celsius: ("degrees Celsius, 30 to 120", ""),
+    mistakes.Money: ("USD, 0 or more", "USD"),
+    mistakes.Month: ("month such as `2026-11`", ""),
+    mistakes.Whole: ("count", "counts"),
+    mistakes.Units: ("count, 1 or more", "counts"),
+    mistakes.Flag: ("true or false", ""),
+    mistakes.Zone: ("zone", "zones"),
+    mistakes.Address: ("URL", "URLs"),
+    mistakes.PoolName: ("word", "words"),
+    mistakes.Identifier: ("word", "words"),
+    mistakes.ObjectName: ("name", "names"),
+    mistakes.GpuResource: ("GPU resource", "GPU resources"),
+    mistakes.LabelKey: ("label key", "label keys"),
+    mistakes.TaintPrefix: ("beginning of a taint key", "beginnings of taint keys"),
+    mistakes.LabelValue: ("label value", "label values"),
+    mistakes.TaintEffect: ("`NoSchedule`, `PreferNoSchedule` or `NoExecute`", ""),
+    mistakes.Text: ("text", "text"),
     published.PublicAddress: ("URL", "URLs"),
     environment.DeliveryBytes: ("count, 1 to 32505856", ""),
     schedule.Spacing: ("duration above 0, up to 10m", ""),

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
-from receiver.config.fields import Flag, LongerThanZero, Money, one_of
+from receiver.config.mistakes import Flag, LongerThanZero, Money, one_of
 from receiver.config.section import Section
 from receiver.core.model.policy import Unanswered
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path as File
 from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
-from receiver.config.fields import address
+from receiver.config.mistakes import address
 from receiver.config.mistakes import ConfigError, Mistake, Wrong, nearest
 from typing import Annotated, Any
 from pydantic import BeforeValidator
-from receiver.config.fields import units
+from receiver.config.mistakes import units
 from receiver.config.mistakes import Wrong
 from receiver.config.section import Section
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
-from receiver.config.fields import LongerThanZero
+from receiver.config.mistakes import LongerThanZero
 from receiver.config.mistakes import Finding
 from receiver.config.section import Section
 

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 
 from receiver.config.approval import ApprovalSpec
 from receiver.config.environment import Webhook
-from receiver.config.fields import (
+from receiver.config.mistakes import (
     Address,
     Celsius,
     Duration,

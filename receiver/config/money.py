@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from receiver.config.fields import (
+from receiver.config.mistakes import (
     Duration,
     LabelValue,
     Money,

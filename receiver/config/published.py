@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator
 
-from receiver.config.fields import text
+from receiver.config.mistakes import text
 from receiver.config.mistakes import Wrong
 
 EXAMPLE = "write it whole, such as https://gpu.example.com"

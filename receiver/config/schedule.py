@@ -7,12 +7,12 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Any
 from pydantic import BeforeValidator
-from receiver.config.fields import LongerThanZero, Text, Whole, Zone, text
+from receiver.config.mistakes import LongerThanZero, Text, Whole, Zone, text
 from receiver.config.mistakes import Wrong, did_you_mean
 from receiver.config.section import Section
 from receiver.core.model.windows import Window
 from datetime import timedelta
-from receiver.config.fields import longer_than_zero
+from receiver.config.mistakes import longer_than_zero
 from receiver.config.mistakes import Wrong
 from receiver.core.notices.grouping import AT_MOST_EVERY
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from receiver.config.fields import longer_than_zero
+from receiver.config.mistakes import longer_than_zero
 from receiver.core.model.compute import COMPUTE
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.usage import Ended, workload_name

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BeforeValidator
 
-from receiver.config.fields import Duration, LongerThanZero, ObjectName, Units, Whole, one_of
+from receiver.config.mistakes import Duration, LongerThanZero, ObjectName, Units, Whole, one_of
 from receiver.config.model import Configuration, Mode
 from receiver.config.prices import PriceFile
 from receiver.config.schedule import WindowSpec

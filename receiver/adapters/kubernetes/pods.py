@@ -8,7 +8,7 @@ from typing import Any
 from receiver.adapters.http.timestamps import moment
 from receiver.adapters.kubernetes.gangs import gang_of, whole
 from receiver.adapters.kubernetes.nodes import SHOWN, compute, entries, gpus, key_of, named, section, words
-from receiver.config.fields import longer_than_zero
+from receiver.config.mistakes import longer_than_zero
 from receiver.config.mistakes import Wrong
 from receiver.core.model.compute import SLOTS
 from receiver.core.model.pods import Pod, PodPhase, Preference, Requirement, Toleration

@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
-from receiver.config.fields import label_value, money
+from receiver.config.mistakes import label_value, money
 from receiver.config.mistakes import Wrong, did_you_mean
 from receiver.core.model.policy import BudgetChange, Policy, Scope
 from receiver.core.money.budget import month_of

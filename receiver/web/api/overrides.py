@@ -19,7 +19,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
-from receiver.config.fields import longer_than_zero
+from receiver.config.mistakes import longer_than_zero
 from receiver.config.mistakes import Wrong, did_you_mean, nearest
 from receiver.core.model.overrides import EVERY_POOL, SIZES, Override, OverrideKind
 from receiver.core.model.policy import Policy, Pool
