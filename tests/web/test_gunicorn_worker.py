@@ -4,7 +4,7 @@ import pytest
 
 from receiver.config import environment
 from receiver.server.gunicorn_worker import LARGEST_HEAD, MOST_BYTES
-from receiver.server.request_buffer import Arriving
+from receiver.server.gunicorn_worker import Arriving
 
 LARGEST = 1000
 WHOLE = {
