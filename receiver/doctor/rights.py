@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from receiver.adapters.kubernetes import dra
-from receiver.adapters.kubernetes.access import Right
+from receiver.adapters.kubernetes.cluster import Right
 from receiver.config import Configuration, Mode
 from receiver.config.model import GroupDemand, QueueDemand
 from receiver.core.model.pods import KeepRule

@@ -11,15 +11,12 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
-
 import yaml
 from kubernetes import client, config
 from kubernetes.config.config_exception import ConfigException
-
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.http.json_items import Remarks
 from receiver.adapters.http.sessions import quick_retry, user_agent
-from receiver.adapters.kubernetes.access import TO_REMOVE, Access
 from receiver.adapters.kubernetes.api import EVENTS_OF, EVICTION, NODES, PODS, PODS_OF, KubernetesApi
 from receiver.adapters.kubernetes.budget_hold import HoldingMeans
 from receiver.adapters.kubernetes.api import CustomResources
@@ -32,16 +29,7 @@ from receiver.adapters.kubernetes.node_marks import NodeMarks
 from receiver.adapters.kubernetes.nodes import key_of, node_from, section
 from receiver.adapters.kubernetes.owners import Owners
 from receiver.adapters.kubernetes.pod_watch import LASTS_SECONDS, PodWatch
-from receiver.adapters.kubernetes.pods import (
-    SPEAKING,
-    Fate,
-    claimant_from,
-    doubts,
-    fate,
-    hosts_us,
-    is_untried,
-    pod_from,
-)
+from receiver.adapters.kubernetes.pods import SPEAKING, Fate, claimant_from, doubts, fate, hosts_us, is_untried, pod_from
 from receiver.adapters.kubernetes.queues import Queues
 from receiver.adapters.kubernetes.wire import CONFLICT, NOT_FOUND, TOO_MANY, ClusterWire, at_least
 from receiver.core.model.pods import KEPT_BY_DEFAULT, KeepRule, named
@@ -51,6 +39,14 @@ from receiver.core.model.usage import Ended
 from receiver.core.scaling.consolidate import consents
 from receiver.core.scaling.eviction_grace import yields
 from receiver.ports import Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
+from collections.abc import Iterable
+from dataclasses import dataclass
+from receiver.adapters.kubernetes.api import REVIEWS, KubernetesApi
+from receiver.adapters.kubernetes.nodes import section
+from receiver.adapters.kubernetes.wire import REVIEW, ClusterWire
+from receiver.core.model.text import harmless
+from receiver.ports import TryLater
+
 
 LIVING = "status.phase!=Succeeded,status.phase!=Failed"
 COMPONENT = "gpu-autoscaler"
@@ -368,3 +364,60 @@ def _kept_by_a_budget(held: Mapping[str, TryLater], node: str, more: str = "") -
 
 def _gpu_pods(pods: Sequence[Mapping[str, Any]]) -> tuple[Pod, ...]:
     return tuple(pod for raw in pods if (pod := pod_from(raw)) is not None)
+
+
+MOST = 200  # characters of what an authorizer says
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """A verb on a resource (``pods/eviction``) of an API group, empty for the core's, as RBAC has it.
+
+    *name* is that of the one object it is needed for, empty where it is needed for any.
+    """
+
+    verb: str
+    group: str
+    resource: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''}"
+
+
+# Without one of these no node goes, or none on which any pod is that no DaemonSet put there.
+TO_REMOVE = (Right("get", "", "nodes"), Right("patch", "", "nodes"), Right("create", "", "pods/eviction"))
+
+
+class Access:
+    """Our own rights, asked of the API server."""
+
+    def __init__(self, api: KubernetesApi, wire: ClusterWire) -> None:
+        self._api = api
+        self._wire = wire
+
+    def may(self, right: Right) -> bool:
+        """True when the API server says that we have *right* in every namespace. Raises TryLater and WontWork.
+
+        An authorizer that failed is no refusal: the server then answers "not allowed" and names the failure.
+        """
+        resource, _, below = right.resource.partition("/")
+        asked = {"verb": right.verb, "group": right.group, "resource": resource}
+        asked |= {"name": right.name} if right.name else {}
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {**asked, **({"subresource": below} if below else {})}},
+        }
+        status = section(self._wire.ask("create", REVIEW, self._api.creates(REVIEWS), body), "status")
+        allowed, failed = status.get("allowed"), status.get("evaluationError")
+        if not isinstance(allowed, bool):
+            raise TryLater(f"Kubernetes did not say whether we may {right}", code="malformed")
+        if failed and not allowed and status.get("denied") is not True:
+            why = harmless(str(failed))[:MOST]
+            raise TryLater(f"Kubernetes could not work out whether we may {right}: {why}", code="evaluation")
+        return allowed
+
+    def lacking(self, rights: Iterable[Right]) -> tuple[str, ...]:
+        """Return those of *rights* that we do not have, in words. Raises as `may` does."""
+        return tuple(str(right) for right in rights if not self.may(right))

@@ -13,7 +13,7 @@ from typing import Any
 from kubernetes import client
 
 from receiver.adapters.http.timestamps import ClockReading, http_date, moment
-from receiver.adapters.kubernetes.access import Access, Right
+from receiver.adapters.kubernetes.cluster import Access, Right
 from receiver.adapters.kubernetes.api import CUSTOM, NODES, PODS, QUOTAS, KubernetesApi
 from receiver.adapters.kubernetes.cluster import LIVING, KubernetesCluster
 from receiver.adapters.kubernetes.api import Kind
