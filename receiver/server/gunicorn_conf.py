@@ -9,8 +9,6 @@ import resource
 from functools import partial
 from pathlib import Path
 from typing import Any
-from gunicorn.glogging import Logger
-
 
 wsgi_app = "receiver.server.bootstrap:load_app()"
 
@@ -65,7 +63,7 @@ worker_tmp_dir = str(_shm) if _shm.is_dir() and os.access(_shm, os.W_OK) else No
 
 accesslog = None  # /metrics counts answers; a line for each scrape and probe tells nobody anything
 errorlog = "-"
-logger_class = "receiver.server.gunicorn_conf.CarefulLogger"  # quotes nothing that a client sent
+logger_class = "receiver.server.gunicorn_log.CarefulLogger"  # quotes nothing that a client sent
 proc_name = "gpu-autoscaler"
 
 
@@ -83,31 +81,3 @@ def worker_exit(server: Any, worker: Any) -> None:  # noqa: ARG001 (gunicorn pas
 
     if getattr(worker, "wsgi", None) is not None:
         bootstrap.stop(worker.wsgi)
-
-
-REFUSED = "Invalid request from ip="
-BROKEN = "Error handling request"
-
-
-class CarefulLogger(Logger):  # type: ignore[misc]  # gunicorn leaves it untyped
-    """Names the kind of what is wrong with a request and who sent it, and quotes nothing of it."""
-
-    def warning(self, msg: str, *args: Any, **kwargs: Any) -> None:
-        """Log *msg*; of a request that was refused without what follows the kind of mistake."""
-        if isinstance(msg, str) and msg.startswith(REFUSED):
-            who, _, wrong = msg.partition(": ")
-            msg, args = "%s: %s", (who, _kind(wrong))
-        super().warning(msg, *args, **kwargs)
-
-    def exception(self, msg: str, *args: Any, **kwargs: Any) -> None:
-        """Log *msg* with its trace; of a request that broke without its address, which may let its reader act."""
-        if isinstance(msg, str) and msg.startswith(BROKEN):
-            msg, args = BROKEN, ()
-        super().exception(msg, *args, **kwargs)
-
-
-def _kind(wrong: str) -> str:
-    """``Invalid HTTP Header`` of ``Invalid HTTP Header: 'Bearer ...'``."""
-    for mark in (":", "'", '"', "("):
-        wrong = wrong.partition(mark)[0]
-    return wrong.strip()[:60] or "not understood"
