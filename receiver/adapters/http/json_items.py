@@ -4,10 +4,6 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
-from datetime import datetime, timedelta
-import structlog
-from receiver.ports import Clock
-
 
 CHUNK = 1 << 20
 BLANK = " \t\r\n"
@@ -122,28 +118,3 @@ class _Scanner:
         if chunk:
             self._text, self._at = self._text[self._at :] + chunk, 0
         return bool(chunk)
-
-
-AGAIN = timedelta(hours=1)
-MOST = 200  # of one event within that time: whoever writes pods may say something else at each look
-
-log = structlog.get_logger("receiver")
-
-
-class Remarks:
-    """Remembers what was said lately."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._said: dict[tuple[str, str], datetime] = {}
-
-    def warn(self, event: str, detail: str) -> None:
-        """Log *detail* under *event* unless the same was logged within the hour, or too much else under that event."""
-        now = self._clock.now()
-        at = self._said.get((event, detail))
-        if at is not None and now - at < AGAIN:
-            return
-        self._said = {key: at for key, at in self._said.items() if now - at < AGAIN}
-        if sum(said == event for said, _ in self._said) < MOST:
-            self._said[event, detail] = now
-            log.warning(event, detail=detail)

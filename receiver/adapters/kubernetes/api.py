@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from receiver.adapters.http.json_items import Remarks
+from receiver.adapters.http.remarks import Remarks
 from receiver.adapters.kubernetes.wire import NOT_FOUND, ClusterWire
 from receiver.ports import Clock, TryLater, WontWork
 

@@ -15,7 +15,7 @@ import yaml
 from kubernetes import client, config
 from kubernetes.config.config_exception import ConfigException
 from receiver.adapters.clock import SystemClock
-from receiver.adapters.http.json_items import Remarks
+from receiver.adapters.http.remarks import Remarks
 from receiver.adapters.http.sessions import quick_retry, user_agent
 from receiver.adapters.kubernetes.api import EVENTS_OF, EVICTION, NODES, PODS, PODS_OF, KubernetesApi
 from receiver.adapters.kubernetes.budget_hold import HoldingMeans

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from receiver.adapters.http.json_items import Remarks
+from receiver.adapters.http.remarks import Remarks
 from receiver.adapters.kubernetes.api import BUDGETS_OF, KubernetesApi
 from receiver.adapters.kubernetes.nodes import entries, section, words
 from receiver.adapters.kubernetes.pods import (
