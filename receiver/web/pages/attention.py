@@ -16,7 +16,7 @@ from receiver.core.notices.sentences import Cause
 from receiver.ports import Told
 from receiver.web.health import steps_well
 from receiver.web.pages import pool_attention
-from receiver.web.pages.concern import Concern, Level, names_of
+from receiver.web.pages.pool_attention import Concern, Level, names_of
 from receiver.web.pages.show import ago, number, percent, time_of, usd
 from receiver.web.pages.source_guide import about, stops, titled
 from receiver.web.parts import LoopHealth

@@ -3,15 +3,65 @@
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
-
 from receiver.core.explain.rules import RULES, guide, plainly
 from receiver.core.model.policy import Policy
 from receiver.core.model.text import some, span
 from receiver.core.notices.sentences import GUIDES
 from receiver.core.notices.sentences import Cause
 from receiver.core.scaling.capacity import Shortage, shortage_of
-from receiver.web.pages.concern import Concern, Level, names_of
 from receiver.web.pages.show import ago, number, time_of
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+NAMED = 3
+
+
+class Level(StrEnum):
+    """How bad it is; also the name of its look."""
+
+    BAD = "bad"  # something does not work, or work waits that nothing will serve
+    WARN = "warn"  # it may become bad, or is somebody's mistake
+    NOTE = "note"  # as somebody asked for
+
+    @property
+    def rank(self) -> int:
+        """Its place: the worst first."""
+        return list(Level).index(self)
+
+    @property
+    def word(self) -> str:
+        """What is said in front of it, so that its colour is not its only sign."""
+        return {"bad": "Wrong", "warn": "Look at", "note": "Note"}[self.value]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concern:
+    """*what* is a sentence behind the names of *pools* (id and name), if there are any; *kind* names its cause.
+
+    *doing* says what is done about it, *until* what is waited for, *todo* what a person can do, *guide* where that is
+    explained (a path below ``docs/``), *page* which of our pages has more, *decision* the one that says so.
+    """
+
+    kind: str
+    level: Level
+    what: str
+    doing: str = ""
+    until: str = ""
+    todo: str = ""
+    guide: str = ""
+    page: str = ""
+    pools: tuple[tuple[str, str], ...] = ()
+    decision: int | None = None
+    question: str | None = None
+
+
+def names_of(given: Sequence[str]) -> str:
+    """Return the first few of *given*, and how many more there are."""
+    more = f" and {len(given) - NAMED} more" if len(given) > NAMED else ""
+    return f"{', '.join(given[:NAMED])}{more}"
+
 
 STUCK = GUIDES[Cause.STUCK]
 SCARCE = {
