@@ -12,7 +12,7 @@ from receiver.core.scaling.assign import assign
 from receiver.core.scaling.guardrails import Case, sources_answer
 from receiver.metrics.civo import WatchState
 from receiver.ports import Told
-from receiver.web.pages.source_guide import ABOUT, about
+from receiver.web.pages.attention import ABOUT, about
 from receiver.web.pages.sources_page import WATCHES
 from tests.core import builders as core
 from tests.web.builders import NOW, a_full_store, a_picture, a_policy, ago

@@ -8,7 +8,7 @@ from flask import Blueprint, render_template
 from receiver.core.model.model import Source
 from receiver.web.pages.attention import Scene
 from receiver.web.pages.overview import is_down, page_of, scene_of
-from receiver.web.pages.source_guide import about, stops, titled
+from receiver.web.pages.attention import about, stops, titled
 from receiver.web.parts import WebParts
 
 STATES = {
