@@ -21,10 +21,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from receiver.config import published, schedule
-from receiver.config import mistakes
-from receiver.config import schedule
-from receiver.config import environment
+from receiver.config import environment, mistakes, published, schedule
 from receiver.config.model import Configuration
 from receiver.config.prices import PriceFile
 from receiver.config.show import spell_duration

@@ -14,8 +14,7 @@ import click
 
 from receiver.adapters.http.own_api import NotThereError, RefusedError, ServerApi
 from receiver.config import ConfigError, reading_token, server_url
-from receiver.config.mistakes import duration
-from receiver.config.mistakes import Wrong
+from receiver.config.mistakes import Wrong, duration
 from receiver.core.model.text import OBEYED
 from receiver.ports import TryLater
 from receiver.reports.screen import listed, printable

@@ -1,7 +1,8 @@
 """Contradictions between fields that are each right by themselves."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
+
 from receiver.config.approval_checks import approval_warnings, approvals
 from receiver.config.leader import lease_contradictions
 from receiver.config.mistakes import Finding, Path, spell
@@ -11,9 +12,6 @@ from receiver.config.prices import far_from_list, insane
 from receiver.config.report_checks import report_contradictions
 from receiver.config.schedule import WindowSpec
 from receiver.core.model.text import lasting
-from receiver.config.mistakes import Finding, Path
-from receiver.config.model import PoolSpec
-from collections.abc import Iterable, Sequence
 
 
 def contradictions(configuration: Configuration) -> Iterator[Finding]:

@@ -8,16 +8,13 @@ import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as File
-from urllib.parse import urlsplit
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
-from receiver.config.mistakes import address
-from receiver.config.mistakes import ConfigError, Mistake, Wrong, nearest
 from typing import Annotated, Any
-from pydantic import BeforeValidator
-from receiver.config.mistakes import units
-from receiver.config.mistakes import Wrong
-from receiver.config.section import Section
+from urllib.parse import urlsplit
 
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+
+from receiver.config.mistakes import ConfigError, Mistake, Wrong, address, nearest, units
+from receiver.config.section import Section
 
 CIVO_API = "https://api.civo.com"
 DATABASE = "sqlite:////var/lib/gpu-autoscaler/ledger.db"

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
-from receiver.config.mistakes import LongerThanZero
-from receiver.config.mistakes import Finding
+from receiver.config.mistakes import Finding, LongerThanZero
 from receiver.config.section import Section
 
 CONNECT_SECONDS = 5.0

@@ -1,22 +1,22 @@
 """What is wrong with a configuration, said so that the next edit is obvious."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
-from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
+from difflib import get_close_matches
 from enum import StrEnum
 from functools import cache
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, available_timezones
+
 import durationpy
 from pydantic import BeforeValidator
+
 from receiver.core.model.model import UNASSIGNED
 from receiver.core.model.overrides import EVERY_POOL
-
 
 Path = tuple[str | int, ...]
 

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field
 
 from receiver.config.approval import ApprovalSpec
 from receiver.config.environment import Webhook
+from receiver.config.leader import LeaderSpec
 from receiver.config.mistakes import (
     Address,
     Celsius,
@@ -35,13 +36,11 @@ from receiver.config.mistakes import (
     Whole,
     one_of,
 )
-from receiver.config.leader import LeaderSpec
 from receiver.config.money import BillingSpec, BudgetSpec, LimitsSpec
 from receiver.config.published import PublicAddress
 from receiver.config.reports import ReportsSpec
-from receiver.config.schedule import WindowSpec
+from receiver.config.schedule import NotifySpec, WindowSpec
 from receiver.config.section import Section
-from receiver.config.schedule import NotifySpec
 from receiver.core.model.pods import KeepRule
 from receiver.core.model.policy import QUEUE_WAIT, STARTUP_TAINTS, Fallback, Objective, Packing
 from receiver.core.model.signals import GROUP_INTERVAL, REPEAT_INTERVAL, payload_life

@@ -15,8 +15,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from receiver.config.document import read
-from receiver.config.mistakes import Money, Text, Units, text
-from receiver.config.mistakes import ConfigError, Mistake, Wrong, nearest, spell
+from receiver.config.mistakes import ConfigError, Mistake, Money, Text, Units, Wrong, nearest, spell, text
 from receiver.config.model import Configuration, PoolSpec
 from receiver.config.section import Section
 from receiver.config.validation import validate

@@ -5,8 +5,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator
 
-from receiver.config.mistakes import text
-from receiver.config.mistakes import Wrong
+from receiver.config.mistakes import Wrong, text
 
 EXAMPLE = "write it whole, such as https://gpu.example.com"
 

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from receiver.config.mistakes import Flag, Identifier, Money, Ratio, Text, Units, duration, text
-from receiver.config.mistakes import Wrong
+from receiver.config.mistakes import Flag, Identifier, Money, Ratio, Text, Units, Wrong, duration, text
 from receiver.config.section import Section
 from receiver.core.model.policy import Commitment, Monthly, ReportPolicy, UnitOfWork
 

@@ -5,17 +5,15 @@ Source: https://prometheus.io/docs/alerting/latest/configuration/#time_interval.
 
 import re
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Annotated, Any
+
 from pydantic import BeforeValidator
-from receiver.config.mistakes import LongerThanZero, Text, Whole, Zone, text
-from receiver.config.mistakes import Wrong, did_you_mean
+
+from receiver.config.mistakes import LongerThanZero, Text, Whole, Wrong, Zone, did_you_mean, longer_than_zero, text
 from receiver.config.section import Section
 from receiver.core.model.windows import Window
-from datetime import timedelta
-from receiver.config.mistakes import longer_than_zero
-from receiver.config.mistakes import Wrong
 from receiver.core.notices.grouping import AT_MOST_EVERY
-
 
 WEEKDAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 MONTHS = (

@@ -18,16 +18,11 @@ from receiver.core.model.failures import Failure
 from receiver.core.model.model import SignalAction
 from receiver.core.model.overrides import OverrideKind
 from receiver.core.model.policy import Policy
-from receiver.metrics.costs import budgets
-from receiver.metrics.civo import CivoCalls
-from receiver.metrics.pools import OnDisk
-from receiver.metrics.costs import CostFamilies
+from receiver.metrics.costs import CostFamilies, budgets
 from receiver.metrics.families import PREFIX, Row, counter, filled, gauge, histogram, moment, number
 from receiver.metrics.notices import told
-from receiver.metrics.pools import thresholds
-from receiver.metrics.pools import holding
-from receiver.metrics.pools import waiting
-from receiver.metrics.civo import WatchCounts
+from receiver.metrics.pools import OnDisk, holding, thresholds, waiting
+from receiver.metrics.process import CivoCalls, WatchCounts
 from receiver.ports import Clock, ReadStore, TryLater, WontWork
 from receiver.step.parts import PARTS, counted_as
 

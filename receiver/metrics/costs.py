@@ -1,22 +1,19 @@
 """This month's costs as metrics, with a bounded number of series."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Any
+
 from prometheus_client.core import Metric
-from receiver.core.model.policy import Policy
+
+from receiver.core.model.policy import Policy, Scope
 from receiver.core.money.accounting import EVERY
 from receiver.core.money.attribution import By, Line, Part, Share, key_of, lines
-from receiver.core.money.budget import month_of
+from receiver.core.money.budget import BudgetStage, month_of
 from receiver.core.report.always_on import always_on
-from receiver.metrics.families import Row, gauge
+from receiver.metrics.families import Row, gauge, number
 from receiver.ports import ReadStore
 from receiver.reports.costs import costs_of, told_by
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
-from receiver.core.model.policy import Policy, Scope
-from receiver.core.money.budget import BudgetStage
-from receiver.metrics.families import gauge, number
-
 
 MOST_SERIES = 50  # of each family's teams, namespaces, workloads and so on have a series: the dearest ones
 OTHERS = "(other)"  # no label value and no name in Kubernetes has parentheses

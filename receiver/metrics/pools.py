@@ -1,19 +1,17 @@
 """What /metrics says of why a pool is as it is: windows that are open, and the rules that held its last decision."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
-from prometheus_client.core import Metric
-from receiver.core.model.policy import Pool
-from receiver.metrics.families import gauge
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Any
+
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from receiver.config.live import ConfigurationFile, LiveSecrets
+from receiver.core.model.policy import Policy, Pool
 from receiver.core.scaling.capacity import Shortage, shortage_of
 from receiver.core.scaling.recheck_times import Direction, WaitKind
 from receiver.metrics.families import gauge, moment
-from collections.abc import Iterator
-from receiver.core.model.policy import Policy
-from collections.abc import Callable, Iterator
-from prometheus_client.registry import Collector
-from receiver.config.live import ConfigurationFile, LiveSecrets
 
 
 def holding(known: Sequence[tuple[Pool, Mapping[str, Any]]]) -> Iterator[Metric]:

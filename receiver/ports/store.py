@@ -10,20 +10,19 @@ from typing import Any, Protocol
 from receiver.core.explain.samples import Sample, Turn
 from receiver.core.model.actions import Action, Decision, Outcome
 from receiver.core.model.approval_request import Answer, Question
-from receiver.core.model.charges import Charged
+from receiver.core.model.charges import Charged, Seed
 from receiver.core.model.control import Control
 from receiver.core.model.memory import Memory, NodeLife
 from receiver.core.model.model import Backoff, Drift, LateCount, Offer
 from receiver.core.model.overrides import Override
 from receiver.core.model.policy import BudgetChange
-from receiver.core.model.charges import Seed
 from receiver.core.model.signals import Alert
 from receiver.core.model.usage import Accounted, Accounting, Unwatched, Usage, WorkloadLife
 from receiver.core.money.attribution import Watch
 from receiver.core.notices.sentences import Notice
-from receiver.core.report.in_use import InUse
-from receiver.core.report.budget_lines import Spoke
 from receiver.core.report.amounts import Counted
+from receiver.core.report.budget_lines import Spoke
+from receiver.core.report.in_use import InUse
 from receiver.ports.stored import (
     Arrival,
     Delivery,

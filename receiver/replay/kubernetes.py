@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from receiver.core.model.pods import PROTECTED, WHY, keeps_for, named
-from receiver.core.model.pods import Pod
+from receiver.core.model.pods import PROTECTED, WHY, Pod, keeps_for, named
 from receiver.core.model.policy import Taint
 from receiver.core.model.usage import Ended
 from receiver.core.scaling.consolidate import consents

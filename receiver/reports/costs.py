@@ -5,9 +5,9 @@ from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
+from receiver.core.model.charges import Seed, beside, seeded_by_pool, seeded_usd
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Policy
-from receiver.core.model.charges import Seed, beside, seeded_by_pool, seeded_usd
 from receiver.core.money.attribution import Attributed, By, Line, attribute, key_of, lines
 from receiver.core.money.budget import Month
 from receiver.ports import ReadStore

@@ -10,7 +10,7 @@ from time import monotonic
 
 import structlog
 
-from receiver.metrics.civo import WatchCounts
+from receiver.metrics.process import WatchCounts
 from receiver.ports import DemandWatch, TryLater, WontWork
 
 log = structlog.get_logger("receiver")

@@ -7,13 +7,13 @@ answers 503 to webhooks and says at /readyz why.
 
 import threading
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from itertools import chain, repeat
 from time import monotonic
-import structlog
-from receiver.ports import TryLater
-from datetime import datetime, timedelta
-from receiver.ports import ReadStore
 
+import structlog
+
+from receiver.ports import ReadStore, TryLater
 
 log = structlog.get_logger("receiver")
 

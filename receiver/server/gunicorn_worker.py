@@ -10,6 +10,7 @@ two seconds each. Nor do deliveries and probes wait for pages: those that take l
 threads.
 """
 
+import re
 import selectors
 import socket
 import ssl
@@ -21,11 +22,10 @@ from enum import Enum
 from functools import partial
 from time import monotonic
 from typing import Any
+
 from gunicorn import http
 from gunicorn.sock import ssl_context
 from gunicorn.workers.gthread import ThreadWorker
-import re
-
 
 SEND_SECONDS = 10  # for a client to take some of its answer, or to send something that a thread waits for
 READ_SECONDS = 10.0  # from a request's first byte, or the connection's beginning, to its last byte

@@ -15,8 +15,8 @@ from receiver.step.chores.budget_stop import close_nodes
 from receiver.step.chores.idle_shutdown import shut_down_idle
 from receiver.step.chores.node_upkeep import dress_nodes, fill_nodes
 from receiver.step.chores.window_eviction import tell_whom_a_window_evicts
-from receiver.step.parts import Work
 from receiver.step.gather import Looked, Sources
+from receiver.step.parts import Work
 from receiver.step.serve_pools import serve_pools, told_of_end
 
 log = structlog.get_logger("receiver")

@@ -6,8 +6,7 @@ from receiver.core.model.policy import Policy
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all
 from receiver.step.chores.approvals import due
-from receiver.step.parts import Decided
-from receiver.step.parts import Parts
+from receiver.step.parts import Decided, Parts
 
 
 def decide(facts: Facts, policy: Policy, parts: Parts, *, steady: bool, chores: bool) -> Decided:

@@ -10,37 +10,41 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TypeVar
+
+import structlog
+
 from receiver.core.model.actions import Action, ActionKind
-from receiver.core.model.charges import Charged
-from receiver.core.model.control import is_steady
-from receiver.core.model.control import Control
+from receiver.core.model.charges import Charged, Seed
+from receiver.core.model.control import Control, is_steady
 from receiver.core.model.memory import Memory, NodeLife, PoolMemory
-from receiver.core.model.model import Drift, Facts, PoolState, Source, SourceState, Spend
+from receiver.core.model.model import Drift, Facts, PoolState, Source, SourceState, Spend, Stage
 from receiver.core.model.overrides import Override
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Policy, Scope
-from receiver.core.model.charges import Seed
 from receiver.core.model.signals import PAYLOAD_LIFE, Alert, numbered, signals_from
 from receiver.core.model.silences import silenced_pools
 from receiver.core.money.attribution import attribute, by_team
 from receiver.core.money.budget import Month, month_of
-from receiver.core.money.cost import A_WEEK, elsewhere_per_hour, spend_by_pool
-from receiver.core.money.cost import spent
+from receiver.core.money.cost import A_WEEK, elsewhere_per_hour, spend_by_pool, spent
 from receiver.core.scaling.count_drift import why_removals_stop
-from receiver.ports import Accounts, AlarmFacts, Alarms, Cloud, CloudPool, Cluster, ClusterFacts, Sizes, StepStore, Telemetry, TelemetryFacts
-from receiver.step.pool_states import by_node, lives_of
+from receiver.ports import (
+    Accounts,
+    AlarmFacts,
+    Alarms,
+    Cloud,
+    CloudPool,
+    Cluster,
+    ClusterFacts,
+    Sizes,
+    StepStore,
+    Telemetry,
+    TelemetryFacts,
+    TryLater,
+    WontWork,
+)
 from receiver.step.parts import Parts
-from receiver.step.pool_states import Seen, drift_of, pool_state
+from receiver.step.pool_states import Seen, by_node, drift_of, lives_of, pool_state, strays
 from receiver.step.reconcile_charges import keep_books
-from receiver.step.pool_states import strays
-from collections.abc import Callable, Sequence
-from datetime import datetime
-import structlog
-from receiver.core.model.memory import Memory
-from receiver.core.model.model import PoolState, Source, SourceState, Stage
-from receiver.core.model.policy import Policy
-from receiver.ports import TelemetryFacts, TryLater, WontWork
-
 
 SILENT_BEFORE_FALLBACK = timedelta(minutes=1)
 T = TypeVar("T")

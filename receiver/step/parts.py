@@ -3,25 +3,23 @@
 What the step cannot go on without passes through: TryLater (the store failed) and WriterLostError (we may not write).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-import structlog
-from receiver.core.model.failures import Failure, Failures
-from receiver.core.notices.sentences import Cause, Notice
-from receiver.ports import TryLater, WriterLostError
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+
+import structlog
+
 from receiver.core.model.actions import Decision
 from receiver.core.model.approval_request import Question
 from receiver.core.model.control import Control
+from receiver.core.model.failures import Failure, Failures
 from receiver.core.model.model import Drift, Facts
 from receiver.core.model.policy import Policy
-from receiver.core.notices.sentences import Notice
+from receiver.core.notices.sentences import Cause, Notice
 from receiver.core.scaling.assign import Assignment
-from receiver.ports import StepStore
+from receiver.ports import StepStore, TryLater, WriterLostError
 from receiver.step.carry_out import Hands
-
 
 log = structlog.get_logger("receiver")
 

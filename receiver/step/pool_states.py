@@ -3,36 +3,35 @@
 Promises to ask nobody. What a source did not tell is unknown, never zero.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
+
 from receiver.core.model.actions import ActionKind, VictimStage
+from receiver.core.model.activity import Use, judge
 from receiver.core.model.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model.model import CordonedBy, Drift, Node, PoolState, Stage
-from receiver.core.model.pods import Pod
-from receiver.core.model.policy import Pool
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.policy import POOL_LABEL, Policy, Pool, Taint
 from receiver.core.model.silences import PoolSilence
+from receiver.core.model.weights import gpus_of
 from receiver.core.money.unanswered import highest
 from receiver.core.scaling.capacity import SHORT_LOSS
 from receiver.core.scaling.count_drift import drift, expected_count
 from receiver.core.scaling.demand import offer_of, room_beside_gpus
-from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, STOP_ANNOTATION, CloudPool, ClusterFacts, ClusterNode, Instance, TelemetryFacts
-from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any
-from receiver.core.model.activity import Use, judge
-from receiver.core.model.memory import Memory, NodeLife
-from receiver.core.model.model import Stage
-from receiver.core.model.pods import Pod, PodPhase
-from receiver.core.model.policy import Policy, Pool, Taint
-from receiver.core.model.weights import gpus_of
 from receiver.core.scaling.keep_until import kept
-from receiver.ports import CloudPool, ClusterFacts, ClusterNode, Instance, TelemetryFacts
+from receiver.ports import (
+    CORDON_ANNOTATION,
+    PROTECT_ANNOTATION,
+    STOP_ANNOTATION,
+    CloudPool,
+    ClusterFacts,
+    ClusterNode,
+    Instance,
+    TelemetryFacts,
+)
 from receiver.step.parts import Parts
-from collections.abc import Collection, Mapping, Sequence
-from receiver.core.model.model import PoolState
-from receiver.core.model.policy import POOL_LABEL, Pool
-from receiver.ports import STOP_ANNOTATION, CloudPool, ClusterFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,8 @@ from receiver.core.model.model import Facts
 from receiver.ports import TryLater
 from receiver.step.chores.notify import tell_the_rest
 from receiver.step.chores.usage import account_for_usage
-from receiver.step.parts import Work
 from receiver.step.gather import Looked, Sources
+from receiver.step.parts import Work
 
 log = structlog.get_logger("receiver")
 

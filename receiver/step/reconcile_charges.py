@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from receiver.core.model.charges import Charged, Comparison, is_due
+from receiver.core.model.charges import Charged, Comparison, Seed, beside, is_due, new_seed, seeded_by_pool, seeded_usd
 from receiver.core.model.memory import Memory, NodeLife
 from receiver.core.model.model import Spend
 from receiver.core.model.policy import Policy, Scope
-from receiver.core.model.charges import Seed, beside, new_seed, seeded_by_pool, seeded_usd
 from receiver.core.model.text import some
 from receiver.core.money.budget import Month
 from receiver.core.money.reconciliation import account, compare

@@ -8,9 +8,8 @@ from receiver.core.model.policy import Policy
 from receiver.ports import Grounds, StepStore
 from receiver.step.carry_out import Hands
 from receiver.step.chores.approvals import ask
-from receiver.step.parts import Decided, Work
 from receiver.step.gather import Looked
-from receiver.step.parts import Parts
+from receiver.step.parts import Decided, Parts, Work
 
 
 def record(

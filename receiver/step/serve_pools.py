@@ -18,8 +18,7 @@ from receiver.step.backoff import is_smaller_request
 from receiver.step.carry_out import SOON, Progress, carry_out, is_unanswered
 from receiver.step.chores.node_upkeep import undo_orphaned_cordons
 from receiver.step.chores.notify import tell_who_waits
-from receiver.step.parts import Work
-from receiver.step.parts import Parts
+from receiver.step.parts import Parts, Work
 
 
 def serve_pools(work: Work) -> list[datetime]:

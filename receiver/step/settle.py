@@ -3,16 +3,20 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+
+import structlog
+
 from receiver.core.model.actions import ActionKind, OutcomeKind
 from receiver.core.model.model import Facts, PoolState, Source
 from receiver.core.model.policy import Policy
+from receiver.core.model.rights import Rights, never_asked
 from receiver.core.money.budget_views import views
 from receiver.core.notices import override_notices, warnings
 from receiver.core.notices.action_notices import Around
 from receiver.core.notices.sentences import Cause
 from receiver.core.scaling.count_drift import late_after
 from receiver.core.scaling.decide import being_removed
-from receiver.ports import StepStore
+from receiver.ports import Cluster, StepStore, TryLater, WontWork
 from receiver.step.backoff import removals_stopped
 from receiver.step.carry_out import Hands, settled
 from receiver.step.chores.approvals import asked_before
@@ -20,10 +24,6 @@ from receiver.step.chores.window_eviction import given_up_before, told_before
 from receiver.step.gather import Looked
 from receiver.step.parts import Parts
 from receiver.step.serve_pools import decision_of, told_of_end
-import structlog
-from receiver.core.model.model import Facts, Source
-from receiver.core.model.rights import Rights, never_asked
-from receiver.ports import Cluster, TryLater, WontWork
 
 
 def settle(

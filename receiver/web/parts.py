@@ -61,7 +61,7 @@ class WebParts:
     names that they use for it, *docs_url* where they read docs/. *messages_to* names the destinations of messages,
     without their secrets.
     *wake* tells the loop to step now and must return at once. *mode* is ``act`` or ``observe``. *watch* says how the
-    watch of pods stands (`receiver.metrics.civo.WatchState`).
+    watch of pods stands (`receiver.metrics.process.WatchState`).
     """
 
     tokens: Callable[[], Tokens] = field(repr=False)

@@ -15,7 +15,7 @@ import structlog
 from flask import Blueprint, Request, Response, request
 
 from receiver.ports import Delivery, alert_payload
-from receiver.web.api.query_params import read_body
+from receiver.web.api.request_parts import read_body
 from receiver.web.auth.tokens import require_bearer
 from receiver.web.errors import Problem
 from receiver.web.headers import HEADERS, NO_STORE

@@ -13,8 +13,7 @@ from receiver.core.model.policy import Anchor, Billing, Rounding
 from receiver.core.model.usage import Owner, Unwatched, Usage
 from receiver.core.money.attribution import By, Line, Part, attribute, by_team, key_of, lines
 from receiver.core.money.budget import month_of
-from receiver.core.money.cost import in_cents, to_cents
-from receiver.core.money.cost import spend_by_pool
+from receiver.core.money.cost import in_cents, spend_by_pool, to_cents
 from tests.core.builders import EVERY_SECOND, NOW, a_policy
 
 HOUR = timedelta(hours=1)

@@ -13,16 +13,20 @@ from receiver.core.model.charges import (
     Charge,
     Charged,
     Comparison,
+    Seed,
+    beside,
     cost,
     distinct,
     is_due,
+    new_seed,
     node_price,
+    seeded_by_pool,
+    seeded_usd,
     windows,
 )
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.model import Spend
 from receiver.core.model.policy import Billing, Budget, ChargePrice, Policy, Stated
-from receiver.core.model.charges import Seed, beside, new_seed, seeded_by_pool, seeded_usd
 from receiver.core.money.reconciliation import account, compare
 from receiver.core.notices.charges_notices import notices
 from tests.core.builders import a_policy, a_pool, a_state, facts

@@ -8,8 +8,7 @@ import pytest
 
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Anchor, Billing, Rounding
-from receiver.core.money.cost import paid_units, spend_by_pool
-from receiver.core.money.cost import Ended, spent
+from receiver.core.money.cost import Ended, paid_units, spend_by_pool, spent
 from tests.core.builders import NOW
 
 HOUR = timedelta(hours=1)

@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from receiver.core.explain.explain import WHAT_TO_DO, what_to_do
-from receiver.core.explain.explain import MOST, Explanation, explain
 from receiver.core.explain.because import with_grounds
+from receiver.core.explain.explain import MOST, WHAT_TO_DO, Explanation, State, explain, what_to_do
 from receiver.core.explain.picture import picture
-from receiver.core.explain.explain import State
 from receiver.core.explain.rules import RULES
 from receiver.core.model.actions import Action, ActionKind, Decision
 from receiver.core.model.model import Backoff, CordonedBy, Drift, Facts, SignalAction, Source, Spend, Stage

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from receiver.core.notices.grouping import Bundle, Waiting, goes_out, group_of, is_over
-from receiver.core.notices.grouping import LONGEST_BODY
+from receiver.core.notices.grouping import LONGEST_BODY, Bundle, Waiting, goes_out, group_of, is_over
 from receiver.core.notices.sentences import Cause, Notice, Severity
 from tests.core.builders import NOW
 

@@ -11,8 +11,15 @@ from hypothesis import given
 from receiver.core.model.model import CordonedBy, Node, Stage
 from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Packing, Taint
-from receiver.core.scaling.packing import FILL_OTHERS_FIRST, IDLE, SOFT_TAINTS, changes_at, compares, soft_taints
-from receiver.core.scaling.packing import Survival
+from receiver.core.scaling.packing import (
+    FILL_OTHERS_FIRST,
+    IDLE,
+    SOFT_TAINTS,
+    Survival,
+    changes_at,
+    compares,
+    soft_taints,
+)
 from tests.core.builders import EVERY_SECOND, GPU, HOURLY, NOW, a_node, a_pod, a_policy, a_pool, a_state, facts, run
 from tests.core.worlds import LAWS, World, worlds
 

@@ -8,10 +8,9 @@ import pytest
 
 from receiver.core.model.policy import Billing
 from receiver.core.model.usage import Unwatched
-from receiver.core.money.attribution import Attributed, Part, attribute
+from receiver.core.money.attribution import Attributed, Part, Watch, attribute
 from receiver.core.money.budget import month_of
 from receiver.core.money.cost import in_cents
-from receiver.core.money.attribution import Watch
 from tests.core.builders import NOW
 from tests.core.test_attribution import HOUR, MONTH, a_life, held
 

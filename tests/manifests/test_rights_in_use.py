@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from receiver.adapters.kubernetes.cluster import TO_REMOVE
+from receiver.adapters.kubernetes.cluster import TO_REMOVE, connect
 from receiver.adapters.kubernetes.cluster import Right as Access
-from receiver.adapters.kubernetes.cluster import connect
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.adapters.store import SqlStore
 from receiver.core.model.pods import Toleration

@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from receiver.adapters.clock import SystemClock
-from receiver.core.explain.explain import what_to_do
-from receiver.core.explain.explain import explain
-from receiver.core.explain.explain import State
+from receiver.core.explain.explain import State, explain, what_to_do
 from receiver.core.explain.rules import RULES, remedies
 from receiver.core.model.failures import Failure
 from receiver.core.notices.sentences import Cause

@@ -14,8 +14,7 @@ from receiver.core.model.policy import Budget
 from receiver.core.model.usage import WorkloadLife
 from receiver.core.money.attribution import Attributed, By, Part, attribute, key_of, lines
 from receiver.core.money.budget import month_of
-from receiver.core.money.cost import in_cents
-from receiver.core.money.cost import spend_by_pool
+from receiver.core.money.cost import in_cents, spend_by_pool
 from receiver.ports import Store, TryLater
 from receiver.replay.watching import WorldTelemetry
 from receiver.replay.world import WorldPool

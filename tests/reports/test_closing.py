@@ -11,8 +11,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from receiver.adapters.store import SqlStore, open_store
-from receiver.core.model.policy import Billing, Budget, Policy
-from receiver.core.model.policy import Monthly, ReportPolicy
+from receiver.core.model.policy import Billing, Budget, Monthly, Policy, ReportPolicy
 from receiver.core.model.usage import Accounting
 from receiver.core.report.amounts import Counted
 from receiver.reports.monthly import MonthEnd

@@ -14,10 +14,10 @@ import pytest
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Budget
 from receiver.core.model.text import span
+from receiver.core.report.budget_lines import Spoke
 from receiver.core.report.document import document_of
 from receiver.core.report.in_use import InUse
 from receiver.core.report.report import report
-from receiver.core.report.budget_lines import Spoke
 from receiver.reports import figures, text
 from receiver.reports.table import as_csv
 from receiver.reports.text import as_text

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from receiver.adapters.store import SqlStore, open_store
-from receiver.core.model.policy import Budget, Policy
-from receiver.core.model.policy import Monthly, ReportPolicy, UnitOfWork
+from receiver.core.model.policy import Budget, Monthly, Policy, ReportPolicy, UnitOfWork
 from receiver.core.model.usage import Accounting
 from receiver.core.money.attribution import Watch
 from receiver.core.report.amounts import Counted

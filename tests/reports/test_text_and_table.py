@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from receiver.core.model.policy import Budget
-from receiver.core.model.policy import ReportPolicy, UnitOfWork
+from receiver.core.model.policy import Budget, ReportPolicy, UnitOfWork
 from receiver.core.model.usage import Owner
+from receiver.core.report.budget_lines import Spoke
 from receiver.core.report.document import document_of
 from receiver.core.report.report import Report, report
-from receiver.core.report.budget_lines import Spoke
 from receiver.reports.figures import shorter
 from receiver.reports.table import COLUMNS, as_csv
 from receiver.reports.text import as_text

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
-from receiver.metrics.civo import WatchCounts, WatchState
+from receiver.metrics.process import WatchCounts, WatchState
 from receiver.runtime.pod_watcher import Lookout
 from simulator.server import Simulator
 from simulator.world_faults import lift

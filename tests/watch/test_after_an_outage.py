@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from werkzeug import Request, Response
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
-from receiver.metrics.civo import WatchCounts, WatchState
+from receiver.metrics.process import WatchCounts, WatchState
 from receiver.ports import TryLater
 from receiver.runtime.pod_watcher import Lookout
 from receiver.server.bootstrap.loops import lookout_of

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from receiver.metrics.civo import WatchCounts, WatchState
+from receiver.metrics.process import WatchCounts, WatchState
 from receiver.ports import TryLater, WontWork
 from receiver.runtime.pod_watcher import LISTED_JITTER_SECONDS, LONGEST_BACKOFF_SECONDS, QUIET_SECONDS, Lookout, backoff
 from tests.e2e.waiting import until

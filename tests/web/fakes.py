@@ -7,18 +7,17 @@ from typing import Any
 
 from receiver.core.explain.samples import Sample, Turn
 from receiver.core.model.approval_request import Answer, Question
-from receiver.core.model.charges import Charged
+from receiver.core.model.charges import Charged, Seed
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.overrides import Override
 from receiver.core.model.policy import BudgetChange
-from receiver.core.model.charges import Seed
 from receiver.core.model.signals import Alert
 from receiver.core.model.usage import Unwatched, Usage, WorkloadLife
 from receiver.core.money.attribution import Watch
 from receiver.core.notices.sentences import Notice
-from receiver.core.report.in_use import InUse
-from receiver.core.report.budget_lines import Spoke
 from receiver.core.report.amounts import Counted
+from receiver.core.report.budget_lines import Spoke
+from receiver.core.report.in_use import InUse
 from receiver.ports import (
     Arrival,
     Delivery,

@@ -8,8 +8,7 @@ import pytest
 
 from receiver.core.model.charges import Seed
 from receiver.core.model.usage import Owner, Unwatched
-from receiver.core.money.attribution import By
-from receiver.core.money.attribution import Watch
+from receiver.core.money.attribution import By, Watch
 from receiver.metrics.costs import MOST_SERIES, CostFamilies
 from receiver.ports import TryLater
 from tests.web.builders import NOW, Bench, a_full_store, a_life, a_policy, a_usage, a_workload

@@ -3,8 +3,7 @@
 import pytest
 
 from receiver.config import environment
-from receiver.server.gunicorn_worker import LARGEST_HEAD, MOST_BYTES
-from receiver.server.gunicorn_worker import Arriving
+from receiver.server.gunicorn_worker import LARGEST_HEAD, MOST_BYTES, Arriving
 
 LARGEST = 1000
 WHOLE = {

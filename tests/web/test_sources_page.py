@@ -10,7 +10,7 @@ from receiver.core.model.policy import Fallback
 from receiver.core.notices.sentences import Notice, Severity
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.guardrails import Case, sources_answer
-from receiver.metrics.civo import WatchState
+from receiver.metrics.process import WatchState
 from receiver.ports import Told
 from receiver.web.pages.attention import ABOUT, about
 from receiver.web.pages.sources_page import WATCHES

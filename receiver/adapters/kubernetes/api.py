@@ -5,17 +5,17 @@ these. Credentials, connections and errors are still the client's.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
-from kubernetes import client
-from kubernetes.client.exceptions import ApiException
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
+
+from kubernetes import client
+from kubernetes.client.exceptions import ApiException
+
 from receiver.adapters.http.remarks import Remarks
 from receiver.adapters.kubernetes.wire import NOT_FOUND, ClusterWire
 from receiver.ports import Clock, TryLater, WontWork
-
 
 # What a list of taints or containers in the change stands for is merged by name, as the client's own default does.
 STRATEGIC = "application/strategic-merge-patch+json"

@@ -11,8 +11,7 @@ evaluator matches it as a label selector does).
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from receiver.adapters.kubernetes.api import QUOTA, QUOTAS, QUOTAS_OF, KubernetesApi
-from receiver.adapters.kubernetes.api import CustomResources, Kind
+from receiver.adapters.kubernetes.api import QUOTA, QUOTAS, QUOTAS_OF, CustomResources, Kind, KubernetesApi
 from receiver.adapters.kubernetes.nodes import section, words
 from receiver.adapters.kubernetes.wire import NOT_FOUND, ClusterWire
 from receiver.ports import (

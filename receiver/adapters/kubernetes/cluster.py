@@ -6,22 +6,31 @@ and never to delete anything but by eviction, and a ResourceQuota of our own.
 
 import re
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
+
 import yaml
 from kubernetes import client, config
 from kubernetes.config.config_exception import ConfigException
+
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.http.remarks import Remarks
 from receiver.adapters.http.sessions import quick_retry, user_agent
-from receiver.adapters.kubernetes.api import EVENTS_OF, EVICTION, NODES, PODS, PODS_OF, KubernetesApi
+from receiver.adapters.kubernetes.api import (
+    EVENTS_OF,
+    EVICTION,
+    NODES,
+    PODS,
+    PODS_OF,
+    REVIEWS,
+    CustomResources,
+    KubernetesApi,
+)
 from receiver.adapters.kubernetes.budget_hold import HoldingMeans
-from receiver.adapters.kubernetes.api import CustomResources
 from receiver.adapters.kubernetes.dra import Dra
-from receiver.adapters.kubernetes.pods import TERMINATED, ended_from
 from receiver.adapters.kubernetes.gangs import Declaration, PodGroups, Roll, with_siblings
 from receiver.adapters.kubernetes.node_keepers import Keepers
 from receiver.adapters.kubernetes.node_load import load_of
@@ -29,24 +38,27 @@ from receiver.adapters.kubernetes.node_marks import NodeMarks
 from receiver.adapters.kubernetes.nodes import key_of, node_from, section
 from receiver.adapters.kubernetes.owners import Owners
 from receiver.adapters.kubernetes.pod_watch import LASTS_SECONDS, PodWatch
-from receiver.adapters.kubernetes.pods import SPEAKING, Fate, claimant_from, doubts, fate, hosts_us, is_untried, pod_from
+from receiver.adapters.kubernetes.pods import (
+    SPEAKING,
+    TERMINATED,
+    Fate,
+    claimant_from,
+    doubts,
+    ended_from,
+    fate,
+    hosts_us,
+    is_untried,
+    pod_from,
+)
 from receiver.adapters.kubernetes.queues import Queues
-from receiver.adapters.kubernetes.wire import CONFLICT, NOT_FOUND, TOO_MANY, ClusterWire, at_least
-from receiver.core.model.pods import KEPT_BY_DEFAULT, KeepRule, named
-from receiver.core.model.pods import Pod, PodPhase
+from receiver.adapters.kubernetes.wire import CONFLICT, NOT_FOUND, REVIEW, TOO_MANY, ClusterWire, at_least
+from receiver.core.model.pods import KEPT_BY_DEFAULT, KeepRule, Pod, PodPhase, named
 from receiver.core.model.policy import Taint
+from receiver.core.model.text import harmless
 from receiver.core.model.usage import Ended
 from receiver.core.scaling.consolidate import consents
 from receiver.core.scaling.eviction_grace import yields
 from receiver.ports import Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
-from collections.abc import Iterable
-from dataclasses import dataclass
-from receiver.adapters.kubernetes.api import REVIEWS, KubernetesApi
-from receiver.adapters.kubernetes.nodes import section
-from receiver.adapters.kubernetes.wire import REVIEW, ClusterWire
-from receiver.core.model.text import harmless
-from receiver.ports import TryLater
-
 
 LIVING = "status.phase!=Succeeded,status.phase!=Failed"
 COMPONENT = "gpu-autoscaler"

@@ -5,19 +5,23 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
+
 from receiver.adapters.http.timestamps import moment
 from receiver.adapters.kubernetes.gangs import gang_of, whole
 from receiver.adapters.kubernetes.nodes import SHOWN, compute, entries, gpus, key_of, named, section, words
-from receiver.config.mistakes import longer_than_zero
-from receiver.config.mistakes import Wrong
+from receiver.config.mistakes import Wrong, longer_than_zero
 from receiver.core.model.compute import SLOTS
 from receiver.core.model.pods import Pod, PodPhase, Preference, Requirement, Toleration
 from receiver.core.model.text import cut
-from receiver.ports import GANG_SIZE_ANNOTATION, IDLE_SHUTDOWN_ANNOTATION, KEEP_UNTIL_ANNOTATION, PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, TryLater
-from collections.abc import Mapping
-from receiver.adapters.kubernetes.nodes import entries, key_of, section
 from receiver.core.model.usage import Ended, workload_name
-
+from receiver.ports import (
+    GANG_SIZE_ANNOTATION,
+    IDLE_SHUTDOWN_ANNOTATION,
+    KEEP_UNTIL_ANNOTATION,
+    PROTECT_ANNOTATION,
+    SAFE_TO_EVICT_ANNOTATION,
+    TryLater,
+)
 
 HOST_LABEL = "app.kubernetes.io/name"
 HOST_NAMES = frozenset({"gpu-autoscaler", "prometheus", "alertmanager"})

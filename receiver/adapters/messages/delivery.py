@@ -13,8 +13,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from receiver.adapters.messages.destinations import Destination, keep_secrets_out_of_logs, opened
-from receiver.core.notices.grouping import AT_MOST_EVERY, Waiting, goes_out, group_of, is_over
-from receiver.core.notices.grouping import Links, compose
+from receiver.core.notices.grouping import AT_MOST_EVERY, Links, Waiting, compose, goes_out, group_of, is_over
 from receiver.ports import Clock, OutboxStore, StoredNotice, Telling, TryLater
 
 log = structlog.get_logger("receiver")

@@ -16,10 +16,9 @@ from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import StorePart, insert, put
 from receiver.adapters.store.prepared import Query, Row
 from receiver.adapters.store.schema import charges, closed_reports, in_use, pools, seeds, unit_counts
-from receiver.core.model.charges import Charge, Charged, RunsElsewhere
-from receiver.core.model.charges import Seed
-from receiver.core.report.in_use import InUse
+from receiver.core.model.charges import Charge, Charged, RunsElsewhere, Seed
 from receiver.core.report.amounts import Counted
+from receiver.core.report.in_use import InUse
 
 IN_USE = Query(select(in_use).where(in_use.c.month == bindparam("of_month")).order_by(in_use.c.workload, in_use.c.life))
 FIELDS = tuple(f.name for f in fields(Charge))

@@ -13,10 +13,8 @@ from typing import Any
 from kubernetes import client
 
 from receiver.adapters.http.timestamps import ClockReading, http_date, moment
-from receiver.adapters.kubernetes.cluster import Access, Right
-from receiver.adapters.kubernetes.api import CUSTOM, NODES, PODS, QUOTAS, KubernetesApi
-from receiver.adapters.kubernetes.cluster import LIVING, KubernetesCluster
-from receiver.adapters.kubernetes.api import Kind
+from receiver.adapters.kubernetes.api import CUSTOM, NODES, PODS, QUOTAS, Kind, KubernetesApi
+from receiver.adapters.kubernetes.cluster import LIVING, Access, KubernetesCluster, Right
 from receiver.adapters.kubernetes.nodes import entries, key_of, node_from, section, words
 from receiver.adapters.kubernetes.pods import HOST_LABEL, asked_or_held, controller_of, hosts_us
 from receiver.adapters.kubernetes.wire import NOT_FOUND

@@ -1,14 +1,12 @@
 """A decision in one sentence, the same for log, chat, page and command line."""
 
 from collections.abc import Collection
-from receiver.core.explain.rules import plainly
-from receiver.core.model.actions import Decision, Verdict
 from dataclasses import asdict, replace
-from receiver.core.explain.evidence import evidence_of
-from receiver.core.explain.rules import remedies
-from receiver.core.model.actions import Decision
-from receiver.core.scaling.guardrails import Case
 
+from receiver.core.explain.evidence import evidence_of
+from receiver.core.explain.rules import plainly, remedies
+from receiver.core.model.actions import Decision, Verdict
+from receiver.core.scaling.guardrails import Case
 
 # What a source of size says before its own sentence.
 WANTED = {"standby": "to keep ready: ", "headroom": "for what comes next: ", "floor": "the pool's least size: "}

@@ -18,8 +18,7 @@ from receiver.core.model.policy import Policy
 from receiver.core.model.silences import PoolSilence
 from receiver.core.model.windows import next_change
 from receiver.core.money.budget import BudgetStage, BudgetView, Refusal, month_of, team_of
-from receiver.core.money.cost import amount
-from receiver.core.money.cost import unit_price
+from receiver.core.money.cost import amount, unit_price
 from receiver.core.scaling.allowance import RULES
 from receiver.core.scaling.guardrails import GUARDRAILS, Case
 from receiver.core.scaling.provisioning import stuck_on_the_way

@@ -2,27 +2,21 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from receiver.core.model.actions import Decision
-from receiver.core.model.model import Facts
-from receiver.core.model.pods import Pod, Workload
-from receiver.core.model.policy import Policy
-from receiver.core.model.text import cut
-from receiver.core.scaling.assign import Assignment
-from receiver.core.scaling.demand import IGNORED_NAMESPACES, LONGEST_NAMED, refusal, workloads
-from receiver.core.scaling.market import Kind, shape
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
+
+from receiver.core.explain.rules import RULES
 from receiver.core.model.actions import ActionKind, Decision, Reason, Verdict
 from receiver.core.model.model import CordonedBy, Facts, Stage
-from receiver.core.model.policy import Pool
-from receiver.core.model.text import some
+from receiver.core.model.pods import Pod, Workload
+from receiver.core.model.policy import Policy, Pool
+from receiver.core.model.text import cut, some
 from receiver.core.money.budget import Refusal
-from receiver.core.scaling.assign import Wanted
+from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.core.scaling.capacity import Held
-from receiver.core.scaling.demand import new_node, take
-from receiver.core.explain.rules import RULES
-
+from receiver.core.scaling.demand import IGNORED_NAMESPACES, LONGEST_NAMED, new_node, refusal, take, workloads
+from receiver.core.scaling.market import Kind, shape
 
 STAGES = {
     Stage.BUILDING: "is being built",

@@ -17,8 +17,7 @@ from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.rights import Rights
 from receiver.core.model.silences import PoolSilence
 from receiver.core.money.budget import BudgetView
-from receiver.core.money.cost import amount
-from receiver.core.money.cost import next_unit_at
+from receiver.core.money.cost import amount, next_unit_at
 from receiver.core.scaling.approval import is_wanted
 from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.core.scaling.provisioning import awaited_since

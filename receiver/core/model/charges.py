@@ -5,16 +5,13 @@ Codes are those of the official client's tests (civogo ``charge_test.go``): ``ku
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from receiver.core.model.policy import Policy
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import datetime
 
+from receiver.core.model.policy import Policy
 
 NODE = "kube-node-"  # what the code of a Kubernetes node begins with; its size follows
 LONGEST_WINDOW = timedelta(days=31)  # Civo refuses a longer one: parameter_date_range_too_long

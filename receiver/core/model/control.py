@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+
 from receiver.core.model.model import Source
 from receiver.core.model.rights import Rights
-from datetime import datetime, timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

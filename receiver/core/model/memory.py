@@ -1,17 +1,16 @@
 """What the ledger remembers that a step needs, as values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Protocol
+
 from receiver.core.model.actions import Action
-from receiver.core.model.charges import Charged
+from receiver.core.model.charges import Charged, Seed
 from receiver.core.model.model import Backoff, Drift, LateCount, Offer
 from receiver.core.model.overrides import Override
 from receiver.core.model.policy import Billing, BudgetChange
-from receiver.core.model.charges import Seed
-from collections.abc import Iterator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

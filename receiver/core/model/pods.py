@@ -1,10 +1,9 @@
 """Pods that ask for GPUs, and the workloads they make up."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from collections.abc import Callable, Collection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,20 +6,16 @@ of that is its share, and the rest was bought and held by nobody, lies ahead, or
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Billing, Policy
 from receiver.core.model.usage import Unwatched, Usage
 from receiver.core.money.budget import Month
-from receiver.core.money.cost import in_cents, to_cents
-from receiver.core.money.cost import first_unit_began, first_unit_from, unit_price, units_between
-from datetime import datetime, timedelta
-from receiver.core.model.policy import Billing
-from receiver.core.money.cost import first_unit_from
+from receiver.core.money.cost import first_unit_began, first_unit_from, in_cents, to_cents, unit_price, units_between
 from receiver.core.money.workload_lives import CONTINUOUS
-
 
 SETTLED_AFTER = timedelta(hours=1)  # beside the paid unit that began last: by then its use is known
 

@@ -1,18 +1,12 @@
 """Node lives as money: paid units, what a month has cost, when the next unit begins."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
-from receiver.core.model.memory import NodeLife
-from receiver.core.model.policy import Anchor, Billing, Rounding
-from collections.abc import Iterable, Sequence
-from datetime import datetime
-from receiver.core.model.memory import EndedLives, NodeLife
-from receiver.core.model.policy import Billing
-from collections.abc import Hashable, Mapping, Sequence
 from decimal import ROUND_FLOOR, ROUND_HALF_UP, Decimal
 from typing import TypeVar
 
+from receiver.core.model.memory import EndedLives, NodeLife
+from receiver.core.model.policy import Anchor, Billing, Rounding
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)

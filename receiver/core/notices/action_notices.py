@@ -13,8 +13,8 @@ from receiver.core.money.budget import Budgets
 from receiver.core.notices import wording
 from receiver.core.notices.sentences import Cause, Notice, Severity
 from receiver.core.scaling.assign import Wanted
-from receiver.core.scaling.demand import refusal
 from receiver.core.scaling.capacity import Shortage, refused_counts, shortage_of, smaller_request
+from receiver.core.scaling.demand import refusal
 
 WANTED_AGAIN = "it may not go any more"  # of an action that an older version began
 

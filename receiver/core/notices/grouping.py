@@ -4,19 +4,15 @@ A group is one kind of news (its cause) about one pool. The first of a group goe
 the interval wait for its end and go out together: the newest in full, the others in a line.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import takewhile
-from receiver.core.model.text import cut
-from receiver.core.notices.sentences import Cause, Notice, Severity
-from receiver.core.notices.wording import moment
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
-from receiver.core.notices.sentences import GUIDES
-from receiver.core.notices.sentences import Notice
 
+from receiver.core.model.text import cut
+from receiver.core.notices.sentences import GUIDES, Cause, Notice, Severity
+from receiver.core.notices.wording import moment
 
 # They start a time after which something is done to people's work: a message later leaves less of it.
 GRACES = frozenset({Cause.EVICTS, Cause.IDLE_WARNED})

@@ -1,19 +1,16 @@
 """What is said about idle workloads that consented to be scaled to zero: before, after, and why not."""
 
-from datetime import datetime, timedelta
-from receiver.core.idle.idle_shutdown import TOPIC, Case, Consenting, Standing, key_of, may_be_kept, shutdown_at
-from receiver.core.model.text import lasting, some
-from receiver.core.notices import wording
-from receiver.core.notices.sentences import Cause, Notice, Severity
-from receiver.core.scaling.keep_until import KEEP_UNTIL
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
+
+from receiver.core.idle.idle_shutdown import TOPIC, Case, Consenting, Standing, key_of, may_be_kept, shutdown_at
 from receiver.core.model.model import PoolState
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import KeepUntil
-from receiver.core.model.text import lasting
+from receiver.core.model.text import lasting, some
+from receiver.core.notices import wording
+from receiver.core.notices.sentences import Cause, Notice, Severity
 from receiver.core.scaling.keep_until import KEEP_UNTIL, honoured
-
 
 IDLE_SHUTDOWN = "gpu-autoscaler.io/idle-shutdown"
 A_DAY = timedelta(days=1)

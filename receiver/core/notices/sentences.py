@@ -1,12 +1,12 @@
 """Decisions and outcomes as sentences, the same for log, chat, page and command line."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+
 from receiver.core.model.actions import Decision
 from receiver.core.model.policy import Policy
-from collections.abc import Mapping
-
 
 OF_TEAMS = ("report", "budget", "budget-change")  # topics that name a scope
 

@@ -1,27 +1,20 @@
 """Notices of what was found and needs a person: silent sources, stuck nodes, other hands, work that is not placed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
-from receiver.core.model.model import Backoff, Drift, Facts, Node, PoolState, Source
-from receiver.core.model.pods import Pod
+
+from receiver.core.model.model import Backoff, Drift, Facts, Node, PoolState, Source, Stage
+from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Policy, Pool
-from receiver.core.model.text import some
+from receiver.core.model.rights import BIND, Rights
+from receiver.core.model.text import lasting, some
 from receiver.core.money.budget import Budgets
 from receiver.core.notices import charges_notices, wording
 from receiver.core.notices.sentences import Cause, Notice, Severity
 from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.count_drift import undone_by_others
-from receiver.core.model.model import Facts, PoolState, Stage
-from receiver.core.model.pods import PodPhase
-from receiver.core.model.text import lasting, some
-from receiver.core.notices import wording
 from receiver.core.scaling.provisioning import LONGEST_PROVISIONING_BACKOFF, lost_nodes, stuck_on_the_way
-from collections.abc import Iterator
-from datetime import timedelta
-from receiver.core.model.model import Facts, Source
-from receiver.core.model.rights import BIND, Rights
-
 
 # A source must be silent for this long before people are told: one lost answer is no news.
 SILENT_FOR = timedelta(minutes=2)

@@ -4,14 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+
 from receiver.core.model.memory import NodeLife
-from receiver.core.model.policy import Policy
+from receiver.core.model.policy import Commitment, Policy
 from receiver.core.money.budget import Month
 from receiver.core.money.cost import unit_begin, unit_price, units_between
-from receiver.core.report.in_use import occupancy
-from collections.abc import Iterable
-from dataclasses import dataclass
-from receiver.core.model.policy import Commitment
 from receiver.core.report.in_use import Occupancy, hours, occupancy
 
 

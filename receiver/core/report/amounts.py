@@ -1,15 +1,14 @@
 """Cost lines added up: by what became of the paid GPU time, and by whose or what it was."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
-from receiver.core.report.lines import CostLine, PaidFor, Whose
-import math
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
+
 from receiver.core.model.policy import UnitOfWork
 from receiver.core.money.budget import Month
-
+from receiver.core.report.lines import CostLine, PaidFor, Whose
 
 KNOWN = (PaidFor.USED, PaidFor.IDLE, PaidFor.UNALLOCATED)  # of the rest nobody can say whether it was idle
 DOING_NOTHING = (PaidFor.IDLE, PaidFor.UNALLOCATED)

@@ -2,19 +2,15 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from decimal import Decimal
+from enum import StrEnum
+
+from receiver.core.model.overrides import EVERY_POOL, Override, OverrideKind
 from receiver.core.model.policy import Budget, BudgetChange, Policy, Scope
 from receiver.core.money.budget import BudgetStage, stage_of, title_of
 from receiver.core.money.forecast import Forecast
 from receiver.core.report.lines import CostLine, PaidFor
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from datetime import datetime
-from enum import StrEnum
-from receiver.core.model.overrides import EVERY_POOL, Override, OverrideKind
-from receiver.core.model.policy import Policy, Scope
-from receiver.core.money.budget import title_of
-
 
 NOTHING = Decimal(0)
 

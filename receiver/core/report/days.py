@@ -9,8 +9,7 @@ from zoneinfo import ZoneInfo
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Policy
 from receiver.core.money.budget import Month
-from receiver.core.money.cost import to_cents
-from receiver.core.money.cost import units_between
+from receiver.core.money.cost import to_cents, units_between
 from receiver.core.report.amounts import DOING_NOTHING
 from receiver.core.report.lines import CostLine, PaidFor, Piece
 

@@ -10,11 +10,10 @@ from typing import Any
 
 from receiver.core.model.usage import Owner
 from receiver.core.report.amounts import Amount, Subtotal
-from receiver.core.report.budget_lines import BudgetLine
+from receiver.core.report.budget_lines import BudgetLine, Standstill
 from receiver.core.report.lines import CostLine, PaidFor
 from receiver.core.report.report import Report
 from receiver.core.report.rightsizing import Peaks, RightSize
-from receiver.core.report.budget_lines import Standstill
 
 CENT = Decimal("0.01")
 TOP = 10  # consumers, suggestions and namespaces that are listed; the lines have them all

@@ -2,8 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from decimal import Decimal
+from itertools import accumulate
+
 from receiver.core.model.activity import at_rest
+from receiver.core.model.memory import NodeLife
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Policy
 from receiver.core.model.usage import Accounted
@@ -11,10 +15,6 @@ from receiver.core.money.accounting import SAMPLED
 from receiver.core.money.budget import month_of
 from receiver.core.money.holders import Seen
 from receiver.core.money.workload_lives import life_of, workload_of
-from datetime import datetime, timedelta
-from decimal import Decimal
-from itertools import accumulate
-from receiver.core.model.memory import NodeLife
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,18 +13,24 @@ from receiver.core.money.attribution import Attributed
 from receiver.core.money.budget import Month
 from receiver.core.money.forecast import Forecast
 from receiver.core.report.activity import Measured, measured, peaks
-from receiver.core.report.always_on import AlwaysOn, always_on
-from receiver.core.report.amounts import Subtotal, add_up, by
-from receiver.core.report.budget_lines import BudgetLine, Spent, budget_lines
-from receiver.core.report.always_on import Advice, Baseline, advice, baselines
+from receiver.core.report.always_on import Advice, AlwaysOn, Baseline, advice, always_on, baselines
+from receiver.core.report.amounts import Subtotal, UnitCost, add_up, by, unit_cost
+from receiver.core.report.budget_lines import BudgetLine, Spent, Spoke, Standstill, budget_lines, standstills
 from receiver.core.report.days import Day, days
 from receiver.core.report.in_use import InUse
 from receiver.core.report.jobs import Jobs, Waits, count_jobs, ended_within, of_month, queue_waits
 from receiver.core.report.lines import CostLine, Whose, cost_lines, pieces
-from receiver.core.report.rightsizing import Peaks, RightSize, right_sizes, tight
-from receiver.core.report.rightsizing import cost_by_life, per_gpu_hour, prices_of_kinds, whole_gpus, widest
-from receiver.core.report.budget_lines import Spoke, Standstill, standstills
-from receiver.core.report.amounts import UnitCost, unit_cost
+from receiver.core.report.rightsizing import (
+    Peaks,
+    RightSize,
+    cost_by_life,
+    per_gpu_hour,
+    prices_of_kinds,
+    right_sizes,
+    tight,
+    whole_gpus,
+    widest,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

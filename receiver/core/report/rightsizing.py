@@ -4,14 +4,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
+
 from receiver.core.model.activity import COVERAGE_ENOUGH
-from receiver.core.report.gpus import COMPUTE_SLICES, KINDS, Kind, slowdown
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Policy
 from receiver.core.model.usage import WorkloadLife
 from receiver.core.money.attribution import By, Share, key_of
 from receiver.core.money.cost import to_cents
-
+from receiver.core.report.gpus import COMPUTE_SLICES, KINDS, Kind, slowdown
 
 MEMORY_ROOM = 1.10  # a peak may be a little higher next time
 ENGINE_FULL = 0.90  # the share of time that a smaller GPU may be busy at the peak

@@ -43,9 +43,8 @@ from receiver.core.scaling.demand import missing_pods, new_node, take, why_nowhe
 from receiver.core.scaling.eviction_grace import Grace
 from receiver.core.scaling.filling import rearranged, serve_again
 from receiver.core.scaling.gangs import hold, place_gang, place_parts
-from receiver.core.scaling.headroom import Headroom, keep_warm
+from receiver.core.scaling.headroom import Headroom, keep_warm, refused
 from receiver.core.scaling.market import Market, Matching
-from receiver.core.scaling.headroom import refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

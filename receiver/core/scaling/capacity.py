@@ -3,26 +3,22 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
-from receiver.core.model.actions import ActionKind, Because, VictimStage
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from receiver.core.model.actions import Action, ActionKind, Because, Outcome, OutcomeKind, VictimStage
 from receiver.core.model.compute import COMPUTE, gpus_in
 from receiver.core.model.model import ON_ITS_WAY, CordonedBy, Facts, Node, PoolState, SignalAction, Stage
 from receiver.core.model.pods import Workload
 from receiver.core.model.policy import Pool
 from receiver.core.money.budget import Budgets, Key, Refusal
-from receiver.core.money.unanswered import highest
+from receiver.core.money.unanswered import highest, may_have_landed
 from receiver.core.scaling.bounds import BoundsInForce, bounds_of
 from receiver.core.scaling.count_drift import undone_by_others
 from receiver.core.scaling.demand import IGNORED_NAMESPACES, new_node, take
 from receiver.core.scaling.eviction_grace import Grace, graces_of
 from receiver.core.scaling.provisioning import probes_left, stuck_on_the_way, unlisted_too_long
 from receiver.core.scaling.stop_scopes import takes_work, why_closed
-from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
-from enum import StrEnum
-from receiver.core.model.actions import Action, Outcome, OutcomeKind
-from receiver.core.money.unanswered import may_have_landed
-
 
 Requests = tuple[tuple[str, int], ...]
 WHY = ("demand", "floor", "standby", "headroom")  # new nodes are opened, in this order

@@ -14,11 +14,11 @@ from receiver.core.model.text import lasting, some
 from receiver.core.money.cost import HOUR
 from receiver.core.scaling.assign import Assignment, Wanted, floor_gives_way
 from receiver.core.scaling.guardrails import Case, apply
+from receiver.core.scaling.market import goes_early
 from receiver.core.scaling.prospects import about_idle, planned, why_kept
 from receiver.core.scaling.recheck_times import reconsider_at
 from receiver.core.scaling.removal import Removable, is_dead, removable, unapproved
 from receiver.core.scaling.removal_eligibility import is_kept, was_refused
-from receiver.core.scaling.market import goes_early
 
 NOTED = {
     SignalAction.SCALE_UP: "look for growth",

@@ -5,21 +5,18 @@ else was tried). What came is read from the pods themselves, by when they were c
 and nothing that a restart could lose.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+
 from receiver.core.model.model import Facts, Source
-from receiver.core.model.pods import Pod
+from receiver.core.model.pods import Pod, Workload
 from receiver.core.model.policy import Policy
 from receiver.core.model.text import lasting
 from receiver.core.scaling.allowance import RULES, Allowance
 from receiver.core.scaling.capacity import Tally
 from receiver.core.scaling.growth_approval import grows_unasked
-from receiver.core.scaling.market import Matching
-from receiver.core.scaling.market import siblings, stays_warm
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from receiver.core.model.model import Facts
-from receiver.core.model.pods import Pod, Workload
+from receiver.core.scaling.market import Matching, siblings, stays_warm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,13 +8,12 @@ from bisect import insort
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
+
 from receiver.core.model.compute import COMPUTE, gpus_in
 from receiver.core.model.pods import Pod, Workload, owner_of
+from receiver.core.model.policy import Objective, Policy, Pool
 from receiver.core.scaling.capacity import Requests, Tally
 from receiver.core.scaling.demand import new_node, preference, refusal, take
-from collections.abc import Sequence
-from receiver.core.model.policy import Objective, Policy, Pool
-
 
 Kind = tuple[object, ...]
 UNKNOWN_PRICE = Decimal("Infinity")

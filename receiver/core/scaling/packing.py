@@ -10,17 +10,16 @@ Where every node holds one GPU there is nothing to fill. There an idle node whos
 that work begins where more time is paid for.
 """
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from math import prod
+
 from receiver.core.model.model import Facts, Node, PoolState, Stage
+from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Packing, Policy, Pool, Taint
 from receiver.core.money.cost import next_unit_at
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from math import prod
-from receiver.core.model.pods import Pod
-
 
 LAST_WORKLOADS = 300  # what people run changes; as many give as good a picture as two thousand
 WEIGHT_OF_THE_RULE = 5  # the heavy tail counts as much as so many workloads

@@ -1,26 +1,21 @@
 """When things may go, and when an answer can change unaided."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
+
 from receiver.core.model.actions import VictimStage
-from receiver.core.model.model import ON_ITS_WAY, Node, Stage
+from receiver.core.model.model import ON_ITS_WAY, Node, PoolState, Stage
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.windows import next_change
 from receiver.core.money.cost import HOUR, next_unit_at
-from receiver.core.scaling.capacity import SHORT_LOSS
+from receiver.core.scaling.capacity import LONGEST_GROWTH_BACKOFF, LONGEST_REMOVAL_BACKOFF, SHORT_LOSS
 from receiver.core.scaling.consolidate import consents
-from receiver.core.scaling.count_drift import GIVES_WAY_FOR
+from receiver.core.scaling.count_drift import GIVES_WAY_FOR, undone_by_others
 from receiver.core.scaling.guardrails import Case
 from receiver.core.scaling.market import goes_early
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime
-from enum import StrEnum
-from receiver.core.model.model import PoolState
-from receiver.core.scaling.capacity import LONGEST_GROWTH_BACKOFF, LONGEST_REMOVAL_BACKOFF
-from receiver.core.scaling.count_drift import undone_by_others
 from receiver.core.scaling.provisioning import LONGEST_PROVISIONING_BACKOFF
-
 
 SAFETY_MINIMUM = timedelta(seconds=10)  # a node this fresh from work is not judged idle, whatever the paid hour says
 LOOK_AGAIN_AFTER = timedelta(seconds=5)  # between our cordon and the last look: a pod bound meanwhile becomes visible

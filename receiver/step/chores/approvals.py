@@ -18,8 +18,7 @@ from receiver.core.scaling import approval
 from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.decide import decide_all
 from receiver.ports import StepStore
-from receiver.step.parts import Work
-from receiver.step.parts import Parts
+from receiver.step.parts import Parts, Work
 
 log = structlog.get_logger("receiver")
 Decisions = dict[str, Decision]

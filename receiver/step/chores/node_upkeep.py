@@ -7,8 +7,7 @@ import structlog
 from receiver.core.model.actions import VictimStage
 from receiver.core.model.model import CordonedBy, Node, PoolState, Source, Stage
 from receiver.core.model.policy import Pool
-from receiver.core.scaling.packing import changes_at, compares, soft_taints
-from receiver.core.scaling.packing import LAST_WORKLOADS, Survival
+from receiver.core.scaling.packing import LAST_WORKLOADS, Survival, changes_at, compares, soft_taints
 from receiver.ports import Cluster, TryLater, WontWork
 from receiver.step.carry_out import FINISHED, Progress
 from receiver.step.parts import Work

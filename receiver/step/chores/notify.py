@@ -6,13 +6,11 @@ from itertools import islice
 
 import structlog
 
-from receiver.core.explain.explain import by_claim, fates
-from receiver.core.explain.explain import State
+from receiver.core.explain.explain import State, by_claim, fates
 from receiver.core.model.actions import Decision
 from receiver.core.model.model import Source
 from receiver.core.model.pods import Pod
-from receiver.core.notices import budget_notices, closing_notices, sentences, waiting_notices, warnings
-from receiver.core.notices import idle_notices
+from receiver.core.notices import budget_notices, closing_notices, idle_notices, sentences, waiting_notices, warnings
 from receiver.core.notices.pod_events import held_events
 from receiver.core.notices.sentences import Notice
 from receiver.ports import TryLater, WontWork

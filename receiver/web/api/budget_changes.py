@@ -1,27 +1,25 @@
 """POST and DELETE /api/v1/budget: an allowance for the current month, set by who holds the operator's token."""
 
-from typing import Any
-import structlog
-from flask import Blueprint, Response, jsonify, request
-from receiver.core.model.policy import BudgetChange
-from receiver.core.money.budget import title_of
-from receiver.core.money.cost import amount
-from receiver.core.notices.budget_notices import changed
-from receiver.web.api.query_params import read_body
-from receiver.web.api.documents import moment
-from receiver.web.auth.tokens import require_operator
-from receiver.web.parts import WebParts
 import json
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
-from receiver.config.mistakes import label_value, money
-from receiver.config.mistakes import Wrong, did_you_mean
-from receiver.core.model.policy import BudgetChange, Policy, Scope
-from receiver.core.money.budget import month_of
-from receiver.web.api.overrides import words_asked
-from receiver.web.errors import Problem
+from typing import Any
 
+import structlog
+from flask import Blueprint, Response, jsonify, request
+
+from receiver.config.mistakes import Wrong, did_you_mean, label_value, money
+from receiver.core.model.policy import BudgetChange, Policy, Scope
+from receiver.core.money.budget import month_of, title_of
+from receiver.core.money.cost import amount
+from receiver.core.notices.budget_notices import changed
+from receiver.web.api.documents import moment
+from receiver.web.api.overrides import words_asked
+from receiver.web.api.request_parts import read_body
+from receiver.web.auth.tokens import require_operator
+from receiver.web.errors import Problem
+from receiver.web.parts import WebParts
 
 LARGEST_BODY = 16 * 1024
 

@@ -6,8 +6,8 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
-from receiver.core.explain.explain import what_to_do
 from receiver.core.explain.because import why
+from receiver.core.explain.explain import what_to_do
 from receiver.core.money.cost import amount
 from receiver.ports import StoredAction, StoredDecision
 from receiver.web.pages.show import number

@@ -1,30 +1,25 @@
 """/api/v1/overrides: what people say of pools for a while. Reading is free, writing takes the operator's token."""
 
-from collections.abc import Mapping
-from datetime import datetime
-from typing import Any
-import structlog
-from flask import Blueprint, Response, jsonify, make_response, request
-from receiver.core.model.overrides import Override
-from receiver.core.notices.override_notices import idle_in, was_ended, was_set
-from receiver.ports import StoredOverride
-from receiver.web.api.query_params import read_body
-from receiver.web.api.documents import moment
-from receiver.web.api.query_params import MAX_LIMIT, limit_asked, pool_asked
-from receiver.web.auth.tokens import require_operator
-from receiver.web.errors import Problem
-from receiver.web.parts import WebParts
 import json
 import secrets
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
-from receiver.config.mistakes import longer_than_zero
-from receiver.config.mistakes import Wrong, did_you_mean, nearest
+
+import structlog
+from flask import Blueprint, Response, jsonify, make_response, request
+
+from receiver.config.mistakes import Wrong, did_you_mean, longer_than_zero, nearest
 from receiver.core.model.overrides import EVERY_POOL, SIZES, Override, OverrideKind
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.text import lasting
-
+from receiver.core.notices.override_notices import idle_in, was_ended, was_set
+from receiver.ports import StoredOverride
+from receiver.web.api.documents import moment
+from receiver.web.api.request_parts import MAX_LIMIT, limit_asked, pool_asked, read_body
+from receiver.web.auth.tokens import require_operator
+from receiver.web.errors import Problem
+from receiver.web.parts import WebParts
 
 LARGEST_BODY = 16 * 1024
 SOMEBODY = "somebody with the operator token"

@@ -12,10 +12,9 @@ from receiver.config.mistakes import did_you_mean
 from receiver.core.model.approval_request import Answer, Question, sentence
 from receiver.core.money.cost import amount
 from receiver.core.scaling.approval_options import needs_size
-from receiver.web.api.query_params import read_body
 from receiver.web.api.documents import moment
 from receiver.web.api.overrides import words_asked
-from receiver.web.api.query_params import limit_asked, pool_asked
+from receiver.web.api.request_parts import limit_asked, pool_asked, read_body
 from receiver.web.auth.tokens import require_operator
 from receiver.web.errors import Problem
 from receiver.web.parts import WebParts

@@ -19,10 +19,10 @@ from receiver.web.api.documents import (
     pool_document,
 )
 from receiver.web.api.overrides import add_overrides
-from receiver.web.api.query_params import limit_asked, pool_asked, pool_called
 from receiver.web.api.questions import add_questions
 from receiver.web.api.received_alerts import add_received
 from receiver.web.api.reports import add_report
+from receiver.web.api.request_parts import limit_asked, pool_asked, pool_called
 from receiver.web.api.status import add_status
 from receiver.web.api.waiting import add_waiting, fits_nowhere
 from receiver.web.errors import Problem

@@ -7,7 +7,7 @@ from flask import Blueprint, Response, jsonify
 
 from receiver.core.explain.explain import State
 from receiver.web.api.documents import decision_document, mode_of, waiting_document
-from receiver.web.api.query_params import limit_asked, pool_asked
+from receiver.web.api.request_parts import limit_asked, pool_asked
 from receiver.web.errors import Problem
 from receiver.web.parts import WebParts
 

@@ -15,10 +15,8 @@ from flask import Response as FlaskResponse
 from werkzeug.wrappers import Response
 
 from receiver.config.model import Reading
-from receiver.web.auth.tokens import Attempts
-from receiver.web.auth.tokens import is_ours
 from receiver.web.auth.sessions import Role, Session, Sessions
-from receiver.web.auth.tokens import READER, is_one_of, require_bearer
+from receiver.web.auth.tokens import READER, Attempts, is_one_of, is_ours, require_bearer
 from receiver.web.errors import Problem, for_machines, loggable
 from receiver.web.parts import WebParts
 

@@ -5,7 +5,7 @@ from flask import Blueprint, g, make_response, redirect, render_template, reques
 from werkzeug.wrappers import Response
 
 from receiver.config.model import Reading
-from receiver.web.api.query_params import read_form
+from receiver.web.api.request_parts import read_form
 from receiver.web.auth.access import COOKIE, Access, Visitor, own_path, same_token
 from receiver.web.auth.sessions import LASTS
 from receiver.web.errors import Problem

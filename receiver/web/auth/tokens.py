@@ -5,18 +5,15 @@ Alertmanager has one for its webhook, people have another one for what they chan
 
 import hashlib
 import hmac
-from collections.abc import Sequence
-from dataclasses import dataclass
 import ipaddress
+import re
 import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from urllib.parse import urlsplit
-
 
 # Around a header's value; of others, such as U+0085 and U+00A0, the last byte of a token may look like one.
 BLANK = " \t"

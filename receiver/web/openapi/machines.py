@@ -1,7 +1,7 @@
 """Schemas of what machines send and ask: Alertmanager's delivery, a kubelet's questions, and every refusal."""
 
 from receiver.config.model import Mode
-from receiver.metrics.civo import WatchState
+from receiver.metrics.process import WatchState
 from receiver.web.openapi.overview import LOOP
 from receiver.web.openapi.shapes import (
     Schema,

@@ -5,7 +5,7 @@ from typing import Any
 
 from receiver.core.model.policy import Scope
 from receiver.core.money.attribution import By
-from receiver.web.api.query_params import DEFAULT_LIMIT, MAX_LIMIT
+from receiver.web.api.request_parts import DEFAULT_LIMIT, MAX_LIMIT
 from receiver.web.openapi.shapes import WORDS, Schema, listed, moment, month, one_of, shared, text
 
 Operation = dict[str, Any]

@@ -2,9 +2,9 @@
 
 from receiver.core.model.policy import Scope
 from receiver.core.money.budget import BudgetStage
+from receiver.core.report.budget_lines import Stood
 from receiver.core.report.lines import PaidFor
 from receiver.core.report.rightsizing import Way
-from receiver.core.report.budget_lines import Stood
 from receiver.web.openapi.shapes import (
     Schema,
     by_name,

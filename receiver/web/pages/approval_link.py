@@ -12,8 +12,8 @@ from receiver.core.model.approval_request import Answer, Asks, Question, Standin
 from receiver.core.notices.approval_notices import in_short, unanswered, usd
 from receiver.core.notices.links import Seal
 from receiver.core.scaling.approval_options import LABELS, choices, needs_size, override_id
-from receiver.web.api.query_params import read_form
 from receiver.web.api.questions import answer_once
+from receiver.web.api.request_parts import read_form
 from receiver.web.errors import Problem
 from receiver.web.parts import WebParts
 from receiver.web.record_answer import size_of

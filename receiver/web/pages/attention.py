@@ -7,22 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
+
 from receiver.core.explain.rules import RULES
-from receiver.core.model.policy import Policy
+from receiver.core.model.model import Source
+from receiver.core.model.policy import Fallback, Policy
 from receiver.core.model.text import some, span
-from receiver.core.notices.sentences import GUIDES
-from receiver.core.notices.sentences import Cause
+from receiver.core.notices.sentences import GUIDES, Cause
 from receiver.ports import Told
 from receiver.web.health import steps_well
 from receiver.web.pages import pool_attention
 from receiver.web.pages.pool_attention import Concern, Level, names_of
 from receiver.web.pages.show import ago, number, percent, time_of, usd
 from receiver.web.parts import LoopHealth
-from collections.abc import Mapping
-from dataclasses import dataclass
-from receiver.core.model.model import Source
-from receiver.core.model.policy import Fallback, Policy
-
 
 SHOWN = 4  # and every one that is bad, up to MOST
 MOST = 8

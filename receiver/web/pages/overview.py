@@ -11,9 +11,8 @@ from receiver.core.notices.links import Seal
 from receiver.web.api.documents import decision_document
 from receiver.web.api.waiting import waiting_rows
 from receiver.web.health import alive
-from receiver.web.pages.attention import Scene, concerns, headline, parted
+from receiver.web.pages.attention import Scene, concerns, headline, parted, titled
 from receiver.web.pages.show import ago, budget_bar, time_of
-from receiver.web.pages.attention import titled
 from receiver.web.pages.sparkline import LASTS, sparklines
 from receiver.web.parts import WebParts
 

@@ -1,19 +1,17 @@
 """What needs attention in one pool of the picture."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
+
 from receiver.core.explain.rules import RULES, guide, plainly
 from receiver.core.model.policy import Policy
 from receiver.core.model.text import some, span
-from receiver.core.notices.sentences import GUIDES
-from receiver.core.notices.sentences import Cause
+from receiver.core.notices.sentences import GUIDES, Cause
 from receiver.core.scaling.capacity import Shortage, shortage_of
 from receiver.web.pages.show import ago, number, time_of
-from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-
 
 NAMED = 3
 

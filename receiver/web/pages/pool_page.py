@@ -9,7 +9,7 @@ from flask import Blueprint, render_template, request
 from receiver.core.model.policy import Pool
 from receiver.ports import StoredDecision
 from receiver.web.api.documents import decision_document
-from receiver.web.api.query_params import pool_called
+from receiver.web.api.request_parts import pool_called
 from receiver.web.errors import Problem
 from receiver.web.pages.attention import concerns
 from receiver.web.pages.lanes import lanes, legend

@@ -6,9 +6,8 @@ from typing import Any
 from flask import Blueprint, render_template
 
 from receiver.core.model.model import Source
-from receiver.web.pages.attention import Scene
+from receiver.web.pages.attention import Scene, about, stops, titled
 from receiver.web.pages.overview import is_down, page_of, scene_of
-from receiver.web.pages.attention import about, stops, titled
 from receiver.web.parts import WebParts
 
 STATES = {

@@ -8,13 +8,12 @@ from random import Random
 from typing import Any
 
 from receiver.core.model.memory import NodeLife
-from receiver.core.model.policy import Budget, Policy
-from receiver.core.model.policy import Commitment, ReportPolicy, UnitOfWork
+from receiver.core.model.policy import Budget, Commitment, Policy, ReportPolicy, UnitOfWork
 from receiver.core.model.usage import Owner, Unwatched, Usage, WorkloadLife
 from receiver.core.money.attribution import attribute
 from receiver.core.money.budget import Month
-from receiver.core.report.report import Found, Report, report
 from receiver.core.report.amounts import Counted
+from receiver.core.report.report import Found, Report, report
 from tests.core.report.builders import A100_X8, AFTER, H100, HOUR, L40S, MONTH, a_life, a_policy, at
 
 VISION = Owner(team="vision", project="detector", workload_class="training", cost_center="cc-7")

@@ -11,13 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.core.model.memory import NodeLife
-from receiver.core.model.policy import Anchor, Billing, Budget, BudgetChange, Policy, Rounding, Scope
-from receiver.core.model.policy import ReportPolicy, UnitOfWork
+from receiver.core.model.policy import (
+    Anchor,
+    Billing,
+    Budget,
+    BudgetChange,
+    Policy,
+    ReportPolicy,
+    Rounding,
+    Scope,
+    UnitOfWork,
+)
 from receiver.core.model.usage import Owner, Unwatched, Usage
-from receiver.core.money.attribution import UNLABELLED, By, Part, attribute, key_of, lines
+from receiver.core.money.attribution import UNLABELLED, By, Part, Watch, attribute, key_of, lines
 from receiver.core.money.budget import BudgetStage, month_of
 from receiver.core.money.cost import spend_by_pool
-from receiver.core.money.attribution import Watch
 from receiver.core.report.amounts import Subtotal
 from receiver.core.report.document import document_of
 from receiver.core.report.in_use import InUse

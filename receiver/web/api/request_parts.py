@@ -1,13 +1,12 @@
 """What a request asks for in its query, checked; a refusal says what is taken."""
 
-from flask import request
-from receiver.core.model.policy import Pool
-from receiver.web.errors import Problem
-from receiver.web.parts import WebParts
 from urllib.parse import parse_qsl
-from flask import Request
-from receiver.web.errors import REMEDIES, Problem
 
+from flask import Request, request
+
+from receiver.core.model.policy import Pool
+from receiver.web.errors import REMEDIES, Problem
+from receiver.web.parts import WebParts
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 500

@@ -1,14 +1,13 @@
 """What /metrics says of this process' calls to Civo."""
 
 from collections.abc import Iterator
+from enum import StrEnum
+
 from prometheus_client import Counter, Histogram
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
-from receiver.metrics.families import PREFIX
-from enum import StrEnum
-from prometheus_client import Counter
-from receiver.metrics.families import PREFIX, gauge
 
+from receiver.metrics.families import PREFIX, gauge
 
 METHODS = ("GET", "PUT", "DELETE")
 OUTCOMES = ("ok", "try_later", "wont_work")
