@@ -1,4 +1,4 @@
-"""This month's costs as metrics, with a bounded number of series."""
+"""This month's costs and budgets as metrics, with a bounded number of series."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime

@@ -1,4 +1,7 @@
-"""What /metrics says of why a pool is as it is: windows that are open, and the rules that held its last decision."""
+"""What /metrics says of pools: windows, the rules that held the last decision, what is waited for, and the policy.
+
+The operator's policy and configuration stand here too, for alert rules to compare with.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime

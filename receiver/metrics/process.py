@@ -1,4 +1,4 @@
-"""What /metrics says of this process' calls to Civo."""
+"""What /metrics says of this process alone: its calls to Civo, and (as /healthz does) its watch of pods."""
 
 from collections.abc import Iterator
 from enum import StrEnum

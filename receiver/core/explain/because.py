@@ -1,4 +1,4 @@
-"""A decision in one sentence, the same for log, chat, page and command line."""
+"""A decision in one sentence, the same for log, chat, page and command line; and what it rests on, attached to it."""
 
 from collections.abc import Collection
 from dataclasses import asdict, replace

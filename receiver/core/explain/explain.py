@@ -1,4 +1,4 @@
-"""Say of every pod that waits what becomes of it: where it fits, what it waits for, which rule holds it."""
+"""Say of every pod that waits what becomes of it: where it fits, what it waits for, which rule holds it, what to do."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
-"""What Civo charged: records of hours without money (``GET /v2/charges``), and how they compare with the ledger.
-
-Codes are those of the official client's tests (civogo ``charge_test.go``): ``kube-node-<size>``,
-``instance-<size>``, ``volume``, ``loadbalancer`` and others.
+"""What Civo charged: records of hours without money (``GET /v2/charges``), how they compare with the ledger, and what a
+month had cost before this ledger began.
 """
 
 from collections import Counter

@@ -1,4 +1,7 @@
-"""What a step leaves for the next one to decide from. It is stored before anything is made for people."""
+"""What a step leaves for the next one to decide from, and whether the clock can be trusted with what is irreversible.
+
+It is stored before anything is made for people.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What the ledger remembers that a step needs, as values."""
+"""What the ledger remembers that a step needs, as values; and the stages of a node's provisioning."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,6 @@
 """Whose a month's money was: the cost of each node shared out by GPU-seconds, to the cent of what the ledger says.
 
-A node costs its paid units, whoever uses it. A paid unit offers its length times the node's GPUs: what a workload held
-of that is its share, and the rest was bought and held by nobody, lies ahead, or passed unwatched.
+What nobody watched is bought for nobody: since when the ledger knows who held GPUs stands here too.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

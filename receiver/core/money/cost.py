@@ -1,4 +1,4 @@
-"""Node lives as money: paid units, what a month has cost, when the next unit begins."""
+"""Node lives as money: paid units, what a month has cost, what lives that are over have cost, and whole cents."""
 
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta

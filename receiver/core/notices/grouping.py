@@ -1,8 +1,4 @@
-"""What goes out as one message, and when: at most one per group of notices and interval, and nothing is lost.
-
-A group is one kind of news (its cause) about one pool. The first of a group goes out at once. Those that come within
-the interval wait for its end and go out together: the newest in full, the others in a line.
-"""
+"""A notice as people get it, and what goes out as one message, and when: nothing is lost, nothing comes in a flood."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Decisions and outcomes as sentences, the same for log, chat, page and command line."""
+"""What a notice is: its cause, severity and text; the page that says what to do; and sentences that all of them share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,6 @@
-"""Room for work: what exists or is on its way, what may still be opened, and what all pools share."""
+"""Room for work: what exists or is on its way, what may still be opened, what Civo has just refused, and what all pools
+share.
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

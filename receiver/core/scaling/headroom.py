@@ -1,8 +1,5 @@
-"""GPUs kept free for what comes next: learnt from what was asked for a moment ago and from what is held now.
-
-Work comes in bursts. So the best that a pool can know of its next minutes is its last ones (docs/policy.md has what
-else was tried). What came is read from the pods themselves, by when they were created: there is nothing to remember,
-and nothing that a restart could lose.
+"""GPUs kept free for what comes next: learnt from what was asked for a moment ago and from what is held now, without
+the work that was refused.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

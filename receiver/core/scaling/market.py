@@ -1,7 +1,5 @@
-"""Which pool is cheapest for the work that waits: USD per GPU that the work would use, not per GPU that a node has.
-
-One pod of one GPU is cheaper on a small node than on a big one whose other GPUs nobody wants; eight of them may
-be cheaper on the big one. So a new node is judged by what would be put into it.
+"""Which pool is cheapest for the work that waits: USD per GPU that the work would use, not per GPU that a node has; and
+what follows where pools' nodes differ only in their number of GPUs.
 """
 
 from bisect import insort

@@ -1,14 +1,4 @@
-"""Fill nodes before opening others: which soft taints a pool's nodes should carry.
-
-kube-scheduler without a profile of its own spreads pods over the emptiest nodes, so that few ever fall idle. A taint
-with the effect PreferNoSchedule keeps nobody away; the scheduler prefers nodes with fewer of them (plugin
-TaintToleration, https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/). Of the nodes of a pool
-that are in use and have room, the one whose work will most likely go on carries none, so that short work joins long
-work and other nodes fall idle together; the others in use carry one, idle ones two.
-
-Where every node holds one GPU there is nothing to fill. There an idle node whose paid hour ends soon carries one, so
-that work begins where more time is paid for.
-"""
+"""Fill nodes before opening others: which soft taints a pool's nodes should carry, by how likely work is to go on."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence

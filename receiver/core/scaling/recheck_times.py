@@ -1,4 +1,4 @@
-"""When things may go, and when an answer can change unaided."""
+"""When things may go, what keeps a pool from changing for a while, and when an answer can change by itself."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

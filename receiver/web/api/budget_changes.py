@@ -1,4 +1,4 @@
-"""POST and DELETE /api/v1/budget: an allowance for the current month, set by who holds the operator's token."""
+"""POST and DELETE /api/v1/budget: an allowance for the current month, checked field by field."""
 
 import json
 from collections.abc import Mapping

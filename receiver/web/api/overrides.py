@@ -1,4 +1,4 @@
-"""/api/v1/overrides: what people say of pools for a while. Reading is free, writing takes the operator's token."""
+"""/api/v1/overrides: temporary overrides of policy, checked field by field. Writing takes the operator's token."""
 
 import json
 import secrets

@@ -1,4 +1,4 @@
-"""What a request asks for in its query, checked; a refusal says what is taken."""
+"""A request's query and body, read up to a limit and checked; a refusal says what is accepted."""
 
 from urllib.parse import parse_qsl
 

@@ -1,6 +1,6 @@
-"""Bearer tokens: compared in constant time, and a refusal says what is missing without repeating what was sent.
+"""Bearer tokens, compared in constant time; who guesses waits; and which hosts a browser may have asked for.
 
-Alertmanager has one for its webhook, people have another one for what they change.
+A refusal says what is missing without repeating what was sent.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""What needs attention in one pool of the picture."""
+"""What needs attention in one pool of the picture, and what a concern is."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
