@@ -10,7 +10,6 @@ two seconds each. Nor do deliveries and probes wait for pages: those that take l
 threads.
 """
 
-import re
 import selectors
 import socket
 import ssl
@@ -26,11 +25,8 @@ from typing import Any
 from gunicorn import http
 from gunicorn.sock import ssl_context
 from gunicorn.workers.gthread import ThreadWorker
-<<<<<<< HEAD
-=======
 
 from receiver.server.request_buffer import Arriving
->>>>>>> parent of 137b573 (Merge server.gunicorn_worker server.request_buffer)
 
 SEND_SECONDS = 10  # for a client to take some of its answer, or to send something that a thread waits for
 READ_SECONDS = 10.0  # from a request's first byte, or the connection's beginning, to its last byte

@@ -3,12 +3,8 @@
 import pytest
 
 from receiver.config import environment
-<<<<<<< HEAD
-from receiver.server.gunicorn_worker import LARGEST_HEAD, MOST_BYTES, Arriving
-=======
 from receiver.server.gunicorn_worker import LARGEST_HEAD, MOST_BYTES
 from receiver.server.request_buffer import Arriving
->>>>>>> parent of 137b573 (Merge server.gunicorn_worker server.request_buffer)
 
 LARGEST = 1000
 WHOLE = {

@@ -1,4 +1,4 @@
-"""Pods that ask for GPUs, the workloads they make up, and which pods without a GPU keep their node from being drained."""
+"""Pods that ask for GPUs, the workloads they make up, and which other pods keep their node from being drained."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field

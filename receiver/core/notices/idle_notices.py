@@ -1,4 +1,4 @@
-"""What is said about idle workloads that consented to be scaled to zero, and about keep-until wishes that do not count."""
+"""What is said about idle workloads that consented to be scaled to zero, and about keep-until wishes that are ignored."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta

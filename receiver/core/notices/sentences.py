@@ -1,4 +1,4 @@
-"""What a notice is: its cause, severity and text; the page that says what to do; and sentences that all of them share."""
+"""What a notice is: cause, severity and text; the page that says what to do; and sentences that several share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Notices of what was found and needs a person: silent sources, missing rights, other hands, nodes that serve nobody."""
+"""Notices of what needs a person: silent sources, missing rights, changes by others, nodes that serve nobody."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
