@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Taint
-from receiver.core.model.usage import Ended
+from receiver.core.model.usage import EndedPod
 from receiver.ports import QUOTA_NAME, Cloud, CloudPool, Cluster, ClusterFacts, Did, KeptOut, Receipt
 
 
@@ -40,7 +40,7 @@ class ObservedCluster:
         """Return what *inner* sees."""
         return self._inner.look()
 
-    def ended(self, namespaces: Collection[str]) -> Sequence[Ended]:
+    def ended(self, namespaces: Collection[str]) -> Sequence[EndedPod]:
         """Return what *inner* sees in *namespaces*."""
         return self._inner.ended(namespaces)
 

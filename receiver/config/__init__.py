@@ -2,7 +2,7 @@
 
 from receiver.config.environment import Environment, operator_token, reading_token, server_url
 from receiver.config.mistakes import ConfigError, Mistake
-from receiver.config.model import Configuration, Mode, PoolSpec, Reading
+from receiver.config.model import Configuration, Mode, PoolSpec, ReadAccess
 from receiver.config.prices import Prices
 from receiver.config.settings import FileSettings, Settings, load, load_file, load_text
 
@@ -15,7 +15,7 @@ __all__ = [
     "Mode",
     "PoolSpec",
     "Prices",
-    "Reading",
+    "ReadAccess",
     "Settings",
     "load",
     "load_file",

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from receiver.config.approval_checks import approval_warnings, approvals
 from receiver.config.leader import lease_contradictions
-from receiver.config.mistakes import Finding, Path, spell
+from receiver.config.mistakes import Contradiction, Path, spell
 from receiver.config.model import Configuration, PoolSpec
 from receiver.config.money import BudgetSpec
 from receiver.config.prices import far_from_list, insane
@@ -14,7 +14,7 @@ from receiver.config.schedule import WindowSpec
 from receiver.core.model.text import lasting
 
 
-def contradictions(configuration: Configuration) -> Iterator[Finding]:
+def contradictions(configuration: Configuration) -> Iterator[Contradiction]:
     """Yield every contradiction in *configuration*, in the order of the file."""
     if configuration.budget is not None:
         yield from _thresholds(configuration.budget)
@@ -22,7 +22,7 @@ def contradictions(configuration: Configuration) -> Iterator[Finding]:
     yield from _billing(configuration)
     yield from lease_contradictions(configuration.leader)
     if not configuration.pools:
-        yield Finding(path=("pools",), problem="is empty", remedy="list at least one pool")
+        yield Contradiction(path=("pools",), problem="is empty", remedy="list at least one pool")
     yield from _same_names(configuration)
     yield from report_contradictions(configuration.reports)
     for index, pool in enumerate(configuration.pools):
@@ -63,17 +63,17 @@ def warnings_of(configuration: Configuration) -> Iterator[str]:
         yield from _zones_that_differ(pool, f"pools[{index}]")
 
 
-def _thresholds(budget: BudgetSpec) -> Iterator[Finding]:
+def _thresholds(budget: BudgetSpec) -> Iterator[Contradiction]:
     warn, hold, stop = (("budget", name) for name in ("warn_at", "hold_at", "stop_at"))
     if budget.warn_at >= budget.hold_at:
-        yield Finding(
+        yield Contradiction(
             path=warn,
             problem=f"must be below hold_at ({budget.hold_at})",
             remedy="lower warn_at or raise hold_at",
             over=(hold,),
         )
     if budget.hold_at > budget.stop_at:
-        yield Finding(
+        yield Contradiction(
             path=hold,
             problem=f"must not be above stop_at ({budget.stop_at})",
             remedy="lower hold_at or raise stop_at",
@@ -81,23 +81,23 @@ def _thresholds(budget: BudgetSpec) -> Iterator[Finding]:
         )
 
 
-def _budget(budget: BudgetSpec) -> Iterator[Finding]:
+def _budget(budget: BudgetSpec) -> Iterator[Contradiction]:
     """What a part of the cluster may not have more of than the cluster, and what would never speak."""
     for team, usd in budget.teams.items():
         here: Path = ("budget", "teams", team)
         if not team:
-            yield Finding(
+            yield Contradiction(
                 path=here, problem="has no name", remedy="write the value that pods carry as their team label"
             )
         if usd > budget.monthly_usd:
-            yield Finding(
+            yield Contradiction(
                 path=here,
                 problem=f"must not be above monthly_usd ({budget.monthly_usd})",
                 remedy="lower it or raise monthly_usd",
                 over=(("budget", "monthly_usd"),),
             )
     if budget.account_usd is not None and budget.account_usd < budget.monthly_usd:
-        yield Finding(
+        yield Contradiction(
             path=("budget", "account_usd"),
             problem=f"must not be below monthly_usd ({budget.monthly_usd}): the account pays for the cluster too",
             remedy="raise account_usd or lower monthly_usd",
@@ -105,21 +105,21 @@ def _budget(budget: BudgetSpec) -> Iterator[Finding]:
         )
     if len(set(budget.passing_priority_classes)) < len(budget.passing_priority_classes):
         path = ("budget", "passing_priority_classes")
-        yield Finding(path=path, problem="names a class twice", remedy="name each class once")
+        yield Contradiction(path=path, problem="names a class twice", remedy="name each class once")
 
 
-def _budget_of(pool: PoolSpec, budget: BudgetSpec | None, here: Path) -> Iterator[Finding]:
+def _budget_of(pool: PoolSpec, budget: BudgetSpec | None, here: Path) -> Iterator[Contradiction]:
     path = (*here, "budget_usd")
     if pool.budget_usd is None:
         return
     if budget is None:
-        yield Finding(
+        yield Contradiction(
             path=path,
             problem="needs budget, which says when the month ends and where its lines are",
             remedy="add budget with monthly_usd",
         )
     elif pool.budget_usd > budget.monthly_usd:
-        yield Finding(
+        yield Contradiction(
             path=path,
             problem=f"must not be above budget.monthly_usd ({budget.monthly_usd})",
             remedy="lower it or raise monthly_usd",
@@ -127,11 +127,11 @@ def _budget_of(pool: PoolSpec, budget: BudgetSpec | None, here: Path) -> Iterato
         )
 
 
-def _billing(configuration: Configuration) -> Iterator[Finding]:
+def _billing(configuration: Configuration) -> Iterator[Contradiction]:
     billing = configuration.billing
     # By the second there is no paid hour to wait for, and the margin is not used.
     if billing.granularity > timedelta(seconds=1) and billing.removal_margin >= billing.granularity:
-        yield Finding(
+        yield Contradiction(
             path=("billing", "removal_margin"),
             problem="must be shorter than granularity",
             remedy="lower removal_margin or raise granularity",
@@ -139,7 +139,7 @@ def _billing(configuration: Configuration) -> Iterator[Finding]:
         )
 
 
-def _same_names(configuration: Configuration) -> Iterator[Finding]:
+def _same_names(configuration: Configuration) -> Iterator[Contradiction]:
     """Names and ids share one space: alerts, people and overrides may use either."""
     seen: dict[str, Path] = {}
     for index, pool in enumerate(configuration.pools):
@@ -148,20 +148,22 @@ def _same_names(configuration: Configuration) -> Iterator[Finding]:
             first = seen.setdefault(word, here)
             if first[1] != index:
                 remedy = "give each pool its own name" if key == "name" else "list each pool once"
-                yield Finding(path=here, problem=f'"{word}" is taken by {spell(first)}', remedy=remedy, over=(first,))
+                yield Contradiction(
+                    path=here, problem=f'"{word}" is taken by {spell(first)}', remedy=remedy, over=(first,)
+                )
 
 
-def _bounds(pool: PoolSpec, here: Path) -> Iterator[Finding]:
+def _bounds(pool: PoolSpec, here: Path) -> Iterator[Contradiction]:
     least, most, spare = ((*here, name) for name in ("min_nodes", "max_nodes", "standby_nodes"))
     if pool.max_nodes < pool.min_nodes:
-        yield Finding(
+        yield Contradiction(
             path=most,
             problem=f"must be at least min_nodes ({pool.min_nodes})",
             remedy="raise max_nodes or lower min_nodes",
             over=(least,),
         )
     if pool.standby_nodes > pool.max_nodes:
-        yield Finding(
+        yield Contradiction(
             path=spare,
             problem=f"must be at most max_nodes ({pool.max_nodes})",
             remedy="lower standby_nodes or raise max_nodes",
@@ -169,11 +171,11 @@ def _bounds(pool: PoolSpec, here: Path) -> Iterator[Finding]:
         )
 
 
-def _pool(pool: PoolSpec, here: Path) -> Iterator[Finding]:
+def _pool(pool: PoolSpec, here: Path) -> Iterator[Contradiction]:
     for lower, upper in (("low", "high"), ("idle", "underutilized")):
         bound = getattr(pool.utilization, upper)
         if getattr(pool.utilization, lower) >= bound:
-            yield Finding(
+            yield Contradiction(
                 path=(*here, "utilization", lower),
                 problem=f"must be below {upper} ({bound})",
                 remedy=f"lower {lower} or raise {upper}",
@@ -182,21 +184,21 @@ def _pool(pool: PoolSpec, here: Path) -> Iterator[Finding]:
     seen: set[tuple[str, str]] = set()
     for number, taint in enumerate(pool.taints):
         if (taint.key, taint.effect) in seen:
-            yield Finding(
+            yield Contradiction(
                 path=(*here, "taints", number),
                 problem=f"is a second taint {taint.key} with the effect {taint.effect}",
                 remedy="keep one: Kubernetes allows one value per key and effect",
             )
         seen.add((taint.key, taint.effect))
         if pool.apply_to_nodes and taint.effect == "NoExecute":
-            yield Finding(
+            yield Contradiction(
                 path=(*here, "taints", number, "effect"),
                 problem="NoExecute put on a node would throw out the pods that run there",
                 remedy="use NoSchedule, or leave apply_to_nodes out",
                 over=((*here, "apply_to_nodes"),),
             )
     if not pool.resources:
-        yield Finding(
+        yield Contradiction(
             path=(*here, "resources"),
             problem="offers no GPU",
             remedy="say what one node offers, such as {nvidia.com/gpu: 1}",
@@ -205,15 +207,15 @@ def _pool(pool: PoolSpec, here: Path) -> Iterator[Finding]:
         path = (*here, "price_usd_per_hour")
         wrong = list(insane(pool.price_usd_per_hour, pool.gpus_per_node, ""))
         for found in wrong or far_from_list(pool.price_usd_per_hour, pool.size, ""):
-            yield Finding(path=path, problem=found.problem, remedy=found.remedy, over=((*here, "resources"),))
+            yield Contradiction(path=path, problem=found.problem, remedy=found.remedy, over=((*here, "resources"),))
 
 
-def _windows(pool: PoolSpec, here: Path) -> Iterator[Finding]:
+def _windows(pool: PoolSpec, here: Path) -> Iterator[Contradiction]:
     for number, window in enumerate(pool.windows):
         path = (*here, "windows", number)
         yield from _times(window, path)
         if never_opens(window):
-            yield Finding(
+            yield Contradiction(
                 path=(*path, "days_of_month"),
                 problem="never opens: no month that it names has such a day",
                 remedy="correct months or days_of_month; -1 is the last day of any month",
@@ -223,7 +225,7 @@ def _windows(pool: PoolSpec, here: Path) -> Iterator[Finding]:
         yield from evictions(pool, window, here, path)
         for other_number, other in enumerate(pool.windows):
             if other_number != number and _cross(window, other) and may_overlap(window, other):
-                yield Finding(
+                yield Contradiction(
                     path=(*path, "min_nodes"),
                     problem=f"{window.min_nodes} is above max_nodes ({other.max_nodes}) of window {other.name}, "
                     "and both can be open at once",
@@ -232,7 +234,7 @@ def _windows(pool: PoolSpec, here: Path) -> Iterator[Finding]:
                 )
 
 
-def _times(window: WindowSpec, path: Path) -> Iterator[Finding]:
+def _times(window: WindowSpec, path: Path) -> Iterator[Contradiction]:
     for index, span in enumerate(window.times):
         if span.start_time >= span.end_time:
             start, end = _clock(span.start_time), _clock(span.end_time)
@@ -242,31 +244,31 @@ def _times(window: WindowSpec, path: Path) -> Iterator[Finding]:
                 problem, remedy = "has no length", "move its end, or remove times to match all day"
             elif span.end_time == 0:
                 remedy = "write 24:00 as its end"
-            yield Finding(path=(*path, "times", index), problem=f"{start} to {end} {problem}", remedy=remedy)
+            yield Contradiction(path=(*path, "times", index), problem=f"{start} to {end} {problem}", remedy=remedy)
 
 
 def _clock(minute: int) -> str:
     return f"{minute // 60:02}:{minute % 60:02}"
 
 
-def _window_bounds(pool: PoolSpec, window: WindowSpec, here: Path, path: Path) -> Iterator[Finding]:
+def _window_bounds(pool: PoolSpec, window: WindowSpec, here: Path, path: Path) -> Iterator[Contradiction]:
     bounds = (window.min_nodes, window.max_nodes, window.standby_nodes)
     if bounds == (None, None, None):
-        yield Finding(
+        yield Contradiction(
             path=path,
             problem="changes nothing",
             remedy="give it min_nodes, max_nodes or standby_nodes",
             over=tuple((*path, name) for name in ("min_nodes", "max_nodes", "standby_nodes")),
         )
     if window.standby_nodes is not None and window.max_nodes is not None and window.standby_nodes > window.max_nodes:
-        yield Finding(
+        yield Contradiction(
             path=(*path, "standby_nodes"),
             problem=f"{window.standby_nodes} is above the window's max_nodes ({window.max_nodes})",
             remedy="lower standby_nodes or raise max_nodes",
             over=((*path, "max_nodes"),),
         )
     elif window.standby_nodes is not None and window.standby_nodes > pool.max_nodes:
-        yield Finding(
+        yield Contradiction(
             path=(*path, "standby_nodes"),
             problem=f"{window.standby_nodes} is above the pool's max_nodes ({pool.max_nodes})",
             remedy="lower standby_nodes or raise the pool's max_nodes",
@@ -277,7 +279,7 @@ def _window_bounds(pool: PoolSpec, window: WindowSpec, here: Path, path: Path) -
     if least <= most or pool.min_nodes > pool.max_nodes:
         return
     if window.max_nodes is not None and window.min_nodes is None:
-        yield Finding(
+        yield Contradiction(
             path=(*path, "max_nodes"),
             problem=f"{window.max_nodes} is below the pool's min_nodes ({pool.min_nodes})",
             remedy=f"give the window min_nodes: {window.max_nodes} too, or raise its max_nodes",
@@ -285,7 +287,7 @@ def _window_bounds(pool: PoolSpec, window: WindowSpec, here: Path, path: Path) -
         )
         return
     whose = "the window's" if window.max_nodes is not None and window.max_nodes <= pool.max_nodes else "the pool's"
-    yield Finding(
+    yield Contradiction(
         path=(*path, "min_nodes"),
         problem=f"{window.min_nodes} is above {whose} max_nodes ({most})",
         remedy="lower min_nodes or raise max_nodes",
@@ -311,33 +313,33 @@ SHORTEST_GRACE = timedelta(minutes=5)  # what people need to read a message and 
 A_DAY = 24 * 60
 
 
-def evictions(pool: PoolSpec, window: WindowSpec, here: Path, path: Path) -> Iterator[Finding]:
+def evictions(pool: PoolSpec, window: WindowSpec, here: Path, path: Path) -> Iterator[Contradiction]:
     """Yield what makes *evict_after* of *window* meaningless or dangerous."""
     grace, mine = window.evict_after, (*path, "evict_after")
     if grace is None:
         return
     if window.max_nodes is None:
-        yield Finding(
+        yield Contradiction(
             path=mine,
             problem="needs max_nodes: only what runs beyond a maximum is evicted",
             remedy="give the window max_nodes, or remove evict_after",
             over=((*path, "max_nodes"),),
         )
     elif window.max_nodes >= pool.max_nodes:
-        yield Finding(
+        yield Contradiction(
             path=mine,
             problem=f"would never evict: max_nodes ({window.max_nodes}) is not below the pool's ({pool.max_nodes})",
             remedy="lower the window's max_nodes, or remove evict_after",
             over=((*path, "max_nodes"), (*here, "max_nodes")),
         )
     if grace < SHORTEST_GRACE:
-        yield Finding(
+        yield Contradiction(
             path=mine,
             problem=f"{lasting(grace)} is too short for anybody to act on the notice",
             remedy=f"write at least {lasting(SHORTEST_GRACE)}",
         )
     elif (longest := _longest(window)) is not None and grace >= longest:
-        yield Finding(
+        yield Contradiction(
             path=mine,
             problem=f"{lasting(grace)} is not over before the window closes: it is open for {lasting(longest)} at most",
             remedy="shorten evict_after, or the window is open too short to evict anything",

@@ -88,7 +88,7 @@ class Environment(BaseModel):
 
 
 @dataclass(slots=True)
-class Reading:
+class EnvironmentReading:
     """The environment while it is read: what is said, what is wrong, what is odd."""
 
     environ: Mapping[str, str]
@@ -132,7 +132,7 @@ class Reading:
 
 def read_environment(environ: Mapping[str, str]) -> tuple[Environment | None, list[Mistake], list[str]]:
     """Return the environment (None if it cannot be used), every mistake in it, and what is odd about it."""
-    reading = Reading(environ)
+    reading = EnvironmentReading(environ)
     key, region, cluster = (reading.required(f"CIVO_{name}") for name in ("API_KEY", "REGION", "CLUSTER_ID"))
     reading.required("GPU_AUTOSCALER_CONFIG")
     civo = reading.address("CIVO_API_URL", CIVO_API)
@@ -168,7 +168,7 @@ def read_environment(environ: Mapping[str, str]) -> tuple[Environment | None, li
 
 def server_url(environ: Mapping[str, str]) -> str:
     """Return where commands find the server, without a slash at its end; raise ConfigError when that is no URL."""
-    reading = Reading(environ)
+    reading = EnvironmentReading(environ)
     found = reading.address("GPU_AUTOSCALER_URL", SERVER)
     if reading.mistakes:
         raise ConfigError(reading.mistakes)
@@ -177,7 +177,7 @@ def server_url(environ: Mapping[str, str]) -> str:
 
 def operator_token(environ: Mapping[str, str]) -> str:
     """Return the token that commands change things with; raise ConfigError when there is none, or not one word."""
-    reading = Reading(environ)
+    reading = EnvironmentReading(environ)
     name = "GPU_AUTOSCALER_OPERATOR_TOKEN"
     found = _sent(reading, name)
     if not found and not reading.mistakes:
@@ -192,14 +192,14 @@ def reading_token(environ: Mapping[str, str]) -> str | None:
 
     Raises ConfigError for one that is not one word.
     """
-    reading = Reading(environ)
+    reading = EnvironmentReading(environ)
     found = _sent(reading, "GPU_AUTOSCALER_READER_TOKEN") or _sent(reading, "GPU_AUTOSCALER_OPERATOR_TOKEN")
     if reading.mistakes:
         raise ConfigError(reading.mistakes)
     return found or None
 
 
-def _sent(reading: Reading, name: str) -> str:
+def _sent(reading: EnvironmentReading, name: str) -> str:
     """The token in *name* as a command may send it in a header; empty without one."""
     found = reading.value(name)
     if len(found.split()) > 1 or not found.isascii():
@@ -207,7 +207,7 @@ def _sent(reading: Reading, name: str) -> str:
     return found
 
 
-def _tokens(reading: Reading) -> tuple[list[str], str, str]:
+def _tokens(reading: EnvironmentReading) -> tuple[list[str], str, str]:
     """The webhook's tokens, the operator's and the reader's; the last two may be empty."""
     webhook = reading.required("GPU_AUTOSCALER_WEBHOOK_TOKEN").split()
     operator, reader = (reading.value(f"GPU_AUTOSCALER_{whose}_TOKEN") for whose in ("OPERATOR", "READER"))
@@ -229,7 +229,7 @@ def _tokens(reading: Reading) -> tuple[list[str], str, str]:
     return webhook, operator, reader
 
 
-def _database(reading: Reading) -> SecretStr:
+def _database(reading: EnvironmentReading) -> SecretStr:
     """The store's URL. PostgreSQL's own spellings get the driver that we ship with."""
     name = "GPU_AUTOSCALER_DATABASE_URL"
     said = reading.value(name) or DATABASE
@@ -246,7 +246,7 @@ def _database(reading: Reading) -> SecretStr:
     return SecretStr(said)
 
 
-def _destinations(reading: Reading) -> Iterator[SecretStr]:
+def _destinations(reading: EnvironmentReading) -> Iterator[SecretStr]:
     """Apprise URLs, split at white space only: they contain commas themselves."""
     name = "GPU_AUTOSCALER_NOTIFY_URLS"
     for number, url in enumerate(reading.value(name).split(), start=1):
@@ -256,7 +256,7 @@ def _destinations(reading: Reading) -> Iterator[SecretStr]:
         yield SecretStr(url)
 
 
-def _team_destinations(reading: Reading) -> dict[str, tuple[SecretStr, ...]]:
+def _team_destinations(reading: EnvironmentReading) -> dict[str, tuple[SecretStr, ...]]:
     """Entries ``team=URL``, split at white space; a team may have several."""
     name = "GPU_AUTOSCALER_TEAM_NOTIFY_URLS"
     found: dict[str, tuple[SecretStr, ...]] = {}
@@ -269,7 +269,7 @@ def _team_destinations(reading: Reading) -> dict[str, tuple[SecretStr, ...]]:
     return found
 
 
-def _listen(reading: Reading) -> str:
+def _listen(reading: EnvironmentReading) -> str:
     said = reading.value("GPU_AUTOSCALER_LISTEN") or LISTEN
     host, colon, port = said.rpartition(":")
     if not colon or not re.fullmatch(r"\d{1,5}", port) or int(port) > 65535 or (":" in host and host[0] != "["):
@@ -278,7 +278,7 @@ def _listen(reading: Reading) -> str:
     return f"{host or '0.0.0.0'}:{port}"  # noqa: S104 (":8080" means everywhere, as it does elsewhere)
 
 
-def _tls(reading: Reading) -> None:
+def _tls(reading: EnvironmentReading) -> None:
     """Note what is wrong with the files that https takes; gunicorn reads them (`receiver.server.gunicorn_conf`)."""
     names = ("GPU_AUTOSCALER_TLS_CERT_FILE", "GPU_AUTOSCALER_TLS_KEY_FILE")
     cert, key = (reading.value(name) for name in names)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
-from receiver.config.mistakes import Finding, LongerThanZero
+from receiver.config.mistakes import Contradiction, LongerThanZero
 from receiver.config.section import Section
 
 CONNECT_SECONDS = 5.0
@@ -33,11 +33,11 @@ class LeaderSpec(Section):
         return timedelta(seconds=sum(self.timeouts))
 
 
-def lease_contradictions(leader: LeaderSpec) -> Iterator[Finding]:
+def lease_contradictions(leader: LeaderSpec) -> Iterator[Contradiction]:
     """A lease that hardly outlasts a call would be renewed too late for most writes."""
     least = 1.5 * leader.longest_call
     if leader.lease < least:
-        yield Finding(
+        yield Contradiction(
             path=("leader", "lease"),
             problem=f"must be at least {least.total_seconds():g}s: one and a half times call_timeout and the"
             f" {leader.timeouts[0]:g}s to connect",

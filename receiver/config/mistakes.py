@@ -77,7 +77,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Contradiction:
     """A contradiction at *path* that involves the fields in *over* too."""
 
     path: Path

@@ -98,7 +98,7 @@ class Kubernetes(Section):
     ([what drains and what keeps a node](how-it-decides.md#what-drains-and-what-keeps-a-node))"""
 
 
-class Reading(StrEnum):
+class ReadAccess(StrEnum):
     """Who may read pages and API: whoever reaches the port, or who has the reader's or the operator's token."""
 
     OPEN = "open"
@@ -108,7 +108,7 @@ class Reading(StrEnum):
 class WebSpec(Section):
     """Who may read the pages and GET /api."""
 
-    reading: Annotated[Reading, BeforeValidator(one_of(Reading))] = Reading.OPEN
+    reading: Annotated[ReadAccess, BeforeValidator(one_of(ReadAccess))] = ReadAccess.OPEN
     """who may read pages and API: whoever reaches the port, or who has the operator's or the reader's token
     ([more](operations.md#who-may-read-who-may-act))"""
     hosts: tuple[ObjectName, ...] = ()
@@ -116,7 +116,7 @@ class WebSpec(Section):
     are always taken ([why](security.md#pages-and-api))"""
 
 
-class Attribution(Section):
+class AttributionSection(Section):
     """Which pod labels say whose a workload is."""
 
     team: LabelKey = "team"
@@ -288,7 +288,7 @@ class Configuration(Section):
     """`fill` puts soft taints (`PreferNoSchedule`) on nodes with room, so that pods join work that lasts before they
     spread to others and the others fall idle; `scheduler` puts none. See [Packing](how-it-decides.md#packing)"""
     limits: LimitsSpec = LimitsSpec()
-    attribution: Attribution = Attribution()
+    attribution: AttributionSection = AttributionSection()
     prices_file: Text | None = None
     """the path of a file with prices that go before ours, size by size; relative to this file; see [Prices](#prices)"""
     public_url: PublicAddress | None = None

@@ -38,7 +38,7 @@ def _day(value: Any) -> date:
         raise Wrong(f'"{said}" is not a day', "write it as 2026-08-22") from error
 
 
-class Kind(Section):
+class PriceRange(Section):
     """What a GPU-hour of one kind may plausibly cost, in USD."""
 
     from_usd_per_gpu_hour: Money
@@ -74,7 +74,7 @@ class PriceFile(Section):
     """when the prices were read"""
     source: Text
     """where"""
-    kinds: dict[str, Kind] = Field(default_factory=dict)
+    kinds: dict[str, PriceRange] = Field(default_factory=dict)
     sizes: dict[str, SizePrice]
     codes: dict[str, CodePrice] = Field(default_factory=dict)
 
@@ -84,7 +84,7 @@ class Prices:
     """Prices by size, the plausible range by kind of GPU, prices by charge code, and which files they are from."""
 
     sizes: Mapping[str, SizePrice] = field(default_factory=dict)
-    kinds: Mapping[str, Kind] = field(default_factory=dict)
+    kinds: Mapping[str, PriceRange] = field(default_factory=dict)
     codes: Mapping[str, CodePrice] = field(default_factory=dict)
     origins: tuple[str, ...] = ()
 

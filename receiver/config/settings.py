@@ -8,7 +8,7 @@ from receiver.config.checks import contradictions, warnings_of
 from receiver.config.document import read
 from receiver.config.environment import Environment, read_environment
 from receiver.config.mistakes import ConfigError, Mistake
-from receiver.config.model import Configuration, PoolSpec, Reading
+from receiver.config.model import Configuration, PoolSpec, ReadAccess
 from receiver.config.prices import (
     Prices,
     charge_prices,
@@ -65,7 +65,7 @@ def load(environ: Mapping[str, str]) -> Settings:
         mistakes += _unreadable(settings.configuration, environment)
     if mistakes or environment is None or settings is None:
         raise ConfigError(mistakes)
-    if environment.reader_token and settings.configuration.web.reading is Reading.OPEN:
+    if environment.reader_token and settings.configuration.web.reading is ReadAccess.OPEN:
         odd.append(
             "GPU_AUTOSCALER_READER_TOKEN: nobody needs it while web.reading is open; write web: {reading: token}"
         )
@@ -80,7 +80,7 @@ def load(environ: Mapping[str, str]) -> Settings:
 
 def _unreadable(configuration: Configuration, environment: Environment) -> list[Mistake]:
     """The mistake of pages that nobody could open: reading takes a token, and there is none."""
-    if configuration.web.reading is Reading.OPEN or environment.operator_token or environment.reader_token:
+    if configuration.web.reading is ReadAccess.OPEN or environment.operator_token or environment.reader_token:
         return []
     return [
         Mistake(

@@ -9,7 +9,7 @@ from threading import Thread
 from time import monotonic
 from urllib.parse import unquote, urlsplit
 
-from receiver.config.environment import SECRET, Reading
+from receiver.config.environment import SECRET, EnvironmentReading
 from receiver.doctor import (
     alertmanager,
     civo,
@@ -96,7 +96,7 @@ def secrets_of(installation: Installation) -> frozenset[str]:
 
 def secrets_in(environ: Mapping[str, str]) -> frozenset[str]:
     """Return the secrets that *environ* holds or names files of, and each word and password in them."""
-    reading, found = Reading(environ), set()
+    reading, found = EnvironmentReading(environ), set()
     for name in SECRET:
         said = reading.value(name)
         for word in (said, *said.split()):

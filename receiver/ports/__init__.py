@@ -18,8 +18,8 @@ from receiver.ports.cluster import (
     ClusterFacts,
     ClusterNode,
     DemandWatch,
-    Holding,
     KeptOut,
+    WorkGate,
 )
 from receiver.ports.monitoring import AlarmFacts, Alarms, Telemetry, TelemetryFacts
 from receiver.ports.process import Clock, Leader
@@ -67,7 +67,6 @@ __all__ = [
     "Did",
     "Grounds",
     "GroundsKept",
-    "Holding",
     "Instance",
     "KeptOut",
     "Leader",
@@ -89,5 +88,6 @@ __all__ = [
     "TryLater",
     "WebStore",
     "WontWork",
+    "WorkGate",
     "WriterLostError",
 ]

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Taint
-from receiver.core.model.usage import Ended
+from receiver.core.model.usage import EndedPod
 from receiver.ports.calls import Receipt
 
 CORDON_ANNOTATION = "gpu-autoscaler.io/cordoned-for"
@@ -67,7 +67,7 @@ class KeptOut:
     cluster_queues: tuple[str, ...] = ()
 
 
-class Holding(Protocol):
+class WorkGate(Protocol):
     """The part of Kubernetes that keeps new work out. Every call may raise TryLater or WontWork."""
 
     def kept_out(self, *, queues: bool) -> KeptOut:
@@ -91,13 +91,13 @@ class Holding(Protocol):
         stays."""
 
 
-class Cluster(Holding, Protocol):
+class Cluster(WorkGate, Protocol):
     """Kubernetes. Every call may raise TryLater or WontWork."""
 
     def look(self) -> ClusterFacts:
         """Return what exists now."""
 
-    def ended(self, namespaces: Collection[str]) -> Sequence[Ended]:
+    def ended(self, namespaces: Collection[str]) -> Sequence[EndedPod]:
         """Return the GPU pods of *namespaces* that have succeeded or failed and are still there."""
 
     def gpu_pods_on(self, node: str) -> Sequence[Pod]:

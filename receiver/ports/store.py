@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from receiver.core.explain.samples import Sample, Turn
+from receiver.core.explain.samples import NodeTurn, PoolSample
 from receiver.core.model.actions import Action, Decision, Outcome
 from receiver.core.model.approval_request import Answer, Question
 from receiver.core.model.charges import Charged, Seed
@@ -192,7 +192,7 @@ class StepStore(CommonStore, Protocol):
     def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None:
         """Replace the picture that pages, API and metrics show (JSON-able)."""
 
-    def keep_samples(self, found: Sequence[Sample], doing: Sequence[Turn] | None, at: datetime) -> None:
+    def keep_samples(self, found: Sequence[PoolSample], doing: Sequence[NodeTurn] | None, at: datetime) -> None:
         """Keep *found* unless samples of this minute are kept, and of *doing* what is new, in one transaction.
 
         A node that *doing* no longer names is gone; None means that it is unknown what any node does. Samples are kept
@@ -276,13 +276,13 @@ class ReadStore(CommonStore, Protocol):
 
     # --- over time
 
-    def samples(self, since: datetime, until: datetime, *, pool: str) -> Sequence[Sample]:
+    def samples(self, since: datetime, until: datetime, *, pool: str) -> Sequence[PoolSample]:
         """Return what was sampled of *pool* from *since* to *until*, oldest first."""
 
     def utilizations(self, since: datetime, until: datetime) -> Sequence[tuple[str, datetime, float | None]]:
         """Return pool, time and utilization (None: unknown) of each sample from *since* to *until*, oldest first."""
 
-    def turns(self, pool: str, since: datetime, until: datetime) -> Sequence[Turn]:
+    def turns(self, pool: str, since: datetime, until: datetime) -> Sequence[NodeTurn]:
         """Return the turns of the nodes of *pool* up to *until*, oldest first, each node's last before *since* too."""
 
     def arrivals(self, since: datetime, until: datetime, *, limit: int = 500) -> Sequence[Arrival]:

@@ -18,7 +18,7 @@ FIELDS = ("from", "to", "verdict", "candidates", "evicted", "reconsider_at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class RuleChange:
     """What a rule said *then* and says *now*, None where it does not speak; *what* is one of the four words above."""
 
     what: str
@@ -62,16 +62,16 @@ def compared(then: Said, now: Said) -> dict[str, Any]:
     return found
 
 
-def ruled(then: Sequence[Said], now: Sequence[Said]) -> Iterator[Rule]:
+def ruled(then: Sequence[Said], now: Sequence[Said]) -> Iterator[RuleChange]:
     """Pair the reasons of two decisions by rule, in the order of today, those that vanished last."""
     before, after = dict(_numbered(then)), dict(_numbered(now))
     for key, reason in after.items():
         was = before.get(key)
         what = APPEARED if was is None else SAME if dict(was) == dict(reason) else CHANGED
-        yield Rule(what=what, then=was, now=reason)
+        yield RuleChange(what=what, then=was, now=reason)
     for key, reason in before.items():
         if key not in after:
-            yield Rule(what=VANISHED, then=reason, now=None)
+            yield RuleChange(what=VANISHED, then=reason, now=None)
 
 
 def _numbered(reasons: Iterable[Said]) -> Iterator[tuple[Key, Said]]:
@@ -86,5 +86,5 @@ def _order(decision: Said) -> list[str]:
     return [str(reason["rule"]) for reason in decision["reasons"]]
 
 
-def _both(rule: Rule) -> dict[str, Said | None]:
+def _both(rule: RuleChange) -> dict[str, Said | None]:
     return {"then": rule.then, "now": rule.now}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from receiver.core.model.pods import PROTECTED, WHY, Pod, keeps_for, named
 from receiver.core.model.policy import Taint
-from receiver.core.model.usage import Ended
+from receiver.core.model.usage import EndedPod
 from receiver.core.scaling.consolidate import consents
 from receiver.core.scaling.eviction_grace import yields
 from receiver.core.scaling.packing import SOFT_TAINTS
@@ -171,7 +171,7 @@ class WorldCluster(WorldHolding):
             self._nodes[name] = before if before and same else (node.version, as_node(node, here, kept))
         return tuple(node for _, node in self._nodes.values())
 
-    def ended(self, namespaces: Collection[str]) -> Sequence[Ended]:
+    def ended(self, namespaces: Collection[str]) -> Sequence[EndedPod]:
         """Return the GPU pods of *namespaces* that have terminated and are still there."""
         self.called("ended")
         over = (p for p in self._world.pods.values() if p.over and p.requests and p.namespace in namespaces)

@@ -9,7 +9,7 @@ from typing import TypeVar
 from receiver.config.mistakes import longer_than_zero
 from receiver.core.model.compute import COMPUTE
 from receiver.core.model.pods import Pod, PodPhase
-from receiver.core.model.usage import Ended, workload_name
+from receiver.core.model.usage import EndedPod, workload_name
 from receiver.ports import (
     IDLE_SHUTDOWN_ANNOTATION,
     KEEP_UNTIL_ANNOTATION,
@@ -59,10 +59,10 @@ def as_pod(pod: WorldPod) -> Pod:
     )
 
 
-def as_ended(pod: WorldPod) -> Ended:
+def as_ended(pod: WorldPod) -> EndedPod:
     """Return how a world's pod ended as the core knows it."""
     owner = f"{pod.owner_kind}/{pod.owner_name}" if pod.owner_kind else ""
-    return Ended(
+    return EndedPod(
         uid=pod.uid,
         workload=workload_name(pod.namespace, owner, pod.name),
         succeeded=pod.phase == "Succeeded",

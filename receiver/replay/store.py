@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
 
-from receiver.core.explain.samples import Sample, Turn
+from receiver.core.explain.samples import NodeTurn, PoolSample
 from receiver.core.model.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, VictimStage
 from receiver.core.model.approval_request import Question
 from receiver.core.model.charges import Charged, Seed
@@ -20,7 +20,7 @@ from receiver.core.model.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model.model import Backoff, Drift, LateCount, Offer
 from receiver.core.model.signals import Alert
 from receiver.core.model.usage import Accounted, Accounting, Usage
-from receiver.core.money.cost import Ended
+from receiver.core.money.cost import EndedLog
 from receiver.core.money.unanswered import UNSURE_FOR, may_have_landed
 from receiver.core.notices.sentences import Notice
 from receiver.core.report.in_use import InUse
@@ -56,7 +56,7 @@ class ReplayStore:
         self._finished = finished
         self._pools: dict[str, _Pool] = {}
         self._living: dict[str, NodeLife] = {}
-        self._ended = Ended()
+        self._ended = EndedLog()
         self._open: dict[str, Action] = {}
         self._used_ids: set[str] = set()
         self._closed: list[StoredAction] = []
@@ -295,7 +295,7 @@ class ReplayStore:
     def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None:
         pass
 
-    def keep_samples(self, found: Sequence[Sample], doing: Sequence[Turn] | None, at: datetime) -> None:
+    def keep_samples(self, found: Sequence[PoolSample], doing: Sequence[NodeTurn] | None, at: datetime) -> None:
         pass
 
     def accounted(self) -> Accounted:

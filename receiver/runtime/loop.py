@@ -15,7 +15,7 @@ import structlog
 
 from receiver.core.model.failures import Failure
 from receiver.ports import Clock, Leader, TryLater, WriterLostError
-from receiver.runtime.wakeup_limiter import Pace
+from receiver.runtime.wakeup_limiter import WakeupLimiter
 from receiver.step.reconcile import Stepped
 
 log = structlog.get_logger("receiver")
@@ -95,7 +95,7 @@ class Loop(threading.Thread):
         clock: Clock,
         tick: timedelta,
         timer: StepTimer,
-        pace: Pace | None = None,
+        pace: WakeupLimiter | None = None,
         may_begin: Callable[[], bool] = lambda: True,
         beat: Beat | None = None,
         longest_call: timedelta = LONGEST_CALL,
@@ -107,7 +107,7 @@ class Loop(threading.Thread):
         super().__init__(name="loop", daemon=True)
         self._step, self._writer, self._clock, self._tick, self._timer = step, writer, clock, tick, timer
         self._woken = threading.Event()
-        self._pace = pace or Pace()
+        self._pace = pace or WakeupLimiter()
         self._may_begin = may_begin
         self._stopping = threading.Event()
         self._beat = beat or Beat()

@@ -35,7 +35,7 @@ def later(seconds: float, call: Callable[[], None]) -> None:
     timer.start()
 
 
-class Pace:
+class WakeupBurst:
     """Gathers what is found: one wake-up for a burst, and no more of them than the loop can use."""
 
     def __init__(
@@ -93,7 +93,7 @@ class Lookout(threading.Thread):
         super().__init__(name="lookout", daemon=True)
         self._watch, self._wake, self._leads, self._counts, self._wait = watch, wake, leads, counts, wait
         self._chance = chance
-        self._pace = Pace(self._woken)
+        self._pace = WakeupBurst(self._woken)
         self._stopping = threading.Event()
         self._rouse = threading.Event()  # set to cut a wait short
         self._hurries = True  # whether a list that succeeds cuts the wait short

@@ -8,7 +8,7 @@ AT_ONCE = 3
 EVERY_SECONDS = 1.0
 
 
-class Pace:
+class WakeupLimiter:
     """A leaky bucket of wake-ups. Times are monotonic seconds."""
 
     def __init__(self, at_once: int = AT_ONCE, every: float = EVERY_SECONDS) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime
 import structlog
 
 from receiver.core.model.actions import Action, Outcome, OutcomeKind, VictimStage
-from receiver.core.model.control import Control, Turn
+from receiver.core.model.control import Control, SourceTurn
 from receiver.core.notices.action_notices import Around
 from receiver.ports import Did, TryLater, WontWork
 from receiver.step.chores.budget_hold import keep_out
@@ -16,13 +16,13 @@ from receiver.step.chores.idle_shutdown import shut_down_idle
 from receiver.step.chores.node_upkeep import dress_nodes, fill_nodes
 from receiver.step.chores.window_eviction import tell_whom_a_window_evicts
 from receiver.step.gather import Looked, Sources
-from receiver.step.parts import Work
+from receiver.step.parts import StepContext
 from receiver.step.serve_pools import serve_pools, told_of_end
 
 log = structlog.get_logger("receiver")
 
 
-def act(work: Work, looked: Looked, sources: Sources, *, chores: bool) -> tuple[Work, list[datetime]]:
+def act(work: StepContext, looked: Looked, sources: Sources, *, chores: bool) -> tuple[StepContext, list[datetime]]:
     """Carry out what was decided, then the other writes, each guarded for itself; store what the next step decides
     from. Returns the work with where new work is kept out now, and the moments at which to look again. Raises TryLater,
     WriterLostError."""
@@ -46,7 +46,7 @@ def act(work: Work, looked: Looked, sources: Sources, *, chores: bool) -> tuple[
             shut_down_idle(looked, sources, work.hands, work.policy, work.mode, work.now)
     control = Control(
         at=work.now,
-        sources={s.source: Turn(up=s.up, since=s.since or work.now) for s in facts.sources.values()},
+        sources={s.source: SourceTurn(up=s.up, since=s.since or work.now) for s in facts.sources.values()},
         kept_out=kept_out,
         rights=facts.rights,
         decisions=work.numbers,
@@ -55,14 +55,14 @@ def act(work: Work, looked: Looked, sources: Sources, *, chores: bool) -> tuple[
     return replace(work, facts=facts if facts.kept_out == kept_out else replace(facts, kept_out=kept_out)), again
 
 
-def _withdraw_orphans(orphans: Sequence[Action], work: Work) -> None:
+def _withdraw_orphans(orphans: Sequence[Action], work: StepContext) -> None:
     """Withdraw the open actions of pools that left the configuration, cordons included."""
     for action in orphans:
         with work.parts.part("orphans", action.pool):
             _withdraw_orphan(action, work)
 
 
-def _withdraw_orphan(action: Action, work: Work) -> None:
+def _withdraw_orphan(action: Action, work: StepContext) -> None:
     hands = work.hands
     # One still noted as chosen may be cordoned too: a crash can come between the cordon and its note.
     cordoned = [v for v in action.victims if v.stage in (VictimStage.CHOSEN, VictimStage.CORDONED)]

@@ -43,7 +43,7 @@ from receiver.ports import (
     WontWork,
 )
 from receiver.step.parts import Parts
-from receiver.step.pool_states import Seen, by_node, drift_of, lives_of, pool_state, strays
+from receiver.step.pool_states import SourceAnswers, by_node, drift_of, lives_of, pool_state, strays
 from receiver.step.reconcile_charges import keep_books
 
 SILENT_BEFORE_FALLBACK = timedelta(minutes=1)
@@ -207,7 +207,7 @@ def _pools(
     parts: Parts,
 ) -> tuple[PoolState, ...]:
     """Return the state of each configured pool; of one that cannot be worked out, only how many nodes it has."""
-    seen = Seen(
+    seen = SourceAnswers(
         cloud=said.cloud,
         cluster=said.cluster,
         telemetry=said.telemetry,

@@ -120,7 +120,7 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class StepContext:
     """One step's facts and decisions, and what may be written to. *numbers* are the stored decisions' by pool,
     *before* is what the step before this one left, *unsaid* what is told once everything was done."""
 

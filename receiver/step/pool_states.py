@@ -35,7 +35,7 @@ from receiver.step.parts import Parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class SourceAnswers:
     """What each source said (None: it did not answer), for joining."""
 
     cloud: Mapping[str, CloudPool] | None
@@ -51,7 +51,7 @@ class Seen:
     startup_taints: tuple[str, ...] = ()
 
 
-def pool_state(pool: Pool, seen: Seen) -> PoolState:
+def pool_state(pool: Pool, seen: SourceAnswers) -> PoolState:
     """Return what is known of *pool*."""
     past = seen.memory.pools.get(pool.id, PoolMemory())
     found = seen.cloud.get(pool.id) if seen.cloud is not None else None
@@ -83,7 +83,7 @@ def pool_state(pool: Pool, seen: Seen) -> PoolState:
     )
 
 
-def _node(instance: Instance, pool: Pool, seen: Seen, past: PoolMemory) -> Node:
+def _node(instance: Instance, pool: Pool, seen: SourceAnswers, past: PoolMemory) -> Node:
     node, life = seen.nodes.get(instance.id), seen.lives.get(instance.id)
     stage = stage_of(instance, node, seen.cluster is not None, pool, seen.startup_taints)
     taint = startup_taint(node, pool, seen.startup_taints) if node and offers_gpus(node, pool) else None
@@ -134,7 +134,7 @@ def _node(instance: Instance, pool: Pool, seen: Seen, past: PoolMemory) -> Node:
     )
 
 
-def _allocatable(node: ClusterNode, pool: Pool, seen: Seen) -> Mapping[str, int]:
+def _allocatable(node: ClusterNode, pool: Pool, seen: SourceAnswers) -> Mapping[str, int]:
     """What *node* offers. Its status never shows what a DRA driver serves: that is believed to be as configured, for
     the resources that a DeviceClass answers to."""
     if not served_by_dra(node, pool):

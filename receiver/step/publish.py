@@ -17,12 +17,12 @@ from receiver.ports import TryLater
 from receiver.step.chores.notify import tell_the_rest
 from receiver.step.chores.usage import account_for_usage
 from receiver.step.gather import Looked, Sources
-from receiver.step.parts import Work
+from receiver.step.parts import StepContext
 
 log = structlog.get_logger("receiver")
 
 
-def publish(work: Work, looked: Looked, sources: Sources) -> None:
+def publish(work: StepContext, looked: Looked, sources: Sources) -> None:
     """Make everything that people are shown and told. Raises WriterLostError when we may not write.
 
     Where the store fails it ends: the other parts would wait for the same database, one after the other.
@@ -42,7 +42,7 @@ def publish(work: Work, looked: Looked, sources: Sources) -> None:
         log.warning("not everything was published", error=str(error), code=error.code)
 
 
-def _show(work: Work, *, steady: bool) -> None:
+def _show(work: StepContext, *, steady: bool) -> None:
     """Keep what this step found for pages, API and metrics, and, where the clock is *steady*, for courses over time."""
     facts = work.facts
     before, failures = work.store.snapshot(), work.parts.failures

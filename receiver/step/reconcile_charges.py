@@ -21,7 +21,7 @@ STALE = timedelta(days=1)  # what is older than this says nothing of the account
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Books:
+class ReconciledCharges:
     """The account's charges beside the ledger. *charged* and *seed* are new and to be kept, None when nothing is.
 
     *seeded* is what the month had cost before the ledger began, *unknown* why that cannot be told yet,
@@ -68,7 +68,7 @@ def keep_books(
     now: datetime,
     *,
     nodes_seen: bool,
-) -> Books:
+) -> ReconciledCharges:
     """Return the account's charges beside *lives*, which cost *ledger_usd* this month.
 
     *nodes_seen* is True when Civo listed the living nodes in this step: before that no seed can be made.
@@ -93,7 +93,7 @@ def keep_books(
     unknown = ""
     if awaited and seed is None and accounts is not None:
         unknown = _why_unknown(held, nodes_seen=nodes_seen)
-    return Books(
+    return ReconciledCharges(
         compared=compared,
         charged=asked,
         seed=made,

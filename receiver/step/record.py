@@ -9,7 +9,7 @@ from receiver.ports import Grounds, StepStore
 from receiver.step.carry_out import Hands
 from receiver.step.chores.approvals import ask
 from receiver.step.gather import Looked
-from receiver.step.parts import Decided, Parts, Work
+from receiver.step.parts import Decided, Parts, StepContext
 
 
 def record(
@@ -21,7 +21,7 @@ def record(
     mode: str,
     now: datetime,
     parts: Parts,
-) -> Work:
+) -> StepContext:
     """Store the decisions, and ask what people are to be asked. Raises TryLater."""
     made = {"mode": mode, "version": installed_version()}
     decisions = {pool: replace(d, evidence={**d.evidence, **made}) for pool, d in decided.decisions.items()}
@@ -32,7 +32,7 @@ def record(
         with parts.part("record", pool, sets_aside=True):
             numbers[pool] = store.decided(decision, made_from)
     numbers = {pool: numbers[pool] for pool in decisions}
-    work = Work(
+    work = StepContext(
         facts=decided.facts,
         assignment=decided.assignment,
         decisions=decisions,

@@ -18,10 +18,10 @@ from receiver.step.backoff import is_smaller_request
 from receiver.step.carry_out import SOON, Progress, carry_out, is_unanswered
 from receiver.step.chores.node_upkeep import undo_orphaned_cordons
 from receiver.step.chores.notify import tell_who_waits
-from receiver.step.parts import Parts, Work
+from receiver.step.parts import Parts, StepContext
 
 
-def serve_pools(work: Work) -> list[datetime]:
+def serve_pools(work: StepContext) -> list[datetime]:
     """Carry each decision out, but those of pools set aside. Returns the moments at which something is to be looked at
     again. Raises TryLater when the store fails, WriterLostError when we may not write."""
     again = [d.reconsider_at for d in work.decisions.values() if d.reconsider_at]
@@ -47,7 +47,7 @@ def _failed_tries(state: PoolState) -> int:
     return state.open_action.attempts if state.open_action is not None else 0
 
 
-def _act(decision: Decision, number: int, work: Work) -> Progress | None:
+def _act(decision: Decision, number: int, work: StepContext) -> Progress | None:
     """Continue the pool's open action if the decision still wants it, else withdraw it and open what it wants."""
     state, store, now = work.facts.pool(decision.pool), work.store, work.now
     action = state.open_action
@@ -82,7 +82,7 @@ def _act(decision: Decision, number: int, work: Work) -> Progress | None:
     return carry_out(action, state, let_go, work.hands, now, kept=kept, unsure=unsure)
 
 
-def _why_kept(action: Action, decision: Decision, work: Work) -> Mapping[str, str]:
+def _why_kept(action: Action, decision: Decision, work: StepContext) -> Mapping[str, str]:
     """Why *decision* keeps victims of *action*, by instance. People are told, nothing depends on it: it may fail."""
     state, wanted = work.facts.pool(decision.pool), work.assignment.pools[decision.pool]
     with work.parts.part("why_kept", decision.pool):
@@ -108,7 +108,7 @@ def decision_of(action: Action, store: StepStore) -> Decision | None:
     return stored.decision if stored is not None else None
 
 
-def _close(progress: Progress, decision: Decision, work: Work) -> None:
+def _close(progress: Progress, decision: Decision, work: StepContext) -> None:
     store, policy = work.store, work.policy
     if progress.outcome is None:
         store.progressed(progress.action)

@@ -8,7 +8,7 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry
 
 from receiver.config.live import Tokens
-from receiver.config.model import Reading
+from receiver.config.model import ReadAccess
 from receiver.core.model.policy import Policy
 from receiver.core.notices.links import PageLinks
 from receiver.ports import Clock, Leader, WebStore
@@ -75,7 +75,7 @@ class WebParts:
     instruments: WebInstruments
     max_body_bytes: int = 16 * 1024 * 1024
     version: str = ""
-    reading: Reading = Reading.OPEN
+    reading: ReadAccess = ReadAccess.OPEN
     public_url: str | None = None
     hosts: tuple[str, ...] = ()
     docs_url: str | None = None

@@ -8,7 +8,7 @@ from pytest_httpserver import HTTPServer
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.core.model.pods import PodPhase
-from receiver.core.model.usage import Ended
+from receiver.core.model.usage import EndedPod
 from receiver.ports import TryLater, WontWork
 from tests.adapters.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod, owned_by
 
@@ -145,14 +145,14 @@ def test_pods_that_have_ended_are_asked_for_only_in_the_namespaces_named(
     web = a_pod("web", gpus=0, phase="Succeeded")
     httpserver.expect_request("/api/v1/namespaces/ml/pods").respond_with_json(a_list(done, lone, web, a_pod("waits")))
     assert cluster.ended(["ml"]) == [
-        Ended(
+        EndedPod(
             uid="uid-of-train-0",
             workload="ml/Job/train",
             succeeded=True,
             at=datetime(2026, 11, 20, 10, 9, tzinfo=UTC),
             life="uid-of-Job-train",
         ),
-        Ended(uid="uid-of-lone", workload="ml/Pod/lone", succeeded=False, life="uid-of-lone"),
+        EndedPod(uid="uid-of-lone", workload="ml/Pod/lone", succeeded=False, life="uid-of-lone"),
     ]
     asked = httpserver.log[0][0].args["fieldSelector"]
     assert asked == "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"

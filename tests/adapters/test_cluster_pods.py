@@ -9,7 +9,7 @@ from receiver.adapters.kubernetes.nodes import gpus, node_from
 from receiver.adapters.kubernetes.pods import (
     CLAIMS,
     NEVER,
-    Fate,
+    DrainFate,
     compute_requests,
     doubts,
     fate,
@@ -349,26 +349,26 @@ def test_a_pod_without_a_readable_age_is_named(text: object) -> None:
 @pytest.mark.parametrize(
     "pod, what",
     [
-        (a_pod(node="n"), Fate.HOLDS_GPU),
-        (a_pod(node="n", deletionTimestamp="2026-11-20T10:05:00Z"), Fate.HOLDS_GPU),
-        (a_pod(node="n", annotations={"kubernetes.io/config.mirror": "x"}), Fate.HOLDS_GPU),
-        (a_pod(node="n", ownerReferences=owned_by("DaemonSet")), Fate.STAYS),
-        (a_pod(node="n", phase="Succeeded"), Fate.STAYS),
-        (a_pod(gpus=0, node="n", annotations={"kubernetes.io/config.mirror": "x"}), Fate.STAYS),
-        (a_pod(gpus=0, node="n", ownerReferences=owned_by("ReplicaSet")), Fate.GOES),
-        (a_pod(gpus=0, node="n", deletionTimestamp="2026-11-20T10:05:00Z"), Fate.LEAVES),
-        (a_pod(gpus=0, node="n", annotations={PROTECT_ANNOTATION: "true"}), Fate.PROTECTED),
-        (a_pod(gpus=0, node="n", annotations={PROTECT_ANNOTATION: "false"}), Fate.GOES),
+        (a_pod(node="n"), DrainFate.HOLDS_GPU),
+        (a_pod(node="n", deletionTimestamp="2026-11-20T10:05:00Z"), DrainFate.HOLDS_GPU),
+        (a_pod(node="n", annotations={"kubernetes.io/config.mirror": "x"}), DrainFate.HOLDS_GPU),
+        (a_pod(node="n", ownerReferences=owned_by("DaemonSet")), DrainFate.STAYS),
+        (a_pod(node="n", phase="Succeeded"), DrainFate.STAYS),
+        (a_pod(gpus=0, node="n", annotations={"kubernetes.io/config.mirror": "x"}), DrainFate.STAYS),
+        (a_pod(gpus=0, node="n", ownerReferences=owned_by("ReplicaSet")), DrainFate.GOES),
+        (a_pod(gpus=0, node="n", deletionTimestamp="2026-11-20T10:05:00Z"), DrainFate.LEAVES),
+        (a_pod(gpus=0, node="n", annotations={PROTECT_ANNOTATION: "true"}), DrainFate.PROTECTED),
+        (a_pod(gpus=0, node="n", annotations={PROTECT_ANNOTATION: "false"}), DrainFate.GOES),
         (
             a_pod(gpus=0, node="n", annotations={"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}),
-            Fate.PROTECTED,
+            DrainFate.PROTECTED,
         ),
-        (a_pod(gpus=0, node="n", labels={"app.kubernetes.io/name": "prometheus"}), Fate.HOSTS),
-        (a_pod(gpus=0, node="n", labels={"app.kubernetes.io/name": "gpu-autoscaler"}), Fate.HOSTS),
-        (a_pod(gpus=0, node="n", labels={"app.kubernetes.io/name": "web"}), Fate.GOES),
+        (a_pod(gpus=0, node="n", labels={"app.kubernetes.io/name": "prometheus"}), DrainFate.HOSTS),
+        (a_pod(gpus=0, node="n", labels={"app.kubernetes.io/name": "gpu-autoscaler"}), DrainFate.HOSTS),
+        (a_pod(gpus=0, node="n", labels={"app.kubernetes.io/name": "web"}), DrainFate.GOES),
     ],
 )
-def test_what_draining_means_for_a_pod(pod: dict[str, Any], what: Fate) -> None:
+def test_what_draining_means_for_a_pod(pod: dict[str, Any], what: DrainFate) -> None:
     assert fate(pod) is what
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
-from receiver.adapters.kubernetes.dra import Dra, Served, nodes_of, resources_of
-from receiver.adapters.kubernetes.pods import CLAIMS, Fate, claimant_from, fate, pod_from
+from receiver.adapters.kubernetes.dra import Dra, DraServed, nodes_of, resources_of
+from receiver.adapters.kubernetes.pods import CLAIMS, DrainFate, claimant_from, fate, pod_from
 from receiver.core.model.pods import PodPhase, Toleration
 from receiver.ports import TryLater
 from receiver.replay.world import PodSpec
@@ -87,7 +87,7 @@ def test_what_never_can_be_read_holds_up_the_look_for_a_few_minutes_only() -> No
         with pytest.raises(TryLater):
             dra.served()
         clock.advance(timedelta(minutes=4))
-    assert dra.served() == Served()
+    assert dra.served() == DraServed()
     assert len(wire.said) == 1
 
 
@@ -149,7 +149,7 @@ def test_a_resource_that_only_a_device_class_has_is_asked_for_by_claim(resource:
     held = pod_from(runs)
     assert held is not None
     assert dict(held.requests) == {CLAIMS: 1}
-    assert fate(runs) is Fate.HOLDS_GPU
+    assert fate(runs) is DrainFate.HOLDS_GPU
     assert claimant_from(runs, {"example.com/gpu"}) is None
 
 

@@ -9,7 +9,7 @@ import pytest
 from werkzeug.serving import make_server
 
 from receiver.cli import replay_run
-from receiver.config.model import Reading
+from receiver.config.model import ReadAccess
 from receiver.replay import contest
 from receiver.web import create_app
 from tests.web.builders import READER, Bench, a_full_store
@@ -45,7 +45,7 @@ def url(store: FakeStore) -> Iterator[str]:
 @pytest.fixture
 def closed_url(store: FakeStore) -> Iterator[str]:
     """Where one listens that asks for a token from who reads."""
-    yield from listening(Bench(store=store, reading=Reading.TOKEN, reader_token=READER))
+    yield from listening(Bench(store=store, reading=ReadAccess.TOKEN, reader_token=READER))
 
 
 def listening(bench: Bench) -> Iterator[str]:

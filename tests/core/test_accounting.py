@@ -16,9 +16,9 @@ from receiver.core.model.memory import NodeLife
 from receiver.core.model.model import Node
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Attribution, Billing
-from receiver.core.model.usage import Accounted, Accounting, Ended, Holding, Owner, WorkloadLife
+from receiver.core.model.usage import Accounted, Accounting, EndedPod, GpuHolding, Owner, WorkloadLife
 from receiver.core.money.accounting import account, ended_in, is_due
-from receiver.core.money.holders import Seen
+from receiver.core.money.holders import StepSight
 from tests.core.builders import NOW, a_node, a_pod, a_policy, a_pool
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
@@ -39,14 +39,14 @@ def bound(name: str = "train", at: datetime = NOW - HOUR, **changes: Any) -> Pod
     return a_pod(name, **{"owner": f"Job/{name}", **said, **changes})
 
 
-def seen(*pods: Pod, at: datetime = NOW, life: NodeLife | None = None, **changes: Any) -> Seen:
+def seen(*pods: Pod, at: datetime = NOW, life: NodeLife | None = None, **changes: Any) -> StepSight:
     node: Node = a_node(pods=tuple(p for p in pods if p.node == "n1"))
-    return Seen(**{"at": at, "lives": (life or a_life(),), "nodes": (node,), "pods": pods, **changes})
+    return StepSight(**{"at": at, "lives": (life or a_life(),), "nodes": (node,), "pods": pods, **changes})
 
 
 def standing(*pods: Pod, at: datetime = NOW - MINUTE) -> Accounted:
     """An account in which *pods* hold GPUs and their workloads run."""
-    held = tuple(Holding(uid=p.uid, instance="i-n1", workload=f"ml/{p.owner}", gpus=p.gpus) for p in pods)
+    held = tuple(GpuHolding(uid=p.uid, instance="i-n1", workload=f"ml/{p.owner}", gpus=p.gpus) for p in pods)
     lives = {
         f"ml/{p.owner}": WorkloadLife(
             workload=f"ml/{p.owner}", namespace="ml", created_at=p.created_at, gpus=p.gpus, bound_at=p.bound_at
@@ -93,7 +93,7 @@ def test_a_pod_that_vanished_held_its_gpus_until_now() -> None:
 
 
 def test_kubernetes_word_on_the_end_of_a_pod_is_taken() -> None:
-    done = Ended(uid="uid-train", workload="ml/Job/train", succeeded=True, at=NOW - 50 * SECOND)
+    done = EndedPod(uid="uid-train", workload="ml/Job/train", succeeded=True, at=NOW - 50 * SECOND)
     assert held(account(standing(bound()), seen(ended=(done,)), POLICY)) == {"train": 10.0}
 
 
@@ -273,10 +273,10 @@ def test_a_workload_that_goes_on_is_not_written_again() -> None:
 @pytest.mark.parametrize("succeeded", [True, False])
 def test_a_workload_ends_as_its_last_pod_did(succeeded: bool) -> None:
     ends = (
-        Ended(uid="1", workload="ml/Job/train", succeeded=not succeeded, at=NOW - 40 * SECOND),
-        Ended(uid="2", workload="ml/Job/train", succeeded=succeeded, at=NOW - 20 * SECOND),
-        Ended(uid="3", workload="ml/Job/other", succeeded=not succeeded, at=NOW),
-        Ended(uid="4", workload="ml/Job/train", succeeded=not succeeded, at=NOW - 30 * HOUR),
+        EndedPod(uid="1", workload="ml/Job/train", succeeded=not succeeded, at=NOW - 40 * SECOND),
+        EndedPod(uid="2", workload="ml/Job/train", succeeded=succeeded, at=NOW - 20 * SECOND),
+        EndedPod(uid="3", workload="ml/Job/other", succeeded=not succeeded, at=NOW),
+        EndedPod(uid="4", workload="ml/Job/train", succeeded=not succeeded, at=NOW - 30 * HOUR),
     )
     found = lives(account(standing(bound()), seen(ended=ends), POLICY))["ml/Job/train"]
     assert (found.ended_at, found.completed) == (NOW - 20 * SECOND, succeeded)
@@ -360,7 +360,7 @@ def counted(pods: list[tuple[Pod, datetime]], moments: list[datetime]) -> dict[s
     running: dict[str, WorkloadLife] = {}
     for at in moments:
         here = [p for p, until in pods if p.bound_at is not None and p.bound_at <= at < until]
-        told = tuple(Ended(uid=p.uid, workload=f"ml/{p.owner}", succeeded=True, at=u) for p, u in pods if u <= at)
+        told = tuple(EndedPod(uid=p.uid, workload=f"ml/{p.owner}", succeeded=True, at=u) for p, u in pods if u <= at)
         found = account(before, seen(*here, at=at, life=life, ended=told), POLICY)
         for row in found.usage:
             total[row.workload] += row.held  # type: ignore[assignment]  # a Counter holds floats too
@@ -400,7 +400,7 @@ def test_pods_together_never_hold_more_than_the_node_has(day: Any, told: bool) -
     while at < NOW + HOUR:
         since, at = at, at + steps[0]
         here = [p for p, until in pods if p.bound_at <= at < until]
-        ends = tuple(Ended(uid=p.uid, workload=f"ml/{p.owner}", succeeded=True, at=u) for p, u in pods if u <= at)
+        ends = tuple(EndedPod(uid=p.uid, workload=f"ml/{p.owner}", succeeded=True, at=u) for p, u in pods if u <= at)
         found = account(before, seen(*here, at=at, life=life, ended=ends if told else ()), POLICY)
         assert sum(row.held for row in found.usage) <= 8 * (at - since).total_seconds() + 1e-6
         assert all(0 <= row.idle <= row.measured <= row.held for row in found.usage)
@@ -417,10 +417,10 @@ def test_two_thousand_nodes_of_eight_gpus_are_counted_in_a_moment(figure: Callab
     lives = tuple(a_life(instance=f"i-{name}", name=name) for name in names)
     pods = tuple(bound(f"{name}-{slot}", node=name) for name in names for slot in range(8))
     nodes = tuple(a_node(name, pods=pods[n * 8 : n * 8 + 8]) for n, name in enumerate(names))
-    held = tuple(Holding(uid=p.uid, instance=f"i-{p.node}", workload=f"ml/{p.owner}", gpus=1) for p in pods)
+    held = tuple(GpuHolding(uid=p.uid, instance=f"i-{p.node}", workload=f"ml/{p.owner}", gpus=1) for p in pods)
     running = tuple(WorkloadLife(workload=h.workload, namespace="ml", created_at=NOW, gpus=1) for h in held)
     before = Accounted(at=NOW - MINUTE, holdings=held, running=running)
-    found = Seen(at=NOW, lives=lives, nodes=nodes, pods=pods, samples={p.key: (WORKS,) for p in pods})
+    found = StepSight(at=NOW, lives=lives, nodes=nodes, pods=pods, samples={p.key: (WORKS,) for p in pods})
     began = process_time()
     is_due(replace(before, at=NOW - SECOND), found)
     looked = process_time()

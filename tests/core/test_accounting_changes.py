@@ -10,11 +10,11 @@ import pytest
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Billing
-from receiver.core.model.usage import Accounted, Accounting, Ended, Unwatched, Usage
+from receiver.core.model.usage import Accounted, Accounting, EndedPod, Unwatched, Usage
 from receiver.core.money.accounting import account
 from receiver.core.money.attribution import Part, attribute
 from receiver.core.money.budget import month_of
-from receiver.core.money.holders import Seen
+from receiver.core.money.holders import StepSight
 from tests.core.builders import NOW, a_node
 from tests.core.test_accounting import HOUR, MINUTE, POLICY, SECOND, a_life, bound, seen
 
@@ -29,7 +29,7 @@ class Ledger:
         self.usage: list[Usage] = []
         self.unwatched: list[Unwatched] = []
 
-    def take(self, what: Seen, policy: Any = POLICY) -> Accounting:
+    def take(self, what: StepSight, policy: Any = POLICY) -> Accounting:
         """Account for what is seen."""
         found = account(self.before, what, policy)
         self.usage += found.usage
@@ -111,7 +111,7 @@ def test_who_uses_a_name_again_within_a_minute_is_another_workload() -> None:
     first = bound(owner_uid="one", at=NOW)
     again = bound(owner_uid="two", uid="another", at=NOW + 90 * SECOND)
     ledger.take(seen(first, at=NOW + MINUTE))
-    done = Ended(uid=first.uid, workload="ml/Job/train", succeeded=True, at=NOW + 80 * SECOND, life="one")
+    done = EndedPod(uid=first.uid, workload="ml/Job/train", succeeded=True, at=NOW + 80 * SECOND, life="one")
     found = ledger.take(seen(again, at=NOW + 2 * MINUTE, ended=(done,)))
     assert {x.life: (x.ended_at, x.completed) for x in found.lives} == {
         "one": (NOW + 80 * SECOND, True),
@@ -123,7 +123,7 @@ def test_who_uses_a_name_again_within_a_minute_is_another_workload() -> None:
 def test_how_another_of_the_same_name_ended_says_nothing() -> None:
     ledger = Ledger()
     ledger.take(seen(bound(owner_uid="two", at=NOW), at=NOW + MINUTE))
-    done = Ended(uid="x", workload="ml/Job/train", succeeded=False, at=NOW + 70 * SECOND, life="one")
+    done = EndedPod(uid="x", workload="ml/Job/train", succeeded=False, at=NOW + 70 * SECOND, life="one")
     [life] = ledger.take(seen(at=NOW + 2 * MINUTE, ended=(done,))).lives
     assert (life.completed, life.ended_at) == (None, NOW + 2 * MINUTE)
 
@@ -142,7 +142,7 @@ def watched(*pods: Pod, life: NodeLife, labels: dict[str, str] | None = None) ->
     ledger = Ledger()
     node = a_node(pods=pods, labels=labels or {})
     for minute in range(1, 61):
-        ledger.take(Seen(at=NOW + minute * MINUTE, lives=(life,), nodes=(node,), pods=pods))
+        ledger.take(StepSight(at=NOW + minute * MINUTE, lives=(life,), nodes=(node,), pods=pods))
     return ledger
 
 
@@ -181,7 +181,7 @@ def test_what_is_learned_of_a_node_later_does_not_change_what_was() -> None:
     corrected = replace(life, gpus=8.0)
     node = a_node(pods=(pod,))
     for minute in range(61, 121):
-        ledger.take(Seen(at=NOW + minute * MINUTE, lives=(corrected,), nodes=(node,), pods=(pod,)))
+        ledger.take(StepSight(at=NOW + minute * MINUTE, lives=(corrected,), nodes=(node,), pods=(pod,)))
     found = ledger.shared(replace(corrected, gone_at=NOW + 2 * HOUR), NOW + 2 * HOUR)
     assert found[Part.HELD, "vision"] == Decimal("1.75") + Decimal("0.875")
     assert sum(found.values()) == 14
@@ -217,7 +217,7 @@ def test_an_instance_that_civo_leaves_out_for_a_while_is_held_without_a_hole_and
         missing = 10 <= minute < 20
         now = replace(life, gone_at=NOW + 10 * MINUTE) if missing else life
         nodes = () if missing else (a_node(pods=(pod,)),)
-        found = ledger.take(Seen(at=NOW + minute * MINUTE, lives=(now,), nodes=nodes, pods=(pod,)))
+        found = ledger.take(StepSight(at=NOW + minute * MINUTE, lives=(now,), nodes=nodes, pods=(pod,)))
         assert all(x.ended_at is None for x in found.lives)
         if minute == 19:
             assert ledger.held() == {"": 600.0}
@@ -227,8 +227,8 @@ def test_an_instance_that_civo_leaves_out_for_a_while_is_held_without_a_hole_and
 def test_a_pod_that_was_bound_while_its_node_was_left_out_is_counted_from_then() -> None:
     life, pod, ledger = a_life(), bound(at=NOW + 90 * SECOND), Ledger()
     missing = replace(life, gone_at=NOW + MINUTE)
-    ledger.take(Seen(at=NOW + MINUTE, lives=(missing,), nodes=(), pods=()))
-    ledger.take(Seen(at=NOW + 2 * MINUTE, lives=(missing,), nodes=(), pods=(pod,)))
+    ledger.take(StepSight(at=NOW + MINUTE, lives=(missing,), nodes=(), pods=()))
+    ledger.take(StepSight(at=NOW + 2 * MINUTE, lives=(missing,), nodes=(), pods=(pod,)))
     ledger.take(seen(pod, at=NOW + 3 * MINUTE))
     assert ledger.held() == {"": 90.0}
 
@@ -238,6 +238,6 @@ def test_a_node_that_is_gone_for_good_is_held_until_it_went() -> None:
     ledger.take(seen(pod, at=NOW + MINUTE))
     gone = replace(life, gone_at=NOW + 2 * MINUTE)
     for minute in range(2, 80):
-        ledger.take(Seen(at=NOW + minute * MINUTE, lives=(gone,), nodes=(), pods=(pod,)))
+        ledger.take(StepSight(at=NOW + minute * MINUTE, lives=(gone,), nodes=(), pods=(pod,)))
     assert ledger.held() == {"": 120.0}
     assert (ledger.before.holdings, ledger.before.running) == ((), ())

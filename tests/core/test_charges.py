@@ -9,10 +9,10 @@ import pytest
 
 from receiver.core.explain.charges_view import shown
 from receiver.core.model.charges import (
-    Cause,
     Charge,
     Charged,
     Comparison,
+    DifferenceCause,
     Seed,
     beside,
     cost,
@@ -166,17 +166,21 @@ def test_charges_are_asked_for_every_15_minutes_and_sooner_only_while_growth_wai
     ("record", "life", "cause"),
     [
         pytest.param(a_charge(), a_life(), None, id="the same hours"),
-        pytest.param(a_charge(hours=3), a_life(10, 14.5, name="n1"), Cause.SEEN_LATE, id="its end was seen late"),
+        pytest.param(
+            a_charge(hours=3), a_life(10, 14.5, name="n1"), DifferenceCause.SEEN_LATE, id="its end was seen late"
+        ),
         pytest.param(a_charge(hours=3), a_life(), None, id="an hour less is equal"),
-        pytest.param(a_charge(10, 20, 10), a_life(), Cause.STILL_CHARGED, id="charged beyond the end that was seen"),
-        pytest.param(a_charge(10, None, 400), a_life(), Cause.STILL_CHARGED, id="charged on and on"),
-        pytest.param(a_charge(440, None, 2), a_life(440, None), Cause.NOT_CHARGED_YET, id="the charges lag"),
-        pytest.param(a_charge(hours=9), a_life(), Cause.HOURS_DIFFER, id="more hours than it lived"),
-        pytest.param(a_charge(hours=1), a_life(), Cause.HOURS_DIFFER, id="fewer hours, the same times"),
+        pytest.param(
+            a_charge(10, 20, 10), a_life(), DifferenceCause.STILL_CHARGED, id="charged beyond the end that was seen"
+        ),
+        pytest.param(a_charge(10, None, 400), a_life(), DifferenceCause.STILL_CHARGED, id="charged on and on"),
+        pytest.param(a_charge(440, None, 2), a_life(440, None), DifferenceCause.NOT_CHARGED_YET, id="the charges lag"),
+        pytest.param(a_charge(hours=9), a_life(), DifferenceCause.HOURS_DIFFER, id="more hours than it lived"),
+        pytest.param(a_charge(hours=1), a_life(), DifferenceCause.HOURS_DIFFER, id="fewer hours, the same times"),
     ],
 )
 def test_a_node_of_both_is_equal_within_an_hour_or_its_difference_has_a_cause(
-    record: Charge, life: NodeLife, cause: Cause | None
+    record: Charge, life: NodeLife, cause: DifferenceCause | None
 ) -> None:
     found = a_comparison([record], [life])
     assert [d.cause for d in found.differences] == ([] if cause is None else [cause])
@@ -186,14 +190,16 @@ def test_a_node_of_both_is_equal_within_an_hour_or_its_difference_has_a_cause(
 @pytest.mark.parametrize(
     ("records", "lives", "cause"),
     [
-        pytest.param([], [a_life(467, None)], Cause.NOT_CHARGED_YET, id="a young node"),
-        pytest.param([], [a_life()], Cause.NOT_CHARGED, id="an old one"),
-        pytest.param([a_charge(410, 411, 1)], [], Cause.CAME_AND_WENT, id="it came and went"),
-        pytest.param([a_charge(20, None, 400)], [], Cause.ELSEWHERE, id="it lives elsewhere"),
-        pytest.param([a_charge(1, 3, 2)], [], Cause.BEFORE_LEDGER, id="it was before the ledger"),
+        pytest.param([], [a_life(467, None)], DifferenceCause.NOT_CHARGED_YET, id="a young node"),
+        pytest.param([], [a_life()], DifferenceCause.NOT_CHARGED, id="an old one"),
+        pytest.param([a_charge(410, 411, 1)], [], DifferenceCause.CAME_AND_WENT, id="it came and went"),
+        pytest.param([a_charge(20, None, 400)], [], DifferenceCause.ELSEWHERE, id="it lives elsewhere"),
+        pytest.param([a_charge(1, 3, 2)], [], DifferenceCause.BEFORE_LEDGER, id="it was before the ledger"),
     ],
 )
-def test_a_node_of_one_side_alone_has_a_cause(records: list[Charge], lives: list[NodeLife], cause: Cause) -> None:
+def test_a_node_of_one_side_alone_has_a_cause(
+    records: list[Charge], lives: list[NodeLife], cause: DifferenceCause
+) -> None:
     known, its = a_life(100, 104, name="known"), a_charge(100, 104, label="known")
     found = a_comparison([*records, its], [*lives, known], began=at(50))
     assert [d.cause for d in found.differences] == [cause]
@@ -215,13 +221,13 @@ def test_where_no_label_is_a_name_the_sums_are_compared() -> None:
     assert a_comparison(records, lives).differences == ()
     more = a_comparison([*records, a_charge(30, 40, 10, label="demo")], lives)
     [line] = more.differences
-    assert (line.cause, int(line.charged_hours), int(line.ledger_hours)) == (Cause.NOT_TOLD_APART, 23, 12)
+    assert (line.cause, int(line.charged_hours), int(line.ledger_hours)) == (DifferenceCause.NOT_TOLD_APART, 23, 12)
     assert more.sizes[0].spare_hours == 11
 
 
 def test_young_nodes_that_are_not_charged_yet_take_nothing_off_what_others_were_charged() -> None:
     found = a_comparison([a_charge(label="gone before")], [a_life(467, None)], began=None)
-    assert [d.cause for d in found.differences] == [Cause.NOT_CHARGED_YET, Cause.BEFORE_LEDGER]
+    assert [d.cause for d in found.differences] == [DifferenceCause.NOT_CHARGED_YET, DifferenceCause.BEFORE_LEDGER]
     assert found.sizes[0].spare_hours == 4
 
 
@@ -229,8 +235,8 @@ def test_where_one_label_is_a_name_others_are_not_made_up_for_by_their_sum() -> 
     records = [a_charge(), a_charge(20, 28, 8, label="theirs")]
     found = a_comparison(records, [a_life(), a_life(20, 28, name="ours")])
     assert [(d.name, d.cause) for d in found.differences] == [
-        ("ours", Cause.NOT_CHARGED),
-        ("theirs", Cause.CAME_AND_WENT),
+        ("ours", DifferenceCause.NOT_CHARGED),
+        ("theirs", DifferenceCause.CAME_AND_WENT),
     ]
 
 

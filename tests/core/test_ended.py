@@ -8,7 +8,7 @@ import pytest
 
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Anchor, Billing, Rounding
-from receiver.core.money.cost import Ended, paid_units, spend_by_pool, spent
+from receiver.core.money.cost import EndedLog, paid_units, spend_by_pool, spent
 from tests.core.builders import NOW
 
 HOUR = timedelta(hours=1)
@@ -39,7 +39,7 @@ def a_life(dice: Random, number: int, gone_at: datetime | None) -> NodeLife:
 def test_what_ended_lives_and_others_cost_is_what_counting_all_of_them_gives(billing: Billing, since: datetime) -> None:
     dice = Random(7)
     living = [a_life(dice, 1000 + number, None) for number in range(5)]
-    ended, all_of_them = Ended(), list(living)
+    ended, all_of_them = EndedLog(), list(living)
     for number in range(40):
         life = a_life(dice, number, NOW - dice.uniform(0, 50) * HOUR)
         ended.add(life)
@@ -48,7 +48,7 @@ def test_what_ended_lives_and_others_cost_is_what_counting_all_of_them_gives(bil
 
 
 def test_another_month_is_counted_anew() -> None:
-    dice, ended = Random(8), Ended()
+    dice, ended = Random(8), EndedLog()
     for number in range(20):
         ended.add(a_life(dice, number, NOW - dice.uniform(0, 50) * HOUR))
     for since in (NOW - 60 * HOUR, NOW - 20 * HOUR, NOW - 60 * HOUR):
@@ -57,10 +57,10 @@ def test_another_month_is_counted_anew() -> None:
 
 def test_a_life_that_goes_on_is_refused() -> None:
     with pytest.raises(ValueError, match="instance i-1 is not gone"):
-        Ended().add(a_life(Random(1), 1, None))
+        EndedLog().add(a_life(Random(1), 1, None))
 
 
 def test_two_logs_of_the_same_lives_are_equal() -> None:
     lives = [a_life(Random(2), number, NOW) for number in range(3)]
-    assert Ended(lives) == Ended(lives)
-    assert Ended(lives) != Ended(lives[:2])
+    assert EndedLog(lives) == EndedLog(lives)
+    assert EndedLog(lives) != EndedLog(lives[:2])

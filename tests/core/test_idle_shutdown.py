@@ -11,10 +11,10 @@ from receiver import ports
 from receiver.core.idle.idle_shutdown import (
     A_WARNING_HOLDS,
     MOST_WINDOWS,
-    Case,
     Consenting,
-    Standing,
-    Verdict,
+    IdleCase,
+    IdleStanding,
+    IdleVerdict,
     can_tell,
     case_of,
     consenting,
@@ -56,7 +56,9 @@ def a_web_pod(name: str = "web-5d9c-a", **changes: Any) -> Pod:
     return a_pod(name, **{**given, **changes})
 
 
-def a_case(courses: Mapping[str, Course] | None = None, told: Mapping[str, Any] | None = None, **given: Any) -> Case:
+def a_case(
+    courses: Mapping[str, Course] | None = None, told: Mapping[str, Any] | None = None, **given: Any
+) -> IdleCase:
     """What is known of pods on n1, in a pool of ours: quiet, unless *courses* say something else."""
     known = {"ml/web-5d9c-a": QUIET, "ml/web-5d9c-b": QUIET} if courses is None else courses
     values: dict[str, Any] = {
@@ -68,10 +70,10 @@ def a_case(courses: Mapping[str, Course] | None = None, told: Mapping[str, Any] 
         "told": told or {},
         "courses": {WINDOW: known},
     }
-    return Case(**{**values, **given})
+    return IdleCase(**{**values, **given})
 
 
-def told(standing: Standing, ago: timedelta = MINUTE, mode: str = "act") -> Mapping[str, tuple[str, datetime]]:
+def told(standing: IdleStanding, ago: timedelta = MINUTE, mode: str = "act") -> Mapping[str, tuple[str, datetime]]:
     """What the store says when the Deployment web was brought to *standing* that long *ago*."""
     case = a_case(now=NOW - ago, mode=mode)
     return {WEB: (key_of(standing, case), case.now)}
@@ -83,7 +85,7 @@ def the(*pods: Pod) -> Consenting:
     return found
 
 
-def verdict(*pods: Pod, **given: Any) -> Verdict:
+def verdict(*pods: Pod, **given: Any) -> IdleVerdict:
     """What is due for the one workload of *pods*."""
     return judge(the(*pods), a_case(**given))
 
@@ -113,30 +115,30 @@ def test_owners_of_two_namespaces_are_two_workloads() -> None:
 
 
 def test_an_idle_workload_is_warned() -> None:
-    assert verdict(a_web_pod()) is Verdict.WARN
+    assert verdict(a_web_pod()) is IdleVerdict.WARN
 
 
 def test_a_workload_of_which_one_pod_did_not_consent_is_left_alone() -> None:
-    assert verdict(a_web_pod(), a_web_pod("web-5d9c-b", idle_shutdown=None)) is Verdict.NOTHING
+    assert verdict(a_web_pod(), a_web_pod("web-5d9c-b", idle_shutdown=None)) is IdleVerdict.NOTHING
 
 
 def test_a_workload_with_a_protected_pod_is_left_alone() -> None:
-    assert verdict(a_web_pod(), a_web_pod("web-5d9c-b", protected=True)) is Verdict.NOTHING
+    assert verdict(a_web_pod(), a_web_pod("web-5d9c-b", protected=True)) is IdleVerdict.NOTHING
 
 
 def test_one_active_pod_keeps_its_workload() -> None:
     courses = {"ml/web-5d9c-a": QUIET, "ml/web-5d9c-b": ACTIVE}
-    assert verdict(a_web_pod(), a_web_pod("web-5d9c-b"), courses=courses) is Verdict.NOTHING
+    assert verdict(a_web_pod(), a_web_pod("web-5d9c-b"), courses=courses) is IdleVerdict.NOTHING
 
 
 def test_one_pod_that_nobody_can_tell_about_keeps_its_workload() -> None:
-    assert verdict(a_web_pod(), a_web_pod("web-5d9c-b"), courses={"ml/web-5d9c-a": QUIET}) is Verdict.NOTHING
+    assert verdict(a_web_pod(), a_web_pod("web-5d9c-b"), courses={"ml/web-5d9c-a": QUIET}) is IdleVerdict.NOTHING
 
 
 @pytest.mark.parametrize("witness", ["engine", "memory", "power", "power_floor"])
 def test_a_workload_of_which_one_witness_is_silent_is_left_alone(witness: str) -> None:
     silent: Any = {witness: None}
-    assert verdict(a_web_pod(), courses={"ml/web-5d9c-a": replace(QUIET, **silent)}) is Verdict.NOTHING
+    assert verdict(a_web_pod(), courses={"ml/web-5d9c-a": replace(QUIET, **silent)}) is IdleVerdict.NOTHING
 
 
 @pytest.mark.parametrize(
@@ -146,13 +148,13 @@ def test_a_workload_of_which_one_witness_is_silent_is_left_alone(witness: str) -
 )
 def test_a_workload_that_nobody_can_tell_about_is_left_alone(course: Course | None) -> None:
     courses = {"ml/web-5d9c-a": course} if course else {}
-    assert verdict(a_web_pod(), courses=courses) is Verdict.NOTHING
+    assert verdict(a_web_pod(), courses=courses) is IdleVerdict.NOTHING
 
 
 @pytest.mark.parametrize("when", ["created_at", "running_since"])
-@pytest.mark.parametrize("short, due", [(timedelta(seconds=1), Verdict.NOTHING), (timedelta(0), Verdict.WARN)])
+@pytest.mark.parametrize("short, due", [(timedelta(seconds=1), IdleVerdict.NOTHING), (timedelta(0), IdleVerdict.WARN)])
 def test_a_pod_that_has_not_run_for_its_whole_window_keeps_its_workload(
-    when: str, short: timedelta, due: Verdict
+    when: str, short: timedelta, due: IdleVerdict
 ) -> None:
     times: dict[str, Any] = {"running_since": None, when: NOW - WINDOW + short}
     pod = a_web_pod(**times)
@@ -160,7 +162,7 @@ def test_a_pod_that_has_not_run_for_its_whole_window_keeps_its_workload(
 
 
 def test_a_pod_that_does_not_run_yet_keeps_its_workload() -> None:
-    assert verdict(a_web_pod(), a_web_pod("web-5d9c-b", phase=PodPhase.WAITING, node=None)) is Verdict.NOTHING
+    assert verdict(a_web_pod(), a_web_pod("web-5d9c-b", phase=PodPhase.WAITING, node=None)) is IdleVerdict.NOTHING
 
 
 def test_each_pod_is_judged_by_its_own_window() -> None:
@@ -170,20 +172,20 @@ def test_each_pod_is_judged_by_its_own_window() -> None:
         longer: {"ml/web-5d9c-b": replace(ACTIVE, window=longer)},
     }
     pods = the(a_web_pod(), a_web_pod("web-5d9c-b", idle_shutdown=longer))
-    assert judge(pods, replace(a_case(), courses=courses)) is Verdict.NOTHING
+    assert judge(pods, replace(a_case(), courses=courses)) is IdleVerdict.NOTHING
 
 
 def test_a_workload_on_a_node_of_no_configured_pool_is_left_alone() -> None:
-    assert verdict(a_web_pod(node="elsewhere")) is Verdict.NOTHING
+    assert verdict(a_web_pod(node="elsewhere")) is IdleVerdict.NOTHING
 
 
 def test_a_workload_in_a_held_pool_is_left_alone() -> None:
-    assert verdict(a_web_pod(), held=frozenset({"l40s-id"})) is Verdict.NOTHING
+    assert verdict(a_web_pod(), held=frozenset({"l40s-id"})) is IdleVerdict.NOTHING
 
 
 def test_a_warned_workload_in_a_held_pool_is_not_scaled_to_zero() -> None:
-    case = {"told": told(Standing.WARNED, GRACE), "held": frozenset({"l40s-id"})}
-    assert verdict(a_web_pod(), **case) is Verdict.NOTHING
+    case = {"told": told(IdleStanding.WARNED, GRACE), "held": frozenset({"l40s-id"})}
+    assert verdict(a_web_pod(), **case) is IdleVerdict.NOTHING
 
 
 # --- from the warning to zero
@@ -192,83 +194,83 @@ def test_a_warned_workload_in_a_held_pool_is_not_scaled_to_zero() -> None:
 @pytest.mark.parametrize(
     "ago, due",
     [
-        (GRACE - timedelta(seconds=1), Verdict.NOTHING),
-        (GRACE, Verdict.SCALE),
-        (GRACE + A_WARNING_HOLDS, Verdict.SCALE),
-        (GRACE + A_WARNING_HOLDS + MINUTE, Verdict.WARN),
-        (-MINUTE, Verdict.WARN),
+        (GRACE - timedelta(seconds=1), IdleVerdict.NOTHING),
+        (GRACE, IdleVerdict.SCALE),
+        (GRACE + A_WARNING_HOLDS, IdleVerdict.SCALE),
+        (GRACE + A_WARNING_HOLDS + MINUTE, IdleVerdict.WARN),
+        (-MINUTE, IdleVerdict.WARN),
     ],
     ids=["in the grace", "after it", "a day later", "too old", "from the future"],
 )
-def test_a_warned_workload_is_scaled_to_zero_after_the_grace(ago: timedelta, due: Verdict) -> None:
-    assert verdict(a_web_pod(), told=told(Standing.WARNED, ago)) is due
+def test_a_warned_workload_is_scaled_to_zero_after_the_grace(ago: timedelta, due: IdleVerdict) -> None:
+    assert verdict(a_web_pod(), told=told(IdleStanding.WARNED, ago)) is due
 
 
 def test_a_warning_of_observe_mode_is_none_in_act_mode() -> None:
-    assert verdict(a_web_pod(), told=told(Standing.WARNED, GRACE, mode="observe")) is Verdict.WARN
+    assert verdict(a_web_pod(), told=told(IdleStanding.WARNED, GRACE, mode="observe")) is IdleVerdict.WARN
 
 
 def test_the_grace_is_policy() -> None:
     patient = replace(a_policy(), idle_shutdown_grace=timedelta(hours=3))
-    assert verdict(a_web_pod(), told=told(Standing.WARNED, GRACE), policy=patient) is Verdict.NOTHING
+    assert verdict(a_web_pod(), told=told(IdleStanding.WARNED, GRACE), policy=patient) is IdleVerdict.NOTHING
 
 
 def test_a_warned_workload_that_nobody_can_tell_about_stays_warned() -> None:
-    assert verdict(a_web_pod(), told=told(Standing.WARNED, GRACE), courses={}) is Verdict.NOTHING
+    assert verdict(a_web_pod(), told=told(IdleStanding.WARNED, GRACE), courses={}) is IdleVerdict.NOTHING
 
 
 def test_a_failure_is_tried_again_for_a_day() -> None:
-    assert verdict(a_web_pod(), told=told(Standing.FAILED, A_WARNING_HOLDS)) is Verdict.SCALE
-    assert verdict(a_web_pod(), told=told(Standing.FAILED, A_WARNING_HOLDS + MINUTE)) is Verdict.WARN
+    assert verdict(a_web_pod(), told=told(IdleStanding.FAILED, A_WARNING_HOLDS)) is IdleVerdict.SCALE
+    assert verdict(a_web_pod(), told=told(IdleStanding.FAILED, A_WARNING_HOLDS + MINUTE)) is IdleVerdict.WARN
 
 
 def test_what_observe_mode_would_have_done_is_not_said_again() -> None:
-    observed = told(Standing.OBSERVED, timedelta(days=30), mode="observe")
-    assert verdict(a_web_pod(), told=observed, mode="observe") is Verdict.NOTHING
+    observed = told(IdleStanding.OBSERVED, timedelta(days=30), mode="observe")
+    assert verdict(a_web_pod(), told=observed, mode="observe") is IdleVerdict.NOTHING
 
 
 def test_pods_that_still_leave_after_the_shutdown_are_not_warned() -> None:
-    assert verdict(a_web_pod(), told=told(Standing.DONE)) is Verdict.NOTHING
+    assert verdict(a_web_pod(), told=told(IdleStanding.DONE)) is IdleVerdict.NOTHING
 
 
 def test_pods_that_came_after_the_shutdown_are_warned_when_they_are_idle() -> None:
-    done = told(Standing.DONE, timedelta(hours=5))
+    done = told(IdleStanding.DONE, timedelta(hours=5))
     pod = a_web_pod(created_at=NOW - timedelta(hours=4), running_since=NOW - timedelta(hours=4))
-    assert verdict(pod, told=done) is Verdict.WARN
+    assert verdict(pod, told=done) is IdleVerdict.WARN
 
 
 def test_a_workload_whose_pods_are_all_being_deleted_is_left_alone() -> None:
-    assert verdict(a_web_pod(terminating=True), told=told(Standing.WARNED, GRACE)) is Verdict.NOTHING
+    assert verdict(a_web_pod(terminating=True), told=told(IdleStanding.WARNED, GRACE)) is IdleVerdict.NOTHING
 
 
 # --- cleared
 
 
-@pytest.mark.parametrize("standing", [Standing.WARNED, Standing.FAILED])
-def test_a_warned_workload_that_works_again_is_cleared(standing: Standing) -> None:
-    assert verdict(a_web_pod(), told=told(standing, GRACE), courses={"ml/web-5d9c-a": ACTIVE}) is Verdict.CLEAR
+@pytest.mark.parametrize("standing", [IdleStanding.WARNED, IdleStanding.FAILED])
+def test_a_warned_workload_that_works_again_is_cleared(standing: IdleStanding) -> None:
+    assert verdict(a_web_pod(), told=told(standing, GRACE), courses={"ml/web-5d9c-a": ACTIVE}) is IdleVerdict.CLEAR
 
 
 def test_a_workload_that_was_cleared_is_warned_anew() -> None:
-    assert verdict(a_web_pod(), told=told(Standing.CALM)) is Verdict.WARN
+    assert verdict(a_web_pod(), told=told(IdleStanding.CALM)) is IdleVerdict.WARN
 
 
 def test_a_warned_workload_that_takes_its_consent_back_is_cleared() -> None:
     pods = (a_web_pod(), a_web_pod("web-5d9c-b", idle_shutdown=None))
-    assert verdict(*pods, told=told(Standing.WARNED, GRACE)) is Verdict.CLEAR
+    assert verdict(*pods, told=told(IdleStanding.WARNED, GRACE)) is IdleVerdict.CLEAR
 
 
 def test_a_warned_workload_that_is_gone_has_left() -> None:
-    assert left((), a_case(told=told(Standing.WARNED))) == (WEB,)
+    assert left((), a_case(told=told(IdleStanding.WARNED))) == (WEB,)
 
 
-@pytest.mark.parametrize("standing", [Standing.DONE, Standing.CALM, Standing.KEPT, Standing.CANNOT])
-def test_of_a_workload_without_a_warning_nobody_asks_whether_it_left(standing: Standing) -> None:
+@pytest.mark.parametrize("standing", [IdleStanding.DONE, IdleStanding.CALM, IdleStanding.KEPT, IdleStanding.CANNOT])
+def test_of_a_workload_without_a_warning_nobody_asks_whether_it_left(standing: IdleStanding) -> None:
     assert left((), a_case(told=told(standing))) == ()
 
 
 def test_a_workload_that_is_there_has_not_left() -> None:
-    assert left([the(a_web_pod())], a_case(told=told(Standing.WARNED))) == ()
+    assert left([the(a_web_pod())], a_case(told=told(IdleStanding.WARNED))) == ()
 
 
 # --- put off
@@ -279,22 +281,24 @@ TOMORROW = NOW + timedelta(days=1)
 
 def test_a_snooze_of_a_listed_namespace_puts_it_off() -> None:
     pods = (a_web_pod(), a_web_pod("web-5d9c-b", keep_until=TOMORROW))
-    assert verdict(*pods, policy=LISTED) is Verdict.NOTHING
-    assert verdict(*pods, policy=LISTED, told=told(Standing.WARNED, GRACE)) is Verdict.KEEP
+    assert verdict(*pods, policy=LISTED) is IdleVerdict.NOTHING
+    assert verdict(*pods, policy=LISTED, told=told(IdleStanding.WARNED, GRACE)) is IdleVerdict.KEEP
 
 
 def test_a_workload_that_was_put_off_is_warned_anew_when_the_snooze_is_over() -> None:
     pod = a_web_pod(keep_until=NOW)
-    assert verdict(pod, policy=LISTED, told=told(Standing.KEPT, timedelta(days=1))) is Verdict.WARN
+    assert verdict(pod, policy=LISTED, told=told(IdleStanding.KEPT, timedelta(days=1))) is IdleVerdict.WARN
 
 
-@pytest.mark.parametrize("standing, due", [(Standing.CALM, Verdict.WARN), (Standing.WARNED, Verdict.SCALE)])
-def test_a_snooze_of_an_unlisted_namespace_puts_nothing_off(standing: Standing, due: Verdict) -> None:
+@pytest.mark.parametrize(
+    "standing, due", [(IdleStanding.CALM, IdleVerdict.WARN), (IdleStanding.WARNED, IdleVerdict.SCALE)]
+)
+def test_a_snooze_of_an_unlisted_namespace_puts_nothing_off(standing: IdleStanding, due: IdleVerdict) -> None:
     assert verdict(a_web_pod(keep_until=TOMORROW), told=told(standing, GRACE)) is due
 
 
-@pytest.mark.parametrize("beyond, due", [(timedelta(0), Verdict.NOTHING), (timedelta(seconds=1), Verdict.WARN)])
-def test_a_snooze_that_lies_too_far_ahead_puts_nothing_off(beyond: timedelta, due: Verdict) -> None:
+@pytest.mark.parametrize("beyond, due", [(timedelta(0), IdleVerdict.NOTHING), (timedelta(seconds=1), IdleVerdict.WARN)])
+def test_a_snooze_that_lies_too_far_ahead_puts_nothing_off(beyond: timedelta, due: IdleVerdict) -> None:
     pod = a_web_pod(keep_until=NOW + LISTED.keep_until.longest + beyond)
     assert verdict(pod, policy=LISTED) is due
 
@@ -306,9 +310,9 @@ def test_a_snooze_that_lies_too_far_ahead_puts_nothing_off(beyond: timedelta, du
 def test_what_nothing_can_scale_is_told_once_and_left_alone(owner: str) -> None:
     workload = the(a_web_pod(owner=owner))
     case = a_case()
-    assert judge(workload, case) is Verdict.CANNOT
-    later = replace(case, told={workload.topic: (key_of(Standing.CANNOT, case), NOW)})
-    assert judge(workload, later) is Verdict.NOTHING
+    assert judge(workload, case) is IdleVerdict.CANNOT
+    later = replace(case, told={workload.topic: (key_of(IdleStanding.CANNOT, case), NOW)})
+    assert judge(workload, later) is IdleVerdict.NOTHING
 
 
 # --- what is asked and what must answer
@@ -418,7 +422,7 @@ def test_a_shutdown_is_told_with_the_command_that_undoes_it(pod: Pod, undo: str)
 
 
 def test_the_time_told_is_that_of_the_warning() -> None:
-    case = a_case(told=told(Standing.WARNED, 5 * MINUTE))
+    case = a_case(told=told(IdleStanding.WARNED, 5 * MINUTE))
     assert shutdown_at(the(a_web_pod()), case) == NOW + 10 * MINUTE
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import yaml
 
 from receiver.adapters.kubernetes import api, budget_hold, dra, gangs, queues, volcano
-from receiver.adapters.kubernetes.api import Kind
+from receiver.adapters.kubernetes.api import ResourceKind
 from tests.docs.pages import ROOT, text_of
 from tests.manifests.uses import EVERYBODYS
 
@@ -60,7 +60,7 @@ def _used() -> Iterator[tuple[str, str, str]]:
         yield _right(paths[name], "watch")
     for module in (dra, gangs, budget_hold, queues, volcano):
         for kind in vars(module).values():
-            if isinstance(kind, Kind):
+            if isinstance(kind, ResourceKind):
                 yield kind.group, kind.plural, "list"
     yield budget_hold.CLUSTER_QUEUES.group, budget_hold.CLUSTER_QUEUES.plural, "patch"
 

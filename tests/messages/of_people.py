@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from receiver.core.idle.idle_shutdown import Case, Consenting, consenting
+from receiver.core.idle.idle_shutdown import Consenting, IdleCase, consenting
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import KeepUntil
@@ -57,7 +57,7 @@ def _evicts_no_more() -> Notice:
     return next(_evicted(overrides=(word(OverrideKind.SNOOZE),), told_to_go=told))
 
 
-def _idle(mode: str = "act", **changes: Any) -> tuple[Consenting, Case]:
+def _idle(mode: str = "act", **changes: Any) -> tuple[Consenting, IdleCase]:
     given: dict[str, Any] = {
         "phase": PodPhase.RUNNING,
         "node": "l40s-1",
@@ -67,7 +67,7 @@ def _idle(mode: str = "act", **changes: Any) -> tuple[Consenting, Case]:
     }
     (workload,) = consenting(replace(p, **{**given, **changes}) for p in jobs(0, 1))
     policy = replace(POLICY, keep_until=KeepUntil(namespaces=frozenset({"ml"})))
-    return workload, Case(policy=policy, mode=mode, now=NOW, pools={"l40s-1": L40S.id}, held=frozenset())
+    return workload, IdleCase(policy=policy, mode=mode, now=NOW, pools={"l40s-1": L40S.id}, held=frozenset())
 
 
 def _wish() -> Notice:

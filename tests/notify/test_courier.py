@@ -16,7 +16,7 @@ from receiver.adapters.store import SqlStore, open_store
 from receiver.core.notices.sentences import Cause, Notice
 from receiver.runtime.loop import Courier, Loop
 from receiver.runtime.store_opener import Opening
-from receiver.runtime.wakeup_limiter import Pace
+from receiver.runtime.wakeup_limiter import WakeupLimiter
 from receiver.server.bootstrap import Running
 from receiver.step.reconcile import Stepped
 from tests.adapters.wire import hanging_server
@@ -82,7 +82,7 @@ def a_step(store: SqlStore, steps: list[datetime]) -> Any:
 
 def test_steps_go_on_and_write_while_a_destination_hangs(store: SqlStore) -> None:
     clock, steps = SystemClock(), list[datetime]()
-    loop = Loop(a_step(store, steps), TheWriter(), clock, HOUR, NoTimer(), Pace(at_once=100))
+    loop = Loop(a_step(store, steps), TheWriter(), clock, HOUR, NoTimer(), WakeupLimiter(at_once=100))
     with hanging_server("/", "POST") as (server, arrivals):
         hangs = f"{server.url_for('/').replace('http', 'json')}?rto=60"
         courier = Courier(Outbox(store, [hangs], clock, links=LINKS).deliver_due, loop, clock, every=0.01)

@@ -12,7 +12,7 @@ from pytest_httpserver import HTTPServer
 
 from receiver.adapters.civo.cloud import CivoCloud
 from receiver.adapters.store import SqlStore, open_in_memory
-from receiver.core.model.charges import Cause, Charge, Charged, Comparison
+from receiver.core.model.charges import Charge, Charged, Comparison, DifferenceCause
 from receiver.core.model.policy import Budget, Policy
 from receiver.core.money.budget import month_of
 from receiver.core.money.reconciliation import compare
@@ -164,7 +164,7 @@ def test_every_record_is_within_one_hour_of_the_ledger_or_its_difference_is_name
     assert len(month.world.lives) >= 500
     assert records == len(month.world.lives) + 1  # the other cluster's
     assert equal + len(compared.differences) == records
-    assert set(causes) == {Cause.SEEN_LATE, Cause.CAME_AND_WENT, Cause.ELSEWHERE}
+    assert set(causes) == {DifferenceCause.SEEN_LATE, DifferenceCause.CAME_AND_WENT, DifferenceCause.ELSEWHERE}
     ours = sum(s.charged_hours for s in compared.sizes) - OTHERS[0].hours_in(BEGIN, END)
     figure(
         f"ledger and charges of a month, {request.node.callspec.id}: {records} records, {equal} within one hour, "
@@ -177,22 +177,24 @@ def test_a_difference_is_named_only_where_nobody_looked(lived: tuple[Month, Comp
     month, compared, _ = lived
     by_name = {vm.hostname: vm for vm in month.world.lives}
     for line in compared.differences:
-        if line.cause is Cause.SEEN_LATE:
+        if line.cause is DifferenceCause.SEEN_LATE:
             assert not end_was_watched(by_name[line.name])
             assert line.ledger_hours > line.charged_hours
-        elif line.cause is Cause.CAME_AND_WENT:
+        elif line.cause is DifferenceCause.CAME_AND_WENT:
             assert not was_seen(by_name[line.name])
         else:
             assert line.name == "another-cluster-1"
     unseen = {vm.hostname for vm in month.world.lives if not was_seen(vm)}
-    assert {d.name for d in compared.differences if d.cause is Cause.CAME_AND_WENT} == unseen
+    assert {d.name for d in compared.differences if d.cause is DifferenceCause.CAME_AND_WENT} == unseen
 
 
 def test_with_the_ledgers_rounding_the_money_is_that_of_the_bill_but_for_the_named_differences(
     rounded_up: tuple[Month, Comparison, Looked],
 ) -> None:
     month, compared, last = rounded_up
-    named = sum((d.usd or Decimal(0) for d in compared.differences if d.cause is not Cause.ELSEWHERE), Decimal(0))
+    named = sum(
+        (d.usd or Decimal(0) for d in compared.differences if d.cause is not DifferenceCause.ELSEWHERE), Decimal(0)
+    )
     late = sum(not end_was_watched(vm) for vm in month.world.lives)
     assert 0 <= last.facts.spend.usd + named - month.world.paid() <= late * PRICE  # within the hour is equal
 
@@ -201,7 +203,7 @@ def test_the_account_costs_the_ledger_and_everything_else_that_has_a_price(
     rounded_up: tuple[Month, Comparison, Looked],
 ) -> None:
     month, compared, last = rounded_up
-    spare = [d for d in compared.differences if d.cause in (Cause.CAME_AND_WENT, Cause.ELSEWHERE)]
+    spare = [d for d in compared.differences if d.cause in (DifferenceCause.CAME_AND_WENT, DifferenceCause.ELSEWHERE)]
     assert last.facts.spend.account == last.facts.spend.usd + sum((d.charged_hours * PRICE for d in spare), Decimal(0))
     assert last.facts.spend.account_unpriced == (
         "720 hours of kube-node-g4s.kube.medium",
@@ -224,7 +226,7 @@ def test_the_adapter_reads_the_same_month_from_the_simulators_json(
     start = month_of(END, "UTC").start
     charged = Charged(month="2026-11", asked_at=END, answered_at=END, records=found.records)
     again = compare(charged, last.lives, month.policy, start, BEGIN)
-    ours = [d for d in compared.differences if d.cause is not Cause.ELSEWHERE]
+    ours = [d for d in compared.differences if d.cause is not DifferenceCause.ELSEWHERE]
     assert [(d.name, d.cause) for d in again.differences] == [(d.name, d.cause) for d in ours]
 
 
@@ -236,5 +238,5 @@ def test_without_names_or_ids_in_the_charges_each_size_is_compared_in_sum(
     nameless = tuple(replace(r, label="demo", product=None) for r in records if r.size)
     charged = Charged(month="2026-11", asked_at=END, answered_at=END, records=nameless)
     again = compare(charged, last.lives, month.policy, BEGIN, BEGIN)
-    assert {d.cause for d in again.differences} <= {Cause.NOT_TOLD_APART}
+    assert {d.cause for d in again.differences} <= {DifferenceCause.NOT_TOLD_APART}
     assert [s.size for s in again.sizes] == sorted((SIZE, H100))

@@ -5,30 +5,30 @@ from datetime import datetime, timedelta
 
 from receiver.adapters.clock import SystemClock
 from receiver.runtime.loop import Loop
-from receiver.runtime.wakeup_limiter import Pace
+from receiver.runtime.wakeup_limiter import WakeupLimiter
 from receiver.step.reconcile import Stepped
 from tests.core.builders import a_policy, a_state, facts, run
 
 
-def waits(pace: Pace, *moments: float) -> list[float]:
+def waits(pace: WakeupLimiter, *moments: float) -> list[float]:
     """Return how long each wake-up waits."""
     return [round(pace.wait(m), 6) for m in moments]
 
 
 def test_the_first_wake_ups_do_not_wait() -> None:
-    assert waits(Pace(at_once=3, every=1), 100, 100, 100) == [0, 0, 0]
+    assert waits(WakeupLimiter(at_once=3, every=1), 100, 100, 100) == [0, 0, 0]
 
 
 def test_those_that_follow_without_a_pause_are_spread_evenly() -> None:
-    assert waits(Pace(at_once=2, every=1), 100, 100, 100, 101, 102) == [0, 0, 1, 1, 1]
+    assert waits(WakeupLimiter(at_once=2, every=1), 100, 100, 100, 101, 102) == [0, 0, 1, 1, 1]
 
 
 def test_after_a_pause_some_may_pass_again() -> None:
-    assert waits(Pace(at_once=2, every=1), 100, 100, 101, 110, 110, 110) == [0, 0, 0, 0, 0, 1]
+    assert waits(WakeupLimiter(at_once=2, every=1), 100, 100, 101, 110, 110, 110) == [0, 0, 0, 0, 0, 1]
 
 
 def test_one_now_and_then_never_waits() -> None:
-    assert waits(Pace(at_once=1, every=1), 0, 1, 2.5, 3.5, 60) == [0, 0, 0, 0, 0]
+    assert waits(WakeupLimiter(at_once=1, every=1), 0, 1, 2.5, 3.5, 60) == [0, 0, 0, 0, 0]
 
 
 class _Alone:
@@ -49,7 +49,7 @@ class _Alone:
         pass
 
 
-def _loop(stepped: threading.Semaphore, pace: Pace) -> Loop:
+def _loop(stepped: threading.Semaphore, pace: WakeupLimiter) -> Loop:
     found = facts(a_state())
     assignment, decisions = run(found, a_policy())
 
@@ -63,7 +63,7 @@ def _loop(stepped: threading.Semaphore, pace: Pace) -> Loop:
 
 def test_what_arrives_during_a_wait_is_part_of_the_step_that_follows_it() -> None:
     steps = threading.Semaphore(0)
-    loop = _loop(steps, Pace(at_once=2, every=0.2))
+    loop = _loop(steps, WakeupLimiter(at_once=2, every=0.2))
     loop.start()
     assert steps.acquire(timeout=5)  # the first, unasked
     for _ in range(2):
@@ -79,7 +79,7 @@ def test_what_arrives_during_a_wait_is_part_of_the_step_that_follows_it() -> Non
 def test_a_loop_that_waits_for_its_pace_can_be_stopped() -> None:
     asked = threading.Semaphore(0)
 
-    class AnHour(Pace):
+    class AnHour(WakeupLimiter):
         def wait(self, now: float) -> float:
             asked.release()
             return 3600

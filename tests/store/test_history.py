@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.adapters.store import SqlStore, open_store
-from receiver.core.explain.samples import Doing, Sample, Turn
+from receiver.core.explain.samples import Doing, NodeTurn, PoolSample
 from tests.store.builders import NOW, POOL, after, alert, delivery, notice
 
 MINUTE = NOW.replace(second=0, microsecond=0)
@@ -14,13 +14,13 @@ def at(minutes: float) -> datetime:
     return MINUTE + timedelta(minutes=minutes)
 
 
-def a_sample(minutes: float = 0, **changes: Any) -> Sample:
+def a_sample(minutes: float = 0, **changes: Any) -> PoolSample:
     counts: dict[str, Any] = {"required": 3, "ready": 2, "building": 1, "busy": 1, "idle": 1, "unknown": 0}
-    return Sample(**{"pool": POOL, "at": at(minutes), **counts, "pending_gpus": 4, "utilization": 0.5, **changes})
+    return PoolSample(**{"pool": POOL, "at": at(minutes), **counts, "pending_gpus": 4, "utilization": 0.5, **changes})
 
 
-def a_turn(minutes: float = 0, doing: Doing = Doing.BUSY, instance: str = "i-1", pool: str = POOL) -> Turn:
-    return Turn(instance=instance, pool=pool, at=at(minutes), doing=doing)
+def a_turn(minutes: float = 0, doing: Doing = Doing.BUSY, instance: str = "i-1", pool: str = POOL) -> NodeTurn:
+    return NodeTurn(instance=instance, pool=pool, at=at(minutes), doing=doing)
 
 
 def kept(store: SqlStore) -> list[tuple[str, datetime, Doing]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from receiver.adapters.store import SqlStore, open_store
-from receiver.adapters.store.database import Refused
+from receiver.adapters.store.database import ValuesRefusedError
 from receiver.adapters.store.intake import MOST_AT_ONCE, Intake, Received
 from receiver.core.model.signals import HEARTBEAT_ALERT
 from receiver.ports import TryLater
@@ -118,7 +118,9 @@ def test_one_transaction_takes_so_many_and_the_rest_the_next() -> None:
     assert crowd.disk.batches == [1, MOST_AT_ONCE, 2]
 
 
-@pytest.mark.parametrize("error", [ValueError("a bug"), Refused("too long", code="store")], ids=["bug", "refused"])
+@pytest.mark.parametrize(
+    "error", [ValueError("a bug"), ValuesRefusedError("too long", code="store")], ids=["bug", "refused"]
+)
 def test_one_that_cannot_be_kept_fails_alone(error: Exception) -> None:
     crowd = Crowd(Disk(error))
     first, before, poison, behind = crowd.come("a", "b", "poison", "c")

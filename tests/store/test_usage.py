@@ -11,7 +11,7 @@ import pytest
 
 from receiver.adapters.store import SqlStore, open_store
 from receiver.core.model.charges import Seed
-from receiver.core.model.usage import Accounted, Accounting, Holding, Owner, Unwatched, Usage, WorkloadLife
+from receiver.core.model.usage import Accounted, Accounting, GpuHolding, Owner, Unwatched, Usage, WorkloadLife
 from receiver.core.money.attribution import Watch
 from receiver.ports import TryLater
 from tests.store.builders import NOW, after, life
@@ -193,7 +193,7 @@ def test_a_first_accounting_under_a_clock_that_was_ahead_does_not_hide_what_came
 
 def test_two_thousand_nodes_are_accounted_for_in_a_moment(store: SqlStore, figure: Callable[[str], None]) -> None:
     rows = tuple(usage(f"i-{n:04}", workload=f"ml/Job/{n}") for n in range(2_000))
-    held = tuple(Holding(uid=f"u-{n}", instance=f"i-{n:04}", workload=f"ml/Job/{n}", gpus=8) for n in range(2_000))
+    held = tuple(GpuHolding(uid=f"u-{n}", instance=f"i-{n:04}", workload=f"ml/Job/{n}", gpus=8) for n in range(2_000))
     store.account(Accounting(usage=rows, holdings=held), None, NOW)
     began = perf_counter()
     store.account(Accounting(usage=rows, holdings=held), NOW, after(minutes=1))
@@ -203,8 +203,8 @@ def test_two_thousand_nodes_are_accounted_for_in_a_moment(store: SqlStore, figur
     assert seconds < timedelta(seconds=10).total_seconds()
 
 
-def _held(uid: str, gpus: int = 1) -> Holding:
-    return Holding(uid=uid, instance="i-1", workload="ml/Job/train", gpus=gpus)
+def _held(uid: str, gpus: int = 1) -> GpuHolding:
+    return GpuHolding(uid=uid, instance="i-1", workload="ml/Job/train", gpus=gpus)
 
 
 def test_how_long_workloads_lasted_is_told_of_the_last_that_ended(store: SqlStore) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from receiver.runtime.pod_watcher import BURST, LONGEST_SECONDS, QUIET_SECONDS, SPACING_SECONDS, Pace
+from receiver.runtime.pod_watcher import BURST, LONGEST_SECONDS, QUIET_SECONDS, SPACING_SECONDS, WakeupBurst
 
 
 class Agenda:
@@ -14,7 +14,7 @@ class Agenda:
         self.now = 1000.0
         self.due: list[tuple[float, Callable[[], None]]] = []
         self.woken: list[float] = []
-        self.pace = Pace(lambda: self.woken.append(round(self.now - 1000, 3)), self.after, lambda: self.now)
+        self.pace = WakeupBurst(lambda: self.woken.append(round(self.now - 1000, 3)), self.after, lambda: self.now)
 
     def after(self, seconds: float, call: Callable[[], None]) -> None:
         self.due.append((self.now + seconds, call))

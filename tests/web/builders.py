@@ -11,7 +11,7 @@ from jinja2.bccache import Bucket, BytecodeCache
 from prometheus_client import CollectorRegistry
 
 from receiver.config.live import Tokens
-from receiver.config.model import Reading
+from receiver.config.model import ReadAccess
 from receiver.core.explain.picture import rights_shown
 from receiver.core.model.actions import (
     Action,
@@ -432,7 +432,7 @@ class Bench:
     tokens: tuple[str, ...] = (TOKEN,)
     operator_token: str | None = OPERATOR
     reader_token: str | None = None
-    reading: Reading = Reading.OPEN
+    reading: ReadAccess = ReadAccess.OPEN
     public_url: str | None = None
     hosts: tuple[str, ...] = ()
     policy: Policy = field(default_factory=a_policy)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from receiver.core.explain.samples import Sample, Turn
+from receiver.core.explain.samples import NodeTurn, PoolSample
 from receiver.core.model.approval_request import Answer, Question
 from receiver.core.model.charges import Charged, Seed
 from receiver.core.model.memory import NodeLife
@@ -100,8 +100,8 @@ class FakeStore:
     budget_changes: list[tuple[BudgetChange, Notice]] = field(default_factory=list)
     kept_overrides: dict[str, StoredOverride] = field(default_factory=dict)
     notices: list[Notice] = field(default_factory=list)
-    kept_samples: list[Sample] = field(default_factory=list)
-    kept_turns: list[Turn] = field(default_factory=list)
+    kept_samples: list[PoolSample] = field(default_factory=list)
+    kept_turns: list[NodeTurn] = field(default_factory=list)
     kept_arrivals: list[Arrival] = field(default_factory=list)
     kept_messages: list[Told] = field(default_factory=list)
     kept_questions: dict[str, Question] = field(default_factory=dict)
@@ -228,7 +228,7 @@ class FakeStore:
         self._called("watched")
         return self.kept_watched
 
-    def samples(self, since: datetime, until: datetime, *, pool: str) -> Sequence[Sample]:
+    def samples(self, since: datetime, until: datetime, *, pool: str) -> Sequence[PoolSample]:
         self._called("samples")
         return [s for s in self.kept_samples if since <= s.at <= until and s.pool == pool]
 
@@ -236,7 +236,7 @@ class FakeStore:
         self._called("utilizations")
         return [(s.pool, s.at, s.utilization) for s in self.kept_samples if since <= s.at <= until]
 
-    def turns(self, pool: str, since: datetime, until: datetime) -> Sequence[Turn]:
+    def turns(self, pool: str, since: datetime, until: datetime) -> Sequence[NodeTurn]:
         self._called("turns")
         return [turn for turn in self.kept_turns if turn.pool == pool and turn.at <= until]
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from flask import Flask
 
-from receiver.config.model import Reading
+from receiver.config.model import ReadAccess
 from receiver.web import create_app
 from tests.web.builders import L40S, OPERATOR, READER, TOKEN, Bench, a_full_store, a_payload
 from tests.web.people import Person
@@ -16,7 +16,7 @@ OPEN = ["/healthz", "/readyz", "/metrics", "/login", "/static/style.css", "/stat
 
 
 def closed(**more: object) -> Bench:
-    values: dict[str, object] = {"reading": Reading.TOKEN, "reader_token": READER, "store": a_full_store(), **more}
+    values: dict[str, object] = {"reading": ReadAccess.TOKEN, "reader_token": READER, "store": a_full_store(), **more}
     return Bench(**values)  # type: ignore[arg-type]  # what a test says of the bench
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from receiver.config.model import Reading
+from receiver.config.model import ReadAccess
 from receiver.core.model.approval_request import Answer, Question
 from receiver.core.model.overrides import OverrideKind
 from receiver.core.notices.links import PageLinks, Seal
@@ -63,7 +63,7 @@ def test_a_page_with_a_link_in_it_is_kept_by_nobody() -> None:
 
 
 def test_the_link_opens_where_reading_takes_a_token() -> None:
-    assert Person.at(a_bench(reading=Reading.TOKEN, reader_token=READER)).get(LINK).status_code == 200
+    assert Person.at(a_bench(reading=ReadAccess.TOKEN, reader_token=READER)).get(LINK).status_code == 200
 
 
 def test_typing_a_name_and_pressing_enter_sends_nothing() -> None:

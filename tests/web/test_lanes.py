@@ -3,13 +3,13 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from receiver.core.explain.samples import Doing, Sample, Turn
+from receiver.core.explain.samples import Doing, NodeTurn, PoolSample
 from receiver.core.model.memory import NodeLife
 from receiver.web.pages.lanes import LANES, PIECES, Lanes, lanes
 from tests.web.builders import L40S, NOW, a_life
 
 SINCE = NOW - timedelta(hours=24)
-BLIND: dict[str, Any] = dict.fromkeys(Sample.__slots__[2:])
+BLIND: dict[str, Any] = dict.fromkeys(PoolSample.__slots__[2:])
 
 
 def at(hours: float) -> datetime:
@@ -21,12 +21,12 @@ def living(instance: str = "i-n1", **changes: Any) -> NodeLife:
     return a_life(instance, **{"created_at": at(2), "gone_at": None, **changes})
 
 
-def turn(hours: float, doing: Doing, instance: str = "i-n1") -> Turn:
-    return Turn(instance=instance, pool=L40S, at=at(hours), doing=doing)
+def turn(hours: float, doing: Doing, instance: str = "i-n1") -> NodeTurn:
+    return NodeTurn(instance=instance, pool=L40S, at=at(hours), doing=doing)
 
 
-def drawn(*lives: NodeLife, turns: tuple[Turn, ...] = (), sampled: tuple[datetime, ...] = ()) -> Lanes:
-    return lanes(lives, turns, [Sample(pool=L40S, at=when, **BLIND) for when in sampled], SINCE, NOW)
+def drawn(*lives: NodeLife, turns: tuple[NodeTurn, ...] = (), sampled: tuple[datetime, ...] = ()) -> Lanes:
+    return lanes(lives, turns, [PoolSample(pool=L40S, at=when, **BLIND) for when in sampled], SINCE, NOW)
 
 
 def did(picture: Lanes, lane: int = 0) -> list[tuple[Doing, float]]:
@@ -126,7 +126,7 @@ def test_a_lane_of_many_short_jobs_is_drawn_by_what_lasted_longest_and_its_sums_
         for late, doing in ((0, Doing.BUSY), (2, Doing.IDLE))
     ]
     names = [f"i-{n}" for n in range(LANES)]
-    turns = tuple(Turn(instance=name, pool=L40S, at=t.at, doing=t.doing) for name in names for t in jobs)
+    turns = tuple(NodeTurn(instance=name, pool=L40S, at=t.at, doing=t.doing) for name in names for t in jobs)
     picture = drawn(*(living(name) for name in names), turns=turns)
     assert sum(len(lane.pieces) for lane in picture.lanes) <= PIECES
     [piece] = picture.lanes[0].pieces

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 from structlog.testing import capture_logs
 
-from receiver.config.model import Reading
+from receiver.config.model import ReadAccess
 from receiver.web.auth.tokens import ADDRESSES, MOST_FAILURES, Attempts
 from tests.web.builders import OPERATOR, READER, TOKEN, Bench, a_full_store
 from tests.web.people import Person, field_of
@@ -69,7 +69,7 @@ def test_a_header_that_anybody_can_write_does_not_make_the_cookie_secure() -> No
 
 
 def test_a_session_ends_after_twelve_hours() -> None:
-    bench = a_bench(reading=Reading.TOKEN)
+    bench = a_bench(reading=ReadAccess.TOKEN)
     person = Person.at(bench)
     person.log_in()
     bench.clock.at += timedelta(hours=12)
@@ -77,7 +77,7 @@ def test_a_session_ends_after_twelve_hours() -> None:
 
 
 def test_a_cookie_from_elsewhere_is_replaced_at_the_log_in() -> None:
-    person = Person.at(a_bench(reading=Reading.TOKEN))
+    person = Person.at(a_bench(reading=ReadAccess.TOKEN))
     person.client.set_cookie("gpu_autoscaler_session", "planted")
     assert person.get("/").status_code == 303
     person.log_in()
@@ -142,7 +142,7 @@ def test_the_token_is_in_no_log() -> None:
 
 @pytest.mark.parametrize("path", ["/", "/decisions/42?x=1&y=%20", "/costs?month=2026-03&team=a%2Fb"])
 def test_after_the_log_in_the_person_is_where_they_wanted_to_be(path: str) -> None:
-    person = Person.at(a_bench(reading=Reading.TOKEN))
+    person = Person.at(a_bench(reading=ReadAccess.TOKEN))
     asked = person.get(path)
     page = person.get(asked.location)
     assert person.log_in(wanted=field_of(page.text, "next")).location == path
@@ -167,7 +167,7 @@ def test_who_is_logged_in_goes_on_at_once() -> None:
 
 
 def test_a_link_in_a_message_asks_once_more_because_the_first_request_brings_no_cookie() -> None:
-    person = Person.at(a_bench(reading=Reading.TOKEN))
+    person = Person.at(a_bench(reading=ReadAccess.TOKEN))
     first = person.get("/login?next=/costs", **{"Sec-Fetch-Site": "cross-site"})
     assert first.headers["Refresh"] == "0; url=/login?next=/costs&again=1"
     again = person.get("/login?next=/costs&again=1", **{"Sec-Fetch-Site": "cross-site"})
@@ -180,7 +180,7 @@ def test_a_link_in_a_message_asks_once_more_because_the_first_request_brings_no_
 
 
 def test_logging_out_ends_the_session_in_this_browser() -> None:
-    person = Person.at(a_bench(reading=Reading.TOKEN))
+    person = Person.at(a_bench(reading=ReadAccess.TOKEN))
     person.log_in()
     assert person.fill_in("/logout", {}, page="/").status_code == 303
     assert person.get("/").status_code == 303

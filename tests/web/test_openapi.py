@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 from werkzeug.test import TestResponse
 
-from receiver.config.model import Reading
+from receiver.config.model import ReadAccess
 from receiver.core.model.policy import Approval, Budget
 from receiver.ports import TryLater
 from receiver.web import create_app
@@ -130,7 +130,7 @@ def a_bench(**more: Any) -> Bench:
     asked = {"pool": L40S, "asked_at": NOW, "due_at": NOW, "wait_ends": NOW + timedelta(minutes=10)}
     ends = {"open": NOW + timedelta(hours=1), "over": NOW}
     store.kept_questions = {q: a_question("i-1", id=q, expires_at=at, **asked) for q, at in ends.items()}
-    return Bench(**{"store": store, "reading": Reading.TOKEN, "reader_token": READER, **more})
+    return Bench(**{"store": store, "reading": ReadAccess.TOKEN, "reader_token": READER, **more})
 
 
 def ask(bench: Bench, method: str, path: str, address: str, body: Any, *, token: str | None = "") -> TestResponse:
@@ -197,7 +197,7 @@ def test_every_answer_is_what_the_document_says(method: str, path: str) -> None:
 
 @pytest.mark.parametrize(("method", "path"), [pair for pair in ALL if pair[0] == "get" and "{" not in pair[1]])
 def test_it_is_so_before_the_first_step_too(method: str, path: str) -> None:
-    response = ask(Bench(reading=Reading.TOKEN, reader_token=READER), method, path, path, None)
+    response = ask(Bench(reading=ReadAccess.TOKEN, reader_token=READER), method, path, path, None)
     assert response.status_code == 200
     holds(method, path, response)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from receiver.core.explain.picture import rights_shown
-from receiver.core.explain.samples import Sample
+from receiver.core.explain.samples import PoolSample
 from receiver.core.model.rights import Rights, never_asked
 from receiver.core.notices.links import Seal
 from receiver.core.notices.sentences import Notice, Severity
@@ -281,7 +281,7 @@ def test_utilization_is_drawn_and_what_nobody_measured_is_a_gap() -> None:
     blind = {"required": 1, "ready": 1, "building": 0, "busy": 1, "idle": 0, "unknown": 0, "pending_gpus": 0}
     store = showing()
     store.kept_samples = [
-        Sample(pool=L40S, at=NOW - timedelta(minutes=m), utilization=None if 60 <= m < 90 else 0.5, **blind)
+        PoolSample(pool=L40S, at=NOW - timedelta(minutes=m), utilization=None if 60 <= m < 90 else 0.5, **blind)
         for m in range(179, 0, -1)
     ]
     html = page(store=store)

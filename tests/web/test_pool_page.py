@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from receiver.core.explain.samples import Doing, Turn
+from receiver.core.explain.samples import Doing, NodeTurn
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.signals import Alert
 from receiver.core.notices.sentences import Notice, Severity
@@ -111,7 +111,7 @@ def test_a_node_is_drawn_with_what_it_did_and_named_in_a_table() -> None:
     store = a_full_store()
     store.kept_lives = [a_life(name="l40s-0", gone_at=None, usable_at=NOW - timedelta(hours=9, minutes=53))]
     store.kept_turns = [
-        Turn(instance="i-n1", pool=L40S, at=NOW - timedelta(hours=h), doing=doing)
+        NodeTurn(instance="i-n1", pool=L40S, at=NOW - timedelta(hours=h), doing=doing)
         for h, doing in [(9, Doing.BUSY), (4, Doing.IDLE)]
     ]
     html = page(PATH, store)

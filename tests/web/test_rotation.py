@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from receiver.config.model import Reading
+from receiver.config.model import ReadAccess
 from receiver.core.notices.links import Seal
 from receiver.web.auth.tokens import MOST_FAILURES
 from tests.web.builders import OPERATOR, READER, TOKEN, Bench, a_full_store, a_payload
@@ -15,7 +15,7 @@ PAUSE = {"kind": "pause", "pool": "l40s", "for": "1h", "who": "ada", "why": "x"}
 
 
 def a_bench() -> Bench:
-    return Bench(store=a_full_store(), reading=Reading.TOKEN, reader_token=READER)
+    return Bench(store=a_full_store(), reading=ReadAccess.TOKEN, reader_token=READER)
 
 
 def test_alertmanager_is_heard_with_the_old_and_the_new_token_until_the_old_one_is_taken_away() -> None:

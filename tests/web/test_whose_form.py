@@ -4,14 +4,14 @@ from datetime import timedelta
 
 import pytest
 
-from receiver.config.model import Reading
+from receiver.config.model import ReadAccess
 from tests.web.builders import L40S, OPERATOR, READER
 from tests.web.people import Person, field_of
 from tests.web.test_acting import PATH, PIN, a_bench, an_operator, fields, kept
 
 
 def test_a_session_that_ended_while_somebody_typed_loses_nothing() -> None:
-    bench = a_bench(reading=Reading.TOKEN)
+    bench = a_bench(reading=ReadAccess.TOKEN)
     person = an_operator(bench)
     old = field_of(person.get(PATH).text, "form_token")
     bench.clock.at += timedelta(hours=13)
@@ -29,7 +29,7 @@ def test_a_session_that_ended_while_somebody_typed_loses_nothing() -> None:
 @pytest.mark.parametrize("pool", ["l40s", "all", "h100", L40S])
 @pytest.mark.parametrize("form", [{}, PIN])
 def test_who_may_not_read_learns_nothing_by_sending_a_form(form: dict[str, str], pool: str) -> None:
-    bench = a_bench(kept(), reading=Reading.TOKEN)
+    bench = a_bench(kept(), reading=ReadAccess.TOKEN)
     response = Person.at(bench).send(f"/pools/{pool}/overrides", form)
     assert response.status_code == 403
     text = response.text.replace(f"/pools/{pool}/overrides", "").replace(f"%2Fpools%2F{pool}%2Foverrides", "")

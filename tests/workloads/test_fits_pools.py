@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from receiver.adapters.kubernetes.budget_hold import quota
-from receiver.adapters.kubernetes.pods import Fate, doubts, fate, pod_from
+from receiver.adapters.kubernetes.pods import DrainFate, doubts, fate, pod_from
 from receiver.config import FileSettings, load_text
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Policy
@@ -87,7 +87,7 @@ def test_a_pod_for_whole_gpus_fits_the_pool_of_the_configuration_that_is_install
 @pytest.mark.parametrize("made", DAEMONS, ids=short)
 def test_a_daemonset_of_these_files_is_no_demand_and_keeps_no_node(made: PodMade) -> None:
     assert pod_from(made.raw) is None  # asks for no GPU: it is not even looked at
-    assert fate(made.raw) is Fate.STAYS  # goes with its node
+    assert fate(made.raw) is DrainFate.STAYS  # goes with its node
 
 
 def test_a_daemonset_pod_is_on_the_nodes_of_every_pool_before_the_gpu_operator_has_labelled_them() -> None:

@@ -35,7 +35,7 @@ class RefusedError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ServerAnswer:
     """One JSON object, and when the step was that it stems from (None: before the first)."""
 
     document: Mapping[str, Any]
@@ -73,7 +73,7 @@ class ServerApi:
         """Close the connections."""
         self._session.close()
 
-    def get(self, *path: str, query: Mapping[str, str] | None = None) -> Answer:
+    def get(self, *path: str, query: Mapping[str, str] | None = None) -> ServerAnswer:
         """Return what ``/api/v1/PATH?QUERY`` answers, each part of *path* quoted.
 
         Raises NotThereError for a 404 of the server's own, RefusedError when it wants another token, TryLater when
@@ -112,15 +112,15 @@ class ServerApi:
         self._answer(response)
         raise TryLater("it answered something else than a list: it is another server", code="malformed")
 
-    def post(self, *path: str, body: Mapping[str, Any], token: str) -> Answer:
+    def post(self, *path: str, body: Mapping[str, Any], token: str) -> ServerAnswer:
         """Send *body* as JSON with the operator's *token*. Raises what `get` raises, and RefusedError."""
         return self._one("POST", path, json=dict(body), auth=Bearer(token))
 
-    def delete(self, *path: str, query: Mapping[str, str], token: str) -> Answer:
+    def delete(self, *path: str, query: Mapping[str, str], token: str) -> ServerAnswer:
         """Delete with the operator's *token*. Raises what `get` raises, and RefusedError."""
         return self._one("DELETE", path, params=dict(query), auth=Bearer(token))
 
-    def _one(self, method: str, path: Sequence[str], **more: Any) -> Answer:
+    def _one(self, method: str, path: Sequence[str], **more: Any) -> ServerAnswer:
         return self._answer(self._send(method, path, **more))
 
     def _send(self, method: str, path: Sequence[str], **more: Any) -> requests.Response:
@@ -131,7 +131,7 @@ class ServerApi:
             code, phrase = wire_failure(error)
             raise TryLater(phrase, code=code) from None
 
-    def _answer(self, response: requests.Response) -> Answer:
+    def _answer(self, response: requests.Response) -> ServerAnswer:
         document = _document(response)
         if response.status_code == 404:
             raise NotThereError(document)
@@ -140,7 +140,7 @@ class ServerApi:
         if response.status_code not in (200, 201):
             said = f"it answered {response.status_code}: {document.get('error')}; {document.get('remedy')}"
             raise TryLater(said, code=f"http_{response.status_code}")
-        return Answer(document=document, at=moment(response.headers.get(SNAPSHOT_HEADER)))
+        return ServerAnswer(document=document, at=moment(response.headers.get(SNAPSHOT_HEADER)))
 
 
 class Bearer(requests.auth.AuthBase):

@@ -123,7 +123,7 @@ ASK_AGAIN = timedelta(minutes=10)  # after this long a resource that was not ins
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ResourceKind:
     """A resource by RBAC's words; *versions* are those whose shape we know, the one to try first at the head."""
 
     group: str
@@ -144,10 +144,10 @@ class CustomResources:
         self._api = api
         self._clock = clock
         self._remarks = remarks
-        self._served: dict[Kind, str] = {}
-        self._absent: dict[Kind, datetime] = {}
+        self._served: dict[ResourceKind, str] = {}
+        self._absent: dict[ResourceKind, datetime] = {}
 
-    def every(self, kind: Kind, **options: str) -> list[Mapping[str, Any]]:
+    def every(self, kind: ResourceKind, **options: str) -> list[Mapping[str, Any]]:
         """Return every object of *kind*, in the version that is served; *options* are the API's own.
 
         Raises WontWork with code ``http_404`` where none is, and as `ClusterWire.every` otherwise.
@@ -165,13 +165,13 @@ class CustomResources:
             return found
         raise WontWork(f"Kubernetes does not serve {kind.name} ({', '.join(kind.versions)})", code=NOT_FOUND)
 
-    def patch(self, kind: Kind, name: str, change: Mapping[str, Any]) -> None:
+    def patch(self, kind: ResourceKind, name: str, change: Mapping[str, Any]) -> None:
         """Apply a merge patch to the cluster-wide object *name* of *kind*, in the version that `every` found served."""
         version = self._served.get(kind, kind.versions[0])
         call = self._api.patches(CUSTOM_ONE, MERGE)
         self._wire.ask("patch", kind.name, call, kind.group, version, kind.plural, name, dict(change))
 
-    def if_readable(self, kind: Kind, without: str) -> list[Mapping[str, Any]] | None:
+    def if_readable(self, kind: ResourceKind, without: str) -> list[Mapping[str, Any]] | None:
         """Return every object of *kind*, or None where they cannot be read; never raises.
 
         For a failure a warning says what is lost *without* them.
@@ -182,7 +182,7 @@ class CustomResources:
             self._remarks.warn("custom resources not read", f"{error}; {without}")
             return None
 
-    def if_allowed(self, kind: Kind, without: str, **options: str) -> list[Mapping[str, Any]] | None:
+    def if_allowed(self, kind: ResourceKind, without: str, **options: str) -> list[Mapping[str, Any]] | None:
         """Return every object of *kind*, or None where it is not installed or we may not list it. Raises TryLater.
 
         A kind that is not installed is asked for again after ten minutes. For any other refusal a warning says what is

@@ -11,7 +11,7 @@ evaluator matches it as a label selector does).
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from receiver.adapters.kubernetes.api import QUOTA, QUOTAS, QUOTAS_OF, CustomResources, Kind, KubernetesApi
+from receiver.adapters.kubernetes.api import QUOTA, QUOTAS, QUOTAS_OF, CustomResources, KubernetesApi, ResourceKind
 from receiver.adapters.kubernetes.nodes import section, words
 from receiver.adapters.kubernetes.wire import NOT_FOUND, ClusterWire
 from receiver.ports import (
@@ -24,13 +24,13 @@ from receiver.ports import (
     WontWork,
 )
 
-CLUSTER_QUEUES = Kind("kueue.x-k8s.io", "clusterqueues", ("v1beta2", "v1beta1"))
+CLUSTER_QUEUES = ResourceKind("kueue.x-k8s.io", "clusterqueues", ("v1beta2", "v1beta1"))
 RUNS = "None"  # Kueue's word for a queue that nobody stopped, and its default
 HOLD = "Hold"
 
 
 class HoldingMeans:
-    """The part of `KubernetesCluster` that `receiver.ports.Holding` describes."""
+    """The part of `KubernetesCluster` that `receiver.ports.WorkGate` describes."""
 
     _api: KubernetesApi
     _wire: ClusterWire

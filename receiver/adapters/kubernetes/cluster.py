@@ -41,7 +41,7 @@ from receiver.adapters.kubernetes.pod_watch import LASTS_SECONDS, PodWatch
 from receiver.adapters.kubernetes.pods import (
     SPEAKING,
     TERMINATED,
-    Fate,
+    DrainFate,
     claimant_from,
     doubts,
     ended_from,
@@ -55,7 +55,7 @@ from receiver.adapters.kubernetes.wire import CONFLICT, NOT_FOUND, REVIEW, TOO_M
 from receiver.core.model.pods import KEPT_BY_DEFAULT, KeepRule, Pod, PodPhase, named
 from receiver.core.model.policy import Taint
 from receiver.core.model.text import harmless
-from receiver.core.model.usage import Ended
+from receiver.core.model.usage import EndedPod
 from receiver.core.scaling.consolidate import consents
 from receiver.core.scaling.eviction_grace import yields
 from receiver.ports import Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
@@ -135,7 +135,7 @@ class KubernetesCluster(HoldingMeans):
         self._api = KubernetesApi(self._client)
         self._clock = clock or SystemClock()
         self._wire = ClusterWire(self._client, timeouts, self._clock, before_write)
-        self._access = Access(self._api, self._wire)
+        self._access = AccessReviews(self._api, self._wire)
         self._owners = Owners(self._api, self._wire)
         self._marks = NodeMarks(self._api, self._wire)
         self._remarks = Remarks(self._clock)
@@ -227,7 +227,7 @@ class KubernetesCluster(HoldingMeans):
             done += self._wire.every("pods", call, field_selector="status.phase=Succeeded")
         return roll.succeeded(done)
 
-    def ended(self, namespaces: Collection[str]) -> Sequence[Ended]:
+    def ended(self, namespaces: Collection[str]) -> Sequence[EndedPod]:
         """Return the GPU pods of *namespaces* that have terminated; one list for each namespace."""
         found: list[Mapping[str, Any]] = []
         for namespace in sorted(namespaces):
@@ -278,14 +278,14 @@ class KubernetesCluster(HoldingMeans):
         speaking = sorted(
             f"{key_of(raw)} {why}"
             for what, raw in pods
-            if (why := what if what in SPEAKING else self._keepers.why(raw) if what is Fate.GOES else "")
+            if (why := what if what in SPEAKING else self._keepers.why(raw) if what is DrainFate.GOES else "")
         )
         if speaking:
             return Receipt(did=Did.DIFFERS, sentence=f"node {node} stays: {', '.join(speaking)}")
-        going = [raw for what, raw in pods if what is Fate.GOES]
+        going = [raw for what, raw in pods if what is DrainFate.GOES]
         if held := self._held_back(going):
             raise _kept_by_a_budget(held, node, "; nobody is evicted there until all can go")
-        leaving = [key_of(raw) for what, raw in pods if what is Fate.LEAVES]
+        leaving = [key_of(raw) for what, raw in pods if what is DrainFate.LEAVES]
         for raw in going:
             try:
                 if self._evict(raw):
@@ -401,7 +401,7 @@ class Right:
 TO_REMOVE = (Right("get", "", "nodes"), Right("patch", "", "nodes"), Right("create", "", "pods/eviction"))
 
 
-class Access:
+class AccessReviews:
     """Our own rights, asked of the API server."""
 
     def __init__(self, api: KubernetesApi, wire: ClusterWire) -> None:

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from receiver.adapters.kubernetes.api import CustomResources, Kind
+from receiver.adapters.kubernetes.api import CustomResources, ResourceKind
 from receiver.adapters.kubernetes.nodes import entries, section
 from receiver.ports import Clock, TryLater
 
 GROUP = "resource.k8s.io"
 VERSIONS = ("v1", "v1beta2", "v1beta1")
-SLICES = Kind(GROUP, "resourceslices", VERSIONS)
-CLASSES = Kind(GROUP, "deviceclasses", VERSIONS)
+SLICES = ResourceKind(GROUP, "resourceslices", VERSIONS)
+CLASSES = ResourceKind(GROUP, "deviceclasses", VERSIONS)
 DRIVER = "gpu.nvidia.com"
 OF_DRIVER = f"spec.driver={DRIVER}"
 UNREAD_FOR = timedelta(minutes=5)
@@ -21,7 +21,7 @@ WITHOUT_CLASSES = "every GPU resource is believed to be served on nodes with a D
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class DraServed:
     """What DRA serves: GPUs on *nodes* (names), and the extended *resources* by which pods may ask for devices without
     a ResourceClaim (None: not known)."""
 
@@ -35,10 +35,10 @@ class Dra:
     def __init__(self, resources: CustomResources, clock: Clock) -> None:
         self._resources = resources
         self._clock = clock
-        self._last: Served | None = None
+        self._last: DraServed | None = None
         self._unread_since: datetime | None = None
 
-    def served(self) -> Served:
+    def served(self) -> DraServed:
         """Return what DRA serves now; nothing where the API or the right to list slices is missing.
 
         Raises TryLater while the API server cannot tell and never has, for a few minutes: a node with a DRA driver must
@@ -55,8 +55,10 @@ class Dra:
             if timedelta(0) <= now - self._unread_since < UNREAD_FOR:
                 raise
             self._resources.warn("ResourceSlices not read", f"{error}; {WITHOUT_SLICES}")
-            return Served()
-        self._last = Served(nodes=nodes_of(slices or ()), resources=None if classes is None else resources_of(classes))
+            return DraServed()
+        self._last = DraServed(
+            nodes=nodes_of(slices or ()), resources=None if classes is None else resources_of(classes)
+        )
         return self._last
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from receiver.adapters.kubernetes.api import CustomResources, Kind
+from receiver.adapters.kubernetes.api import CustomResources, ResourceKind
 from receiver.adapters.kubernetes.nodes import entries, key_of, named, section, words
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.ports import GANG_ANNOTATION, GANG_SIZE_ANNOTATION
@@ -16,8 +16,8 @@ VOLCANO_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/gr
 KUEUE_LABEL = "kueue.x-k8s.io/pod-group-name"
 KUEUE_SIZE_ANNOTATION = "kueue.x-k8s.io/pod-group-total-count"
 
-COSCHEDULING_GROUPS = Kind("scheduling.x-k8s.io", "podgroups", ("v1alpha1",))
-VOLCANO_GROUPS = Kind("scheduling.volcano.sh", "podgroups", ("v1beta1",))
+COSCHEDULING_GROUPS = ResourceKind("scheduling.x-k8s.io", "podgroups", ("v1alpha1",))
+VOLCANO_GROUPS = ResourceKind("scheduling.volcano.sh", "podgroups", ("v1beta1",))
 WITHOUT_GROUPS = "gangs of them count as complete with the pods that exist"
 
 
@@ -30,7 +30,7 @@ class Declaration(StrEnum):
     KUEUE = "pod group of Kueue"
 
 
-GROUPS: Mapping[Declaration, Kind] = {
+GROUPS: Mapping[Declaration, ResourceKind] = {
     Declaration.COSCHEDULING: COSCHEDULING_GROUPS,
     Declaration.VOLCANO: VOLCANO_GROUPS,
 }

@@ -13,7 +13,7 @@ from receiver.config.mistakes import Wrong, longer_than_zero
 from receiver.core.model.compute import SLOTS
 from receiver.core.model.pods import Pod, PodPhase, Preference, Requirement, Toleration
 from receiver.core.model.text import cut
-from receiver.core.model.usage import Ended, workload_name
+from receiver.core.model.usage import EndedPod, workload_name
 from receiver.ports import (
     GANG_SIZE_ANNOTATION,
     IDLE_SHUTDOWN_ANNOTATION,
@@ -36,7 +36,7 @@ Read = Callable[[Mapping[str, Any]], dict[str, int]]
 NEVER = Requirement(key="", operator="In")  # an empty node selector term matches no node (NodeSelector v1 core)
 
 
-class Fate(StrEnum):
+class DrainFate(StrEnum):
     """What draining a node means for a pod on it."""
 
     STAYS = "stays"  # finished, a DaemonSet's or a mirror pod: the node takes it along
@@ -47,7 +47,9 @@ class Fate(StrEnum):
     HOSTS = "belongs to the autoscaler or to its monitoring"
 
 
-SPEAKING = frozenset({Fate.HOLDS_GPU, Fate.PROTECTED, Fate.HOSTS})  # with such a pod on it the node stays
+SPEAKING = frozenset(
+    {DrainFate.HOLDS_GPU, DrainFate.PROTECTED, DrainFate.HOSTS}
+)  # with such a pod on it the node stays
 
 
 def pod_from(raw: Mapping[str, Any]) -> Pod | None:
@@ -198,25 +200,25 @@ def _effective(spec: Mapping[str, Any], read: Read) -> dict[str, int]:
     return _plus({**_larger(total, peak), **_asked(spec, read)}, read(section(spec, "overhead")))
 
 
-def fate(raw: Mapping[str, Any], agreed: Callable[[Pod], bool] | None = None) -> Fate:
+def fate(raw: Mapping[str, Any], agreed: Callable[[Pod], bool] | None = None) -> DrainFate:
     """Return what draining its node means for the pod in *raw*; *agreed* says which GPU pods may go (None: none)."""
     metadata = section(raw, "metadata")
     annotations = words(metadata, "annotations")
     daemon = controller_of(metadata).startswith("DaemonSet/")
     if terminated(raw):
-        return Fate.STAYS
+        return DrainFate.STAYS
     if asked_or_held(raw):
         if daemon and agreed is None:
-            return Fate.STAYS
+            return DrainFate.STAYS
         if agreed is None or not _agrees(raw, agreed):
-            return Fate.HOLDS_GPU
+            return DrainFate.HOLDS_GPU
     elif daemon or MIRROR_ANNOTATION in annotations:
-        return Fate.STAYS
+        return DrainFate.STAYS
     if metadata.get("deletionTimestamp"):
-        return Fate.LEAVES
+        return DrainFate.LEAVES
     if hosts_us(raw):
-        return Fate.HOSTS
-    return Fate.PROTECTED if is_protected(annotations) else Fate.GOES
+        return DrainFate.HOSTS
+    return DrainFate.PROTECTED if is_protected(annotations) else DrainFate.GOES
 
 
 def is_protected(annotations: Mapping[str, str]) -> bool:
@@ -362,7 +364,7 @@ def _toleration(raw: Mapping[str, Any]) -> Toleration:
 TERMINATED = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"  # a field selector knows no "or"
 
 
-def ended_from(raw: Mapping[str, Any]) -> Ended | None:
+def ended_from(raw: Mapping[str, Any]) -> EndedPod | None:
     """Return how the GPU pod in *raw* ended, or None for one that lives or has no GPUs."""
     if not terminated(raw) or not gpu_requests(section(raw, "spec")):
         return None
@@ -371,7 +373,7 @@ def ended_from(raw: Mapping[str, Any]) -> Ended | None:
     states = [section(c, "state") for c in entries(status, "containerStatuses")]
     ends = [moment(section(state, "terminated").get("finishedAt")) for state in states]
     uid = str(metadata.get("uid") or "")
-    return Ended(
+    return EndedPod(
         uid=uid,
         life=controller_uid(metadata) or uid,
         workload=workload_name(namespace, controller_of(metadata), name),

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from receiver.adapters.kubernetes.announced_pods import Announcement, Run, announced_pod, bounded, understood
-from receiver.adapters.kubernetes.api import CustomResources, Kind
+from receiver.adapters.kubernetes.api import CustomResources, ResourceKind
 from receiver.adapters.kubernetes.gangs import KUEUE_LABEL, VOLCANO_GROUPS, whole
 from receiver.adapters.kubernetes.nodes import entries, key_of, section, words
 from receiver.adapters.kubernetes.volcano import VOLCANO_QUEUES, VolcanoQueues
@@ -17,7 +17,7 @@ from receiver.adapters.kubernetes.wire import NOT_FOUND
 from receiver.core.model.pods import Pod
 from receiver.ports import WontWork
 
-KUEUE_WORKLOADS = Kind("kueue.x-k8s.io", "workloads", ("v1beta2", "v1beta1"))
+KUEUE_WORKLOADS = ResourceKind("kueue.x-k8s.io", "workloads", ("v1beta2", "v1beta1"))
 KUEUE_WORKLOAD_ANNOTATION = "kueue.x-k8s.io/workload"
 LET_THROUGH = frozenset({"QuotaReserved", "Admitted", "Finished"})
 INADMISSIBLE = "Inadmissible"  # its LocalQueue or ClusterQueue is missing or stopped: no node helps
@@ -58,7 +58,7 @@ class Queues:
             found += self._volcano.waiting(raws, groups, queues, untried)
         return tuple(found)
 
-    def _required(self, kind: Kind, setting: str) -> list[Mapping[str, Any]]:
+    def _required(self, kind: ResourceKind, setting: str) -> list[Mapping[str, Any]]:
         try:
             return self._resources.every(kind)
         except WontWork as error:

@@ -9,16 +9,16 @@ from itertools import pairwise
 from typing import Any
 
 from receiver.adapters.kubernetes.announced_pods import Announcement, Run, announced_pod, bounded, understood
-from receiver.adapters.kubernetes.api import CustomResources, Kind
+from receiver.adapters.kubernetes.api import CustomResources, ResourceKind
 from receiver.adapters.kubernetes.gangs import volcano_group_of, whole
 from receiver.adapters.kubernetes.nodes import GPU_PREFIX, compute, entries, gpus, key_of, section
 from receiver.core.model.compute import CPU
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.ports import TryLater
 
-VOLCANO_QUEUES = Kind("scheduling.volcano.sh", "queues", ("v1beta1",))
-VOLCANO_JOBS = Kind("batch.volcano.sh", "jobs", ("v1alpha1",))
-PRIORITY_CLASSES = Kind("scheduling.k8s.io", "priorityclasses", ("v1",))
+VOLCANO_QUEUES = ResourceKind("scheduling.volcano.sh", "queues", ("v1beta1",))
+VOLCANO_JOBS = ResourceKind("batch.volcano.sh", "jobs", ("v1alpha1",))
+PRIORITY_CLASSES = ResourceKind("scheduling.k8s.io", "priorityclasses", ("v1",))
 DEFAULT_QUEUE = "default"
 PENDING = ("", "Pending")  # a new group has no phase yet
 Candidate = tuple[tuple[Pod, ...], str]  # the pods of one group, and its queue

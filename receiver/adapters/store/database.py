@@ -23,11 +23,11 @@ ANSWER_SECONDS = 12.0  # more than the server's own limit for a statement
 Fence = Callable[[Connection], None]  # raises what ends a transaction that must not be
 
 
-class Refused(TryLater):
+class ValuesRefusedError(TryLater):
     """The database works but does not take these values."""
 
 
-class Turn:
+class WriteTurn:
     """One thread at a time; TryLater for who waited *longest* seconds in vain."""
 
     def __init__(self, longest: float) -> None:
@@ -75,7 +75,7 @@ class Database:
         self._fence: Fence | None = None
         self._files = SameFiles(url) if is_sqlite(url) and not is_in_memory(url) else None
         # SQLite's writers of this process queue here: its own lock is waited for by asking again after longer sleeps.
-        self._writer: AbstractContextManager[object] = Turn(lock_wait) if is_sqlite(url) else nullcontext()
+        self._writer: AbstractContextManager[object] = WriteTurn(lock_wait) if is_sqlite(url) else nullcontext()
         self.engine = connect(url, lock_wait, answers_within)
 
     @contextmanager
@@ -139,11 +139,11 @@ class Database:
         try:
             yield
         except (driver.DataError, driver.IntegrityError) as error:
-            raise Refused(self._sentence(error), code="store") from None
+            raise ValuesRefusedError(self._sentence(error), code="store") from None
         except driver.Error as error:
             raise TryLater(self._sentence(error), code="store") from None
         except (DataError, IntegrityError) as error:
-            raise Refused(self._sentence(error.orig or error), code="store") from None
+            raise ValuesRefusedError(self._sentence(error.orig or error), code="store") from None
         except DBAPIError as error:
             raise TryLater(self._sentence(error.orig or error), code="store") from None
         except StatementError as error:

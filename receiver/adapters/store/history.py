@@ -11,13 +11,13 @@ from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import StorePart, insert_in
 from receiver.adapters.store.prepared import Query, Row, Write
 from receiver.adapters.store.schema import alerts, outbox, samples, turns
-from receiver.core.explain.samples import Doing, Sample, Turn, minute_of
+from receiver.core.explain.samples import Doing, NodeTurn, PoolSample, minute_of
 from receiver.ports import Arrival, Told
 
 A_MINUTE = timedelta(minutes=1)
 SINCE, UNTIL = bindparam("since", type_=Moment), bindparam("until", type_=Moment)
 SAMPLES = Query(
-    select(*(samples.c[name] for name in Sample.__slots__))
+    select(*(samples.c[name] for name in PoolSample.__slots__))
     .where(samples.c.pool == bindparam("of_pool"), samples.c.at >= SINCE, samples.c.at <= UNTIL)
     .order_by(samples.c.at)
 )
@@ -26,7 +26,7 @@ UTILIZATION = Query(
     .where(samples.c.at >= SINCE, samples.c.at <= UNTIL)
     .order_by(samples.c.at)
 )
-COLUMNS = tuple(turns.c[name] for name in Turn.__slots__)
+COLUMNS = tuple(turns.c[name] for name in NodeTurn.__slots__)
 LAST = select(turns.c.instance, func.max(turns.c.at).label("at")).group_by(turns.c.instance)
 OF_ALL = LAST.subquery()
 LIVING = Query(  # the last turn of every node that is not gone
@@ -39,9 +39,11 @@ LIVING = Query(  # the last turn of every node that is not gone
 class SqlHistory(StorePart):
     """What the pages draw over time. The last turns are kept, so that a minute without news is one statement."""
 
-    _kept: tuple[datetime, Mapping[str, Turn]] | None = None  # the minute kept last, and every living node's last turn
+    _kept: tuple[datetime, Mapping[str, NodeTurn]] | None = (
+        None  # the minute kept last, and every living node's last turn
+    )
 
-    def keep_samples(self, found: Sequence[Sample], doing: Sequence[Turn] | None, at: datetime) -> None:
+    def keep_samples(self, found: Sequence[PoolSample], doing: Sequence[NodeTurn] | None, at: datetime) -> None:
         minute, kept = minute_of(at), self._kept
         if kept is not None and kept[0] == minute:
             return
@@ -59,12 +61,12 @@ class SqlHistory(StorePart):
         with self._database.read() as connection:  # thousands of rows for one page: they stay plain tuples
             return [(pool, at, used) for pool, at, used in UTILIZATION.tuples(connection, since=since, until=until)]
 
-    def samples(self, since: datetime, until: datetime, *, pool: str) -> Sequence[Sample]:
+    def samples(self, since: datetime, until: datetime, *, pool: str) -> Sequence[PoolSample]:
         with self._database.read() as connection:
             found = SAMPLES.rows(connection, since=since, until=until, of_pool=pool)
-            return tuple(Sample(**row) for row in found)
+            return tuple(PoolSample(**row) for row in found)
 
-    def turns(self, pool: str, since: datetime, until: datetime) -> Sequence[Turn]:
+    def turns(self, pool: str, since: datetime, until: datetime) -> Sequence[NodeTurn]:
         of_pool = turns.c.pool == pool
         before = LAST.where(of_pool, turns.c.at < since).subquery()
         of_before = (before.c.instance == turns.c.instance) & (before.c.at == turns.c.at)
@@ -98,11 +100,11 @@ class SqlHistory(StorePart):
             return tuple(_message(row) for row in found.mappings())
 
 
-def _living(known: Mapping[str, Turn], found: Sequence[Turn] | None, minute: datetime) -> dict[str, Turn]:
+def _living(known: Mapping[str, NodeTurn], found: Sequence[NodeTurn] | None, minute: datetime) -> dict[str, NodeTurn]:
     """Each living node's turn: the known one goes on unless the node does something else now."""
     if found is None:
         found = [_over(turn, minute, Doing.UNKNOWN) for turn in known.values()]
-    living: dict[str, Turn] = {}
+    living: dict[str, NodeTurn] = {}
     for turn in found:
         before = known.get(turn.instance)
         goes_on = before is not None and (before.doing, before.pool) == (turn.doing, turn.pool)
@@ -110,11 +112,11 @@ def _living(known: Mapping[str, Turn], found: Sequence[Turn] | None, minute: dat
     return living
 
 
-def _over(turn: Turn, at: datetime, doing: Doing) -> Turn:
-    return Turn(instance=turn.instance, pool=turn.pool, at=at, doing=doing)
+def _over(turn: NodeTurn, at: datetime, doing: Doing) -> NodeTurn:
+    return NodeTurn(instance=turn.instance, pool=turn.pool, at=at, doing=doing)
 
 
-def _last_turns(connection: Connection) -> dict[str, Turn]:
+def _last_turns(connection: Connection) -> dict[str, NodeTurn]:
     """The last turn of every node that is not gone."""
     return {row["instance"]: _turn(row) for row in LIVING.rows(connection)}
 
@@ -125,12 +127,12 @@ def _insertion(table: Table) -> Write:
     return Write(lambda dialect: insert_in(dialect, table).on_conflict_do_nothing(), table.columns.keys())
 
 
-def _values(row: Sample | Turn) -> dict[str, object]:
+def _values(row: PoolSample | NodeTurn) -> dict[str, object]:
     return {name: getattr(row, name) for name in type(row).__slots__}
 
 
-def _turn(row: Row) -> Turn:
-    return Turn(**{**row, "doing": Doing(row["doing"])})
+def _turn(row: Row) -> NodeTurn:
+    return NodeTurn(**{**row, "doing": Doing(row["doing"])})
 
 
 def _message(row: Row) -> Told:

@@ -16,7 +16,7 @@ from datetime import datetime
 from time import monotonic
 from typing import TypeGuard
 
-from receiver.adapters.store.database import Refused
+from receiver.adapters.store.database import ValuesRefusedError
 from receiver.ports import Delivery, TryLater
 
 Received = tuple[Delivery, datetime]
@@ -42,7 +42,7 @@ class Intake:
     """Where deliveries are kept together; safe to use from many threads."""
 
     def __init__(self, keep: Keep, patience: float = PATIENCE_SECONDS, gather: float = GATHER_SECONDS) -> None:
-        """Use *keep* for each transaction; it raises `Refused` for values that no transaction can hold.
+        """Use *keep* for each transaction; it raises `ValuesRefusedError` for values that no transaction can hold.
 
         A delivery waits *patience* seconds for what others commit, and a commit *gather* seconds for deliveries.
         """
@@ -144,7 +144,7 @@ class Intake:
 
 def _is_outage(outcome: object) -> TypeGuard[TryLater]:
     """True for what the next transaction would say, too."""
-    return isinstance(outcome, TryLater) and not isinstance(outcome, Refused)
+    return isinstance(outcome, TryLater) and not isinstance(outcome, ValuesRefusedError)
 
 
 def _said(outcome: int | BaseException) -> int:

@@ -45,7 +45,7 @@ Now = Callable[[Connection], datetime]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class LeaseRow:
     """The row as it was read *at* a moment of the database's clock; *owner* None: nobody leads.
 
     Nobody else may take it before *free_at*, which lies as long behind *expires_at* as its owner's longest call lasts.
@@ -96,7 +96,7 @@ class LeaseTable:
         """Close the connections that are not in use."""
         self._engine.dispose()
 
-    def read(self) -> Held | None:
+    def read(self) -> LeaseRow | None:
         """Return the row; None before anybody ever led."""
         with self._engine.connect() as connection:
             return self._held(connection, THE_ROW)
@@ -166,12 +166,12 @@ class LeaseTable:
         with self._engine.connect() as connection:
             return int(connection.execute(select(lease.c.wakes).where(lease.c.id == THE_ONE)).scalar() or 0)
 
-    def _held(self, connection: Connection, query: Any) -> Held | None:
+    def _held(self, connection: Connection, query: Any) -> LeaseRow | None:
         row = connection.execute(query).first()
         if row is None:
             return None
         at = self._now(connection)  # after the row, whose lock may have been waited for
-        return Held(owner=row.owner, term=row.term, expires_at=row.expires_at, free_at=row.free_at, at=at)
+        return LeaseRow(owner=row.owner, term=row.term, expires_at=row.expires_at, free_at=row.free_at, at=at)
 
     def _change(self, connection: Connection, owner: str, term: int, values: dict[str, Any]) -> bool:
         statement = update(lease).where(*OURS).values(values)

@@ -15,7 +15,7 @@ from receiver.adapters.store.database import StorePart, insert_in
 from receiver.adapters.store.prepared import Query, Row, Write
 from receiver.adapters.store.schema import holdings, unwatched, usage, workload_lives
 from receiver.adapters.store.totals import mark, marked
-from receiver.core.model.usage import Accounted, Accounting, Holding, Owner, Unwatched, Usage, WorkloadLife
+from receiver.core.model.usage import Accounted, Accounting, GpuHolding, Owner, Unwatched, Usage, WorkloadLife
 from receiver.core.money.attribution import Watch
 
 ACCOUNTED = "accounted"  # the mark up to which usage is in the ledger
@@ -111,7 +111,7 @@ def _of_month(connection: Connection, month: str) -> tuple[Usage, ...]:
     return tuple(Usage(**{n: v for n, v in row.items() if n not in OWNER}, owner=_owner(row)) for row in found)
 
 
-def _hold(connection: Connection, wanted: tuple[Holding, ...]) -> None:
+def _hold(connection: Connection, wanted: tuple[GpuHolding, ...]) -> None:
     """Let the table of holdings be *wanted*: a pod seldom changes, so only what differs is written."""
     known = {row["uid"]: _holding(row) for row in HELD.rows(connection)}
     new = {holding.uid: holding for holding in wanted}
@@ -147,7 +147,7 @@ def _merged(old: Any, new: Any) -> Any:
     return new
 
 
-def _values(row: Usage | WorkloadLife | Holding) -> dict[str, Any]:
+def _values(row: Usage | WorkloadLife | GpuHolding) -> dict[str, Any]:
     """Columns of a row whose owner is spread over columns of its own."""
     names = (name for name in type(row).__slots__ if name != "owner")
     return {name: getattr(row, name) for name in names} | {name: getattr(row.owner, name) for name in OWNER}
@@ -157,8 +157,8 @@ def _owner(row: Row) -> Owner:
     return Owner(**{name: row[name] for name in OWNER})
 
 
-def _holding(row: Row) -> Holding:
-    return Holding(**{n: v for n, v in row.items() if n not in OWNER}, owner=_owner(row))
+def _holding(row: Row) -> GpuHolding:
+    return GpuHolding(**{n: v for n, v in row.items() if n not in OWNER}, owner=_owner(row))
 
 
 def _life(row: Row) -> WorkloadLife:

@@ -13,8 +13,8 @@ from typing import Any
 from kubernetes import client
 
 from receiver.adapters.http.timestamps import ClockReading, http_date, moment
-from receiver.adapters.kubernetes.api import CUSTOM, NODES, PODS, QUOTAS, Kind, KubernetesApi
-from receiver.adapters.kubernetes.cluster import LIVING, Access, KubernetesCluster, Right
+from receiver.adapters.kubernetes.api import CUSTOM, NODES, PODS, QUOTAS, KubernetesApi, ResourceKind
+from receiver.adapters.kubernetes.cluster import LIVING, AccessReviews, KubernetesCluster, Right
 from receiver.adapters.kubernetes.nodes import entries, key_of, node_from, section, words
 from receiver.adapters.kubernetes.pods import HOST_LABEL, asked_or_held, controller_of, hosts_us
 from receiver.adapters.kubernetes.wire import NOT_FOUND
@@ -22,11 +22,11 @@ from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, Clock, ClusterNode, WontWor
 
 GROUPS = "/apis"
 NAMESPACES = "/api/v1/namespaces"
-DAEMON_SETS = Kind("apps", "daemonsets", ("v1",))
-NETWORK_POLICIES = Kind("networking.k8s.io", "networkpolicies", ("v1",))
-PRIORITY_CLASSES = Kind("scheduling.k8s.io", "priorityclasses", ("v1",))
-RESOURCE_FLAVORS = Kind("kueue.x-k8s.io", "resourceflavors", ("v1beta2", "v1beta1"))
-CLUSTER_QUEUES = Kind("kueue.x-k8s.io", "clusterqueues", ("v1beta2", "v1beta1"))
+DAEMON_SETS = ResourceKind("apps", "daemonsets", ("v1",))
+NETWORK_POLICIES = ResourceKind("networking.k8s.io", "networkpolicies", ("v1",))
+PRIORITY_CLASSES = ResourceKind("scheduling.k8s.io", "priorityclasses", ("v1",))
+RESOURCE_FLAVORS = ResourceKind("kueue.x-k8s.io", "resourceflavors", ("v1beta2", "v1beta1"))
+CLUSTER_QUEUES = ResourceKind("kueue.x-k8s.io", "clusterqueues", ("v1beta2", "v1beta1"))
 OURS = "gpu-autoscaler"
 
 
@@ -86,7 +86,7 @@ class ClusterSurvey(KubernetesCluster):
         super().__init__(configuration, timeouts=timeouts, clock=clock)
         self._heard = _HeardApi(self._client, clock)
         self._api = self._heard
-        self._access = Access(self._heard, self._wire)
+        self._access = AccessReviews(self._heard, self._wire)
 
     @property
     def told(self) -> ClockReading | None:
@@ -130,7 +130,7 @@ class ClusterSurvey(KubernetesCluster):
         """Return every ResourceQuota."""
         return self._wire.every("resourcequotas", self._api.reads(QUOTAS))
 
-    def every(self, kind: Kind) -> list[Mapping[str, Any]]:
+    def every(self, kind: ResourceKind) -> list[Mapping[str, Any]]:
         """Return every object of *kind* in the version that is served."""
         for version in kind.versions:
             try:

@@ -10,7 +10,7 @@ from receiver.core.model.model import Facts, Node, Source, Stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class PoolSample:
     """A pool's counts at *at*, a whole minute; None is what nobody could tell. *utilization* is a ratio 0-1."""
 
     pool: str
@@ -40,7 +40,7 @@ class Doing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class NodeTurn:
     """From *at* on the node *instance* of *pool* was *doing* this, until its next turn."""
 
     instance: str
@@ -49,21 +49,21 @@ class Turn:
     doing: Doing
 
 
-def samples(picture: Mapping[str, Any], at: datetime) -> tuple[Sample, ...]:
+def samples(picture: Mapping[str, Any], at: datetime) -> tuple[PoolSample, ...]:
     """Return the counts of every pool in the *picture* of a step at *at*, dated to its minute."""
-    names = Sample.__slots__[2:]
+    names = PoolSample.__slots__[2:]
     return tuple(
-        Sample(pool=entry["pool"], at=minute_of(at), **{name: entry.get(name) for name in names})
+        PoolSample(pool=entry["pool"], at=minute_of(at), **{name: entry.get(name) for name in names})
         for entry in picture["pools"]
     )
 
 
-def turns(facts: Facts) -> tuple[Turn, ...] | None:
+def turns(facts: Facts) -> tuple[NodeTurn, ...] | None:
     """Return what each node does, dated to the minute; None while Civo cannot be asked which nodes there are."""
     if not facts.up(Source.CIVO):
         return None
     return tuple(
-        Turn(instance=node.instance, pool=state.pool, at=minute_of(facts.at), doing=doing(node))
+        NodeTurn(instance=node.instance, pool=state.pool, at=minute_of(facts.at), doing=doing(node))
         for state in facts.pools
         for node in state.nodes
     )

@@ -26,7 +26,7 @@ A_WARNING_HOLDS = timedelta(days=1)  # after this, people are warned anew: much 
 NEEDED = (Source.CIVO, Source.KUBERNETES, Source.PROMETHEUS, Source.DCGM, Source.HEARTBEAT)
 
 
-class Standing(StrEnum):
+class IdleStanding(StrEnum):
     """How a workload stands: the first word of the key of its last notice."""
 
     CALM = "clear"  # nothing was told, or it was cleared
@@ -38,7 +38,7 @@ class Standing(StrEnum):
     CANNOT = "cannot"
 
 
-TO_BE_CLEARED = frozenset({Standing.WARNED, Standing.OBSERVED, Standing.FAILED})
+TO_BE_CLEARED = frozenset({IdleStanding.WARNED, IdleStanding.OBSERVED, IdleStanding.FAILED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ Courses = Mapping[timedelta, Mapping[str, Course]]  # by window, then by ``names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class IdleCase:
     """What is known when a workload is judged. *pools* are pool ids by node name, *held* pools in which nothing
     is shut down, *mode* is ``act`` or ``observe``: a warning of one is none in the other."""
 
@@ -94,7 +94,7 @@ class Case:
     courses: Courses = field(default_factory=dict)
 
 
-class Verdict(StrEnum):
+class IdleVerdict(StrEnum):
     """What is due for a workload now."""
 
     NOTHING = "nothing"
@@ -112,12 +112,12 @@ def can_tell(facts: Facts) -> bool:
     return silences_seen and all(facts.up(source) for source in NEEDED)
 
 
-def case_of(facts: Facts, policy: Policy, mode: str, told: Told, courses: Courses) -> Case:
+def case_of(facts: Facts, policy: Policy, mode: str, told: Told, courses: Courses) -> IdleCase:
     """Return what *facts* say about pools: a frozen, silenced or paused one shuts nothing down."""
     frozen = [s.pool for s in facts.signals if s.action is SignalAction.FREEZE]
     held = {p.pool for p in facts.pools if p.silence or p.pool in frozen or None in frozen}
     held |= {p.pool for p in facts.pools if spoken_of(p.pool, facts.overrides, facts.at).pause is not None}
-    return Case(
+    return IdleCase(
         policy=policy,
         mode=mode,
         now=facts.at,
@@ -163,57 +163,57 @@ def windows(workloads: Iterable[Consenting], now: datetime) -> tuple[timedelta, 
     return tuple(window for window, _ in sorted(count.items(), key=lambda c: (-c[1], c[0]))[:MOST_WINDOWS])
 
 
-def judge(workload: Consenting, case: Case) -> Verdict:
+def judge(workload: Consenting, case: IdleCase) -> IdleVerdict:
     """Return what is due for *workload*."""
     standing, at = standing_of(workload.topic, case)
     if not workload.whole:
         return _clear(standing)
     if workload.kind not in SCALABLE:
-        return Verdict.CANNOT if standing is Standing.CALM else Verdict.NOTHING
+        return IdleVerdict.CANNOT if standing is IdleStanding.CALM else IdleVerdict.NOTHING
     if _is_leaving(workload, standing, at, case.now):
-        return Verdict.NOTHING
+        return IdleVerdict.NOTHING
     if kept_until(workload, case) is not None:
-        return Verdict.KEEP if standing in TO_BE_CLEARED else Verdict.NOTHING
+        return IdleVerdict.KEEP if standing in TO_BE_CLEARED else IdleVerdict.NOTHING
     if not _is_ours(workload, case):
-        return Verdict.NOTHING
+        return IdleVerdict.NOTHING
     use = _use(workload, case)
     if use is Use.QUIET:
         return _due(standing, at, case)
-    return _clear(standing) if use is Use.ACTIVE else Verdict.NOTHING
+    return _clear(standing) if use is Use.ACTIVE else IdleVerdict.NOTHING
 
 
-def standing_of(topic: str, case: Case) -> tuple[Standing, datetime | None]:
+def standing_of(topic: str, case: IdleCase) -> tuple[IdleStanding, datetime | None]:
     """Return how the workload of *topic* stands, and since when. What was told in another mode counts for nothing."""
     key, at = case.told.get(topic, ("", None))
     word, _, mode = key.partition(":")
-    if word not in set(Standing) or mode.partition(":")[0] != case.mode:
-        return Standing.CALM, None
-    return Standing(word), at
+    if word not in set(IdleStanding) or mode.partition(":")[0] != case.mode:
+        return IdleStanding.CALM, None
+    return IdleStanding(word), at
 
 
-def key_of(standing: Standing, case: Case) -> str:
+def key_of(standing: IdleStanding, case: IdleCase) -> str:
     """Return the key of a notice that leaves a workload at *standing*: another one at another time."""
     return f"{standing}:{case.mode}:{case.now.isoformat()}"
 
 
-def left(workloads: Iterable[Consenting], case: Case) -> tuple[str, ...]:
+def left(workloads: Iterable[Consenting], case: IdleCase) -> tuple[str, ...]:
     """Return the topics of warned workloads that are gone, or of which no pod consents any more."""
     present = {w.topic for w in workloads}
     return tuple(t for t in sorted(case.told) if t not in present and standing_of(t, case)[0] in TO_BE_CLEARED)
 
 
-def shutdown_at(workload: Consenting, case: Case) -> datetime:
+def shutdown_at(workload: Consenting, case: IdleCase) -> datetime:
     """When a warned workload is scaled to zero; that of a warning given now, if it has none."""
     standing, at = standing_of(workload.topic, case)
-    return (at if at and standing is Standing.WARNED else case.now) + case.policy.idle_shutdown_grace
+    return (at if at and standing is IdleStanding.WARNED else case.now) + case.policy.idle_shutdown_grace
 
 
-def overdue(workload: Consenting, case: Case) -> timedelta:
+def overdue(workload: Consenting, case: IdleCase) -> timedelta:
     """How long ago a warned workload should have been scaled to zero."""
     return case.now - shutdown_at(workload, case)
 
 
-def kept_until(workload: Consenting, case: Case) -> datetime | None:
+def kept_until(workload: Consenting, case: IdleCase) -> datetime | None:
     """Until when somebody who may put it off has done so, or None. One pod speaks for its workload."""
     wishes = (honoured(p, case.policy.keep_until, case.now) for p in workload.staying)
     return max((w for w in wishes if w is not None), default=None)
@@ -224,39 +224,39 @@ def may_be_kept(workload: Consenting, policy: KeepUntil) -> bool:
     return workload.namespace in policy.namespaces
 
 
-def _clear(standing: Standing) -> Verdict:
-    return Verdict.CLEAR if standing in TO_BE_CLEARED else Verdict.NOTHING
+def _clear(standing: IdleStanding) -> IdleVerdict:
+    return IdleVerdict.CLEAR if standing in TO_BE_CLEARED else IdleVerdict.NOTHING
 
 
-def _due(standing: Standing, at: datetime | None, case: Case) -> Verdict:
+def _due(standing: IdleStanding, at: datetime | None, case: IdleCase) -> IdleVerdict:
     """What is due for an idle workload; *at* is when its standing was told."""
-    if standing is Standing.OBSERVED:
-        return Verdict.NOTHING
+    if standing is IdleStanding.OBSERVED:
+        return IdleVerdict.NOTHING
     grace = case.policy.idle_shutdown_grace
     since = case.now - at if at is not None else timedelta(0)
     if at is None or since < timedelta(0):  # a notice from the future came under a wrong clock
-        return Verdict.WARN
-    if standing is Standing.WARNED and since <= grace + A_WARNING_HOLDS:
-        return Verdict.SCALE if since >= grace else Verdict.NOTHING
-    if standing is Standing.FAILED and since <= A_WARNING_HOLDS:
-        return Verdict.SCALE
-    return Verdict.WARN
+        return IdleVerdict.WARN
+    if standing is IdleStanding.WARNED and since <= grace + A_WARNING_HOLDS:
+        return IdleVerdict.SCALE if since >= grace else IdleVerdict.NOTHING
+    if standing is IdleStanding.FAILED and since <= A_WARNING_HOLDS:
+        return IdleVerdict.SCALE
+    return IdleVerdict.WARN
 
 
-def _is_leaving(workload: Consenting, standing: Standing, at: datetime | None, now: datetime) -> bool:
+def _is_leaving(workload: Consenting, standing: IdleStanding, at: datetime | None, now: datetime) -> bool:
     """True after it was scaled to zero, while the pods of that time are still there."""
-    if standing is not Standing.DONE or at is None or not timedelta(0) <= now - at <= A_WARNING_HOLDS:
+    if standing is not IdleStanding.DONE or at is None or not timedelta(0) <= now - at <= A_WARNING_HOLDS:
         return False
     return all(p.created_at <= at for p in workload.staying)
 
 
-def _is_ours(workload: Consenting, case: Case) -> bool:
+def _is_ours(workload: Consenting, case: IdleCase) -> bool:
     """True when all of it that has a node stands in pools of ours that nobody froze or silenced."""
     pools = {case.pools.get(p.node) for p in workload.staying if p.node}
     return not any(pool is None or pool in case.held for pool in pools)
 
 
-def _use(workload: Consenting, case: Case) -> Use:
+def _use(workload: Consenting, case: IdleCase) -> Use:
     """What is known of the whole workload: one active pod is enough, and one that nobody can tell about too.
 
     A workload whose pods are all being deleted is unknown: it goes without us."""
@@ -266,7 +266,7 @@ def _use(workload: Consenting, case: Case) -> Use:
     return Use.QUIET if uses == {Use.QUIET} else Use.UNKNOWN
 
 
-def _use_of(pod: Pod, case: Case) -> Use:
+def _use_of(pod: Pod, case: IdleCase) -> Use:
     if pod.phase is not PodPhase.RUNNING or _is_new(pod, case.now):
         return Use.ACTIVE
     window = pod.idle_shutdown or timedelta(0)

@@ -76,7 +76,7 @@ class Charged:
     failing_since: datetime | None = None
 
 
-class Cause(StrEnum):
+class DifferenceCause(StrEnum):
     """Why the ledger and Civo's charges differ by more than an hour for one node."""
 
     NOT_CHARGED_YET = "not_charged_yet"
@@ -90,26 +90,28 @@ class Cause(StrEnum):
     NOT_TOLD_APART = "not_told_apart"
 
 
-EXPLAINED: dict[Cause, str] = {
-    Cause.NOT_CHARGED_YET: "not in the charges yet, or not whole: they lag",
-    Cause.NOT_CHARGED: "the charges do not have it",
-    Cause.SEEN_LATE: "its end was seen late: nobody looked when it went",
-    Cause.STILL_CHARGED: "Civo charges it beyond the end that was seen: look whether it is really gone",
-    Cause.HOURS_DIFFER: "the same node with other hours, by no cause that its times show",
-    Cause.BEFORE_LEDGER: "its life was over before this ledger began; the seed holds it",
-    Cause.ELSEWHERE: "it lives and is in no configured pool: of another cluster or another pool",
-    Cause.CAME_AND_WENT: "its life is not in the ledger: it came and went unseen, or is of another cluster or pool",
-    Cause.NOT_TOLD_APART: "no label of a charge is a node's name, so only the sums of this size are compared",
+EXPLAINED: dict[DifferenceCause, str] = {
+    DifferenceCause.NOT_CHARGED_YET: "not in the charges yet, or not whole: they lag",
+    DifferenceCause.NOT_CHARGED: "the charges do not have it",
+    DifferenceCause.SEEN_LATE: "its end was seen late: nobody looked when it went",
+    DifferenceCause.STILL_CHARGED: "Civo charges it beyond the end that was seen: look whether it is really gone",
+    DifferenceCause.HOURS_DIFFER: "the same node with other hours, by no cause that its times show",
+    DifferenceCause.BEFORE_LEDGER: "its life was over before this ledger began; the seed holds it",
+    DifferenceCause.ELSEWHERE: "it lives and is in no configured pool: of another cluster or another pool",
+    DifferenceCause.CAME_AND_WENT: (
+        "its life is not in the ledger: it came and went unseen, or is of another cluster or pool"
+    ),
+    DifferenceCause.NOT_TOLD_APART: "no label of a charge is a node's name, so only the sums of this size are compared",
 }
 # What a person should look into. The others end by themselves, are in the spend already, or are none of ours.
 WORTH_TELLING = frozenset(
     {
-        Cause.NOT_CHARGED,
-        Cause.SEEN_LATE,
-        Cause.STILL_CHARGED,
-        Cause.HOURS_DIFFER,
-        Cause.CAME_AND_WENT,
-        Cause.NOT_TOLD_APART,
+        DifferenceCause.NOT_CHARGED,
+        DifferenceCause.SEEN_LATE,
+        DifferenceCause.STILL_CHARGED,
+        DifferenceCause.HOURS_DIFFER,
+        DifferenceCause.CAME_AND_WENT,
+        DifferenceCause.NOT_TOLD_APART,
     }
 )
 
@@ -122,7 +124,7 @@ class Difference:
     name: str
     ledger_hours: Decimal
     charged_hours: Decimal
-    cause: Cause
+    cause: DifferenceCause
     usd: Decimal | None = None
 
 

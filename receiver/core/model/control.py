@@ -12,7 +12,7 @@ from receiver.core.model.rights import Rights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class SourceTurn:
     """Whether a source answered, and since when it has or has not."""
 
     up: bool
@@ -29,7 +29,7 @@ class Control:
     """
 
     at: datetime
-    sources: Mapping[Source, Turn] = field(default_factory=dict)
+    sources: Mapping[Source, SourceTurn] = field(default_factory=dict)
     kept_out: Mapping[str, datetime] | None = None
     rights: Rights | None = None
     decisions: Mapping[str, int] = field(default_factory=dict)

@@ -51,7 +51,7 @@ class NodeLife:
 
 
 class EndedLives(Protocol):
-    """Node lives that are over for good; `receiver.core.money.cost.Ended` counts what was paid for them."""
+    """Node lives that are over for good; `receiver.core.money.cost.EndedLog` counts what was paid for them."""
 
     @property
     def lives(self) -> Sequence[NodeLife]:

@@ -90,7 +90,7 @@ class Unwatched:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
+class GpuHolding:
     """A pod that held *gpus* GPUs of *instance* when usage was last accounted for; the others as in `Usage`.
 
     *until* is up to when that is in the ledger, None for the time of the accounting: Civo did not list the instance.
@@ -114,7 +114,7 @@ class Accounted:
     """
 
     at: datetime | None = None
-    holdings: tuple[Holding, ...] = ()
+    holdings: tuple[GpuHolding, ...] = ()
     running: tuple[WorkloadLife, ...] = ()
 
 
@@ -126,11 +126,11 @@ class Accounting:
     usage: tuple[Usage, ...] = ()
     unwatched: tuple[Unwatched, ...] = ()
     lives: tuple[WorkloadLife, ...] = ()
-    holdings: tuple[Holding, ...] = ()
+    holdings: tuple[GpuHolding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class EndedPod:
     """A GPU pod that Kubernetes still shows after its end: *succeeded* or failed, *at* (None: not told).
 
     *life* is the uid of its controller, or its own (empty: not told).

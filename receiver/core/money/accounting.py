@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 from receiver.core.model.activity import Measure, measure
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Policy
-from receiver.core.model.usage import Accounted, Accounting, Holding, Owner, Unwatched, Usage
+from receiver.core.model.usage import Accounted, Accounting, GpuHolding, Owner, Unwatched, Usage
 from receiver.core.money.budget import Month, month_of
 from receiver.core.money.cost import first_unit_from, unit_begin
-from receiver.core.money.holders import Holder, Seen, holders_in
+from receiver.core.money.holders import Holder, StepSight, holders_in
 from receiver.core.money.workload_lives import (
     changed_lives,
     continues,
@@ -84,7 +84,7 @@ class _Calendar:
         return known
 
 
-def is_due(before: Accounted, seen: Seen) -> bool:
+def is_due(before: Accounted, seen: StepSight) -> bool:
     """True when usage should be accounted for now: a minute has passed, or the pods that hold GPUs are others."""
     if before.at is None:
         return True
@@ -94,7 +94,7 @@ def is_due(before: Accounted, seen: Seen) -> bool:
     return passed >= EVERY or holders_in(seen).keys() != {h.uid for h in before.holdings}
 
 
-def ended_in(before: Accounted, seen: Seen) -> frozenset[str]:
+def ended_in(before: Accounted, seen: StepSight) -> frozenset[str]:
     """The namespaces in which pods or workloads have gone since, so that Kubernetes may be asked how they ended."""
     bound = holders_in(seen)
     gone = [h.workload for h in before.holdings if h.uid not in bound]
@@ -102,7 +102,7 @@ def ended_in(before: Accounted, seen: Seen) -> frozenset[str]:
     return frozenset(name.partition("/")[0] for name in gone)
 
 
-def account(before: Accounted, seen: Seen, policy: Policy) -> Accounting:
+def account(before: Accounted, seen: StepSight, policy: Policy) -> Accounting:
     """Return what to add to the ledger for the time from *before* to what is *seen*.
 
     An account that a wrong clock moved ahead gives back what it counted of the time that is still to come.
@@ -124,7 +124,7 @@ def account(before: Accounted, seen: Seen, policy: Policy) -> Accounting:
 
 
 def _add_up(
-    sums: dict[_Whose, _Sums], before: Accounted, seen: Seen, bound: Mapping[str, Holder], policy: Policy
+    sums: dict[_Whose, _Sums], before: Accounted, seen: StepSight, bound: Mapping[str, Holder], policy: Policy
 ) -> None:
     """Add what pods held since *before*: those that are there, and those that have vanished."""
     calendar = _Calendar(policy)
@@ -147,7 +147,7 @@ def _add_up(
             _add(sums, holding, gone_from, span, Measure(), calendar)
 
 
-def _take_back(sums: dict[_Whose, _Sums], before: Accounted, seen: Seen, policy: Policy) -> None:
+def _take_back(sums: dict[_Whose, _Sums], before: Accounted, seen: StepSight, policy: Policy) -> None:
     """Subtract what the pods that held GPUs at *before* were given beyond now."""
     calendar, known = _Calendar(policy), {life.instance: life for life in seen.lives}
     for holding in before.holdings:
@@ -158,9 +158,9 @@ def _take_back(sums: dict[_Whose, _Sums], before: Accounted, seen: Seen, policy:
             _add(sums, given_back, replace(life, gone_at=None), (seen.at, until), Measure(), calendar)
 
 
-def _holding(holder: Holder, policy: Policy) -> Holding:
+def _holding(holder: Holder, policy: Policy) -> GpuHolding:
     pod, life = holder.pod, holder.life
-    return Holding(
+    return GpuHolding(
         uid=pod.uid,
         instance=life.instance,
         workload=workload_of(pod),
@@ -182,7 +182,7 @@ def _is_unknown(life: NodeLife, before: Accounted) -> bool:
     return before.at is None or (life.seen_at is not None and life.seen_at > before.at)
 
 
-def _floor(life: NodeLife, before: Accounted, seen: Seen, policy: Policy) -> datetime:
+def _floor(life: NodeLife, before: Accounted, seen: StepSight, policy: Policy) -> datetime:
     """From when on *life* has not been accounted for: for one that is new, not before the month of its first sight."""
     if before.at is None or _is_unknown(life, before):
         return max(life.created_at, month_of(min(life.seen_at or seen.at, seen.at), policy.timezone).start)
@@ -192,7 +192,7 @@ def _floor(life: NodeLife, before: Accounted, seen: Seen, policy: Policy) -> dat
 class _Ends:
     """When pods that have vanished let their GPUs go."""
 
-    def __init__(self, before: Accounted, seen: Seen, bound: Mapping[str, Holder]) -> None:
+    def __init__(self, before: Accounted, seen: StepSight, bound: Mapping[str, Holder]) -> None:
         self._told = {e.uid: e.at for e in seen.ended}
         self._last = seen.at if continues(before, seen) else before.at or seen.at
         self._latest = seen.at
@@ -203,7 +203,7 @@ class _Ends:
             if uid not in held and at is not None:
                 self._successors[instance] = min(at, self._successors.get(instance, at))
 
-    def __call__(self, uid: str, holding: Holding) -> datetime:
+    def __call__(self, uid: str, holding: GpuHolding) -> datetime:
         """As Kubernetes says; else when another pod took its place; else now, or not at all after a pause."""
         told = self._told.get(uid)
         if told is not None:
@@ -213,7 +213,7 @@ class _Ends:
 
 def _add(
     sums: dict[_Whose, _Sums],
-    holding: Holding,
+    holding: GpuHolding,
     life: NodeLife,
     span: tuple[datetime, datetime],
     did: Measure,
@@ -239,7 +239,7 @@ def _add(
 
 
 def _unwatched(
-    before: Accounted, lives: Iterable[NodeLife], seen: Seen, sums: Mapping[_Whose, _Sums], policy: Policy
+    before: Accounted, lives: Iterable[NodeLife], seen: StepSight, sums: Mapping[_Whose, _Sums], policy: Policy
 ) -> Iterator[Unwatched]:
     """What nobody saw since *before*; what was taken for that of the time still to come is given back."""
     held: dict[tuple[str, str], float] = {}

@@ -124,7 +124,7 @@ def elsewhere_per_hour(lives: Iterable[NodeLife], pools: Container[str]) -> Deci
     return sum((life.price_usd_per_hour or Decimal(0) for life in living), Decimal(0))
 
 
-class Ended:
+class EndedLog:
     """A log of ended lives that only grows. Two are equal when they hold the same lives."""
 
     def __init__(self, lives: Iterable[NodeLife] = ()) -> None:
@@ -149,7 +149,7 @@ class Ended:
         return self._counted.up_to(self._lives)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Ended) and self._lives == other._lives
+        return isinstance(other, EndedLog) and self._lives == other._lives
 
     __hash__ = None  # type: ignore[assignment]  # it grows
 

@@ -8,7 +8,7 @@ from receiver.core.model.activity import Sample
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.model import Node
 from receiver.core.model.pods import Pod
-from receiver.core.model.usage import Ended
+from receiver.core.model.usage import EndedPod
 from receiver.core.model.weights import gpus_of
 
 # An instance that Civo's list leaves out may come back. While Kubernetes shows its pods, they hold it for that long.
@@ -16,7 +16,7 @@ LEFT_OUT = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class StepSight:
     """What a step saw at *at*: every node life, the nodes of the configured pools, every GPU pod of the cluster.
 
     *samples* are by ``namespace/name`` of the pod, *ended* are pods that Kubernetes still shows after their end.
@@ -27,7 +27,7 @@ class Seen:
     nodes: Sequence[Node]
     pods: Sequence[Pod]
     samples: Mapping[str, Sequence[Sample]] = field(default_factory=dict)
-    ended: Sequence[Ended] = ()
+    ended: Sequence[EndedPod] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Holder:
     gpus: float
 
 
-def holders_in(seen: Seen) -> dict[str, Holder]:
+def holders_in(seen: StepSight) -> dict[str, Holder]:
     """The pods that hold GPUs of a node that has a life, by uid."""
     known = {life.instance: life for life in seen.lives}
     found = {
@@ -51,7 +51,7 @@ def holders_in(seen: Seen) -> dict[str, Holder]:
     return found
 
 
-def _left_out(seen: Seen) -> Iterator[Holder]:
+def _left_out(seen: StepSight) -> Iterator[Holder]:
     """The pods that Kubernetes still shows on nodes that Civo has just ceased to list."""
     listed = {node.name for node in seen.nodes}
     gone = {

@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from receiver.core.model.charges import (
-    Cause,
     Charge,
     Charged,
     Comparison,
     Difference,
+    DifferenceCause,
     RunsElsewhere,
     SizeCompared,
     cost,
@@ -49,7 +49,7 @@ class _Frame:
         return sum([self._kept.get(x.instance, Decimal(0)) for x in lives], Decimal(0))
 
     def difference(
-        self, size: str, name: str, lives: Sequence[NodeLife], records: Sequence[Charge], cause: Cause
+        self, size: str, name: str, lives: Sequence[NodeLife], records: Sequence[Charge], cause: DifferenceCause
     ) -> Difference:
         """The line that tells of *lives* and *records*."""
         kept, charged = self.kept(lives), self.charged(records)
@@ -129,10 +129,10 @@ def _compare_size(
         if abs(frame.charged(spare) - frame.kept(alone)) <= max(len(spare), len(alone)):
             equal = min(len(spare), len(alone))
         else:
-            lines.append(frame.difference(size, f"all of {size}", alone, spare, Cause.NOT_TOLD_APART))
+            lines.append(frame.difference(size, f"all of {size}", alone, spare, DifferenceCause.NOT_TOLD_APART))
     else:
         for life in alone:
-            cause = Cause.NOT_CHARGED_YET if frame.at - life.created_at < LAG else Cause.NOT_CHARGED
+            cause = DifferenceCause.NOT_CHARGED_YET if frame.at - life.created_at < LAG else DifferenceCause.NOT_CHARGED
             lines.append(frame.difference(size, life.name, [life], [], cause))
         lines += [frame.difference(size, r.label or r.code, [], [r], _why_spare(r, frame)) for r in spare]
         elsewhere = tuple(
@@ -165,23 +165,27 @@ def _matched(lives: Sequence[NodeLife], records: Sequence[Charge]) -> Mapping[st
     return found
 
 
-def _why(life: NodeLife, records: Sequence[Charge], frame: _Frame) -> Cause:
+def _why(life: NodeLife, records: Sequence[Charge], frame: _Frame) -> DifferenceCause:
     """Why one node has other hours in the charges than in the ledger."""
     ends = [r.to for r in records]
     over = [end for end in ends if end is not None]
     if frame.charged(records) > frame.kept([life]):
         beyond = life.gone_at is not None and (None in ends or max(over) > life.gone_at)
-        return Cause.STILL_CHARGED if beyond else Cause.HOURS_DIFFER
+        return DifferenceCause.STILL_CHARGED if beyond else DifferenceCause.HOURS_DIFFER
     if None in ends:
-        return Cause.NOT_CHARGED_YET
-    return Cause.SEEN_LATE if min(life.gone_at or frame.at, frame.at) > max(over) else Cause.HOURS_DIFFER
+        return DifferenceCause.NOT_CHARGED_YET
+    return (
+        DifferenceCause.SEEN_LATE
+        if min(life.gone_at or frame.at, frame.at) > max(over)
+        else DifferenceCause.HOURS_DIFFER
+    )
 
 
-def _why_spare(record: Charge, frame: _Frame) -> Cause:
+def _why_spare(record: Charge, frame: _Frame) -> DifferenceCause:
     """Why the charges have a node that the ledger does not have."""
     if record.to is not None and record.to <= frame.began:
-        return Cause.BEFORE_LEDGER
-    return Cause.ELSEWHERE if record.to is None else Cause.CAME_AND_WENT
+        return DifferenceCause.BEFORE_LEDGER
+    return DifferenceCause.ELSEWHERE if record.to is None else DifferenceCause.CAME_AND_WENT
 
 
 def _unpriced(charged: Charged, frame: _Frame) -> tuple[tuple[str, Decimal], ...]:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Attribution, Policy
 from receiver.core.model.usage import Accounted, Owner, WorkloadLife, workload_name
-from receiver.core.money.holders import Seen
+from receiver.core.money.holders import StepSight
 
 # After a longer pause pods may have come and gone. Two accountings, a slow step and a restart fit into it.
 CONTINUOUS = timedelta(minutes=3)
@@ -36,7 +36,7 @@ def life_of(pod: Pod) -> str:
     return pod.owner_uid if pod.owner else pod.uid
 
 
-def present(seen: Seen, ours: Container[str]) -> dict[Named, list[Pod]]:
+def present(seen: StepSight, ours: Container[str]) -> dict[Named, list[Pod]]:
     """The workloads that wait or hold a GPU of *ours* (uids of pods), and their pods. Announced pods are none."""
     found: dict[Named, list[Pod]] = {}
     for pod in seen.pods:
@@ -51,12 +51,12 @@ def ended_of(before: Accounted, alive: Container[Named]) -> list[WorkloadLife]:
     return [life for life in before.running if (life.workload, life.life) not in alive]
 
 
-def continues(before: Accounted, seen: Seen) -> bool:
+def continues(before: Accounted, seen: StepSight) -> bool:
     """True when nothing that matters can have come and gone unseen since *before*."""
     return before.at is not None and timedelta(0) <= seen.at - before.at <= CONTINUOUS
 
 
-def changed_lives(before: Accounted, seen: Seen, ours: Container[str], policy: Policy) -> list[WorkloadLife]:
+def changed_lives(before: Accounted, seen: StepSight, ours: Container[str], policy: Policy) -> list[WorkloadLife]:
     """The workloads that are new, grew, were bound, changed hands, or have ended; *ours* as in `present`."""
     alive = present(seen, ours)
     running = {(life.workload, life.life): life for life in before.running}
@@ -79,7 +79,7 @@ def changed_lives(before: Accounted, seen: Seen, ours: Container[str], policy: P
     return [*changed, *(_end(life, seen, last) for life in ended_of(before, alive))]
 
 
-def _end(life: WorkloadLife, seen: Seen, last: datetime) -> WorkloadLife:
+def _end(life: WorkloadLife, seen: StepSight, last: datetime) -> WorkloadLife:
     """*life* as it ended: as the pod of it that ended last did, where Kubernetes still shows it."""
     shown = [
         e

@@ -1,9 +1,9 @@
-"""What is said about idle workloads that consented to be scaled to zero, and about keep-until wishes that are ignored."""
+"""What is said about idle workloads that consented to be scaled to zero, and of keep-until wishes that are ignored."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from receiver.core.idle.idle_shutdown import TOPIC, Case, Consenting, Standing, key_of, may_be_kept, shutdown_at
+from receiver.core.idle.idle_shutdown import TOPIC, Consenting, IdleCase, IdleStanding, key_of, may_be_kept, shutdown_at
 from receiver.core.model.model import PoolState
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import KeepUntil
@@ -15,13 +15,13 @@ from receiver.core.scaling.keep_until import KEEP_UNTIL, honoured
 IDLE_SHUTDOWN = "gpu-autoscaler.io/idle-shutdown"
 A_DAY = timedelta(days=1)
 CAUSES = {
-    Standing.CALM: Cause.IDLE_STAYS,
-    Standing.WARNED: Cause.IDLE_WARNED,
-    Standing.KEPT: Cause.IDLE_KEPT,
-    Standing.OBSERVED: Cause.IDLE_WARNED,
-    Standing.FAILED: Cause.IDLE_FAILED,
-    Standing.DONE: Cause.IDLE_SHUT_DOWN,
-    Standing.CANNOT: Cause.IDLE_CANNOT,
+    IdleStanding.CALM: Cause.IDLE_STAYS,
+    IdleStanding.WARNED: Cause.IDLE_WARNED,
+    IdleStanding.KEPT: Cause.IDLE_KEPT,
+    IdleStanding.OBSERVED: Cause.IDLE_WARNED,
+    IdleStanding.FAILED: Cause.IDLE_FAILED,
+    IdleStanding.DONE: Cause.IDLE_SHUT_DOWN,
+    IdleStanding.CANNOT: Cause.IDLE_CANNOT,
 }
 
 
@@ -31,14 +31,14 @@ def name_of(key: str) -> str:
     return f"{kind} {namespace}/{name}"
 
 
-def warning(workload: Consenting, case: Case) -> Notice:
+def warning(workload: Consenting, case: IdleCase) -> Notice:
     """The notice before: when it is scaled to zero, and how to keep it."""
     when = wording.moment(shutdown_at(workload, case), case.now)
     name, idle = f"GPU workload {name_of(workload.key)}", f"idle for {lasting(workload.window)}"
     if case.mode == "observe":
         return _notice(
             workload,
-            Standing.WARNED,
+            IdleStanding.WARNED,
             case,
             f"{name} would be scaled to zero at {when} (observing)",
             wording.worded(
@@ -47,7 +47,7 @@ def warning(workload: Consenting, case: Case) -> Notice:
         )
     return _notice(
         workload,
-        Standing.WARNED,
+        IdleStanding.WARNED,
         case,
         f"{name} will be scaled to zero at {when}",
         wording.worded(
@@ -60,11 +60,11 @@ def warning(workload: Consenting, case: Case) -> Notice:
     )
 
 
-def kept(workload: Consenting, until: datetime, case: Case) -> Notice:
+def kept(workload: Consenting, until: datetime, case: IdleCase) -> Notice:
     """The notice that a warned workload is put off."""
     return _notice(
         workload,
-        Standing.KEPT,
+        IdleStanding.KEPT,
         case,
         f"GPU workload {name_of(workload.key)} is kept until {until:%Y-%m-%d %H:%M} UTC",
         wording.worded(
@@ -75,7 +75,7 @@ def kept(workload: Consenting, until: datetime, case: Case) -> Notice:
     )
 
 
-def cleared(workload: Consenting, case: Case) -> Notice:
+def cleared(workload: Consenting, case: IdleCase) -> Notice:
     """The notice that a warning no longer holds because the workload is used, or does not take part any more."""
     why = (
         "its GPUs are in use, or its pods are new"
@@ -85,12 +85,12 @@ def cleared(workload: Consenting, case: Case) -> Notice:
     return _clear(workload.topic, why, case)
 
 
-def gone(topic: str, case: Case) -> Notice:
+def gone(topic: str, case: IdleCase) -> Notice:
     """The notice that a warned workload is gone, or that no pod of it takes part any more."""
     return _clear(topic, f"it has no GPU pod with {IDLE_SHUTDOWN} any more", case)
 
 
-def cannot(workload: Consenting, case: Case) -> Notice:
+def cannot(workload: Consenting, case: IdleCase) -> Notice:
     """The notice that a workload asks for what cannot be done."""
     why = (
         "nothing owns this pod, so nothing can be scaled"
@@ -99,7 +99,7 @@ def cannot(workload: Consenting, case: Case) -> Notice:
     )
     return _notice(
         workload,
-        Standing.CANNOT,
+        IdleStanding.CANNOT,
         case,
         f"GPU workload {name_of(workload.key)} cannot be scaled to zero",
         wording.worded(
@@ -111,11 +111,11 @@ def cannot(workload: Consenting, case: Case) -> Notice:
     )
 
 
-def done(workload: Consenting, sentence: str, case: Case) -> Notice:
+def done(workload: Consenting, sentence: str, case: IdleCase) -> Notice:
     """The notice after: what was done (*sentence*) and how to undo it."""
     return _notice(
         workload,
-        Standing.DONE,
+        IdleStanding.DONE,
         case,
         f"GPU workload {name_of(workload.key)} was scaled to zero: idle for {lasting(workload.window)}",
         wording.worded(
@@ -129,11 +129,11 @@ def done(workload: Consenting, sentence: str, case: Case) -> Notice:
     )
 
 
-def observed(workload: Consenting, sentence: str, case: Case) -> Notice:
+def observed(workload: Consenting, sentence: str, case: IdleCase) -> Notice:
     """The notice of what observe mode did not do."""
     return _notice(
         workload,
-        Standing.OBSERVED,
+        IdleStanding.OBSERVED,
         case,
         f"GPU workload {name_of(workload.key)} would be scaled to zero (observing, nothing was changed)",
         wording.worded(
@@ -144,11 +144,11 @@ def observed(workload: Consenting, sentence: str, case: Case) -> Notice:
     )
 
 
-def failed(workload: Consenting, error: str, case: Case) -> Notice:
+def failed(workload: Consenting, error: str, case: IdleCase) -> Notice:
     """The notice that it could not be scaled to zero; told once, tried again for a day."""
     return _notice(
         workload,
-        Standing.FAILED,
+        IdleStanding.FAILED,
         case,
         f"GPU workload {name_of(workload.key)} could not be scaled to zero",
         wording.worded(
@@ -161,7 +161,12 @@ def failed(workload: Consenting, error: str, case: Case) -> Notice:
 
 
 def _notice(
-    workload: Consenting, standing: Standing, case: Case, title: str, body: str, severity: Severity = Severity.INFO
+    workload: Consenting,
+    standing: IdleStanding,
+    case: IdleCase,
+    title: str,
+    body: str,
+    severity: Severity = Severity.INFO,
 ) -> Notice:
     return Notice(
         cause=CAUSES[standing],
@@ -173,11 +178,11 @@ def _notice(
     )
 
 
-def _clear(topic: str, why: str, case: Case) -> Notice:
+def _clear(topic: str, why: str, case: IdleCase) -> Notice:
     return Notice(
-        cause=CAUSES[Standing.CALM],
+        cause=CAUSES[IdleStanding.CALM],
         topic=topic,
-        key=key_of(Standing.CALM, case),
+        key=key_of(IdleStanding.CALM, case),
         title=f"GPU workload {name_of(topic.removeprefix(TOPIC))} is no longer about to be scaled to zero",
         body=wording.worded(why=why, after="it stays as it is"),
         all_clear=True,
@@ -188,11 +193,11 @@ def _asked(workload: Consenting) -> str:
     return f"{some(len(workload.pods), 'GPU pod')} of it asked for that with {IDLE_SHUTDOWN}"
 
 
-def _whose(workload: Consenting, case: Case) -> str:
+def _whose(workload: Consenting, case: IdleCase) -> str:
     return wording.whose(wording.asked_by(workload.pods, case.policy))
 
 
-def _how_to_keep(workload: Consenting, case: Case) -> str:
+def _how_to_keep(workload: Consenting, case: IdleCase) -> str:
     pod, allowed = workload.pods[0], case.policy.keep_until
     annotate = f"kubectl annotate pod -n {pod.namespace} {pod.name} --overwrite"
     if may_be_kept(workload, allowed):

@@ -98,7 +98,7 @@ class Baseline:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class CommitmentAdvice:
     """What one commitment would have done in the time looked at.
 
     *break_even* is the ratio of all hours for which a node must exist so that committing to it costs no more than
@@ -124,7 +124,7 @@ def baselines(lives: Iterable[NodeLife], start: datetime, until: datetime) -> tu
 
 def advice(
     offers: Iterable[Commitment], lives: Iterable[NodeLife], start: datetime, until: datetime
-) -> tuple[Advice, ...]:
+) -> tuple[CommitmentAdvice, ...]:
     """Judge each of *offers* by the nodes that existed between *start* and *until*, each alone.
 
     The n-th node of a size pays if ``hours in which n existed x on-demand price > all hours x committed price``.
@@ -143,7 +143,7 @@ def advice(
             if gain > 0:
                 recommended, saves = recommended + 1, saves + gain
         said.append(
-            Advice(
+            CommitmentAdvice(
                 commitment=offer,
                 on_demand_usd_per_hour=price,
                 break_even=offer.usd_per_hour / price if price else None,

@@ -11,7 +11,7 @@ from receiver.core.model.policy import Policy
 from receiver.core.money.budget import Month
 from receiver.core.money.cost import to_cents, units_between
 from receiver.core.report.amounts import DOING_NOTHING
-from receiver.core.report.lines import CostLine, PaidFor, Piece
+from receiver.core.report.lines import CostLine, CostPiece, PaidFor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Day:
 
 def days(
     lives: Iterable[NodeLife],
-    pieces: Iterable[Piece],
+    pieces: Iterable[CostPiece],
     lines: Iterable[CostLine],
     month: Month,
     policy: Policy,

@@ -41,7 +41,7 @@ class MigProfile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class GpuKind:
     """One kind of GPU: *memory_gb*, *tflops* (dense BF16), *bandwidth* of its memory in GB/s, *mig* smallest first."""
 
     memory_gb: int
@@ -57,23 +57,23 @@ def _mig(*profiles: tuple[int, int, int]) -> tuple[MigProfile, ...]:
     )
 
 
-KINDS: Mapping[str, Kind] = {
-    "L40S": Kind(memory_gb=48, tflops=362, bandwidth=864),
-    "A100-40": Kind(
+KINDS: Mapping[str, GpuKind] = {
+    "L40S": GpuKind(memory_gb=48, tflops=362, bandwidth=864),
+    "A100-40": GpuKind(
         memory_gb=40, tflops=312, bandwidth=1555, mig=_mig((1, 1, 5), (1, 2, 10), (2, 2, 10), (3, 4, 20), (4, 4, 20))
     ),
-    "A100-80": Kind(
+    "A100-80": GpuKind(
         memory_gb=80, tflops=312, bandwidth=2039, mig=_mig((1, 1, 10), (1, 2, 20), (2, 2, 20), (3, 4, 40), (4, 4, 40))
     ),
-    "H100": Kind(
+    "H100": GpuKind(
         memory_gb=80, tflops=989, bandwidth=3350, mig=_mig((1, 1, 10), (1, 2, 20), (2, 2, 20), (3, 4, 40), (4, 4, 40))
     ),
-    "H200": Kind(
+    "H200": GpuKind(
         memory_gb=141, tflops=989, bandwidth=4800, mig=_mig((1, 1, 18), (1, 2, 35), (2, 2, 35), (3, 4, 71), (4, 4, 71))
     ),
 }
 
 
-def slowdown(of: Kind, on: Kind) -> float:
+def slowdown(of: GpuKind, on: GpuKind) -> float:
     """How much longer the GPU work of *of* may take *on* another kind: by rate or by bandwidth, whichever is worse."""
     return max(of.tflops / on.tflops, of.bandwidth / on.bandwidth)

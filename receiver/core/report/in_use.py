@@ -13,7 +13,7 @@ from receiver.core.model.policy import Policy
 from receiver.core.model.usage import Accounted
 from receiver.core.money.accounting import SAMPLED
 from receiver.core.money.budget import month_of
-from receiver.core.money.holders import Seen
+from receiver.core.money.holders import StepSight
 from receiver.core.money.workload_lives import life_of, workload_of
 
 
@@ -33,7 +33,7 @@ class InUse:
     seconds: float
 
 
-def in_use(before: Accounted, seen: Seen, policy: Policy) -> tuple[InUse, ...]:
+def in_use(before: Accounted, seen: StepSight, policy: Policy) -> tuple[InUse, ...]:
     """Return what the samples of *seen* say, for the time since *before* (a sample speaks for two minutes at most)."""
     passed = timedelta(0) if before.at is None else max(min(seen.at - before.at, SAMPLED), timedelta(0))
     together: dict[tuple[str, str], list[Pod]] = {}
@@ -52,7 +52,7 @@ def in_use(before: Accounted, seen: Seen, policy: Policy) -> tuple[InUse, ...]:
     return tuple(found)
 
 
-def _used(pods: Iterable[Pod], seen: Seen) -> int | None:
+def _used(pods: Iterable[Pod], seen: StepSight) -> int | None:
     """The GPUs of *pods* that are not at rest, None unless every one of them was sampled."""
     used = 0
     for pod in pods:

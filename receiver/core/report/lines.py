@@ -56,7 +56,7 @@ class CostLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class CostPiece:
     """Part of what one *instance* cost, in exact USD."""
 
     whose: Whose
@@ -65,13 +65,13 @@ class Piece:
     usd: Decimal
 
 
-def pieces(attributed: Attributed, policy: Policy) -> Iterator[Piece]:
+def pieces(attributed: Attributed, policy: Policy) -> Iterator[CostPiece]:
     """Yield the shares of *attributed*, what was held split into used and idle."""
     for share in attributed.shares:
         yield from _pieces_of(share, policy)
 
 
-def cost_lines(found: Iterable[Piece]) -> tuple[CostLine, ...]:
+def cost_lines(found: Iterable[CostPiece]) -> tuple[CostLine, ...]:
     """Add *found* up by whose they are, the dearest first.
 
     Cents are dealt from the month's sum to what teams held (and each thing that nobody held), from there to workloads
@@ -110,7 +110,7 @@ def _team(whose: Whose) -> tuple[Part, str]:
     return Part.HELD if whose.workload else Part(whose.paid_for), whose.owner.team
 
 
-def _pieces_of(share: Share, policy: Policy) -> Iterator[Piece]:
+def _pieces_of(share: Share, policy: Policy) -> Iterator[CostPiece]:
     row = share.usage
     whose = Whose(
         paid_for=PaidFor.USED if row else NOBODYS[share.part],
@@ -125,6 +125,6 @@ def _pieces_of(share: Share, policy: Policy) -> Iterator[Piece]:
     idle = min(max(row.idle / row.held, 0.0), 1.0) if row and row.held > 0 else 0.0
     idle_usd = (share.usd * Decimal(idle)).quantize(FINEST)  # the two halves are the share itself
     if idle < 1:
-        yield Piece(whose, share.instance, share.seconds * (1 - idle), share.usd - idle_usd)
+        yield CostPiece(whose, share.instance, share.seconds * (1 - idle), share.usd - idle_usd)
     if idle > 0:
-        yield Piece(replace(whose, paid_for=PaidFor.IDLE), share.instance, share.seconds * idle, idle_usd)
+        yield CostPiece(replace(whose, paid_for=PaidFor.IDLE), share.instance, share.seconds * idle, idle_usd)

@@ -13,7 +13,7 @@ from receiver.core.money.attribution import Attributed
 from receiver.core.money.budget import Month
 from receiver.core.money.forecast import Forecast
 from receiver.core.report.activity import Measured, measured, peaks
-from receiver.core.report.always_on import Advice, AlwaysOn, Baseline, advice, always_on, baselines
+from receiver.core.report.always_on import AlwaysOn, Baseline, CommitmentAdvice, advice, always_on, baselines
 from receiver.core.report.amounts import Subtotal, UnitCost, add_up, by, unit_cost
 from receiver.core.report.budget_lines import BudgetLine, Spent, Spoke, Standstill, budget_lines, standstills
 from receiver.core.report.days import Day, days
@@ -98,7 +98,7 @@ class Report:
     right_sizes: tuple[RightSize, ...]
     tight: tuple[Peaks, ...]
     baselines: tuple[Baseline, ...]
-    commitments: tuple[Advice, ...]
+    commitments: tuple[CommitmentAdvice, ...]
     always_on: AlwaysOn | None
     budgets: tuple[BudgetLine, ...]
     standstills: tuple[Standstill, ...]

@@ -11,7 +11,7 @@ from receiver.core.model.policy import Policy
 from receiver.core.model.usage import WorkloadLife
 from receiver.core.money.attribution import By, Share, key_of
 from receiver.core.money.cost import to_cents
-from receiver.core.report.gpus import COMPUTE_SLICES, KINDS, Kind, slowdown
+from receiver.core.report.gpus import COMPUTE_SLICES, KINDS, GpuKind, slowdown
 
 MEMORY_ROOM = 1.10  # a peak may be a little higher next time
 ENGINE_FULL = 0.90  # the share of time that a smaller GPU may be busy at the peak
@@ -112,7 +112,7 @@ def _fewer(peaks: Peaks) -> Iterable[RightSize]:
     yield RightSize(peaks=peaks, to=f"{used} of {gpus} GPUs", way=Way.FEWER, saves_usd=saves)
 
 
-def _slices(peaks: Peaks, has: Kind, needs_gb: float, engine: float) -> Iterable[RightSize]:
+def _slices(peaks: Peaks, has: GpuKind, needs_gb: float, engine: float) -> Iterable[RightSize]:
     """The smallest MIG profile that fits: with a seventh of the compute, work takes seven times as long at most."""
     for profile in has.mig:
         if needs_gb <= profile.memory_gb and engine * COMPUTE_SLICES / profile.compute <= ENGINE_FULL:

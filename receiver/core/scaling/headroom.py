@@ -17,7 +17,7 @@ from receiver.core.scaling.market import Matching, siblings, stays_warm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class RefusedWork:
     """The keys of the refused pods and of their gangs, and the ids of the *pools* whose nodes they could start on."""
 
     pods: frozenset[str] = frozenset()
@@ -34,7 +34,7 @@ def refused(
     tallies: Mapping[str, Tally],
     facts: Facts,
     pairs: Collection[tuple[str, str]] = (),
-) -> Refused:
+) -> RefusedWork:
     """Return what of *waiting* the assignment so far gave no room that may be used. *pairs* as in `Matching`."""
     served: set[str] = set()
     short: set[str] = set()
@@ -46,7 +46,7 @@ def refused(
     found = [w for w in waiting if w.key not in served or w.key in short]
     matching = Matching(tuple(tallies.values()), pairs)
     pods = [pod for workload in found for pod in workload.pods]
-    return Refused(
+    return RefusedWork(
         pods=frozenset(pod.key for pod in pods),
         gangs=frozenset(w.key for w in found if w.gang),
         pools=frozenset(tally.pool.id for pod in pods for tally in matching.fitting(pod)),
@@ -90,7 +90,7 @@ class Headroom:
 
 
 def keep_warm(
-    tallies: Mapping[str, Tally], facts: Facts, policy: Policy, allowance: Allowance, out: Refused
+    tallies: Mapping[str, Tally], facts: Facts, policy: Policy, allowance: Allowance, out: RefusedWork
 ) -> Mapping[str, Headroom]:
     """Open nodes where less than enough of a pool's headroom is free; return the headroom by pool id.
 
@@ -120,7 +120,7 @@ def _may_keep(tally: Tally) -> bool:
     return not tally.blocked and tally.state.required <= tally.bounds.max_nodes
 
 
-def _may_open(tally: Tally, facts: Facts, allowance: Allowance, out: Refused) -> bool:
+def _may_open(tally: Tally, facts: Facts, allowance: Allowance, out: RefusedWork) -> bool:
     """True if another node may be opened: no rule holds it, no refused work could start on it, and other growth that
     needs no approval does not wait for one because of it."""
     if tally.blocked or tally.pool.id in out.pools or allowance.passes(tally, 1) < len(RULES):
@@ -131,7 +131,7 @@ def _may_open(tally: Tally, facts: Facts, allowance: Allowance, out: Refused) ->
     return grows_unasked(target, tally.pool, tally.state, tally.bounds, facts.questions, facts.at) == target
 
 
-def _at_home(facts: Facts, tallies: Sequence[Tally], out: Refused) -> Mapping[str, Sequence[Pod]]:
+def _at_home(facts: Facts, tallies: Sequence[Tally], out: RefusedWork) -> Mapping[str, Sequence[Pod]]:
     """The pods that wait or hold GPUs, by the pool that a node for each alone would be bought in; none of *out*."""
     matching = Matching(tallies)
     homes: dict[str, list[Pod]] = {}
@@ -154,7 +154,7 @@ def _open(
     pods: Sequence[Pod],
     facts: Facts,
     allowance: Allowance,
-    out: Refused,
+    out: RefusedWork,
 ) -> Headroom:
     recent = [pod for pod in pods if timedelta(0) <= facts.at - pod.created_at < ASKED_WITHIN]
     asked = sum(pod.gpus for pod in recent)

@@ -18,7 +18,7 @@ from receiver.core.scaling import approval
 from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.decide import decide_all
 from receiver.ports import StepStore
-from receiver.step.parts import Parts, Work
+from receiver.step.parts import Parts, StepContext
 
 log = structlog.get_logger("receiver")
 Decisions = dict[str, Decision]
@@ -66,7 +66,7 @@ def due(
     return facts, assignment, decisions, ()
 
 
-def ask(questions: Iterable[Question], work: Work) -> None:
+def ask(questions: Iterable[Question], work: StepContext) -> None:
     """Ask *questions*, before anything is done: each is kept and told in one go. Raises TryLater (store down)."""
     for question in questions:
         with work.parts.part("approvals", question.pool):
@@ -81,6 +81,6 @@ def ask(questions: Iterable[Question], work: Work) -> None:
                 log.info("question", question=question.id, pool=question.pool, until=question.wait_ends.isoformat())
 
 
-def _asked(question: Question, work: Work) -> Notice:
+def _asked(question: Question, work: StepContext) -> Notice:
     wanted = work.assignment.pools[question.pool]
     return approval_notices.asked(question, work.policy, wanted, work.numbers[question.pool])

@@ -18,14 +18,14 @@ from receiver.core.model.model import Source
 from receiver.core.money.hold_scopes import Intent, intent
 from receiver.core.notices.hold_notices import notice
 from receiver.ports import Cluster, Did, KeptOut, Receipt, TryLater, WontWork
-from receiver.step.parts import Work
+from receiver.step.parts import StepContext
 
 log = structlog.get_logger("receiver")
 QUEUE = "ClusterQueue "
 Change = tuple[str, Callable[[], Receipt], bool]  # the place, what is done to it, and whether the hold is over
 
 
-def keep_out(work: Work, *, steady: bool) -> Mapping[str, datetime] | None:
+def keep_out(work: StepContext, *, steady: bool) -> Mapping[str, datetime] | None:
     """Do what the hold asks for; return the places that new work is kept out of now and since when, as far as is known.
 
     None while nobody has looked. *steady* is False in the first step after a start or a pause, and after a jump of the
@@ -88,25 +88,25 @@ def _changes(wanted: Intent, found: KeptOut, cluster: Cluster) -> Iterator[Chang
             yield f"{QUEUE}{name}", partial(cluster.release_queue, name), True
 
 
-def _looks_all_the_same(work: Work) -> bool:
+def _looks_all_the_same(work: StepContext) -> bool:
     """True once a minute where means are configured: a store may have forgotten what is held."""
     if not _is_configured(work):
         return False
     return is_new_minute(work.before, work.now)
 
 
-def _is_configured(work: Work) -> bool:
+def _is_configured(work: StepContext) -> bool:
     """True where the operator named means."""
     budget = work.policy.budget
     return budget is not None and bool(budget.keep_out.namespaces or budget.keep_out.cluster_queues)
 
 
-def _asks_kueue(before: Iterable[str], work: Work) -> bool:
+def _asks_kueue(before: Iterable[str], work: StepContext) -> bool:
     configured = work.policy.budget is not None and bool(work.policy.budget.keep_out.cluster_queues)
     return configured or any(place.startswith(QUEUE) for place in before)
 
 
-def _done(place: str, write: Callable[[], Receipt], wanted: Intent, work: Work, *, over: bool) -> bool:
+def _done(place: str, write: Callable[[], Receipt], wanted: Intent, work: StepContext, *, over: bool) -> bool:
     """Make one write and tell what is news; True when the place is as it should be now."""
     work.hands.ready()
     try:

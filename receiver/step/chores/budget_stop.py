@@ -16,7 +16,7 @@ from receiver.core.money.budget import month_of
 from receiver.core.notices import closing_notices
 from receiver.core.scaling import stop_scopes
 from receiver.ports import Did, Receipt, TryLater, WontWork
-from receiver.step.parts import Work
+from receiver.step.parts import StepContext
 
 log = structlog.get_logger("receiver")
 ANSWERS_MISSED = 3  # in a row; the other nodes of the pool wait for the next step then
@@ -30,7 +30,7 @@ class _Written:
     refused: dict[str, WontWork] = field(default_factory=dict)  # by node
 
 
-def close_nodes(work: Work, strays: Iterable[str], *, steady: bool) -> None:
+def close_nodes(work: StepContext, strays: Iterable[str], *, steady: bool) -> None:
     """Close and open the nodes of every pool as its budgets ask, and open *strays*: those of pools that left the
     configuration. Nothing is opened unless the clock is *steady*: it may have jumped into another month."""
     if work.hands.cluster is None or not (work.facts.up(Source.KUBERNETES) and work.facts.up(Source.CIVO)):
@@ -45,7 +45,7 @@ def close_nodes(work: Work, strays: Iterable[str], *, steady: bool) -> None:
             log.warning("node of a pool that left the configuration not opened", node=node, error=str(error))
 
 
-def _serve(pool: Pool, work: Work, *, steady: bool) -> None:
+def _serve(pool: Pool, work: StepContext, *, steady: bool) -> None:
     """Close and open the nodes of *pool*."""
     why, there = stop_scopes.why_closed(work.assignment.budgets, pool.id), work.facts.pool(pool.id).nodes
     if nodes := [n.name for n in stop_scopes.to_close(there, why)]:
@@ -57,7 +57,7 @@ def _serve(pool: Pool, work: Work, *, steady: bool) -> None:
         work.say_later(lambda: closing_notices.stay_closed(pool, unpriced))
 
 
-def _close(pool: Pool, nodes: Sequence[str], why: str, work: Work) -> None:
+def _close(pool: Pool, nodes: Sequence[str], why: str, work: StepContext) -> None:
     """Close *nodes* because of *why*, and tell what the message of the budget's line does not."""
     written = _write_all(nodes, why, work)
     if Did.OBSERVED in written.did:
@@ -68,7 +68,7 @@ def _close(pool: Pool, nodes: Sequence[str], why: str, work: Work) -> None:
         work.say_later(lambda: closing_notices.failed(pool, written.refused, why))
 
 
-def _open(pool: Pool, nodes: Sequence[str], why: str, work: Work) -> None:
+def _open(pool: Pool, nodes: Sequence[str], why: str, work: StepContext) -> None:
     """Open *nodes*; that is news when the stop is over, not when one of them has come to host us (*why* is set)."""
     written = _write_all(nodes, "", work)
     if Did.OBSERVED in written.did:
@@ -79,14 +79,14 @@ def _open(pool: Pool, nodes: Sequence[str], why: str, work: Work) -> None:
         work.say_later(lambda: closing_notices.failed(pool, written.refused, ""))
 
 
-def _was_over(pool: Pool, work: Work) -> bool:
+def _was_over(pool: Pool, work: StepContext) -> bool:
     """True when people were told in this month that *pool* takes new work again: its line is told once a month."""
     at = closing_notices.when_reopened(work.store.told(closing_notices.TOPIC)).get(pool.id)
     zone = work.policy.timezone
     return at is not None and month_of(at, zone) == month_of(work.now, zone)
 
 
-def _write_all(nodes: Sequence[str], why: str, work: Work) -> _Written:
+def _write_all(nodes: Sequence[str], why: str, work: StepContext) -> _Written:
     """Close *nodes* because of *why*, or open them where it is empty; what one of them refuses holds up no other."""
     written, missed = _Written(), 0
     # In another order each time: those that never answer must not stand before the others for good.
@@ -106,7 +106,7 @@ def _write_all(nodes: Sequence[str], why: str, work: Work) -> _Written:
     return written
 
 
-def _write(node: str, why: str, work: Work) -> Receipt:
+def _write(node: str, why: str, work: StepContext) -> Receipt:
     cluster = work.hands.cluster
     assert cluster is not None
     work.hands.ready()

@@ -11,11 +11,11 @@ import structlog
 
 from receiver.core.idle.idle_shutdown import (
     TOPIC,
-    Case,
     Consenting,
     Courses,
-    Standing,
-    Verdict,
+    IdleCase,
+    IdleStanding,
+    IdleVerdict,
     can_tell,
     case_of,
     consenting,
@@ -56,7 +56,7 @@ def shut_down_idle(looked: Looked, sources: Sources, hands: Hands, policy: Polic
     for workload in workloads:
         verdict = judge(workload, case)
         _tell(workload, verdict, case, store, hands, cluster)
-        if verdict is Verdict.SCALE and room:
+        if verdict is IdleVerdict.SCALE and room:
             room -= 1
             _scale(workload, case, store, hands, cluster)
 
@@ -72,19 +72,21 @@ def _courses(telemetry: Telemetry, asked: Sequence[timedelta]) -> Courses:
     return found
 
 
-def _tell(workload: Consenting, verdict: Verdict, case: Case, store: StepStore, hands: Hands, cluster: Cluster) -> None:
+def _tell(
+    workload: Consenting, verdict: IdleVerdict, case: IdleCase, store: StepStore, hands: Hands, cluster: Cluster
+) -> None:
     """Say what the verdict asks for; a warning also reaches the pods as an Event, where their owner looks."""
     notice: Notice | None = None
     until = kept_until(workload, case)
-    if verdict is Verdict.WARN:
+    if verdict is IdleVerdict.WARN:
         notice = notices.warning(workload, case)
-    elif verdict is Verdict.CLEAR:
+    elif verdict is IdleVerdict.CLEAR:
         notice = notices.cleared(workload, case)
-    elif verdict is Verdict.CANNOT:
+    elif verdict is IdleVerdict.CANNOT:
         notice = notices.cannot(workload, case)
-    elif verdict is Verdict.KEEP and until is not None:
+    elif verdict is IdleVerdict.KEEP and until is not None:
         notice = notices.kept(workload, until, case)
-    if notice is not None and store.say(notice, case.now) and verdict is Verdict.WARN:
+    if notice is not None and store.say(notice, case.now) and verdict is IdleVerdict.WARN:
         _announce(workload, notice, hands, cluster)
 
 
@@ -99,14 +101,14 @@ def _announce(workload: Consenting, notice: Notice, hands: Hands, cluster: Clust
             return
 
 
-def _scale(workload: Consenting, case: Case, store: StepStore, hands: Hands, cluster: Cluster) -> None:
+def _scale(workload: Consenting, case: IdleCase, store: StepStore, hands: Hands, cluster: Cluster) -> None:
     """Scale its owner to zero and tell. What may pass by itself is told only when it lasts; a failure once."""
     hands.ready()
     try:
         receipt = cluster.scale_to_zero(workload.staying[0])
     except (TryLater, WontWork) as error:
         log.warning("idle workload not scaled to zero", workload=workload.key, error=str(error))
-        told = standing_of(workload.topic, case)[0] is Standing.FAILED
+        told = standing_of(workload.topic, case)[0] is IdleStanding.FAILED
         if not told and (isinstance(error, WontWork) or overdue(workload, case) >= SILENT_FOR):
             store.say(notices.failed(workload, str(error), case), case.now)
     else:

@@ -10,13 +10,13 @@ from receiver.core.model.policy import Pool
 from receiver.core.scaling.packing import LAST_WORKLOADS, Survival, changes_at, compares, soft_taints
 from receiver.ports import Cluster, TryLater, WontWork
 from receiver.step.carry_out import FINISHED, Progress
-from receiver.step.parts import Work
+from receiver.step.parts import StepContext
 
 log = structlog.get_logger("receiver")
 RECENT_ACTIONS = 50
 
 
-def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: Work) -> None:
+def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: StepContext) -> None:
     """Lift cordons of ours that outlived their action, for example through a crash between closing and uncordoning.
 
     Those for a budget's stop belong to no action and are left.
@@ -39,7 +39,7 @@ def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: Wor
                 log.warning("orphaned cordon not lifted", node=node.name, error=str(error))
 
 
-def _was_deleted(node: Node, state: PoolState, work: Work) -> bool:
+def _was_deleted(node: Node, state: PoolState, work: StepContext) -> bool:
     """True when Civo took our DELETE of *node*, however that action ended: nothing may be put on it any more."""
     recent = work.store.actions(pool=state.pool, limit=RECENT_ACTIONS)
     mine = [v for a in recent if a.action.id == node.cordoned_for for v in a.action.victims]
@@ -51,7 +51,7 @@ def _is_going(state: PoolState, instance: str) -> bool:
     return any(v.instance == instance and v.stage is VictimStage.DELETED for v in victims)
 
 
-def dress_nodes(work: Work) -> None:
+def dress_nodes(work: StepContext) -> None:
     """Put the pool's labels and taints on nodes that came without them, where the operator asked for that.
 
     What goes wrong is tried again by the next step; no node is undressed.
@@ -64,7 +64,7 @@ def dress_nodes(work: Work) -> None:
             _dress(pool, cluster, work)
 
 
-def _dress(pool: Pool, cluster: Cluster, work: Work) -> None:
+def _dress(pool: Pool, cluster: Cluster, work: StepContext) -> None:
     bare = [n for n in work.facts.pool(pool.id).living if pool.apply_to_nodes and _is_bare(n, pool)]
     for node in bare:
         try:
@@ -76,7 +76,7 @@ def _dress(pool: Pool, cluster: Cluster, work: Work) -> None:
             return  # the next pool may do better
 
 
-def fill_nodes(work: Work) -> datetime | None:
+def fill_nodes(work: StepContext) -> datetime | None:
     """Let each node carry the soft taints that fill nodes one after the other (`receiver.core.scaling.packing`).
 
     Returns the first moment at which they change although nothing happens. What goes wrong is tried again by the next

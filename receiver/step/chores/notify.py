@@ -14,7 +14,7 @@ from receiver.core.notices import budget_notices, closing_notices, idle_notices,
 from receiver.core.notices.pod_events import held_events
 from receiver.core.notices.sentences import Notice
 from receiver.ports import TryLater, WontWork
-from receiver.step.parts import Work
+from receiver.step.parts import StepContext
 
 log = structlog.get_logger("receiver")
 CLAIMS = f"{State.NOT_DEMAND}:None:None"  # of a pod that asks for devices by claim, as the last picture has it
@@ -23,7 +23,7 @@ EVENTS_PER_STEP = 50  # and about not growing: a thousand pods must not keep the
 MOST_LOOKED_AT = 5_000  # workloads of which a step looks whether they were told
 
 
-def tell_who_waits(decision: Decision, work: Work) -> None:
+def tell_who_waits(decision: Decision, work: StepContext) -> None:
     """Leave an Event on the pods that a growth is for."""
     wanted = work.assignment.pools[decision.pool]
     asking = [p for w in wanted.asking if w.key not in wanted.refused for p in w.pods]
@@ -31,7 +31,7 @@ def tell_who_waits(decision: Decision, work: Work) -> None:
     announce(work, asking[:EVENTS_PER_ACTION], "TriggeredScaleUp", said)
 
 
-def tell_the_rest(work: Work) -> None:
+def tell_the_rest(work: StepContext) -> None:
     """Tell, once each, what no action would tell: misfits, budget stages, silent sources, holds, stuck nodes."""
     facts, assignment, policy = work.facts, work.assignment, work.policy
     _tell_held(work)
@@ -55,13 +55,13 @@ def tell_the_rest(work: Work) -> None:
         work.store.stand(standing, work.now)
 
 
-def _beside_its_decision(notice: Notice, work: Work) -> Notice:
+def _beside_its_decision(notice: Notice, work: StepContext) -> Notice:
     """*notice* with the decision of its pool, where whoever reads it finds everything that was known."""
     number = work.numbers.get(notice.pool or "")
     return notice if notice.decision is not None or number is None else replace(notice, decision=number)
 
 
-def _tell_held(work: Work) -> None:
+def _tell_held(work: StepContext) -> None:
     """Tell each pod once, by an Event, why it gets no node; what is too much for one step is told in the next ones."""
     told, facts, room = work.hands.told, work.facts, EVENTS_PER_STEP
     if not facts.up(Source.KUBERNETES):
@@ -83,7 +83,7 @@ def _tell_held(work: Work) -> None:
         announce(work, [pod], "NotTriggerScaleUp", by_claim(pod), CLAIMS)
 
 
-def announce(work: Work, pods: Sequence[Pod], reason: str, message: str, about: str = "") -> None:
+def announce(work: StepContext, pods: Sequence[Pod], reason: str, message: str, about: str = "") -> None:
     """Leave an Event on each of *pods*, *about* what keeps it waiting if anything does; ones that cannot be written
     must neither fail nor hold up the step, and none gets the same message again within minutes."""
     hands, told, now = work.hands, work.hands.told, work.now

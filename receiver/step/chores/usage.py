@@ -9,9 +9,9 @@ import structlog
 from receiver.core.model.activity import Sample
 from receiver.core.model.model import Source
 from receiver.core.model.policy import Policy
-from receiver.core.model.usage import Ended
+from receiver.core.model.usage import EndedPod
 from receiver.core.money.accounting import account, ended_in, is_due
-from receiver.core.money.holders import Seen
+from receiver.core.money.holders import StepSight
 from receiver.core.report.in_use import in_use
 from receiver.ports import Cluster, Telemetry, TryLater, WontWork
 from receiver.step.gather import Looked, Sources
@@ -34,7 +34,7 @@ def account_for_usage(looked: Looked, sources: Sources, policy: Policy, now: dat
 def _account(looked: Looked, cluster: Cluster, sources: Sources, policy: Policy, now: datetime) -> None:
     before = sources.store.accounted()
     nodes = tuple(node for pool in looked.facts.pools for node in pool.nodes)
-    seen = Seen(at=now, lives=looked.lives, nodes=nodes, pods=looked.pods)
+    seen = StepSight(at=now, lives=looked.lives, nodes=nodes, pods=looked.pods)
     if not is_due(before, seen):
         return
     seen = replace(seen, samples=_samples(sources.telemetry), ended=_ended(cluster, ended_in(before, seen)))
@@ -55,7 +55,7 @@ def _samples(telemetry: Telemetry | None) -> Mapping[str, Sequence[Sample]]:
         return {}
 
 
-def _ended(cluster: Cluster, namespaces: Collection[str]) -> Sequence[Ended]:
+def _ended(cluster: Cluster, namespaces: Collection[str]) -> Sequence[EndedPod]:
     """Return how pods ended; nothing where nobody can tell, so that it stays unknown."""
     if not namespaces:
         return ()

@@ -15,14 +15,14 @@ from receiver.core.scaling.eviction_grace import TOPIC, evicts
 from receiver.core.scaling.guardrails import Case
 from receiver.ports import StepStore
 from receiver.step.chores.notify import announce
-from receiver.step.parts import Work
+from receiver.step.parts import StepContext
 
 ACTIONS_READ = 100  # of a pool: what it did in an opening; one that fails is not tried again before five minutes
 EVENTS_PER_POOL = 50  # pods told by a Kubernetes Event
 SECOND = timedelta(seconds=1)  # Kubernetes cuts moments to it
 
 
-def tell_whom_a_window_evicts(work: Work, *, steady: bool) -> None:
+def tell_whom_a_window_evicts(work: StepContext, *, steady: bool) -> None:
     """Say what is due, pool by pool. A bug in that must not keep pools from scaling; what is untold is not evicted.
 
     Unless the clock is *steady* nothing is announced, and what was told before is taken back: how much of its grace has
@@ -34,7 +34,7 @@ def tell_whom_a_window_evicts(work: Work, *, steady: bool) -> None:
         _take_back(work, steady=steady)
 
 
-def _take_back(work: Work, *, steady: bool) -> None:
+def _take_back(work: StepContext, *, steady: bool) -> None:
     """Take back what no longer holds whatever the nodes do; what only they could tell waits until they are seen."""
     told = told_before(work.store, work.mode)
     for case in _cases(work) if told else ():
@@ -42,7 +42,7 @@ def _take_back(work: Work, *, steady: bool) -> None:
             work.store.say(notice, work.now)
 
 
-def _tell(work: Work) -> None:
+def _tell(work: StepContext) -> None:
     told = work.facts.told_to_go
     for notice in eviction_notices.gone(told, work.policy):
         work.store.say(notice, work.now)
@@ -56,7 +56,7 @@ def _tell(work: Work) -> None:
                 announce(work, late.pods[:EVENTS_PER_POOL], "WindowEviction", late.event)
 
 
-def _cases(work: Work) -> list[Case]:
+def _cases(work: StepContext) -> list[Case]:
     """The pools with a window that evicts."""
     pools = [pool for pool in work.policy.pools if any(evicts(window, pool) for window in pool.windows)]
     return [case_of(work.facts.pool(p.id), work.assignment.pools[p.id], work.facts, work.policy) for p in pools]

@@ -14,7 +14,7 @@ from flask import Flask, Request, g, redirect, request, url_for
 from flask import Response as FlaskResponse
 from werkzeug.wrappers import Response
 
-from receiver.config.model import Reading
+from receiver.config.model import ReadAccess
 from receiver.web.auth.sessions import Role, Session, Sessions
 from receiver.web.auth.tokens import READER, Attempts, is_one_of, is_ours, require_bearer
 from receiver.web.errors import Problem, for_machines, loggable
@@ -127,7 +127,7 @@ class Access:
 
         The webhook is left out: whoever has its token is heard at once, whatever others sent from the same address.
         """
-        reads = incoming.method in ("GET", "HEAD") and self._parts.reading is Reading.OPEN
+        reads = incoming.method in ("GET", "HEAD") and self._parts.reading is ReadAccess.OPEN
         if reads or _is_open(incoming) or not _bearer(incoming):
             return
         wait = self.attempts.wait(incoming.remote_addr or "")
@@ -147,7 +147,7 @@ class Access:
 
         Raises Unauthorized for a token that opens nothing, and where who asks is no person.
         """
-        if self._parts.reading is Reading.OPEN or _is_open(incoming) or visitor.session is not None:
+        if self._parts.reading is ReadAccess.OPEN or _is_open(incoming) or visitor.session is not None:
             return False
         if incoming.blueprint == "acting" and incoming.method == "POST":
             return False  # it asks for the operator itself, shows nothing to others, and keeps what was typed

@@ -4,7 +4,7 @@ import structlog
 from flask import Blueprint, g, make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from receiver.config.model import Reading
+from receiver.config.model import ReadAccess
 from receiver.web.api.request_parts import read_form
 from receiver.web.auth.access import COOKIE, Access, Visitor, own_path, same_token
 from receiver.web.auth.sessions import LASTS
@@ -18,7 +18,7 @@ def blueprint(access: Access, parts: WebParts) -> Blueprint:
     """Return /login and /logout."""
     routes = Blueprint("login", __name__)
     attempts = access.attempts
-    closed = parts.reading is Reading.TOKEN
+    closed = parts.reading is ReadAccess.TOKEN
 
     def page(wanted: str, *, error: str = "", status: int = 200) -> Response:
         return make_response(render_template("login.html", wanted=wanted, error=error, closed=closed), status)

@@ -30,7 +30,7 @@ class Unauthorized(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class TokenAdvice:
     """What helps whoever is refused: when no token is set, none is sent, another scheme is used, or it is empty."""
 
     none_set: tuple[str, str]
@@ -42,7 +42,7 @@ class Advice:
     )
 
 
-WEBHOOK = Advice(
+WEBHOOK = TokenAdvice(
     none_set=(
         "this server has no webhook token and takes no deliveries",
         "set GPU_AUTOSCALER_WEBHOOK_TOKEN for the server and the same token in Alertmanager's webhook_configs",
@@ -51,7 +51,7 @@ WEBHOOK = Advice(
     other_scheme="use http_config.authorization with type Bearer (the default) in Alertmanager, not basic_auth",
     empty="check that Alertmanager's credentials_file exists in its container and holds the token",
 )
-OPERATOR = Advice(
+OPERATOR = TokenAdvice(
     none_set=(
         "this server has no operator token, so nobody may change anything through it",
         "set GPU_AUTOSCALER_OPERATOR_TOKEN for the server to a long random word, restart it, and send that word",
@@ -61,7 +61,7 @@ OPERATOR = Advice(
     empty="check that GPU_AUTOSCALER_OPERATOR_TOKEN is set where you send from",
     other="send the token that the server has in GPU_AUTOSCALER_OPERATOR_TOKEN; the webhook's is another one",
 )
-READER = Advice(
+READER = TokenAdvice(
     none_set=(
         "reading takes a token, and this server has none",
         "set GPU_AUTOSCALER_READER_TOKEN for the server to a long random word, and restart it",
@@ -79,7 +79,7 @@ def require_operator(header: str | None, token: str | None) -> None:
     require_bearer(header, (token,) if token else (), OPERATOR)
 
 
-def require_bearer(header: str | None, tokens: Sequence[str], advice: Advice = WEBHOOK) -> None:
+def require_bearer(header: str | None, tokens: Sequence[str], advice: TokenAdvice = WEBHOOK) -> None:
     """Raise Unauthorized unless *header* (Authorization, as the WSGI server decoded it) holds one of *tokens*.
 
     Every known token is compared, so that the time taken does not tell which one was close. The header is

@@ -7,7 +7,7 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify
 
-from receiver.config.model import Reading
+from receiver.config.model import ReadAccess
 from receiver.web.openapi import asked, decided, machines, money, overview, pools, report
 from receiver.web.openapi.paths import paths
 from receiver.web.parts import WebParts
@@ -29,7 +29,7 @@ def add_openapi(routes: Blueprint, parts: WebParts) -> None:
 
     @routes.get("/openapi.json")
     def openapi() -> Response:
-        return jsonify(document(parts.version, closed=parts.reading is Reading.TOKEN))
+        return jsonify(document(parts.version, closed=parts.reading is ReadAccess.TOKEN))
 
 
 def document(version: str, *, closed: bool = False) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Schemas of budgets, Civo's charges, and what a month has cost."""
 
-from receiver.core.model.charges import Cause
+from receiver.core.model.charges import DifferenceCause
 from receiver.core.model.policy import Scope
 from receiver.core.money.attribution import By, Part
 from receiver.core.money.budget import BudgetStage
@@ -131,7 +131,7 @@ CHARGES = fields(
                         "name": text(),
                         "ledger_hours": number(),
                         "charged_hours": number(),
-                        "cause": one_of(Cause),
+                        "cause": one_of(DifferenceCause),
                         "why": text(),
                         "usd": maybe(usd("charged less ledger")),
                     },

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import NamedTuple
 
-from receiver.core.explain.samples import Doing, Sample, Turn
+from receiver.core.explain.samples import Doing, NodeTurn, PoolSample
 from receiver.core.model.control import IN_A_ROW
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.text import some, span
@@ -108,7 +108,7 @@ class Lanes:
 
 
 def lanes(
-    lives: Sequence[NodeLife], turns: Iterable[Turn], samples: Iterable[Sample], since: datetime, now: datetime
+    lives: Sequence[NodeLife], turns: Iterable[NodeTurn], samples: Iterable[PoolSample], since: datetime, now: datetime
 ) -> Lanes:
     """Return the picture of *lives* from *since* to *now*. Where nobody sampled, nobody knows what a node did."""
     shown = sorted(
@@ -116,7 +116,7 @@ def lanes(
         key=lambda life: (life.gone_at is None, life.created_at),
         reverse=True,
     )
-    by_node: dict[str, list[Turn]] = {}
+    by_node: dict[str, list[NodeTurn]] = {}
     for turn in turns:
         by_node.setdefault(turn.instance, []).append(turn)
     watched = [since] if any(turn.at < since for of_node in by_node.values() for turn in of_node) else []
@@ -149,7 +149,7 @@ def lanes(
 
 def _spans(
     life: NodeLife,
-    turns: Sequence[Turn],
+    turns: Sequence[NodeTurn],
     unwatched: Sequence[tuple[datetime, datetime]],
     since: datetime,
     now: datetime,
@@ -162,7 +162,7 @@ def _spans(
         yield from _seen(Span(doing=doing, since=at, until=until), unwatched)
 
 
-def _marks(life: NodeLife, turns: Sequence[Turn]) -> list[tuple[datetime, Doing]]:
+def _marks(life: NodeLife, turns: Sequence[NodeTurn]) -> list[tuple[datetime, Doing]]:
     """What was seen, and before it what the life tells by itself."""
     seen = [(turn.at, turn.doing) for turn in turns if turn.doing is not Doing.GONE]
     return [mark for mark in _stages(life) if not seen or mark[0] < seen[0][0]] + seen

@@ -39,7 +39,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
+class MarkLine:
     """A horizontal line with its label; *kind* says how it is drawn."""
 
     kind: str
@@ -48,7 +48,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
+class DayTick:
     """A day's number below the picture."""
 
     x: float
@@ -71,10 +71,10 @@ class MonthPicture:
 
     bars: tuple[Bar, ...]
     steps: tuple[Step, ...]
-    levels: tuple[Level, ...]
-    pace: Level | None
-    peak: Level | None
-    ticks: tuple[Tick, ...]
+    levels: tuple[MarkLine, ...]
+    pace: MarkLine | None
+    peak: MarkLine | None
+    ticks: tuple[DayTick, ...]
     described: str
     height: int = HEIGHT
     ground: int = GROUND
@@ -108,10 +108,12 @@ def month_picture(report: Mapping[str, Any], days_in_month: int) -> MonthPicture
         bars=bars,
         steps=tuple(_steps([whole for whole, _ in amounts], before, top, each)),
         levels=tuple(_levels(report, monthly, top)),
-        pace=Level(kind="pace", y=_y(pace, most, GROUND, LOWER), label=f"- - even pace {usd(pace)}") if pace else None,
-        peak=Level(kind="peak", y=_y(most, most, GROUND, LOWER), label=usd(most)) if most > pace else None,
+        pace=MarkLine(kind="pace", y=_y(pace, most, GROUND, LOWER), label=f"- - even pace {usd(pace)}")
+        if pace
+        else None,
+        peak=MarkLine(kind="peak", y=_y(most, most, GROUND, LOWER), label=usd(most)) if most > pace else None,
         ticks=tuple(
-            Tick(x=round((n + 0.5) * each, 3), label=str(n + 1))
+            DayTick(x=round((n + 0.5) * each, 3), label=str(n + 1))
             for n in range(days_in_month)
             if n == 0 or (n + 1) % 5 == 0
         ),
@@ -134,13 +136,13 @@ def _steps(amounts: Sequence[Decimal], before: Decimal, top: Decimal, each: floa
     return found
 
 
-def _levels(report: Mapping[str, Any], monthly: Decimal, top: Decimal) -> list[Level]:
+def _levels(report: Mapping[str, Any], monthly: Decimal, top: Decimal) -> list[MarkLine]:
     """The budget's lines; where none is set, only how high the spend came."""
     if not monthly:
-        return [Level(kind="peak", y=_y(top, top, DOWN_TO, UPPER), label=usd(top))]
+        return [MarkLine(kind="peak", y=_y(top, top, DOWN_TO, UPPER), label=usd(top))]
     lines = [("stop", _amount(report["budget"]["stop_at"])), ("hold", _amount(report["budget"]["hold_at"]))]
     return [
-        Level(
+        MarkLine(
             kind=name,
             y=_y(monthly * ratio, top, DOWN_TO, UPPER),
             label=f"{name} {usd(monthly * ratio)} ({percent(ratio)})",
