@@ -12,9 +12,9 @@ from receiver.core.notices.action_notices import Around
 from receiver.ports import Did, TryLater, WontWork
 from receiver.step.chores.budget_hold import keep_out
 from receiver.step.chores.budget_stop import close_nodes
-from receiver.step.chores.idle_shutdown import shut_down_idle
-from receiver.step.chores.node_upkeep import dress_nodes, fill_nodes
-from receiver.step.chores.window_eviction import tell_whom_a_window_evicts
+from receiver.step.chores.idle_shutdown import scale_idle_workloads_to_zero
+from receiver.step.chores.node_upkeep import apply_labels_and_taints, apply_packing_taints
+from receiver.step.chores.window_eviction import announce_window_evictions
 from receiver.step.gather import Looked, Sources
 from receiver.step.parts import StepContext
 from receiver.step.serve_pools import serve_pools, told_of_end
@@ -35,15 +35,15 @@ def act(work: StepContext, looked: Looked, sources: Sources, *, chores: bool) ->
         kept_out = keep_out(work, steady=looked.steady)
     again = serve_pools(work)
     with parts.part("labels_and_taints"):
-        dress_nodes(work)
+        apply_labels_and_taints(work)
     with parts.part("soft_taints"):
-        change = fill_nodes(work)
+        change = apply_packing_taints(work)
         again += [change] if change is not None else []
     with parts.part("window_evictions"):
-        tell_whom_a_window_evicts(work, steady=looked.steady)  # whom it told goes
+        announce_window_evictions(work, steady=looked.steady)  # whom it told goes
     if chores:
         with parts.part("idle_shutdown"):
-            shut_down_idle(looked, sources, work.hands, work.policy, work.mode, work.now)
+            scale_idle_workloads_to_zero(looked, sources, work.hands, work.policy, work.mode, work.now)
     control = Control(
         at=work.now,
         sources={s.source: SourceTurn(up=s.up, since=s.since or work.now) for s in facts.sources.values()},

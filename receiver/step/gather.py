@@ -44,7 +44,7 @@ from receiver.ports import (
 )
 from receiver.step.parts import Parts
 from receiver.step.pool_states import SourceAnswers, by_node, drift_of, lives_of, pool_state, strays
-from receiver.step.reconcile_charges import keep_books
+from receiver.step.reconcile_charges import reconcile_charges
 
 SILENT_BEFORE_FALLBACK = timedelta(minutes=1)
 T = TypeVar("T")
@@ -138,7 +138,7 @@ def look(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, forec
     seen = said.cloud is not None
     sources.goes_on()
     spend = _spend(sources, memory, lives, month, policy, now, parts, forecasts=forecasts)
-    books = keep_books(sources.accounts, memory, lives, spend.usd, policy, month, now, nodes_seen=seen)
+    books = reconcile_charges(sources.accounts, memory, lives, spend.usd, policy, month, now, nodes_seen=seen)
     orphans = _orphans(memory, policy)
     facts = Facts(
         at=now,

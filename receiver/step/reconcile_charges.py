@@ -58,7 +58,7 @@ class ReconciledCharges:
         )
 
 
-def keep_books(
+def reconcile_charges(
     accounts: Accounts | None,
     memory: Memory,
     lives: Sequence[NodeLife],

@@ -17,7 +17,7 @@ from receiver.ports import StepStore
 from receiver.step.backoff import is_smaller_request
 from receiver.step.carry_out import SOON, Progress, carry_out, is_unanswered
 from receiver.step.chores.node_upkeep import undo_orphaned_cordons
-from receiver.step.chores.notify import tell_who_waits
+from receiver.step.chores.notify import record_pod_events
 from receiver.step.parts import Parts, StepContext
 
 
@@ -133,7 +133,7 @@ def _close(progress: Progress, decision: Decision, work: StepContext) -> None:
     notice = None if known else told_of_end(action, outcome, around, work.parts)
     store.closed(action, outcome, progress.backoff, notice, late=progress.late)
     if outcome.kind is OutcomeKind.CONFIRMED and grows:
-        work.unsaid.append(partial(tell_who_waits, decision, work))
+        work.unsaid.append(partial(record_pod_events, decision, work))
 
 
 def told_of_end(action: Action, outcome: Outcome, around: Callable[[], Around], parts: Parts) -> Notice:

@@ -27,7 +27,7 @@ FOR_PEOPLE = (
     "core/notices/waiting_notices.py:held",
     "core/notices/warnings.py:found",
     "step/chores/notify.py:tell_the_rest",
-    "step/chores/notify.py:tell_who_waits",
+    "step/chores/notify.py:record_pod_events",
     "step/publish.py:_log_step",
 )
 FOR_A_POOL = (

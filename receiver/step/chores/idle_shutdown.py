@@ -40,7 +40,9 @@ EVENTS_PER_WORKLOAD = 10  # pods of it that get a Kubernetes Event
 MOST_AT_ONCE = 20  # workloads scaled to zero by one step: each takes a few calls
 
 
-def shut_down_idle(looked: Looked, sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetime) -> None:
+def scale_idle_workloads_to_zero(
+    looked: Looked, sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetime
+) -> None:
     """Serve the workloads that consented to it, once a minute. Raises TryLater when the store fails, WriterLostError
     when we may not write."""
     telemetry, cluster, store = sources.telemetry, hands.cluster, sources.store

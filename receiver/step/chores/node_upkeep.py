@@ -51,7 +51,7 @@ def _is_going(state: PoolState, instance: str) -> bool:
     return any(v.instance == instance and v.stage is VictimStage.DELETED for v in victims)
 
 
-def dress_nodes(work: StepContext) -> None:
+def apply_labels_and_taints(work: StepContext) -> None:
     """Put the pool's labels and taints on nodes that came without them, where the operator asked for that.
 
     What goes wrong is tried again by the next step; no node is undressed.
@@ -76,7 +76,7 @@ def _dress(pool: Pool, cluster: Cluster, work: StepContext) -> None:
             return  # the next pool may do better
 
 
-def fill_nodes(work: StepContext) -> datetime | None:
+def apply_packing_taints(work: StepContext) -> datetime | None:
     """Let each node carry the soft taints that fill nodes one after the other (`receiver.core.scaling.packing`).
 
     Returns the first moment at which they change although nothing happens. What goes wrong is tried again by the next

@@ -23,7 +23,7 @@ EVENTS_PER_STEP = 50  # and about not growing: a thousand pods must not keep the
 MOST_LOOKED_AT = 5_000  # workloads of which a step looks whether they were told
 
 
-def tell_who_waits(decision: Decision, work: StepContext) -> None:
+def record_pod_events(decision: Decision, work: StepContext) -> None:
     """Leave an Event on the pods that a growth is for."""
     wanted = work.assignment.pools[decision.pool]
     asking = [p for w in wanted.asking if w.key not in wanted.refused for p in w.pods]

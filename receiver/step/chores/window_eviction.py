@@ -22,7 +22,7 @@ EVENTS_PER_POOL = 50  # pods told by a Kubernetes Event
 SECOND = timedelta(seconds=1)  # Kubernetes cuts moments to it
 
 
-def tell_whom_a_window_evicts(work: StepContext, *, steady: bool) -> None:
+def announce_window_evictions(work: StepContext, *, steady: bool) -> None:
     """Say what is due, pool by pool. A bug in that must not keep pools from scaling; what is untold is not evicted.
 
     Unless the clock is *steady* nothing is announced, and what was told before is taken back: how much of its grace has
