@@ -20,7 +20,7 @@ def test_the_process_dies_at_the_line_that_it_was_told_and_only_once(emptied: Sq
     trap.arm("step/carry_out", 3)
     with pytest.raises(CrashError), trap.watching():
         life.step()
-    assert trap.died_at.startswith("act.py:")
+    assert trap.died_at.startswith("step/carry_out.py:")
     with trap.watching():
         life.step()
 
