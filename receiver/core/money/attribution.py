@@ -103,7 +103,6 @@ class By(StrEnum):
     POOL = "pool"
 
 
-OF_NODES = frozenset({By.GPU_KIND, By.POOL})  # what nobody held has these too
 OF_OWNERS = frozenset({By.TEAM, By.PROJECT, By.WORKLOAD_CLASS, By.ENVIRONMENT, By.COST_CENTER})
 
 
