@@ -1,4 +1,4 @@
-"""Carry out what was decided for pools, then the other writes, and store what the next step decides from."""
+"""Carry out the pools' decisions and the other writes, then store the control state that the next step reads."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,9 +23,11 @@ log = structlog.get_logger("receiver")
 
 
 def act(work: StepContext, looked: Looked, sources: Sources, *, chores: bool) -> tuple[StepContext, list[datetime]]:
-    """Carry out what was decided, then the other writes, each guarded for itself; store what the next step decides
-    from. Returns the work with where new work is kept out now, and the moments at which to look again. Raises TryLater,
-    WriterLostError."""
+    """Carry out the decisions and the other writes, each guarded separately, then store the control state.
+
+    Returns the context with the places that the budget hold covers now, and the moments at which to look again.
+    Raises TryLater, WriterLostError.
+    """
     parts, facts = work.parts, work.facts
     _withdraw_orphans(looked.orphans, work)
     with parts.part("close_nodes"):
@@ -40,7 +42,7 @@ def act(work: StepContext, looked: Looked, sources: Sources, *, chores: bool) ->
         change = apply_packing_taints(work)
         again += [change] if change is not None else []
     with parts.part("window_evictions"):
-        announce_window_evictions(work, steady=looked.steady)  # whom it told goes
+        announce_window_evictions(work, steady=looked.steady)  # only announced pods are evicted
     if chores:
         with parts.part("idle_shutdown"):
             scale_idle_workloads_to_zero(looked, sources, work.hands, work.policy, work.mode, work.now)
@@ -56,7 +58,7 @@ def act(work: StepContext, looked: Looked, sources: Sources, *, chores: bool) ->
 
 
 def _withdraw_orphans(orphans: Sequence[Action], work: StepContext) -> None:
-    """Withdraw the open actions of pools that left the configuration, cordons included."""
+    """Withdraw the open actions of pools that are no longer configured, and lift their cordons."""
     for action in orphans:
         with work.parts.part("orphans", action.pool):
             _withdraw_orphan(action, work)
@@ -64,7 +66,7 @@ def _withdraw_orphans(orphans: Sequence[Action], work: StepContext) -> None:
 
 def _withdraw_orphan(action: Action, work: StepContext) -> None:
     hands = work.hands
-    # One still noted as chosen may be cordoned too: a crash can come between the cordon and its note.
+    # A victim still stored as chosen may be cordoned already: a crash can come between the cordon and its record.
     cordoned = [v for v in action.victims if v.stage in (VictimStage.CHOSEN, VictimStage.CORDONED)]
     did: list[Did] = []
     try:
@@ -76,7 +78,7 @@ def _withdraw_orphan(action: Action, work: StepContext) -> None:
         log.warning("cordon of a pool that left the configuration not lifted", pool=action.pool, error=str(error))
         return
     if Did.OBSERVED in did:
-        return  # its cordons are still there: it stays open until somebody may lift them
+        return  # observe mode lifts no cordon: the action stays open until act mode does
     outcome = Outcome(kind=OutcomeKind.WITHDRAWN, at=work.now, detail="the pool left the configuration")
     notice = told_of_end(action, outcome, lambda: Around(policy=work.policy), work.parts)
     work.store.closed(action, outcome, None, notice)

@@ -1,4 +1,4 @@
-"""How long a pool leaves off what failed."""
+"""Exponential backoff of a pool from growth or removal after a failure."""
 
 import hashlib
 from dataclasses import replace
@@ -15,10 +15,10 @@ COUNT_STUCK_BACKOFF = timedelta(hours=24)  # removals that Civo answers with rep
 
 
 def next_backoff(action: Action, state: PoolState, reason: str, now: datetime) -> Backoff:
-    """The pool's next back-off from growth (1 to 30 minutes) or from removal (5 to 30), doubling.
+    """The pool's next backoff from growth (1 to 30 minutes) or from removal (5 to 30 minutes), doubling.
 
-    It is spread by up to a tenth, so that pools do not retry as one. Growth that fails during a back-off from growth is
-    a smaller request after a refusal: that back-off goes on.
+    Up to a tenth is added as jitter, so that pools do not retry together. A growth that fails during a backoff from
+    growth was a smaller request after a refusal: the backoff that holds goes on.
     """
     grow = action.kind is ActionKind.GROW
     if grow and is_smaller_request(state, now):
@@ -32,14 +32,14 @@ def next_backoff(action: Action, state: PoolState, reason: str, now: datetime) -
 
 
 def is_smaller_request(state: PoolState, now: datetime) -> bool:
-    """True when the pool of *state* backs off from growth: what it asks for now is fewer than Civo has just refused."""
+    """True while the pool backs off from growth: a request made now is for fewer nodes than Civo just refused."""
     return state.backoff is not None and state.backoff.holds(now, LONGEST_GROWTH_BACKOFF)
 
 
 def after_part(action: Action, state: PoolState, now: datetime) -> Backoff | None:
-    """The back-off of a pool in which *action* has got some nodes of those that Civo refused; None for any other.
+    """The backoff of a pool that got some of the nodes that Civo had refused; None for any other pool.
 
-    It begins anew: there is stock now and then, so the rest is asked for in a minute.
+    It starts again at one minute: some stock is there, so the rest is worth another request soon.
     """
     if not is_smaller_request(state, now):
         return None
@@ -48,5 +48,5 @@ def after_part(action: Action, state: PoolState, now: datetime) -> Backoff | Non
 
 
 def removals_stopped(why: str, now: datetime) -> Backoff:
-    """The back-off of a pool whose removals Civo does not answer by one node less: each would only cost money."""
+    """The backoff of a pool whose removed nodes Civo replaces: each removal would only cost money."""
     return Backoff(failures=1, until=now + COUNT_STUCK_BACKOFF, reason=why)

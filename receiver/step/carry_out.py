@@ -1,7 +1,7 @@
-"""Carry out an action in small idempotent sub-steps, one visible thing per victim and step.
+"""Carry out an action in small idempotent sub-steps, one visible change per victim and step.
 
-Every sub-step may be repeated after a crash: growth asks for an absolute count that is re-read first, a
-removal names its instance and looks before it deletes.
+Every sub-step may be repeated after a crash: growth asks for an absolute count and reads the current one first, a
+removal names its instance and checks it before it deletes.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,7 +21,7 @@ from receiver.step.backoff import after_part, next_backoff, removals_stopped
 
 FIRST_RETRY = timedelta(seconds=2)
 LONGEST_RETRY = timedelta(minutes=1)
-LONGEST_DELAY = timedelta(hours=1)  # a Retry-After beyond this is not believed
+LONGEST_DELAY = timedelta(hours=1)  # a longer Retry-After is ignored
 MOST_ATTEMPTS = 5
 RESCALING = "cannot_scale_already_rescaling_cluster"  # normal while nodes build, and the same for every pool
 PATIENT_ATTEMPTS = 40
@@ -29,20 +29,20 @@ DRAIN_WITHIN = timedelta(minutes=15)
 MUST_GO_WITHIN = timedelta(minutes=15)
 POLL_DELETED = timedelta(seconds=5)
 SOON = timedelta(milliseconds=100)
-MAY_ARRIVE_FOR = timedelta(minutes=1)  # a DELETE that was not answered; longer than Civo is waited for
+MAY_ARRIVE_FOR = timedelta(minutes=1)  # an unanswered DELETE may still take effect; longer than Civo's timeout
 NO_ANSWER = "timeout"
-REFUSED = (RESCALING, "http_4")  # answers, if for later: what was sent has no effect
+REFUSED = (RESCALING, "http_4")  # Civo answered: the request had no effect
 LEAD_LOST = (
-    "another replica leads, our lease ends before a call could, the database does not answer,"
-    " or our parent process is gone"
+    "another replica leads, the lease would end before the call, the database does not answer,"
+    " or the parent process is gone"
 )
 FINISHED = (VictimStage.GONE, VictimStage.SPARED)
-EMPTIED = (Because.CONSOLIDATED, Because.EVICTED)  # their pods go before they do
+EMPTIED = (Because.CONSOLIDATED, Because.EVICTED)  # removed with pods on them: these are evicted first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hands:
-    """What an action may write to. *may_write* is asked before each outside write, *told* is what pods were told."""
+    """The ports that an action writes to. *may_write* is asked before each write; *told* holds the Events sent."""
 
     cloud: Cloud
     cluster: Cluster | None
@@ -50,17 +50,17 @@ class Hands:
     told: ToldPods = field(default_factory=ToldPods, compare=False)
 
     def ready(self) -> None:
-        """Raise WriterLostError unless we still are the one writer."""
+        """Raise WriterLostError unless this replica is still the one writer."""
         if not self.may_write():
             raise WriterLostError(LEAD_LOST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far an action came: *outcome* None means that it stays open and is looked at again at *again_at*.
+    """How far an action came: with *outcome* None it stays open and is continued at *again_at*.
 
-    *late* is what Civo's count does not show yet of an action that ended. *hung* says that a call was not answered in
-    time: one is enough for a step.
+    *late* is the part of an ended action that Civo's count does not show yet. *hung* means that a call timed out; the
+    step makes no further calls after one.
     """
 
     action: Action
@@ -72,12 +72,12 @@ class Progress:
 
 
 def is_unanswered(action: Action) -> bool:
-    """True unless the last request of *action*, open since an earlier step, was refused: it may still take effect."""
+    """True unless Civo refused the last request of *action*: an unanswered one may still take effect."""
     return not action.last_error.startswith(REFUSED)
 
 
 def settled(action: Action, state: PoolState, now: datetime) -> Outcome | None:
-    """Return how an open action ended, judged by the look alone, or None while it is under way."""
+    """Return how an open action ended, as Civo and Kubernetes show it, or None while it is under way."""
     if action.kind is ActionKind.GROW:
         if state.required < action.to_count:
             return None
@@ -107,8 +107,11 @@ def carry_out(
     kept: Mapping[str, str] | None = None,
     unsure: Collection[str] = (),
 ) -> Progress:
-    """Do the next sub-step of *action*. *wanted* are the instances that the present decision still lets go, *kept* is
-    why it does not let go others, *unsure* those that it would let go if every source answered."""
+    """Do the next sub-step of *action*.
+
+    *wanted* are the instance ids that the current decision still removes, *kept* says why it keeps the others, *unsure*
+    are those that it would remove if every source answered.
+    """
     try:
         if action.kind is ActionKind.GROW:
             if _too_early(action, now):
@@ -122,7 +125,7 @@ def carry_out(
 
 
 def _too_early(action: Action, now: datetime) -> bool:
-    """True while a retry time holds; one further away than any we set was set under a wrong clock."""
+    """True before the retry time. A retry time further away than any delay in use was set under a wrong clock."""
     retry_at = action.retry_at
     return retry_at is not None and now < retry_at <= now + LONGEST_DELAY
 
@@ -168,13 +171,13 @@ def _retire(
     now: datetime,
 ) -> Progress:
     if hands.cluster is None:
-        raise WontWork("nodes are only removed where Kubernetes can be asked", code="no_kubernetes")
+        raise WontWork("nodes are removed only with access to Kubernetes", code="no_kubernetes")
     nodes = {n.instance: n for n in state.nodes}
     early = _too_early(action, now)
     untouched = not any(v.stage in (VictimStage.DELETED, VictimStage.GONE) for v in action.victims)
     if untouched and state.required > action.from_count:
-        # Somebody raised the count since the cordon: it is this one that must fall. A lower one may be our own work,
-        # whose note a crash has lost.
+        # The count was raised since the cordon: the removal lowers that one. A lower count may be our own DELETE,
+        # unrecorded because of a crash.
         going = sum(v.stage is not VictimStage.SPARED for v in action.victims)
         action = replace(action, from_count=state.required, to_count=state.required - going)
     victims: list[Victim] = []
@@ -210,7 +213,7 @@ def _retire(
         return _later(moved, state, trouble, now)
     there = _still_listed(victims, state, now)
     if there:
-        detail = f"Civo took the DELETE of {', '.join(there)} and still lists it after {MUST_GO_WITHIN}"
+        detail = f"Civo accepted the DELETE of {', '.join(there)} and still lists it after {MUST_GO_WITHIN}"
         stopped = _give_up(moved, state, detail, now)
         return replace(stopped, backoff=removals_stopped(detail, now))
     again = _look_again_at(moved, now)
@@ -218,7 +221,7 @@ def _retire(
 
 
 def _still_listed(victims: Sequence[Victim], state: PoolState, now: datetime) -> list[str]:
-    """The nodes whose DELETE Civo took, and that it has listed for too long since."""
+    """The nodes whose DELETE Civo accepted and that it still lists after `MUST_GO_WITHIN`."""
     listed = {n.instance for n in state.nodes if not n.leaving}
     deleted = (v for v in victims if v.stage is VictimStage.DELETED and now - (v.since or now) > MUST_GO_WITHIN)
     return [v.node for v in deleted if v.instance in listed]
@@ -227,7 +230,7 @@ def _still_listed(victims: Sequence[Victim], state: PoolState, now: datetime) ->
 def _taken_further(
     victim: Victim, node: Node | None, stays: str, early: bool, action: Action, hands: Hands, now: datetime
 ) -> tuple[Victim, "TryLater | _RefusedError | None"]:
-    """Take one victim further, and return what it has to wait for or what refused it: the others need not wait."""
+    """Take one victim further; also return what it waits for or what refused it, so that the others can go on."""
     try:
         return _retire_one(victim, node, stays, early, action, hands, now), None
     except TryLater as error:
@@ -239,7 +242,7 @@ def _taken_further(
 
 
 def _refused(action: Action, state: PoolState, refused: Mapping[str, str], now: datetime) -> Progress:
-    """End a removal that something on its nodes refused; they back off, or they were cordoned again at once."""
+    """End a removal that was refused on its nodes. They back off; otherwise the next step would cordon them again."""
     stay = why_spared(v for v in action.victims if v.instance not in refused)
     progress = _give_up(action, state, "; ".join([*refused.values(), *([stay] if stay else [])]), now)
     assert progress.backoff is not None
@@ -250,7 +253,7 @@ def _refused(action: Action, state: PoolState, refused: Mapping[str, str], now: 
 
 def _give_up(action: Action, state: PoolState, detail: str, now: datetime) -> Progress:
     outcome = Outcome(kind=OutcomeKind.FAILED, at=now, detail=detail)
-    again_at = now + SOON if action.kind is ActionKind.GROW else None  # for fewer nodes, or for another pool's
+    again_at = now + SOON if action.kind is ActionKind.GROW else None  # for fewer nodes, or nodes of another pool
     return Progress(action=action, outcome=outcome, backoff=next_backoff(action, state, detail, now), again_at=again_at)
 
 
@@ -272,7 +275,7 @@ class _ObservedError(Exception):
 
 
 class _NotDeletedError(Exception):
-    """Civo did not say that it took the DELETE."""
+    """Civo did not confirm the DELETE."""
 
     def __init__(self, why: TryLater) -> None:
         super().__init__(str(why))
@@ -280,17 +283,17 @@ class _NotDeletedError(Exception):
 
 
 class _RefusedError(Exception):
-    """Something or somebody speaks for the node; the message says what."""
+    """The node must stay; the message says why."""
 
 
 def _retire_one(
     victim: Victim, node: Node | None, stays: str, early: bool, action: Action, hands: Hands, now: datetime
 ) -> Victim:
-    """Take one victim one visible thing further; while it is *early* (before a retry time) only spare it. *stays* is
-    why it may not go any more, empty while it may.
+    """Take one victim one stage further; before a retry time (*early*) it can only be spared. *stays* says why it
+    must stay now, and is empty while it may go.
 
-    chosen -> cordoned -> (5 s) drained, looked at once more and deleted. Anything that speaks for the node
-    on the way spares it; so does a person who makes it schedulable again.
+    chosen -> cordoned -> (5 s) drained, checked once more and deleted. New work on the node spares it, and so does a
+    person who uncordons it.
     """
     cluster = hands.cluster
     assert cluster is not None
@@ -301,7 +304,7 @@ def _retire_one(
     if stays or (node.busy and victim.because not in EMPTIED):
         return _spare(victim, node, stays or _started(node.pods), action, hands, now)
     if victim.stage is VictimStage.CORDONED and node.cordoned_by is not CordonedBy.US:
-        raise _RefusedError(f"somebody made {node.name} schedulable again")
+        raise _RefusedError(f"{node.name} was uncordoned by someone else")
     waited = victim.since is None or abs(now - victim.since) >= LOOK_AGAIN_AFTER
     if early or (victim.stage is VictimStage.CORDONED and not waited):
         return victim
@@ -324,21 +327,21 @@ def _retire_one(
 
 
 def _gone(victim: Victim, now: datetime) -> Victim:
-    """Say of a victim that is gone whether that was our removal.
+    """Return a victim that no longer exists as deleted by this removal, or as spared if something else deleted it.
 
-    A crash came between the DELETE and our note - or it was somebody else: we delete no node that Kubernetes knows
-    before its cordon is noted. Where nobody looked for long, as after an old copy of the store was put in place, it
-    says nothing of us, and the count of now is none that this removal left.
+    It was ours if a crash came between the DELETE and its record: no node known to Kubernetes is deleted before its
+    cordon is recorded. After a long pause, such as a restored backup of the store, it proves nothing about this
+    removal.
     """
     lately = victim.since is None or now - victim.since <= DRAIN_WITHIN + MUST_GO_WITHIN
     if lately and (victim.stage is VictimStage.CORDONED or victim.because is Because.STUCK):
         return replace(victim, stage=VictimStage.DELETED, since=now, why="")
-    return replace(victim, stage=VictimStage.SPARED, since=now, why="it went already, and not by this removal")
+    return replace(victim, stage=VictimStage.SPARED, since=now, why="it was already deleted, not by this removal")
 
 
 def _waits(victim: Victim, node: Node | None, unsure: bool, now: datetime) -> bool:
-    """True while a node that a window has begun to empty is neither given back nor taken: a source is silent, or the
-    node is not usable for the moment. Given back, it would start what was evicted, to be evicted again."""
+    """True while a node that a window is emptying stays as it is, because a source is silent or the node is not usable
+    for now. Spared, it would restart the evicted pods only for them to be evicted again."""
     if node is None or victim.because is not Because.EVICTED or victim.stage is not VictimStage.CORDONED:
         return False
     unclear = unsure or node.stage in (Stage.UNKNOWN, Stage.BROKEN)
@@ -346,7 +349,7 @@ def _waits(victim: Victim, node: Node | None, unsure: bool, now: datetime) -> bo
 
 
 def _drain(victim: Victim, node: Node, action: Action, hands: Hands, now: datetime) -> Receipt:
-    """Drain *node*; one that cannot be emptied in time is spared: pods may come back as fast as they are evicted."""
+    """Drain *node*, or spare it after `DRAIN_WITHIN`: pods may return as fast as they are evicted."""
     assert hands.cluster is not None
     try:
         if victim.because is Because.EVICTED:
@@ -361,7 +364,7 @@ def _drain(victim: Victim, node: Node, action: Action, hands: Hands, now: dateti
 
 
 def _delete(victim: Victim, node: Node, action: Action, hands: Hands, now: datetime) -> Victim:
-    """Look once more, because draining takes time, and delete the instance."""
+    """Check the node's pods once more, because draining takes time, and delete the instance."""
     assert hands.cluster is not None
     if victim.because is Because.EVICTED and node.unknown_since is not None:
         if now - (victim.since or now) <= DRAIN_WITHIN:
@@ -376,14 +379,14 @@ def _delete(victim: Victim, node: Node, action: Action, hands: Hands, now: datet
         _made(hands.cloud.retire(action.pool, victim.instance))
     except TryLater as error:
         raise _NotDeletedError(error) from error
-    except WontWork as error:  # this one stays; the others need not
+    except WontWork as error:  # only this node stays
         _spare(victim, node, str(error), action, hands, now)
         raise _RefusedError(f"{error.code}: {error}") from error
     return replace(victim, stage=VictimStage.DELETED, since=now, why="")
 
 
 def _made(receipt: Receipt) -> Did:
-    """What a write did; raises _ObservedError when observe mode made none."""
+    """What a write did. Raises _ObservedError in observe mode, which writes nothing."""
     if receipt.did is Did.OBSERVED:
         raise _ObservedError
     return receipt.did
@@ -394,9 +397,9 @@ def _started(pods: Sequence[Pod]) -> str:
 
 
 def _spare(victim: Victim, node: Node, why: str, action: Action, hands: Hands, now: datetime) -> Victim:
-    """Give the node back, and keep *why* with what it waited for before.
+    """Uncordon the node and keep it, adding *why* to what it waited for before.
 
-    Not while a DELETE that was not answered may still arrive: work would begin on the node.
+    Not while an unanswered DELETE may still take effect: new work would start on the node.
     """
     assert hands.cluster is not None
     if victim.asked_at is not None and abs(now - victim.asked_at) < MAY_ARRIVE_FOR:

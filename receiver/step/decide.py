@@ -10,7 +10,7 @@ from receiver.step.parts import Decided, Parts
 
 
 def decide(facts: Facts, policy: Policy, parts: Parts, *, steady: bool, chores: bool) -> Decided:
-    """Assign the demand and decide for every pool; one where a bug is met keeps its size."""
+    """Assign the demand and decide for every pool. A pool whose decision fails with a bug keeps its size."""
     assignment = assign(facts, policy, parts.failures)
     decided = decide_all(
         facts, assignment, policy, explained_by=with_grounds if chores else None, failures=parts.failures

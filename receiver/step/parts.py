@@ -1,6 +1,7 @@
 """Run one part of a step so that a bug in it stops neither the others nor the next step.
 
-What the step cannot go on without passes through: TryLater (the store failed) and WriterLostError (we may not write).
+Two errors pass through, because the step cannot continue: TryLater (the store failed) and WriterLostError (another
+replica leads).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from receiver.step.carry_out import Hands
 
 log = structlog.get_logger("receiver")
 
-# Every part that can fail while the step goes on, in the order of a step: the values of the metric's label. Only these.
+# Every part that can fail while the step goes on, in the order of a step: all values of the metric's label.
 PARTS = (
     "sizes",
     "node_life",
@@ -55,30 +56,30 @@ PARTS = (
     "log",
     "publish",
 )
-MESSAGE = "message:"  # the part that composes one message begins with it, its cause follows
+MESSAGE = "message:"  # prefix of the part that composes one message; its cause follows
 
 
 def counted_as(part: str) -> str:
-    """The name of `PARTS` that *part* counts as: all messages are one."""
+    """The name in `PARTS` that *part* counts as: all messages are one."""
     return "messages" if part.startswith(MESSAGE) else part
 
 
 class Parts:
-    """The parts of one step. What fails is logged and kept in *failures*."""
+    """The parts of one step. Each failure is logged and kept in *failures*."""
 
     def __init__(self) -> None:
-        """Begin with nothing failed."""
+        """Start without failures."""
         self.failures = Failures()
         self._logged = 0
 
     @contextmanager
     def part(self, name: str, pool: str | None = None, *, sets_aside: bool = False) -> Iterator[None]:
-        """End quietly what raises meanwhile. A *pool* that this *sets_aside* is served no further in this step."""
+        """Catch and note any bug raised inside. With *sets_aside*, *pool* is left out of the rest of this step."""
         try:
             yield
         except (TryLater, WriterLostError):
             raise
-        except Exception as error:  # noqa: BLE001  # it is noted, and the rest goes on
+        except Exception as error:  # noqa: BLE001  # noted; the other parts go on
             failure = Failure(part=name, error=error, pool=pool)
             if pool is not None and sets_aside:
                 self.failures.sets_aside(pool, failure)
@@ -87,7 +88,7 @@ class Parts:
             self.log()
 
     def log(self) -> None:
-        """Log the failures that were not logged yet, each with where it was raised."""
+        """Log the failures not logged yet, each with its traceback."""
         for failure in self.failures.all[self._logged :]:
             where = {"pool": failure.pool} if failure.pool else {}
             where |= {"workload": failure.workload} if failure.workload else {}
@@ -95,15 +96,15 @@ class Parts:
         self._logged = len(self.failures.all)
 
     def composed(self, make: Callable[[], Notice], *, cause: Cause, topic: str, key: str, plainly: str) -> Notice:
-        """The notice that *make* composes; if that fails, one that says *plainly* what happened.
+        """Return the notice that *make* composes or, if that fails, one with the sentence *plainly*.
 
-        For a notice that is stored in one transaction with what it tells, so that it is sent exactly once.
+        For notices stored in the same transaction as the event, so that each is sent exactly once.
         """
         try:
             return make()
         except (TryLater, WriterLostError):
             raise
-        except Exception as error:  # noqa: BLE001  # it is noted, and the rest goes on
+        except Exception as error:  # noqa: BLE001  # noted; the plain notice is sent
             self.failures.note(Failure(part=f"{MESSAGE}{cause.value}", error=error))
             self.log()
         return Notice(cause=cause, topic=topic, key=key, title=plainly, body="The full message failed; see the log.")
@@ -111,7 +112,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """What was decided, from which *facts*, and the *questions* that people are to be asked."""
+    """The decisions, the *facts* they were made from, and the approval requests (*questions*) to send."""
 
     facts: Facts
     assignment: Assignment
@@ -121,8 +122,11 @@ class Decided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepContext:
-    """One step's facts and decisions, and what may be written to. *numbers* are the stored decisions' by pool,
-    *before* is what the step before this one left, *unsaid* what is told once everything was done."""
+    """One step's facts and decisions, and the ports that it may write to.
+
+    *numbers* are the ids of the stored decisions by pool, *before* is the control state that the previous step stored,
+    *unsaid* are the messages to compose after everything is done.
+    """
 
     facts: Facts
     assignment: Assignment
@@ -139,9 +143,9 @@ class StepContext:
     unsaid: list[Callable[[], object]] = field(default_factory=list)
 
     def say_later(self, make: Callable[[], Notice]) -> None:
-        """Compose a notice and put it into the outbox once everything was done that this step does."""
+        """Compose a notice and put it into the outbox after everything else in this step is done."""
         self.unsaid.append(lambda: self.do_say(make()))
 
     def do_say(self, notice: Notice) -> bool:
-        """Put *notice* into the outbox; True when it is news. Raises TryLater (store down)."""
+        """Put *notice* into the outbox; True if it is new. Raises TryLater (store down)."""
         return self.store.say(notice, self.now)

@@ -1,7 +1,7 @@
-"""What a step makes for people, once everything was done: messages, Events, the account of usage, the picture, samples.
+"""Publish a step after everything else is done: messages, Kubernetes Events, usage, the picture, samples.
 
-Each part is guarded for itself. Whatever fails here changes nothing of this step or the next, which decides from the
-control state that was stored before.
+Each part is guarded separately. A failure here changes neither this step nor the next one, which reads the control
+state stored before.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,9 +23,9 @@ log = structlog.get_logger("receiver")
 
 
 def publish(work: StepContext, looked: Looked, sources: Sources) -> None:
-    """Make everything that people are shown and told. Raises WriterLostError when we may not write.
+    """Write messages, usage, the picture and the log line. Raises WriterLostError when this replica may not write.
 
-    Where the store fails it ends: the other parts would wait for the same database, one after the other.
+    Stops at the first store failure: every other part would wait for the same database.
     """
     makers: list[tuple[str, Callable[[], object]]] = [
         *(("messages", say) for say in work.unsaid),
@@ -43,7 +43,7 @@ def publish(work: StepContext, looked: Looked, sources: Sources) -> None:
 
 
 def _show(work: StepContext, *, steady: bool) -> None:
-    """Keep what this step found for pages, API and metrics, and, where the clock is *steady*, for courses over time."""
+    """Store what this step found for pages, API and metrics and, where the clock is *steady*, the minute's samples."""
     facts = work.facts
     before, failures = work.store.snapshot(), work.parts.failures
     shown: Mapping[str, Any] = picture(
@@ -58,7 +58,7 @@ def _show(work: StepContext, *, steady: bool) -> None:
     )
     work.parts.log()
     work.store.keep_snapshot(shown, work.now)
-    if steady:  # what is kept of a minute is not replaced
+    if steady:  # a stored minute is never replaced
         with work.parts.part("samples"):
             work.store.keep_samples(samples(shown, facts.at), turns(facts), facts.at)
 

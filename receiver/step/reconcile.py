@@ -1,7 +1,8 @@
-"""One step: gather, settle, decide, record, act, publish. Driven by the loop, by replay and by tests alike.
+"""One reconcile step: gather, settle, decide, record, act, publish. The loop, replay and the tests call the same one.
 
-Nothing is written outside before everything is decided. What is made for people comes last or, where it is stored with
-what it tells, may fail without effect; what the next step decides from is stored before it.
+No call that changes anything outside is made before every pool is decided. Messages and pages are made last, after the
+control state that the next step reads is stored. A notice stored together with an ended action may fail: a plain
+sentence replaces it.
 """
 
 from collections.abc import Mapping
@@ -26,9 +27,10 @@ from receiver.step.settle import settle
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stepped:
-    """What a step came to. *reconsider_at* is the first moment at which another could differ by itself.
+    """The result of a step. *reconsider_at* is the first moment at which the next step could decide differently
+    although no input changed.
 
-    *failed_pools* are those that were set aside because of a bug, *failures* every part that failed.
+    *failed_pools* were left out of this step because of a bug; *failures* holds every part that failed.
     """
 
     facts: Facts
@@ -36,18 +38,18 @@ class Stepped:
     decisions: Mapping[str, Decision]
     reconsider_at: datetime | None
     failed_pools: tuple[str, ...] = ()
-    steady: bool = False  # the clock can be believed with what is done once (`receiver.core.model.control`)
+    steady: bool = False  # the clock may be trusted for irreversible actions (`receiver.core.model.control`)
     failures: tuple[Failure, ...] = field(default=(), compare=False)
 
 
 def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetime, *, chores: bool = True) -> Stepped:
-    """Run one step at *now*. Raises TryLater when the store fails, WriterLostError when we may not write.
+    """Run one step at *now*. Raises TryLater when the store fails, WriterLostError when this replica may not write.
 
-    Without *chores* (in a replay, where nobody reads on) nothing is explained, told, shown or sampled, usage is not
-    accounted for, and no idle workload is shut down.
+    Without *chores* (as in a replay, which has no readers) the step writes no explanations, messages, pages or samples,
+    accounts for no usage and shuts down no idle workload.
     """
     parts = Parts()
-    policy = asking_nobody(policy) if mode == "observe" else policy  # what is not done needs nobody's approval
+    policy = asking_nobody(policy) if mode == "observe" else policy  # observe mode changes nothing: no approvals
     looked = gather(sources, policy, now, parts, chores=chores)
     facts = settle(looked, hands, sources.store, policy, mode, now, parts)
     decided = decide(facts, policy, parts, steady=looked.steady, chores=chores)

@@ -22,7 +22,7 @@ def record(
     now: datetime,
     parts: Parts,
 ) -> StepContext:
-    """Store the decisions, and ask what people are to be asked. Raises TryLater."""
+    """Store the decisions and send the approval requests. Raises TryLater."""
     made = {"mode": mode, "version": installed_version()}
     decisions = {pool: replace(d, evidence={**d.evidence, **made}) for pool, d in decided.decisions.items()}
     made_from = Grounds(facts=decided.facts, policy=policy)

@@ -1,4 +1,4 @@
-"""Serve every pool: continue what was begun for it, or open what its decision asks for, and close what has ended."""
+"""Serve every pool: continue its open action or open the one that its decision asks for, and close what has ended."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -22,14 +22,16 @@ from receiver.step.parts import Parts, StepContext
 
 
 def serve_pools(work: StepContext) -> list[datetime]:
-    """Carry each decision out, but those of pools set aside. Returns the moments at which something is to be looked at
-    again. Raises TryLater when the store fails, WriterLostError when we may not write."""
+    """Carry out each decision, except for pools set aside. Returns the moments at which to look again.
+
+    Raises TryLater when the store fails, WriterLostError when this replica may not write.
+    """
     again = [d.reconsider_at for d in work.decisions.values() if d.reconsider_at]
     hung = False
     for pool, decision in sorted(work.decisions.items(), key=lambda item: _failed_tries(work.facts.pool(item[0]))):
         if pool in work.parts.failures.set_aside:
             continue
-        if hung:  # a call was not answered: the next step begins at once, and serves these first
+        if hung:  # a call timed out: the next step begins at once and serves these pools first
             again.append(work.now + SOON)
             continue
         with work.parts.part("act", pool, sets_aside=True):
@@ -43,30 +45,30 @@ def serve_pools(work: StepContext) -> list[datetime]:
 
 
 def _failed_tries(state: PoolState) -> int:
-    """How often the pool's open action has failed so far: a call that hangs delays only what comes after it."""
+    """How often the pool's open action has failed: pools whose calls hang are served last."""
     return state.open_action.attempts if state.open_action is not None else 0
 
 
 def _act(decision: Decision, number: int, work: StepContext) -> Progress | None:
-    """Continue the pool's open action if the decision still wants it, else withdraw it and open what it wants."""
+    """Continue the pool's open action if the decision still wants it, else withdraw it and open another."""
     state, store, now = work.facts.pool(decision.pool), work.store, work.now
     action = state.open_action
     carried: Action | None = None
     if action is not None and action.kind is ActionKind.GROW and decision.target != action.to_count:
         if decision.change is Change.GROW and decision.target < action.to_count and now - action.opened_at < UNSURE_FOR:
-            return None  # its PUT may have landed unseen: asking for fewer now could take nodes away
+            return None  # its PUT may have taken effect unseen: a lower count now could delete nodes
         more = decision.change is Change.GROW and decision.target > action.to_count
         if not more or not is_unanswered(action):
             outcome = Outcome(kind=OutcomeKind.WITHDRAWN, at=now, detail=f"the decision is now {decision.target} nodes")
             store.closed(action, outcome, None)
             action, carried = None, action
-        # Else the same count again, before more: a PUT that arrives late would lower a higher count.
+        # Otherwise repeat the same count before asking for more: a late PUT would lower a higher count.
     if action is None:
         action = plan(decision, state, work.policy)
         if action is None or (work.mode == "observe" and _was_observed(action, decision, store)):
             return None
         action = replace(action, decision=number)
-        if carried is not None and action.kind is ActionKind.GROW:  # a new number is no way around a retry time
+        if carried is not None and action.kind is ActionKind.GROW:  # a changed count does not skip the retry time
             action = replace(
                 action, attempts=carried.attempts, retry_at=carried.retry_at, last_error=carried.last_error
             )
@@ -83,7 +85,7 @@ def _act(decision: Decision, number: int, work: StepContext) -> Progress | None:
 
 
 def _why_kept(action: Action, decision: Decision, work: StepContext) -> Mapping[str, str]:
-    """Why *decision* keeps victims of *action*, by instance. People are told, nothing depends on it: it may fail."""
+    """Why *decision* keeps victims of *action*, by instance id. For messages only: it may fail without effect."""
     state, wanted = work.facts.pool(decision.pool), work.assignment.pools[decision.pool]
     with work.parts.part("why_kept", decision.pool):
         return why_kept(action, decision, case_of(state, wanted, work.facts, work.policy))
@@ -91,7 +93,7 @@ def _why_kept(action: Action, decision: Decision, work: StepContext) -> Mapping[
 
 
 def _was_observed(action: Action, decision: Decision, store: StepStore) -> bool:
-    """True when the pool's last action was observed for the same change and the same work: it is told once."""
+    """True when the pool's last action was the same observed change for the same work: it is reported once."""
     last = next(iter(store.actions(pool=decision.pool, limit=1)), None)
     if last is None or last.outcome is None or last.outcome.kind is not OutcomeKind.OBSERVED:
         return False
@@ -103,7 +105,7 @@ def _was_observed(action: Action, decision: Decision, store: StepStore) -> bool:
 
 
 def decision_of(action: Action, store: StepStore) -> Decision | None:
-    """The decision that *action* was opened for: one that ends later may find another in force."""
+    """The decision that *action* was opened for; by the time it ends another one may be in force."""
     stored = store.decision(action.decision) if action.decision is not None else None
     return stored.decision if stored is not None else None
 
@@ -127,7 +129,7 @@ def _close(progress: Progress, decision: Decision, work: StepContext) -> None:
             instead=instead_of(pool, work.assignment.pools[pool.id], work.facts, policy) if pool and grows else (),
         )
 
-    # A smaller request that is refused as well is no news: the first refusal was told.
+    # A smaller request that is refused too is not news: the first refusal was reported.
     failed = grows and outcome.kind is OutcomeKind.FAILED
     known = failed and is_smaller_request(work.facts.pool(decision.pool), work.now)
     notice = None if known else told_of_end(action, outcome, around, work.parts)
@@ -137,7 +139,7 @@ def _close(progress: Progress, decision: Decision, work: StepContext) -> None:
 
 
 def told_of_end(action: Action, outcome: Outcome, around: Callable[[], Around], parts: Parts) -> Notice:
-    """The notice of an *action* that ended. It is stored with the end, so there is one even if composing it fails."""
+    """The notice of an ended *action*. It is stored with the outcome, so a plain one is used if composing it fails."""
     confirmed = outcome.kind is OutcomeKind.CONFIRMED
     done = Cause.GREW if action.kind is ActionKind.GROW else Cause.SHRANK
     return parts.composed(

@@ -1,4 +1,4 @@
-"""Close what the look shows to have ended, before anything is decided."""
+"""Close the actions, overrides and approvals that have ended, before anything is decided."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -29,14 +29,14 @@ from receiver.step.serve_pools import decision_of, told_of_end
 def settle(
     looked: Looked, hands: Hands, store: StepStore, policy: Policy, mode: str, now: datetime, parts: Parts
 ) -> Facts:
-    """Close what the look shows to have ended, and add what earlier steps did and told. Raises TryLater."""
+    """Close what has ended, and add to the facts what earlier steps did and announced. Raises TryLater."""
     facts, before = _close_actions(looked.facts, store, policy, now, parts), looked.before
     facts = _stop_removals(facts, looked.replaced, store, policy, now, parts)
-    if looked.steady:  # to end an override is for good; by time alone it is over all the same
+    if looked.steady:  # closing an override is final; an expired one no longer applies either way
         _end_overrides(looked, store, policy, now, parts)
     facts = replace(facts, kept_out=before.kept_out if before is not None else None)
-    with parts.part("window_evictions"):  # without it no window evicts in this step
-        # Unless the clock is steady nobody knows how much of a grace is over.
+    with parts.part("window_evictions"):  # if it fails, no window evicts in this step
+        # Unless the clock is steady, how much of a grace period has passed is unknown.
         told = told_before(store, mode) if looked.steady else {}
         facts = replace(facts, given_up=given_up_before(store, policy, facts.at), told_to_go=told)
     rights = before.rights if before is not None else None
@@ -46,7 +46,7 @@ def settle(
 
 
 def _close_actions(facts: Facts, store: StepStore, policy: Policy, now: datetime, parts: Parts) -> Facts:
-    """Close the open actions that the look alone shows to have ended."""
+    """Close the open actions that have ended by what Civo and Kubernetes show."""
     if not facts.up(Source.CIVO) or all(state.open_action is None for state in facts.pools):
         return facts
     pools: list[PoolState] = []
@@ -65,8 +65,7 @@ def _close_actions(facts: Facts, store: StepStore, policy: Policy, now: datetime
 def _close_action(
     state: PoolState, facts: Facts, store: StepStore, policy: Policy, now: datetime, parts: Parts
 ) -> tuple[PoolState, int, int]:
-    """Close the open action of one pool if it has ended. Returns the pool's state without it, and how many nodes it
-    added and removed."""
+    """Close the pool's open action if it has ended. Returns the state without it and the nodes added and removed."""
     action = state.open_action
     if action is None or state.pool in parts.failures.set_aside:
         return state, 0, 0
@@ -94,7 +93,7 @@ def _close_action(
 def _stop_removals(
     facts: Facts, replaced: Mapping[str, str], store: StepStore, policy: Policy, now: datetime, parts: Parts
 ) -> Facts:
-    """Back off from removal where Civo answers one otherwise than by one node less, and tell."""
+    """Back off from removals where Civo replaced the removed node instead of lowering the count, and send a message."""
     if not replaced:
         return facts
     pools: list[PoolState] = []
@@ -116,7 +115,7 @@ def _stop_removals(
 
 
 def _end_overrides(looked: Looked, store: StepStore, policy: Policy, now: datetime, parts: Parts) -> None:
-    """Close the overrides whose time is over, and tell; take that back where the clock was ahead then."""
+    """Close expired overrides and send a message; reopen those that were closed while the clock was ahead."""
     for override in looked.resumed:
         notice = parts.composed(
             lambda override=override: override_notices.goes_on(override, policy),  # type: ignore[misc]
@@ -142,11 +141,10 @@ log = structlog.get_logger("receiver")
 
 
 def rights_now(cluster: Cluster | None, known: Rights | None, facts: Facts, mode: str) -> Rights | None:
-    """Return what is known of the rights that a removal needs; None without a cluster, and in *mode* observe: what is
-    not done needs no right.
+    """Return the RBAC rights that a removal needs, as far as known; None without a cluster and in observe mode.
 
-    It is asked when what is *known* is too old, and not while Kubernetes is silent: then the last answer counts. It is
-    in the store, so that a restart or another leader knows as much.
+    Kubernetes is asked when *known* is too old. While Kubernetes does not answer, the last answer counts. The result is
+    stored, so that a restart or a new leader starts from it.
     """
     now = facts.at
     if cluster is None or mode == "observe":
@@ -159,8 +157,8 @@ def rights_now(cluster: Cluster | None, known: Rights | None, facts: Facts, mode
     try:
         answered = found.answered(tuple(cluster.lacking()), now)
     except (TryLater, WontWork) as error:
-        log.warning("rights not known", error=str(error))
+        log.warning("cannot read own RBAC rights", error=str(error))
         return found.unanswered(str(error), now)
     if answered.lacking != found.lacking and answered.lacking:
-        log.warning("nodes may not be removed: pools do not grow", lacking=list(answered.lacking))
+        log.warning("RBAC forbids removing nodes: pools do not grow", lacking=list(answered.lacking))
     return answered

@@ -52,7 +52,7 @@ def test_a_step_that_may_not_write_any_more_is_abandoned_the_right_given_up_and_
     def step(_now: datetime) -> Stepped:
         steps.release()
         right.mine = False
-        raise WriterLostError("our lease ends before a call could")
+        raise WriterLostError("the lease would end before the call")
 
     loop = Loop(step, right, SystemClock(), timedelta(milliseconds=10), right)
     with capture_logs() as logged:
@@ -65,7 +65,7 @@ def test_a_step_that_may_not_write_any_more_is_abandoned_the_right_given_up_and_
     said = [(line["event"], line.get("error") or line.get("leader")) for line in logged]
     assert said == [
         ("leading", None),
-        ("stopped writing", "our lease ends before a call could"),
+        ("stopped writing", "the lease would end before the call"),
         ("waiting", "another"),
     ]
 

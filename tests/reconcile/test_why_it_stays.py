@@ -81,7 +81,7 @@ def deleted_by_somebody(life: Life, node: str) -> None:
         (taken_by_a_pod, OutcomeKind.WITHDRAWN, "NODE: ml/bold started on it"),
         (wanted_by_a_pod, OutcomeKind.WITHDRAWN, "NODE: waiting work fits on it: ml/next-0"),
         (protected, OutcomeKind.WITHDRAWN, "NODE: it is protected by an annotation"),
-        (opened, OutcomeKind.FAILED, "somebody made NODE schedulable again"),
+        (opened, OutcomeKind.FAILED, "NODE was uncordoned by someone else"),
         (frozen, OutcomeKind.WITHDRAWN, "NODE: an alert stops every change (Maintenance fires: freeze)"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

@@ -1,4 +1,4 @@
-"""Ask people before the changes that the policy wants them to be asked about, and note when nothing is left of one."""
+"""Request approval for the changes that the policy names, and close requests with nothing left to do."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -25,10 +25,10 @@ Decisions = dict[str, Decision]
 
 
 def asked_before(facts: Facts, store: StepStore, policy: Policy, now: datetime, parts: Parts, *, steady: bool) -> Facts:
-    """Return *facts* with the questions that stand. Those of which nothing is left are noted as done.
+    """Return *facts* with the open approval requests. Those with nothing left to do are closed.
 
-    Unless the clock is *steady* nobody knows how long an answer was waited for: what is unanswered then counts for
-    nothing, and the change waits.
+    Unless the clock is *steady*, how long a request has waited is unknown: unanswered requests are then ignored, and
+    the change waits.
     """
     if not approval.anybody_asked(policy):
         return facts
@@ -46,9 +46,9 @@ def asked_before(facts: Facts, store: StepStore, policy: Policy, now: datetime, 
 def due(
     facts: Facts, assignment: Assignment, decisions: Decisions, policy: Policy, parts: Parts, *, steady: bool
 ) -> tuple[Facts, Assignment, Decisions, Sequence[Question]]:
-    """Return the questions that are due, and facts, assignment and decisions as they are with these asked.
+    """Return the approval requests that are due, with the facts, assignment and decisions that follow from them.
 
-    A bug in that must not keep other pools from scaling: what people were not asked about waits.
+    A bug here must not keep other pools from scaling: a change without its request waits.
     """
     if not steady or not approval.anybody_asked(policy):
         return facts, assignment, decisions, ()
@@ -67,7 +67,7 @@ def due(
 
 
 def ask(questions: Iterable[Question], work: StepContext) -> None:
-    """Ask *questions*, before anything is done: each is kept and told in one go. Raises TryLater (store down)."""
+    """Store each approval request together with its message. Raises TryLater (store down)."""
     for question in questions:
         with work.parts.part("approvals", question.pool):
             notice = work.parts.composed(
@@ -78,7 +78,9 @@ def ask(questions: Iterable[Question], work: StepContext) -> None:
                 plainly=f"Approval {question.id} is needed: {question.from_count} -> {question.to_count} nodes",
             )
             if work.store.ask(question, notice):
-                log.info("question", question=question.id, pool=question.pool, until=question.wait_ends.isoformat())
+                log.info(
+                    "approval requested", question=question.id, pool=question.pool, until=question.wait_ends.isoformat()
+                )
 
 
 def _asked(question: Question, work: StepContext) -> Notice:

@@ -1,9 +1,8 @@
-"""Keep new GPU work out while a budget's hold lasts, and let it in again when it is over.
+"""Refuse new GPU work while a budget's hold lasts, by quotas and held queues, and admit it again afterwards.
 
-Each step compares what is there with what should be and repairs the difference, so a restart or a lost answer changes
-nothing. Where nothing should be held nobody is asked every time, but once after a start or a long pause: what an
-earlier process held may have left the configuration and the store. What goes wrong is told and tried again; it holds up
-no pool.
+Each step compares the cluster with the configuration and repairs the difference, so a restart or a lost answer changes
+nothing. When nothing should be held, the cluster is read only after a start or a long pause: an earlier process may
+have held places that are in neither configuration nor store. Failures are reported and tried again; they delay no pool.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,10 +25,10 @@ Change = tuple[str, Callable[[], Receipt], bool]  # the place, what is done to i
 
 
 def keep_out(work: StepContext, *, steady: bool) -> Mapping[str, datetime] | None:
-    """Do what the hold asks for; return the places that new work is kept out of now and since when, as far as is known.
+    """Apply or lift the hold. Returns the held places and since when, as far as is known; None before the first read.
 
-    None while nobody has looked. *steady* is False in the first step after a start or a pause, and after a jump of the
-    clock: nothing is let in then, as the clock may have jumped into another month.
+    *steady* is False in the first step after a start or a pause, and after a jump of the clock. Nothing is admitted
+    then: the clock may have jumped into another month.
     """
     before = work.facts.kept_out
     cluster = work.hands.cluster
@@ -42,7 +41,7 @@ def keep_out(work: StepContext, *, steady: bool) -> Mapping[str, datetime] | Non
     asks_kueue = begins or _asks_kueue(before or (), work)
     found, failure = _look(cluster, queues=asks_kueue)
     there: set[str] = set()
-    if failure is not None and asks_kueue:  # what is wrong with Kueue keeps no quota from coming or going
+    if failure is not None and asks_kueue:  # a failure of Kueue must not stop the quotas
         found, worse = _look(cluster, queues=False)
         failure = worse or failure
         wanted = replace(wanted, cluster_queues=())
@@ -53,7 +52,7 @@ def keep_out(work: StepContext, *, steady: bool) -> Mapping[str, datetime] | Non
         work.say_later(partial(notice, place, "failed", str(failure), wanted))
     if found is None:
         may_not_ask = isinstance(failure, WontWork) and not concerned
-        return {} if may_not_ask else before  # who may not even ask has held nothing
+        return {} if may_not_ask else before  # without the right to read, nothing was ever held
     there |= {*found.namespaces, *(f"{QUEUE}{queue}" for queue in found.cluster_queues)}
     for place, write, over in _changes(wanted, found, cluster):
         if over and not steady:
@@ -62,16 +61,16 @@ def keep_out(work: StepContext, *, steady: bool) -> Mapping[str, datetime] | Non
             if _done(place, write, wanted, work, over=over):
                 there = there - {place} if over else there | {place}
     if begins and isinstance(failure, TryLater):
-        return None  # what Kueue would have told is not known yet
+        return None  # Kueue's part is not known yet
     return {place: (before or {}).get(place, work.now) for place in sorted(there)}
 
 
 def _look(cluster: Cluster, *, queues: bool) -> tuple[KeptOut | None, TryLater | WontWork | None]:
-    """Return what is there, or None and why nobody knows."""
+    """Return the places held in the cluster, or None and the error."""
     try:
         return cluster.kept_out(queues=queues), None
     except (TryLater, WontWork) as error:
-        log.warning("what keeps new work out is not known", queues=queues, error=str(error))
+        log.warning("cannot read the budget hold from the cluster", queues=queues, error=str(error))
         return None, error
 
 
@@ -89,14 +88,14 @@ def _changes(wanted: Intent, found: KeptOut, cluster: Cluster) -> Iterator[Chang
 
 
 def _looks_all_the_same(work: StepContext) -> bool:
-    """True once a minute where means are configured: a store may have forgotten what is held."""
+    """True once a minute where a hold is configured: a restored store may not know what is held."""
     if not _is_configured(work):
         return False
     return is_new_minute(work.before, work.now)
 
 
 def _is_configured(work: StepContext) -> bool:
-    """True where the operator named means."""
+    """True where the configuration names namespaces or queues to hold."""
     budget = work.policy.budget
     return budget is not None and bool(budget.keep_out.namespaces or budget.keep_out.cluster_queues)
 
@@ -107,12 +106,12 @@ def _asks_kueue(before: Iterable[str], work: StepContext) -> bool:
 
 
 def _done(place: str, write: Callable[[], Receipt], wanted: Intent, work: StepContext, *, over: bool) -> bool:
-    """Make one write and tell what is news; True when the place is as it should be now."""
+    """Make one write and send a message if it changed something; True when the place is as it should be now."""
     work.hands.ready()
     try:
         receipt = write()
     except (TryLater, WontWork) as error:
-        log.warning("new work not kept out or not let in", place=place, error=str(error))
+        log.warning("budget hold not applied or not lifted", place=place, error=str(error))
         if isinstance(error, WontWork):
             work.say_later(partial(notice, place, "failed", str(error), wanted, over=over))
         return False

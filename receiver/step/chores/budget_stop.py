@@ -1,7 +1,7 @@
-"""Close nodes to new work while a budget is at its stop, and open them again when the stop is over.
+"""Cordon nodes while a budget is at its stop, and uncordon them when the stop is over.
 
-Each step compares what the nodes carry with what they should, so a restart, a lost store or a lost answer changes
-nothing, and what somebody undoes is done again. What goes wrong is told and tried again; it holds up no pool.
+Each step compares the nodes with what they should be, so a restart, a lost store or a lost answer changes nothing, and
+a manual uncordon is reverted. Failures are reported and tried again; they delay no pool.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,20 +19,21 @@ from receiver.ports import Did, Receipt, TryLater, WontWork
 from receiver.step.parts import StepContext
 
 log = structlog.get_logger("receiver")
-ANSWERS_MISSED = 3  # in a row; the other nodes of the pool wait for the next step then
+ANSWERS_MISSED = 3  # in a row; then the other nodes of the pool wait for the next step
 
 
 @dataclass(slots=True)
 class _Written:
-    """What the nodes of one pool came to: what was done, and what each node said that could not be changed."""
+    """The results of writing to one pool's nodes: what was done, and the error of each node that refused."""
 
     did: list[Did] = field(default_factory=list)
     refused: dict[str, WontWork] = field(default_factory=dict)  # by node
 
 
 def close_nodes(work: StepContext, strays: Iterable[str], *, steady: bool) -> None:
-    """Close and open the nodes of every pool as its budgets ask, and open *strays*: those of pools that left the
-    configuration. Nothing is opened unless the clock is *steady*: it may have jumped into another month."""
+    """Cordon and uncordon the nodes of every pool as its budgets ask, and uncordon *strays*, the nodes of pools that
+    are no longer configured. Unless the clock is *steady* nothing is uncordoned: it may have jumped into another
+    month."""
     if work.hands.cluster is None or not (work.facts.up(Source.KUBERNETES) and work.facts.up(Source.CIVO)):
         return
     for pool in work.policy.pools:
@@ -42,11 +43,11 @@ def close_nodes(work: StepContext, strays: Iterable[str], *, steady: bool) -> No
         try:
             _write(node, "", work)
         except (TryLater, WontWork) as error:
-            log.warning("node of a pool that left the configuration not opened", node=node, error=str(error))
+            log.warning("node of a pool no longer configured not uncordoned", node=node, error=str(error))
 
 
 def _serve(pool: Pool, work: StepContext, *, steady: bool) -> None:
-    """Close and open the nodes of *pool*."""
+    """Cordon and uncordon the nodes of *pool*."""
     why, there = stop_scopes.why_closed(work.assignment.budgets, pool.id), work.facts.pool(pool.id).nodes
     if nodes := [n.name for n in stop_scopes.to_close(there, why)]:
         _close(pool, nodes, why or "", work)
@@ -58,7 +59,7 @@ def _serve(pool: Pool, work: StepContext, *, steady: bool) -> None:
 
 
 def _close(pool: Pool, nodes: Sequence[str], why: str, work: StepContext) -> None:
-    """Close *nodes* because of *why*, and tell what the message of the budget's line does not."""
+    """Cordon *nodes* because of *why*, and report what the budget's own message does not say."""
     written = _write_all(nodes, why, work)
     if Did.OBSERVED in written.did:
         work.say_later(lambda: closing_notices.observed(pool, len(nodes), why))
@@ -69,7 +70,8 @@ def _close(pool: Pool, nodes: Sequence[str], why: str, work: StepContext) -> Non
 
 
 def _open(pool: Pool, nodes: Sequence[str], why: str, work: StepContext) -> None:
-    """Open *nodes*; that is news when the stop is over, not when one of them has come to host us (*why* is set)."""
+    """Uncordon *nodes*. That is news when the stop is over, not when a node was opened to host the autoscaler itself
+    (*why* is set)."""
     written = _write_all(nodes, "", work)
     if Did.OBSERVED in written.did:
         work.say_later(lambda: closing_notices.observed(pool, len(nodes), ""))
@@ -80,27 +82,27 @@ def _open(pool: Pool, nodes: Sequence[str], why: str, work: StepContext) -> None
 
 
 def _was_over(pool: Pool, work: StepContext) -> bool:
-    """True when people were told in this month that *pool* takes new work again: its line is told once a month."""
+    """True when a message this month said that *pool* accepts new work again: each budget line is sent once a month."""
     at = closing_notices.when_reopened(work.store.told(closing_notices.TOPIC)).get(pool.id)
     zone = work.policy.timezone
     return at is not None and month_of(at, zone) == month_of(work.now, zone)
 
 
 def _write_all(nodes: Sequence[str], why: str, work: StepContext) -> _Written:
-    """Close *nodes* because of *why*, or open them where it is empty; what one of them refuses holds up no other."""
+    """Cordon *nodes* because of *why*, or uncordon them if it is empty. A node that refuses delays no other."""
     written, missed = _Written(), 0
-    # In another order each time: those that never answer must not stand before the others for good.
+    # In another order each time: nodes that never answer must not always come first.
     for node in sorted(nodes, key=lambda name: crc32(f"{work.now} {name}".encode())):
         try:
             written.did.append(_write(node, why, work).did)
             missed = 0
         except TryLater as error:
-            log.warning("node not closed or opened", node=node, error=str(error))
+            log.warning("node not cordoned or uncordoned", node=node, error=str(error))
             missed += 1
             if missed == ANSWERS_MISSED:
                 break
         except WontWork as error:
-            log.warning("node not closed or opened", node=node, error=str(error))
+            log.warning("node not cordoned or uncordoned", node=node, error=str(error))
             written.refused[node] = error
             missed = 0
     return written

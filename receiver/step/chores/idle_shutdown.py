@@ -1,7 +1,7 @@
-"""Warn idle workloads that consented, and scale them to zero when their time has come.
+"""Warn idle workloads that opted in, and scale them to zero after their idle time.
 
-Every part may be repeated: how a workload stands is read from the store, and its owner is read again before it is
-changed. Whatever cannot be asked or written now is left to a later step.
+Every part may be repeated: a workload's standing is read from the store, and its owner is read again before it is
+changed. A failed read or write is left to a later step.
 """
 
 from collections.abc import Sequence
@@ -43,8 +43,8 @@ MOST_AT_ONCE = 20  # workloads scaled to zero by one step: each takes a few call
 def scale_idle_workloads_to_zero(
     looked: Looked, sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetime
 ) -> None:
-    """Serve the workloads that consented to it, once a minute. Raises TryLater when the store fails, WriterLostError
-    when we may not write."""
+    """Check the workloads that opted in, once a minute. Raises TryLater when the store fails, WriterLostError when this
+    replica may not write."""
     telemetry, cluster, store = sources.telemetry, hands.cluster, sources.store
     if telemetry is None or cluster is None or not can_tell(looked.facts) or not is_new_minute(looked.before, now):
         return
@@ -64,20 +64,20 @@ def scale_idle_workloads_to_zero(
 
 
 def _courses(telemetry: Telemetry, asked: Sequence[timedelta]) -> Courses:
-    """Return what the GPUs did; a window that nobody could answer for is missing."""
+    """Return GPU utilization over each window; a window without an answer is missing."""
     found = {}
     for window in asked:
         try:
             found[window] = telemetry.courses(window)
         except (TryLater, WontWork) as error:
-            log.warning("the course of GPUs is not known", window=str(window), error=str(error))
+            log.warning("cannot read GPU utilization", window=str(window), error=str(error))
     return found
 
 
 def _tell(
     workload: Consenting, verdict: IdleVerdict, case: IdleCase, store: StepStore, hands: Hands, cluster: Cluster
 ) -> None:
-    """Say what the verdict asks for; a warning also reaches the pods as an Event, where their owner looks."""
+    """Send the message that the verdict asks for. A warning is also recorded as an Event on the pods."""
     notice: Notice | None = None
     until = kept_until(workload, case)
     if verdict is IdleVerdict.WARN:
@@ -99,12 +99,12 @@ def _announce(workload: Consenting, notice: Notice, hands: Hands, cluster: Clust
             hands.ready()
             cluster.announce(pod, reason="IdleShutdown", message=message)
         except (TryLater, WontWork) as error:
-            log.warning("events not written", pod=pod.key, error=str(error))
+            log.warning("Events not written", pod=pod.key, error=str(error))
             return
 
 
 def _scale(workload: Consenting, case: IdleCase, store: StepStore, hands: Hands, cluster: Cluster) -> None:
-    """Scale its owner to zero and tell. What may pass by itself is told only when it lasts; a failure once."""
+    """Scale its owner to zero and send a message. A transient error is reported only when it lasts, a failure once."""
     hands.ready()
     try:
         receipt = cluster.scale_to_zero(workload.staying[0])

@@ -1,4 +1,4 @@
-"""Keep nodes as they should be: no cordon for a removal outlives it, nodes carry their pool's labels and taints."""
+"""Maintain nodes: lift cordons that outlived their removal, apply the pool's labels and taints."""
 
 from datetime import datetime
 
@@ -17,16 +17,16 @@ RECENT_ACTIONS = 50
 
 
 def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: StepContext) -> None:
-    """Lift cordons of ours that outlived their action, for example through a crash between closing and uncordoning.
+    """Lift our cordons that outlived their action, for example after a crash before the uncordon.
 
-    Those for a budget's stop belong to no action and are left.
+    Cordons of a budget stop belong to no action and stay.
     """
     hands = work.hands
     if hands.cluster is None or not work.facts.up(Source.KUBERNETES):
         return
     action = progress.action if progress and progress.outcome is None else state.open_action
     if progress is not None and progress.outcome is not None:
-        return  # it ended in this step: the next look shows what is left of it
+        return  # it ended in this step: the next step sees what is left of it
     ours = {v.node for v in action.victims if v.stage not in FINISHED} if action else set()
     for node in state.living:
         for_removal = node.cordoned_by is CordonedBy.US and node.cordoned_for is not None
@@ -40,7 +40,7 @@ def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: Ste
 
 
 def _was_deleted(node: Node, state: PoolState, work: StepContext) -> bool:
-    """True when Civo took our DELETE of *node*, however that action ended: nothing may be put on it any more."""
+    """True when Civo accepted our DELETE of *node*, however that action ended: the cordon must stay."""
     recent = work.store.actions(pool=state.pool, limit=RECENT_ACTIONS)
     mine = [v for a in recent if a.action.id == node.cordoned_for for v in a.action.victims]
     return any(v.instance == node.instance and v.stage is VictimStage.DELETED for v in mine)
@@ -52,9 +52,9 @@ def _is_going(state: PoolState, instance: str) -> bool:
 
 
 def apply_labels_and_taints(work: StepContext) -> None:
-    """Put the pool's labels and taints on nodes that came without them, where the operator asked for that.
+    """Add the pool's labels and taints to nodes that lack them, where `apply_to_nodes` asks for it.
 
-    What goes wrong is tried again by the next step; no node is undressed.
+    Failures are tried again by the next step; nothing is ever removed from a node.
     """
     cluster = work.hands.cluster
     if cluster is None or not work.facts.up(Source.KUBERNETES):
@@ -72,15 +72,14 @@ def _dress(pool: Pool, cluster: Cluster, work: StepContext) -> None:
             receipt = cluster.dress(node.name, pool.labels, pool.taints)
             log.info("labels and taints", node=node.name, did=receipt.did.value, detail=receipt.sentence)
         except (TryLater, WontWork) as error:
-            log.warning("labels and taints not put on", node=node.name, error=str(error))
-            return  # the next pool may do better
+            log.warning("labels and taints not applied", node=node.name, error=str(error))
+            return  # go on with the next pool
 
 
 def apply_packing_taints(work: StepContext) -> datetime | None:
-    """Let each node carry the soft taints that fill nodes one after the other (`receiver.core.scaling.packing`).
+    """Apply the soft taints that make the scheduler fill one node after another (`receiver.core.scaling.packing`).
 
-    Returns the first moment at which they change although nothing happens. What goes wrong is tried again by the next
-    step.
+    Returns the first moment at which they change without any event. Failures are tried again by the next step.
     """
     cluster = work.hands.cluster
     if cluster is None or not work.facts.up(Source.KUBERNETES):
@@ -93,7 +92,7 @@ def apply_packing_taints(work: StepContext) -> datetime | None:
             receipt = cluster.prefer(node.name, taints)
             log.debug("soft taints", node=node.name, did=receipt.did.value, detail=receipt.sentence)
         except (TryLater, WontWork) as error:
-            log.warning("soft taints not put on", node=node.name, error=str(error))
+            log.warning("soft taints not applied", node=node.name, error=str(error))
             break
     return changes_at(work.facts, work.policy)
 

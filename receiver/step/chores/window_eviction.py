@@ -1,6 +1,6 @@
-"""Tell people and pods before a window evicts running work, and when it no longer does.
+"""Announce window evictions to people and pods, and take the announcement back when it no longer holds.
 
-What was told stands in the store, and the grace counts from there: without the word there is no eviction.
+The announcement is stored, and the grace period counts from it: without an announcement nothing is evicted.
 """
 
 from datetime import datetime, timedelta
@@ -17,16 +17,16 @@ from receiver.ports import StepStore
 from receiver.step.chores.notify import announce
 from receiver.step.parts import StepContext
 
-ACTIONS_READ = 100  # of a pool: what it did in an opening; one that fails is not tried again before five minutes
+ACTIONS_READ = 100  # of a pool while a window is open; a failed one is not repeated within five minutes
 EVENTS_PER_POOL = 50  # pods told by a Kubernetes Event
 SECOND = timedelta(seconds=1)  # Kubernetes cuts moments to it
 
 
 def announce_window_evictions(work: StepContext, *, steady: bool) -> None:
-    """Say what is due, pool by pool. A bug in that must not keep pools from scaling; what is untold is not evicted.
+    """Send the announcements that are due, pool by pool; pods that were not announced are not evicted.
 
-    Unless the clock is *steady* nothing is announced, and what was told before is taken back: how much of its grace has
-    passed nobody knows.
+    Unless the clock is *steady* nothing is announced and earlier announcements are taken back: how much of a grace
+    period has passed is unknown.
     """
     if steady and work.facts.up(Source.CIVO) and work.facts.up(Source.KUBERNETES):
         _tell(work)
@@ -35,7 +35,7 @@ def announce_window_evictions(work: StepContext, *, steady: bool) -> None:
 
 
 def _take_back(work: StepContext, *, steady: bool) -> None:
-    """Take back what no longer holds whatever the nodes do; what only they could tell waits until they are seen."""
+    """Take back the announcements that no longer hold whatever the nodes show."""
     told = told_before(work.store, work.mode)
     for case in _cases(work) if told else ():
         for notice in eviction_notices.overruled(case, told) if steady else eviction_notices.doubted(case, told):
@@ -63,12 +63,12 @@ def _cases(work: StepContext) -> list[Case]:
 
 
 def told_before(store: StepStore, mode: str) -> dict[str, datetime]:
-    """When the graces that hold were announced, by the topics of their notices."""
+    """When the current grace periods were announced, by the topics of their notices."""
     return dict(eviction_notices.told_to_go(store.told(TOPIC), mode))
 
 
 def given_up_before(store: StepStore, policy: Policy, now: datetime) -> dict[str, datetime]:
-    """When each node was given back that an open window could not get empty, by instance, from the pools' actions."""
+    """When an open window gave up emptying each node, by instance id, from the pools' actions."""
     pools = [p for p in policy.pools if any(evicts(w, p) and is_open(w, now) for w in p.windows)]
     victims = (v for p in pools for a in store.actions(pool=p.id, limit=ACTIONS_READ) for v in a.action.victims)
     refused = [v for v in victims if v.refused and v.because is Because.EVICTED and v.since and v.since <= now]
