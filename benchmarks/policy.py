@@ -25,7 +25,7 @@ from demo.configs import ROOT
 from receiver.cli.replay_run import OURS, USD_PER_GPU_HOUR, Asked, fitting, lineup, read
 from receiver.replay.contest import contest
 from receiver.replay.figures import Ratio, over_all, ratio
-from receiver.replay.setting import BillingUnit, Setting
+from receiver.replay.play import BillingUnit, Setting
 
 FOLDER = "TRACES"
 AGAINST = "cluster-autoscaler"

@@ -23,10 +23,9 @@ import structlog
 
 from benchmarks.month import a_month
 from receiver.core.model.policy import Budget, Policy, Pool
-from receiver.replay.conservation import violations
 from receiver.replay.contest import the_product
-from receiver.replay.play import play
-from receiver.replay.setting import Setting
+from receiver.replay.figures import violations
+from receiver.replay.play import Setting, play
 from receiver.replay.world import GPU, Job
 
 SEED = 1

@@ -22,8 +22,9 @@ import structlog
 from receiver.adapters.store import open_store
 from receiver.core.model.policy import Policy, Pool
 from receiver.ports import StepStore
-from receiver.replay.ports import WorldAlarms, WorldCloud, WorldCluster, WorldTelemetry
-from receiver.replay.setting import Setting
+from receiver.replay.kubernetes import WorldCluster
+from receiver.replay.play import Setting
+from receiver.replay.ports import WorldAlarms, WorldCloud, WorldTelemetry
 from receiver.replay.store import ReplayStore
 from receiver.replay.world import Job
 from receiver.step.carry_out import Hands

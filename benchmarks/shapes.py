@@ -19,7 +19,7 @@ import structlog
 from receiver.core.model.policy import Limits, Objective, Policy, Pool
 from receiver.replay.contest import Contestant, Result, a_peer, contest, the_product
 from receiver.replay.peers import PEERS
-from receiver.replay.setting import Setting
+from receiver.replay.play import Setting
 from receiver.replay.traces import load_jobs
 from receiver.replay.world.config import GPU
 

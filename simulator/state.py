@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from receiver.replay.world import World
-from receiver.replay.world.accounts import LONGEST_WINDOW
+from receiver.replay.world.cloud import LONGEST_WINDOW
 from simulator.kubernetes_objects import stamp
 from simulator.live import Live
 

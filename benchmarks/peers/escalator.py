@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from receiver.core.model.policy import Taint
-from receiver.replay.peers.view import Asking, Eyes, PeerNode, gpus_of, remove, resized, smallest
+from receiver.replay.peers import Asking, Eyes, PeerNode, gpus_of, remove, resized, smallest
 from receiver.replay.world.world import World
 
 SCAN = timedelta(seconds=60)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from receiver.replay.peers.view import Asking, Eyes, Rests, View, fill, remove, resized, smallest
+from receiver.replay.peers import Asking, Eyes, Rests, View, fill, remove, resized, smallest
 from receiver.replay.world.world import World
 
 EVERY = timedelta(seconds=10)

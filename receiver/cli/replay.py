@@ -39,7 +39,7 @@ def _utc(_ctx: click.Context, _param: click.Parameter, value: datetime | None) -
     return None if value is None else value.replace(tzinfo=UTC)
 
 
-# Each option in the words of `receiver.replay.setting.Setting`, whose defaults they repeat (a test compares them).
+# Each option in the words of `receiver.replay.play.Setting`, whose defaults they repeat (a test compares them).
 CIRCUMSTANCES = (
     click.option("--build", type=DurationType(), default="100s", show_default=True,
                  help="From asking for a node until it is an instance. No figure is published; 2-10 min is assumed."),
@@ -156,7 +156,7 @@ def replay(
 
         sys.exit(decide_again(decision, given["config"], as_json=as_json))
     from receiver.cli.replay_run import Asked, BadInput, run
-    from receiver.replay.setting import Setting  # what the other commands need not load
+    from receiver.replay.play import Setting  # what the other commands need not load
 
     if not traces and given["prometheus"] is None:
         raise click.UsageError("Missing option '--trace' or '--prometheus'.")

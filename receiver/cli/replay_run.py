@@ -25,10 +25,9 @@ from receiver.ports import TryLater, WontWork
 from receiver.ports.past import Past
 from receiver.replay.bounds import BOUNDS
 from receiver.replay.contest import Contestant, Progress, Reckoned, a_peer, contest, the_product
-from receiver.replay.document import Replayed, document, page_document, several
+from receiver.replay.document import Replayed, as_means, as_table, document, page_document, several
 from receiver.replay.peers import PEERS, PeerPolicy
-from receiver.replay.setting import Setting
-from receiver.replay.table import as_means, as_table
+from receiver.replay.play import Setting
 from receiver.replay.traces import BadTrace, Trace, TraceReading, read_trace, told, trace_of_pods
 from receiver.replay.traces.trace import misfits
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from receiver.core.model.policy import Pool
 from receiver.replay.figures import Figures
-from receiver.replay.setting import Setting
+from receiver.replay.play import Setting
 from receiver.replay.world.config import Job
 
 HOUR = timedelta(hours=1)

@@ -10,13 +10,12 @@ from typing import Literal
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.scaling.approval import asking_nobody
 from receiver.replay.bounds import Bound
-from receiver.replay.conservation import violations
 from receiver.replay.delays import BudgetLog, Delays, delays
-from receiver.replay.figures import Figures, figures
+from receiver.replay.figures import Figures, figures, violations
+from receiver.replay.kubernetes import WorldCluster
 from receiver.replay.peers import PeerPolicy
-from receiver.replay.play import Controller, Played, play
-from receiver.replay.ports import WorldAccounts, WorldAlarms, WorldCloud, WorldCluster, WorldTelemetry
-from receiver.replay.setting import Reaction, Setting
+from receiver.replay.play import Controller, Played, Reaction, Setting, play
+from receiver.replay.ports import WorldAccounts, WorldAlarms, WorldCloud, WorldTelemetry
 from receiver.replay.store import ReplayStore
 from receiver.replay.world.config import Job
 from receiver.replay.world.world import World

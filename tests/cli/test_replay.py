@@ -21,7 +21,7 @@ from receiver.cli.replay_run import Asked
 from receiver.replay import contest
 from receiver.replay.bounds import BOUNDS
 from receiver.replay.peers import PEERS
-from receiver.replay.setting import Setting
+from receiver.replay.play import Setting
 
 OFFICE = Path(__file__).parents[1] / "replay" / "traces" / "office.csv"
 HEADER = "job_id,submit_s,duration_s,gpus,pods,gpus_per_pod,user_or_team,gpu_type,gpu_util"

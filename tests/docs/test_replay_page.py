@@ -15,7 +15,7 @@ from receiver.config import load_text
 from receiver.replay.bounds import BOUNDS
 from receiver.replay.document import _setting
 from receiver.replay.peers import PEERS
-from receiver.replay.setting import Setting
+from receiver.replay.play import Setting
 from receiver.replay.traces import load_jobs
 from tests.cli.test_replay import KEYS, OFFICE, document, replayed
 from tests.docs.pages import section, table, text_of

@@ -10,7 +10,8 @@ from receiver.adapters.store import SqlStore
 from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
 from receiver.core.scaling.approval import asking_nobody
 from receiver.ports import Cloud, Cluster, Delivery, TryLater, WriterLostError
-from receiver.replay.ports import WorldAlarms, WorldCloud, WorldCluster, WorldTelemetry
+from receiver.replay.kubernetes import WorldCluster
+from receiver.replay.ports import WorldAlarms, WorldCloud, WorldTelemetry
 from receiver.step.carry_out import Hands
 from receiver.step.gather import Sources
 from receiver.step.reconcile import Stepped, step

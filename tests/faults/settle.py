@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from receiver.core.scaling.demand import CORDON
 from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION
 from receiver.replay.world import WorldPod
-from receiver.replay.world.matching import untolerated
+from receiver.replay.world.scheduler import untolerated
 from tests.faults.scenario import PoolPlan
 from tests.faults.truth import nodes_for
 

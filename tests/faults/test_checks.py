@@ -10,7 +10,8 @@ from receiver.core.model.rights import Rights
 from receiver.core.money.budget import Budgets, BudgetView
 from receiver.core.scaling.eviction_grace import Grace
 from receiver.ports import Did, Receipt
-from receiver.replay.ports import WorldCloud, WorldCluster
+from receiver.replay.kubernetes import WorldCluster
+from receiver.replay.ports import WorldCloud
 from receiver.replay.world import World
 from tests.faults.campaign import judge
 from tests.faults.doors import OurWorld

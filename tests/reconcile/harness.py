@@ -12,7 +12,8 @@ from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
 from receiver.core.notices.pod_events import ToldPods
 from receiver.ports import Cloud, Cluster, Delivery, Store, TryLater, WriterLostError
-from receiver.replay.ports import WorldAccounts, WorldAlarms, WorldCloud, WorldCluster, WorldTelemetry
+from receiver.replay.kubernetes import WorldCluster
+from receiver.replay.ports import WorldAccounts, WorldAlarms, WorldCloud, WorldTelemetry
 from receiver.replay.world import Behaviour, Job, Timings, World, WorldConfig, WorldPool
 from receiver.step.carry_out import Hands
 from receiver.step.gather import Sources

@@ -4,9 +4,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from receiver.cli.replay_decision import APPEARED, CHANGED, SAME, VANISHED, compared, made_again, ruled, said
 from receiver.core.model.actions import Decision
 from receiver.ports import Grounds
-from receiver.replay.again import APPEARED, CHANGED, SAME, VANISHED, compared, made_again, ruled, said
 from tests.core.builders import a_pod, a_policy, a_pool, a_state, facts
 
 

@@ -10,10 +10,10 @@ import pytest
 from receiver.core.model.policy import Budget, Policy, Pool
 from receiver.core.money.budget import BudgetStage, month_of
 from receiver.core.scaling.recheck_times import SAFETY_MINIMUM
-from receiver.replay.conservation import violations
 from receiver.replay.contest import Result, contest, the_product
 from receiver.replay.delays import Delays
-from receiver.replay.setting import Setting
+from receiver.replay.figures import violations
+from receiver.replay.play import Setting
 from receiver.replay.world import Job
 from tests.reconcile.harness import GPU, PRICE, SIZE, a_job
 

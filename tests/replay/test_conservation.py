@@ -8,10 +8,9 @@ from functools import cache
 
 import pytest
 
-from receiver.replay.conservation import violations
+from receiver.replay.figures import violations
 from receiver.replay.peers import PEERS
-from receiver.replay.play import Placement, Placements, Played, play
-from receiver.replay.setting import Reaction
+from receiver.replay.play import Placement, Placements, Played, Reaction, play
 from receiver.replay.world import VM, Job, World, WorldConfig
 from tests.replay.builders import L40S, PRICE, T0, job, pool, seconds
 

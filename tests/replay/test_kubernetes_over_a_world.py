@@ -17,7 +17,7 @@ from receiver.ports import (
     TryLater,
     WontWork,
 )
-from receiver.replay.ports import WorldCluster
+from receiver.replay.kubernetes import WorldCluster
 from receiver.replay.world import GPU, Pdb, PodSpec, World
 from tests.replay.builders import job, pool, run, the_pod, vms, world
 

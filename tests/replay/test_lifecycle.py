@@ -226,7 +226,7 @@ def test_the_next_event_is_the_next_moment_at_which_something_changes() -> None:
 def test_no_two_nodes_ever_have_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
     words = iter(["aaaaa", "aaaaa", "bbbbb", "aaaaa", "ccccc"])
     w = world()
-    monkeypatch.setattr("receiver.replay.world.clockwork.Dice.word", lambda _self, _length: next(words))
+    monkeypatch.setattr("receiver.replay.world.cluster.Dice.word", lambda _self, _length: next(words))
     w.resize("a", 1)
     w.delete_instance("a", vms(w)[0].id)
     w.resize("a", 2)

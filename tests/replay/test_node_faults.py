@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from receiver.core.model.policy import Taint
-from receiver.replay.ports import WorldCloud, WorldCluster
+from receiver.replay.kubernetes import WorldCluster
+from receiver.replay.ports import WorldCloud
 from receiver.replay.world import GPU, Behaviour, Denied, World
 from tests.replay.builders import job, pool, run, the_pod, vms, world
 

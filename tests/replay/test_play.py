@@ -15,12 +15,10 @@ from receiver.core.model.memory import Memory
 from receiver.core.model.policy import Billing, Budget, Policy, Pool
 from receiver.ports import Store
 from receiver.replay.bounds import clairvoyant, fluid_gpu_hours
-from receiver.replay.conservation import violations
 from receiver.replay.contest import Product
-from receiver.replay.figures import Figures, figures, quantile
-from receiver.replay.peers.autoscalers import ClusterAutoscaler
-from receiver.replay.play import Controller, Played, play, seldom_collecting
-from receiver.replay.setting import Reaction
+from receiver.replay.figures import Figures, figures, quantile, violations
+from receiver.replay.peers import ClusterAutoscaler
+from receiver.replay.play import Controller, Played, Reaction, play, seldom_collecting
 from receiver.replay.store import ReplayStore
 from receiver.replay.world import Job, Timings, World, WorldConfig, WorldPool
 from tests.reconcile.harness import GPU, PRICE, SIZE, START, Life, a_job

@@ -4,7 +4,8 @@ import pytest
 
 from receiver.core.model.pods import PodPhase, Toleration
 from receiver.ports import CORDON_ANNOTATION, Cloud, Cluster, Did, TryLater, WontWork
-from receiver.replay.ports import WorldCloud, WorldCluster
+from receiver.replay.kubernetes import WorldCluster
+from receiver.replay.ports import WorldCloud
 from receiver.replay.world import GPU, Behaviour, Pdb, PodSpec, World
 from tests.replay.builders import L40S, job, pool, run, the_pod, vms, world
 

@@ -2,8 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from receiver.replay.play import play
-from receiver.replay.setting import Reaction
+from receiver.replay.play import Reaction, play
 from receiver.replay.world import Job, World, WorldConfig, WorldPool
 from tests.reconcile.harness import GPU, SIZE, START, a_job
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from receiver.core.model.policy import Pool, Taint
-from receiver.replay.setting import Setting
+from receiver.replay.play import Setting
 from tests.reconcile.harness import GPU, START, a_job
 
 SECOND = timedelta(seconds=1)

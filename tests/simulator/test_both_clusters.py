@@ -25,7 +25,7 @@ from receiver.ports import (
     Did,
     TryLater,
 )
-from receiver.replay.ports import WorldCluster
+from receiver.replay.kubernetes import WorldCluster
 from receiver.replay.world import Pdb, PodSpec
 from simulator.server import Simulator
 from tests.simulator.builders import GPU_POOL

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from receiver.core.model.policy import Pool
 from receiver.ports.past import Trouble
 from receiver.replay.world.config import Job
-from receiver.replay.world.matching import selects, untolerated
+from receiver.replay.world.scheduler import selects, untolerated
 
 SHOWN = 100
 KEPT = 10_000  # of a file in which every line is wrong, no more troubles than this are held in memory

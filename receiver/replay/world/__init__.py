@@ -6,6 +6,8 @@ from receiver.replay.world.config import (
     GPU,
     POOL_LABEL,
     Behaviour,
+    Denied,
+    Faults,
     Job,
     Pdb,
     PodSpec,
@@ -13,11 +15,9 @@ from receiver.replay.world.config import (
     WorldConfig,
     WorldPool,
 )
-from receiver.replay.world.faults import Faults
 from receiver.replay.world.objects import (
     VM,
     CivoPool,
-    Denied,
     FinishedJob,
     GpuSample,
     Kill,

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from receiver.core.model.activity import Activity, Course
-from receiver.replay.world.clockwork import Agenda
-from receiver.replay.world.cluster import Key
+from receiver.replay.world.cluster import Agenda, Key
 from receiver.replay.world.objects import VM, GpuSample, WorldPod
 
 METERED = timedelta(minutes=15)

@@ -5,9 +5,8 @@ from datetime import datetime
 from decimal import Decimal
 
 from receiver.core.model.policy import Taint
-from receiver.replay.world.accounts import WorldBooks
-from receiver.replay.world.clockwork import Agenda
-from receiver.replay.world.cloud import SimulatedCloud
+from receiver.replay.world.cloud import SimulatedCloud, WorldBooks
+from receiver.replay.world.cluster import Agenda
 from receiver.replay.world.config import WorldConfig, WorldPool
 from receiver.replay.world.objects import VM, CivoPool, WorldCharge
 

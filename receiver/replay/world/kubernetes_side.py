@@ -3,14 +3,12 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from receiver.core.model.policy import Taint
-from receiver.replay.world.clockwork import Agenda, Dice
 from receiver.replay.world.cloud import SimulatedCloud
-from receiver.replay.world.cluster import ClusterObjects, Journal
+from receiver.replay.world.cluster import Agenda, ClusterObjects, Dice, Journal
 from receiver.replay.world.config import Job, Pdb, PodSpec
-from receiver.replay.world.jobs import JobRuns
 from receiver.replay.world.nodes import Nodes
 from receiver.replay.world.objects import WorldChange, WorldEvent, WorldNode, WorldPod
-from receiver.replay.world.pods import Pods
+from receiver.replay.world.pods import JobRuns, Pods
 
 
 class KubernetesSide:

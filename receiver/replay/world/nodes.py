@@ -6,10 +6,8 @@ from typing import Any
 from receiver.core.model.compute import allocatable
 from receiver.core.model.policy import Taint
 from receiver.replay.world.activity import Gpus
-from receiver.replay.world.clockwork import Agenda, Dice
-from receiver.replay.world.cluster import ClusterObjects, merged
-from receiver.replay.world.config import POOL_LABEL, Timings
-from receiver.replay.world.faults import Faults
+from receiver.replay.world.cluster import Agenda, ClusterObjects, Dice, merged
+from receiver.replay.world.config import POOL_LABEL, Faults, Timings
 from receiver.replay.world.objects import VM, CivoPool, WorldNode
 from receiver.replay.world.pods import Pods
 

@@ -11,17 +11,6 @@ from receiver.core.model.policy import Taint
 from receiver.replay.world.config import WorldPool
 
 
-class Denied(Exception):
-    """Civo's or Kubernetes' refusal: *code* and *status* as the HTTP face answers, *reason* a sentence."""
-
-    def __init__(self, code: str, status: int, reason: str, details: str = "") -> None:
-        super().__init__(f"{code} ({status}): {reason}")
-        self.code = code
-        self.status = status
-        self.reason = reason
-        self.details = details
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class VM:
     """One instance over its whole life. *created_at* is when it was ordered, which is when billing begins;

@@ -5,19 +5,15 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from receiver.core.model.activity import Activity, Course
-from receiver.replay.world.accounts import WorldBooks
 from receiver.replay.world.activity import Gpus
 from receiver.replay.world.civo_side import CivoSide
-from receiver.replay.world.clockwork import Agenda, Dice
-from receiver.replay.world.cloud import SimulatedCloud
-from receiver.replay.world.cluster import ClusterObjects, Journal
-from receiver.replay.world.config import Behaviour, WorldConfig
-from receiver.replay.world.faults import Faults
-from receiver.replay.world.jobs import JobRuns
+from receiver.replay.world.cloud import SimulatedCloud, WorldBooks
+from receiver.replay.world.cluster import Agenda, ClusterObjects, Dice, Journal
+from receiver.replay.world.config import Behaviour, Faults, WorldConfig
 from receiver.replay.world.kubernetes_side import KubernetesSide
 from receiver.replay.world.nodes import Nodes
 from receiver.replay.world.objects import FinishedJob, GpuSample, HoldObjects, Kill
-from receiver.replay.world.pods import Pods
+from receiver.replay.world.pods import JobRuns, Pods
 
 
 class _Parts:

@@ -1,7 +1,7 @@
 """Prometheus and Alertmanager as a schedule has them: two HTTP faces on what the simulated world is, and their ills.
 
 The real ones take half a minute to see anything, which 200 schedules cannot wait for; `tests/e2e` and `tests/rules` run
-them. What is answered here are the series that our rules would record of this world (`receiver.replay.watching`).
+them. What is answered here are the series that our rules would record of this world (`receiver.replay.ports`).
 """
 
 import json

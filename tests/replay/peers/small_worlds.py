@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from benchmarks.peers import ALL
-from receiver.replay.conservation import violations
-from receiver.replay.play import Controller, Played, play
-from receiver.replay.setting import Reaction
+from receiver.replay.figures import violations
+from receiver.replay.play import Controller, Played, Reaction, play
 from receiver.replay.world import GPU, VM, Job, Timings, World, WorldConfig, WorldPool
 from tests.replay.builders import L40S, PRICE, T0, after, job, seconds
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from receiver.replay.peers.autoscalers import peak
+from receiver.replay.peers import peak
 from tests.replay.peers.small_worlds import asked_at, at, kept_empty, played_by
 
 # --- always on

@@ -1,0 +1,464 @@
+"""Other autoscalers, each after its documented defaults, to compare policies with."""
+
+import heapq
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+
+from receiver.core.model.pods import Requirement, Toleration
+from receiver.core.model.policy import Taint
+from receiver.replay.play import Controller
+from receiver.replay.world.config import POOL_LABEL, Denied, Job, Timings
+from receiver.replay.world.objects import CivoPool, WorldPod
+from receiver.replay.world.scheduler import selects, untolerated
+from receiver.replay.world.world import World
+
+
+@dataclass(slots=True, kw_only=True)
+class PeerNode:
+    """One node, there or on its way. *free* are its free GPUs, *usable* is True once its GPUs are allocatable;
+    *instance* is None for one that was asked for and is not listed yet, *name* is empty until it has registered."""
+
+    pool: str
+    instance: str | None
+    name: str = ""
+    created_at: datetime
+    gpus: int
+    free: int
+    usable: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """True when no GPU pod is on it."""
+        return self.free == self.gpus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """A GPU pod without a node: how many GPUs it asks for, since when, and the pools whose nodes let it in."""
+
+    uid: str
+    gpus: int
+    created_at: datetime
+    pools: frozenset[str]
+
+
+@dataclass(slots=True, kw_only=True)
+class View:
+    """A world at one moment: nodes by age, and the GPU pods without a node, the oldest first."""
+
+    now: datetime
+    nodes: list[PeerNode]
+    waiting: list[Asking]
+    required: dict[str, int] = field(default_factory=dict)
+
+
+class Eyes:
+    """What one looks at *world* with."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._let_in: dict[Hashable, frozenset[str]] = {}
+
+    def look(self) -> View:
+        """Return what there is to see now."""
+        world = self._world
+        used: dict[str, int] = {}
+        waiting: list[Asking] = []
+        for pod in world.active_pods.values():
+            if not pod.requests:
+                continue
+            if pod.node is None:
+                let_in = self._pools(pod)
+                waiting.append(Asking(uid=pod.uid, gpus=pod.gpus, created_at=pod.created_at, pools=let_in))
+            else:
+                used[pod.node] = used.get(pod.node, 0) + pod.gpus
+        registered = {node.instance: node for node in world.nodes.values()}
+        nodes: list[PeerNode] = []
+        for pool in world.pools.values():
+            gpus = gpus_of(world, pool.id)
+            for vm in pool.living:
+                node = registered.get(vm.id) if vm.listed else None
+                nodes.append(
+                    PeerNode(
+                        pool=pool.id,
+                        instance=vm.id if vm.listed else None,
+                        name=node.name if node else "",
+                        created_at=vm.created_at,
+                        gpus=gpus,
+                        free=gpus - (used.get(node.name, 0) if node else 0),
+                        usable=node is not None and any(node.gpus.values()),
+                    )
+                )
+        nodes.sort(key=lambda n: (n.created_at, n.instance or ""))
+        required = {pool.id: pool.required for pool in world.pools.values()}
+        return View(now=world.now, nodes=nodes, waiting=waiting, required=required)
+
+    def _pools(self, pod: WorldPod) -> frozenset[str]:
+        """The pools whose nodes let *pod* in."""
+        asks = (tuple(pod.requests.items()), tuple(pod.node_selector.items()), pod.affinity, pod.tolerations)
+        if asks not in self._let_in:
+            self._let_in[asks] = frozenset(
+                pool.id
+                for pool in self._world.pools.values()
+                if lets_in(pool, pod.requests, pod.node_selector, pod.affinity, pod.tolerations)
+            )
+        return self._let_in[asks]
+
+
+def gpus_of(world: World, pool: str) -> int:
+    """GPUs of one node of *pool*."""
+    return sum(world.pools[pool].spec.resources.values())
+
+
+def lets_in(
+    pool: CivoPool,
+    requests: Mapping[str, int],
+    node_selector: Mapping[str, str],
+    affinity: tuple[tuple[Requirement, ...], ...],
+    tolerations: tuple[Toleration, ...],
+) -> bool:
+    """True when an empty node of *pool* could run a pod that asks for this."""
+    spec = pool.spec
+    labels = {
+        "node.kubernetes.io/instance-type": pool.size,
+        "kubernetes.civo.com/civo-node-size": pool.size,
+        "nvidia.com/gpu.present": "true",
+        "nvidia.com/gpu.count": str(spec.gpu_units),
+        "nvidia.com/gpu.product": spec.model_name.replace(" ", "-"),
+        POOL_LABEL: pool.id,
+        **pool.labels,
+    }
+    return (
+        all(spec.resources.get(resource, 0) >= count for resource, count in requests.items())
+        and selects(labels, node_selector, affinity)
+        and untolerated(pool.taints, tolerations) is None
+    )
+
+
+def fill(pods: Iterable[Asking], nodes: Sequence[PeerNode]) -> tuple[list[Asking], set[int]]:
+    """Give each of *pods* room on the first of *nodes* that lets it in and has some (first fit); return those without
+    room, and the places in *nodes* of those that took one."""
+    left: list[Asking] = []
+    taken: set[int] = set()
+    for pod in pods:
+        for place, node in enumerate(nodes):
+            if node.free >= pod.gpus and node.pool in pod.pools:
+                node.free -= pod.gpus
+                taken.add(place)
+                break
+        else:
+            left.append(pod)
+    return left, taken
+
+
+def smallest(world: World, pools: Iterable[str], pod: Asking) -> str | None:
+    """Of *pools*, the one with the smallest nodes that *pod* fits on, or None."""
+    return min((p for p in pools if p in pod.pools), key=lambda p: (gpus_of(world, p), p), default=None)
+
+
+def bought(world: World, most: Mapping[str, int], left: Sequence[Asking], seen: View) -> int:
+    """Buy as many nodes as the pods that are *left* take when they are packed by first fit, each new node of the pool
+    with the smallest that fit and below its maximum in *most*; return how many calls the cloud took."""
+    room = {pool: limit - seen.required[pool] for pool, limit in most.items()}
+    new: list[PeerNode] = []
+    for pod in left:
+        if not fill([pod], new)[0]:
+            continue
+        pool = smallest(world, [p for p, more in room.items() if more > 0], pod)
+        if pool is not None:
+            room[pool] -= 1
+            gpus = gpus_of(world, pool)
+            new.append(PeerNode(pool=pool, instance=None, created_at=seen.now, gpus=gpus, free=gpus - pod.gpus))
+    wanted = {pool: sum(node.pool == pool for node in new) for pool in most}
+    return sum(resized(world, pool, seen.required[pool] + more) for pool, more in wanted.items() if more)
+
+
+def resized(world: World, pool: str, count: int) -> bool:
+    """Ask for *count* nodes; False when the cloud refuses, which whoever asks tries again at a later look."""
+    try:
+        world.resize(pool, count)
+    except Denied:
+        return False
+    return True
+
+
+def remove(world: World, node: PeerNode) -> None:
+    """Delete *node*, which the cloud lists, by its instance's id."""
+    assert node.instance is not None
+    world.delete_instance(node.pool, node.instance)
+
+
+class Rests:
+    """Since when each usable node has been empty and wanted by nobody who waits."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, datetime] = {}
+
+    def at(self, seen: View, taken: set[int]) -> list[tuple[PeerNode, datetime]]:
+        """The nodes that rest in *seen*, by age, and since when; *taken* are the places of those that waiting pods
+        would use."""
+        resting = {
+            node.instance: node
+            for place, node in enumerate(seen.nodes)
+            if node.instance and node.usable and node.empty and place not in taken
+        }
+        self._since = {instance: self._since.get(instance, seen.now) for instance in resting}
+        return [(node, self._since[instance]) for instance, node in resting.items()]
+
+
+SOFT_TAINT = Taint(key="DeletionCandidateOfClusterAutoscaler", effect="PreferNoSchedule")
+BATCH_IDLE = timedelta(seconds=1)
+BATCH_MAX = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterAutoscalerFlags:
+    """The flags of Cluster Autoscaler, in its own words."""
+
+    gpu_time_buffer: timedelta = timedelta(seconds=30)
+    unneeded_time: timedelta = timedelta(minutes=10)
+    delay_after_add: timedelta = timedelta(minutes=10)
+    max_empty_bulk_delete: int = 10
+    max_bulk_soft_taint_count: int = 10
+
+
+class ClusterAutoscaler:
+    """Kubernetes' Cluster Autoscaler with its documented defaults, as far as they decide how many nodes there are.
+
+    Every `--scan-interval` (10 s) pods that the scheduler found no room for are packed, the largest first, by first fit
+    onto nodes that exist or are upcoming, then onto new ones of the node group with the least waste (`--expander`,
+    where there are several groups). Pods that ask for GPUs are looked at only 30 s after their creation
+    (`unschedulablePodWithGpuTimeBuffer`, hard-coded in core/static_autoscaler.go). A node without pods that nobody
+    waiting would use is removed after `--scale-down-unneeded-time` (10 min) and not before
+    `--scale-down-delay-after-add` (10 min) has passed since the last growth of any group, at most
+    `--max-empty-bulk-delete` (10) at a time. A node that is unneeded carries a soft taint, put on or taken off at most
+    `--max-bulk-soft-taint-count` (10) nodes a scan. It drains nothing here: training pods without a replica set do not
+    consent. Sources: the FAQ and main.go of kubernetes/autoscaler 1.32 (https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md).
+
+    *most* are the maximum sizes of its node groups by pool id.
+    """
+
+    def __init__(self, world: World, most: Mapping[str, int], flags: ClusterAutoscalerFlags | None = None) -> None:
+        self._world, self._most = world, most
+        self._flags = flags or ClusterAutoscalerFlags()
+        self._eyes, self._rests = Eyes(world), Rests()
+        self._grew_at = world.now - self._flags.delay_after_add
+        self.actions = 0
+
+    def look(self, now: datetime) -> datetime | None:
+        """One scan."""
+        seen = self._eyes.look()
+        ripe_at = [pod.created_at + self._flags.gpu_time_buffer for pod in seen.waiting]
+        ripe = [pod for pod, at in zip(seen.waiting, ripe_at, strict=True) if at <= now]
+        ripe.sort(key=lambda pod: (-pod.gpus, pod.created_at))
+        left, taken = fill(ripe, seen.nodes)
+        calls = bought(self._world, self._most, left, seen)
+        if calls:
+            self.actions += calls
+            self._grew_at = now
+        again = [at for at in ripe_at if at > now]
+        resting = self._rests.at(seen, taken)
+        removal = self._shrink(resting, now)
+        self._taint({node.name for node, _ in resting})
+        return min([*again, *([removal] if removal else [])], default=None)
+
+    def _shrink(self, resting: Sequence[tuple[PeerNode, datetime]], now: datetime) -> datetime | None:
+        """Remove what is due of the nodes that rest; return when the next node is."""
+        due: list[PeerNode] = []
+        later: list[datetime] = []
+        for node, since in resting:
+            ready = max(since + self._flags.unneeded_time, self._grew_at + self._flags.delay_after_add)
+            if ready <= now:
+                due.append(node)
+            else:
+                later.append(ready)
+        for node in due[: self._flags.max_empty_bulk_delete]:
+            remove(self._world, node)
+            self.actions += 1
+        if len(due) > self._flags.max_empty_bulk_delete:
+            later.append(now)
+        return min(later, default=None)
+
+    def _taint(self, unneeded: Set[str]) -> None:
+        """Let the *unneeded* nodes carry the soft taint, and no other."""
+        wrong = [n for n in self._world.nodes.values() if (SOFT_TAINT in n.taints) != (n.name in unneeded)]
+        for node in wrong[: self._flags.max_bulk_soft_taint_count]:
+            others = (t for t in node.taints if t != SOFT_TAINT)
+            self._world.patch_node(node.name, taints=(*others, *([SOFT_TAINT] if node.name in unneeded else [])))
+
+
+class WhenEmpty:
+    """Like Karpenter with `consolidationPolicy: WhenEmpty` and `consolidateAfter: 30s`.
+
+    Pending pods are gathered until one second passes without a new one, ten at most (`BATCH_IDLE_DURATION` 1 s,
+    `BATCH_MAX_DURATION` 10 s), then packed by first fit, the largest first, onto the nodes there are, those on their
+    way, and new ones of the smallest size that fits. A node that has been empty for *consolidate_after*, and that no
+    waiting pod would be put on, goes. Sources: https://karpenter.sh/docs/reference/settings/ (the durations) and
+    https://karpenter.sh/docs/concepts/disruption/ (consolidation). Its node pools are the cloud's pools here, and its
+    disruption budget (10 % of the nodes at a time) is left out: it would only delay removals by seconds.
+    """
+
+    def __init__(
+        self, world: World, most: Mapping[str, int], *, consolidate_after: timedelta = timedelta(seconds=30)
+    ) -> None:
+        self._world, self._most, self._consolidate_after = world, most, consolidate_after
+        self._eyes, self._rests = Eyes(world), Rests()
+        self._batched: set[str] = set()  # pods whose batch is over
+        self.actions = 0
+
+    def look(self, now: datetime) -> datetime | None:
+        """One look: end a batch that is due, and take what has been empty for long enough."""
+        seen = self._eyes.look()
+        again: list[datetime] = []
+        new = [pod.created_at for pod in seen.waiting if pod.uid not in self._batched]
+        over_at = min(max(new) + BATCH_IDLE, min(new) + BATCH_MAX) if new else now
+        left, taken = fill(sorted(seen.waiting, key=lambda pod: -pod.gpus), seen.nodes)
+        if over_at > now:
+            again.append(over_at)
+        else:
+            self._batched = {pod.uid for pod in seen.waiting}
+            self.actions += bought(self._world, self._most, left, seen)
+        for node, since in self._rests.at(seen, taken):
+            if since + self._consolidate_after <= now:
+                remove(self._world, node)
+                self.actions += 1
+            else:
+                again.append(since + self._consolidate_after)
+        return min(again, default=None)
+
+
+class AlwaysOnPeer:
+    """What a careful team does without an autoscaler: nodes for the peak, bought before the first job and kept.
+
+    The peak is the number of nodes that first fit takes when every pod starts at once, counted over the trace itself: a
+    team would have to guess it, and would guess higher. Nodes are of the pool with the largest nodes, which every pod
+    fits on, as many as it may have, then of the next smaller.
+    """
+
+    actions = 0
+
+    def __init__(self, world: World, most: Mapping[str, int], jobs: Sequence[Job]) -> None:
+        sizes = {pool: gpus_of(world, pool) for pool in most}
+        fits = partial(_fits, world)
+        for pool, count in peak(jobs, sizes, most, lasts=_besides(world.config.timings), fits=fits).items():
+            world.begin_with(pool, count)
+
+    def look(self, now: datetime) -> datetime | None:  # noqa: ARG002 (it looks at nothing)
+        """Do nothing."""
+        return None
+
+
+def peak(
+    jobs: Sequence[Job],
+    sizes: Mapping[str, int],
+    most: Mapping[str, int],
+    *,
+    lasts: timedelta = timedelta(0),
+    fits: Callable[[str, Job], bool] = lambda _pool, _job: True,
+) -> dict[str, int]:
+    """Return how many nodes of each pool it takes that every pod starts when its job comes.
+
+    *sizes* are the GPUs of a node by pool, *most* the nodes that each may have; pods that no pool has room for within
+    that count nothing. A pod holds its GPUs for its duration and *lasts* besides; *fits* says which pools let one in.
+    """
+    free: list[int] = []  # by node, in the order in which first fit tries them
+    of: list[str] = []  # their pools
+    counts = dict.fromkeys(sizes, 0)
+    ending: list[tuple[datetime, int, int]] = []
+    for job in sorted(jobs, key=lambda j: j.submit_at):
+        while ending and ending[0][0] <= job.submit_at:
+            _, node, gpus = heapq.heappop(ending)
+            free[node] += gpus
+        pools = {p for p in sizes if sizes[p] >= job.gpus_per_pod and fits(p, job)}
+        for _ in range(job.pods):
+            place = next((n for n, room in enumerate(free) if room >= job.gpus_per_pod and of[n] in pools), None)
+            if place is None:
+                fitting = [p for p in pools if counts[p] < most[p]]
+                if not fitting:
+                    continue
+                pool = max(fitting, key=lambda p: (sizes[p], p))
+                counts[pool] += 1
+                place = len(free)
+                free.append(sizes[pool])
+                of.append(pool)
+            free[place] -= job.gpus_per_pod
+            heapq.heappush(ending, (job.submit_at + job.duration + lasts, place, job.gpus_per_pod))
+    return counts
+
+
+def _fits(world: World, pool: str, job: Job) -> bool:
+    requests = {job.resource: job.gpus_per_pod}
+    return lets_in(world.pools[pool], requests, job.node_selector, job.affinity, job.tolerations)
+
+
+def _besides(timings: Timings) -> timedelta:
+    """How long a pod has its GPUs before it runs, at the most."""
+    return timings.schedule + timings.image_pull * (1 + timings.jitter)
+
+
+Make = Callable[[World, Mapping[str, int], Sequence[Job]], Controller]
+TEN_SECONDS = timedelta(seconds=10)
+MINUTE = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class PeerPolicy:
+    """An autoscaler by its name. *about* is one line, *every* the interval of its own loop, which is the tick that it
+    is to be played at; *make* is called with a world that has not begun, the maximum nodes by pool, and the trace."""
+
+    about: str
+    every: timedelta
+    make: Make
+
+    def __call__(self, world: World, most: Mapping[str, int], jobs: Sequence[Job]) -> Controller:
+        """Return one for *world*."""
+        return _Paced(self.make(world, most, jobs), self.every)
+
+
+class _Paced:
+    """A controller that looks no more often than its interval, however often it is told that something changed: what
+    its own look set off at the same moment it sees in its next round."""
+
+    def __init__(self, controller: Controller, every: timedelta) -> None:
+        self._controller, self._every = controller, every
+        self._next_at: datetime | None = None
+
+    @property
+    def actions(self) -> int:
+        """See Controller."""
+        return self._controller.actions
+
+    def look(self, now: datetime) -> datetime | None:
+        """See Controller."""
+        if self._next_at is not None and now < self._next_at:
+            return self._next_at
+        self._next_at = now + self._every
+        return self._controller.look(now)
+
+
+def _cluster_autoscaler(idle: timedelta) -> Make:
+    flags = ClusterAutoscalerFlags(unneeded_time=idle, delay_after_add=idle)
+    return lambda world, most, _: ClusterAutoscaler(world, most, flags)
+
+
+PEERS: Mapping[str, PeerPolicy] = {
+    "always-on": PeerPolicy(
+        "nodes for the peak, bought before the first job and kept to the end", MINUTE, AlwaysOnPeer
+    ),
+    "cluster-autoscaler": PeerPolicy(
+        "Cluster Autoscaler's defaults: empty nodes go after 10 min", TEN_SECONDS, _cluster_autoscaler(10 * MINUTE)
+    ),
+    "cluster-autoscaler-1m": PeerPolicy(
+        "Cluster Autoscaler with empty nodes gone after 1 min", TEN_SECONDS, _cluster_autoscaler(MINUTE)
+    ),
+    "cluster-autoscaler-30m": PeerPolicy(
+        "Cluster Autoscaler with empty nodes gone after 30 min", TEN_SECONDS, _cluster_autoscaler(30 * MINUTE)
+    ),
+    "karpenter-when-empty": PeerPolicy(
+        "like Karpenter: exact need, empty nodes go after 30 s",
+        timedelta(seconds=1),
+        lambda world, most, _: WhenEmpty(world, most),
+    ),
+}
