@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from receiver.core.model.compute import CPU, GIB, MEMORY
 from receiver.core.model.pods import Requirement
+from receiver.core.model.resources import CPU, GIB, MEMORY
 from receiver.replay.world import CLAIMS, WorldNode, WorldPod
 
 JSON = dict[str, Any]

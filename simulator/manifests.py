@@ -8,8 +8,8 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from receiver.core.model.compute import CPU, MEMORY, STORAGE
 from receiver.core.model.pods import Preference, Requirement, Toleration
+from receiver.core.model.resources import CPU, MEMORY, STORAGE
 from receiver.replay.world import CLAIMS, Denied, PodSpec
 
 DURATION_ANNOTATION = "simulator/duration-seconds"

@@ -15,8 +15,8 @@ from zoneinfo import ZoneInfo, available_timezones
 import durationpy
 from pydantic import BeforeValidator
 
-from receiver.core.model.model import UNASSIGNED
 from receiver.core.model.overrides import EVERY_POOL
+from receiver.core.model.signals import UNASSIGNED
 
 Path = tuple[str | int, ...]
 
@@ -153,7 +153,7 @@ def period(value: Any) -> timedelta:
 def tick(value: Any) -> timedelta:
     """Return how often the loop looks: at least a second and at most five minutes; raise Wrong.
 
-    Steps further apart than `receiver.core.model.control.IN_A_ROW` would never be sure of the clock.
+    Steps further apart than `receiver.core.model.memory.IN_A_ROW` would never be sure of the clock.
     """
     length = period(value)
     if length > _LONGEST_TICK:

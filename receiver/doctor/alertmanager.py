@@ -12,10 +12,8 @@ import yaml
 
 from receiver.adapters.monitoring.alertmanager import AlertmanagerAlarms
 from receiver.adapters.monitoring.http_apis import MonitoringApi
-from receiver.core.model.model import SignalAction
 from receiver.core.model.policy import Policy
-from receiver.core.model.signals import HEARTBEAT_ALERT
-from receiver.core.model.silences import COMPONENT, Silence, silenced_pools
+from receiver.core.model.signals import COMPONENT, HEARTBEAT_ALERT, SignalAction, Silence, silenced_pools
 from receiver.core.model.text import some
 from receiver.doctor import round_trip
 from receiver.doctor.checks import Area, Check, Finding, Installation, few

@@ -10,8 +10,7 @@ from typing import Any
 from receiver.adapters.http.own_api import NotThereError, RefusedError, ServerApi
 from receiver.adapters.http.timestamps import moment
 from receiver.adapters.monitoring.http_apis import MonitoringApi
-from receiver.core.model.model import SignalAction
-from receiver.core.model.silences import COMPONENT
+from receiver.core.model.signals import COMPONENT, SignalAction
 from receiver.core.model.text import lasting
 from receiver.doctor.checks import Check, Finding
 from receiver.ports import Clock, TryLater

@@ -14,8 +14,7 @@ from typing import Any
 
 from receiver.adapters.http.timestamps import moment
 from receiver.adapters.monitoring.http_apis import MonitoringApi
-from receiver.core.model.signals import HEARTBEAT_ALERT
-from receiver.core.model.silences import COMPONENT
+from receiver.core.model.signals import COMPONENT, HEARTBEAT_ALERT
 from receiver.core.model.text import lasting, some
 from receiver.doctor.checks import Area, Check, Finding, Installation, few
 from receiver.doctor.configuration import is_placeholder

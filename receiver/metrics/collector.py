@@ -14,10 +14,10 @@ from prometheus_client.registry import Collector
 from receiver.config.version import installed_version
 from receiver.core.model import memory
 from receiver.core.model.actions import ActionKind, Change, OutcomeKind
-from receiver.core.model.failures import Failure
-from receiver.core.model.model import SignalAction
 from receiver.core.model.overrides import OverrideKind
 from receiver.core.model.policy import Policy
+from receiver.core.model.signals import SignalAction
+from receiver.core.scaling.failures import Failure
 from receiver.metrics.costs import CostFamilies, budgets
 from receiver.metrics.families import PREFIX, Row, counter, filled, gauge, histogram, moment, number
 from receiver.metrics.notices import told

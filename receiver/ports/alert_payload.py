@@ -11,9 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from receiver.core.model.model import UNASSIGNED, SignalAction
-from receiver.core.model.signals import Alert
-from receiver.core.model.silences import COMPONENT
+from receiver.core.model.signals import COMPONENT, UNASSIGNED, Alert, SignalAction
 from receiver.core.model.text import harmless
 from receiver.ports import Delivery
 

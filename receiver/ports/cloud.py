@@ -53,7 +53,7 @@ class Sizes(Protocol):
     """Where sizes of nodes are listed."""
 
     def machines(self) -> Mapping[str, Mapping[str, int]]:
-        """Return CPU, memory and ephemeral storage of each size's machine (`receiver.core.model.compute`), by name.
+        """Return CPU, memory and ephemeral storage of each size's machine (`receiver.core.model.resources`), by name.
 
         What is not known is left out. Never raises, and mostly answers from memory.
         """

@@ -26,7 +26,7 @@ STOP_POLICY_ANNOTATION = "gpu-autoscaler.io/stop-policy-before"
 class ClusterNode:
     """A Kubernetes node. *instance* is the id in ``spec.providerID`` (``civo://<id>``), empty if there is none.
 
-    *compute* is its allocatable CPU, memory, storage and pod slots (`core.model.compute`); *others* is what bound
+    *compute* is its allocatable CPU, memory, storage and pod slots (`core.model.resources`); *others* is what bound
     pods without GPUs request of that, *daemons* what DaemonSets' and mirror pods request. *dra* is True where
     ResourceSlices show GPUs on it, which *allocatable* never does.
     """
@@ -124,7 +124,7 @@ class Cluster(WorkGate, Protocol):
         `receiver.core.model.pods`: DIFFERS). TryLater while a PodDisruptionBudget
         or a pod that is still leaving stands in the way. *consenting* evicts GPU pods too whose owner
         consented (``safe-to-evict: "true"``), and nothing at all while one GPU pod there did not; *evicting* those
-        that yield (`core.scaling.eviction_grace.yields`), and nothing at all while one does not. Nobody is evicted
+        that yield (`core.scaling.bounds.yields`), and nothing at all while one does not. Nobody is evicted
         either while a PodDisruptionBudget holds one of those that would go, nor from a node that does not bear our
         cordon for a removal, because somebody lifted it meanwhile (DIFFERS)."""
 

@@ -7,8 +7,7 @@ from typing import Protocol
 
 from receiver.core.model.activity import Activity, Course, Sample
 from receiver.core.model.pods import Pod
-from receiver.core.model.signals import Alert
-from receiver.core.model.silences import Silence
+from receiver.core.model.signals import Alert, Silence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,7 @@ from receiver.core.explain.samples import NodeTurn, PoolSample
 from receiver.core.model.actions import Action, Decision, Outcome
 from receiver.core.model.approval_request import Answer, Question
 from receiver.core.model.charges import Charged, Seed
-from receiver.core.model.control import Control
-from receiver.core.model.memory import Memory, NodeLife
+from receiver.core.model.memory import Control, Memory, NodeLife
 from receiver.core.model.model import Backoff, Drift, LateCount, Offer
 from receiver.core.model.overrides import Override
 from receiver.core.model.policy import BudgetChange

@@ -7,13 +7,12 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from receiver.config.mistakes import longer_than_zero
-from receiver.core.model.compute import COMPUTE
 from receiver.core.model.pods import PROTECTED, WHY, Pod, PodPhase, keeps_for, named
 from receiver.core.model.policy import Taint
+from receiver.core.model.resources import COMPUTE
 from receiver.core.model.usage import EndedPod, workload_name
-from receiver.core.scaling.consolidate import consents
-from receiver.core.scaling.eviction_grace import yields
-from receiver.core.scaling.packing import SOFT_TAINTS
+from receiver.core.scaling.bounds import yields
+from receiver.core.scaling.packing import SOFT_TAINTS, consents
 from receiver.ports import (
     CORDON_ANNOTATION,
     IDLE_SHUTDOWN_ANNOTATION,

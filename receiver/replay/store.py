@@ -15,8 +15,7 @@ from receiver.core.explain.samples import NodeTurn, PoolSample
 from receiver.core.model.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, VictimStage
 from receiver.core.model.approval_request import Question
 from receiver.core.model.charges import Charged, Seed
-from receiver.core.model.control import Control
-from receiver.core.model.memory import Memory, NodeLife, PoolMemory
+from receiver.core.model.memory import Control, Memory, NodeLife, PoolMemory
 from receiver.core.model.model import Backoff, Drift, LateCount, Offer
 from receiver.core.model.signals import Alert
 from receiver.core.model.usage import Accounted, Accounting, Usage
@@ -25,7 +24,7 @@ from receiver.core.money.unanswered import UNSURE_FOR, may_have_landed
 from receiver.core.notices.sentences import Notice
 from receiver.core.report.in_use import InUse
 from receiver.core.scaling.capacity import refused_counts
-from receiver.core.scaling.count_drift import is_late
+from receiver.core.scaling.provisioning import is_late
 from receiver.ports import Grounds, Snapshot, StoredAction, StoredDecision
 from receiver.replay.world.objects import FinishedJob
 

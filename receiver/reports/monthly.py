@@ -43,7 +43,7 @@ class MonthEnd:
 
     def look(self, now: datetime, *, sure: bool = True) -> None:
         """Do what is due at *now*. Raises nothing but WriterLostError. Unless the clock is *sure*
-        (`receiver.core.model.control`) nothing is closed or sent: no later report replaces one."""
+        (`receiver.core.model.memory`) nothing is closed or sent: no later report replaces one."""
         if self._looked_at is not None and abs(now - self._looked_at) < LOOK_EVERY:
             return
         if self._looked_at is not None and now < self._looked_at:  # what was closed under a clock ahead was not

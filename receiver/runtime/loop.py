@@ -13,7 +13,7 @@ from typing import Protocol
 
 import structlog
 
-from receiver.core.model.failures import Failure
+from receiver.core.scaling.failures import Failure
 from receiver.ports import Clock, Leader, TryLater, WriterLostError
 from receiver.runtime.wakeup_limiter import WakeupLimiter
 from receiver.step.reconcile import Stepped

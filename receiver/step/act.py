@@ -7,7 +7,7 @@ from datetime import datetime
 import structlog
 
 from receiver.core.model.actions import Action, Outcome, OutcomeKind, VictimStage
-from receiver.core.model.control import Control, SourceTurn
+from receiver.core.model.memory import Control, SourceTurn
 from receiver.core.notices.action_notices import Around
 from receiver.ports import Did, TryLater, WontWork
 from receiver.step.chores.budget_hold import keep_out

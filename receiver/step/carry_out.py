@@ -14,7 +14,7 @@ from receiver.core.model.model import Backoff, CordonedBy, LateCount, Node, Pool
 from receiver.core.model.pods import Pod
 from receiver.core.model.text import some
 from receiver.core.notices.pod_events import ToldPods
-from receiver.core.scaling.count_drift import late_after
+from receiver.core.scaling.provisioning import late_after
 from receiver.core.scaling.recheck_times import LOOK_AGAIN_AFTER
 from receiver.ports import Cloud, Cluster, Did, Receipt, TryLater, WontWork, WriterLostError
 from receiver.step.backoff import after_part, next_backoff, removals_stopped

@@ -15,18 +15,16 @@ import structlog
 
 from receiver.core.model.actions import Action, ActionKind
 from receiver.core.model.charges import Charged, Seed
-from receiver.core.model.control import Control, is_steady
-from receiver.core.model.memory import Memory, NodeLife, PoolMemory
+from receiver.core.model.memory import Control, Memory, NodeLife, PoolMemory, is_steady
 from receiver.core.model.model import Drift, Facts, PoolState, Source, SourceState, Spend, Stage
 from receiver.core.model.overrides import Override
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Policy, Scope
-from receiver.core.model.signals import PAYLOAD_LIFE, Alert, numbered, signals_from
-from receiver.core.model.silences import silenced_pools
+from receiver.core.model.signals import PAYLOAD_LIFE, Alert, numbered, signals_from, silenced_pools
 from receiver.core.money.attribution import attribute, by_team
 from receiver.core.money.budget import Month, month_of
 from receiver.core.money.cost import A_WEEK, elsewhere_per_hour, spend_by_pool, spent
-from receiver.core.scaling.count_drift import why_removals_stop
+from receiver.core.scaling.provisioning import why_removals_stop
 from receiver.ports import (
     Accounts,
     AlarmFacts,

@@ -13,12 +13,12 @@ import structlog
 
 from receiver.core.model.actions import Decision
 from receiver.core.model.approval_request import Question
-from receiver.core.model.control import Control
-from receiver.core.model.failures import Failure, Failures
+from receiver.core.model.memory import Control
 from receiver.core.model.model import Drift, Facts
 from receiver.core.model.policy import Policy
 from receiver.core.notices.sentences import Cause, Notice
 from receiver.core.scaling.assign import Assignment
+from receiver.core.scaling.failures import Failure, Failures
 from receiver.ports import StepStore, TryLater, WriterLostError
 from receiver.step.carry_out import Hands
 

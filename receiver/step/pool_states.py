@@ -12,15 +12,14 @@ from receiver.core.model.actions import ActionKind, VictimStage
 from receiver.core.model.activity import Use, judge
 from receiver.core.model.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model.model import CordonedBy, Drift, Node, PoolState, Stage
-from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.pods import Pod, PodPhase, kept
 from receiver.core.model.policy import POOL_LABEL, Policy, Pool, Taint
-from receiver.core.model.silences import PoolSilence
-from receiver.core.model.weights import gpus_of
+from receiver.core.model.resources import gpus_of
+from receiver.core.model.signals import PoolSilence
 from receiver.core.money.unanswered import highest
 from receiver.core.scaling.capacity import SHORT_LOSS
-from receiver.core.scaling.count_drift import drift, expected_count
 from receiver.core.scaling.demand import offer_of, room_beside_gpus
-from receiver.core.scaling.keep_until import kept
+from receiver.core.scaling.provisioning import drift, expected_count
 from receiver.ports import (
     CORDON_ANNOTATION,
     PROTECT_ANNOTATION,

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from receiver.core.model.actions import Decision
-from receiver.core.model.failures import Failure
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import Policy
 from receiver.core.scaling.approval import asking_nobody
 from receiver.core.scaling.assign import Assignment
+from receiver.core.scaling.failures import Failure
 from receiver.step.act import act
 from receiver.step.carry_out import Hands
 from receiver.step.decide import decide
@@ -38,7 +38,7 @@ class Stepped:
     decisions: Mapping[str, Decision]
     reconsider_at: datetime | None
     failed_pools: tuple[str, ...] = ()
-    steady: bool = False  # the clock may be trusted for irreversible actions (`receiver.core.model.control`)
+    steady: bool = False  # the clock may be trusted for irreversible actions (`receiver.core.model.memory`)
     failures: tuple[Failure, ...] = field(default=(), compare=False)
 
 

@@ -7,15 +7,14 @@ from datetime import datetime
 import structlog
 
 from receiver.core.model.actions import ActionKind, OutcomeKind
-from receiver.core.model.model import Facts, PoolState, Source
+from receiver.core.model.model import Facts, PoolState, Rights, Source, never_asked
 from receiver.core.model.policy import Policy
-from receiver.core.model.rights import Rights, never_asked
 from receiver.core.money.budget_views import views
 from receiver.core.notices import override_notices, warnings
 from receiver.core.notices.action_notices import Around
 from receiver.core.notices.sentences import Cause
-from receiver.core.scaling.count_drift import late_after
 from receiver.core.scaling.decide import being_removed
+from receiver.core.scaling.provisioning import late_after
 from receiver.ports import Cluster, StepStore, TryLater, WontWork
 from receiver.step.backoff import removals_stopped
 from receiver.step.carry_out import Hands, settled

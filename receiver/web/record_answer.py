@@ -2,10 +2,9 @@
 
 from datetime import datetime
 
-from receiver.core.model.approval_request import Answer, Question
+from receiver.core.model.approval_request import Answer, Question, override_of
 from receiver.core.model.policy import Policy
 from receiver.core.notices import approval_notices
-from receiver.core.scaling.approval_options import override_of
 from receiver.ports import WebStore
 
 

@@ -8,7 +8,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 
 from receiver.adapters.monitoring.alertmanager import ALERTS, SILENCES, AlertmanagerAlarms
-from receiver.core.model.silences import Matcher
+from receiver.core.model.signals import Matcher
 from receiver.ports import AlarmFacts, TryLater
 from receiver.ports.alert_payload import LONGEST_TEXT
 from tests.adapters.wire import hanging_server, unused_url

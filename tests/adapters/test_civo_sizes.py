@@ -9,7 +9,7 @@ from pytest_httpserver import HTTPServer
 
 from receiver.adapters.civo.cloud import CivoCloud
 from receiver.adapters.civo.sizes import ASKED_AGAIN, TRIED_AGAIN, KnownSizes
-from receiver.core.model.compute import GIB
+from receiver.core.model.resources import GIB
 from receiver.ports import TryLater
 from tests.adapters.civo_answers import SIZE, a_cloud
 from tests.adapters.wire import hanging_server, requests_sent

@@ -13,7 +13,7 @@ import pytest
 
 from receiver.adapters.store import SqlStore
 from receiver.core.model.policy import Budget, Policy
-from receiver.core.model.silences import COMPONENT, Matcher, Silence
+from receiver.core.model.signals import COMPONENT, Matcher, Silence
 from tests.cli.asked import ask, serving
 from tests.faults.stores import a_store
 from tests.reconcile.harness import SIZE, Life, a_job, a_policy, a_world

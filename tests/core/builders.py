@@ -8,21 +8,10 @@ from typing import Any
 from receiver.core.explain.because import with_grounds
 from receiver.core.model.actions import Decision
 from receiver.core.model.approval_request import Asks, Question
-from receiver.core.model.model import (
-    Facts,
-    Node,
-    Offer,
-    PoolState,
-    Signal,
-    SignalAction,
-    Source,
-    SourceState,
-    Spend,
-    Stage,
-)
+from receiver.core.model.model import Facts, Node, Offer, PoolState, Source, SourceState, Spend, Stage
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Billing, Policy, Pool, Unanswered
-from receiver.core.model.silences import PoolSilence
+from receiver.core.model.signals import PoolSilence, Signal, SignalAction
 from receiver.core.scaling.assign import Assignment, assign
 from receiver.core.scaling.decide import decide_all
 from receiver.core.scaling.demand import fingerprint

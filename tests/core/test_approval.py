@@ -9,14 +9,14 @@ import pytest
 
 from receiver.core.explain.because import with_grounds
 from receiver.core.model.actions import Action, ActionKind, Because, Decision, Reason, Victim, VictimStage
-from receiver.core.model.approval_request import Answer, Asks, Question, Standing
-from receiver.core.model.model import Facts, Node, SignalAction, Source, Spend, Stage
+from receiver.core.model.approval_request import Answer, Asks, Question, Standing, choices, next_morning, override_of
+from receiver.core.model.model import Facts, Node, Source, Spend, Stage
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Approval, Budget, Policy, Unanswered
+from receiver.core.model.signals import SignalAction
 from receiver.core.notices.approval_notices import answered, asked
 from receiver.core.scaling.approval import to_ask
-from receiver.core.scaling.approval_options import choices, next_morning, override_of
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all
 from tests.core.builders import (

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from receiver.core.model.actions import Action, ActionKind
-from receiver.core.model.model import Backoff, CordonedBy, Node, SignalAction, Source, Spend, Stage
+from receiver.core.model.model import Backoff, CordonedBy, Node, Source, Spend, Stage
 from receiver.core.model.pods import PodPhase, Preference, Requirement, Toleration
 from receiver.core.model.policy import Budget, Limits, Taint
+from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.demand import is_believed, offer_of, workloads
 from tests.core.builders import (
     GPU,

@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.core.model.actions import Because, Decision
-from receiver.core.model.model import CordonedBy, Node, PoolState, SignalAction
+from receiver.core.model.model import CordonedBy, Node, PoolState
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Policy, Taint
+from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.assign import assign
-from receiver.core.scaling.consolidate import consents
+from receiver.core.scaling.packing import consents
 from receiver.core.scaling.plan import plan
 from tests.core.builders import (
     EVERY_SECOND,

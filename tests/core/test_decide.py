@@ -12,14 +12,14 @@ from receiver.core.model.model import (
     CordonedBy,
     Node,
     PoolState,
-    SignalAction,
     Source,
     SourceState,
     Spend,
     Stage,
+    never_asked,
 )
 from receiver.core.model.policy import Budget, Fallback, Limits, Policy
-from receiver.core.model.rights import never_asked
+from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.plan import plan
 from tests.core.builders import (
     EVERY_SECOND,

@@ -10,13 +10,14 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from receiver.core.model.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
-from receiver.core.model.model import Backoff, CordonedBy, Node, SignalAction, Source, Spend, Stage
+from receiver.core.model.model import Backoff, CordonedBy, Node, Source, Spend, Stage
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.pods import Pod, PodPhase, Toleration
 from receiver.core.model.policy import Budget, KeepOut, Limits, Policy, Pool
+from receiver.core.model.signals import SignalAction
 from receiver.core.model.windows import Window, stays_open
 from receiver.core.scaling.assign import assign
-from receiver.core.scaling.eviction_grace import topic_of
+from receiver.core.scaling.bounds import topic_of
 from receiver.core.scaling.plan import plan
 from tests.core.builders import (
     GPU,

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from receiver.core.explain.evidence import NODES, SIGNALS, WORKLOADS
 from receiver.core.model.actions import Decision
-from receiver.core.model.model import SignalAction, Source, SourceState, Stage
-from receiver.core.model.signals import Alert, numbered
+from receiver.core.model.model import Source, SourceState, Stage
+from receiver.core.model.signals import Alert, SignalAction, numbered
 from tests.core.builders import NOW, a_node, a_pod, a_policy, a_pool, a_signal, a_silence, a_state, all_up, facts, run
 
 LARGEST = 32_000  # bytes of JSON: the store may hold hundreds of thousands of decisions

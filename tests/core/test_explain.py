@@ -12,10 +12,10 @@ from receiver.core.explain.explain import MOST, WHAT_TO_DO, Explanation, State, 
 from receiver.core.explain.picture import picture
 from receiver.core.explain.rules import RULES
 from receiver.core.model.actions import Action, ActionKind, Decision
-from receiver.core.model.model import Backoff, CordonedBy, Drift, Facts, SignalAction, Source, Spend, Stage
+from receiver.core.model.model import Backoff, CordonedBy, Drift, Facts, Source, Spend, Stage, never_asked
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Budget, Limits, Policy
-from receiver.core.model.rights import never_asked
+from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all
 from receiver.core.scaling.guardrails import GUARDRAILS

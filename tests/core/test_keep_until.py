@@ -4,9 +4,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from receiver.core.model.pods import honoured, kept
 from receiver.core.model.policy import KeepUntil
 from receiver.core.notices.idle_notices import ignored
-from receiver.core.scaling.keep_until import honoured, kept
 from tests.core.builders import NOW, a_busy_node, a_pod, a_state
 
 HOUR = timedelta(hours=1)

@@ -16,7 +16,7 @@ from receiver.core.model.model import (
     Facts,
     Node,
     PoolState,
-    SignalAction,
+    Rights,
     Source,
     SourceState,
     Spend,
@@ -24,11 +24,11 @@ from receiver.core.model.model import (
 )
 from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Budget, Limits, Policy
-from receiver.core.model.rights import Rights
+from receiver.core.model.signals import SignalAction
 from receiver.core.money.cost import unit_price
 from receiver.core.scaling.assign import assign
+from receiver.core.scaling.bounds import begun, topic_of
 from receiver.core.scaling.decide import decide, decide_all
-from receiver.core.scaling.eviction_grace import begun, topic_of
 from receiver.core.scaling.plan import plan
 from tests.core.builders import GPU, HOURLY, NOW, a_node, a_pod, a_policy, a_pool, a_signal, a_state, facts, run
 from tests.core.filled import TWO_STEPS

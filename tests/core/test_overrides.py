@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.core.model.actions import Action, ActionKind, Change, Decision, Victim, VictimStage
-from receiver.core.model.model import Node, PoolState, SignalAction, Spend, Stage
+from receiver.core.model.model import Node, PoolState, Spend, Stage
 from receiver.core.model.overrides import Override, OverrideKind, spoken_of
 from receiver.core.model.policy import Budget, Limits, Policy, Pool
+from receiver.core.model.signals import SignalAction
 from receiver.core.model.windows import Window
 from receiver.core.scaling.bounds import bounds_of
 from tests.core.builders import (

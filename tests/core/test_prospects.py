@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.core.model.actions import Change, Decision
-from receiver.core.model.model import Backoff, CordonedBy, Drift, Facts, Node, SignalAction, Source
+from receiver.core.model.model import Backoff, CordonedBy, Drift, Facts, Node, Source
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Limits, Policy
+from receiver.core.model.signals import SignalAction
 from receiver.core.model.windows import Window
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import case_of

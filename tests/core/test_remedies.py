@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from receiver.core.explain.rules import NOTED, RULES, remedies
 from receiver.core.model.actions import Action, ActionKind, Decision, Reason, Verdict
-from receiver.core.model.model import Backoff, Drift, SignalAction, Source, Spend, Stage
+from receiver.core.model.model import Backoff, Drift, Source, Spend, Stage, never_asked
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Approval, Budget, Limits, Policy
-from receiver.core.model.rights import never_asked
+from receiver.core.model.signals import SignalAction
 from receiver.core.model.windows import Window
 from receiver.core.scaling.guardrails import GUARDRAILS
 from tests.core.builders import (

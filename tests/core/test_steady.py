@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from receiver.core.model.control import believed_since, is_sure
+from receiver.core.model.memory import believed_since, is_sure
 from tests.core.builders import NOW
 
 MINUTE = timedelta(minutes=1)

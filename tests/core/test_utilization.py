@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from receiver.core.model.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
-from receiver.core.model.model import CordonedBy, Node, Signal, SignalAction, Stage
+from receiver.core.model.model import CordonedBy, Node, Stage
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Billing
+from receiver.core.model.signals import Signal, SignalAction
 from tests.core.builders import (
     EVERY_SECOND,
     GPU,

@@ -20,8 +20,6 @@ from receiver.core.model.model import (
     Node,
     Offer,
     PoolState,
-    Signal,
-    SignalAction,
     Source,
     SourceState,
     Spend,
@@ -30,8 +28,9 @@ from receiver.core.model.model import (
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.pods import Pod, PodPhase, Preference, Requirement
 from receiver.core.model.policy import Approval, Billing, Budget, Fallback, Limits, Policy, Pool, Taint, Unanswered
+from receiver.core.model.signals import Signal, SignalAction
 from receiver.core.model.windows import Window
-from receiver.core.scaling.eviction_grace import topic_of
+from receiver.core.scaling.bounds import topic_of
 from tests.core.builders import GPU, NOW, a_pod, a_pool, a_signal, a_silence, an_offer, run
 from tests.core.choices import Choices, built
 

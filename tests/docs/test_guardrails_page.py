@@ -7,13 +7,14 @@ from itertools import product
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from receiver.core.model.model import Node, SignalAction, Stage
+from receiver.core.model.model import Node, Stage
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Objective
-from receiver.core.scaling import count_drift, plan
+from receiver.core.model.signals import SignalAction
+from receiver.core.scaling import plan, provisioning
+from receiver.core.scaling.bounds import topic_of
 from receiver.core.scaling.decide import keeps_its_size
-from receiver.core.scaling.eviction_grace import topic_of
 from receiver.core.scaling.guardrails import GUARDRAILS
 from receiver.step import backoff
 from tests.core.builders import (
@@ -117,7 +118,7 @@ def test_the_times_of_what_ends_by_itself_are_those_in_force() -> None:
     stuck = backoff.COUNT_STUCK_BACKOFF // hour
     assert told["backoff", "removal"] == f"{removed // minute} to {longest // minute} minutes, or {stuck} hours"
     assert told["provisioning", "growth"] == f"{beside // minute} minutes to {plan.LONGEST_BACKOFF // hour} hours"
-    assert told["undone", "either"] == f"{count_drift.GIVES_WAY_FOR // hour} hours"
+    assert told["undone", "either"] == f"{provisioning.GIVES_WAY_FOR // hour} hours"
     works = " ".join(section(PAGE, "provisioning_works").split())
     assert f"for {plan.FIRST_BACKOFF // minute} minutes the first time, for {beside // minute} minutes where" in works
 

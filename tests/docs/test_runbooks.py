@@ -10,7 +10,7 @@ import yaml
 
 from receiver.adapters.monitoring.alertmanager import AlertmanagerAlarms
 from receiver.config import load_text
-from receiver.core.model.silences import Silence, silenced_pools
+from receiver.core.model.signals import Silence, silenced_pools
 from tests.docs.commands import commands, fenced, is_command, queries, spans
 from tests.docs.pages import ROOT, headings, section, text_of
 from tests.docs.test_metrics_page import SIMULATED, THEMSELVES, received, rows

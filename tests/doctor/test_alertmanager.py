@@ -14,7 +14,7 @@ from werkzeug import Request, Response
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.http.own_api import ServerApi
 from receiver.adapters.monitoring.http_apis import MonitoringApi
-from receiver.core.model.silences import Matcher, Silence
+from receiver.core.model.signals import Matcher, Silence
 from receiver.doctor.alertmanager import AlertmanagerPeer, ask, judge
 from receiver.doctor.checks import Finding
 from receiver.doctor.round_trip import AlertWait, heard, send

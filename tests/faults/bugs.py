@@ -38,7 +38,7 @@ FOR_A_POOL = (
     "step/carry_out.py:carry_out",
     "step/carry_out.py:settled",
     "core/scaling/capacity.py:open_tally",
-    "core/scaling/count_drift.py:late_after",
+    "core/scaling/provisioning.py:late_after",
     "core/scaling/decide.py:_decided",
     "core/scaling/demand.py:misfit",
     "core/scaling/guardrails.py:apply",

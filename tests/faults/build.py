@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from receiver.core.model.compute import allocatable
 from receiver.core.model.pods import Requirement, Toleration
 from receiver.core.model.policy import (
     Approval,
@@ -19,6 +18,7 @@ from receiver.core.model.policy import (
     Taint,
     Unanswered,
 )
+from receiver.core.model.resources import allocatable
 from receiver.core.model.windows import Window
 from receiver.replay.world import Behaviour, Job, Timings, World, WorldConfig, WorldPool
 from tests.faults.scenario import PoolPlan, Scenario

@@ -10,8 +10,9 @@ from receiver.core.explain.because import with_grounds
 from receiver.core.explain.staying import UNKNOWN
 from receiver.core.model.actions import VictimStage
 from receiver.core.model.memory import Memory
-from receiver.core.model.model import Facts, SignalAction
+from receiver.core.model.model import Facts
 from receiver.core.model.policy import Policy
+from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all
 from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, Receipt

@@ -5,13 +5,11 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from receiver.core.model.approval_request import Answer
+from receiver.core.model.approval_request import Answer, override_of
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Policy, Taint
-from receiver.core.model.signals import Alert
-from receiver.core.model.silences import COMPONENT, Matcher, Silence
+from receiver.core.model.signals import COMPONENT, Alert, Matcher, Silence
 from receiver.core.notices.sentences import Notice, Severity
-from receiver.core.scaling.approval_options import override_of
 from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, STOP_ANNOTATION, Delivery, Store
 from receiver.replay.ports import WorldAlarms
 from receiver.replay.world import VM, Denied, Pdb, PodSpec, World, WorldNode

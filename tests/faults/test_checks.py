@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from receiver.adapters.store import SqlStore
+from receiver.core.model.model import Rights
 from receiver.core.model.policy import Scope
-from receiver.core.model.rights import Rights
 from receiver.core.money.budget import Budgets, BudgetView
-from receiver.core.scaling.eviction_grace import Grace
+from receiver.core.scaling.bounds import Grace
 from receiver.ports import Did, Receipt
 from receiver.replay.kubernetes import WorldCluster
 from receiver.replay.ports import WorldCloud
@@ -142,7 +142,7 @@ def test_an_eviction_before_the_grace_is_over_is_seen(emptied: SqlStore, monkeyp
 
 
 def test_an_eviction_of_a_jobs_pods_by_a_window_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("receiver.core.scaling.eviction", "receiver.replay.kubernetes"):
+    for module in ("receiver.core.scaling.removal", "receiver.replay.kubernetes"):
         monkeypatch.setattr(f"{module}.yields", lambda pod: True)
     assert "is not certain to be started again" in judge(night(owner="Job"), emptied).message
 
@@ -157,14 +157,14 @@ def test_an_eviction_beside_a_pod_that_a_budget_holds_is_seen(
 
 
 def test_an_eviction_of_a_gang_by_a_window_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("receiver.core.scaling.eviction", "receiver.replay.kubernetes"):
+    for module in ("receiver.core.scaling.removal", "receiver.replay.kubernetes"):
         monkeypatch.setattr(f"{module}.yields", lambda pod: True)
     assert "belongs to a gang" in judge(night(gang=True), emptied).message
 
 
 def test_evicting_more_than_is_too_many_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     one_allowed = replace(night(), pools=[replace(night().pools[0], window=[730, 750, 1])])
-    monkeypatch.setattr("receiver.core.scaling.eviction.surplus_over", lambda most, case, dead: case.present)
+    monkeypatch.setattr("receiver.core.scaling.removal.surplus_over", lambda most, case, dead: case.present)
     assert "nodes are evicted of 2, 1 allowed" in judge(one_allowed, emptied).message
 
 

@@ -12,8 +12,7 @@ from prometheus_client import CollectorRegistry
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Approval, Budget, BudgetChange, Pool, Scope, Unanswered
-from receiver.core.model.signals import Alert
-from receiver.core.model.silences import COMPONENT, Matcher, Silence
+from receiver.core.model.signals import COMPONENT, Alert, Matcher, Silence
 from receiver.core.model.windows import Window
 from receiver.core.notices.budget_notices import changed
 from receiver.core.notices.override_notices import was_set

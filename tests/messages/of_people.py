@@ -14,8 +14,8 @@ from receiver.core.notices import eviction_notices, idle_notices, override_notic
 from receiver.core.notices.idle_notices import ignored
 from receiver.core.notices.sentences import Notice
 from receiver.core.scaling.assign import assign
+from receiver.core.scaling.bounds import topic_of
 from receiver.core.scaling.decide import case_of
-from receiver.core.scaling.eviction_grace import topic_of
 from tests.core.builders import NOW, a_busy_node
 from tests.messages.scene import H100, L40S, MINUTE, NUMBER, POLICY, idle, known, pool_of
 from tests.messages.scene import training as jobs

@@ -7,10 +7,10 @@ from decimal import Decimal
 from typing import Any
 
 from receiver.core.model.actions import OutcomeKind, VictimStage
-from receiver.core.model.model import Backoff, Drift, Facts, PoolState, SignalAction, Source, SourceState, Stage
+from receiver.core.model.model import Backoff, Drift, Facts, PoolState, Rights, Source, SourceState, Stage, never_asked
 from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Limits, Policy
-from receiver.core.model.rights import Rights, never_asked
+from receiver.core.model.signals import SignalAction
 from receiver.core.notices import waiting_notices, warnings
 from receiver.core.notices.sentences import Notice
 from receiver.core.scaling.assign import assign

@@ -10,8 +10,7 @@ import pytest
 from receiver.adapters.observe import ObservedCluster
 from receiver.core.model.activity import Course
 from receiver.core.model.policy import KeepUntil, Policy
-from receiver.core.model.signals import Alert
-from receiver.core.model.silences import Matcher, Silence
+from receiver.core.model.signals import Alert, Matcher, Silence
 from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, KEEP_UNTIL_ANNOTATION, Store, TryLater, WontWork
 from receiver.replay.ports import WorldTelemetry
 from receiver.replay.world import PodSpec, World, WorldPool

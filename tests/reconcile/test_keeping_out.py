@@ -12,7 +12,7 @@ from receiver.adapters.store import open_store
 from receiver.core.model.model import Spend
 from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Budget, KeepOut
-from receiver.core.scaling.consolidate import may_not_return
+from receiver.core.scaling.packing import may_not_return
 from receiver.ports import STOP_POLICY_ANNOTATION, KeptOut, Store, TryLater, WontWork
 from receiver.replay.world.objects import ClusterQueue, HoldQuota
 from tests.core.builders import GPU, NOW, a_busy_node, a_pod, a_pool, a_state, facts, run

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.model.model import SignalAction
-from receiver.core.model.signals import Alert, payload_life
+from receiver.core.model.signals import Alert, SignalAction, payload_life
 from receiver.ports import Delivery, Store, TryLater
 from receiver.step.gather import Sources, look
 from receiver.step.parts import Parts

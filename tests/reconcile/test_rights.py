@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
-from receiver.core.model.rights import AGAIN_AFTER, GRANTED_FOR, UNKNOWN_HOLDS_FOR, Rights
+from receiver.core.model.model import AGAIN_AFTER, GRANTED_FOR, UNKNOWN_HOLDS_FOR, Rights
 from receiver.ports import Store, TryLater, WontWork
 from tests.reconcile.harness import Life, a_job, a_policy, a_world
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from receiver.core.model.compute import CPU, GIB, MEMORY
 from receiver.core.model.pods import Preference, Requirement, Toleration
 from receiver.core.model.policy import Taint
+from receiver.core.model.resources import CPU, GIB, MEMORY
 from receiver.replay.world import GPU, Denied, PodSpec
 from receiver.replay.world.config import Packing
 from tests.replay.builders import job, placed, pool, run, seconds, the_pod, vms, world

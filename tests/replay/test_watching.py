@@ -4,8 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from receiver.core.model.model import UNASSIGNED
-from receiver.core.model.silences import Matcher, Silence
+from receiver.core.model.signals import UNASSIGNED, Matcher, Silence
 from receiver.ports import Alarms, Telemetry
 from receiver.replay.ports import WorldAlarms, WorldTelemetry
 from receiver.replay.world import GPU, POOL_LABEL, World

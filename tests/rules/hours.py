@@ -21,9 +21,9 @@ from flask import Flask
 from prometheus_client import CollectorRegistry, generate_latest
 
 from receiver.adapters.messages.delivery import Outbox
-from receiver.core.model.failures import Failure
 from receiver.core.model.policy import Policy
 from receiver.core.notices.links import PageLinks
+from receiver.core.scaling.failures import Failure
 from receiver.metrics.collector import Instruments, register
 from receiver.ports import TryLater, WriterLostError
 from receiver.replay.world.config import POOL_LABEL

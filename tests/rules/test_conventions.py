@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from receiver.core.model.model import SignalAction
-from receiver.core.model.signals import HEARTBEAT_ALERT
-from receiver.core.model.silences import COMPONENT
+from receiver.core.model.signals import COMPONENT, HEARTBEAT_ALERT, SignalAction
 from tests.rules.files import ALERTS, EVERY_RULE, GROUPS, HEARTBEAT, RECORDINGS, RULE_FILES, TEST_FILES, Rule
 
 RUNBOOKS = "https://civo-gpu-autoscaler.example/docs/runbooks/"

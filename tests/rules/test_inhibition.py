@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from receiver.core.model.model import SignalAction
+from receiver.core.model.signals import SignalAction
 from tests.rules.files import RULES
 from tests.rules.servers import get, running
 

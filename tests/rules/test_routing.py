@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from receiver.core.model.model import SignalAction
+from receiver.core.model.signals import SignalAction
 from tests.rules.files import ALERTS, RULES, TEST_FILES, Rule, run
 
 CONFIG = RULES / "alertmanager.yml"

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import event
 
 from receiver.adapters.store import SqlStore, open_store
-from receiver.core.model.control import Control
+from receiver.core.model.memory import Control
 from tests.store.builders import NOW, after, alert, delivery, heartbeat, migrated
 
 

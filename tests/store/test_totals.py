@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from receiver.adapters.store import SqlStore
 from receiver.core.model.actions import OutcomeKind
-from receiver.core.model.control import Control
+from receiver.core.model.memory import Control
 from receiver.core.model.model import Drift
 from receiver.ports import Telling
 from tests.store.builders import NOW, POOL, after, alert, decision, delivery, grow, heartbeat, life, notice, outcome

@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.core.model.policy import Policy, Pool
-from receiver.core.model.signals import Alert
-from receiver.core.model.silences import COMPONENT
+from receiver.core.model.signals import COMPONENT, Alert
 from receiver.core.notices.sentences import Notice
 from receiver.ports import Delivery, Store
 from receiver.replay.world import PodSpec, WorldPool

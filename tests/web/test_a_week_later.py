@@ -17,8 +17,7 @@ import pytest
 from receiver.adapters.store import SqlStore
 from receiver.core.model.actions import Change
 from receiver.core.model.policy import Budget, Policy
-from receiver.core.model.signals import Alert
-from receiver.core.model.silences import COMPONENT, Matcher, Silence
+from receiver.core.model.signals import COMPONENT, Alert, Matcher, Silence
 from receiver.ports import Delivery
 from receiver.web.api import documents
 from tests.cli.asked import ask, serving

@@ -13,8 +13,8 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from receiver.core.model.failures import Failure
 from receiver.core.model.policy import Policy
+from receiver.core.scaling.failures import Failure
 from receiver.metrics.collector import Instruments, register
 from receiver.ports import TryLater, WontWork
 from receiver.step.parts import PARTS

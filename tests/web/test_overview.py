@@ -7,7 +7,7 @@ import pytest
 
 from receiver.core.explain.picture import rights_shown
 from receiver.core.explain.samples import PoolSample
-from receiver.core.model.rights import Rights, never_asked
+from receiver.core.model.model import Rights, never_asked
 from receiver.core.notices.links import Seal
 from receiver.core.notices.sentences import Notice, Severity
 from receiver.ports import Told

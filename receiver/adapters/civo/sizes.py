@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from receiver.core.model.compute import CPU, GIB, MEMORY, MIB, STORAGE
+from receiver.core.model.resources import CPU, GIB, MEMORY, MIB, STORAGE
 from receiver.ports import TryLater, WontWork
 
 UNITS = {"cpu_cores": (CPU, 1000), "ram_mb": (MEMORY, MIB), "disk_gb": (STORAGE, GIB)}

@@ -56,8 +56,8 @@ from receiver.core.model.pods import KEPT_BY_DEFAULT, KeepRule, Pod, PodPhase, n
 from receiver.core.model.policy import Taint
 from receiver.core.model.text import harmless
 from receiver.core.model.usage import EndedPod
-from receiver.core.scaling.consolidate import consents
-from receiver.core.scaling.eviction_grace import yields
+from receiver.core.scaling.bounds import yields
+from receiver.core.scaling.packing import consents
 from receiver.ports import Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
 
 LIVING = "status.phase!=Succeeded,status.phase!=Failed"

@@ -7,8 +7,8 @@ from typing import Any
 
 from kubernetes.utils.quantity import parse_quantity
 
-from receiver.core.model.compute import CPU, MEMORY, SLOTS, STORAGE
 from receiver.core.model.policy import Taint
+from receiver.core.model.resources import CPU, MEMORY, SLOTS, STORAGE
 from receiver.core.model.text import cut, harmless
 from receiver.ports import ClusterNode, TryLater
 
@@ -49,7 +49,7 @@ def gpus(quantities: Mapping[str, Any]) -> dict[str, int]:
 
 
 def compute(quantities: Mapping[str, Any]) -> dict[str, int]:
-    """Return the compute resources among *quantities* (`receiver.core.model.compute`), rounded up as Kubernetes does.
+    """Return the compute resources among *quantities* (`receiver.core.model.resources`), rounded up as Kubernetes does.
 
     One that cannot be read is left out: the API server lets none through, and no pod of somebody else's may blind us.
     """

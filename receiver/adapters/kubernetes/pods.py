@@ -10,8 +10,8 @@ from receiver.adapters.http.timestamps import moment
 from receiver.adapters.kubernetes.gangs import gang_of, whole
 from receiver.adapters.kubernetes.nodes import SHOWN, compute, entries, gpus, key_of, named, section, words
 from receiver.config.mistakes import Wrong, longer_than_zero
-from receiver.core.model.compute import SLOTS
 from receiver.core.model.pods import Pod, PodPhase, Preference, Requirement, Toleration
+from receiver.core.model.resources import SLOTS
 from receiver.core.model.text import cut
 from receiver.core.model.usage import EndedPod, workload_name
 from receiver.ports import (
@@ -170,7 +170,7 @@ def gpu_requests(spec: Mapping[str, Any]) -> dict[str, int]:
 
 
 def compute_requests(spec: Mapping[str, Any]) -> dict[str, int]:
-    """Return what the pod requests of a node's compute resources (`receiver.core.model.compute`): one slot at least."""
+    """Return what the pod requests of a node's compute resources (`receiver.core.model.resources`): 1 slot or more."""
     return {**{r: n for r, n in _effective(spec, compute).items() if n}, SLOTS: 1}
 
 

@@ -12,8 +12,8 @@ from receiver.adapters.kubernetes.announced_pods import Announcement, Run, annou
 from receiver.adapters.kubernetes.api import CustomResources, ResourceKind
 from receiver.adapters.kubernetes.gangs import volcano_group_of, whole
 from receiver.adapters.kubernetes.nodes import GPU_PREFIX, compute, entries, gpus, key_of, section
-from receiver.core.model.compute import CPU
 from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.resources import CPU
 from receiver.ports import TryLater
 
 VOLCANO_QUEUES = ResourceKind("scheduling.volcano.sh", "queues", ("v1beta1",))

@@ -12,8 +12,7 @@ import requests
 from receiver.adapters.http.sessions import quick_session, shown, wire_failure
 from receiver.adapters.http.timestamps import moment
 from receiver.adapters.monitoring.patterns import evaluable
-from receiver.core.model.signals import Alert
-from receiver.core.model.silences import COMPONENT, Matcher, Silence
+from receiver.core.model.signals import COMPONENT, Alert, Matcher, Silence
 from receiver.core.model.text import harmless
 from receiver.ports import AlarmFacts, TryLater
 from receiver.ports.alert_payload import LONGEST_TEXT

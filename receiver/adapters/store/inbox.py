@@ -13,8 +13,7 @@ from receiver.adapters.store.intake import Intake
 from receiver.adapters.store.prepared import Query, Write
 from receiver.adapters.store.schema import alerts, deliveries, marks
 from receiver.adapters.store.totals import ADD, HEARTBEAT, LAST_DELIVERY
-from receiver.core.model.model import SignalAction
-from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
+from receiver.core.model.signals import HEARTBEAT_ALERT, Alert, SignalAction
 from receiver.ports import Delivery
 
 ACTIONS = frozenset(SignalAction)

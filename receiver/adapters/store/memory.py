@@ -25,7 +25,7 @@ from receiver.core.model.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model.model import Drift, Offer
 from receiver.core.money.unanswered import may_have_landed
 from receiver.core.scaling.capacity import refused_counts
-from receiver.core.scaling.count_drift import is_late
+from receiver.core.scaling.provisioning import is_late
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)

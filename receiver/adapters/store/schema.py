@@ -368,7 +368,7 @@ questions = Table(  # what people are or were asked before a change
     Index("questions_by_expires_at", "expires_at"),
 )
 
-control = Table(  # what a step leaves for the next one to decide from (`receiver.core.model.control`)
+control = Table(  # what a step leaves for the next one to decide from (`receiver.core.model.memory`)
     "control",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),

@@ -28,7 +28,7 @@ from receiver.adapters.store.questions import SqlQuestions
 from receiver.adapters.store.reports import SqlReports
 from receiver.adapters.store.totals import SqlTotals, count
 from receiver.adapters.store.usage import SqlUsage
-from receiver.core.model.control import Control
+from receiver.core.model.memory import Control
 from receiver.ports import Snapshot, TryLater, WontWork
 
 THE_ONE = 1  # the only row of the snapshot, and of the control state

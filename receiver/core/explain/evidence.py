@@ -11,11 +11,11 @@ from typing import Any
 
 from receiver.core.model.actions import Reason, Verdict
 from receiver.core.model.approval_request import Question
-from receiver.core.model.model import Node, Signal, Source
+from receiver.core.model.model import Node, Source
 from receiver.core.model.overrides import Override
 from receiver.core.model.pods import Workload
 from receiver.core.model.policy import Policy
-from receiver.core.model.silences import PoolSilence
+from receiver.core.model.signals import PoolSilence, Signal
 from receiver.core.model.windows import next_change
 from receiver.core.money.budget import BudgetStage, BudgetView, Refusal, month_of, team_of
 from receiver.core.money.cost import amount, unit_price

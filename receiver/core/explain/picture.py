@@ -10,16 +10,15 @@ from receiver.core.explain.because import SPEAKS_UP, why
 from receiver.core.explain.explain import Explanation, explain
 from receiver.core.model.actions import Action, Decision, Verdict
 from receiver.core.model.approval_request import Question, sentence
-from receiver.core.model.failures import Failure, Failures
-from receiver.core.model.model import Backoff, Facts, Node, PoolState, Source, Stage
+from receiver.core.model.model import Backoff, Facts, Node, PoolState, Rights, Source, Stage
 from receiver.core.model.overrides import Override
 from receiver.core.model.policy import Policy, Pool
-from receiver.core.model.rights import Rights
-from receiver.core.model.silences import PoolSilence
+from receiver.core.model.signals import PoolSilence
 from receiver.core.money.budget import BudgetView
 from receiver.core.money.cost import amount, next_unit_at
 from receiver.core.scaling.approval import is_wanted
 from receiver.core.scaling.assign import Assignment, Wanted
+from receiver.core.scaling.failures import Failure, Failures
 from receiver.core.scaling.provisioning import awaited_since
 from receiver.core.scaling.recheck_times import Wait, waits
 

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 
 from receiver.core.explain.rules import plainly
 from receiver.core.model.actions import Action, Because, Decision, Verdict, Victim, VictimStage
-from receiver.core.model.model import CordonedBy, Node, SignalAction, Stage
+from receiver.core.model.model import CordonedBy, Node, Stage
+from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.guardrails import Case
-from receiver.core.scaling.removal import goes_at
-from receiver.core.scaling.removal_eligibility import is_kept, was_refused
+from receiver.core.scaling.removal import goes_at, is_kept, was_refused
 
 EMPTIED = (Because.CONSOLIDATED, Because.EVICTED)
 NAMED = 3  # in a sentence

@@ -12,11 +12,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from receiver.core.model.activity import Course, Use, was_idle
-from receiver.core.model.model import Facts, SignalAction, Source
+from receiver.core.model.model import Facts, Source
 from receiver.core.model.overrides import spoken_of
-from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.pods import Pod, PodPhase, honoured
 from receiver.core.model.policy import KeepUntil, Policy
-from receiver.core.scaling.keep_until import honoured
+from receiver.core.model.signals import SignalAction
 
 TOPIC = "idle-shutdown:"
 TEMPLATE_HASH = "pod-template-hash"  # a Deployment's ReplicaSet is named after it and ends with this label's value

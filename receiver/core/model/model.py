@@ -1,7 +1,7 @@
-"""The nouns of what was found: nodes, pool states, signals, sources (docs/glossary.md)."""
+"""The nouns of what was found: nodes, pool states, sources, rights (docs/glossary.md)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
@@ -10,14 +10,78 @@ from receiver.core.model.actions import Action
 from receiver.core.model.activity import Activity
 from receiver.core.model.approval_request import Question
 from receiver.core.model.charges import Comparison
-from receiver.core.model.compute import less
 from receiver.core.model.overrides import Override
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import BudgetChange, Taint
-from receiver.core.model.rights import Rights
-from receiver.core.model.silences import PoolSilence
+from receiver.core.model.resources import less
+from receiver.core.model.signals import PoolSilence, Signal
 
-UNASSIGNED = "unassigned"
+GRANTED_FOR = timedelta(minutes=5)  # rights change when somebody applies a manifest: asking at each step tells no more
+AGAIN_AFTER = timedelta(seconds=30)  # what is refused or not known holds growth, so a grant must be seen soon
+UNKNOWN_HOLDS_FOR = timedelta(minutes=5)
+BIND = "bind the ClusterRole gpu-autoscaler-act (k8s/overlays/act/rights)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rights:
+    """What the cluster said when it was last asked, at *asked_at* (None: never), and that it has been so *since*.
+
+    *lacking* names the rights that are refused (``patch nodes``), () for none; None while nobody could ever tell.
+    *detail* says why the last question got no answer, empty when it got one: an answer from before goes on to count.
+    """
+
+    lacking: tuple[str, ...] | None
+    since: datetime
+    asked_at: datetime | None = None
+    detail: str = ""
+
+    def due(self, now: datetime) -> bool:
+        """True when the cluster should be asked again; at once where the clock was ahead then."""
+        if self.asked_at is None:
+            return True
+        settled = self.lacking == () and not self.detail
+        age = now - self.asked_at
+        return age >= (GRANTED_FOR if settled else AGAIN_AFTER) or age < timedelta(0)
+
+    def answered(self, lacking: tuple[str, ...], now: datetime) -> "Rights":
+        """Return what is known after an answer."""
+        since = min(self.since, now) if lacking == self.lacking else now
+        return Rights(lacking=lacking, since=since, asked_at=now)
+
+    def unanswered(self, why: str, now: datetime) -> "Rights":
+        """Return what is known after a question without an answer."""
+        return replace(self, since=min(self.since, now), asked_at=now, detail=why)
+
+    def unasked(self, why: str, now: datetime) -> "Rights":
+        """Return what is known while nobody can be asked: that is no try, so it is asked as soon as somebody can."""
+        return replace(self, since=min(self.since, now), detail=why)
+
+    def holds_growth(self, now: datetime) -> bool:
+        """True while a node that is bought now could not be removed, or nobody can tell whether it could.
+
+        Not knowing holds for a while only. Waiting some minutes costs less than a node for good, but the question
+        may be what is refused or lost (a proxy that lets no POST through, an authorizer that is down), with every right
+        there: growth that waited for the answer would wait for ever. A removal that is refused then says so.
+        """
+        if self.lacking is None:
+            return now < self.since + UNKNOWN_HOLDS_FOR
+        return bool(self.lacking)
+
+    @property
+    def holds_until(self) -> datetime | None:
+        """When growth is no longer held although nothing was answered; None where only an answer ends it."""
+        return self.since + UNKNOWN_HOLDS_FOR if self.lacking is None else None
+
+    def __str__(self) -> str:
+        if self.lacking is None:
+            return f"it is not known whether nodes may be removed: {self.detail or 'not answered yet'}"
+        refused = ", ".join(self.lacking)
+        return f"Kubernetes does not let us {refused}" if refused else "Kubernetes lets us remove nodes"
+
+
+def never_asked(now: datetime) -> Rights:
+    """Return what is known before the first question."""
+    return Rights(lacking=None, since=now)
 
 
 class Stage(StrEnum):
@@ -60,7 +124,7 @@ class Node:
     *closed_for* is the budget's stop for which we let no new work begin on it, as our annotation says.
     *hosts* names what must not be cut off with it (our own pod, Prometheus, Alertmanager), *kept_by* the pods without a
     GPU that draining it would lose, each with its reason (`core.model.node_keepers`). *activity* is what DCGM says of
-    its GPUs, None when it says nothing. *compute* are its allocatable compute resources (`core.model.compute`),
+    its GPUs, None when it says nothing. *compute* are its allocatable compute resources (`core.model.resources`),
     *others* is what pods without GPUs request of them, *daemons* what DaemonSets' pods do.
     """
 
@@ -153,7 +217,7 @@ class Backoff:
 class LateCount:
     """A change of ours that Civo's required count does not show yet: it says *shown* instead of *expected*.
 
-    *since* is when the change was made. It is believed for a while only (`receiver.core.scaling.count_drift`).
+    *since* is when the change was made. It is believed for a while only (`receiver.core.scaling.provisioning`).
     """
 
     expected: int
@@ -201,7 +265,7 @@ class PoolState:
     *refused* is the lowest count that Civo refused a moment ago for lack of stock or quota.
     *offer* is what the newest usable node shows, or showed within the last day. *unjoined* names Kubernetes nodes
     that belong to no instance that Civo lists: where there are any, who is who is not certain. *compute* is what a new
-    node has for pods beside its GPUs (`receiver.core.model.compute`).
+    node has for pods beside its GPUs (`receiver.core.model.resources`).
     """
 
     pool: str
@@ -242,35 +306,6 @@ class PoolState:
     def unlisted(self) -> int:
         """Nodes asked for that Civo does not list yet."""
         return max(0, self.required - len(self.living))
-
-
-class SignalAction(StrEnum):
-    """What an alert asks of us: the value of its label ``action``."""
-
-    SCALE_UP = "scale_up"
-    SCALE_DOWN = "scale_down"
-    HOLD = "hold"
-    PAUSE_SCALE_UP = "pause_scale_up"
-    FREEZE = "freeze"
-    FALLBACK = "fallback"
-    HEARTBEAT = "heartbeat"
-    NOTIFY = "notify"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signal:
-    """One firing alert reduced to what a decision may depend on. *pool* None means every pool.
-
-    *delivery* is the number of the webhook delivery that brought it last, where the step that reads it knows that: it
-    was woken by one, or Alertmanager could not be asked.
-    """
-
-    action: SignalAction
-    alertname: str
-    fingerprint: str
-    starts_at: datetime
-    pool: str | None = None
-    delivery: int | None = None
 
 
 class Source(StrEnum):

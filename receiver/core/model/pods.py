@@ -1,9 +1,11 @@
 """Pods that ask for GPUs, the workloads they make up, and which other pods keep their node from being drained."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+
+from receiver.core.model.policy import KeepUntil
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +47,7 @@ class PodPhase(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
     """A pod that asks for GPUs. *requests* are GPU resources only (effective: containers, init containers, overhead),
-    *compute* is what it asks for beside them (`receiver.core.model.compute`).
+    *compute* is what it asks for beside them (`receiver.core.model.resources`).
 
     *affinity* is required node affinity: alternatives (any of them), each a conjunction; *preferred* is the
     preferred one. *gang* is the key of a declared gang or None, *gang_min* how many of its pods must run together
@@ -190,3 +192,31 @@ def named(pods: Collection[str]) -> tuple[str, ...]:
     shown = sorted(pods)
     more = len(shown) - PODS_NAMED
     return (*shown[:PODS_NAMED], *([f"and {more} more"] if more > 0 else ()))
+
+
+KEEP_UNTIL = "gpu-autoscaler.io/keep-until"
+Kept = tuple[datetime | None, str]  # until when a node is kept, and for which pod (``namespace/name``)
+
+
+def honoured(pod: Pod, allowed: KeepUntil, now: datetime) -> datetime | None:
+    """Until when *pod* asks to be kept and may: its namespace is listed, and the time is to come and not too far."""
+    wish = pod.keep_until
+    if wish is None or wish <= now or pod.namespace not in allowed.namespaces:
+        return None
+    return wish if wish <= now + allowed.longest else None
+
+
+def kept(before: Kept, pods: Iterable[Pod], allowed: KeepUntil, now: datetime) -> Kept:
+    """Until when the node of *pods* is kept, which was kept as *before* says: the latest wish counts.
+
+    A wish outlives its pod; while the pod is there, what it says now counts.
+    """
+    here = {pod.key: honoured(pod, allowed, now) for pod in pods}
+    wishes = {key: wish for key, wish in here.items() if wish is not None}
+    until, key = before
+    if until is not None and key not in here:  # one that is over stays too: the clock may be ahead just now
+        wishes[key] = until
+    if not wishes:
+        return None, ""
+    latest = max(wishes, key=lambda key: (wishes[key], key))
+    return wishes[latest], latest

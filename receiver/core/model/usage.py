@@ -32,7 +32,7 @@ class Usage:
     of one GPU (ratio 0-1), None if not measured.
 
     *life* is the uid of that controller (of the pod), because names are used again. A slice of a GPU and a share in one
-    count as such (`core.model.weights`). *node_seconds* is the same time as part of the node: what was held over the
+    count as such (`core.model.resources`). *node_seconds* is the same time as part of the node: what was held over the
     GPUs that the node offered *then*, so that what is learned of it later does not change what was (None: over what its
     life says now).
     """

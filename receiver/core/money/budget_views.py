@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import Budget, Policy, Pool, Scope
-from receiver.core.model.weights import gpus_of
+from receiver.core.model.resources import gpus_of
 from receiver.core.money.budget import Budgets, BudgetView, month_of, stage_of, team_of
 from receiver.core.money.cost import unit_price
 from receiver.core.money.forecast import Outlook

@@ -8,8 +8,8 @@ from receiver.core.model.activity import Sample
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.model import Node
 from receiver.core.model.pods import Pod
+from receiver.core.model.resources import gpus_of
 from receiver.core.model.usage import EndedPod
-from receiver.core.model.weights import gpus_of
 
 # An instance that Civo's list leaves out may come back. While Kubernetes shows its pods, they hold it for that long.
 LEFT_OUT = timedelta(hours=1)

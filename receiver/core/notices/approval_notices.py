@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from decimal import Decimal
 
-from receiver.core.model.approval_request import Answer, Asks, Question, about, does, does_not, named
+from receiver.core.model.approval_request import LABELS, Answer, Asks, Question, about, does, does_not, named
 from receiver.core.model.overrides import Override
 from receiver.core.model.policy import Billing, Policy, Pool
 from receiver.core.model.text import some
 from receiver.core.notices import wording
 from receiver.core.notices.sentences import Cause, Notice, Severity
-from receiver.core.scaling.approval_options import LABELS
 from receiver.core.scaling.assign import Wanted
 
 TOPIC = "question:"

@@ -4,15 +4,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from receiver.core.model.model import Node, SignalAction
+from receiver.core.model.model import Node
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Policy, Pool
+from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import lasting, some
 from receiver.core.notices import wording
 from receiver.core.notices.sentences import Cause, Notice, Severity
-from receiver.core.scaling.eviction import busy_beyond
-from receiver.core.scaling.eviction_grace import TOPIC, Grace, begun, evicts, topic_of
+from receiver.core.scaling.bounds import TOPIC, Grace, begun, evicts, topic_of
 from receiver.core.scaling.guardrails import Case
+from receiver.core.scaling.removal import busy_beyond
 
 PROTECT = "gpu-autoscaler.io/protect"
 

@@ -5,12 +5,11 @@ from datetime import datetime, timedelta
 
 from receiver.core.idle.idle_shutdown import TOPIC, Consenting, IdleCase, IdleStanding, key_of, may_be_kept, shutdown_at
 from receiver.core.model.model import PoolState
-from receiver.core.model.pods import Pod
+from receiver.core.model.pods import KEEP_UNTIL, Pod, honoured
 from receiver.core.model.policy import KeepUntil
 from receiver.core.model.text import lasting, some
 from receiver.core.notices import wording
 from receiver.core.notices.sentences import Cause, Notice, Severity
-from receiver.core.scaling.keep_until import KEEP_UNTIL, honoured
 
 IDLE_SHUTDOWN = "gpu-autoscaler.io/idle-shutdown"
 A_DAY = timedelta(days=1)

@@ -4,17 +4,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from receiver.core.model.model import Backoff, Drift, Facts, Node, PoolState, Source, Stage
+from receiver.core.model.model import BIND, Backoff, Drift, Facts, Node, PoolState, Rights, Source, Stage
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Policy, Pool
-from receiver.core.model.rights import BIND, Rights
 from receiver.core.model.text import lasting, some
 from receiver.core.money.budget import Budgets
 from receiver.core.notices import charges_notices, wording
 from receiver.core.notices.sentences import Cause, Notice, Severity
 from receiver.core.scaling.assign import Assignment
-from receiver.core.scaling.count_drift import undone_by_others
-from receiver.core.scaling.provisioning import LONGEST_PROVISIONING_BACKOFF, lost_nodes, stuck_on_the_way
+from receiver.core.scaling.provisioning import (
+    LONGEST_PROVISIONING_BACKOFF,
+    lost_nodes,
+    stuck_on_the_way,
+    undone_by_others,
+)
 
 # A source must be silent for this long before people are told: one lost answer is no news.
 SILENT_FOR = timedelta(minutes=2)

@@ -12,20 +12,17 @@ from datetime import datetime
 from decimal import Decimal
 
 from receiver.core.model.approval_request import Question
-from receiver.core.model.failures import Failure, Failures
-from receiver.core.model.model import Facts, Source, SourceState
+from receiver.core.model.model import Facts, Rights, Source, SourceState
 from receiver.core.model.overrides import Override
 from receiver.core.model.pods import Workload
 from receiver.core.model.policy import Policy, Pool, Scope
-from receiver.core.model.rights import Rights
+from receiver.core.model.resources import gpus_of
 from receiver.core.model.text import some
-from receiver.core.model.weights import gpus_of
 from receiver.core.money.budget import Budgets, BudgetView, Refusal, teams_of
 from receiver.core.money.budget_views import views
 from receiver.core.money.cost import unit_price
 from receiver.core.scaling.allowance import RULES, Allowance
-from receiver.core.scaling.blame import LeftOut
-from receiver.core.scaling.bounds import BoundsInForce
+from receiver.core.scaling.bounds import BoundsInForce, Grace
 from receiver.core.scaling.capacity import (
     NOT_ALLOWED,
     OPENED,
@@ -38,13 +35,13 @@ from receiver.core.scaling.capacity import (
     new_bin,
     open_tally,
 )
-from receiver.core.scaling.consolidate import may_not_return, movable
 from receiver.core.scaling.demand import missing_pods, new_node, take, why_nowhere, workloads
-from receiver.core.scaling.eviction_grace import Grace
+from receiver.core.scaling.failures import Failure, Failures, LeftOut
 from receiver.core.scaling.filling import rearranged, serve_again
 from receiver.core.scaling.gangs import hold, place_gang, place_parts
 from receiver.core.scaling.headroom import Headroom, keep_warm, refused
 from receiver.core.scaling.market import Market, Matching
+from receiver.core.scaling.packing import may_not_return, movable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,10 @@
-"""Room for work: what exists or is on its way, what may still be opened, what Civo has just refused, and what all pools
-share.
+"""Where work can run: nodes that exist or are on their way, new nodes that may be bought, and nodes that a budget stop
+closes.
+
+While a budget that covers the whole pool is at its stop, its nodes are closed to new work. Running pods go on, so every
+dollar beyond the line belongs to a node whose pod was running when the line was reached. A team's stop closes nothing:
+its pods share nodes with others'. A node that hosts us or the monitoring stays open: it is paid for anyway, and the
+components that watch the budget must be able to start.
 """
 
 import math
@@ -9,18 +14,64 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from receiver.core.model.actions import Action, ActionKind, Because, Outcome, OutcomeKind, VictimStage
-from receiver.core.model.compute import COMPUTE, gpus_in
-from receiver.core.model.model import ON_ITS_WAY, CordonedBy, Facts, Node, PoolState, SignalAction, Stage
+from receiver.core.model.model import ON_ITS_WAY, CordonedBy, Facts, Node, PoolState, Stage
 from receiver.core.model.pods import Workload
 from receiver.core.model.policy import Pool
-from receiver.core.money.budget import Budgets, Key, Refusal
+from receiver.core.model.resources import COMPUTE, gpus_in
+from receiver.core.model.signals import SignalAction
+from receiver.core.money.budget import Budgets, BudgetStage, Key, Refusal
 from receiver.core.money.unanswered import highest, may_have_landed
-from receiver.core.scaling.bounds import BoundsInForce, bounds_of
-from receiver.core.scaling.count_drift import undone_by_others
+from receiver.core.scaling.bounds import BoundsInForce, Grace, bounds_of, graces_of
 from receiver.core.scaling.demand import IGNORED_NAMESPACES, new_node, take
-from receiver.core.scaling.eviction_grace import Grace, graces_of
-from receiver.core.scaling.provisioning import probes_left, stuck_on_the_way, unlisted_too_long
-from receiver.core.scaling.stop_scopes import takes_work, why_closed
+from receiver.core.scaling.provisioning import probes_left, stuck_on_the_way, undone_by_others, unlisted_too_long
+
+
+def why_closed(budgets: Budgets, pool: str) -> str | None:
+    """Why no new work may begin on the nodes of *pool* (an id): the budgets that are at their stop.
+
+    Empty: it may. None: nobody can tell, and what is closed stays closed, as an unknown spend neither begins nor ends
+    anything.
+    """
+    touched = budgets.touched(pool)
+    stopped = [f"{view.title} {view.month}" for view in touched if view.stage is BudgetStage.STOP]
+    if not stopped and any(view.unknown or view.unpriced for view in touched):
+        return None
+    return ", ".join(stopped)
+
+
+def lacks_price(budgets: Budgets, pool: str) -> tuple[str, ...]:
+    """The sizes for want of whose price nobody can tell whether *pool* (an id) is closed; empty when it is known to
+    be."""
+    if why_closed(budgets, pool) is not None:
+        return ()
+    return tuple(sorted({size for view in budgets.touched(pool) for size in view.unpriced}))
+
+
+def takes_work(node: Node | None, why: str | None) -> bool:
+    """True when new work may begin on *node* (None: one that Civo does not list yet), by what `why_closed` says."""
+    if why is None:
+        return node is None or node.closed_for is None
+    return not why or (node is not None and bool(node.hosts))
+
+
+def to_close(nodes: Iterable[Node], why: str | None) -> tuple[Node, ...]:
+    """The nodes that are to be closed now, as *why* says; a cordon of somebody else's closes one as well."""
+    if not why:
+        return ()
+    there = (n for n in nodes if n.registered and n.stage is not Stage.DELETING and not n.hosts)
+    return tuple(
+        n
+        for n in there
+        if n.cordoned_by is not CordonedBy.SOMEONE and (n.closed_for != why or n.cordoned_by is not CordonedBy.US)
+    )
+
+
+def to_open(nodes: Iterable[Node], why: str | None) -> tuple[Node, ...]:
+    """The nodes that we closed and that are to be open now: all when the stop is over, else those that host us."""
+    if why is None:
+        return ()
+    return tuple(n for n in nodes if n.closed_for is not None and takes_work(n, why))
+
 
 Requests = tuple[tuple[str, int], ...]
 WHY = ("demand", "floor", "standby", "headroom")  # new nodes are opened, in this order

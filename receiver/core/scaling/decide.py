@@ -7,18 +7,18 @@ from datetime import datetime
 
 from receiver.core.model.actions import ActionKind, Decision, Reason, Verdict, VictimStage
 from receiver.core.model.approval_request import sentence
-from receiver.core.model.failures import Failure, Failures
-from receiver.core.model.model import Facts, Node, PoolState, Signal, SignalAction, Source, Stage
+from receiver.core.model.model import Facts, Node, PoolState, Source, Stage
 from receiver.core.model.policy import Policy
+from receiver.core.model.signals import Signal, SignalAction
 from receiver.core.model.text import lasting, some
 from receiver.core.money.cost import HOUR
 from receiver.core.scaling.assign import Assignment, Wanted, floor_gives_way
+from receiver.core.scaling.failures import Failure, Failures
 from receiver.core.scaling.guardrails import Case, apply
 from receiver.core.scaling.market import goes_early
 from receiver.core.scaling.prospects import about_idle, planned, why_kept
 from receiver.core.scaling.recheck_times import reconsider_at
-from receiver.core.scaling.removal import Removable, is_dead, removable, unapproved
-from receiver.core.scaling.removal_eligibility import is_kept, was_refused
+from receiver.core.scaling.removal import Removable, is_dead, is_kept, removable, unapproved, was_refused
 
 NOTED = {
     SignalAction.SCALE_UP: "look for growth",

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from receiver.core.model.compute import COMPUTE, allocatable, less, too_much
-from receiver.core.model.model import UNASSIGNED, Node, Offer, PoolState, Stage
+from receiver.core.model.model import Node, Offer, PoolState, Stage
 from receiver.core.model.pods import Pod, PodPhase, Requirement, Toleration, Workload
 from receiver.core.model.policy import POOL_LABEL, Pool, Taint
+from receiver.core.model.resources import COMPUTE, allocatable, less, too_much
+from receiver.core.model.signals import UNASSIGNED
 from receiver.core.model.text import cut
 
 # Taints that come and go with a node's state, and say nothing of the next node.

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from receiver.core.model.compute import COMPUTE
 from receiver.core.model.pods import Pod, Workload
+from receiver.core.model.resources import COMPUTE
 from receiver.core.scaling.allowance import RULES, Allowance
 from receiver.core.scaling.capacity import Bin, Given, Requests, Tally, new_bin
 from receiver.core.scaling.demand import take

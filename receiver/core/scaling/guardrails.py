@@ -10,21 +10,21 @@ from datetime import datetime
 
 from receiver.core.model.actions import ActionKind, Reason, Verdict
 from receiver.core.model.approval_request import Asks, why_waiting
-from receiver.core.model.model import Node, PoolState, Signal, SignalAction, Source
+from receiver.core.model.model import BIND, Node, PoolState, Source
 from receiver.core.model.policy import Fallback, Policy, Pool
-from receiver.core.model.rights import BIND
+from receiver.core.model.signals import Signal, SignalAction
 from receiver.core.model.text import lasting, some
+from receiver.core.scaling.allowance import grows_unasked
 from receiver.core.scaling.assign import Wanted, floor_gives_way
 from receiver.core.scaling.capacity import (
     LONGEST_GROWTH_BACKOFF,
     LONGEST_REMOVAL_BACKOFF,
 )
-from receiver.core.scaling.count_drift import undone_by_others
-from receiver.core.scaling.growth_approval import grows_unasked
 from receiver.core.scaling.provisioning import (
     LONGEST_PROVISIONING_BACKOFF,
     probes_left,
     stuck_on_the_way,
+    undone_by_others,
 )
 
 

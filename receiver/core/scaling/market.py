@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 
-from receiver.core.model.compute import COMPUTE, gpus_in
 from receiver.core.model.pods import Pod, Workload, owner_of
 from receiver.core.model.policy import Objective, Policy, Pool
+from receiver.core.model.resources import COMPUTE, gpus_in
 from receiver.core.scaling.capacity import Requests, Tally
 from receiver.core.scaling.demand import new_node, preference, refusal, take
 

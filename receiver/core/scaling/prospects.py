@@ -5,16 +5,24 @@ from dataclasses import replace
 from datetime import datetime
 
 from receiver.core.model.actions import ActionKind, Verdict
-from receiver.core.model.model import Node, SignalAction, Stage
+from receiver.core.model.model import Node, Stage
+from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import some
 from receiver.core.money.cost import HOUR
-from receiver.core.scaling.bounds import bounds_of
-from receiver.core.scaling.eviction import busy_beyond, surplus_over
-from receiver.core.scaling.eviction_grace import Grace
+from receiver.core.scaling.bounds import Grace, bounds_of
 from receiver.core.scaling.guardrails import GUARDRAILS, Case, apply, approved
 from receiver.core.scaling.recheck_times import changes, unit_ends_soon
-from receiver.core.scaling.removal import could_be_emptied, goes_at, may_go, may_leave
-from receiver.core.scaling.removal_eligibility import is_kept, was_refused, why_not_ours
+from receiver.core.scaling.removal import (
+    busy_beyond,
+    could_be_emptied,
+    goes_at,
+    is_kept,
+    may_go,
+    may_leave,
+    surplus_over,
+    was_refused,
+    why_not_ours,
+)
 
 # Without the answers of people: they may come at any time.
 UNASKED = tuple(guardrail for guardrail in GUARDRAILS if guardrail is not approved)

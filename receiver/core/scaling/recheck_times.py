@@ -11,11 +11,10 @@ from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.windows import next_change
 from receiver.core.money.cost import HOUR, next_unit_at
 from receiver.core.scaling.capacity import LONGEST_GROWTH_BACKOFF, LONGEST_REMOVAL_BACKOFF, SHORT_LOSS
-from receiver.core.scaling.consolidate import consents
-from receiver.core.scaling.count_drift import GIVES_WAY_FOR, undone_by_others
 from receiver.core.scaling.guardrails import Case
 from receiver.core.scaling.market import goes_early
-from receiver.core.scaling.provisioning import LONGEST_PROVISIONING_BACKOFF
+from receiver.core.scaling.packing import consents
+from receiver.core.scaling.provisioning import GIVES_WAY_FOR, LONGEST_PROVISIONING_BACKOFF, undone_by_others
 
 SAFETY_MINIMUM = timedelta(seconds=10)  # a node this fresh from work is not judged idle, whatever the paid hour says
 LOOK_AGAIN_AFTER = timedelta(seconds=5)  # between our cordon and the last look: a pod bound meanwhile becomes visible

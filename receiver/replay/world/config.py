@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Literal, Protocol
 
-from receiver.core.model.compute import CPU, GIB, MEMORY, MIB, STORAGE
 from receiver.core.model.pods import Preference, Requirement, Toleration
 from receiver.core.model.policy import Taint
+from receiver.core.model.resources import CPU, GIB, MEMORY, MIB, STORAGE
 
 GANG_ANNOTATION = "gpu-autoscaler.io/gang"
 POOL_LABEL = "kubernetes.civo.com/civo-node-pool"
@@ -57,7 +57,7 @@ class WorldPool:
 
     @property
     def machine(self) -> Mapping[str, int]:
-        """What one machine has (`receiver.core.model.compute`)."""
+        """What one machine has (`receiver.core.model.resources`)."""
         return {CPU: self.cpu_cores * 1000, MEMORY: self.ram_mb * MIB, STORAGE: self.disk_gb * GIB}
 
     @property
@@ -158,7 +158,7 @@ class Pdb:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodSpec:
     """A pod as somebody creates it. *requests* are GPU resources (empty for a CPU pod), *compute* its other requests in
-    millicores and bytes (`receiver.core.model.compute`), *duration* the run time
+    millicores and bytes (`receiver.core.model.resources`), *duration* the run time
     (None: it runs until it is deleted), *gpu_util* the activity ratio 0-1 of each of its GPUs once it is loaded,
     *gpu_memory* the ratio of their memory that it holds then (None: what such an activity usually takes).
 

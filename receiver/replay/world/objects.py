@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from receiver.core.model.compute import COMPUTE
 from receiver.core.model.pods import Preference, Requirement, Toleration
 from receiver.core.model.policy import Taint
+from receiver.core.model.resources import COMPUTE
 from receiver.replay.world.config import WorldPool
 
 
@@ -70,7 +70,7 @@ class CivoPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldNode:
-    """A Kubernetes node as it was at *version*. *allocatable* has the compute resources (`core.model.compute`) and,
+    """A Kubernetes node as it was at *version*. *allocatable* has the compute resources (`core.model.resources`) and,
     once the driver runs, the GPU resources, those too that a DRA driver serves (*dra*) and that its status does not
     show. *taints* include those that Kubernetes sets itself."""
 

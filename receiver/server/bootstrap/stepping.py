@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from receiver.config.model import Mode
-from receiver.core.model.control import believed_since, is_sure
+from receiver.core.model.memory import believed_since, is_sure
 from receiver.ports import TryLater
 from receiver.reports.monthly import MonthEnd
 from receiver.runtime.store_opener import WarmUp

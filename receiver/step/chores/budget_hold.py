@@ -12,7 +12,7 @@ from functools import partial
 
 import structlog
 
-from receiver.core.model.control import is_new_minute
+from receiver.core.model.memory import is_new_minute
 from receiver.core.model.model import Source
 from receiver.core.money.hold_scopes import Intent, intent
 from receiver.core.notices.hold_notices import notice

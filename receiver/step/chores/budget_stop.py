@@ -14,7 +14,7 @@ from receiver.core.model.model import Source
 from receiver.core.model.policy import Pool
 from receiver.core.money.budget import month_of
 from receiver.core.notices import closing_notices
-from receiver.core.scaling import stop_scopes
+from receiver.core.scaling.capacity import lacks_price, to_close, to_open, why_closed
 from receiver.ports import Did, Receipt, TryLater, WontWork
 from receiver.step.parts import StepContext
 
@@ -48,12 +48,12 @@ def close_nodes(work: StepContext, strays: Iterable[str], *, steady: bool) -> No
 
 def _serve(pool: Pool, work: StepContext, *, steady: bool) -> None:
     """Cordon and uncordon the nodes of *pool*."""
-    why, there = stop_scopes.why_closed(work.assignment.budgets, pool.id), work.facts.pool(pool.id).nodes
-    if nodes := [n.name for n in stop_scopes.to_close(there, why)]:
+    why, there = why_closed(work.assignment.budgets, pool.id), work.facts.pool(pool.id).nodes
+    if nodes := [n.name for n in to_close(there, why)]:
         _close(pool, nodes, why or "", work)
-    if (nodes := [n.name for n in stop_scopes.to_open(there, why)]) and steady:
+    if (nodes := [n.name for n in to_open(there, why)]) and steady:
         _open(pool, nodes, why or "", work)
-    unpriced = stop_scopes.lacks_price(work.assignment.budgets, pool.id)
+    unpriced = lacks_price(work.assignment.budgets, pool.id)
     if unpriced and any(n.closed_for is not None for n in there):
         work.say_later(lambda: closing_notices.stay_closed(pool, unpriced))
 

@@ -26,7 +26,7 @@ from receiver.core.idle.idle_shutdown import (
     standing_of,
     windows,
 )
-from receiver.core.model.control import is_new_minute
+from receiver.core.model.memory import is_new_minute
 from receiver.core.model.policy import Policy
 from receiver.core.notices import idle_notices as notices
 from receiver.core.notices.sentences import Notice

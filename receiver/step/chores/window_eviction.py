@@ -10,8 +10,8 @@ from receiver.core.model.model import Source
 from receiver.core.model.policy import Policy
 from receiver.core.model.windows import is_open
 from receiver.core.notices import eviction_notices
+from receiver.core.scaling.bounds import TOPIC, evicts
 from receiver.core.scaling.decide import case_of
-from receiver.core.scaling.eviction_grace import TOPIC, evicts
 from receiver.core.scaling.guardrails import Case
 from receiver.ports import StepStore
 from receiver.step.chores.notify import announce

@@ -9,9 +9,8 @@ import structlog
 from flask import Blueprint, Response, jsonify, request
 
 from receiver.config.mistakes import did_you_mean
-from receiver.core.model.approval_request import Answer, Question, sentence
+from receiver.core.model.approval_request import Answer, Question, needs_size, sentence
 from receiver.core.money.cost import amount
-from receiver.core.scaling.approval_options import needs_size
 from receiver.web.api.documents import moment
 from receiver.web.api.overrides import words_asked
 from receiver.web.api.request_parts import limit_asked, pool_asked, read_body

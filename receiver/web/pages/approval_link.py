@@ -8,10 +8,19 @@ from typing import Any
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from receiver.core.model.approval_request import Answer, Asks, Question, Standing, about
+from receiver.core.model.approval_request import (
+    LABELS,
+    Answer,
+    Asks,
+    Question,
+    Standing,
+    about,
+    choices,
+    needs_size,
+    override_id,
+)
 from receiver.core.notices.approval_notices import in_short, unanswered, usd
 from receiver.core.notices.links import Seal
-from receiver.core.scaling.approval_options import LABELS, choices, needs_size, override_id
 from receiver.web.api.questions import answer_once
 from receiver.web.api.request_parts import read_form
 from receiver.web.errors import Problem

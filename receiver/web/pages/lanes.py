@@ -9,8 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from receiver.core.explain.samples import Doing, NodeTurn, PoolSample
-from receiver.core.model.control import IN_A_ROW
-from receiver.core.model.memory import NodeLife
+from receiver.core.model.memory import IN_A_ROW, NodeLife
 from receiver.core.model.text import some, span
 
 LANES = 40

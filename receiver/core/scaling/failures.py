@@ -1,19 +1,53 @@
-"""Whose an exception of the assignment is: the pool and the workload that were being looked at when it was raised.
+"""Exceptions in one part of a step. The part is set aside, so that the other pools and workloads are still served.
 
-The assignment goes over all pools and workloads in many loops. Instead of a guard in each, one handler reads the frames
-that the exception passed through, the innermost first.
+The core hides no exception: with a `Failures` to note them in they become values, without one they are raised.
+
+The assignment iterates over all pools and workloads in many loops. Instead of a guard in each, `LeftOut` reads the
+frames that an exception passed through, innermost first, to find the pool and the workload that caused it.
 """
 
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
-from receiver.core.model.failures import Failure, Failures
 from receiver.core.model.model import Facts, PoolState
 from receiver.core.model.pods import Pod, Workload, owner_of
 from receiver.core.model.policy import Pool
 from receiver.core.scaling import filling
 from receiver.core.scaling.capacity import Tally
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """An exception of one *part* of a step. *pool* (an id) and *workload* (its owner) are whose it was, None where it
+    was nobody's alone."""
+
+    part: str
+    error: Exception
+    pool: str | None = None
+    workload: str | None = None
+
+    def __str__(self) -> str:
+        """One line: the kind of error and its message."""
+        return f"{type(self.error).__name__}: {self.error}"
+
+
+@dataclass(slots=True)
+class Failures:
+    """The failures of one step. *set_aside* are the pools that the step serves no further, with the first error."""
+
+    all: list[Failure] = field(default_factory=list)
+    set_aside: dict[str, Failure] = field(default_factory=dict)
+
+    def note(self, failure: Failure) -> None:
+        """Keep *failure*; the rest goes on as before."""
+        self.all.append(failure)
+
+    def sets_aside(self, pool: str, failure: Failure) -> None:
+        """Keep *failure*, and serve *pool* no further in this step."""
+        self.note(failure)
+        self.set_aside.setdefault(pool, failure)
+
 
 MOST_LEFT_OUT = 20  # owners whose work is left out because it cannot be assigned: with more it is no fault of the work
 SHARED_FRAMES = 2  # `assign` and `_assign`
