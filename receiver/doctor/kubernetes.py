@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, TypeVar
 
-from receiver.adapters.kubernetes import dra
+from receiver.adapters.kubernetes.api import section
 from receiver.adapters.kubernetes.cluster import credentials
-from receiver.adapters.kubernetes.nodes import section
+from receiver.adapters.kubernetes.nodes import DEVICE_CLASSES, DRA_GROUP, RESOURCE_SLICES, nodes_of, resources_of
 from receiver.adapters.survey.cluster import (
     DAEMON_SETS,
     NETWORK_POLICIES,
@@ -79,7 +79,7 @@ def look(installation: Installation) -> Iterator[Finding]:
             return
         devices = _devices(cluster, groups)
         slices = devices if isinstance(devices, Sequence) else ()
-        found, cannot = attempted(lambda: cluster.nodes(dra.nodes_of(slices)))
+        found, cannot = attempted(lambda: cluster.nodes(nodes_of(slices)))
         if found is None:
             yield from _unseen(cannot)
             return
@@ -116,10 +116,10 @@ def _unseen(why: str) -> Iterator[Finding]:
 
 def _devices(cluster: ClusterSurvey, groups: frozenset[str]) -> Sequence[Mapping[str, Any]] | Finding:
     """Return the ResourceSlices, or the finding that says why not."""
-    if dra.GROUP not in groups:
-        return nodes.DRA.passed(f"the cluster does not serve {dra.GROUP}")
+    if DRA_GROUP not in groups:
+        return nodes.DRA.passed(f"the cluster does not serve {DRA_GROUP}")
     try:
-        return cluster.every(dra.SLICES)
+        return cluster.every(RESOURCE_SLICES)
     except WontWork as error:
         return nodes.DRA.skipped(may_not(str(error)) if error.code == FORBIDDEN else str(error))
 
@@ -133,8 +133,8 @@ def _dra(
     if isinstance(devices, Finding):
         yield devices
         return
-    classes, _ = attempted(lambda: cluster.every(dra.CLASSES))
-    yield from nodes.dra(found, None if classes is None else dra.resources_of(classes), installation.settings.policy)
+    classes, _ = attempted(lambda: cluster.every(DEVICE_CLASSES))
+    yield from nodes.dra(found, None if classes is None else resources_of(classes), installation.settings.policy)
 
 
 def _operator(cluster: ClusterSurvey, installation: Installation, pods: list[SeenPod]) -> Iterator[Finding]:

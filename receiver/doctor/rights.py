@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from receiver.adapters.kubernetes import dra
 from receiver.adapters.kubernetes.cluster import Right
+from receiver.adapters.kubernetes.nodes import DRA_GROUP, WITHOUT_CLASSES, WITHOUT_SLICES
 from receiver.config import Configuration, Mode
 from receiver.config.model import GroupDemand, QueueDemand
 from receiver.core.model.pods import KeepRule
@@ -65,9 +65,9 @@ def needed(configuration: Configuration, groups: frozenset[str], *, shuts_down: 
         yield from _each(
             "list", "scheduling.k8s.io", "priorityclasses", "the priority of Volcano's groups", weaker=True
         )
-    if dra.GROUP in groups:
-        yield from _each("list", dra.GROUP, "resourceslices", dra.WITHOUT_SLICES, weaker=True)
-        yield from _each("list", dra.GROUP, "deviceclasses", dra.WITHOUT_CLASSES, weaker=True)
+    if DRA_GROUP in groups:
+        yield from _each("list", DRA_GROUP, "resourceslices", WITHOUT_SLICES, weaker=True)
+        yield from _each("list", DRA_GROUP, "deviceclasses", WITHOUT_CLASSES, weaker=True)
     yield from _holds(configuration)
     if shuts_down:
         why = "some workload is annotated gpu-autoscaler.io/idle-shutdown"

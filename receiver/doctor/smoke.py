@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from receiver.adapters.kubernetes.api import CONFLICT
 from receiver.adapters.kubernetes.cluster import credentials
-from receiver.adapters.kubernetes.wire import CONFLICT
 from receiver.adapters.survey.civo import CivoSurvey
 from receiver.adapters.survey.smoke import MARK, PodState, SmokeSurvey
 from receiver.config import Mode, Settings

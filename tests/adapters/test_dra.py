@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
-from receiver.adapters.kubernetes.dra import Dra, DraServed, nodes_of, resources_of
+from receiver.adapters.kubernetes.nodes import Dra, DraServed, nodes_of, resources_of
 from receiver.adapters.kubernetes.pods import CLAIMS, DrainFate, claimant_from, fate, pod_from
 from receiver.core.model.pods import PodPhase, Toleration
 from receiver.ports import TryLater

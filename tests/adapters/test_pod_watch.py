@@ -172,7 +172,7 @@ def test_nobody_there_is_tried_again_later() -> None:
 def test_a_watch_that_is_silent_beyond_its_time_is_given_up(
     httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("receiver.adapters.kubernetes.wire.HANGS_AFTER", 0.2)
+    monkeypatch.setattr("receiver.adapters.kubernetes.api.HANGS_AFTER", 0.2)
     release = threading.Event()
     httpserver.expect_request(PODS).respond_with_handler(lambda _: silent(release))
     cluster = a_cluster_at(httpserver.url_for(""))

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from pytest_httpserver import HTTPServer
 
-from receiver.adapters.kubernetes import announced_pods
-from receiver.adapters.kubernetes.announced_pods import MOST_OF_ONE
+from receiver.adapters.kubernetes.queues import MOST_OF_ONE
 from receiver.core.model.pods import Pod, PodPhase, Toleration
 from receiver.ports import GANG_ANNOTATION, TryLater, WontWork
 from tests.adapters.custom_objects import GPU, KUEUE, KUEUE_BEFORE, a_pod_set, a_template, a_workload
@@ -189,7 +188,7 @@ def test_one_line_does_not_make_more_pods_than_can_be_looked_at_and_their_gang_s
 def test_of_too_many_pods_in_a_queue_the_largest_workloads_are_left_out(
     httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(announced_pods, "MOST_OF_ALL", 5)
+    monkeypatch.setattr("receiver.adapters.kubernetes.queues.MOST_OF_ALL", 5)
     workloads = [a_workload(name, a_pod_set(size)) for name, size in (("huge", 4), ("small", 1), ("middle", 3))]
     assert {p.gang or p.key for p in queued(httpserver, *workloads)} == {"ml/small/main-0", "ml/middle"}
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import yaml
 
-from receiver.adapters.kubernetes import api, budget_hold, dra, gangs, queues, volcano
+from receiver.adapters.kubernetes import api, budget_hold, gangs, nodes, queues
 from receiver.adapters.kubernetes.api import ResourceKind
 from tests.docs.pages import ROOT, text_of
 from tests.manifests.uses import EVERYBODYS
@@ -58,7 +58,7 @@ def _used() -> Iterator[tuple[str, str, str]]:
         yield _right(f"{paths[name]}/scale", "patch")
     for name in WATCHED.findall(_code()):
         yield _right(paths[name], "watch")
-    for module in (dra, gangs, budget_hold, queues, volcano):
+    for module in (gangs, nodes, budget_hold, queues):
         for kind in vars(module).values():
             if isinstance(kind, ResourceKind):
                 yield kind.group, kind.plural, "list"

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import requests
 
-from receiver.adapters.kubernetes import wire
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
 from receiver.core.model.pods import PodPhase
 from receiver.ports import WontWork
@@ -46,7 +45,7 @@ def seed(sim: Simulator, kind: tuple[str, str], *objects: dict[str, Any]) -> req
 @contextmanager
 def pages_of(size: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patched:
-        patched.setattr(wire, "PAGE", size)
+        patched.setattr("receiver.adapters.kubernetes.api.PAGE", size)
         yield
 
 

@@ -42,7 +42,7 @@ class Watched:
 
 @pytest.fixture
 def watched(sim: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
-    monkeypatch.setattr("receiver.adapters.kubernetes.wire.HANGS_AFTER", 0.2)
+    monkeypatch.setattr("receiver.adapters.kubernetes.api.HANGS_AFTER", 0.2)
     cluster = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(1, 2))
     scene = Watched(sim, cluster)
     scene.lookout.start()

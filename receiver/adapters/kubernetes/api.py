@@ -1,10 +1,12 @@
-"""The calls of the Kubernetes API that we make, by path.
+"""Calls of the Kubernetes API, by path: JSON in, JSON out, failing only as TryLater or WontWork.
 
 The client's own classes do the same and hold every call of the API in memory, each with its documentation: 25 MB for
 these. Credentials, connections and errors are still the client's.
 """
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -12,10 +14,178 @@ from typing import Any
 
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
+from kubernetes.watch import Watch
+from urllib3.exceptions import HTTPError
 
 from receiver.adapters.http.remarks import Remarks
-from receiver.adapters.kubernetes.wire import NOT_FOUND, ClusterWire
+from receiver.adapters.http.sessions import retry_after, shown, wire_failure
+from receiver.core.model.text import harmless
 from receiver.ports import Clock, TryLater, WontWork
+
+READS = frozenset({"get", "list", "watch"})
+REVIEW = "selfsubjectaccessreviews"  # created, answered and forgotten: it changes nothing
+PAGE = 500  # objects per answer: bounds what the API server and we hold at once
+NOT_FOUND = "http_404"
+GONE = "http_410"
+CONFLICT = "conflict"
+TOO_MANY = "http_429"
+HANGS_AFTER = 10  # seconds after which a watch that should have ended is taken for dead
+HIDE_FROM = 8  # characters; a shorter word is no credential
+WORDS = 300  # characters of Kubernetes' own explanation that a message may carry
+
+
+class ClusterWire:
+    """Sends one call at a time with a timeout; *timeouts* are (connect, read) seconds.
+
+    *before_write* is called right before each call that may change something, after the reads that precede it, which
+    may have taken long; what it raises stops the write and is passed on.
+    """
+
+    def __init__(
+        self,
+        api_client: client.ApiClient,
+        timeouts: tuple[float, float],
+        clock: Clock,
+        before_write: Callable[[], None] | None = None,
+    ) -> None:
+        self._before_write = before_write
+        self.url = shown(str(api_client.configuration.host))
+        self._client = api_client
+        self._timeouts = timeouts
+        self._clock = clock
+
+    def ask(self, verb: str, resource: str, call: Callable[..., Any], *args: Any, **options: Any) -> Mapping[str, Any]:
+        """Return the decoded answer of *call*; *verb* and *resource* are RBAC's words for it.
+
+        Raises WontWork with code ``http_404`` when the object is not there, TryLater with ``conflict`` when it
+        changed meanwhile and with ``http_429`` when something (a PodDisruptionBudget, load) asks to wait.
+        """
+        if self._before_write is not None and verb not in READS and resource != REVIEW:
+            self._before_write()
+        with self._understood(verb, resource):
+            response = call(*args, _request_timeout=self._timeouts, _preload_content=False, **options)
+            decoded = json.loads(self._blotted(response.data))
+        if not isinstance(decoded, dict):
+            raise TryLater(f"Kubernetes' answer to {verb} {resource} is not understood", code="malformed")
+        return decoded
+
+    def watch(
+        self, resource: str, call: Callable[..., Any], opened: Callable[[Any], None], seconds: int, **options: Any
+    ) -> Iterator[Mapping[str, Any]]:
+        """Yield the events of a watch as they come, with their objects as JSON, until the server ends it.
+
+        *opened* is given the response as soon as its head is there. The server ends it after *seconds*; one that does
+        not is given up ten seconds later. Raises as `ask` does, with ``http_410`` for a version that is forgotten.
+        """
+
+        def asked(**given: Any) -> Any:  # undocumented: from a docstring the library would take a model to build
+            response = call(_request_timeout=(self._timeouts[0], seconds + HANGS_AFTER), **given)
+            opened(response)
+            return response
+
+        stream: Any = Watch().stream  # type: ignore[no-untyped-call]  # the client leaves it untyped
+        with self._understood("watch", resource), closing(stream(asked, timeout_seconds=seconds, **options)) as events:
+            try:
+                for event in events:
+                    yield dict(event)
+            except (
+                TypeError,
+                LookupError,
+                AttributeError,
+            ) as error:  # lines that are no event
+                raise ValueError("no event") from error
+
+    @contextmanager
+    def _understood(self, verb: str, resource: str) -> Iterator[None]:
+        """Turn what a call raises into TryLater and WontWork."""
+        try:
+            yield
+        except ApiException as error:
+            raise self._refusal(error, verb, resource) from error
+        except (HTTPError, OSError) as error:
+            code, phrase = wire_failure(error)
+            raise TryLater(f"Kubernetes at {self.url} was asked to {verb} {resource}: {phrase}", code=code) from error
+        except (ValueError, RecursionError) as error:  # no JSON, or brackets without end
+            detail = f"Kubernetes at {self.url} was asked to {verb} {resource} and answered without readable JSON"
+            raise TryLater(detail, code="malformed") from error
+
+    def _blotted(self, answer: bytes) -> bytes:
+        """*answer* without the credentials that were sent: a gateway puts the headers that it got into its errors.
+
+        They are asked for each time, because a service account's token changes while the program runs.
+        """
+        for sent in self._client.configuration.api_key.values():
+            for secret in dict.fromkeys((str(sent), str(sent).rpartition(" ")[2])):
+                if len(secret) >= HIDE_FROM:
+                    answer = answer.replace(secret.encode(), b"***")
+        return answer
+
+    def every(self, resource: str, call: Callable[..., Any], **options: Any) -> list[Mapping[str, Any]]:
+        """Return every object of a list, page by page.
+
+        No ``resourceVersion`` is given: the API server then answers with what is true now, not from a cache.
+        """
+        found: list[Mapping[str, Any]] = []
+        more: dict[str, str] = {}
+        while True:
+            page = self.ask("list", resource, call, limit=PAGE, **more, **options)
+            if not isinstance(page.get("items"), list):
+                raise TryLater(f"Kubernetes' answer to list {resource} is not understood: no items", code="malformed")
+            found += entries(page, "items")
+            token = str(section(page, "metadata").get("continue") or "")
+            if not token:
+                return found
+            if token == more.get("_continue"):  # the same page for ever
+                raise TryLater(f"Kubernetes' answer to list {resource} never ends", code="malformed")
+            more = {"_continue": token}
+
+    def _refusal(self, error: ApiException, verb: str, resource: str) -> TryLater | WontWork:
+        status = error.status or 0
+        said = self._blotted(_explanation(error).encode()).decode()[:WORDS]
+        detail = f"Kubernetes did not {verb} {resource}: {status} {said}".rstrip()
+        delay = retry_after(error.headers, self._clock.now())
+        if status == 401:
+            remedy = "put a valid token or certificate into KUBECONFIG, or mount the service account's token"
+            return WontWork(f"{detail}: {remedy}", code="http_401")
+        if status == 403:
+            return WontWork(
+                f'{detail}: grant the verb "{verb}" on "{resource}" in the ClusterRole (RBAC)', code="http_403"
+            )
+        if status == 409:
+            return TryLater(detail, code=CONFLICT, delay=delay)
+        if status in (0, 408, 410, 429) or status >= 500:
+            return TryLater(detail, code=f"http_{status}" if status else "unreachable", delay=delay)
+        return WontWork(detail, code=f"http_{status}")
+
+
+def _explanation(error: ApiException) -> str:
+    """Return the ``message`` of the Status object that Kubernetes answered with, on one line."""
+    try:
+        body = json.loads(error.body or "")
+    except (ValueError, TypeError):
+        return harmless(str(error.reason or ""))
+    body = body if isinstance(body, dict) else {}
+    causes = [cause.get("message") for cause in entries(section(body, "details"), "causes")]
+    said = [harmless(" ".join(text.split())) for text in (body.get("message"), *causes) if isinstance(text, str)]
+    return "; ".join(said) if said else harmless(str(error.reason or ""))
+
+
+def at_least(delay: timedelta | None, least: timedelta) -> timedelta:
+    """Return the longer of what the server asked for and *least*."""
+    return max(delay or timedelta(0), least)
+
+
+def section(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return the object under *name*, empty when it is absent or null."""
+    value = raw.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def entries(raw: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """Return the list of objects under *name*, empty when it is absent or null."""
+    value = raw.get(name)
+    return [e for e in value if isinstance(e, dict)] if isinstance(value, list) else []
+
 
 # What a list of taints or containers in the change stands for is merged by name, as the client's own default does.
 STRATEGIC = "application/strategic-merge-patch+json"

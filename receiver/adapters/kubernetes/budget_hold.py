@@ -11,9 +11,18 @@ evaluator matches it as a label selector does).
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from receiver.adapters.kubernetes.api import QUOTA, QUOTAS, QUOTAS_OF, CustomResources, KubernetesApi, ResourceKind
-from receiver.adapters.kubernetes.nodes import section, words
-from receiver.adapters.kubernetes.wire import NOT_FOUND, ClusterWire
+from receiver.adapters.kubernetes.api import (
+    NOT_FOUND,
+    QUOTA,
+    QUOTAS,
+    QUOTAS_OF,
+    ClusterWire,
+    CustomResources,
+    KubernetesApi,
+    ResourceKind,
+    section,
+)
+from receiver.adapters.kubernetes.nodes import words
 from receiver.ports import (
     QUOTA_LABEL,
     QUOTA_NAME,

@@ -4,11 +4,9 @@ Promises never to evict a pod that holds a GPU unless its owner consented, or a 
 and never to delete anything but by eviction, and a ResourceQuota of our own.
 """
 
-import re
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -21,51 +19,43 @@ from receiver.adapters.http.remarks import Remarks
 from receiver.adapters.http.sessions import quick_retry, user_agent
 from receiver.adapters.kubernetes.api import (
     EVENTS_OF,
-    EVICTION,
     NODES,
     PODS,
     PODS_OF,
+    REVIEW,
     REVIEWS,
+    ClusterWire,
     CustomResources,
     KubernetesApi,
+    section,
 )
 from receiver.adapters.kubernetes.budget_hold import HoldingMeans
-from receiver.adapters.kubernetes.dra import Dra
+from receiver.adapters.kubernetes.drain import Drain, Keepers
 from receiver.adapters.kubernetes.gangs import Declaration, PodGroups, Roll, with_siblings
-from receiver.adapters.kubernetes.node_keepers import Keepers
-from receiver.adapters.kubernetes.node_load import load_of
 from receiver.adapters.kubernetes.node_marks import NodeMarks
-from receiver.adapters.kubernetes.nodes import key_of, node_from, section
+from receiver.adapters.kubernetes.nodes import Dra, key_of, node_from
 from receiver.adapters.kubernetes.owners import Owners
 from receiver.adapters.kubernetes.pod_watch import LASTS_SECONDS, PodWatch
 from receiver.adapters.kubernetes.pods import (
-    SPEAKING,
     TERMINATED,
-    DrainFate,
     claimant_from,
     doubts,
     ended_from,
-    fate,
     hosts_us,
     is_untried,
+    load_of,
     pod_from,
 )
 from receiver.adapters.kubernetes.queues import Queues
-from receiver.adapters.kubernetes.wire import CONFLICT, NOT_FOUND, REVIEW, TOO_MANY, ClusterWire, at_least
 from receiver.core.model.pods import KEPT_BY_DEFAULT, KeepRule, Pod, PodPhase, named
 from receiver.core.model.policy import Taint
 from receiver.core.model.text import harmless
 from receiver.core.model.usage import EndedPod
-from receiver.core.scaling.bounds import yields
-from receiver.core.scaling.packing import consents
 from receiver.ports import Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
 
 LIVING = "status.phase!=Succeeded,status.phase!=Failed"
 COMPONENT = "gpu-autoscaler"
 GOOD_NEWS = frozenset({"TriggeredScaleUp"})  # Event reasons of type Normal; every other one is a Warning
-BUDGET_DELAY = timedelta(seconds=10)
-BUDGET_NAMED = re.compile(r"[Tt]he disruption budget (\S+) (?:needs|is|does)")  # in an answer of Kubernetes
-LEAVING_DELAY = timedelta(seconds=5)
 NAME_ROOM = 200  # an Event's name is the pod's and a random part, 253 characters at most
 MESSAGE_ROOM = 1000  # the API allows 1024
 
@@ -143,6 +133,7 @@ class KubernetesCluster(HoldingMeans):
         self._resources = resources
         self._dra = Dra(resources, self._clock)
         self._keepers = Keepers(self._api, self._wire, self._remarks, keep_nodes_for)
+        self._drain = Drain(self._api, self._wire, self._marks, self._keepers)
         self._pod_groups = PodGroups(resources)
         self._queues = Queues(resources, kueue=kueue_queued, volcano=volcano_podgroups)
         self.listed: Callable[[bool], None] = lambda _: None  # is told after each `look` whether the lists succeeded
@@ -237,7 +228,7 @@ class KubernetesCluster(HoldingMeans):
 
     def gpu_pods_on(self, node: str) -> Sequence[Pod]:
         """Return the GPU pods bound to *node*, running, starting or leaving."""
-        return _gpu_pods(self._pods_on(node))
+        return _gpu_pods(self._drain.pods_on(node))
 
     def lacking(self) -> Sequence[str]:
         """Return the rights that a removal needs and that the API server says we do not have."""
@@ -268,36 +259,8 @@ class KubernetesCluster(HoldingMeans):
         return self._marks.prefer(node, taints)
 
     def drain(self, node: str, *, consenting: bool = False, evicting: bool = False) -> Receipt:
-        """Evict what may go from *node*; see `Cluster.drain`. Nothing is evicted while a pod speaks for the node, or
-        once somebody lifted our cordon: what is evicted then could come back to it, and another node would go too."""
-        if (open_again := self._marks.lifted(node)) is not None:
-            return open_again
-        agreed = yields if evicting else consents if consenting else None
-        pods = [(fate(raw, agreed), raw) for raw in self._pods_on(node)]
-        self._keepers.begin()
-        speaking = sorted(
-            f"{key_of(raw)} {why}"
-            for what, raw in pods
-            if (why := what if what in SPEAKING else self._keepers.why(raw) if what is DrainFate.GOES else "")
-        )
-        if speaking:
-            return Receipt(did=Did.DIFFERS, sentence=f"node {node} stays: {', '.join(speaking)}")
-        going = [raw for what, raw in pods if what is DrainFate.GOES]
-        if held := self._held_back(going):
-            raise _kept_by_a_budget(held, node, "; nobody is evicted there until all can go")
-        leaving = [key_of(raw) for what, raw in pods if what is DrainFate.LEAVES]
-        for raw in going:
-            try:
-                if self._evict(raw):
-                    leaving.append(key_of(raw))
-            except TryLater as error:  # one that left may use up what a budget allowed
-                if error.code != TOO_MANY:
-                    raise
-                raise _kept_by_a_budget({key_of(raw): error}, node) from error
-        if leaving:
-            detail = f"{', '.join(sorted(leaving))} still leaving node {node}"
-            raise TryLater(detail, code="draining", delay=LEAVING_DELAY)
-        return Receipt(did=Did.DONE, sentence=f"nothing is left to evict from node {node}")
+        """Evict what may go from *node*; see `receiver.adapters.kubernetes.drain`."""
+        return self._drain.drain(node, consenting=consenting, evicting=evicting)
 
     def scale_to_zero(self, pod: Pod) -> Receipt:
         """Scale what owns *pod* to zero; see `receiver.adapters.kubernetes.owners`."""
@@ -324,54 +287,6 @@ class KubernetesCluster(HoldingMeans):
         }
         self._wire.ask("create", "events", self._api.creates(EVENTS_OF), pod.namespace, body)
         return Receipt(did=Did.DONE, sentence=f"left the Event {reason} on pod {pod.key}")
-
-    def _pods_on(self, node: str) -> list[Mapping[str, Any]]:
-        if not node:
-            raise WontWork("a node without a name cannot be asked about", code="bad_name")
-        selector = f"spec.nodeName={node}"
-        pods = self._wire.every("pods", self._api.reads(PODS), field_selector=selector)
-        return [raw for raw in pods if section(raw, "spec").get("nodeName") == node]
-
-    def _held_back(self, raws: Sequence[Mapping[str, Any]]) -> Mapping[str, TryLater]:
-        """Which of these pods a PodDisruptionBudget would hold, and the answer that says so; nobody is evicted."""
-        held: dict[str, TryLater] = {}
-        for raw in raws:
-            try:
-                self._evict(raw, dry_run="All")
-            except TryLater as error:
-                if error.code != TOO_MANY:
-                    raise
-                held[key_of(raw)] = error
-        return held
-
-    def _evict(self, raw: Mapping[str, Any], **options: str) -> bool:
-        """Evict exactly this pod, not a namesake that came after it; False when it is gone."""
-        metadata = section(raw, "metadata")
-        name, namespace = str(metadata.get("name")), str(metadata.get("namespace"))
-        body = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": name, "namespace": namespace},
-            "deleteOptions": {"preconditions": {"uid": str(metadata.get("uid"))}},
-        }
-        call = self._api.creates(EVICTION)
-        try:
-            self._wire.ask("create", "pods/eviction", call, namespace, name, body, **options)
-        except WontWork as error:
-            if error.code == NOT_FOUND:
-                return False
-            raise
-        except TryLater as error:
-            if error.code != CONFLICT:
-                raise
-        return True
-
-
-def _kept_by_a_budget(held: Mapping[str, TryLater], node: str, more: str = "") -> TryLater:
-    names = sorted({name for error in held.values() for name in BUDGET_NAMED.findall(str(error))})
-    budget = f"PodDisruptionBudget {', '.join(names)}" if names else "a PodDisruptionBudget"
-    detail = f"{budget} keeps {', '.join(sorted(held))} on node {node}{more}"
-    return TryLater(detail, code="pdb", delay=max(at_least(e.delay, BUDGET_DELAY) for e in held.values()))
 
 
 def _gpu_pods(pods: Sequence[Mapping[str, Any]]) -> tuple[Pod, ...]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from receiver.adapters.kubernetes.api import CustomResources, ResourceKind
-from receiver.adapters.kubernetes.nodes import entries, key_of, named, section, words
+from receiver.adapters.kubernetes.api import CustomResources, ResourceKind, entries, section
+from receiver.adapters.kubernetes.nodes import key_of, named, words
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.ports import GANG_ANNOTATION, GANG_SIZE_ANNOTATION
 

@@ -6,9 +6,8 @@ Promises never to touch a cordon of someone else, and to keep the labels and tai
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from receiver.adapters.kubernetes.api import NODE, KubernetesApi
-from receiver.adapters.kubernetes.nodes import entries, node_from, section, taint_from
-from receiver.adapters.kubernetes.wire import NOT_FOUND, ClusterWire
+from receiver.adapters.kubernetes.api import NODE, NOT_FOUND, ClusterWire, KubernetesApi, entries, section
+from receiver.adapters.kubernetes.nodes import node_from, taint_from
 from receiver.core.model.policy import Taint
 from receiver.core.scaling.packing import SOFT_TAINTS
 from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION, ClusterNode, Did, Receipt, WontWork

@@ -1,16 +1,19 @@
 """Kubernetes nodes as values, from the API server's JSON."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 from typing import Any
 
 from kubernetes.utils.quantity import parse_quantity
 
+from receiver.adapters.kubernetes.api import CustomResources, ResourceKind, entries, section
 from receiver.core.model.policy import Taint
 from receiver.core.model.resources import CPU, MEMORY, SLOTS, STORAGE
 from receiver.core.model.text import cut, harmless
-from receiver.ports import ClusterNode, TryLater
+from receiver.ports import Clock, ClusterNode, TryLater
 
 GPU_PREFIX = "nvidia.com/"  # nvidia.com/gpu, nvidia.com/gpu.shared, nvidia.com/mig-1g.10gb
 PROVIDER_PREFIX = "civo://"
@@ -58,18 +61,6 @@ def compute(quantities: Mapping[str, Any]) -> dict[str, int]:
         if name in IN_A_WHOLE and (amount := _amount(name, str(value))) is not None:
             found[name] = amount
     return found
-
-
-def section(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return the object under *name*, empty when it is absent or null."""
-    value = raw.get(name)
-    return value if isinstance(value, dict) else {}
-
-
-def entries(raw: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    """Return the list of objects under *name*, empty when it is absent or null."""
-    value = raw.get(name)
-    return [e for e in value if isinstance(e, dict)] if isinstance(value, list) else []
 
 
 def words(raw: Mapping[str, Any], name: str) -> dict[str, str]:
@@ -121,3 +112,72 @@ def _amount(name: str, value: str) -> int | None:
         return int(whole.to_integral_value(ROUND_CEILING))
     except (ValueError, ArithmeticError):
         return None
+
+
+DRA_GROUP = "resource.k8s.io"
+DRA_VERSIONS = ("v1", "v1beta2", "v1beta1")
+RESOURCE_SLICES = ResourceKind(DRA_GROUP, "resourceslices", DRA_VERSIONS)
+DEVICE_CLASSES = ResourceKind(DRA_GROUP, "deviceclasses", DRA_VERSIONS)
+DRA_DRIVER = "gpu.nvidia.com"
+OF_DRA_DRIVER = f"spec.driver={DRA_DRIVER}"
+UNREAD_FOR = timedelta(minutes=5)
+WITHOUT_SLICES = "nodes whose GPUs a DRA driver serves look like nodes whose GPUs never come"
+WITHOUT_CLASSES = "every GPU resource is believed to be served on nodes with a DRA driver"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraServed:
+    """What DRA serves: GPUs on *nodes* (names), and the extended *resources* by which pods may ask for devices without
+    a ResourceClaim (None: not known)."""
+
+    nodes: frozenset[str] = frozenset()
+    resources: frozenset[str] | None = None
+
+
+class Dra:
+    """Reads what DRA serves. What was read last counts while the API server cannot tell."""
+
+    def __init__(self, resources: CustomResources, clock: Clock) -> None:
+        self._resources = resources
+        self._clock = clock
+        self._last: DraServed | None = None
+        self._unread_since: datetime | None = None
+
+    def served(self) -> DraServed:
+        """Return what DRA serves now; nothing where the API or the right to list slices is missing.
+
+        Raises TryLater while the API server cannot tell and never has, for a few minutes: a node with a DRA driver must
+        not be taken for one whose GPUs never came. After that it is as without the API.
+        """
+        try:
+            slices = self._resources.if_allowed(RESOURCE_SLICES, WITHOUT_SLICES, field_selector=OF_DRA_DRIVER)
+            classes = None if slices is None else self._resources.if_allowed(DEVICE_CLASSES, WITHOUT_CLASSES)
+        except TryLater as error:
+            if self._last is not None:
+                return self._last
+            now = self._clock.now()
+            self._unread_since = self._unread_since or now
+            if timedelta(0) <= now - self._unread_since < UNREAD_FOR:
+                raise
+            self._resources.warn("ResourceSlices not read", f"{error}; {WITHOUT_SLICES}")
+            return DraServed()
+        self._last = DraServed(
+            nodes=nodes_of(slices or ()), resources=None if classes is None else resources_of(classes)
+        )
+        return self._last
+
+
+def nodes_of(slices: Collection[Mapping[str, Any]]) -> frozenset[str]:
+    """Return the names of the nodes on which *slices* show devices of the GPU driver."""
+    specs = [section(raw, "spec") for raw in slices]
+    return frozenset(
+        str(s["nodeName"])
+        for s in specs
+        if s.get("driver") == DRA_DRIVER and s.get("nodeName") and entries(s, "devices")
+    )
+
+
+def resources_of(classes: Collection[Mapping[str, Any]]) -> frozenset[str]:
+    """Return the extended resources that *classes* answer to."""
+    named = (section(raw, "spec").get("extendedResourceName") for raw in classes)
+    return frozenset(str(name) for name in named if name)

@@ -8,10 +8,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from receiver.adapters.kubernetes.api import DEPLOYMENT, JOB, POD, REPLICA_SET, STATEFUL_SET, KubernetesApi
-from receiver.adapters.kubernetes.nodes import entries, named, section, words
+from receiver.adapters.kubernetes.api import (
+    DEPLOYMENT,
+    JOB,
+    NOT_FOUND,
+    POD,
+    REPLICA_SET,
+    STATEFUL_SET,
+    ClusterWire,
+    KubernetesApi,
+    entries,
+    section,
+)
+from receiver.adapters.kubernetes.nodes import named, words
 from receiver.adapters.kubernetes.pods import pod_from
-from receiver.adapters.kubernetes.wire import NOT_FOUND, ClusterWire
 from receiver.core.model.pods import Pod
 from receiver.ports import Did, Receipt, WontWork
 

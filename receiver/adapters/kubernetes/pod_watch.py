@@ -9,10 +9,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from receiver.adapters.kubernetes.api import PODS, KubernetesApi
-from receiver.adapters.kubernetes.nodes import section
+from receiver.adapters.kubernetes.api import GONE, PODS, ClusterWire, KubernetesApi, section
 from receiver.adapters.kubernetes.pods import gpu_requests, is_untried, phase_of
-from receiver.adapters.kubernetes.wire import GONE, ClusterWire
 from receiver.core.model.pods import PodPhase
 from receiver.ports import TryLater
 

@@ -1,14 +1,15 @@
 """Kubernetes pods as values, from the API server's JSON, and which of them may leave a node."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
 from receiver.adapters.http.timestamps import moment
+from receiver.adapters.kubernetes.api import entries, section
 from receiver.adapters.kubernetes.gangs import gang_of, whole
-from receiver.adapters.kubernetes.nodes import SHOWN, compute, entries, gpus, key_of, named, section, words
+from receiver.adapters.kubernetes.nodes import SHOWN, compute, gpus, key_of, named, words
 from receiver.config.mistakes import Wrong, longer_than_zero
 from receiver.core.model.pods import Pod, PodPhase, Preference, Requirement, Toleration
 from receiver.core.model.resources import SLOTS
@@ -380,3 +381,29 @@ def ended_from(raw: Mapping[str, Any]) -> EndedPod | None:
         succeeded=status.get("phase") == "Succeeded",
         at=max((end for end in ends if end), default=None),
     )
+
+
+Load = dict[str, dict[str, int]]  # by node name
+
+
+def load_of(raws: Iterable[Mapping[str, Any]], names: Collection[str]) -> tuple[Load, Load]:
+    """Return what those of *raws* without GPUs request on each node of *names*, and what DaemonSets' and
+    mirror pods do. A sum for each node is all that is kept of them."""
+    others: Load = {}
+    daemons: Load = {}
+    for raw in raws:
+        spec = section(raw, "spec")
+        node = str(spec.get("nodeName") or "")
+        if node not in names or terminated(raw):
+            continue
+        asked = compute_requests(spec)
+        if not gpu_requests(spec):
+            _add(others.setdefault(node, {}), asked)
+        if comes_with_the_node(section(raw, "metadata")):
+            _add(daemons.setdefault(node, {}), asked)
+    return others, daemons
+
+
+def _add(total: dict[str, int], asked: Mapping[str, int]) -> None:
+    for resource, amount in asked.items():
+        total[resource] = total.get(resource, 0) + amount

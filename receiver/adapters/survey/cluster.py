@@ -13,11 +13,20 @@ from typing import Any
 from kubernetes import client
 
 from receiver.adapters.http.timestamps import ClockReading, http_date, moment
-from receiver.adapters.kubernetes.api import CUSTOM, NODES, PODS, QUOTAS, KubernetesApi, ResourceKind
+from receiver.adapters.kubernetes.api import (
+    CUSTOM,
+    NODES,
+    NOT_FOUND,
+    PODS,
+    QUOTAS,
+    KubernetesApi,
+    ResourceKind,
+    entries,
+    section,
+)
 from receiver.adapters.kubernetes.cluster import LIVING, AccessReviews, KubernetesCluster, Right
-from receiver.adapters.kubernetes.nodes import entries, key_of, node_from, section, words
+from receiver.adapters.kubernetes.nodes import key_of, node_from, words
 from receiver.adapters.kubernetes.pods import HOST_LABEL, asked_or_held, controller_of, hosts_us
-from receiver.adapters.kubernetes.wire import NOT_FOUND
 from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, Clock, ClusterNode, WontWork
 
 GROUPS = "/apis"

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from receiver.adapters.kubernetes.api import POD, PODS_OF
-from receiver.adapters.kubernetes.nodes import entries, section, words
-from receiver.adapters.kubernetes.wire import CONFLICT, NOT_FOUND
+from receiver.adapters.kubernetes.api import CONFLICT, NOT_FOUND, POD, PODS_OF, entries, section
+from receiver.adapters.kubernetes.nodes import words
 from receiver.adapters.survey.cluster import ClusterSurvey
 from receiver.ports import TryLater, WontWork
 

@@ -123,7 +123,7 @@ class Node:
     *leaving* is True once Civo itself lists it as being deleted (after our DELETE the stage says so at once).
     *closed_for* is the budget's stop for which we let no new work begin on it, as our annotation says.
     *hosts* names what must not be cut off with it (our own pod, Prometheus, Alertmanager), *kept_by* the pods without a
-    GPU that draining it would lose, each with its reason (`core.model.node_keepers`). *activity* is what DCGM says of
+    GPU that draining it would lose, each with its reason (`core.model.pods`). *activity* is what DCGM says of
     its GPUs, None when it says nothing. *compute* are its allocatable compute resources (`core.model.resources`),
     *others* is what pods without GPUs request of them, *daemons* what DaemonSets' pods do.
     """
