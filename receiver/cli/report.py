@@ -4,8 +4,7 @@ import click
 
 from receiver.cli.client import print_json, print_lines, server
 from receiver.config.version import installed_version
-from receiver.reports.table import as_csv
-from receiver.reports.text import as_text
+from receiver.reports.formats import as_csv, as_text
 from receiver.web.api.reports import standalone
 
 FORMATS = ("text", "csv", "json", "html")

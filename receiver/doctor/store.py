@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from receiver.adapters.store.engines import is_sqlite, parse
+from receiver.adapters.store.database import is_sqlite, parse
 from receiver.adapters.survey import store as survey
 from receiver.adapters.survey.store import DatabasePlace, Postgres, Schema
 from receiver.doctor.checks import Area, Check, Finding, Installation, clock_check, few, judge_clock

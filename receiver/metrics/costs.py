@@ -13,7 +13,7 @@ from receiver.core.money.budget import BudgetStage, month_of
 from receiver.core.report.always_on import always_on
 from receiver.metrics.families import Row, gauge, number
 from receiver.ports import ReadStore
-from receiver.reports.costs import costs_of, told_by
+from receiver.reports.gather import costs_of, told_by
 
 MOST_SERIES = 50  # of each family's teams, namespaces, workloads and so on have a series: the dearest ones
 OTHERS = "(other)"  # no label value and no name in Kubernetes has parentheses

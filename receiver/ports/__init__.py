@@ -1,7 +1,5 @@
 """What the product needs from the outside, in the domain's words, and the ways in which a call can fail."""
 
-from receiver.ports.calls import Did, Receipt, TryLater, WontWork, WriterLostError
-from receiver.ports.cloud import Accounts, Charges, Cloud, CloudPool, Instance, Sizes
 from receiver.ports.cluster import (
     CORDON_ANNOTATION,
     GANG_ANNOTATION,
@@ -21,21 +19,43 @@ from receiver.ports.cluster import (
     KeptOut,
     WorkGate,
 )
-from receiver.ports.monitoring import AlarmFacts, Alarms, Telemetry, TelemetryFacts
-from receiver.ports.process import Clock, Leader
-from receiver.ports.store import CommonStore, OutboxStore, ReadStore, StepStore, Store, WebStore
-from receiver.ports.stored import (
+from receiver.ports.outside import (
+    Accounts,
+    AlarmFacts,
+    Alarms,
+    Charges,
+    Clock,
+    Cloud,
+    CloudPool,
+    Did,
+    Instance,
+    Leader,
+    Receipt,
+    Sizes,
+    Telemetry,
+    TelemetryFacts,
+    TryLater,
+    WontWork,
+    WriterLostError,
+)
+from receiver.ports.store import (
     Arrival,
+    CommonStore,
     Delivery,
     Grounds,
     GroundsKept,
+    OutboxStore,
+    ReadStore,
     Snapshot,
+    StepStore,
+    Store,
     StoredAction,
     StoredDecision,
     StoredNotice,
     StoredOverride,
     Telling,
     Told,
+    WebStore,
 )
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Protocol
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Taint
 from receiver.core.model.usage import EndedPod
-from receiver.ports.calls import Receipt
+from receiver.ports.outside import Receipt
 
 CORDON_ANNOTATION = "gpu-autoscaler.io/cordoned-for"
 STOP_ANNOTATION = "gpu-autoscaler.io/budget-stop"

@@ -13,8 +13,8 @@ from receiver.core.model.policy import Policy, Scope, UnitOfWork
 from receiver.core.money.attribution import is_settled
 from receiver.core.money.budget import Month, month_of
 from receiver.core.notices.report_notice import TOPIC, notice_of, topic_of
-from receiver.core.report.amounts import Counted, query_of
 from receiver.core.report.document import EVERYBODY, document_of, scope_of
+from receiver.core.report.lines import Counted, query_of
 from receiver.core.report.report import Found, report
 from receiver.ports import Store, Telemetry, TryLater, WontWork, WriterLostError
 from receiver.reports.gather import found_in

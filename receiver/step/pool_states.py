@@ -16,7 +16,7 @@ from receiver.core.model.pods import Pod, PodPhase, kept
 from receiver.core.model.policy import POOL_LABEL, Policy, Pool, Taint
 from receiver.core.model.resources import gpus_of
 from receiver.core.model.signals import PoolSilence
-from receiver.core.money.unanswered import highest
+from receiver.core.money.budget import highest
 from receiver.core.scaling.capacity import SHORT_LOSS
 from receiver.core.scaling.demand import offer_of, room_beside_gpus
 from receiver.core.scaling.provisioning import drift, expected_count

@@ -8,7 +8,7 @@ from functools import partial
 from receiver.core.explain.staying import why_kept
 from receiver.core.model.actions import Action, ActionKind, Change, Decision, Outcome, OutcomeKind, Verdict
 from receiver.core.model.model import PoolState, Source
-from receiver.core.money.unanswered import UNSURE_FOR
+from receiver.core.money.budget import UNSURE_FOR
 from receiver.core.notices.action_notices import Around, ended, instead_of
 from receiver.core.notices.sentences import Cause, Notice
 from receiver.core.scaling.decide import case_of

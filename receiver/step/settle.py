@@ -9,7 +9,7 @@ import structlog
 from receiver.core.model.actions import ActionKind, OutcomeKind
 from receiver.core.model.model import Facts, PoolState, Rights, Source, never_asked
 from receiver.core.model.policy import Policy
-from receiver.core.money.budget_views import views
+from receiver.core.money.budget import views
 from receiver.core.notices import override_notices, warnings
 from receiver.core.notices.action_notices import Around
 from receiver.core.notices.sentences import Cause

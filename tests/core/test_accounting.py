@@ -17,8 +17,7 @@ from receiver.core.model.model import Node
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Attribution, Billing
 from receiver.core.model.usage import Accounted, Accounting, EndedPod, GpuHolding, Owner, WorkloadLife
-from receiver.core.money.accounting import account, ended_in, is_due
-from receiver.core.money.holders import StepSight
+from receiver.core.money.accounting import StepSight, account, ended_in, is_due
 from tests.core.builders import NOW, a_node, a_pod, a_policy, a_pool
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)

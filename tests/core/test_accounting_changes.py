@@ -11,10 +11,9 @@ from receiver.core.model.memory import NodeLife
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Billing
 from receiver.core.model.usage import Accounted, Accounting, EndedPod, Unwatched, Usage
-from receiver.core.money.accounting import account
+from receiver.core.money.accounting import StepSight, account
 from receiver.core.money.attribution import Part, attribute
 from receiver.core.money.budget import month_of
-from receiver.core.money.holders import StepSight
 from tests.core.builders import NOW, a_node
 from tests.core.test_accounting import HOUR, MINUTE, POLICY, SECOND, a_life, bound, seen
 

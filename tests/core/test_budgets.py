@@ -16,9 +16,7 @@ from receiver.core.model.actions import Action, ActionKind, Change, Decision, Ve
 from receiver.core.model.model import Facts, Node, Spend, Stage
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Budget, BudgetChange, Policy, Scope
-from receiver.core.money.budget import BudgetStage, BudgetView, Key
-from receiver.core.money.budget_views import views
-from receiver.core.money.forecast import Outlook
+from receiver.core.money.budget import BudgetStage, BudgetView, Key, Outlook, views
 from receiver.core.notices import budget_notices
 from receiver.core.scaling.assign import Assignment
 from tests.core.builders import GPU, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run

@@ -8,7 +8,7 @@ import pytest
 from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind
 from receiver.core.model.memory import PoolMemory
 from receiver.core.model.policy import Budget
-from receiver.core.money.unanswered import may_have_landed, unseen
+from receiver.core.money.budget import may_have_landed, unseen
 from receiver.core.scaling.provisioning import drift
 from tests.core.builders import NOW, a_node, a_pod, a_policy, a_state, facts, run
 

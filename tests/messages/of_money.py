@@ -9,8 +9,7 @@ from functools import cache
 from receiver.core.model.charges import Charge, Charged
 from receiver.core.model.model import Facts, Spend
 from receiver.core.model.policy import BudgetChange, Policy, Scope
-from receiver.core.money import hold_scopes
-from receiver.core.money.budget_views import views
+from receiver.core.money.budget import Intent, views
 from receiver.core.money.reconciliation import compare
 from receiver.core.notices import budget_notices, charges_notices, closing_notices, hold_notices
 from receiver.core.notices.report_notice import notice_of
@@ -56,7 +55,7 @@ def _dear(name: str) -> Charge:
 
 def _kept_out(did: str, sentence: str, *, over: bool = False) -> Notice:
     why = "cluster budget hold at 80%: USD 4012.00 of 5000.00 spent in 2026-11"
-    return hold_notices.notice("ml", did, sentence, hold_scopes.Intent(month="2026-11", why=why), over=over)
+    return hold_notices.notice("ml", did, sentence, Intent(month="2026-11", why=why), over=over)
 
 
 def _report(team: str | None) -> Notice:

@@ -8,8 +8,7 @@ import pytest
 
 from receiver.core.model.charges import Charge
 from receiver.core.model.policy import Budget
-from receiver.core.money.budget import month_of
-from receiver.core.money.forecast import Forecast
+from receiver.core.money.budget import Forecast, month_of
 from receiver.core.report.document import document_of
 from receiver.ports import Store
 from receiver.reports.gather import report_of

@@ -10,8 +10,7 @@ from prometheus_client import CollectorRegistry
 from sqlalchemy import text
 
 from receiver.adapters.clock import SystemClock
-from receiver.adapters.store.database import Database
-from receiver.adapters.store.engines import parse
+from receiver.adapters.store.database import Database, parse
 from receiver.metrics.collector import Instruments
 from receiver.ports import TryLater
 from receiver.runtime import loop as loops

@@ -18,7 +18,7 @@ from receiver.core.money.cost import in_cents, spend_by_pool
 from receiver.ports import Store, TryLater
 from receiver.replay.ports import WorldTelemetry
 from receiver.replay.world import WorldPool
-from receiver.reports.costs import costs_of
+from receiver.reports.gather import costs_of
 from tests.reconcile.harness import GPU, PRICE, SIZE, START, TICK, Life, Wrapped, a_job, a_policy, a_world
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)

@@ -13,9 +13,9 @@ from flask.testing import FlaskClient
 from receiver.adapters.store import SqlStore, open_store
 from receiver.core.model.policy import Billing, Budget, Monthly, Policy, ReportPolicy
 from receiver.core.model.usage import Accounting
-from receiver.core.report.amounts import Counted
+from receiver.core.report.lines import Counted
+from receiver.reports.formats import as_text
 from receiver.reports.monthly import MonthEnd
-from receiver.reports.text import as_text
 from tests.core.report.builders import HOUR, MONTH, a_life, a_policy, a_usage, at
 from tests.reports.test_month_end import DUE, EPOCH, Counter, month_end
 from tests.store.builders import migrated

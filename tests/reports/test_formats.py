@@ -16,11 +16,10 @@ from receiver.core.model.policy import Budget
 from receiver.core.model.text import span
 from receiver.core.report.budget_lines import Spoke
 from receiver.core.report.document import document_of
-from receiver.core.report.in_use import InUse
 from receiver.core.report.report import report
-from receiver.reports import figures, text
-from receiver.reports.table import as_csv
-from receiver.reports.text import as_text
+from receiver.core.report.rightsizing import InUse
+from receiver.reports import formats
+from receiver.reports.formats import as_csv, as_text
 from receiver.web.api.documents import plain
 from receiver.web.api.reports import standalone
 from tests.core.report.builders import A100_X8, AFTER, L40S, MONTH, a_life, at
@@ -56,8 +55,8 @@ def document(team: str | None, under_way: bool) -> dict[str, Any]:
 def parts(report: Mapping[str, Any], name: str, *keys: str) -> Iterator[str]:
     """The amounts and names of the rows of *name*."""
     for row in report[name]:
-        yield from (figures.usd(row[key]) for key in keys if row[key] is not None)
-        yield figures.shorter(row["name"], text.NAME)
+        yield from (formats.usd(row[key]) for key in keys if row[key] is not None)
+        yield formats.shorter(row["name"], formats.NAME)
 
 
 def facts(report: Mapping[str, Any]) -> Iterator[str]:
@@ -68,80 +67,80 @@ def facts(report: Mapping[str, Any]) -> Iterator[str]:
     yield from of_right_sizing(report)
     yield from of_capacity(report)
     for day in report["days"]:
-        yield from (day["day"], figures.usd(day["usd"]), figures.usd(day["idle_usd"]))
+        yield from (day["day"], formats.usd(day["usd"]), formats.usd(day["idle_usd"]))
 
 
 def of_money(report: Mapping[str, Any]) -> Iterator[str]:
     yield from (
         report["month"],
-        figures.usd(report["usd"]),
-        figures.hours(report["gpu_hours"]),
-        figures.usd(report["idle"]["usd"]),
+        formats.usd(report["usd"]),
+        formats.hours(report["gpu_hours"]),
+        formats.usd(report["idle"]["usd"]),
     )
-    yield from (figures.moment(report["finalised"]), figures.moment(report["began"]), *report["unpriced"])
+    yield from (formats.moment(report["finalised"]), formats.moment(report["began"]), *report["unpriced"])
     for name, amount in report["paid_for"].items():
         if float(amount["usd"]):
-            yield from (name, figures.usd(amount["usd"]), figures.hours(amount["gpu_hours"]))
+            yield from (name, formats.usd(amount["usd"]), formats.hours(amount["gpu_hours"]))
     for ratio in ("efficiency", "efficiency_target", "memory_waste", "utilization", "measured"):
-        yield figures.percent(report[ratio])
+        yield formats.percent(report[ratio])
     yield from parts(report, "kinds", "usd", "idle_usd")
     yield from parts(report, "consumers", "usd", "idle_usd")
     if report["team"] is None:
         yield from parts(report, "teams", "usd", "idle_usd")
-        yield figures.usd(report["unlabelled"]["usd"])
+        yield formats.usd(report["unlabelled"]["usd"])
     else:
-        yield figures.usd(report["nobodys"]["usd"])
+        yield formats.usd(report["nobodys"]["usd"])
 
 
 def of_budgets(report: Mapping[str, Any]) -> Iterator[str]:
     for line in report["budgets"]:
-        yield from (figures.usd(line[key]) for key in ("monthly_usd", "spent_usd", "left_usd"))
-        yield from (line["stage"], figures.percent(line["ratio"]))
-        if text.foreseen(line) is not None:
-            yield figures.usd(text.foreseen(line))
+        yield from (formats.usd(line[key]) for key in ("monthly_usd", "spent_usd", "left_usd"))
+        yield from (line["stage"], formats.percent(line["ratio"]))
+        if formats.foreseen(line) is not None:
+            yield formats.usd(formats.foreseen(line))
     for each in report["standstills"]:
-        yield from (figures.moment(each["from"]), each["pool"], each["why"].split()[-1])
+        yield from (formats.moment(each["from"]), each["pool"], each["why"].split()[-1])
 
 
 def of_work(report: Mapping[str, Any]) -> Iterator[str]:
     yield str(report["jobs"]["seen"])
     yield from (span(report["waits"][key]) for key in ("p50", "p95", "longest"))
-    yield from (figures.usd(report["per_workload_usd"]), figures.usd(report["per_completed_usd"]))
+    yield from (formats.usd(report["per_workload_usd"]), formats.usd(report["per_completed_usd"]))
     for unit in report["units"]:
-        yield from (unit["name"], unit["why_not"] if unit["usd_per"] is None else figures.fine_usd(unit["usd_per"]))
+        yield from (unit["name"], unit["why_not"] if unit["usd_per"] is None else formats.fine_usd(unit["usd_per"]))
 
 
 def of_right_sizing(report: Mapping[str, Any]) -> Iterator[str]:
-    yield figures.usd(report["right_sizes_usd"])
+    yield formats.usd(report["right_sizes_usd"])
     for size in report["right_sizes"]:
-        yield from (figures.shorter(size["workload"], 44), size["to"], figures.usd(size["saves_usd"]))
+        yield from (formats.shorter(size["workload"], 44), size["to"], formats.usd(size["saves_usd"]))
         yield from (
-            figures.percent(size["peak_memory"]),
-            figures.percent(size["peak_engine"]),
-            f"{figures.hours(size['hours'])} h",
+            formats.percent(size["peak_memory"]),
+            formats.percent(size["peak_engine"]),
+            f"{formats.hours(size['hours'])} h",
         )
         if size["gpus"] is not None:
             yield f"{size['gpus_used']} of {size['gpus']}"
     for peaks in report["tight"]:
-        yield from (figures.shorter(peaks["workload"], 36), figures.percent(peaks["peak_memory"]))
+        yield from (formats.shorter(peaks["workload"], 36), formats.percent(peaks["peak_memory"]))
 
 
 def of_capacity(report: Mapping[str, Any]) -> Iterator[str]:
     for base in report["baselines"]:
-        yield from (base["size"], f"{figures.hours(base['any_hours'])} h")
+        yield from (base["size"], f"{formats.hours(base['any_hours'])} h")
     for offer in report["commitments"]:
-        yield from (offer["size"], f"{figures.usd(offer['usd_per_hour'])}/h")
+        yield from (offer["size"], f"{formats.usd(offer['usd_per_hour'])}/h")
         if offer["recommended"]:
-            yield figures.usd(offer["saves_usd"])
+            yield formats.usd(offer["saves_usd"])
     if report["always_on"] is not None:
         compared = report["always_on"]
         yield from (
-            figures.usd(compared["saved_usd"]),
-            figures.usd(compared["usd"]),
+            formats.usd(compared["saved_usd"]),
+            formats.usd(compared["usd"]),
             *compared["peaks"],
             *compared["left_out"],
         )
-        yield from (figures.moment(since) for since in compared["since"].values())
+        yield from (formats.moment(since) for since in compared["since"].values())
 
 
 def squeezed(said: str) -> str:

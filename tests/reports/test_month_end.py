@@ -13,7 +13,7 @@ from receiver.adapters.store import SqlStore, open_store
 from receiver.core.model.policy import Budget, Monthly, Policy, ReportPolicy, UnitOfWork
 from receiver.core.model.usage import Accounting
 from receiver.core.money.attribution import Watch
-from receiver.core.report.amounts import Counted
+from receiver.core.report.lines import Counted
 from receiver.ports import Store, TryLater
 from receiver.reports.monthly import MonthEnd
 from tests.core.report.builders import HOUR, MONTH, START, a_policy, at

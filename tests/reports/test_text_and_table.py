@@ -14,9 +14,7 @@ from receiver.core.model.usage import Owner
 from receiver.core.report.budget_lines import Spoke
 from receiver.core.report.document import document_of
 from receiver.core.report.report import Report, report
-from receiver.reports.figures import shorter
-from receiver.reports.table import COLUMNS, as_csv
-from receiver.reports.text import as_text
+from receiver.reports.formats import COLUMNS, as_csv, as_text, shorter
 from receiver.web.api.documents import plain
 from tests.core.report.builders import AFTER, H100, MONTH, a_life, a_policy, a_usage, a_workload, at
 from tests.core.report.simulated import SimulatedMonth, a_month

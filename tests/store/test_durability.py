@@ -11,8 +11,7 @@ import pytest
 from sqlalchemy import create_engine
 
 from receiver.adapters.store import SqlStore, open_store
-from receiver.adapters.store.database import Database
-from receiver.adapters.store.engines import parse
+from receiver.adapters.store.database import Database, parse
 from receiver.ports import TryLater
 from tests.store.builders import NOW, alert, decision, delivery, grow
 

@@ -10,8 +10,7 @@ from sqlalchemy.exc import OperationalError
 
 from receiver.adapters.leader.lease import Lease, Terms
 from receiver.adapters.store import migrate, open_store
-from receiver.adapters.store.database import Database
-from receiver.adapters.store.engines import parse
+from receiver.adapters.store.database import Database, parse
 from receiver.adapters.store.lease_table import LeaseTable
 from receiver.ports import TryLater
 from tests.faults.wires import Wire

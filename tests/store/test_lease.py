@@ -16,8 +16,7 @@ from structlog.testing import capture_logs
 
 from receiver.adapters.leader.lease import Lease, Terms
 from receiver.adapters.store import SqlStore, open_store, schema
-from receiver.adapters.store.database import Database
-from receiver.adapters.store.engines import parse
+from receiver.adapters.store.database import Database, parse
 from receiver.adapters.store.lease_table import LeaseTable
 from receiver.ports import WriterLostError
 from tests.docs.pages import text_of

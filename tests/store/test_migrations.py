@@ -25,8 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 from receiver.adapters.store import migrate, open_store
-from receiver.adapters.store.database import Database
-from receiver.adapters.store.engines import parse
+from receiver.adapters.store.database import Database, parse
 from receiver.adapters.store.schema import metadata
 from receiver.ports import WontWork
 from tests.store.builders import NOW, grow

@@ -12,8 +12,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
 
 from receiver.adapters.store import SqlStore, migrate, open_in_memory, open_store, store_at
-from receiver.adapters.store.database import Database
-from receiver.adapters.store.engines import parse
+from receiver.adapters.store.database import Database, parse
 from receiver.adapters.store.migrate import newest
 from receiver.adapters.store.schema import metadata
 from receiver.ports import TryLater, WontWork

@@ -7,8 +7,7 @@ import pytest
 from sqlalchemy import update
 
 from receiver.adapters.store import SqlStore
-from receiver.adapters.store.database import Database
-from receiver.adapters.store.engines import parse
+from receiver.adapters.store.database import Database, parse
 from receiver.adapters.store.schema import actions
 from receiver.core.model.actions import ActionKind, Because, OutcomeKind, Victim
 from receiver.core.model.memory import PoolMemory

@@ -8,9 +8,9 @@ from receiver.adapters.store import SqlStore, open_store
 from receiver.core.model.actions import Verdict
 from receiver.core.model.charges import Charge, Charged, RunsElsewhere, Seed
 from receiver.core.model.overrides import Override, OverrideKind
-from receiver.core.report.amounts import Counted
 from receiver.core.report.budget_lines import Spoke
-from receiver.core.report.in_use import InUse
+from receiver.core.report.lines import Counted
+from receiver.core.report.rightsizing import InUse
 from tests.store.builders import NOW, POOL, after, decision, notice, reason
 
 EPOCHS = Counted(month="2026-11", name="epoch", count=412.25, at=NOW)

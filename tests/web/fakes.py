@@ -15,9 +15,9 @@ from receiver.core.model.signals import Alert
 from receiver.core.model.usage import Unwatched, Usage, WorkloadLife
 from receiver.core.money.attribution import Watch
 from receiver.core.notices.sentences import Notice
-from receiver.core.report.amounts import Counted
 from receiver.core.report.budget_lines import Spoke
-from receiver.core.report.in_use import InUse
+from receiver.core.report.lines import Counted
+from receiver.core.report.rightsizing import InUse
 from receiver.ports import (
     Arrival,
     Delivery,

@@ -11,7 +11,7 @@ from threading import Lock
 
 import structlog
 
-from receiver.adapters.store.engines import beside, parse
+from receiver.adapters.store.database import beside, parse
 from receiver.ports import Leader, WontWork
 
 log = structlog.get_logger("receiver")

@@ -13,7 +13,7 @@ from receiver.adapters.store.schema import actions, pools
 from receiver.adapters.store.totals import count
 from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind, VictimStage
 from receiver.core.model.model import Backoff, LateCount
-from receiver.core.money.unanswered import UNSURE_FOR
+from receiver.core.money.budget import UNSURE_FOR
 from receiver.core.notices.sentences import Notice
 from receiver.ports import StoredAction
 

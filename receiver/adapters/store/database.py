@@ -1,20 +1,245 @@
-"""Connections and transactions: durable commits, writes one at a time, and errors as TryLater."""
+"""Connections and transactions: engines, durable commits, one writer at a time, and errors as TryLater.
 
+PostgreSQL's own time limits end statements that take too long there, and `tcp_user_timeout` ends a connection whose
+peer is gone. Neither helps while the connection stays open and nothing answers: a frozen server, a hanging pooler.
+libpq then waits forever, so `limit_answers` adds a limit.
+"""
+
+import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from functools import cache
+from pathlib import Path
+from time import monotonic
 from typing import Any
 
-from sqlalchemy import URL, Connection, Insert, Table
+from sqlalchemy import URL, Connection, Engine, Insert, QueuePool, Table, create_engine, event, make_url
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError, StatementError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, SQLAlchemyError, StatementError
 
-from receiver.adapters.store.engines import SameFiles, connect, is_in_memory, is_sqlite
 from receiver.adapters.store.prepared import Write
 from receiver.core.model.memory import Memory
-from receiver.ports import TryLater
+from receiver.ports import TryLater, WontWork
+
+VARIABLE = "GPU_AUTOSCALER_DATABASE_URL"
+EXAMPLES = "sqlite:////var/lib/gpu-autoscaler/store.db or postgresql://user:password@host:5432/database"
+POOL_SIZE = 12  # the loop, the courier, one for all deliveries, and readers of pages; more queue for a moment
+POSTGRES: dict[str, str | int] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,  # milliseconds until a dead connection is noticed while sending
+    # A process that is stopped within a transaction holds its locks no longer than that, the lease's above all.
+    "options": "-c statement_timeout=10000 -c lock_timeout=5000 -c idle_in_transaction_session_timeout=5000"
+    # The server's side: nothing else tells it that a client has vanished in the midst of a statement.
+    " -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
+    " -c synchronous_commit=on",
+}
+LIMIT = "answers_within"  # the attribute of such a connection, in seconds
+
+
+def parse(url: str) -> URL:
+    """Return *url* with the driver we use. WontWork, without the password, for one that cannot be used."""
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError) as error:
+        raise WontWork(f"{VARIABLE} is no database URL; write {EXAMPLES}", code="store") from error
+    backend = parsed.drivername.partition("+")[0]
+    if backend in ("postgres", "postgresql"):
+        return parsed.set(drivername="postgresql+psycopg")
+    if backend != "sqlite":
+        raise WontWork(f"{VARIABLE} names {backend!r}, which is not supported; write {EXAMPLES}", code="store")
+    if parsed.database in (None, "", ":memory:") or (parsed.database or "").startswith("file:") or parsed.host:
+        raise WontWork(
+            f"{VARIABLE} must name a file on disk, or nothing would survive a restart; write {EXAMPLES}"
+            " (four slashes before an absolute path)",
+            code="store",
+        )
+    return parsed.set(drivername="sqlite")
+
+
+def is_sqlite(url: URL) -> bool:
+    """True for SQLite, in a file or in memory."""
+    return url.get_backend_name() == "sqlite"
+
+
+def is_in_memory(url: URL) -> bool:
+    """True for a SQLite database without a file; only `open_in_memory` makes one."""
+    return is_sqlite(url) and not url.database
+
+
+def database_file(url: URL) -> Path:
+    """The absolute path of a SQLite database, symbolic links followed: two names of one file share its locks."""
+    assert is_sqlite(url)
+    assert url.database is not None
+    return Path(url.database).resolve()
+
+
+def beside(url: URL, suffix: str) -> Path:
+    """The path of a lock file beside a SQLite database: ``<db file><suffix>``."""
+    file = database_file(url)
+    return file.with_name(file.name + suffix)
+
+
+def connect(url: URL, lock_wait: float, answers_within: float) -> Engine:
+    """Return the engine of *url*. A lock or a free connection is waited for *lock_wait* seconds, a PostgreSQL that does
+    not answer *answers_within* seconds."""
+    if is_in_memory(url):  # one connection, which is the database; threads queue for it
+        engine = create_engine(
+            url,
+            poolclass=QueuePool,
+            pool_size=1,
+            max_overflow=0,
+            pool_timeout=lock_wait,
+            connect_args={"check_same_thread": False},
+        )
+        _durable_sqlite(engine)
+        return engine
+    sizes = {"pool_size": POOL_SIZE, "max_overflow": 4, "pool_timeout": lock_wait}
+    if is_sqlite(url):
+        engine = create_engine(url, connect_args={"timeout": lock_wait}, **sizes)
+        _durable_sqlite(engine)
+    else:
+        engine = create_engine(url, pool_pre_ping=True, connect_args=postgres_arguments(url), **sizes)
+        limit_answers(engine, answers_within)
+    return engine
+
+
+def _durable_sqlite(engine: Engine) -> None:
+    """WAL so that readers never wait, FULL so that a commit is on disk, BEGIN IMMEDIATE so that writers queue.
+
+    A transaction that reads first and writes later can fail with "database is locked" without waiting, so
+    writers take the lock at the start (https://www.sqlite.org/lang_transaction.html).
+    """
+
+    @event.listens_for(engine, "connect")
+    def _on_connect(connection: sqlite3.Connection, _record: object) -> None:
+        connection.isolation_level = None  # we say BEGIN ourselves, below
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {pragma}").close()
+
+    @event.listens_for(engine, "begin")
+    def _on_begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get("gpu_autoscaler_write", False)
+        begin = "BEGIN IMMEDIATE" if writes else "BEGIN"
+        connection.connection.execute(begin).close()  # sqlite3 itself: half the time
+
+
+class SameFiles:
+    """Whether a SQLite database still is in the files in which this process began to write: the database, and the log
+    beside it. Safe to use from several threads.
+
+    A process that has the database open does not notice when a copy is put in its place: it goes on in files that have
+    no name any more, and answers for what the next start will not find.
+    """
+
+    def __init__(self, url: URL) -> None:
+        self._files = (database_file(url), beside(url, "-wal"))
+        self._first: tuple[tuple[int, int], ...] | None = None
+        self._anchor: sqlite3.Connection | None = None  # SQLite deletes the log when the last connection is closed
+
+    def look(self) -> None:
+        """Raise TryLater unless the files are those of the first look. To be called by one thread at a time, within a
+        transaction that writes: both are there then, and stay until `forget`. Raises what the driver raises, too."""
+        if self._anchor is None:
+            self._anchor = sqlite3.connect(self._files[0], check_same_thread=False)
+            self._anchor.execute("PRAGMA schema_version").fetchone()  # opens the log
+        try:
+            found = tuple((told.st_dev, told.st_ino) for told in (file.stat() for file in self._files))
+        except OSError:
+            found = ()
+        if self._first is None:
+            self._first = found or None
+        elif found != self._first:
+            raise TryLater(
+                "store: the database file, or the -wal beside it, was replaced or removed while this process used it;"
+                " stop the process, put the file in place, start it again",
+                code="store",
+            )
+
+    def forget(self) -> None:
+        """Begin anew: nobody of this process has the database open."""
+        self._first = None
+        if self._anchor is not None:
+            self._anchor.close()
+            self._anchor = None
+
+
+def postgres_arguments(url: URL, changes: Mapping[str, str | int] | None = None) -> dict[str, str | int]:
+    """Time limits for a connection to PostgreSQL, with *changes*; what the URL says itself wins.
+
+    The settings within ``options`` are joined, and the server takes the last word on each: a URL that names a schema
+    there keeps our limits.
+    """
+    changes = changes or {}
+    limits = {name: value for name, value in {**POSTGRES, **changes}.items() if name not in url.query}
+    said = url.query.get("options", ())
+    ours = (str(options) for options in (POSTGRES["options"], changes.get("options")) if options)
+    return {**limits, "options": " ".join([*ours, *([said] if isinstance(said, str) else said)])}
+
+
+def limit_answers(engine: Engine, seconds: float) -> None:
+    """Let each statement on connections of *engine*, to PostgreSQL, fail and end its connection after *seconds*."""
+
+    @event.listens_for(engine, "do_connect")
+    def _connect(_dialect: object, _record: object, arguments: Any, named: Any) -> Any:
+        return _patient(seconds).connect(*arguments, **named)
+
+
+@contextmanager
+def more_patient(connection: Connection, seconds: float) -> Iterator[None]:
+    """Wait *seconds* for each answer on *connection*, where answers are limited: what comes now may take longer."""
+    driver: Any = connection.connection.driver_connection
+    before = getattr(driver, LIMIT, None)
+    if before is not None:
+        setattr(driver, LIMIT, seconds)
+    try:
+        yield
+    finally:
+        if before is not None:
+            setattr(driver, LIMIT, before)
+
+
+@cache
+def _patient(seconds: float) -> Any:
+    """The driver's class of connections with this limit; the driver is an extra that need not be installed."""
+    import psycopg
+
+    class Patient(psycopg.Connection[Any]):
+        """One that gives up."""
+
+        answers_within = seconds
+
+        def wait(self, gen: Generator[Any, Any, Any], *given: Any, **named: Any) -> Any:
+            """Do what the driver does, not longer than *answers_within* seconds. Raises OperationalError."""
+            return super().wait(_limited(gen, self.answers_within, self._give_up), *given, **named)
+
+        def _give_up(self) -> Exception:
+            self.pgconn.finish()
+            return psycopg.OperationalError(f"no answer within {self.answers_within:g} s")
+
+    return Patient
+
+
+def _limited(
+    steps: Generator[Any, Any, Any], seconds: float, give_up: Callable[[], Exception]
+) -> Generator[Any, Any, Any]:
+    """Go through *steps*, which the driver resumes when something has come, and ten times a second in any case."""
+    until = monotonic() + seconds
+    try:
+        wants = next(steps)
+        while True:
+            ready = yield wants
+            if not ready and monotonic() > until:
+                steps.close()
+                raise give_up()
+            wants = steps.send(ready)
+    except StopIteration as end:
+        return end.value
+
 
 AT_ONCE = 500  # numbers in one IN (...): every engine takes that many
 LOCK_WAIT_SECONDS = 5.0  # below Alertmanager's ten seconds for an answer

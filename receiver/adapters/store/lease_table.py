@@ -14,8 +14,7 @@ from sqlalchemy import URL, Connection, bindparam, create_engine, func, select, 
 from sqlalchemy.exc import OperationalError
 
 from receiver.adapters.store.columns import Moment
-from receiver.adapters.store.database import insert
-from receiver.adapters.store.engines import limit_answers, postgres_arguments
+from receiver.adapters.store.database import insert, limit_answers, postgres_arguments
 from receiver.adapters.store.schema import lease
 
 THE_ONE = 1  # the row

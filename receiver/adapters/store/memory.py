@@ -15,15 +15,15 @@ from receiver.adapters.store.decisions import SqlDecisions
 from receiver.adapters.store.inbox import not_considered
 from receiver.adapters.store.overrides import changes_in_force, not_ended, ran_out_early
 from receiver.adapters.store.prepared import Query, Row
-from receiver.adapters.store.reports import charged, seed
 from receiver.adapters.store.schema import drifts, node_lives, pools
 from receiver.adapters.store.totals import HEARTBEAT, PROVISION_BUCKETS, PROVISION_MILLISECONDS, count, marked
+from receiver.adapters.store.usage import charged, seed
 from receiver.core.model import memory
 from receiver.core.model.actions import Action
 from receiver.core.model.charges import Charged
 from receiver.core.model.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model.model import Drift, Offer
-from receiver.core.money.unanswered import may_have_landed
+from receiver.core.money.budget import may_have_landed
 from receiver.core.scaling.capacity import refused_counts
 from receiver.core.scaling.provisioning import is_late
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import structlog
 from sqlalchemy import Connection, inspect, text
 
-from receiver.adapters.store.database import Database
-from receiver.adapters.store.engines import VARIABLE, beside, is_in_memory, is_sqlite, more_patient
+from receiver.adapters.store.database import VARIABLE, Database, beside, is_in_memory, is_sqlite, more_patient
 from receiver.adapters.store.schema import metadata
 from receiver.ports import WontWork
 

@@ -14,8 +14,7 @@ from sqlalchemy import URL, Connection, NullPool, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
 from receiver.adapters.http.timestamps import ClockReading
-from receiver.adapters.store.database import Database
-from receiver.adapters.store.engines import database_file
+from receiver.adapters.store.database import Database, database_file
 from receiver.adapters.store.migrate import missing, names_in, newest
 from receiver.ports import Clock, TryLater
 

@@ -373,7 +373,7 @@ class Facts:
 
     *bound_gangs* counts, by gang, the pods that have a node. *overrides* are those that nobody has ended, in force
     or not. *charges* is Civo's last answer on what it charged beside the ledger, None before the first. *unanswered* is
-    growth that ended a moment ago without an answer: Civo may have taken it on (`receiver.core.money.unanswered`).
+    growth that ended a moment ago without an answer: Civo may have taken it on (`receiver.core.money.budget`).
     *kept_out* is where the budget hold keeps new work out and since when, as the last step left it; None while nobody
     has looked.
     *questions* are those that people are or were asked, and that are not over.

@@ -1,30 +1,176 @@
-"""Who held the GPUs since usage was last accounted for: from what is seen now to increments for the ledger.
+"""Usage accounting: turns what a step sees into increments of the ledger.
 
-A pod holds its GPUs from its binding until it is gone, whatever they do. Kubernetes says when a pod was bound, so a
-pod that is still there held them all the time, also while nobody looked. Of a pod that has vanished only as much is
-counted as somebody saw, and what could have been held unseen is *unwatched*: neither used nor idle.
+A pod holds its GPUs from its binding until it is gone, whether or not it uses them. Kubernetes reports when a pod was
+bound, so a pod that still exists held its GPUs for all of that time, including time when this process did not run. Of
+a pod that has vanished, only the observed time counts. Time that a pod may have held unobserved is *unwatched*: neither
+used nor idle.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from receiver.core.model.activity import Measure, measure
+from receiver.core.model.activity import Measure, Sample, measure
 from receiver.core.model.memory import NodeLife
-from receiver.core.model.policy import Policy
-from receiver.core.model.usage import Accounted, Accounting, GpuHolding, Owner, Unwatched, Usage
+from receiver.core.model.model import Node
+from receiver.core.model.pods import Pod
+from receiver.core.model.policy import Attribution, Policy
+from receiver.core.model.resources import gpus_of
+from receiver.core.model.usage import (
+    Accounted,
+    Accounting,
+    EndedPod,
+    GpuHolding,
+    Owner,
+    Unwatched,
+    Usage,
+    WorkloadLife,
+    workload_name,
+)
 from receiver.core.money.budget import Month, month_of
 from receiver.core.money.cost import first_unit_from, unit_begin
-from receiver.core.money.holders import Holder, StepSight, holders_in
-from receiver.core.money.workload_lives import (
-    changed_lives,
-    continues,
-    ended_of,
-    life_of,
-    owner_of,
-    present,
-    workload_of,
-)
+
+# An instance that Civo's list leaves out may come back. While Kubernetes shows its pods, they hold it for that long.
+LEFT_OUT = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSight:
+    """What a step saw at *at*: every node life, the nodes of the configured pools, every GPU pod of the cluster.
+
+    *samples* are by ``namespace/name`` of the pod, *ended* are pods that Kubernetes still shows after their end.
+    """
+
+    at: datetime
+    lives: Sequence[NodeLife]
+    nodes: Sequence[Node]
+    pods: Sequence[Pod]
+    samples: Mapping[str, Sequence[Sample]] = field(default_factory=dict)
+    ended: Sequence[EndedPod] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A *pod* that holds *gpus* GPUs (slices and shares counted as such) of the node of *life*."""
+
+    pod: Pod
+    life: NodeLife
+    gpus: float
+
+
+def holders_in(seen: StepSight) -> dict[str, Holder]:
+    """The pods that hold GPUs of a node that has a life, by uid."""
+    known = {life.instance: life for life in seen.lives}
+    found = {
+        pod.uid: Holder(pod=pod, life=known[node.instance], gpus=gpus_of(pod.requests, node.labels))
+        for node in seen.nodes if node.instance in known
+        for pod in node.pods if pod.uid
+    }  # fmt: skip
+    found.update((holder.pod.uid, holder) for holder in _left_out(seen) if holder.pod.uid not in found)
+    return found
+
+
+def _left_out(seen: StepSight) -> Iterator[Holder]:
+    """The pods that Kubernetes still shows on nodes that Civo has just ceased to list."""
+    listed = {node.name for node in seen.nodes}
+    gone = {
+        life.name: life
+        for life in seen.lives
+        if life.gone_at is not None and seen.at - life.gone_at <= LEFT_OUT and life.name not in listed
+    }
+    for pod in seen.pods if gone else ():
+        life = gone.get(pod.node or "")
+        if life is not None and pod.uid:
+            yield Holder(pod=pod, life=life, gpus=gpus_of(pod.requests, {}))
+
+
+# After a longer pause pods may have come and gone. Two accountings, a slow step and a restart fit into it.
+CONTINUOUS = timedelta(minutes=3)
+
+Named = tuple[str, str]  # the workload and which life of that name
+
+
+def workload_of(pod: Pod) -> str:
+    """The name of the workload that *pod* belongs to."""
+    return workload_name(pod.namespace, pod.owner, pod.name)
+
+
+def owner_of(labels: Mapping[str, str], attribution: Attribution) -> Owner:
+    """Whose a pod with *labels* is."""
+    return Owner(
+        team=labels.get(attribution.team, ""),
+        project=labels.get(attribution.project, ""),
+        workload_class=labels.get(attribution.workload_class, ""),
+        environment=labels.get(attribution.environment, ""),
+        cost_center=labels.get(attribution.cost_center, ""),
+    )
+
+
+def life_of(pod: Pod) -> str:
+    """What tells the workload of *pod* apart from others of its name: the uid of its controller, or its own."""
+    return pod.owner_uid if pod.owner else pod.uid
+
+
+def present(seen: StepSight, ours: Container[str]) -> dict[Named, list[Pod]]:
+    """The workloads that wait or hold a GPU of *ours* (uids of pods), and their pods. Announced pods are none."""
+    found: dict[Named, list[Pod]] = {}
+    for pod in seen.pods:
+        waits = pod.node is None and not pod.daemon
+        if pod.uid and (waits or pod.uid in ours):
+            found.setdefault((workload_of(pod), life_of(pod)), []).append(pod)
+    return found
+
+
+def ended_of(before: Accounted, alive: Container[Named]) -> list[WorkloadLife]:
+    """The workloads that ran at *before* and of which no pod is left."""
+    return [life for life in before.running if (life.workload, life.life) not in alive]
+
+
+def continues(before: Accounted, seen: StepSight) -> bool:
+    """True when nothing that matters can have come and gone unseen since *before*."""
+    return before.at is not None and timedelta(0) <= seen.at - before.at <= CONTINUOUS
+
+
+def changed_lives(before: Accounted, seen: StepSight, ours: Container[str], policy: Policy) -> list[WorkloadLife]:
+    """The workloads that are new, grew, were bound, changed hands, or have ended; *ours* as in `present`."""
+    alive = present(seen, ours)
+    running = {(life.workload, life.life): life for life in before.running}
+    changed: list[WorkloadLife] = []
+    for named, pods in alive.items():
+        past = running.get(named)
+        life = past or _new_life(named, pods)
+        bound = [p.bound_at or p.running_since or seen.at for p in pods if p.node is not None]
+        newest = max(pods, key=lambda p: (p.created_at, p.name))
+        now = replace(
+            life,
+            owner=owner_of(newest.labels, policy.attribution),
+            priority_class=newest.priority_class,
+            gpus=max(life.gpus, sum(p.gpus for p in pods)),
+            bound_at=life.bound_at or min(bound, default=None),
+        )
+        if now != past:
+            changed.append(now)
+    last = seen.at if continues(before, seen) else before.at or seen.at
+    return [*changed, *(_end(life, seen, last) for life in ended_of(before, alive))]
+
+
+def _end(life: WorkloadLife, seen: StepSight, last: datetime) -> WorkloadLife:
+    """*life* as it ended: as the pod of it that ended last did, where Kubernetes still shows it."""
+    shown = [
+        e
+        for e in seen.ended
+        if e.workload == life.workload and e.life in ("", life.life) and (e.at or last) >= life.created_at
+    ]
+    final = max(shown, key=lambda e: (e.at or last, e.uid), default=None)
+    at = min((final.at if final else None) or last, seen.at)
+    return replace(life, ended_at=max(at, life.created_at), completed=final.succeeded if final else None)
+
+
+def _new_life(named: Named, pods: Sequence[Pod]) -> WorkloadLife:
+    oldest = min(pods, key=lambda p: (p.created_at, p.name))
+    workload, life = named
+    return WorkloadLife(workload=workload, life=life, namespace=oldest.namespace, created_at=oldest.created_at)
+
 
 EVERY = timedelta(minutes=1)
 # A sample speaks for the two minutes that it is the mean of, and for no more.

@@ -12,9 +12,9 @@ from enum import StrEnum
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Billing, Policy
 from receiver.core.model.usage import Unwatched, Usage
+from receiver.core.money.accounting import CONTINUOUS
 from receiver.core.money.budget import Month
 from receiver.core.money.cost import first_unit_began, first_unit_from, in_cents, to_cents, unit_price, units_between
-from receiver.core.money.workload_lives import CONTINUOUS
 
 SETTLED_AFTER = timedelta(hours=1)  # beside the paid unit that began last: by then its use is known
 

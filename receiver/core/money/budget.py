@@ -1,15 +1,68 @@
-"""A month's allowances, of the account, the cluster, pools and teams: their stage, and what a reservation leaves."""
+"""Monthly budgets of account, cluster, pools and teams: stage, reservation, forecast, and what a hold keeps out.
 
+The forecast is two straight lines: it knows no windows, weekends or future work. Growth that was sent and not answered
+may still arrive at Civo, so its cost stays reserved.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
+from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind
+from receiver.core.model.model import Facts, PoolState, Stage
 from receiver.core.model.pods import Pod, Workload
-from receiver.core.model.policy import Budget, BudgetChange, Policy, Scope
-from receiver.core.money.forecast import Forecast, Outlook
+from receiver.core.model.policy import Budget, BudgetChange, Policy, Pool, Scope
+from receiver.core.model.resources import gpus_of
+from receiver.core.money.cost import unit_price
+
+HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """USD at the month's end. *burn*: what runs now goes on running; *trend*: the pace since *since* goes on, which is
+    when the month or the ledger began, whichever is later. None: unknown."""
+
+    burn: Decimal | None = None
+    trend: Decimal | None = None
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What a forecast is made from, at *at* of a month from *start* to *end*. No step decides by it.
+
+    *burn* is USD per hour of what runs now, *seen* the USD that the ledger has watched *since* then (None: nobody asks
+    for a forecast), *beside* the USD that the account has spent this month on other things than nodes.
+    """
+
+    at: datetime
+    start: datetime
+    end: datetime
+    burn: Decimal
+    seen: Decimal
+    since: datetime | None
+    beside: Decimal = Decimal(0)
+
+    def forecast(self, spent: Decimal) -> Forecast:
+        """Return what the month will have cost, of which *spent* USD were spent so far."""
+        hours = Decimal(max(0, round((self.end - self.at).total_seconds()))) / Decimal(3600)
+        beside = _pace(self.beside, self.start, self.at)
+        burn = spent + (self.burn + beside) * hours
+        if self.since is None:
+            return Forecast(burn=burn)
+        trend = spent + (_pace(self.seen, self.since, self.at) + beside) * hours
+        return Forecast(burn=burn, trend=trend, since=self.since)
+
+
+def _pace(usd: Decimal, since: datetime, now: datetime) -> Decimal:
+    """USD per hour that *usd* comes to over the hours that have started from *since* to *now*."""
+    return usd / (max(0, (now - since) // HOUR) + 1)
+
 
 Key = tuple[Scope, str]  # a scope and its name: a pool's id or a team's name, empty for account and cluster
 
@@ -216,3 +269,249 @@ def team_of(pod: Pod, policy: Policy) -> str:
 def passes_hold(workload: Workload, policy: Policy) -> bool:
     """True when every pod of *workload* has a priority class that may still be bought for beyond the hold line."""
     return policy.budget is not None and all(pod.priority_class in policy.budget.passing for pod in workload.pods)
+
+
+UNSURE_FOR = timedelta(minutes=5)  # a growth that was sent and not answered shows by then, or never arrived
+ANSWERED = (OutcomeKind.CONFIRMED, OutcomeKind.OBSERVED)
+
+
+def may_have_landed(action: Action, outcome: Outcome) -> bool:
+    """True when *action* is a growth that ended without anybody knowing whether Civo took it on.
+
+    One that Civo refused in the step that opened it, with no try before, did not land. One that lived longer may have
+    been sent: a crash can come between the PUT and the note of it.
+    """
+    unsure = action.attempts > 0 or outcome.at > action.opened_at
+    return action.kind is ActionKind.GROW and outcome.kind not in ANSWERED and unsure
+
+
+def unseen(facts: Facts) -> Mapping[str, int]:
+    """Nodes by pool id, of the pools in *facts*, that unanswered growth may still bring and no look has shown."""
+    most: dict[str, int] = {}
+    for action in _all(facts):
+        most[action.pool] = max(action.to_count, most.get(action.pool, 0))  # counts are absolute: they do not add up
+    found = {s.pool: most.get(s.pool, 0) - nodes_of(s) for s in facts.pools}
+    return {pool: nodes for pool, nodes in found.items() if nodes > 0}
+
+
+def kept_elsewhere(facts: Facts) -> Decimal:
+    """USD that unanswered growth of pools which left the configuration may still cost: nobody looks at them."""
+    ours = {s.pool for s in facts.pools}
+    most: dict[str, Decimal] = {}
+    for action in _all(facts):
+        if action.pool not in ours:
+            most[action.pool] = max(action.reserved_usd, most.get(action.pool, Decimal(0)))
+    return sum(most.values(), Decimal(0))
+
+
+def nodes_of(state: PoolState) -> int:
+    """The nodes of a pool that will cost a next unit, present or asked for."""
+    going = len(state.of(Stage.DELETING))
+    return max(state.required, len(state.nodes) - going)
+
+
+def highest(actions: Iterable[Action], pool: str) -> int:
+    """The highest count that one of *actions* asked for in *pool*, 0 for none."""
+    return max((a.to_count for a in actions if a.pool == pool), default=0)
+
+
+def _all(facts: Facts) -> Iterator[Action]:
+    """Those that ended without an answer, and the open ones: what is open when a step begins was not answered."""
+    yield from facts.unanswered
+    for state in facts.pools:
+        if state.open_action is not None and state.open_action.kind is ActionKind.GROW:
+            yield state.open_action
+
+
+NOTHING = Decimal(0)
+
+
+def views(facts: Facts, policy: Policy) -> Budgets:
+    """Return the budgets as *facts* show them; none when the operator set none."""
+    if policy.budget is None:
+        return Budgets()
+    seen = _Seen(facts, policy, policy.budget)
+    return Budgets(views=(*seen.account(), *seen.cluster(), *seen.pools(), *seen.teams()))
+
+
+class _Seen:
+    """One moment of a month: the spend of each scope, and what its nodes cost by the hour."""
+
+    def __init__(self, facts: Facts, policy: Policy, budget: Budget) -> None:
+        self._facts, self._policy, self._budget, self._spend = facts, policy, budget, facts.spend
+        self._month = month_of(facts.at, budget.timezone)
+        self._changes = {
+            (c.scope, c.name): c
+            for c in facts.budget_changes
+            if c.month == facts.spend.month and c.monthly_usd is not None
+        }
+        self._hourly = {p.id: _price(p) * nodes_of(facts.pool(p.id)) for p in policy.pools}
+        coming = unseen(facts)
+        self._kept = {p.id: coming.get(p.id, 0) * unit_price(_price(p), policy.billing) for p in policy.pools}
+        self._all_kept = sum(self._kept.values(), kept_elsewhere(facts))
+        self._everything = sum(self._hourly.values(), facts.spend.elsewhere_per_hour)
+        self._unpriced = _unpriced(facts, policy)
+
+    def account(self) -> Iterator[BudgetView]:
+        spend = self._spend
+        account = spend.account_at_least if spend.account is None else spend.account
+        return self._view(
+            Scope.ACCOUNT,
+            "",
+            self._budget.account_usd,
+            account,
+            self._everything,
+            sum(spend.seen.values(), NOTHING),
+            "" if spend.account is not None else "Civo's charges were not read yet",
+            self._all_kept,
+            beside=max(NOTHING, account - spend.usd),
+            unpriced=self._unpriced,
+            uncounted=spend.account_unpriced,
+        )
+
+    def cluster(self) -> Iterator[BudgetView]:
+        return self._view(
+            Scope.CLUSTER,
+            "",
+            self._budget.monthly_usd,
+            self._spend.usd,
+            self._everything,
+            sum(self._spend.seen.values(), NOTHING),
+            self._spend.unknown,
+            self._all_kept,
+            unpriced=self._unpriced,
+        )
+
+    def pools(self) -> Iterator[BudgetView]:
+        for pool in self._policy.pools:
+            yield from self._view(
+                Scope.POOL,
+                pool.id,
+                pool.budget_usd,
+                self._spend.pools.get(pool.id, Decimal(0)),
+                self._hourly[pool.id],
+                self._spend.seen.get(pool.id, NOTHING),
+                self._spend.unknown,
+                self._kept[pool.id],
+                shown=pool.name,
+            )
+
+    def teams(self) -> Iterator[BudgetView]:
+        """Whose the money before this ledger was is not known: it counts in full for each, as it may have been
+        theirs."""
+        spend, per_hour = self._spend, shares(self._facts, self._policy)
+        unknown = "" if spend.teams is not None else "what teams use is not attributed yet"
+        for team in sorted({*self._budget.teams, *(name for scope, name in self._changes if scope is Scope.TEAM)}):
+            held, said = (spend.teams or {}).get(team, Decimal(0)), self._budget.teams.get(team)
+            burn = per_hour.get(team, Decimal(0))
+            yield from self._view(Scope.TEAM, team, said, held + spend.seeded, burn, held, unknown)
+
+    def _view(
+        self,
+        scope: Scope,
+        name: str,
+        said: Decimal | None,
+        spent: Decimal,
+        per_hour: Decimal,
+        seen: Decimal,
+        unknown: str = "",
+        kept: Decimal = NOTHING,
+        beside: Decimal = NOTHING,
+        **more: object,
+    ) -> Iterator[BudgetView]:
+        """The view of one budget; nothing where neither the configuration nor an operator set one. *seen* is what
+        of it this ledger has watched, *beside* what of the account is not for nodes, in USD."""
+        budget, policy, facts = self._budget, self._policy, self._facts
+        change = self._changes.get((scope, name))
+        monthly = change.monthly_usd if change is not None else said
+        if monthly is None:
+            return
+        yield BudgetView(
+            month=self._spend.month,
+            monthly=monthly,
+            spent=spent,
+            reserved=unit_price(per_hour, policy.billing) + kept,
+            stage=stage_of(spent, budget, monthly),
+            warn_at=budget.warn_at,
+            hold_at=budget.hold_at,
+            stop_at=budget.stop_at,
+            scope=scope,
+            name=name,
+            unknown=unknown,
+            outlook=Outlook(
+                at=facts.at,
+                start=self._month.start,
+                end=self._month.end,
+                burn=per_hour,
+                seen=seen,
+                since=self._spend.seen_since,
+                beside=beside,
+            ),
+            change=change,
+            per_hour=per_hour,
+            ends_at=self._month.end,
+            **more,  # type: ignore[arg-type]  # the three that only some scopes have
+        )
+
+
+def _price(pool: Pool) -> Decimal:
+    """USD per node-hour; 0 for an unpriced pool, whose nodes are named in `unpriced` and stop all growth."""
+    return pool.price_usd_per_hour or Decimal(0)
+
+
+def _unpriced(facts: Facts, policy: Policy) -> tuple[str, ...]:
+    """Sizes without a price: of nodes in the ledger, and of pools with nodes whose size has lost its price since."""
+    lost = (p.size for p in policy.pools if p.price_usd_per_hour is None and nodes_of(facts.pool(p.id)))
+    return tuple(sorted({*facts.spend.unpriced, *lost}))
+
+
+def shares(facts: Facts, policy: Policy) -> Mapping[str, Decimal]:
+    """USD per hour of the nodes that the running pods of each team hold, by their share of the node's GPUs, in which
+    a slice counts for what it is of a GPU, as it does in attribution."""
+    found: dict[str, Decimal] = {}
+    for pool in policy.pools:
+        for node in facts.pool(pool.id).living:
+            gpus = max(gpus_of(node.allocatable, node.labels), gpus_of(pool.resources, node.labels))
+            for pod in node.pods:
+                team = team_of(pod, policy)
+                if team:
+                    share = Decimal(gpus_of(pod.requests, node.labels)) / Decimal(gpus) * _price(pool)
+                    found[team] = found.get(team, Decimal(0)) + share
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """What should keep new work out now: nothing but for *passing* priority classes may ask for *resources* in
+    *namespaces*, and *cluster_queues* are on Hold. *why* names the budgets, *month* is theirs."""
+
+    month: str
+    why: str = ""
+    namespaces: tuple[str, ...] = ()
+    cluster_queues: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    passing: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """True when anything should be kept out of anywhere."""
+        return bool(self.namespaces or self.cluster_queues)
+
+
+def intent(budgets: Budgets, policy: Policy, month: str) -> Intent | None:
+    """Return what should keep new work out; None while nothing known is beyond its hold and a spend is unknown.
+
+    An unknown spend neither begins nor ends a hold. A pool's or a team's hold keeps nobody else's work out.
+    """
+    if not budgets.holding and any(v.unknown for v in budgets.views if v.scope in (Scope.ACCOUNT, Scope.CLUSTER)):
+        return None
+    if policy.budget is None or not budgets.holding:
+        return Intent(month=month)
+    return Intent(
+        month=month,
+        why="; ".join(view.why_not() for view in budgets.holding),
+        namespaces=policy.budget.keep_out.namespaces,
+        cluster_queues=policy.budget.keep_out.cluster_queues,
+        resources=tuple(sorted({resource for pool in policy.pools for resource in pool.resources})),
+        passing=tuple(sorted(policy.budget.passing)),
+    )

@@ -1,6 +1,6 @@
 """Notices of new GPU work that is kept out while a budget holds, and of its being let in again."""
 
-from receiver.core.money.hold_scopes import Intent
+from receiver.core.money.budget import Intent
 from receiver.core.notices import wording
 from receiver.core.notices.sentences import Cause, Notice, Severity
 

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from receiver.core.model.text import some, span
 from receiver.core.notices.sentences import Cause, Notice, Severity
-from receiver.core.report.amounts import Subtotal
-from receiver.core.report.lines import PaidFor
+from receiver.core.report.lines import PaidFor, Subtotal
 from receiver.core.report.report import Report
 
 TOPIC = "report:"

@@ -8,8 +8,7 @@ from enum import StrEnum
 
 from receiver.core.model.overrides import EVERY_POOL, Override, OverrideKind
 from receiver.core.model.policy import Budget, BudgetChange, Policy, Scope
-from receiver.core.money.budget import BudgetStage, stage_of, title_of
-from receiver.core.money.forecast import Forecast
+from receiver.core.money.budget import BudgetStage, Forecast, stage_of, title_of
 from receiver.core.report.lines import CostLine, PaidFor
 
 NOTHING = Decimal(0)

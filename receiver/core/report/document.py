@@ -9,9 +9,8 @@ from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
 from receiver.core.model.usage import Owner
-from receiver.core.report.amounts import Amount, Subtotal
 from receiver.core.report.budget_lines import BudgetLine, Standstill
-from receiver.core.report.lines import CostLine, PaidFor
+from receiver.core.report.lines import Amount, CostLine, PaidFor, Subtotal
 from receiver.core.report.report import Report
 from receiver.core.report.rightsizing import Peaks, RightSize
 

@@ -1,16 +1,21 @@
-"""The month's cost line by line: what attribution says, with what was held split into used and idle, in cents."""
+"""Cost lines of a month, in whole cents: by line, in subtotals, per unit of work and by day."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from zoneinfo import ZoneInfo
 
-from receiver.core.model.policy import Policy
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.policy import Policy, UnitOfWork
 from receiver.core.model.usage import Owner
 from receiver.core.money.attribution import FINEST, Attributed, By, Part, Share, key_of
 from receiver.core.money.attribution import Line as Told
 from receiver.core.money.attribution import lines as attributed_lines
-from receiver.core.money.cost import level_by_level
+from receiver.core.money.budget import Month
+from receiver.core.money.cost import level_by_level, to_cents, units_between
 
 
 class PaidFor(StrEnum):
@@ -128,3 +133,197 @@ def _pieces_of(share: Share, policy: Policy) -> Iterator[CostPiece]:
         yield CostPiece(whose, share.instance, share.seconds * (1 - idle), share.usd - idle_usd)
     if idle > 0:
         yield CostPiece(replace(whose, paid_for=PaidFor.IDLE), share.instance, share.seconds * idle, idle_usd)
+
+
+KNOWN = (PaidFor.USED, PaidFor.IDLE, PaidFor.UNALLOCATED)  # of the rest nobody can say whether it was idle
+DOING_NOTHING = (PaidFor.IDLE, PaidFor.UNALLOCATED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amount:
+    """GPU-hours and what was paid for them in USD."""
+
+    gpu_hours: float = 0.0
+    usd: Decimal = Decimal("0.00")
+
+    def plus(self, gpu_hours: float, usd: Decimal) -> "Amount":
+        """This and more."""
+        return Amount(gpu_hours=self.gpu_hours + gpu_hours, usd=self.usd + usd)
+
+
+NOTHING = Amount()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subtotal:
+    """The lines of one *name*, by what the paid time came to."""
+
+    name: str = ""
+    amounts: Mapping[PaidFor, Amount] = field(default_factory=dict)
+
+    def of(self, *paid_for: PaidFor) -> Amount:
+        """What of it was paid for these; everything without any."""
+        found = NOTHING
+        for each in paid_for or tuple(PaidFor):
+            amount = self.amounts.get(each, NOTHING)
+            found = found.plus(amount.gpu_hours, amount.usd)
+        return found
+
+    @property
+    def total(self) -> Amount:
+        """Everything that was paid for."""
+        return self.of()
+
+    @property
+    def idle(self) -> Amount:
+        """What did nothing: held at rest, or held by nobody."""
+        return self.of(*DOING_NOTHING)
+
+    @property
+    def efficiency(self) -> float | None:
+        """1 less idle over paid GPU-hours (ratio 0-1), None of nothing. Hours of which nobody can say whether they
+        were idle count on neither side."""
+        known = self.of(*KNOWN).gpu_hours
+        return min(max(1 - self.idle.gpu_hours / known, 0.0), 1.0) if known > 0 else None
+
+
+def add_up(lines: Iterable[CostLine], name: str = "") -> Subtotal:
+    """Return *lines* as one subtotal."""
+    amounts: dict[PaidFor, Amount] = {}
+    for line in lines:
+        paid_for = line.whose.paid_for
+        amounts[paid_for] = amounts.get(paid_for, NOTHING).plus(line.gpu_hours, line.usd)
+    return Subtotal(name=name, amounts=amounts)
+
+
+def by(key: Callable[[Whose], str], lines: Iterable[CostLine]) -> tuple[Subtotal, ...]:
+    """Return *lines* in subtotals by *key*, the most expensive first."""
+    sorted_in: dict[str, list[CostLine]] = {}
+    for line in lines:
+        sorted_in.setdefault(key(line.whose), []).append(line)
+    found = [add_up(members, name) for name, members in sorted_in.items()]
+    return tuple(sorted(found, key=lambda part: (-part.total.usd, part.name)))
+
+
+RANGE = "$range"  # in a query: how far the month reaches back
+SHORTEST = timedelta(minutes=1)  # PromQL takes no empty range
+
+
+def query_of(unit: UnitOfWork, month: Month, at: datetime) -> str:
+    """The query of *unit* as it is asked as of *at*: its placeholder is the part of *month* that has passed by then,
+    a minute at least and the month at most, so that no earlier month is counted."""
+    passed = max(min(at, month.end) - month.start, SHORTEST)
+    return unit.query.replace(RANGE, f"{passed // timedelta(seconds=1)}s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """What the query of a unit of work said of *month* (``2026-11``), asked for as of *at*."""
+
+    month: str
+    name: str
+    count: float
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitCost:
+    """*usd* was spent on *count* units; *usd_per* is the cost of *unit.per* of them, None with the reason *why_not*."""
+
+    unit: UnitOfWork
+    usd: Decimal
+    count: float | None
+    usd_per: Decimal | None
+    why_not: str = ""
+
+
+def unit_cost(unit: UnitOfWork, usd: Decimal, count: float | None) -> UnitCost:
+    """Return what *per* of *unit* cost. Nothing is divided by a count that nobody gave, or that is no positive one.
+
+    No cost is not divided either: what was counted was done on something, and nobody knows what that cost.
+    """
+    why_not = ""
+    if count is None:
+        why_not = "its query gave no value for this month"
+    elif not math.isfinite(count) or count <= 0:
+        why_not = f"its query counted {count:g}"
+    elif usd == 0:
+        why_not = "no cost of this month matches its `only`" if unit.only else "nothing was paid for in this month"
+    if count is None or why_not:
+        return UnitCost(unit=unit, usd=usd, count=count, usd_per=None, why_not=why_not)
+    return UnitCost(unit=unit, usd=usd, count=count, usd_per=usd * unit.per / Decimal(str(count)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Day:
+    """One calendar day of the month: USD of the paid units that began on it, in cents, by what they came to."""
+
+    day: date
+    usd_for: Mapping[PaidFor, Decimal]
+
+    @property
+    def usd(self) -> Decimal:
+        """All of it."""
+        return sum(self.usd_for.values(), Decimal(0))
+
+    @property
+    def idle_usd(self) -> Decimal:
+        """What did nothing."""
+        return sum((self.usd_for.get(each, Decimal(0)) for each in DOING_NOTHING), Decimal(0))
+
+
+def days(
+    lives: Iterable[NodeLife],
+    pieces: Iterable[CostPiece],
+    lines: Iterable[CostLine],
+    month: Month,
+    policy: Policy,
+    now: datetime,
+) -> tuple[Day, ...]:
+    """Return the days of *month* that have begun at *now*, in the calendar of the policy's zone.
+
+    What a node came to is known per month: its days share the ratio. What was spent before the ledger began is in no
+    day. *lines* are what *pieces* came to in cents: the days of each `PaidFor` add up to them.
+    """
+    parts: dict[str, dict[PaidFor, Decimal]] = {}
+    for piece in pieces:
+        here = parts.setdefault(piece.instance, {})
+        here[piece.whose.paid_for] = here.get(piece.whose.paid_for, Decimal(0)) + piece.usd
+    bounds = tuple(_bounds(month, policy.timezone, now))
+    usd_for: list[dict[PaidFor, Decimal]] = [{} for _ in bounds]
+    for life in lives:
+        whole = units_between(life, month.start, month.end, now, policy.billing)
+        if not whole or life.instance not in parts:
+            continue
+        for number, (_, start, end) in enumerate(bounds):
+            begun = units_between(life, start, end, now, policy.billing)
+            for paid_for, usd in parts[life.instance].items() if begun else ():
+                here = usd_for[number]
+                here[paid_for] = here.get(paid_for, Decimal(0)) + usd * begun / whole
+    in_whole_cents = _as_the_month(usd_for, lines)
+    return tuple(Day(day=day, usd_for=found) for (day, _, _), found in zip(bounds, in_whole_cents, strict=True))
+
+
+def _as_the_month(
+    exact: Sequence[Mapping[PaidFor, Decimal]], lines: Iterable[CostLine]
+) -> list[dict[PaidFor, Decimal]]:
+    """The days' *exact* amounts in cents: those of each kind add up to what *lines* say of the month."""
+    of_month: dict[PaidFor, Decimal] = {}
+    for line in lines:
+        of_month[line.whose.paid_for] = of_month.get(line.whose.paid_for, Decimal(0)) + line.usd
+    found: list[dict[PaidFor, Decimal]] = [{} for _ in exact]
+    for paid_for in PaidFor:
+        by_day = {number: day[paid_for] for number, day in enumerate(exact) if paid_for in day}
+        for number, usd in to_cents(by_day, of_month.get(paid_for, Decimal(0))).items() if by_day else ():
+            found[number][paid_for] = usd
+    return found
+
+
+def _bounds(month: Month, zone: str, now: datetime) -> Iterator[tuple[date, datetime, datetime]]:
+    """Each day with its first moment and that of the next: 23, 24 or 25 hours apart."""
+    day, start = month.start.astimezone(ZoneInfo(zone)).date(), month.start
+    while start < month.end and start <= now:
+        following = day + timedelta(days=1)
+        end = datetime(following.year, following.month, following.day, tzinfo=ZoneInfo(zone)).astimezone(UTC)
+        yield day, start, end
+        day, start = following, end

@@ -1,17 +1,90 @@
-"""Workloads whose peaks would fit something smaller, and those that hardly fit what they have."""
+"""Right-sizing: workloads whose peaks would fit something smaller, and workloads short of memory."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
 
-from receiver.core.model.activity import COVERAGE_ENOUGH
+from receiver.core.model.activity import COVERAGE_ENOUGH, at_rest
 from receiver.core.model.memory import NodeLife
+from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Policy
-from receiver.core.model.usage import WorkloadLife
+from receiver.core.model.usage import Accounted, Usage, WorkloadLife
+from receiver.core.money.accounting import SAMPLED, StepSight, life_of, workload_of
 from receiver.core.money.attribution import By, Share, key_of
+from receiver.core.money.budget import month_of
 from receiver.core.money.cost import to_cents
-from receiver.core.report.gpus import COMPUTE_SLICES, KINDS, GpuKind, slowdown
+
+# What kinds of GPU hold and do, as far as moving work between them needs it: memory, dense BF16 rate (without sparsity:
+# half of what data sheets print first) and memory bandwidth; MIG profiles by the memory in their names. Kinds are named
+# as in the price file. The A100 with 80 GB is taken as SXM: the PCIe card is 5 % slower. Checked in November 2026:
+# - MIG profiles of the A100: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-profiles.html
+#   (supported-gpus.html beside it has memory and slices; the L40S is not among them); of the H100 and H200:
+#   https://github.com/aws/sagemaker-hyperpod-cli, src/sagemaker/hyperpod/inference/constant.py (p5, p5e)
+# - A100 SXM, 312 TFLOPS, 1555 and 2039 GB/s: NVIDIA's data sheet, cited by
+#   https://glennklockwood.com/garden/processors/A100; PCIe, 1555 and 1935 GB/s:
+#   https://www.thundercompute.com/blog/nvidia-a100-specs-full-guide
+# - H100 SXM, 989.4 TFLOPS, 3.35 TB/s (the H200 has the same engine): https://glennklockwood.com/garden/processors/h100
+# - H200, 141 GB, 4.8 TB/s, slices of 18 GB: https://www.saulelectric.com/nvidia-h200.html
+# - L40S, 48 GB, 864 GB/s, 362.05 TFLOPS (733 with sparsity): https://www.mullet.se/product.html?product_id=355414
+COMPUTE_SLICES = 7  # a GPU with MIG has seven compute slices and eight memory slices
+MEMORY_SLICES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigProfile:
+    """A part of a GPU: *compute* of its 7 compute slices, *memory* of its 8 memory slices, *memory_gb* of memory."""
+
+    name: str
+    compute: int
+    memory: int
+    memory_gb: int
+
+    @property
+    def share(self) -> float:
+        """The part of a GPU that it takes from others (ratio): compute or memory, whichever is more."""
+        return max(self.compute / COMPUTE_SLICES, self.memory / MEMORY_SLICES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuKind:
+    """One kind of GPU: *memory_gb*, *tflops* (dense BF16), *bandwidth* of its memory in GB/s, *mig* smallest first."""
+
+    memory_gb: int
+    tflops: float
+    bandwidth: float
+    mig: tuple[MigProfile, ...] = ()
+
+
+def _mig(*profiles: tuple[int, int, int]) -> tuple[MigProfile, ...]:
+    return tuple(
+        MigProfile(name=f"{compute}g.{gb}gb", compute=compute, memory=memory, memory_gb=gb)
+        for compute, memory, gb in profiles
+    )
+
+
+KINDS: Mapping[str, GpuKind] = {
+    "L40S": GpuKind(memory_gb=48, tflops=362, bandwidth=864),
+    "A100-40": GpuKind(
+        memory_gb=40, tflops=312, bandwidth=1555, mig=_mig((1, 1, 5), (1, 2, 10), (2, 2, 10), (3, 4, 20), (4, 4, 20))
+    ),
+    "A100-80": GpuKind(
+        memory_gb=80, tflops=312, bandwidth=2039, mig=_mig((1, 1, 10), (1, 2, 20), (2, 2, 20), (3, 4, 40), (4, 4, 40))
+    ),
+    "H100": GpuKind(
+        memory_gb=80, tflops=989, bandwidth=3350, mig=_mig((1, 1, 10), (1, 2, 20), (2, 2, 20), (3, 4, 40), (4, 4, 40))
+    ),
+    "H200": GpuKind(
+        memory_gb=141, tflops=989, bandwidth=4800, mig=_mig((1, 1, 18), (1, 2, 35), (2, 2, 35), (3, 4, 71), (4, 4, 71))
+    ),
+}
+
+
+def slowdown(of: GpuKind, on: GpuKind) -> float:
+    """How much longer the GPU work of *of* may take *on* another kind: by rate or by bandwidth, whichever is worse."""
+    return max(of.tflops / on.tflops, of.bandwidth / on.bandwidth)
+
 
 MEMORY_ROOM = 1.10  # a peak may be a little higher next time
 ENGINE_FULL = 0.90  # the share of time that a smaller GPU may be busy at the peak
@@ -167,3 +240,143 @@ def cost_by_life(shares: Iterable[Share], policy: Policy, team: str | None) -> M
             key = (row.workload, row.life, key_of(share, By.GPU_KIND, policy))
             found[key] = found.get(key, Decimal(0)) + share.usd
     return to_cents(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InUse:
+    """The most *gpus* that *workload* held at once in *month*, and the most of them that were not at rest at once.
+
+    *life* tells it apart from others of its name (`core.model.usage.Usage`). Only times count at which each of its
+    GPUs was sampled: *seconds* of them.
+    """
+
+    month: str
+    workload: str
+    life: str = ""
+    gpus: int
+    used: int
+    seconds: float
+
+
+def in_use(before: Accounted, seen: StepSight, policy: Policy) -> tuple[InUse, ...]:
+    """Return what the samples of *seen* say, for the time since *before* (a sample speaks for two minutes at most)."""
+    passed = timedelta(0) if before.at is None else max(min(seen.at - before.at, SAMPLED), timedelta(0))
+    together: dict[tuple[str, str], list[Pod]] = {}
+    for node in seen.nodes:
+        for pod in node.pods:
+            if pod.uid and pod.gpus:
+                together.setdefault((workload_of(pod), life_of(pod)), []).append(pod)
+    month = month_of(seen.at, policy.timezone).name
+    found = []
+    for (workload, life), pods in sorted(together.items(), key=lambda named: named[0]):
+        used = _used(pods, seen)
+        if used is not None and passed:
+            gpus = sum(pod.gpus for pod in pods)
+            seconds = passed.total_seconds()
+            found.append(InUse(month=month, workload=workload, life=life, gpus=gpus, used=used, seconds=seconds))
+    return tuple(found)
+
+
+def _used(pods: Iterable[Pod], seen: StepSight) -> int | None:
+    """The GPUs of *pods* that are not at rest, None unless every one of them was sampled."""
+    used = 0
+    for pod in pods:
+        resting = [rest for sample in seen.samples.get(pod.key, ()) if (rest := at_rest(sample)) is not None]
+        if len(resting) < pod.gpus:
+            return None
+        used += sum(not rest for rest in resting)
+    return used
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Averages over the GPU time that was held and measured, all ratios 0-1 and None where nothing was.
+
+    *coverage* is the measured part of the held time, *utilization* the engine's, *memory_waste* the memory that
+    nobody used on the GPUs that somebody held.
+    """
+
+    coverage: float | None = None
+    utilization: float | None = None
+    memory_waste: float | None = None
+
+
+def measured(usage: Iterable[Usage]) -> Measured:
+    """Average *usage*."""
+    held = seen = busy = memory = 0.0
+    for row in usage:
+        held, seen = held + row.held, seen + row.measured
+        busy, memory = busy + row.busy, memory + row.memory
+    if seen <= 0:
+        return Measured(coverage=0.0 if held > 0 else None)
+    return Measured(coverage=_ratio(seen, held), utilization=_ratio(busy, seen), memory_waste=1 - _ratio(memory, seen))
+
+
+def _ratio(part: float, whole: float) -> float:
+    """A ratio that rounding errors and two clocks do not push out of 0-1."""
+    return min(max(part / whole, 0.0), 1.0) if whole > 0 else 1.0
+
+
+def peaks(
+    usage: Iterable[Usage],
+    kinds: Mapping[str, str],
+    cost: Mapping[tuple[str, str, str], Decimal],
+    prices: Mapping[str, Decimal],
+    in_use: Iterable[InUse],
+    widest: Mapping[tuple[str, str], int],
+) -> tuple[Peaks, ...]:
+    """Return what each workload reached on each kind of GPU; one that uses a name again is another one.
+
+    *kinds* names the kind by instance, *cost* what a workload's life cost on a kind in USD, *prices* the USD per
+    GPU-hour by instance, *in_use* how many of its GPUs each used, *widest* for how many each asked at once.
+    """
+    together: dict[tuple[str, str, str], list[Usage]] = {}
+    for row in usage:
+        if row.instance in kinds:
+            together.setdefault((row.workload, row.life, kinds[row.instance]), []).append(row)
+    used = {(row.workload, row.life): row for row in in_use}
+    return tuple(
+        _peaks_of(
+            rows,
+            kind=kind,
+            usd=cost.get((workload, life, kind), Decimal(0)),
+            prices=prices,
+            used=used.get((workload, life)),
+            widest=widest.get((workload, life), 0),
+        )
+        for (workload, life, kind), rows in sorted(together.items(), key=lambda named: named[0])
+    )
+
+
+def _peaks_of(
+    rows: Sequence[Usage],
+    *,
+    kind: str,
+    usd: Decimal,
+    prices: Mapping[str, Decimal],
+    used: InUse | None,
+    widest: int,
+) -> Peaks:
+    seen = sum(row.measured for row in rows)
+    gpus = max(used.gpus if used else 0, widest, 1)  # hours of all of them together are one hour
+    return Peaks(
+        workload=rows[0].workload,
+        team=max(rows, key=lambda row: row.held).owner.team,
+        kind=kind,
+        usd=usd,
+        coverage=measured(rows).coverage or 0.0,
+        peak_engine=max((r.peak_engine for r in rows if r.peak_engine is not None), default=None),
+        peak_memory=max((r.peak_memory for r in rows if r.peak_memory is not None), default=None),
+        hours=seen / 3600 / gpus,
+        gpus=used.gpus if used else None,
+        gpus_used=used.used if used else None,
+        gpus_hours=used.seconds / 3600 if used else 0.0,
+        usd_per_gpu_hour=_paid(rows, prices),
+    )
+
+
+def _paid(rows: Iterable[Usage], prices: Mapping[str, Decimal]) -> Decimal | None:
+    """USD per GPU-hour that *rows* were held at, in the mean; None where no node of them has a price."""
+    priced = [(Decimal(row.held), prices[row.instance]) for row in rows if row.instance in prices and row.held > 0]
+    held = sum((seconds for seconds, _ in priced), Decimal(0))
+    return sum((seconds * price for seconds, price in priced), Decimal(0)) / held if held else None

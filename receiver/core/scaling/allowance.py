@@ -8,9 +8,8 @@ from receiver.core.model.approval_request import Question, growth_known, growth_
 from receiver.core.model.model import ON_ITS_WAY, Facts, PoolState
 from receiver.core.model.pods import Workload
 from receiver.core.model.policy import Policy, Pool, Scope
-from receiver.core.money.budget import Budgets, BudgetView, Key, Refusal, passes_hold, teams_of
+from receiver.core.money.budget import Budgets, BudgetView, Key, Refusal, passes_hold, teams_of, unseen
 from receiver.core.money.cost import unit_price
-from receiver.core.money.unanswered import unseen
 from receiver.core.scaling.bounds import BoundsInForce
 from receiver.core.scaling.capacity import Tally
 

@@ -18,8 +18,7 @@ from receiver.core.model.pods import Workload
 from receiver.core.model.policy import Policy, Pool, Scope
 from receiver.core.model.resources import gpus_of
 from receiver.core.model.text import some
-from receiver.core.money.budget import Budgets, BudgetView, Refusal, teams_of
-from receiver.core.money.budget_views import views
+from receiver.core.money.budget import Budgets, BudgetView, Refusal, teams_of, views
 from receiver.core.money.cost import unit_price
 from receiver.core.scaling.allowance import RULES, Allowance
 from receiver.core.scaling.bounds import BoundsInForce, Grace

@@ -19,8 +19,7 @@ from receiver.core.model.pods import Workload
 from receiver.core.model.policy import Pool
 from receiver.core.model.resources import COMPUTE, gpus_in
 from receiver.core.model.signals import SignalAction
-from receiver.core.money.budget import Budgets, BudgetStage, Key, Refusal
-from receiver.core.money.unanswered import highest, may_have_landed
+from receiver.core.money.budget import Budgets, BudgetStage, Key, Refusal, highest, may_have_landed
 from receiver.core.scaling.bounds import BoundsInForce, Grace, bounds_of, graces_of
 from receiver.core.scaling.demand import IGNORED_NAMESPACES, new_node, take
 from receiver.core.scaling.provisioning import probes_left, stuck_on_the_way, undone_by_others, unlisted_too_long

@@ -12,7 +12,7 @@ from receiver.adapters.monitoring.alertmanager import AlertmanagerAlarms
 from receiver.adapters.monitoring.prometheus import PrometheusTelemetry
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.adapters.store import SqlStore, store_at
-from receiver.adapters.store.engines import is_sqlite, parse
+from receiver.adapters.store.database import is_sqlite, parse
 from receiver.adapters.store.lease_table import LeaseTable
 from receiver.config import Settings
 from receiver.config.live import ConfigurationFile, LiveSecrets

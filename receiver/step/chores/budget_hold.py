@@ -14,7 +14,7 @@ import structlog
 
 from receiver.core.model.memory import is_new_minute
 from receiver.core.model.model import Source
-from receiver.core.money.hold_scopes import Intent, intent
+from receiver.core.money.budget import Intent, intent
 from receiver.core.notices.hold_notices import notice
 from receiver.ports import Cluster, Did, KeptOut, Receipt, TryLater, WontWork
 from receiver.step.parts import StepContext

@@ -10,9 +10,8 @@ from receiver.core.model.activity import Sample
 from receiver.core.model.model import Source
 from receiver.core.model.policy import Policy
 from receiver.core.model.usage import EndedPod
-from receiver.core.money.accounting import account, ended_in, is_due
-from receiver.core.money.holders import StepSight
-from receiver.core.report.in_use import in_use
+from receiver.core.money.accounting import StepSight, account, ended_in, is_due
+from receiver.core.report.rightsizing import in_use
 from receiver.ports import Cluster, Telemetry, TryLater, WontWork
 from receiver.step.gather import Looked, Sources
 

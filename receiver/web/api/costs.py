@@ -10,7 +10,7 @@ from receiver.core.money.attribution import By, Line
 from receiver.core.money.budget import Month, month_of
 from receiver.core.money.cost import amount
 from receiver.core.report.lines import told_by
-from receiver.reports.costs import costs_of
+from receiver.reports.gather import costs_of
 from receiver.web.api.documents import moment
 from receiver.web.errors import Problem
 from receiver.web.parts import WebParts

@@ -12,9 +12,8 @@ from jinja2 import ChainableUndefined, Environment, PackageLoader
 from receiver.core.money.budget import Month
 from receiver.core.report.document import EVERYBODY, document_of, scope_of
 from receiver.core.report.report import Report
-from receiver.reports.figures import moment
+from receiver.reports.formats import assumed, foreseen, moment, standstill
 from receiver.reports.gather import report_of
-from receiver.reports.text import assumed, foreseen, standstill
 from receiver.web.api.costs import month_asked
 from receiver.web.api.documents import plain
 from receiver.web.errors import Problem

@@ -12,7 +12,7 @@ from receiver.core.model.policy import Budget, Commitment, Policy, ReportPolicy,
 from receiver.core.model.usage import Owner, Unwatched, Usage, WorkloadLife
 from receiver.core.money.attribution import attribute
 from receiver.core.money.budget import Month
-from receiver.core.report.amounts import Counted
+from receiver.core.report.lines import Counted
 from receiver.core.report.report import Found, Report, report
 from tests.core.report.builders import A100_X8, AFTER, H100, HOUR, L40S, MONTH, a_life, a_policy, at
 

@@ -6,8 +6,7 @@ from typing import Any
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Budget, BudgetChange, Policy, Scope
 from receiver.core.money.attribution import attribute
-from receiver.core.money.budget import BudgetStage
-from receiver.core.money.forecast import Forecast
+from receiver.core.money.budget import BudgetStage, Forecast
 from receiver.core.report.budget_lines import BudgetLine, Spoke, Standstill, Stood
 from receiver.core.report.report import Found, Report, report
 from tests.core.report.builders import AFTER, MONTH, a_life, a_policy, a_usage, at

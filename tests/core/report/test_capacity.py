@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Commitment
-from receiver.core.report.always_on import advice, always_on, baselines
-from receiver.core.report.in_use import occupancy
+from receiver.core.report.always_on import advice, always_on, baselines, occupancy
 from tests.core.report.builders import A100_X8, H100, HOUR, L40S, MONTH, START, a_life, a_policy, at
 
 spans = st.tuples(st.integers(-60, 24 * 60), st.one_of(st.none(), st.integers(1, 24 * 60)))

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from receiver.core.model.activity import Sample
 from receiver.core.model.usage import Accounted
-from receiver.core.report.in_use import InUse, in_use
+from receiver.core.report.rightsizing import InUse, in_use
 from tests.core.builders import NOW
 from tests.core.test_accounting import MINUTE, POLICY, RESTS, WORKS, bound, seen
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.core.model.usage import WorkloadLife
-from receiver.core.report.jobs import Jobs, count_jobs, of_month, percentile, queue_waits
+from receiver.core.report.report import Jobs, count_jobs, of_month, percentile, queue_waits
 from tests.core.report.builders import START, a_workload, at
 
 MINUTE = timedelta(minutes=1)

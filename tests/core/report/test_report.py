@@ -26,11 +26,10 @@ from receiver.core.model.usage import Owner, Unwatched, Usage
 from receiver.core.money.attribution import UNLABELLED, By, Part, Watch, attribute, key_of, lines
 from receiver.core.money.budget import BudgetStage, month_of
 from receiver.core.money.cost import spend_by_pool
-from receiver.core.report.amounts import Subtotal
 from receiver.core.report.document import document_of
-from receiver.core.report.in_use import InUse
-from receiver.core.report.lines import PaidFor, told_by
+from receiver.core.report.lines import PaidFor, Subtotal, told_by
 from receiver.core.report.report import Found, Report, report
+from receiver.core.report.rightsizing import InUse
 from tests.core.report.builders import (
     A100_X8,
     AFTER,

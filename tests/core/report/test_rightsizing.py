@@ -5,8 +5,16 @@ from typing import Any
 
 import pytest
 
-from receiver.core.report.gpus import COMPUTE_SLICES, KINDS, MEMORY_SLICES, slowdown
-from receiver.core.report.rightsizing import Peaks, Way, right_sizes, tight
+from receiver.core.report.rightsizing import (
+    COMPUTE_SLICES,
+    KINDS,
+    MEMORY_SLICES,
+    Peaks,
+    Way,
+    right_sizes,
+    slowdown,
+    tight,
+)
 from tests.core.report.builders import PER_GPU
 
 

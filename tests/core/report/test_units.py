@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from receiver.core.model.policy import UnitOfWork
-from receiver.core.report.amounts import query_of, unit_cost
+from receiver.core.report.lines import query_of, unit_cost
 from tests.core.report.builders import MONTH, START, at
 
 EPOCH = UnitOfWork(name="epoch", query="sum(epochs_total)")

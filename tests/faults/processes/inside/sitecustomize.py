@@ -81,7 +81,7 @@ def refuse_writes(module: Any) -> None:
 CHANGES: dict[str, Callable[[Any], None]] = {
     "receiver.adapters.clock": move_the_clock,
     "receiver.step.reconcile": die_at_lines,
-    "receiver.adapters.store.engines": refuse_writes,
+    "receiver.adapters.store.database": refuse_writes,
 }
 
 

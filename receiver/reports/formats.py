@@ -1,14 +1,64 @@
-"""A report as text of 80 columns: the document of GET /api/v1/report as lines."""
+"""A report as text and as CSV: what `gpu-autoscaler report` prints."""
 
+import csv
+import io
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from itertools import zip_longest
 from typing import Any
 
 from receiver.core.model.text import some, span
-from receiver.reports.figures import count, decimal, fine_usd, hours, moment, percent, shorter, usd
 from receiver.reports.screen import in_columns
+
+
+def moment(stated: str) -> str:
+    """A moment of the document as people read it, to the minute."""
+    return f"{stated[:16].replace('T', ' ')} UTC"
+
+
+def shorter(name: str, width: int) -> str:
+    """*name* in *width* columns; what is too long loses its middle, where workloads of one owner are alike."""
+    if len(name) <= width:
+        return name
+    head = (width - 1) // 2
+    return f"{name[:head]}\N{HORIZONTAL ELLIPSIS}{name[len(name) - (width - 1 - head) :]}"
+
+
+def usd(amount: Any, otherwise: str = "unknown") -> str:
+    """USD with cents."""
+    found = decimal(amount)
+    return otherwise if found is None else f"${found:,.2f}"
+
+
+def fine_usd(amount: Any) -> str:
+    """USD with cents, or with four digits where cents would hide it."""
+    found = decimal(amount)
+    return "unknown" if found is None else f"${found:,.2f}" if found >= 1 else f"${found:.4f}"
+
+
+def hours(number: float) -> str:
+    """GPU-hours to a tenth."""
+    return f"{number:,.1f}"
+
+
+def count(number: float) -> str:
+    """A count as people write it; below a thousand with its fraction."""
+    return f"{number:,.0f}" if number >= 1000 else f"{number:g}"
+
+
+def percent(ratio: float | None) -> str:
+    """A ratio as whole percent."""
+    return "unknown" if ratio is None else f"{ratio * 100:.0f} %"
+
+
+def decimal(amount: Any) -> Decimal | None:
+    """An amount of the document, None where it is none."""
+    try:
+        return None if amount is None else Decimal(str(amount))
+    except InvalidOperation:
+        return None
+
 
 WIDTH = 80
 NAME = 30  # columns for names; longer ones lose their middle
@@ -291,3 +341,58 @@ def _folded(line: str) -> Iterator[str]:
     yield from textwrap.wrap(
         line, WIDTH, subsequent_indent=" " * indent, drop_whitespace=True, replace_whitespace=False
     )
+
+
+OF_LINES = (
+    "month",
+    "paid_for",
+    "pool",
+    "size",
+    "kind",
+    "namespace",
+    "workload",
+    "team",
+    "project",
+    "workload_class",
+    "environment",
+    "cost_center",
+    "priority_class",
+    "gpu_hours",
+    "usd",
+)
+COLUMNS = ("record", *OF_LINES, "fact", "value")
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # a spreadsheet runs text that begins so
+
+
+def as_csv(report: Mapping[str, Any]) -> str:
+    """Return *report*: its cost lines (record ``line``), then everything else that it says (record ``fact``).
+
+    Facts leave the columns of lines empty, so that a column of those still adds up. A fact is named by its way through
+    the document, such as ``always_on.saved_usd`` or ``days.0.usd``. Text that a spreadsheet would take for a formula
+    gets an apostrophe before it.
+    """
+    written = io.StringIO()
+    table = csv.DictWriter(written, COLUMNS, lineterminator="\r\n", restval="")
+    table.writeheader()
+    for line in report["lines"]:
+        said = {name: _cell(line.get(name, report["month"])) for name in OF_LINES}
+        table.writerow({"record": "line", **said})
+    for fact, value in _facts({name: value for name, value in report.items() if name != "lines"}, ""):
+        table.writerow({"record": "fact", "month": report["month"], "fact": _cell(fact), "value": _cell(value)})
+    return written.getvalue()
+
+
+def _facts(value: Any, way: str) -> Iterator[tuple[str, Any]]:
+    """What *value* says, each with its *way* through the document; what is not known is empty."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _facts(inner, f"{way}.{name}" if way else str(name))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _facts(inner, f"{way}.{number}")
+    else:
+        yield way, value
+
+
+def _cell(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
